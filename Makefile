@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO_READY := $(VENV)/.demo-ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: setup demo test test-all coverage check mutants verify bench docs clean
 .DEFAULT_GOAL := setup
@@ -12,11 +14,18 @@ setup: $(READY)
 $(READY): pyproject.toml constraints.txt src/tacit/__init__.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tacit needs Python 3.11 or newer; run: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev,docs]'
-	@touch $(READY)
+	$(PIP) --editable '.[all,dev,docs]'
+	@touch $(READY) $(DEMO_READY)
+
+# only what the demonstration needs: no development tools, no Ray
+$(DEMO_READY): pyproject.toml constraints.txt src/tacit/__init__.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tacit needs Python 3.11 or newer; run: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable '.[live,plot]'
+	@touch $(DEMO_READY)
 
 # KEEP=1 leaves it open, to watch and to take part
-demo: $(READY)
+demo: $(DEMO_READY)
 	$(BIN)/tacit demo --out demo-output $(if $(KEEP),--keep)
 
 test: $(READY)

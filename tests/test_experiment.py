@@ -31,7 +31,7 @@ TABLE = np.array([[0.9, 0.1], [-0.8, 0.3], [0.1, -0.9], [-0.5, -0.5], [0.2, 0.9]
 FAMILIES: dict[str, tuple[str, dict[str, Any], World]] = {
     "arms": (
         "dist-dp-se",
-        {"arms": 3, "horizon": 3_000, "crowd": 4, "labels": ("red", "green", "blue")},
+        {"arms": 3, "horizon": 3_000, "min_batch_size": 4, "labels": ("red", "green", "blue")},
         Bernoulli((0.2, 0.8, 0.5)),
     ),
     "linear": (

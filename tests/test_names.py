@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import tacit
 from tacit.bandits import ForgettingElimination, Learner
 from tacit.errors import TacitError
 from tacit.names import Lazy, name_of, named
@@ -145,3 +148,14 @@ def test_rounds_say_what_they_take_and_name_their_arm() -> None:
     assert (Round(0, 5, design).time, design.coordinates) == (9, 2)
     with pytest.raises(TacitError, match="round 6 gives its participants no single option"):
         _ = Round(6, 5, design).arm
+
+
+def test_one_public_class_name_stands_for_one_class() -> None:
+    """So that a reader who searches for a name finds one thing."""
+    package = Path(tacit.__file__).parent
+    homes: dict[str, list[str]] = {}
+    for path in sorted(package.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(str(path.relative_to(package)))
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}

@@ -17,9 +17,9 @@ _HOMES = {
     "algorithms.registry": ("algorithm", "begin", "option"),
     "algorithms.problems": ("ArmsProblem", "LinearProblem", "SilosProblem"),
     "bandits.contract": ("Learner",),
-    "checks": ("TacitError",),
+    "errors": ("TacitError",),
     "environments": ("Environment", "FromFunction", "OwnSilos", "from_frame", "read_table"),
-    "estimates": ("Arm", "Estimate", "Round"),
+    "types": ("Arm", "Estimate", "Round"),
     "experiment": ("Experiment", "load", "save"),
     "noise": ("Binomial", "DiscreteGaussian", "DiscreteLaplace", "NoiseLaw", "Skellam"),
     "privacy": (

@@ -1,8 +1,9 @@
-"""Long-term keys on disk: encrypted under a passphrase or a key file, replaced whole, never shown.
+"""Long-term private keys on disk, encrypted under a passphrase or a key file.
 
-A file is a header (which kind of key, and how the lock's key is stretched), then AES-256-GCM of the
-private bytes under a key that scrypt (RFC 7914) makes of the passphrase or of the key file's
-content; the header is authenticated. Only its owner may read it.
+A file is a header (kind of key, salt, nonce), then the private bytes under AES-256-GCM. The
+encryption key is derived with scrypt (RFC 7914) from the passphrase or the key file's content. The
+header is authenticated, the file readable by its owner only, and every write replaces it
+atomically.
 """
 
 from __future__ import annotations
@@ -28,43 +29,43 @@ SIGNING = b"signing"
 _SALT_SIZE, _NONCE_SIZE, _KIND_SIZE = 16, 12, 16
 _HEADER_SIZE = len(MAGIC) + _KIND_SIZE + _SALT_SIZE + _NONCE_SIZE
 _COST = 1 << 16  # 64 MiB for every guess
-_MARK = 16  # digits of a fingerprint, in the name of a key that was replaced
+_MARK = 16  # hex digits of the fingerprint in the file name of a replaced key
 _SHORTEST = {"passphrase": 8, "key file": 32}
 
 Location = str | os.PathLike[str]
 
 
 class Lock(Protocol):
-    """What a key is encrypted under."""
+    """A secret that a key is encrypted under."""
 
     def material(self) -> bytes:
-        """The bytes that the lock's key is made of."""
+        """The input of the key derivation."""
 
 
 @dataclass(frozen=True, repr=False)
 class Passphrase:
-    """A passphrase; take a long one: whoever has the file can guess at leisure."""
+    """A passphrase; choose a long one, because an adversary with the file can guess offline."""
 
     text: str
 
     def material(self) -> bytes:
-        """The bytes that the lock's key is made of."""
+        """The input of the key derivation."""
         return _long_enough("passphrase", self.text.encode())
 
 
 @dataclass(frozen=True)
 class KeyFile:
-    """A file of at least 32 random bytes, kept apart from the keys that it locks."""
+    """A file of at least 32 random bytes, stored apart from the keys that it encrypts."""
 
     path: Location
 
     def material(self) -> bytes:
-        """The bytes that the lock's key is made of."""
+        """The input of the key derivation."""
         return _long_enough("key file", _read(Path(self.path)))
 
 
 def write_key(path: Location, kind: bytes, secret: bytes, lock: Lock) -> None:
-    """Puts an encrypted key where it is to be, in place of what is there."""
+    """Encrypt a key and write it to `path`, replacing an existing file."""
     salt, nonce = os.urandom(_SALT_SIZE), os.urandom(_NONCE_SIZE)
     header = MAGIC + kind.ljust(_KIND_SIZE) + salt + nonce
     sealed = AESGCM(_stretched(lock, salt)).encrypt(nonce, secret, header)
@@ -72,7 +73,7 @@ def write_key(path: Location, kind: bytes, secret: bytes, lock: Lock) -> None:
 
 
 def read_key(path: Location, kind: bytes, lock: Lock) -> bytes:
-    """The private bytes of a key of this kind."""
+    """Decrypt the private bytes of a key of this kind."""
     data = _read(Path(path))
     header = data[:_HEADER_SIZE]
     found = header[len(MAGIC) :][:_KIND_SIZE].strip()
@@ -86,12 +87,12 @@ def read_key(path: Location, kind: bytes, lock: Lock) -> bytes:
 
 
 def kept_as(path: Location, mark: str) -> Path:
-    """The name under which a key with this mark is kept when another takes its place."""
+    """The file name under which a replaced key with this fingerprint is kept."""
     return Path(path).with_name(f"{Path(path).name}.{mark.replace(' ', '')[:_MARK]}")
 
 
 def set_aside(path: Location, mark: str) -> Path:
-    """Keeps the present file of a key that is about to be replaced, under a name with this mark."""
+    """Hard-link a key file that is about to be replaced to a name with its fingerprint."""
     present, aside = Path(path), kept_as(path, mark)
     with suppress(FileExistsError):
         os.link(present, aside)
@@ -99,26 +100,24 @@ def set_aside(path: Location, mark: str) -> Path:
 
 
 def save_signing_key(path: Location, key: Ed25519PrivateKey, lock: Lock) -> None:
-    """A party's long-term signing key, encrypted."""
+    """Encrypt and save a party's long-term signing key."""
     write_key(path, SIGNING, key.private_bytes_raw(), lock)
 
 
 def load_signing_key(path: Location, lock: Lock) -> Ed25519PrivateKey:
-    """The signing key that was saved there."""
+    """Load a signing key."""
     return Ed25519PrivateKey.from_private_bytes(read_key(path, SIGNING, lock))
 
 
 def load_signing_keys(path: Location, lock: Lock) -> tuple[Ed25519PrivateKey, ...]:
-    """The signing key that was saved there, then those that it replaced, kept beside it."""
+    """Load a signing key, followed by the keys that it replaced."""
     present = Path(path)
     kept = sorted(present.parent.glob(f"{glob.escape(present.name)}.{'[0-9a-f]' * _MARK}"))
     return tuple(load_signing_key(one, lock) for one in (present, *kept))
 
 
 def rotate_signing_key(path: Location, lock: Lock) -> Ed25519PrivateKey:
-    """A new signing key in the place of the present one, which is kept beside it: successor terms
-    need the signatures of both.
-    """
+    """Replace a signing key by a new one and keep the old: successor terms need both signatures."""
     present, fresh = load_signing_key(path, lock), Ed25519PrivateKey.generate()
     set_aside(path, fingerprint(public_key(present)))
     save_signing_key(path, fresh, lock)

@@ -1,9 +1,9 @@
-"""Small records that are replaced whole and never go back: what decides that nothing is said twice.
+"""Durable compare-and-swap records; each round's result is released at most once.
 
-A party keeps here what must survive a crash and must not come back with a backup: the key of a
-round until its answer takes the place, the one successor that it signed. `replace` is a
-compare-and-swap that returns what is there afterwards, and only that may be handed on. Keep these
-records out of backups and volume snapshots.
+A party keeps here state that must survive a crash but must not be rolled back. Examples are a
+round's key until its answer replaces it, and the one successor of the terms that it signed.
+`replace` returns the record that stands afterwards; only that may be sent. Exclude these records
+from backups and volume snapshots.
 """
 
 from __future__ import annotations
@@ -19,19 +19,32 @@ from tacit.errors import TacitError, Unavailable
 
 
 class Records(Protocol):
-    """Named records of bytes."""
+    """A store of named byte records with compare-and-swap."""
 
     def read(self, name: bytes) -> bytes | None:
         """The record of this name; None if there is none."""
 
     def replace(self, name: bytes, old: bytes | None, new: bytes) -> bytes | None:
-        """Puts `new` in the place of `old`, None for none, and keeps it there whatever happens; if
-        something else is there, that stays. Returns what is there afterwards.
+        """Durably replace a record, if it is still `old`.
+
+        Parameters
+        ----------
+        name : bytes
+            The name of the record.
+        old : bytes or None
+            The expected record, None for no record. If another record stands, it stays.
+        new : bytes
+            The record to write.
+
+        Returns
+        -------
+        bytes or None
+            The record that stands afterwards.
         """
 
 
 class MemoryRecords:
-    """Records of one process, for tests and simulations."""
+    """Records in the memory of one process, for tests and simulations."""
 
     def __init__(self) -> None:
         self._records: dict[bytes, bytes] = {}
@@ -42,7 +55,7 @@ class MemoryRecords:
         return self._records.get(name)
 
     def replace(self, name: bytes, old: bytes | None, new: bytes) -> bytes | None:
-        """Compare and swap."""
+        """Compare and swap; return the record that stands afterwards."""
         with self._lock:
             if self._records.get(name) == old:
                 self._records[name] = new
@@ -50,14 +63,14 @@ class MemoryRecords:
 
 
 class RecordDirectory:
-    """A file per record in one directory, shared by the processes of a party.
+    """One file per record in a directory that all processes of a party share.
 
-    A file is replaced under an exclusive lock: written aside, synced, renamed, the directory
-    synced. It holds keys, so nobody but its owner may read it.
+    A file is replaced under an exclusive lock: written aside, synced, renamed, directory synced. It
+    contains keys, so only its owner may read it.
 
-    What is locked is a file that is made with the directory and never again. So a directory without
-    it is none of ours: it is what is left where a volume is not mounted. `used` says that there was
-    one before; then none is made.
+    The lock file is created with the directory and never again. So a directory without it is not a
+    record directory but, for instance, an unmounted volume. `used` states that the directory
+    existed before; then none is created.
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, used: bool = False) -> None:
@@ -72,7 +85,7 @@ class RecordDirectory:
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            _sync(self.directory)  # what a killed process had renamed
+            _sync(self.directory)  # flush the renames of a process that was killed
         except OSError as problem:
             raise TacitError(
                 f"the directory for key files {self.directory} cannot be made ({problem.strerror}):"
@@ -80,8 +93,9 @@ class RecordDirectory:
             ) from None
 
     def read(self, name: bytes) -> bytes | None:
-        """The record of this name; None if there is none. A directory that is away, as a volume may
-        be for a while, has lost nothing: nothing is known of its records.
+        """The record of this name; None if there is none.
+
+        An unavailable directory, such as an unmounted volume, raises `Unavailable` instead.
         """
         with self._usable():
             try:
@@ -91,7 +105,7 @@ class RecordDirectory:
         return None
 
     def replace(self, name: bytes, old: bytes | None, new: bytes) -> bytes | None:
-        """Compare and swap, across processes; on disk before it returns."""
+        """Compare and swap across processes; on disk before it returns."""
         with self._usable(), self._locked():
             found = self.read(name)
             if found == old:
@@ -112,9 +126,9 @@ class RecordDirectory:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Alone among all processes that use the directory."""
+        """Hold the exclusive lock of the directory."""
         try:
-            import fcntl  # not everywhere, and needed by nobody else
+            import fcntl  # not on every platform
         except ImportError:
             raise TacitError("key files need a system with file locks, such as Linux") from None
         handle = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
@@ -135,9 +149,7 @@ class RecordDirectory:
 
 
 def put(path: Path, aside: Path, content: bytes) -> None:
-    """Puts a file that only its owner may read in the place of what is there: written aside,
-    synced, renamed, the directory synced.
-    """
+    """Atomically replace a file, readable by its owner only: write aside, sync and rename."""
     handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(content)
@@ -148,7 +160,7 @@ def put(path: Path, aside: Path, content: bytes) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Which files there are in a directory is on disk."""
+    """Flush a directory's entries to disk."""
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
@@ -157,10 +169,10 @@ def _sync(path: Path) -> None:
 
 
 def _content(path: str) -> bytes:
-    """All bytes of a file, in as few calls as there can be: every report that comes reads one."""
+    """Read a whole file in few system calls, because every incoming report reads one."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        size = os.fstat(handle).st_size  # a file is replaced, never written to
+        size = os.fstat(handle).st_size  # files are replaced, never changed in place
         content = os.read(handle, size)
         while len(content) < size and (part := os.read(handle, size - len(content))):
             content += part

@@ -1,8 +1,8 @@
-"""Signatures of the parties of an experiment: Ed25519, with a label for what is signed.
+"""Ed25519 signatures of an experiment's parties (RFC 8032), with domain separation.
 
-What was signed as one kind of thing is never taken for another: the label and a zero byte stand in
-front of every signed message. Verified signatures are remembered, so that a device which reports
-often under the same terms checks them once.
+A label and a zero byte precede every signed message, so a signature for one kind of message is
+never valid for another. Verified signatures are cached, so a client that reports often under the
+same terms checks them once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REMEMBERED = 1024
 
 
 class Signed(Enum):
-    """What a signature is about."""
+    """The kinds of signed messages; the value is the label."""
 
     TERMS = "tacit terms v2"
     SUCCESSOR = "tacit successor terms v2"
@@ -35,12 +35,12 @@ class Signed(Enum):
 
 
 def sign(kind: Signed, message: bytes, key: Ed25519PrivateKey) -> bytes:
-    """The signature of a message as something of this kind: 64 bytes, always the same."""
+    """Sign a message of this kind: 64 bytes, deterministic."""
     return key.sign(_labelled(kind, message))
 
 
 def verify(kind: Signed, message: bytes, signature: bytes, public: bytes, who: str) -> None:
-    """Refuses what the holder of this public key did not sign as something of this kind."""
+    """Raise `Refusal` unless the holder of this public key signed the message as this kind."""
     if not _verified(kind, message, signature, public):
         raise Refusal(
             f"{who} did not sign this {kind.value.removeprefix('tacit ').removesuffix(' v2')}: it "
@@ -49,12 +49,12 @@ def verify(kind: Signed, message: bytes, signature: bytes, public: bytes, who: s
 
 
 def public_key(key: Ed25519PrivateKey) -> bytes:
-    """The 32 bytes that others pin."""
+    """The 32-byte public key, which others pin."""
     return key.public_key().public_bytes_raw()
 
 
 def fingerprint(public: bytes) -> str:
-    """A public key for people to compare: the first 16 bytes of its SHA-256, in groups.
+    """A public key in a form that people can compare: the first 16 bytes of its SHA-256, in groups.
 
     >>> fingerprint(bytes(32))
     '6668 7aad f862 bd77 6c8f c18b 8e9f 8e20'

@@ -1,9 +1,9 @@
-"""What passes between the rooms of the house: rounds, what is opened of them, what it says.
+"""Types shared by learners, protocols and environments: rounds, estimates, error distributions.
 
-A learner proposes a `Round`: so many participants, who are given an assignment. A protocol makes
-`Opened` of their reports, and an `Estimate` with the law of its error of that. A batch of a
-multi-armed bandit, a phase of a linear one and a synchronisation of silos are all rounds. Nothing
-here knows a learner, a protocol or an environment.
+A learner proposes a `Round`: a number of participants and their assignment. A protocol aggregates
+their reports into `Opened` and turns that into an `Estimate` with an error distribution. A batch
+of a multi-armed bandit, a phase of a linear bandit and a synchronisation of silos are all rounds.
+This module imports no learner, protocol or environment.
 """
 
 from __future__ import annotations
@@ -25,21 +25,35 @@ Floats = npt.NDArray[np.float64]
 
 
 class Assignment(ABC):
-    """What the participants of a round are given; a frozen dataclass of plain values."""
+    """The task of a round's participants: options to play, values to report.
+
+    Subclasses are frozen dataclasses of plain values.
+    """
 
     @property
     @abstractmethod
     def coordinates(self) -> int:
-        """How many numbers a participant reports."""
+        """The number of values that each participant reports."""
 
     @abstractmethod
     def time(self, participants: int) -> int:
-        """How much of the horizon a round of so many participants takes."""
+        """The part of the horizon that a round with this many participants uses."""
 
 
 @dataclass(frozen=True)
 class Arm(Assignment):
-    """Everyone tries this option, and reports one reward."""
+    """An assignment in which every participant tries one option and reports one reward.
+
+    Parameters
+    ----------
+    arm
+        The option's number, from 0.
+
+    Examples
+    --------
+    >>> Round(number=0, participants=500, assignment=Arm(2)).time
+    500
+    """
 
     arm: int
 
@@ -49,17 +63,25 @@ class Arm(Assignment):
         return 1
 
     def time(self, participants: int) -> int:
-        """One step for each participant."""
+        """One step per participant."""
         return participants
 
 
 @dataclass(frozen=True)
 class Design(Assignment):
-    """Option `support[i]` is played `plays[i]` times.
+    """An assignment in which option `support[i]` is played `plays[i]` times.
 
-    Every participant watches and reports the average reward of each option; or, with `each`, every
-    play is another person's, who reports the reward of it alone. `length` is what the plays were
-    made for, before rounding.
+    Parameters
+    ----------
+    support
+        The options that are played.
+    plays
+        The number of plays of each.
+    length
+        The phase length from which the plays were computed, before rounding.
+    each
+        False: every participant observes all plays and reports each option's average reward. True:
+        each play belongs to a different participant, who reports its reward only.
     """
 
     support: tuple[int, ...]
@@ -73,15 +95,16 @@ class Design(Assignment):
         return len(self.support)
 
     def time(self, participants: int) -> int:  # noqa: ARG002
-        """One step for each play."""
+        """One step per play."""
         return sum(self.plays)
 
 
 @dataclass(frozen=True)
 class Fit(Design):
-    """The same design, of which every participant reports one vector: the parameter that they fit,
-    `solve` times the average rewards, less the `centre`, shrunk to length `radius` where it is
-    longer.
+    """A design whose participants each report a fitted parameter, clipped to a ball.
+
+    The vector is `solve` times the average rewards, minus `centre`, scaled down to norm `radius`
+    where its norm is larger.
     """
 
     solve: tuple[tuple[float, ...], ...] = ()
@@ -94,7 +117,7 @@ class Fit(Design):
         return len(self.solve)
 
     def reported(self, averages: npt.ArrayLike) -> Floats:
-        """What a participant reports who saw these average rewards; of many, one row each.
+        """The report of a participant with these average rewards; one row per participant.
 
         >>> fit = Fit((0, 1), (1, 1), 2.0, solve=((1.0, 0.0), (0.0, 1.0)), centre=(0.0, 1.0))
         >>> fit.reported([3, 5])
@@ -108,16 +131,36 @@ class Fit(Design):
 
 
 class Policy(Assignment):
-    """What silos act on, for themselves, until the next synchronisation."""
+    """An assignment of silos: the policy that each follows until the next synchronisation."""
 
     @abstractmethod
     def start(self, silos: int) -> Any:
-        """The decisions of so many silos at once; see `tacit.bandits.contextual`."""
+        """The decisions of `silos` silos, vectorised; see `tacit.bandits.contextual`."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """So many participants are given an assignment; one that is not `opened` is played only."""
+    """A number of participants and their assignment.
+
+    Parameters
+    ----------
+    number
+        The round's number, counted from 0 by the learner that proposes it.
+    participants
+        How many participants take part.
+    assignment
+        What they play and report: `Arm`, `Design`, `Fit` or a `Policy`.
+    opened
+        Whether the round's aggregate is released. If not, the round is only played.
+
+    Examples
+    --------
+    >>> round_ = Round(number=0, participants=500, assignment=Arm(2))
+    >>> round_.arm, round_.opened
+    (2, True)
+    >>> Round.from_dict(round_.to_dict()) == round_
+    True
+    """
 
     number: int
     participants: int
@@ -126,25 +169,31 @@ class Round:
 
     @property
     def time(self) -> int:
-        """How much of the horizon it takes."""
+        """The part of the horizon that the round uses."""
         return self.assignment.time(self.participants)
 
     @property
     def arm(self) -> int:
-        """The one option of this round."""
+        """The option of a round that has exactly one.
+
+        Raises
+        ------
+        TacitError
+            If the assignment is not an `Arm`.
+        """
         if not isinstance(self.assignment, Arm):
             raise TacitError(f"round {self.number} gives its participants no single option")
         return self.assignment.arm
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        fields: Any = self.assignment  # a frozen dataclass, every one of them
+        """The round as plain data."""
+        fields: Any = self.assignment  # every assignment is a frozen dataclass
         assignment = {"kind": name_of(type(fields)), **asdict(fields)}
         return {**vars(self), "assignment": assignment}
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Round:
-        """What `to_dict` wrote down."""
+        """The round that `to_dict` serialised."""
         entries = dict(data["assignment"])
         kind = named(entries.pop("kind"), Assignment)
         return Round(**{**data, "assignment": kind(**{k: _frozen(v) for k, v in entries.items()})})
@@ -155,18 +204,18 @@ def _frozen(value: Any) -> Any:
 
 
 class NoiseLike(Protocol):
-    """What an error law needs to know of the noise; every integer law of `tacit.noise` fits."""
+    """The noise distribution as an error distribution uses it; all of `tacit.noise` conform."""
 
     @property
     def mean(self) -> float:
-        """The expected value."""
+        """The mean."""
 
     @property
     def variance(self) -> float:
         """The variance."""
 
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
-        """ln E[e^{sX}]; inf where it does not exist."""
+        """ln E[e^{sX}]; inf where the expectation is infinite."""
 
     def bound(self, p: float) -> float:
         """A t with P[|X - mean| > t] <= p."""
@@ -174,13 +223,26 @@ class NoiseLike(Protocol):
 
 @dataclass(frozen=True)
 class ErrorLaw:
-    """The law of (estimated sum - sum of rounded rewards): noise, divided by the precision, less
-    its mean.
+    """Distribution of the error of an estimated sum: estimated sum minus sum of rounded rewards.
 
-    Rewards are rounded at random to the levels 0, 1/g, ..., 1 and keep their mean and their range,
-    so a bound that holds for every reward in [0, 1] holds for the rounded ones; rounding needs no
-    term of its own. `misread` bounds the probability that the opened value is not sum + noise at
-    all (it wrapped around the modulus, or the batch was spoilt).
+    The error is (noise - mean of the noise) / precision.
+
+    Parameters
+    ----------
+    participants
+        How many reports the sum contains.
+    precision
+        The number g of levels above 0 to which rewards are rounded.
+    noise
+        The noise distribution, in levels; None for no noise.
+    misread
+        Bound on the probability that the released value is not sum + noise: it wrapped around the
+        modulus, or the batch was spoilt.
+
+    Notes
+    -----
+    Randomised rounding to the levels 0, 1/g, ..., 1 preserves the mean and the range of rewards. A
+    bound for all rewards in [0, 1] therefore holds for rounded ones and needs no rounding term.
     """
 
     participants: int
@@ -194,29 +256,30 @@ class ErrorLaw:
         return float(self.noise.variance) / self.precision**2 if self.noise is not None else 0.0
 
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
-        """ln E[e^{s · error}]; inf where it does not exist."""
+        """ln E[e^{s · error}]; inf where the expectation is infinite."""
         scaled = np.asarray(s, dtype=float) / self.precision
         if self.noise is None:
             return np.zeros_like(scaled)
         return self.noise.log_mgf(scaled) - scaled * self.noise.mean
 
     def radius(self, p: float) -> float:
-        """An r with P[|error| > r] <= p, from the exact law of the noise: the least one, up to half
-        a level where its mean is not whole.
+        """An r with P[|error| > r] <= p, from the exact noise distribution.
+
+        It is the smallest such r, up to half a level if the noise's mean is not an integer.
         """
         if self.noise is None:
             return 0.0
-        # integer laws are bounded about their rounded mean
+        # integer distributions bound the deviation from their rounded mean
         off_centre = abs(self.noise.mean - round(self.noise.mean))
         return (self.noise.bound(p) + off_centre) / self.precision
 
 
 @dataclass(frozen=True, eq=False)
 class VectorError:
-    """What a protocol added to each of several means, coordinate by coordinate.
+    """Error that a protocol adds to each of several means, by coordinate.
 
-    `proxies`: sub-Gaussian variances, ln E[e^{t·error}] <= t²·proxy/2 for |t| <= reach. `stated`:
-    the standard deviations that go into a paper's widths.
+    `proxies` are sub-Gaussian variance proxies: ln E[e^{t·error}] <= t²·proxy/2 for |t| <= reach.
+    `stated` are the standard deviations in the papers' confidence widths.
     """
 
     participants: int | Integers
@@ -227,10 +290,10 @@ class VectorError:
 
 @dataclass(frozen=True)
 class Opened:
-    """What the intermediary hands to the server: a number per coordinate, and how many reports
-    they hold.
+    """The released aggregate of a round: one number per coordinate and the number of reports.
 
-    `wrapped` says whether the value was misread; only a simulation, which knows the truth, can.
+    `wrapped` says whether the value is misread (wrapped around the modulus). Only a simulation,
+    which knows the true sum, can set it.
     """
 
     values: tuple[Any, ...]
@@ -239,17 +302,30 @@ class Opened:
 
     @property
     def value(self) -> Any:
-        """The one number of a sum."""
+        """The number of an aggregate with one coordinate."""
         (value,) = self.values
         return value
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """What the learner is told of a round: estimated sums of rewards, and the law of the error.
+    """What a learner receives of a round: estimated sums of rewards and their error distribution.
 
-    `guarantee_id` is the digest of the guarantee under which it was made, `wrapped` is that of what
-    was opened.
+    Parameters
+    ----------
+    total
+        The estimated sum of rewards; an array if there are several coordinates.
+    error
+        The error distribution: `ErrorLaw` for a sum, `VectorError` for several coordinates.
+    guarantee_id
+        The digest of the guarantee under which the estimate was made.
+    wrapped
+        Whether the aggregate is misread, as in `Opened`; known in simulations only.
+
+    Examples
+    --------
+    >>> Estimate(total=42.0, error=ErrorLaw(participants=100, precision=10, noise=None)).mean
+    0.42
     """
 
     total: Any
@@ -263,23 +339,37 @@ class Estimate:
         return self.total / self.error.participants
 
     def metric(self, place: int) -> Estimate:
-        """That of one of several metrics of the same people, whose errors have one law."""
+        """The estimate of one of several metrics; all have the same error distribution."""
         return replace(self, total=float(self.total[place]))
 
 
 @dataclass(frozen=True)
 class ArmSummary:
-    """What is known of one option: how many were asked, the mean with an interval, how likely it is
-    the best, its lift against the control option with an interval, and what is decided about it.
+    """Current summary of one option: mean, probability to be best, lift over the control, decision.
 
-    Where `always` is true the intervals and the decision hold at all rounds at once, whenever
-    somebody looks or stops; else they are normal approximations for one look. How likely an option
-    is the best is approximate in any case. A lift is relative: 0.1 is a tenth more than the
-    control; its upper end is None where there is none. The decision is `best` (better than every
-    other option), `worse` (than some other), `open`, `removed`, or `paused` because of a guardrail.
-
-    `guardrail` is the mean of a second metric, if there is one, with an interval that is as valid;
-    `paused` says why nobody gets the option now, and is None where somebody may.
+    Parameters
+    ----------
+    option
+        The option's name.
+    participants
+        How many reports its estimates contain.
+    mean, low, high
+        The estimated mean reward with its confidence interval.
+    best
+        The probability that the option is the best; always approximate.
+    lift, lift_low, lift_high
+        The lift relative to the control with its interval: 0.1 is 10 % more than the control. The
+        upper end is None where there is none.
+    decision
+        `best` (better than every other option), `worse` (than some other), `open`, `removed`, or
+        `paused` by a guardrail.
+    always
+        True: intervals and decision are anytime-valid. False: they are normal approximations for
+        one look.
+    guardrail, guardrail_low, guardrail_high
+        The mean of the guardrail metric, if any, with an interval of the same validity.
+    paused
+        Why the option is not assigned now; None where it may be.
     """
 
     option: str
@@ -301,16 +391,14 @@ class ArmSummary:
 
 @dataclass(frozen=True)
 class Levels:
-    """How many participants hold each level: `counts[i]` of them hold `values[i]`, out of
-    0..precision.
-    """
+    """How many participants hold each level: `counts[i]` hold `values[i]`, in 0..precision."""
 
     values: Integers
     counts: Integers
 
     @cached_property
     def participants(self) -> int:
-        """How many there are."""
+        """The number of participants."""
         return int(self.counts.sum())
 
     @cached_property
@@ -324,19 +412,19 @@ class Levels:
 
 
 class Codec(Protocol):
-    """How vectors become levels, at random."""
+    """Randomised encoding of vectors as integer levels."""
 
     precision: int
 
     def levels(self, vectors: Floats, rng: np.random.Generator) -> Integers:
-        """Each participant's levels, one row each."""
+        """Each participant's levels, one row per participant."""
 
 
 class Reports(Protocol):
-    """Vectors in [-B, B] that simulated participants report, to be drawn as a protocol needs."""
+    """Simulated reports, vectors in [-B, B], sampled in the form that a protocol needs."""
 
     def total(self, rng: np.random.Generator) -> Floats:
-        """Their sum."""
+        """The sum of the vectors."""
 
     def level_sums(self, codec: Codec, rng: np.random.Generator) -> Integers:
         """The sums of their levels."""
@@ -344,11 +432,19 @@ class Reports(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """What came of a round in a simulation: what the protocol needs, and the regret on the way.
+    """Result of a simulated round: input of the protocol, and the regret.
 
-    `time` and `regret` are cumulative within the round and piecewise linear between their points;
-    `regret` is None where nobody knows the true means. `lost` is the realised regret of the whole
-    round, `notes` are counts of what had to be mended.
+    Parameters
+    ----------
+    load
+        What the participants hold, for `protocol.simulate`.
+    time, regret
+        Cumulative within the round and piecewise linear between their points. `regret` is None
+        where the true means are unknown.
+    lost
+        The realised regret of the whole round.
+    notes
+        Counts of corrected values, such as clipped rewards.
     """
 
     load: Any

@@ -101,7 +101,7 @@ def attack(
     """Whether the attack refutes the claim, for an algorithm whose noise was built for some
     epsilon. Seeded; confidence 0.999.
     """
-    size = {"arms": 2, "horizon": HORIZON, "crowd": 4}
+    size = {"arms": 2, "horizon": HORIZON, "min_batch_size": 4}
     problem = problem_for(name, **size, epsilon=built_for, binary=True, **changes)
     rng = np.random.default_rng(11)
 

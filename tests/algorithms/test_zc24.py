@@ -305,7 +305,7 @@ def test_a_summary_has_what_the_command_line_prints_and_a_seed_repeats_it() -> N
 
 
 @pytest.mark.parametrize("name", ["ldp-fedlinucb", "sdp-fedlinucb-vec", "secagg-fedlinucb"])
-def test_returning_users_get_the_target_too_at_the_price_of_more_noise(name: str) -> None:
+def test_compose_participationss_get_the_target_too_at_the_price_of_more_noise(name: str) -> None:
     once, often = (
         FEDERATED[name](ISSUE),
         FEDERATED[name](replace(ISSUE, visits=3, visits_per_batch=2)),

@@ -70,7 +70,7 @@ def test_the_examples_of_the_help_work(command: Command) -> None:
     )
     assert found["delta"] == pytest.approx(1e-5, rel=1e-2)
     found = result(
-        command("returning", "--epsilon", 0.1, "--batches", 100, "--delta", 1e-5, "--json")
+        command("compose", "--epsilon", 0.1, "--participations", 100, "--delta", 1e-5, "--json")
     )
     assert found["best"] == found["exact"] < found["renyi"] < found["advanced"]
     found = result(
@@ -108,7 +108,7 @@ def test_calibrate_and_privacy_agree(command: Command, words: tuple[str, ...]) -
         "--json",
     ]
     again = result(
-        command("privacy", *options, *(["--batches", 3] if "--dimension" in words else []))
+        command("privacy", *options, *(["--participations", 3] if "--dimension" in words else []))
     )
     assert again["epsilon"] == pytest.approx(found["epsilon"], rel=1e-4)
     assert again["epsilon"] <= 2.0001
@@ -148,12 +148,12 @@ def test_an_infinite_epsilon_is_null_in_json(command: Command) -> None:
     )
     found = result(
         command(
-            "returning",
+            "compose",
             "--epsilon",
             0.1,
             "--batch-delta",
             1e-6,
-            "--batches",
+            "--participations",
             100,
             "--delta",
             1e-5,
@@ -234,10 +234,10 @@ BAD: list[tuple[str, tuple[object, ...]]] = [
     ("p is 1.5", ("privacy", "--noise", "binomial", "--trials", 10, "--bias", 1.5, "--epsilon", 1)),
     ("arriving is 0", (*PRIVACY, "--epsilon", 1, "--arriving", 0)),
     ("arriving is nan", (*PRIVACY, "--epsilon", 1, "--arriving", "nan")),
-    ("batches is 0", (*PRIVACY, "--epsilon", 1, "--batches", 0)),
+    ("participations is 0", (*PRIVACY, "--epsilon", 1, "--participations", 0)),
     ("lose digits", ("privacy", "--noise", "binomial", "--trials", 1e18, "--delta", 0.1)),
-    ("batches is 0", ("returning", "--epsilon", 1, "--delta", 1e-5, "--batches", 0)),
-    ("delta is 0", ("returning", "--epsilon", 1, "--delta", 0, "--batches", 2)),
+    ("participations is 0", ("compose", "--epsilon", 1, "--delta", 1e-5, "--participations", 0)),
+    ("delta is 0", ("compose", "--epsilon", 1, "--delta", 0, "--participations", 2)),
     ("epsilon0 is -1", ("amplify", "--epsilon0", -1, "--users", 10, "--delta", 1e-5)),
     ("hides nothing", ("amplify", "--epsilon0", 1e5, "--users", 10, "--delta", 1e-5)),
     ("users is 0", ("amplify", "--epsilon0", 1, "--users", 0, "--delta", 1e-5)),
@@ -326,9 +326,9 @@ def test_odd_values_never_fall_through(command: Command, data: st.DataObject) ->
             "trials",
             "bias",
             "arriving",
-            "batches",
+            "participations",
         ],
-        "returning": ["epsilon", "delta", "batches", "batch-delta"],
+        "compose": ["epsilon", "delta", "participations", "batch-delta"],
         "amplify": ["epsilon0", "users", "delta"],
     }
     name = data.draw(st.sampled_from(sorted(options)))
@@ -336,7 +336,7 @@ def test_odd_values_never_fall_through(command: Command, data: st.DataObject) ->
         "epsilon": "1",
         "delta": "1e-5",
         "sensitivity": "2",
-        "batches": "2",
+        "participations": "2",
         "epsilon0": "1",
         "users": "50",
     }
@@ -371,7 +371,7 @@ def test_odd_values_never_fall_through(command: Command, data: st.DataObject) ->
          {"delta": "0.0003938"}),
         (("calibrate", "--noise", "gaussian", "--method", "paper", "--epsilon", 1.00004,
           "--delta", 1e-5), {"target epsilon": "1.001"}),
-        (("returning", "--epsilon", 0.1, "--batches", 100, "--delta", 1e-5),
+        (("compose", "--epsilon", 0.1, "--participations", 100, "--delta", 1e-5),
          {"renyi": "4.616", "advanced": "5.851"}),
         (("amplify", "--epsilon0", 1, "--users", 1000, "--delta", 1e-6),
          {"epsilon": None, "randomized response epsilon": None}),
@@ -428,7 +428,7 @@ FIELDS |= {"assumptions", "text"}
     ("words", "wanted", "assumed"),
     [
         (
-            (*PRIVACY, "--delta", 1e-5, "--arriving", 0.5, "--batches", 3),
+            (*PRIVACY, "--delta", 1e-5, "--arriving", 0.5, "--participations", 3),
             ("epsilon", "delta", 3, "opened-sum"),
             {"id": "released-only-above", "fraction": "1/2"},
         ),
@@ -438,7 +438,7 @@ FIELDS |= {"assumptions", "text"}
             {"id": "semi-honest-server"},
         ),
         (
-            ("returning", "--epsilon", 0.1, "--batches", 100, "--delta", 1e-5),
+            ("compose", "--epsilon", 0.1, "--participations", 100, "--delta", 1e-5),
             ("best", "delta", 100, "opened-sum"),
             {"id": "private-messages", "epsilon": 0.1, "delta": 0.0},
         ),

@@ -160,13 +160,13 @@ BAD = {
     f"{PLAN} --epsilon 1e30": "epsilon is 1e+30; above 500",
     "privacy --noise skellam --variance 9 --sigma 3 --delta 1e-6": "--sigma is not for skellam",
     "privacy --noise skellam --variance 9 --bias 0.2 --delta 1e-6": "--bias is not for skellam",
-    "returning --epsilon 0.1 --delta 1e-6 --batches 2.5": "'2.5' is not a whole number",
+    "compose --epsilon 0.1 --delta 1e-6 --participations 2.5": "'2.5' is not a whole number",
     f"{SILOS} --budgets 1e15*1:1e-5": "at most 100,000 silos",
     f"{SILOS} --budgets 0*1:1e-5": "'0*1:1e-5' is no budget",
     "reproduce zc24-super --out taken": "taken: a file is in the way",
-    "exhibit --runs 0": "runs is 0",
-    "exhibit --seed -1": "seed is -1",
-    "exhibit --games 1e30": "games is 1e+30; nobody waits",
+    "attack --runs 0": "runs is 0",
+    "attack --seed -1": "seed is -1",
+    "attack --games 1e30": "games is 1e+30; nobody waits",
     "demo --people 299": "people is 299; ask 300",
     "demo --people 1e30": "people is 1e+30",
     "demo --seed -1": "seed is -1",
@@ -219,7 +219,7 @@ def test_a_group_without_a_command_shows_its_help_and_nothing_else(command: Comm
 
 
 def test_counts_may_be_written_as_people_type_them(command: Command) -> None:
-    typed = ("returning", "--epsilon", 0.1, "--delta", 1e-6, "--json", "--batches")
+    typed = ("compose", "--epsilon", 0.1, "--delta", 1e-6, "--json", "--participations")
     assert result(command(*typed, "2e1")) == result(command(*typed, 20))
 
 

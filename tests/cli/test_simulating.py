@@ -303,7 +303,7 @@ def test_algorithms_without_a_guardrail_say_so(command: Command, wide: Path) -> 
 
 
 def test_an_exhibit_shows_the_attack_and_the_schedules(command: Command, tmp_path: Path) -> None:
-    words = ("exhibit", "--games", 40, "--runs", 1, "--seed", 3, "--out", tmp_path / "exhibit")
+    words = ("attack", "--games", 40, "--runs", 1, "--seed", 3, "--out", tmp_path / "attack")
     found = result(command(*words, "--json"))
     assert found["attack"]["games"] == 40
     assert found["attack"]["limit"] < 0.56
@@ -312,14 +312,14 @@ def test_an_exhibit_shows_the_attack_and_the_schedules(command: Command, tmp_pat
     assert promised == [False, True, True, True]
     assert all("one participant" in row["guarantee"]["text"] for row in schedules[1:])
     assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in found["files"])
-    assert "games is 0" in refused(command("exhibit", "--games", 0))
+    assert "games is 0" in refused(command("attack", "--games", 0))
 
 
 def test_an_exhibit_that_cannot_be_written_is_refused_first(
     command: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "taken").write_text("a file")
-    words = ("exhibit", "--games", 10**9, "--out", tmp_path / "taken")
+    words = ("attack", "--games", 10**9, "--out", tmp_path / "taken")
     assert "cannot write to" in refused(command(*words))
 
 

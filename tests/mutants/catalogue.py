@@ -162,7 +162,7 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "privacy/composition.py",
-        "returning_user",
+        "compose_participations",
         (
             swap("((loss, count),)", "((loss, count - 1),)"),
             swap("release.epsilon(level / (2 * count))", "release.epsilon(level / 2)"),
@@ -499,7 +499,12 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "privacy/analysis.py",
         "privacy_of",
-        (swap("returning_user(loss, times, delta)", "returning_user(loss, times - 1, delta)"),),
+        (
+            swap(
+                "compose_participations(loss, times, delta)",
+                "compose_participations(loss, times - 1, delta)",
+            ),
+        ),
         CROWD,
     ),
     Target(

@@ -31,9 +31,9 @@ from tacit.privacy import (
     View,
     advanced_composition,
     compose_losses,
+    compose_participations,
     dominating_loss,
     privacy_loss,
-    returning_user,
 )
 from tacit.privacy.composition import _on_grid
 from tacit.privacy.loss import Direction
@@ -227,13 +227,13 @@ def test_advanced_composition_is_the_formula_of_dwork_rothblum_vadhan() -> None:
 
 
 @pytest.mark.parametrize("batches", [1, 10, 100])
-def test_returning_users_exact_is_the_least_of_the_three(batches: int) -> None:
+def test_compose_participationss_exact_is_the_least_of_the_three(batches: int) -> None:
     for release in (
         PureDP(0.1),
         privacy_loss(DiscreteLaplace(20), 2),
         privacy_loss(Skellam(400), 2),
     ):
-        found = returning_user(release, batches, 1e-5)
+        found = compose_participations(release, batches, 1e-5)
         assert found.renyi is not None
         assert found.advanced is not None
         assert found.exact <= found.renyi * (1 + 1e-3)
@@ -242,17 +242,17 @@ def test_returning_users_exact_is_the_least_of_the_three(batches: int) -> None:
 
 
 @pytest.mark.parametrize("batches", [2, 5, 100])
-def test_returning_users_are_accounted_for_in_every_batch(batches: int) -> None:
+def test_compose_participationss_are_accounted_for_in_every_batch(batches: int) -> None:
     """Both from an exact loss and from a guarantee; advanced composition by hand."""
     loss, delta = privacy_loss(DiscreteLaplace(10), 1), 1e-6
-    found = returning_user(loss, batches, delta)
+    found = compose_participations(loss, batches, delta)
     assert found.exact == ComposedLoss(((loss, batches),)).epsilon(delta)
     single = loss.epsilon(delta / (2 * batches))
     root = math.sqrt(2 * batches * math.log(2 / delta))
     by_hand = single * root + batches * single * math.expm1(single)
     assert found.advanced == pytest.approx(min(by_hand, batches * single), rel=1e-12)
     guarantee = ApproximateDP(0.1, 1e-9)
-    told = returning_user(guarantee, batches, delta)
+    told = compose_participations(guarantee, batches, delta)
     worst = ComposedLoss(((dominating_loss(guarantee), batches),))
     assert told.exact == worst.epsilon(delta)
 
@@ -261,10 +261,10 @@ def test_the_exceptions_of_the_batches_count_against_the_total() -> None:
     """Found in review: 100 batches of (0.1, 1e-6) were said to be (5.99, 1e-5), but their
     exceptions alone add up to 1e-4.
     """
-    found = returning_user(ApproximateDP(0.1, 1e-6), 100, 1e-5)
+    found = compose_participations(ApproximateDP(0.1, 1e-6), 100, 1e-5)
     assert found.advanced is None
     assert math.isinf(found.best)
-    enough = returning_user(ApproximateDP(0.1, 1e-8), 100, 1e-5)
+    enough = compose_participations(ApproximateDP(0.1, 1e-8), 100, 1e-5)
     assert (
         enough.advanced == advanced_composition(ApproximateDP(0.1, 1e-8), 100, 1e-5 - 1e-6).epsilon
     )
@@ -272,7 +272,7 @@ def test_the_exceptions_of_the_batches_count_against_the_total() -> None:
 
 
 def test_binomial_noise_has_no_renyi_accounting_but_exact_accounting() -> None:
-    found = returning_user(privacy_loss(Binomial(2000), 1), 10, 1e-5)
+    found = compose_participations(privacy_loss(Binomial(2000), 1), 10, 1e-5)
     assert found.renyi is None
     assert found.best == found.exact < found.advanced  # type: ignore[operator]
 

@@ -22,11 +22,11 @@ from tacit.privacy import (
     RenyiDP,
     audit,
     calibrate,
+    compose_participations,
     guaranteed_reports,
     l2_guarantee,
     linf_loss,
     privacy_loss,
-    returning_user,
 )
 
 LAW = Skellam(100)
@@ -49,7 +49,7 @@ REFUSALS: list[tuple[str, Callable[[float], object], list[float]]] = [
     ("delta", ComposedLoss(((LOSS, 2),)).epsilon, BAD_DELTA[1:]),
     ("delta", GaussianLoss(1.0, 1.0).epsilon, BAD_DELTA),
     ("delta", Clones(1.0, 10).epsilon, BAD_DELTA),
-    ("delta", lambda v: returning_user(PureDP(1.0), 2, v), BAD_DELTA),
+    ("delta", lambda v: compose_participations(PureDP(1.0), 2, v), BAD_DELTA),
     ("delta", lambda v: l2_guarantee(Gaussian(1.0), 1.0, 2, v), BAD_DELTA),
     ("epsilon", LOSS.delta, BAD_EPSILON_AT),
     ("epsilon", ComposedLoss(((LOSS, 2),)).delta, BAD_EPSILON_AT),
@@ -72,7 +72,7 @@ REFUSALS: list[tuple[str, Callable[[float], object], list[float]]] = [
     ("users", lambda v: guaranteed_reports(v), BAD_COUNT),  # type: ignore[arg-type]
     ("users", lambda v: calibrate("skellam", 1, ApproximateDP(1.0, 1e-5), users=v), BAD_COUNT),  # type: ignore[arg-type]
     ("users", lambda v: Clones(1.0, v), BAD_COUNT),  # type: ignore[arg-type]
-    ("batches", lambda v: returning_user(PureDP(1.0), v, 1e-5), BAD_COUNT),  # type: ignore[arg-type]
+    ("batches", lambda v: compose_participations(PureDP(1.0), v, 1e-5), BAD_COUNT),  # type: ignore[arg-type]
     ("dimension", lambda v: linf_loss(LAW, 1, v), BAD_COUNT),  # type: ignore[arg-type]
     ("samples", lambda v: audit(lambda x, n: [x] * n, 0, 1, v), BAD_COUNT),  # type: ignore[arg-type]
 ]

@@ -287,7 +287,7 @@ def noiseless(protocol: PrefixSums, background: Floats, step: int, z: Floats) ->
 
 
 @pytest.mark.parametrize("kind", ["tree", "square-root"])
-def test_returning_users_move_most_when_they_come_first_and_that_is_accounted_for(
+def test_compose_participationss_move_most_when_they_come_first_and_that_is_accounted_for(
     kind: Kind,
 ) -> None:
     for steps in (4, 6, 7):
@@ -301,7 +301,7 @@ def test_returning_users_move_most_when_they_come_first_and_that_is_accounted_fo
 
 
 @pytest.mark.parametrize("importance", [(1.0,) * 5, (5.0, 1.0, 0.2, 1.0, 3.0)])
-def test_returning_users_move_the_best_rows_by_no_more_than_is_counted(
+def test_compose_participationss_move_the_best_rows_by_no_more_than_is_counted(
     importance: tuple[float, ...],
 ) -> None:
     """Brute force over batches, and over the sign of what somebody moves in each."""

@@ -112,7 +112,7 @@ def test_sound_devices_are_accused_as_rarely_as_stated() -> None:
 
 
 def test_an_audit_names_both_verdicts_and_how_many_samples_it_would_take() -> None:
-    sound = audit_algorithm("cdp-se", {"epsilon": 0.5}, seconds=2, alarm=UNSEEDED)
+    sound = audit_algorithm("cdp-se", {"epsilon": 0.5}, seconds=2, false_positive_rate=UNSEEDED)
     assert (sound.claimed_epsilon, sound.claimed_delta) == (0.5, 0.0)
     assert not sound.residuals.caught
     assert sound.attack.epsilon <= 0.5
@@ -149,7 +149,7 @@ def test_what_cannot_be_audited_is_refused() -> None:
         ("ucb1", {}, "promises nothing"),
         ("cdp-se", {"through": "masking"}, "does not go through masking"),
         ("cdp-se", {"noise_factor": -1.0}, "noise factor is -1"),
-        ("cdp-se", {"alarm": 2.0}, "alarm is 2"),
+        ("cdp-se", {"false_positive_rate": 2.0}, "false_positive_rate is 2"),
         ("cdp-se", {"seconds": 0.0}, "seconds is 0"),
     ]
     for name, how, reason in cases:

@@ -1,11 +1,15 @@
-"""The secure middle: who stands between people and the one who learns, as working cryptography.
+"""Secure aggregation protocols as state machines without I/O.
 
-Three intermediaries, each a set of state machines without input or output. `MaskingServer` and
-`MaskingClient`: one server, which learns only a sum. `split`, `HalfServer` and `Collector`:
-two servers, which must not collude, and in verified rounds drop what is not in range. `wrap`,
-`Shuffler` and `Analyzer`: a shuffler, which learns nothing but who was there. All refuse with
-`Refusal`, and none opens anything for fewer reports than its round's minimum. What each promises
-against whom is in docs/security.md, the bytes are in docs/wire-formats.md.
+Three trust models hide individual reports from the analyzer:
+
+- `MaskingServer` and `MaskingClient`: one server, which learns only the sum (masking).
+- `split`, `HalfServer` and `Collector`: two non-colluding aggregators; verified rounds also drop
+  out-of-range reports.
+- `wrap`, `Shuffler` and `Analyzer`: a shuffler, which learns only who takes part.
+
+All raise `Refusal`, and none releases an aggregate below its round's minimum batch size. The threat
+models are in docs/security.md, the message formats in docs/wire-formats.md. Nothing here carries
+messages or computes guarantees.
 
 >>> from tacit.aggregation import run_masking
 >>> run_masking([3, 5, 9, 1], modulus=100, minimum=4).numbers

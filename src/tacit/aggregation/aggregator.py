@@ -1,11 +1,13 @@
-"""Two servers, what a server does: it keeps sealed halves, compares lists, and adds up once.
+"""One of two non-colluding aggregators: keeps encrypted report shares, releases one partial sum.
 
-A server has two stores. `table` holds the halves that wait, wrapped under a secret of the round,
-and may be lost, restored or rolled back at any time. `records` holds one record per round and
-never goes back: the round's secret, made before the description is signed, until the noisy partial
-sum or the refusal takes its place. Only what that record holds is ever handed on, so there is one
-list, one partial sum and one outcome per round, whatever is restored, repeated or run twice. Bare
-sums and noise are in neither store.
+A server has two stores. `table` holds pending report shares, encrypted under a secret of the round;
+it may be lost, restored or rolled back at any time. `records` holds one record per round and must
+never be rolled back. The record starts as the round's secret, made before the description is
+signed; the noisy partial sum or the abort replaces it.
+
+A server sends only the content of that record. So each round has one list, one partial sum and one
+outcome, whatever is restored, repeated or run twice. Neither store ever contains bare sums or
+noise.
 """
 
 from __future__ import annotations
@@ -55,8 +57,8 @@ from tacit.errors import TacitError
 from tacit.signatures import SIGNATURE_SIZE, Signed, sign
 
 PARTIAL_HEAD = struct.Struct(">I32s")  # reports, digest of their tags
-_VERIFIED_HEAD = struct.Struct(">I32sI")  # and reports that were not in range
-_LISTED = b"list of the other"  # in the table; longer than a place, whose name it must not be
+_VERIFIED_HEAD = struct.Struct(">I32sI")  # and reports out of range
+_LISTED = b"list of the other"  # table key; longer than a slot number, so the two cannot collide
 
 
 def partial_size(announced: TwoServerRound) -> int:
@@ -67,16 +69,16 @@ def partial_size(announced: TwoServerRound) -> int:
 
 
 class UnknownRound(Refusal):
-    """There is no record of a round."""
+    """This server has no record of the round."""
 
 
 class ClosedRound(Refusal):
-    """A round takes no more reports."""
+    """The round accepts no more reports."""
 
 
 @dataclass(frozen=True, repr=False)
 class CheckedShare:
-    """A half that was checked, for the table: its name there, how it is kept, and what it is."""
+    """A validated report share for the table: its key there, its ciphertext and its content."""
 
     name: bytes
     wrapped: bytes
@@ -84,13 +86,15 @@ class CheckedShare:
 
 
 class HalfServer:
-    """One of the two servers in one round: `take` what comes, `close` when it is time, hand on what
-    `close` returns, and again until nothing changes.
+    """One of the two aggregators in one round.
 
-    Every call may be repeated, and the object thrown away and made anew over the same stores at any
-    time. `now` is this server's own clock, in seconds since 1970: nobody else is believed about how
-    far a round is. One lock guards the object; several objects, in several processes, may share the
-    stores if both replace and `setdefault` atomically.
+    `take` incoming messages, `close` at the deadline, send the messages that `close` returns, and
+    repeat until nothing changes.
+
+    Every call is idempotent, and the object can be recreated over the same stores at any time.
+    `now` is this server's own clock, in seconds since 1970: the server trusts no other party about
+    the progress of a round. One lock guards the object. Several objects, in several processes, may
+    share the stores if `replace` and `setdefault` are atomic.
     """
 
     def __init__(
@@ -113,17 +117,18 @@ class HalfServer:
         return f"HalfServer(round={self.round.identity.hex()}, role={self.role})"
 
     def place(self, number: int) -> Place:
-        """The place of this number, with its token."""
+        """The slot with this number, with its token."""
         return self.places([number])[0]
 
     def places(self, numbers: Iterable[int]) -> list[Place]:
-        """The places of these numbers, with their tokens."""
+        """The slots with these numbers, with their tokens."""
         working = self._working(self._record())
         return [Place(number, working.token(number)) for number in numbers]
 
     def take(self, message: bytes, now: int) -> None:
-        """Accept one half of a report, or the other server's list; the same again changes
-        nothing, and another in its place is refused.
+        """Accept a report share or the other server's list.
+
+        A repetition changes nothing; a different message for the same slot is rejected.
         """
         with self._lock:
             kind = message[3] if isinstance(message, bytes) and len(message) > 3 else None
@@ -133,8 +138,10 @@ class HalfServer:
                 self._take_half(message, now)
 
     def check(self, message: bytes, now: int) -> CheckedShare:
-        """A half of a report that may be put on the table, by whoever puts many at once: under its
-        name, where none is, or the `same`. It waits for nobody who closes the round meanwhile.
+        """Validate one report share, for callers that store many at once.
+
+        The caller stores it in the table under its name if that is free; otherwise `same` must hold
+        for the stored entry. Takes no lock, so it does not wait for a concurrent `close`.
         """
         data = body(message, Kind.HALF, self.round.identity)
         expected = self.round.half_size(self.role)
@@ -155,22 +162,26 @@ class HalfServer:
         return CheckedShare(name, working.wrap(name, half), half)
 
     def same(self, waiting: CheckedShare, there: bytes) -> bool:
-        """Whether what is on the table under this name is this half."""
+        """Whether the table entry `there` contains this report share."""
         if there == waiting.wrapped:
             return True
         return self._working(self._record()).unwrap(waiting.name, there) == waiting.half
 
     def names(self, things: Iterable[bytes]) -> list[bytes]:
-        """What things of this round are called where they are kept: as long as the round is not
-        closed, and nothing that anybody could recognize afterwards.
+        """Pseudonymous storage keys for further items of this round.
+
+        They derive from the round's secret: available only until the round closes, unlinkable
+        afterwards.
         """
         working = self._working(self._record())
         return [working.name(b"other " + thing) for thing in things]
 
     def close(self, now: int) -> Mapping[bytes, bytes]:
-        """Go as far as can be gone; returns a list for the other server and a partial sum for the
-        collector, by address, as far as there are any. Too early: `Refusal`, and nothing changes;
-        after the grace what is not opened is refused.
+        """Advance the round as far as possible; return messages by address.
+
+        These are a list for the other server and a partial sum for the collector, once they exist.
+        Too early, it raises `Refusal` and changes nothing. After the grace period a round without
+        release is aborted.
         """
         with self._lock:
             record = self._record()
@@ -187,8 +198,9 @@ class HalfServer:
             return {address: message for address, message in out.items() if message}
 
     def outcome(self) -> bytes:
-        """What became of the round: one signed message once it is closed, for whoever asks. A
-        server that has no record of it says so and signs nothing.
+        """The signed outcome of the round, once it is closed.
+
+        A server without a record of the round states UNKNOWN, unsigned.
         """
         with self._lock:
             try:
@@ -199,7 +211,7 @@ class HalfServer:
                 raise Refusal("this round is not closed yet; ask again after its deadline")
             return record.outcome
 
-    # What comes in
+    # Incoming messages
 
     def _take_half(self, message: bytes, now: int) -> None:
         waiting = self.check(message, now)
@@ -224,15 +236,15 @@ class HalfServer:
             raise Refusal("the other server has sent another list before")
 
     def _kept(self, working: _Working, name: bytes, content: bytes) -> bool:
-        """Whether this is in the table now: it was free, or the same was there."""
+        """Store an entry; whether the table now holds this content."""
         wrapped = working.wrap(name, content)
         there = self._table.setdefault(name, wrapped)
         return there is wrapped or working.unwrap(name, there) == content
 
-    # What goes out
+    # Outgoing messages
 
     def _listed(self, record: RoundRecord, now: int) -> RoundRecord:
-        """The list of usable halves, or a refusal, in the place of the open round."""
+        """Record the list of usable report shares; abort below the minimum batch size."""
         working = self._working(record)
         waiting = len(self._table) - (working.list_name in self._table)
         if now < self.round.binding.closes and waiting < self.round.places:
@@ -252,8 +264,10 @@ class HalfServer:
         )
 
     def _answered(self, record: RoundRecord) -> RoundRecord:
-        """The noisy partial sum of what both have, and what is in range where that is verified, or
-        a refusal, in the place of the secret; still the same without the other's list.
+        """Replace the secret by the noisy partial sum over the common reports, or by an abort.
+
+        Verified rounds count only reports in range. Without the other server's list nothing
+        changes.
         """
         working = self._working(record)
         name = working.list_name
@@ -262,7 +276,7 @@ class HalfServer:
             return self._record()
         listing = working.unwrap(name, wrapped)
         found = self._added(record, listing, self._halves(record))
-        if found is None:  # another process has listed what came after these were opened
+        if found is None:  # another process listed shares that arrived after these were decrypted
             found = self._added(record, listing, self._halves(record, anew=True))
         if found is None or found.reports < self.round.minimum:
             return self._closed(record, None)
@@ -272,8 +286,9 @@ class HalfServer:
         return self._closed(record, first + pack_numbers(sums, self.round.modulus))
 
     def _added(self, record: RoundRecord, listing: bytes, halves: _Halves) -> _Sum | None:
-        """The sum of what both have and, where that is verified, is in range; one half after the
-        other. None if a half that was listed is not there.
+        """Sum the reports that both servers hold; in verified rounds only those in range.
+
+        Returns None if a listed share is missing.
         """
         proofs, evident = self.round.proofs, self._entry_size
         common = reports = 0
@@ -291,9 +306,7 @@ class HalfServer:
         return _Sum(common, reports, digest.digest(), sums)
 
     def _common(self, record: RoundRecord, listing: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Tags that both lists have, with the other server's evidence; both are in ascending
-        order.
-        """
+        """The tags in both lists, with the other server's verifier shares; both lists ascend."""
         own = _cut(record.tags, DIGEST_SIZE)
         mine = next(own, None)
         for tag, evidence in self._entries(listing):
@@ -303,7 +316,7 @@ class HalfServer:
                 yield tag, evidence
 
     def _entries(self, listing: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Tags and evidence of a list, which must be one."""
+        """The tags and verifier shares in a list; raises `Refusal` if its length is wrong."""
         size = self._entry_size
         if len(listing) % size:
             raise Refusal(
@@ -317,7 +330,7 @@ class HalfServer:
         return DIGEST_SIZE + (self.round.proofs.evidence_size if self.round.proofs else 0)
 
     def _noisy(self, sums: Sequence[int]) -> list[int]:
-        """These sums, with noise of this server's own on every number."""
+        """Add this server's own noise to every sum."""
         modulus, scale, draw = self.round.modulus, self.round.scale, self._seat.draw
         noise = [0 if scale is None or draw is None else draw(scale) for _ in sums]
         return [(number + own) % modulus for number, own in zip(sums, noise, strict=True)]
@@ -329,7 +342,7 @@ class HalfServer:
         return unpack_numbers(part, modulus, length, "a half")
 
     def _closed(self, record: RoundRecord, content: bytes | None) -> RoundRecord:
-        """The end of a round: what is sent from now on, in the place of everything secret."""
+        """Close the round: replace all secrets by the outcome and the partial sum, if any."""
         about = self.round.context + bytes((self.role,))
         said = bytes((RoundOutcome.REFUSED if content is None else RoundOutcome.OPENED,))
         outcome = (
@@ -350,7 +363,7 @@ class HalfServer:
         )
         return self._replaced(record, last)
 
-    # What is kept
+    # Stored state
 
     def _record(self) -> RoundRecord:
         found = self._seat.records.read(self._name)
@@ -363,7 +376,7 @@ class HalfServer:
         return record
 
     def _decoded(self, found: bytes) -> RoundRecord:
-        """A record, read once as long as every report asks for it: lists are not kept at hand."""
+        """Decode a record; cached while the round is open, because every report reads it."""
         kept, record = self._read
         if record is None or kept != found:
             record = RoundRecord.decode(found)
@@ -371,22 +384,20 @@ class HalfServer:
         return record
 
     def _replaced(self, old: RoundRecord, new: RoundRecord) -> RoundRecord:
-        """What is on record after the attempt to replace it: somebody else may have been
-        faster.
-        """
+        """Compare-and-swap the record; return the one that stands, perhaps another process's."""
         self._seat.records.replace(self._name, old.encode(), new.encode())
         return self._record()
 
     def _working(self, record: RoundRecord) -> _Working:
         if not record.secret:
             raise ClosedRound("this round is closed; ask for its outcome")
-        working = self._secrets  # which whoever closes the round meanwhile takes away
+        working = self._secrets  # a concurrent `close` may clear it
         if working is None:
             working = self._secrets = _Working(self.round, self.role, record.secret)
         return working
 
     def _halves(self, record: RoundRecord, *, anew: bool = False) -> _Halves:
-        """The usable halves on the table; opened once, unless they are wanted anew."""
+        """The usable report shares in the table, decrypted once unless `anew`."""
         working = self._working(record)
         if anew or not len(working.halves):
             halves, table = _Halves(), self._table
@@ -406,7 +417,7 @@ class HalfServer:
 
 
 class _Working:
-    """What a server works with while it has a round's secret; never saved."""
+    """Keys and decrypted shares that a server derives from a round's secret; never saved."""
 
     def __init__(self, announced: TwoServerRound, role: int, secret: bytes) -> None:
         self.round, self.role = announced, role
@@ -421,20 +432,20 @@ class _Working:
         self._key = verify_key(line, ends, announced.identity) if announced.proofs else b""
 
     def token(self, number: int) -> bytes:
-        """What both servers recognize a place by."""
+        """The token of a slot, which both servers can compute."""
         return _mac(self._places, struct.pack(">I", number))[:TOKEN_SIZE]
 
     def name(self, what: bytes) -> bytes:
-        """What something is called in the table: says nothing to who has not the secret."""
+        """Pseudonymous table key; meaningless without the round's secret."""
         return _mac(self.secrets.naming, what)[:16]
 
     def wrap(self, name: bytes, content: bytes) -> bytes:
-        """What is kept in the table."""
+        """Encrypt a table entry."""
         nonce = os.urandom(NONCE_SIZE)
         return nonce + self.secrets.wrapping.encrypt(nonce, content, name)
 
     def unwrap(self, name: bytes, wrapped: bytes) -> bytes:
-        """What was kept in the table."""
+        """Decrypt a table entry."""
         try:
             nonce, rest = wrapped[:NONCE_SIZE], wrapped[NONCE_SIZE:]
             return self.secrets.wrapping.decrypt(nonce, rest, name)
@@ -442,9 +453,7 @@ class _Working:
             raise Refusal("what was kept of this round is damaged, or another round's") from None
 
     def opened(self, name: bytes, wrapped: bytes) -> bytes:
-        """A half as it is held: its tag, its evidence where that is verified, and its part; empty
-        for what does not open.
-        """
+        """Decrypt a report share: tag, verifier share if any, content. Empty if invalid."""
         announced, role = self.round, self.role
         try:
             half = self.unwrap(name, wrapped)
@@ -459,13 +468,11 @@ class _Working:
             return b""
 
     def _read(self, tag: bytes, part: bytes) -> bytes:
-        """What a half says: a seed or packed numbers, as it was sent, or, after its evidence,
-        numbers that were verified.
-        """
+        """A share's content: seed or numbers as sent, or verifier share and numbers."""
         announced = self.round
         if announced.proofs:
             numbers, evidence = announced.proofs.prepared(self._key, self.role, tag, part)
-            usable = numbers or [0] * announced.length  # the evidence keeps them out
+            usable = numbers or [0] * announced.length  # the verifier share excludes them
             return evidence + pack_numbers(usable, announced.modulus)
         if not (self.role == 0 and announced.seeded):
             unpack_numbers(part, announced.modulus, announced.length, "a half")
@@ -474,8 +481,9 @@ class _Working:
 
 @dataclass(frozen=True, repr=False)
 class _Sum:
-    """What a server adds up: of halves that both have, those in range, the digest of their tags,
-    and the sums, to which nothing was added yet.
+    """A server's sum before noise, over the reports that both servers hold and that are in range.
+
+    `common` counts reports that both hold, `reports` those in range; `digest` covers their tags.
     """
 
     common: int
@@ -485,8 +493,9 @@ class _Sum:
 
 
 class _Halves:
-    """Opened halves in ascending order of their tags, all of the same size and in as many bytes as
-    that: an object for each would take several times the memory.
+    """Decrypted report shares of equal size, in ascending order of their tags.
+
+    They are kept in contiguous buffers: one object per share would take several times the memory.
     """
 
     def __init__(self) -> None:
@@ -502,37 +511,37 @@ class _Halves:
             yield from halves
 
     def add(self, half: bytes) -> None:
-        """One more, with its tag in front."""
+        """Add a share, which starts with its tag."""
         self._size = len(half)
         self._count += 1
         self._parts.setdefault(half[0], bytearray()).extend(half)
 
     def columns(self, start: int, end: int) -> bytes:
-        """These bytes of every half."""
+        """Concatenate bytes start..end of every share."""
         return b"".join(
             [b"".join([half[start:end] for half in halves]) for halves in self._in_order()]
         )
 
     def _in_order(self) -> Iterator[list[bytes]]:
-        """All of them, a part at a time."""
+        """All shares in order, one buffer at a time."""
         for first in sorted(self._parts):
             yield sorted(_cut(bytes(self._parts[first]), self._size))
 
 
 def _mac(keyed: hmac.HMAC, message: bytes) -> bytes:
-    """HMAC-SHA256, of a key that was prepared once."""
+    """HMAC-SHA256 with a key that was prepared once."""
     one = keyed.copy()
     one.update(message)
     return one.digest()
 
 
 def partial_head(announced: TwoServerRound) -> struct.Struct:
-    """What stands before the numbers of a partial sum."""
+    """The layout of the fields before the numbers of a partial sum."""
     return _VERIFIED_HEAD if announced.proofs else PARTIAL_HEAD
 
 
 def partial_info(about: bytes) -> bytes:
-    """What a partial sum is sealed under."""
+    """The HPKE info string of a partial sum."""
     return b"tacit partial v2" + about
 
 

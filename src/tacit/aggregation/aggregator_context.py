@@ -1,8 +1,8 @@
-"""Two servers, what a server brings to every round: terms, role, long-term key, records, noise.
+"""Context of an aggregator across rounds: terms, role, long-term key, records and noise sampler.
 
-For every round a server makes keys of its own, from one secret that is on record before anybody
-knows the public halves, and signs one description, ever. The record goes from the secret to the
-answer and never back.
+For every round a server derives keys from one secret, which is on record before the public keys are
+published, and signs exactly one description. The record advances from the secret to the answer and
+never back.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tacit.signatures import Signed, public_key, sign
 from tacit.terms import Pinned
 
 Draw = Callable[[Fraction], int]
-"""An exact draw of discrete Laplace noise of this scale."""
+"""An exact sampler of discrete Laplace noise of the given scale."""
 
 SECRET_SIZE = 32
 _PARTS = 6  # of a record
 
 
 class AggregatorStage(IntEnum):
-    """How far a server is with a round."""
+    """A server's progress in a round."""
 
     MADE = 1
     OPEN = 2
@@ -48,7 +48,7 @@ class AggregatorStage(IntEnum):
 
 @dataclass(frozen=True, repr=False)
 class RoundRecord:
-    """What a server's record of a round holds: its secret until the answer takes its place."""
+    """A server's record of a round: its secret, until the answer replaces it."""
 
     stage: AggregatorStage
     sealing: Sealing
@@ -60,14 +60,14 @@ class RoundRecord:
     partial: bytes = b""
 
     def encode(self) -> bytes:
-        """The bytes of it."""
+        """Serialize the record."""
         parts = (self.secret, self.context, self.tags, self.listing, self.outcome, self.partial)
         sized = [piece for part in parts for piece in (struct.pack(">I", len(part)), part)]
         return b"".join([bytes((self.stage, self.sealing)), *sized])
 
     @classmethod
     def decode(cls, data: bytes) -> RoundRecord:
-        """What `encode` wrote; a damaged record is refused, and nothing is said by it."""
+        """Parse a record; a damaged one raises `Refusal`."""
         try:
             parts, at = [], 2
             while at < len(data):
@@ -82,7 +82,7 @@ class RoundRecord:
 
 
 class RoundSecrets:
-    """Every key that a server has for one round, from the one secret in its record."""
+    """All keys of a server for one round, derived from the secret in its record."""
 
     def __init__(self, secret: bytes, identity: bytes, sealing: Sealing) -> None:
         material = io.BytesIO(derive(secret, identity, b"tacit round keys v2", 256))
@@ -93,8 +93,9 @@ class RoundSecrets:
 
 @dataclass(frozen=True)
 class Seat:
-    """One of the two servers of an experiment. `draw` makes the noise, None where devices bring
-    it.
+    """One of the two aggregators of an experiment.
+
+    `draw` samples the noise; it is None where clients add it.
     """
 
     pinned: Pinned
@@ -113,8 +114,9 @@ class Seat:
     def prepare(
         self, identity: bytes, sealing: Sealing = DEFAULT, source: Source = SYSTEM
     ) -> bytes:
-        """Public keys for a new round; their secret is on record before they are known to anybody.
-        Asked again, they are the same. `source` is for test vectors only.
+        """Make public keys for a new round; their secret is on record before this returns.
+
+        Repeated calls return the same keys. `source` is for test vectors only.
         """
         fresh = RoundRecord(AggregatorStage.MADE, sealing, source(SECRET_SIZE)).encode()
         made = RoundRecord.decode(self.records.replace(self.name(identity), None, fresh) or fresh)
@@ -123,8 +125,10 @@ class Seat:
         return RoundSecrets(made.secret, identity, sealing).keys.public()
 
     def commitment(self, identity: bytes, servers: tuple[bytes, bytes]) -> bytes:
-        """What the description of a verified round says of its verify key, once both servers have
-        made their keys; the same at both, and the key itself is told to nobody.
+        """The commitment to the verify key of a verified round, for its description.
+
+        Both servers compute the same commitment once both have made their keys; the key stays
+        secret.
         """
         record = self.record(identity)
         if record is None or not record.secret:
@@ -134,8 +138,9 @@ class Seat:
         return commitment(verify_key(line, lines, identity), identity)
 
     def endorse(self, description: bytes) -> bytes:
-        """The signature under the description of a round that keeps to the terms and names the keys
-        on record; one description per round, ever.
+        """Sign a round description that complies with the terms and names the keys on record.
+
+        A server signs one description per round, ever.
         """
         described = TwoServerRound.decode(description)
         self.pinned.check(described.offer())
@@ -151,8 +156,10 @@ class Seat:
         return endorse(description, self.key)
 
     def abandon(self, identity: bytes) -> None:
-        """Destroys the keys of a round that nobody was asked in, or that the other server refused,
-        if it is not over; what it was described as is refused.
+        """Abort a round that is not closed, and destroy its keys.
+
+        This is for rounds that no client was invited to or that the other server rejected. If a
+        description was signed, the record keeps a signed REFUSED outcome for it.
         """
         record = self.record(identity)
         while record is not None and record.stage is not AggregatorStage.CLOSED:
@@ -167,12 +174,12 @@ class Seat:
             record = self.record(identity)
 
     def record(self, identity: bytes) -> RoundRecord | None:
-        """What is on record about a round."""
+        """The record of a round; None if there is none."""
         found = self.records.read(self.name(identity))
         return None if found is None else RoundRecord.decode(found)
 
     def name(self, identity: bytes) -> bytes:
-        """What the record of a round is called."""
+        """The name of a round's record."""
         return bytes((self.role,)) + identity
 
     def _opened(self, made: RoundRecord, described: TwoServerRound) -> RoundRecord | None:
@@ -189,7 +196,7 @@ class Seat:
 
 
 def _check_usable(described: TwoServerRound) -> None:
-    """Refuses keys that nothing can be sealed to, while nothing has been sent."""
+    """Reject public keys that cannot be encrypted to, before anything is sent."""
     for recipient in (*described.recipients, described.collecting):
         recipient.seal(b"", b"")
     for role in (0, 1):

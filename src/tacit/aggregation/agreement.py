@@ -1,10 +1,11 @@
-"""Keys that two parties of one round share, and the channel that carries messages under them.
+"""Key agreement between two parties of a round, and an authenticated encrypted channel.
 
-X25519 gives the two a common secret, HKDF turns it into keys that are bound to the round and to
-both public keys, one per direction, and ChaCha20-Poly1305 seals each message. The nonce follows
-from the message and a third key, so that the same message is sealed to the same bytes and no nonce
-ever serves two messages, also in a copy of a party that was restored. What kind of message it is,
-and of which round, stands in the clear in front and is authenticated with it.
+X25519 (RFC 7748) gives a shared secret. HKDF derives keys bound to the round and both public keys,
+one per direction. ChaCha20-Poly1305 encrypts each message. The header, which names the message's
+kind and round, is sent in the clear and authenticated.
+
+The nonce is an HMAC of the message under a third key. So the same message always gives the same
+ciphertext and no nonce serves two messages, even in a restored copy of a party.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _SMALL_ORDER = {
     325606250916557431795983626356110631294008115727848805560023387167927233504,
     39382357235489614581723060781553021112529911719440698176882885853963445705823,
 }
-"""The u-coordinates of order 8 or less, on the curve and on its twist."""
+"""The u-coordinates of order at most 8, on the curve and on its twist."""
 
 
 def new_key(source: Source = SYSTEM) -> X25519PrivateKey:
@@ -42,13 +43,14 @@ def new_key(source: Source = SYSTEM) -> X25519PrivateKey:
 
 
 def public_bytes(key: X25519PrivateKey) -> bytes:
-    """The 32 bytes that others may know."""
+    """The 32-byte public key."""
     return key.public_key().public_bytes_raw()
 
 
 def check_public(peer: bytes) -> bytes:
-    """A public key in its only spelling: 32 bytes, a number below 2^255 - 19 (RFC 7748 would take
-    others for the same key), and not of small order.
+    """Check that a public key is canonical and not of small order.
+
+    Canonical means 32 bytes and below 2^255 - 19; RFC 7748 accepts other encodings of the same key.
     """
     number = int.from_bytes(peer, "little")
     if len(peer) != KEY_SIZE or number >= _FIELD or number in _SMALL_ORDER:
@@ -60,21 +62,19 @@ def check_public(peer: bytes) -> bytes:
 
 
 def agree(own: X25519PrivateKey, peer: bytes) -> bytes:
-    """The secret that `own` and the holder of the public key `peer` both compute."""
+    """The X25519 shared secret of `own` and the holder of the public key `peer`."""
     return own.exchange(X25519PublicKey.from_public_bytes(check_public(peer)))
 
 
 def derive(secret: bytes, context: bytes, info: bytes, size: int = KEY_SIZE) -> bytes:
-    """Key material from a shared secret, bound to the round (`context`) and to what it is for
-    (`info`).
-    """
+    """Derive key material from a secret with HKDF, bound to the round (`context`) and to `info`."""
     return HKDF(_SHA256, size, context, info).derive(secret)
 
 
 class Channel:
-    """An authenticated, encrypted line between two parties of one round.
+    """An authenticated, encrypted channel between two parties of one round.
 
-    Both ends name the same `initiator` and `responder` public keys; one of the two is `own`'s.
+    Both ends pass the same `initiator` and `responder` public keys; one of them belongs to `own`.
     """
 
     def __init__(
@@ -95,12 +95,12 @@ class Channel:
         self._nonces = keys[2 * KEY_SIZE :]
 
     def seal(self, front: bytes, content: bytes) -> bytes:
-        """`front` in the clear, then a nonce and `content` sealed; all of it authenticated."""
+        """Return `front` in the clear, the nonce and the encrypted `content`, all authenticated."""
         nonce = hmac.digest(self._nonces, front + content, "sha256")[:NONCE_SIZE]
         return front + nonce + self._outward.encrypt(nonce, content, front)
 
     def open(self, front: bytes, sealed: bytes) -> bytes:
-        """The content that the other end sealed under the same `front`."""
+        """Decrypt a message that the other end encrypted under the same `front`."""
         if len(sealed) < NONCE_SIZE + TAG_SIZE:
             raise Refusal(
                 f"a sealed message has at least {NONCE_SIZE + TAG_SIZE} bytes; this has "

@@ -1,9 +1,9 @@
-"""How a round is announced: what every description begins with, who signed it, and who accepts it.
+"""Round announcements: the fields common to all round descriptions, and their signatures.
 
-A description names the digest of its terms, the option, the levels of an answer, the observation
-window and the deadline; then comes what its kind of round needs. The announcement is the
-description with the signatures of all parties of the terms behind it. Whoever takes part calls
-`accept`, which holds both against the pinned terms; nothing here draws randomness.
+A description starts with the digest of its terms, the option, the levels of an answer, the
+observation window and the deadline. The fields of the kind of round follow. An announcement is a
+description followed by the signatures of all parties of the terms. Clients call `accept`, which
+checks both against the pinned terms; nothing here draws randomness.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from tacit.terms import DIGEST_SIZE, Offer, Pinned
 
 _BINDING = struct.Struct(f">{DIGEST_SIZE}sHIIQ")
 _DIVISOR = struct.Struct(">I")
-ACCEPTED = 256  # announcements that are remembered
+ACCEPTED = 256  # cached announcements
 
 
 @dataclass(frozen=True)
 class Binding:
-    """What every description begins with: the digest of the terms, which of their options this
-    round is about, levels and window (seconds) as the terms have them, and the deadline in seconds
-    since 1970.
+    """The fields at the start of every description.
+
+    These are the digest of the terms, the index of the option, levels and window (seconds) as in
+    the terms, and the deadline in seconds since 1970.
     """
 
     terms: bytes
@@ -48,19 +49,20 @@ class Binding:
             raise TacitError("option, levels, window or deadline do not fit into a description")
 
     def encode(self) -> bytes:
-        """The bytes of it."""
+        """Serialize the fields."""
         return _BINDING.pack(self.terms, self.option, self.levels, self.window, self.closes)
 
     @classmethod
     def first(cls, data: bytes) -> tuple[Binding, bytes]:
-        """The binding that a description's body begins with, and the rest; what makes no sense is a
-        `TacitError`, to be read inside `wire.described`.
+        """Parse the fields at the start of a description's body; return the rest too.
+
+        Invalid values raise `TacitError`: call it inside `wire.described`.
         """
         fields, rest = head(_BINDING, data, "the description")
         return cls(*fields), rest
 
     def offer(self, **described: Any) -> Offer:
-        """What a device holds against its terms: this, and what a round of some kind says."""
+        """The fields that a client checks against its terms: these and those in `described`."""
         return Offer(
             terms=self.terms,
             option=self.option,
@@ -73,8 +75,10 @@ class Binding:
 
 @dataclass(frozen=True)
 class SharedNoise:
-    """Noise that devices draw: each one of `divisor` shares, which together are noise whose
-    parameter is `total` (the scale of discrete Laplace noise, the variance of any other).
+    """Noise drawn by clients, each of whom adds one of `divisor` shares.
+
+    All shares together have the parameter `total`: the scale of discrete Laplace noise, the
+    variance of any other distribution.
 
     >>> SharedNoise.first(SharedNoise(40, Fraction(5, 2)).encode())
     (SharedNoise(divisor=40, total=Fraction(5, 2)), b'')
@@ -96,13 +100,13 @@ class SharedNoise:
             )
 
     def encode(self) -> bytes:
-        """The bytes of it."""
+        """Serialize the noise."""
         numbers = (self.total.numerator, self.total.denominator)
         return _DIVISOR.pack(self.divisor) + b"".join(map(pack_integer, numbers))
 
     @classmethod
     def first(cls, data: bytes) -> tuple[SharedNoise, bytes]:
-        """The shares that these bytes begin with, and the rest."""
+        """Parse the noise at the start of these bytes; return the rest too."""
         (divisor,), rest = head(_DIVISOR, data, "the share divisor")
         top, rest = first_integer(rest, "the total noise")
         bottom, rest = first_integer(rest, "the total noise")
@@ -113,33 +117,33 @@ class SharedNoise:
 
 
 WHOLE_NOISE = SharedNoise()
-"""One share: every device draws all of the noise."""
+"""One share: every client draws the full noise."""
 
 
 class Description(Protocol):
-    """A round's description, of whatever kind."""
+    """A description of a round of any kind."""
 
     def encode(self) -> bytes:
-        """The message that describes it."""
+        """Serialize the description."""
 
     @classmethod
     def decode(cls, message: bytes) -> Self:
-        """The round that a message describes, or a `Refusal`."""
+        """Parse a description, or raise `Refusal`."""
 
     def offer(self) -> Offer:
-        """What concerns a person in it."""
+        """The fields that a client checks against its terms."""
 
 
 DescriptionT = TypeVar("DescriptionT", bound=Description)
 
 
 def endorse(description: bytes, key: Ed25519PrivateKey) -> bytes:
-    """A party's signature under the whole description; a party signs one per round, ever."""
+    """Sign a description; a party signs one per round, ever."""
     return sign(Signed.ROUND, description, key)
 
 
 def endorse_offer(pinned: Pinned, described: Description, key: Ed25519PrivateKey) -> bytes:
-    """The signature of a party of the pinned terms under a description that keeps to them."""
+    """Sign a description as a party of the pinned terms, if it complies with them."""
     pinned.check(described.offer())
     if public_key(key) not in pinned.keys:
         raise TacitError("this key is none of those that the terms name")
@@ -147,13 +151,14 @@ def endorse_offer(pinned: Pinned, described: Description, key: Ed25519PrivateKey
 
 
 def announce(description: bytes, signatures: Sequence[bytes]) -> bytes:
-    """The description with all signatures behind it, in the order of the terms' parties."""
+    """Append all signatures to a description, in the order of the terms' parties."""
     return description + b"".join(signatures)
 
 
 def accept(kind: type[DescriptionT], pinned: Pinned, message: bytes) -> DescriptionT:
-    """The round that all parties of the pinned terms have signed and that keeps to these terms, or
-    a `Refusal`. The same announcement is checked once.
+    """Parse a round that all parties of the pinned terms signed and that complies with them.
+
+    Raises `Refusal` otherwise. Results are cached.
     """
     if not isinstance(message, bytes):
         raise Refusal(f"an announcement is bytes; this is {type(message).__name__}")

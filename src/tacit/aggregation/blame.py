@@ -1,7 +1,7 @@
-"""Who is known to have lied in a round of masking: what a view names.
+"""Malicious behaviour detected in a round of secure aggregation, and the clients responsible.
 
-A lie that could have come from either of two clients names both. Addresses are the clients' public
-keys, by which whoever carries messages knows them; numbers are those of the round.
+If either of two clients may be responsible, a `Blame` names both. Addresses are the clients' public
+keys; numbers are valid in the round only.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-_HEAD = struct.Struct(">BB")  # lie, clients that follow
+_HEAD = struct.Struct(">BB")  # kind, number of clients that follow
 _CLIENT = struct.Struct(">I32s")  # number, address
-_SAID = 20  # blames in the text of a refusal
+_SAID = 20  # most blames in an error message
 
 
 class Lie(IntEnum):
-    """What a client did; the number is how a record spells it."""
+    """Kinds of detected malicious behaviour; the value is its byte in a record."""
 
     WRONG_SHARE = 1
     PARCEL = 2
@@ -42,8 +42,10 @@ _WORDS = {
 
 @dataclass(frozen=True, order=True)
 class Blame:
-    """A lie, and the client that told it: `numbers` and `addresses` of one, or of the sender and
-    the receiver of a parcel, of whom the receiver says that it was the sender or the server.
+    """Malicious behaviour and the client responsible for it.
+
+    `numbers` and `addresses` name one client, or the sender and receiver of encrypted shares. In
+    the second case the receiver accuses the sender: one of them, or the server, is at fault.
     """
 
     lie: Lie
@@ -58,7 +60,7 @@ class Blame:
         return f"client {first} {_WORDS[self.lie]}{doubt}"
 
     def encode(self) -> bytes:
-        """The bytes of it in a record."""
+        """Serialize the blame for a record."""
         clients = zip(self.numbers, self.addresses, strict=True)
         return _HEAD.pack(self.lie, len(self.numbers)) + b"".join(
             [_CLIENT.pack(number, address) for number, address in clients]
@@ -66,13 +68,13 @@ class Blame:
 
 
 def said_of(blamed: Sequence[Blame]) -> str:
-    """What a refusal says of those who are blamed; of many, the first."""
+    """Render the blames for an error message; of many, only the first ones."""
     more = f" And {len(blamed) - _SAID} more." if len(blamed) > _SAID else ""
     return "".join([f" Blamed: {blame}." for blame in blamed[:_SAID]]) + more
 
 
 def decode_blames(data: bytes) -> tuple[Blame, ...]:
-    """What a record says of all who are blamed."""
+    """Parse all blames in a record."""
     blames = []
     while data:
         lie, count = _HEAD.unpack_from(data)

@@ -1,8 +1,8 @@
 """Registry of the clients of a secure aggregation round, as the server knows them.
 
-`ClientRegistry` derives from their messages who masks with whom, who dropped out, which secrets can
-be reconstructed and who is convicted of malicious shares. It is deterministic: the same messages
-give the same result. It neither decides when a stage ends nor sends anything.
+From the clients' messages `ClientRegistry` derives the masking pairs, the dropouts, the secrets
+that can be reconstructed and the clients convicted of malicious shares. It is deterministic: the
+same messages give the same result. It neither decides when a stage ends nor sends anything.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ _NOTHING = Pledges(b"", ())
 
 @dataclass(repr=False)
 class Member:
-    """What the server knows about one client; left out of every repr, because shares pass through
-    here. What is empty has not been sent.
+    """The server's knowledge about one client; empty fields were not received yet.
+
+    It has no repr, because it holds shares.
     """
 
     address: bytes
@@ -54,7 +55,7 @@ class Member:
     neighbours: list[int] = field(default_factory=list)
     pledges: Pledges = _NOTHING
     root: bytes = b""
-    parcels: bytes = b""  # one after the other, in the order of the neighbours
+    parcels: bytes = b""  # concatenated encrypted shares, in the order of the neighbours
     signature: bytes = b""
     checked: frozenset[int] | None = None
     masked: list[int] = field(default_factory=list)
@@ -66,21 +67,21 @@ class Member:
     pairs: list[int] = field(default_factory=list)
 
     def card(self) -> bytes:
-        """What its neighbours are told of it."""
+        """The client's entry in its neighbours' SETUP."""
         return SETUP_ENTRY.pack(self.number, self.address, self.masking, self.signing)
 
     def its_keys(self) -> set[tuple[str, bytes]]:
-        """The keys that it announced besides its address, of which nobody else may have one."""
+        """The announced keys other than the address; no two clients may have the same."""
         return {("masking", self.masking), ("signing", self.signing)}
 
     def posted(self) -> Iterator[tuple[int, bytes, bytes, bytes]]:
-        """For each neighbour its number and the parts of what it finds in its inbox."""
+        """For each neighbour its number and the parts of its inbox entry."""
         parcels = records(self.parcels, PARCEL_SIZE, len(self.neighbours), "the parcels")
         head = repeat(INBOX_HEAD.pack(self.number, self.root))
         return zip(self.neighbours, head, self.pledges.both(), parcels, strict=False)
 
     def unsay(self, kind: Kind) -> None:
-        """Forgets a message that came too late for its stage as it was decided."""
+        """Undo a message that is not among those decided for its stage."""
         match kind:
             case Kind.SHARES:
                 self.parcels = b""
@@ -100,11 +101,11 @@ class Member:
                 self.last_seeds = {}
 
     def evidence(self) -> SignedShares:
-        """What it signed."""
+        """The list of commitments and encrypted shares that the client signed."""
         return SignedShares(self.number, self.pledges, self.parcels, self.signature)
 
     def signed(self) -> bool:
-        """Whether it did sign its list and its parcels."""
+        """Whether the signature of the list and the encrypted shares is valid."""
         message = signed_shares(self.root, self.parcels)
         try:
             verify(Signed.SHARES, message, self.signature, self.signing, f"client {self.number}")
@@ -114,7 +115,7 @@ class Member:
 
 
 class ClientRegistry:
-    """All who joined, in the order of their numbers."""
+    """All clients that joined, in the order of their numbers."""
 
     def __init__(self, announced: MaskingRound, members: list[Member], threshold: int) -> None:
         self.round = announced
@@ -127,14 +128,18 @@ class ClientRegistry:
         self.keys: dict[int, bytes] = {}
         self.convicted: dict[int, Proof] = {}
         self.vanished: frozenset[int] = frozenset()
-        self.staying: frozenset[int] = frozenset()  # who stayed and has not vanished
+        self.staying: frozenset[int] = frozenset()  # survivors that did not drop out later
         self.own_seeds: dict[int, bytes] = {}
         self.appealed: dict[int, Proof] = {}
-        self._wrong: dict[Kind, set[int]] = {}  # who revealed wrong shares, by their message
+        self._wrong: dict[
+            Kind, set[int]
+        ] = {}  # clients that revealed wrong shares, by kind of message
 
     def gather(self) -> None:
-        """Refuses to go on before so many have shared their secrets, each with so many neighbours
-        that did too, that a sum can be opened at all.
+        """Raise `Refusal` unless a release is still possible after sharing.
+
+        At least `minimum` clients must have shared their secrets, each with at least `threshold`
+        neighbours that did too.
         """
         there = {one.number for one in self.members if one.parcels}
         check_minimum(len(there), self.round.minimum, "clients shared their secrets")
@@ -143,9 +148,11 @@ class ClientRegistry:
         check_minimum(len(kept), self.round.minimum, "clients have enough neighbours that shared")
 
     def pair_up(self) -> None:
-        """Who masks with whom: neighbours that both checked and do not complain of each other, as
-        far as each has as many of them as the threshold; whoever is in too many complaints is left
-        out first, so that it costs its neighbours no more than if it had left.
+        """Determine which clients mask with each other.
+
+        These are neighbours that both checked and do not complain about each other, provided each
+        has at least `threshold` of them. Clients in too many complaints are excluded first, so that
+        they cost their neighbours no more than a dropout.
         """
         checked = {one.number: one.checked for one in self.members if one.checked is not None}
         complaints = frozenset[int]().union(*checked.values())
@@ -170,7 +177,7 @@ class ClientRegistry:
         check_minimum(paired, self.round.minimum, "clients can mask")
 
     def part(self) -> None:
-        """Who stayed and who left, once the masked numbers are there."""
+        """Determine survivors and dropouts from the masked numbers."""
         self.stayed = frozenset(one.number for one in self.members if one.masked)
         self.staying = self.stayed
         self.left = self._beside(one.number for one in self.members if one.pairs and not one.masked)
@@ -178,13 +185,13 @@ class ClientRegistry:
         self._check_shared(self.stayed | self.left)
 
     def rebuild(self) -> None:
-        """The masking keys of those who left, or the proof that they shared something else."""
+        """Reconstruct the dropouts' masking keys, or the proofs that they shared something else."""
         answers = {number: self.members[number].keys for number in self.stayed}
         held = self._held(Kind.KEYS, answers, self.left, frozenset())
         self.keys, self.convicted = self._put_together(held, SharedSecret.MASKING)
 
     def desert(self) -> None:
-        """Whoever has a mask in common with one that is convicted and did not reveal it is gone."""
+        """Count as dropouts those that did not reveal pairwise masks with convicted clients."""
         asked = {number for owner in self.convicted for number in self.members[owner].pairs}
         self.vanished = frozenset(
             number for number in asked & self.stayed if not self.members[number].seeds
@@ -194,8 +201,10 @@ class ClientRegistry:
         self._check_shared(self.staying | self._beside(self.vanished))
 
     def complete(self) -> None:
-        """The seeds of the own masks, or the proof that somebody shared something else, and the
-        keys of those who vanished; all shares are there before any secret is put together.
+        """Reconstruct the self-mask seeds and the masking keys of late dropouts.
+
+        Where a client shared another seed, the result is a proof of that. All shares are present
+        before any secret is reconstructed.
         """
         staying, gone = self.staying, self._beside(self.vanished)
         answers = {number: self.members[number].revealed for number in staying}
@@ -213,7 +222,7 @@ class ClientRegistry:
             self._check_opens(staying - self.appealed.keys())
 
     def total(self) -> tuple[list[int], int]:
-        """The sum of those whose numbers count, without any mask, and how many they are."""
+        """The unmasked sum of the clients whose numbers count, and how many they are."""
         counted, own_seeds = self._counted()
         added: list[bytes] = []
         taken = [own_seeds[number] for number in counted]
@@ -226,9 +235,10 @@ class ClientRegistry:
         return [sum(column) % modulus for column in columns], len(counted)
 
     def _counted(self) -> tuple[frozenset[int], dict[int, bytes]]:
-        """Whose numbers count, with the seeds of their own masks: without those who shared another
-        seed than they promised, if all who masked with them revealed the common masks, and
-        otherwise with them and the seeds that they shared.
+        """The clients whose numbers count, with their self-mask seeds.
+
+        Clients that shared another seed than they committed to are excluded if all their masking
+        partners revealed the pairwise masks. Otherwise they count, with the seeds that they shared.
         """
         honest = self.staying - self.appealed.keys()
         silent = {
@@ -251,7 +261,7 @@ class ClientRegistry:
         return self.staying, self.own_seeds | seeds
 
     def blamed(self) -> tuple[Blame, ...]:
-        """Everybody who is known to have lied so far, and then those of whom one did."""
+        """All malicious behaviour detected so far: certain blames first, then ambiguous pairs."""
         found = {self._blame(Lie.UNSIGNED, number) for number in self.unsigned}
         judged = {
             self._judged(self.members[sender], receiver)
@@ -273,22 +283,20 @@ class ClientRegistry:
         return [other for other in neighbours if other.parcels]
 
     def left_of(self, member: Member) -> list[int]:
-        """The neighbours that it masked with and that left."""
+        """The masking partners that dropped out."""
         return [number for number in member.pairs if number in self.left]
 
     def convicts_of(self, member: Member, proofs: Mapping[int, Proof]) -> list[int]:
-        """The neighbours that it masked with and that are convicted."""
+        """The masking partners that are convicted."""
         return [number for number in member.pairs if number in proofs]
 
     def fates_of(self, member: Member) -> tuple[list[int], list[int]]:
-        """The neighbours that it masked with and that are there to the end, and those that vanished
-        since it was last asked.
-        """
+        """The masking partners that survive to the end, and those that dropped out meanwhile."""
         stayed = [number for number in member.pairs if number in self.staying]
         return stayed, [number for number in member.pairs if number in self.vanished]
 
     def _judged(self, sender: Member, receiver: Member) -> Blame:
-        """Who is to blame for a parcel that the receiver says is not what it should be."""
+        """The blame for encrypted shares that the receiver reported as invalid."""
         key, pair = receiver.accused.get(sender.number), (sender.number, receiver.number)
         pledge, context = sender.pledges.at(receiver.number), self.round.context
         if key is None or pledge is None or key_commitment(context, *pair, key) != pledge[2]:
@@ -308,8 +316,10 @@ class ClientRegistry:
         left: AbstractSet[int],
         staying: AbstractSet[int],
     ) -> dict[int, dict[int, bytes]]:
-        """The shares of each owner by holder, as far as they are those that it committed to: of the
-        masking keys of those who `left` and of the own masks of those `staying`.
+        """The shares of each owner by holder that match the owner's commitments.
+
+        These are shares of masking keys for those who `left`, and of self-mask seeds for those
+        `staying`.
         """
         wrong = self._wrong.setdefault(kind, set())
         wrong.clear()
@@ -334,8 +344,9 @@ class ClientRegistry:
     def _put_together(
         self, held: Mapping[int, Mapping[int, bytes]], secret: SharedSecret
     ) -> tuple[dict[int, bytes], dict[int, Proof]]:
-        """The secret of each owner that the first of its shares give, or these shares as the proof
-        that it is not what the owner announced.
+        """Reconstruct each owner's secret from its first shares.
+
+        If the result is not what the owner announced, these shares are the proof.
         """
         found: dict[int, bytes] = {}
         proofs: dict[int, Proof] = {}
@@ -349,7 +360,7 @@ class ClientRegistry:
         return found, proofs
 
     def _common_seeds(self, counted: AbstractSet[int], other: int) -> Iterator[tuple[int, bytes]]:
-        """Whoever counts and has a mask in common with one who does not, with the seed of it."""
+        """The counted clients that have a pairwise mask with an uncounted one, with its seed."""
         gone, told = self.members[other], self._near(other, counted)
         if other in self.keys:
             key = X25519PrivateKey.from_private_bytes(self.keys[other])
@@ -366,13 +377,11 @@ class ClientRegistry:
         return [number for number in self.members[owner].pairs if number in among]
 
     def _beside(self, numbers: Iterable[int]) -> frozenset[int]:
-        """Those of them who have a mask in common with somebody who is there to the end."""
+        """Those of `numbers` that have a pairwise mask with a survivor."""
         return frozenset(number for number in numbers if self._near(number, self.staying))
 
     def _check_shared(self, owners: AbstractSet[int]) -> None:
-        """Refuses to ask for shares of somebody of whom too few that stay have any: nobody could
-        come any more when the stage is over.
-        """
+        """Abort if too few survivors hold shares of an owner, since no more can arrive."""
         for owner in sorted(owners):
             count = len(self._near(owner, self.staying))
             if count < self.threshold:
@@ -396,7 +405,7 @@ def _refusal(why: str) -> Refusal:
 
 
 def _with_enough(near: Mapping[int, set[int]], threshold: int) -> dict[int, set[int]]:
-    """Those who keep as many near them as the threshold, when those who do not are gone."""
+    """Repeatedly remove clients with fewer than `threshold` neighbours left."""
     kept = dict(near)
     lonely = [number for number, others in kept.items() if len(others) < threshold]
     while lonely:
@@ -409,8 +418,9 @@ def _with_enough(near: Mapping[int, set[int]], threshold: int) -> dict[int, set[
 
 
 def _most_disputed(disputes: Mapping[int, set[int]]) -> frozenset[int]:
-    """Whoever is to go, the one in most complaints first, until nobody is in more than
-    `COMPLAINTS` with those who are left; `disputes` says who is in one with whom.
+    """The clients to exclude, most complaints first, until none is in more than `COMPLAINTS`.
+
+    `disputes` maps each client to those it has a complaint with.
     """
     open_with = {number: set(others) for number, others in disputes.items() if others}
     out = set[int]()

@@ -1,8 +1,8 @@
-"""Two servers, who learns the sum: one partial sum of each server, added up, once.
+"""Collector of aggregation with two servers: adds one partial sum of each server, once per round.
 
-The collector makes a key for the round, and keeps it on record until both servers have answered;
-then the sum, or the refusal, takes its place. What a server said first stays: an answer that comes
-again is the same, and another is refused.
+The collector's key for the round stays on record until both servers have answered; then the sum or
+the abort replaces it. A server's first answer stands: repetitions are accepted, a different answer
+is rejected.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ _MADE, _OPENED, _REFUSED = b"\x01", b"\x02", b"\x03"
 def prepare_collector(
     records: Records, identity: bytes, sealing: Sealing, source: Source = SYSTEM
 ) -> bytes:
-    """The collector's public key for a new round; its secret is on record before. Asked again, it
-    is the same. `source` is for test vectors only.
+    """Make the collector's public key for a new round; its secret is on record before this returns.
+
+    Repeated calls return the same key. `source` is for test vectors only.
     """
     fresh = _MADE + bytes((sealing,)) + source(SECRET_SIZE)
     made = records.replace(_key_name(identity), None, fresh) or fresh
@@ -40,10 +41,9 @@ def prepare_collector(
 
 
 class Collector:
-    """The party that learns the sum: it takes what each server answers and adds the two.
+    """The party that learns the sum: it takes each server's answer and adds the two partial sums.
 
-    Everything that it knows is in `records`, so that it can be thrown away and made anew at any
-    time, and several may share them.
+    Its whole state is in `records`: it can be recreated at any time, and several may share them.
     """
 
     def __init__(self, pinned: Pinned, announcement: bytes, records: Records) -> None:
@@ -61,12 +61,12 @@ class Collector:
 
     @property
     def over(self) -> bool:
-        """Whether the sum, or the refusal, is on record."""
+        """Whether the sum or the abort is on record."""
         held = self._records.read(_key_name(self.round.identity))
         return held is not None and held[:1] != _MADE
 
     def take(self, message: bytes) -> None:
-        """Accept a server's partial sum, or its refusal; the same again changes nothing."""
+        """Accept a server's partial sum or its signed abort; a repetition changes nothing."""
         kind = message[3] if isinstance(message, bytes) and len(message) > 3 else None
         known = Kind.OUTCOME if kind == Kind.OUTCOME else Kind.PARTIAL
         role = front(body(message, known, self.round.identity), 1, "the answer")[0]
@@ -81,8 +81,10 @@ class Collector:
             raise Refusal(f"server {role} has answered before, and something else")
 
     def close(self) -> Mapping[bytes, bytes]:
-        """Add the two partial sums, if they are about the same reports; nothing changes before both
-        servers have answered, or one has refused, nor afterwards.
+        """Add the two partial sums, if they cover the same reports.
+
+        Raises `Refusal` until both servers have answered or one has aborted; does nothing
+        afterwards.
         """
         name = _key_name(self.round.identity)
         held = self._records.read(name)
@@ -95,7 +97,7 @@ class Collector:
         return {}
 
     def view(self) -> SumView:
-        """The sum of the reports that both servers had, with the noise of both."""
+        """The sum of the reports that both servers hold, with the noise of both."""
         held = self._records.read(_key_name(self.round.identity))
         if held is None or held[:1] == _MADE:
             raise Refusal("this round was not opened; there is no sum")
@@ -108,7 +110,7 @@ class Collector:
         return SumView(tuple(numbers), *counts)
 
     def _result(self, said: Mapping[int, bytes | None]) -> bytes:
-        """What takes the key's place: the sum, or why there is none."""
+        """The record that replaces the key: the sum, or the reason for the abort."""
         first, second = said.get(0), said.get(1)
         if first is None or second is None:
             who = " and ".join(str(n) for n, content in said.items() if content is None)
@@ -133,7 +135,7 @@ class Collector:
         return _OPENED + counts + pack_numbers(numbers, m)
 
     def _content(self, role: int, message: bytes) -> bytes | None:
-        """What a server signed: the partial sum, or None for a refusal."""
+        """The content that a server signed: the partial sum, or None for an abort."""
         if message[3] == Kind.OUTCOME:
             _, said = read_outcome(self._pinned, self.round, message)
             if said is not RoundOutcome.REFUSED:

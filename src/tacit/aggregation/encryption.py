@@ -1,9 +1,9 @@
-"""Sealing a message to one recipient with HPKE (RFC 9180), and the recipients' keys.
+"""HPKE encryption to one recipient (RFC 9180), and the recipients' keys.
 
-Three suites, all with HKDF-SHA256: X25519 with AES-128-GCM, which browsers have and new rounds use;
-X25519 with ChaCha20-Poly1305; and X25519 joined with ML-KEM-768, which stays closed to whoever
-records today and owns a quantum computer tomorrow. HPKE says nothing about who sealed a message,
-only who can open it.
+There are three suites, all with HKDF-SHA256. New rounds use X25519 with AES-128-GCM, which browsers
+support. The others are X25519 with ChaCha20-Poly1305, and the hybrid of X25519 and ML-KEM-768,
+which resists adversaries who record now and decrypt later with a quantum computer. HPKE base mode
+does not authenticate the sender.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _KIND, _KINDS = b"sealing", b"server"  # of key files
 
 
 class Sealing(IntEnum):
-    """Which HPKE suite a round uses; the number is its byte on the wire."""
+    """The HPKE suite of a round; the value is its byte on the wire."""
 
     X25519 = 1
     HYBRID = 2
@@ -44,17 +44,17 @@ class Sealing(IntEnum):
 
     @property
     def key_size(self) -> int:
-        """Bytes of a public key."""
+        """Bytes of an encryption public key."""
         return (_MLKEM_PUBLIC_SIZE if self is Sealing.HYBRID else 0) + KEY_SIZE
 
     @property
     def public_size(self) -> int:
-        """Bytes of the public half of `ServerKeys`."""
+        """Bytes of the public keys of `ServerKeys`."""
         return KEY_SIZE + self.key_size
 
     @property
     def overhead(self) -> int:
-        """Bytes that sealing adds to a message, whatever it says.
+        """Bytes that encryption adds to any message.
 
         >>> Sealing.X25519.overhead, Sealing.HYBRID.overhead
         (48, 1136)
@@ -63,7 +63,7 @@ class Sealing(IntEnum):
 
     @property
     def identifier(self) -> str:
-        """What terms call the suite.
+        """The identifier of the suite in the terms.
 
         >>> Sealing.X25519_AES.identifier
         'hpke-x25519-aes128gcm'
@@ -76,7 +76,7 @@ DEFAULT = Sealing.X25519_AES
 
 
 def suite_named(identifier: str) -> Sealing:
-    """The suite that terms name."""
+    """The suite with this identifier in the terms."""
     for sealing, known in _IDENTIFIERS.items():
         if known == identifier:
             return sealing
@@ -106,7 +106,7 @@ _SUITES = {sealing: Suite(kem, KDF.HKDF_SHA256, aead) for sealing, (kem, aead) i
 
 @dataclass(frozen=True, repr=False)
 class PrivateKey:
-    """A recipient's key. Its repr shows the suite and nothing else."""
+    """A recipient's private key; its repr shows only the suite."""
 
     sealing: Sealing
     classical: X25519PrivateKey
@@ -117,7 +117,7 @@ class PrivateKey:
 
     @classmethod
     def new(cls, sealing: Sealing = DEFAULT, source: Source = SYSTEM) -> PrivateKey:
-        """A fresh key; `source` is for test vectors only.
+        """Make a fresh key; `source` is for test vectors only.
 
         >>> PrivateKey.new(Sealing.HYBRID)
         PrivateKey(HYBRID)
@@ -128,15 +128,13 @@ class PrivateKey:
         return cls(sealing, classical, MLKEM768PrivateKey.from_seed_bytes(source(_MLKEM_SEED_SIZE)))
 
     def private_bytes(self) -> bytes:
-        """Everything secret, unprotected: the suite, the X25519 key, the ML-KEM seed if there is
-        one.
-        """
+        """The unencrypted private key: suite, X25519 key and, in the hybrid suite, ML-KEM seed."""
         seed = self.lattice.private_bytes_raw() if self.lattice else b""
         return bytes((self.sealing,)) + self.classical.private_bytes_raw() + seed
 
     @classmethod
     def from_private_bytes(cls, private: bytes) -> PrivateKey:
-        """The key that these bytes are."""
+        """Parse the bytes of `private_bytes`."""
         sealing = suite(private[0] if private else 0)
         size = 1 + KEY_SIZE + (_MLKEM_SEED_SIZE if sealing is Sealing.HYBRID else 0)
         if len(private) != size:
@@ -146,17 +144,17 @@ class PrivateKey:
         return cls.new(sealing, io.BytesIO(private[1:]).read)
 
     def save(self, path: Location, lock: Lock) -> None:
-        """Encrypted, in place of what is there."""
+        """Encrypt the key and write it to `path`, replacing an existing file."""
         write_key(path, _KIND, self.private_bytes(), lock)
 
     @classmethod
     def load(cls, path: Location, lock: Lock) -> PrivateKey:
-        """The key that was saved there."""
+        """Load a saved key."""
         return cls.from_private_bytes(read_key(path, _KIND, lock))
 
     @classmethod
     def rotate(cls, path: Location, lock: Lock) -> PrivateKey:
-        """A new key of the same suite in the place of the saved one, which is kept beside it."""
+        """Replace the saved key by a new one of the same suite; the old one is kept beside it."""
         present = cls.load(path, lock)
         set_aside(path, present.fingerprint())
         fresh = cls.new(present.sealing)
@@ -164,18 +162,16 @@ class PrivateKey:
         return fresh
 
     def fingerprint(self) -> str:
-        """The public key, for people to compare."""
+        """A fingerprint of the public key that people can compare."""
         return fingerprint(self.public())
 
     def public(self) -> bytes:
-        """The bytes that anyone may seal to: the ML-KEM key if there is one, then the X25519
-        key.
-        """
+        """The encryption public key: the ML-KEM key in the hybrid suite, then the X25519 key."""
         lattice = self.lattice.public_key().public_bytes_raw() if self.lattice else b""
         return lattice + public_bytes(self.classical)
 
     def open(self, sealed: bytes, info: bytes) -> bytes:
-        """What was sealed to this key under the same `info`."""
+        """Decrypt a message that was encrypted to this key under the same `info`."""
         key = (
             MLKEM768X25519PrivateKey(self.lattice, self.classical)
             if self.lattice
@@ -192,8 +188,9 @@ class PrivateKey:
 
 @dataclass(frozen=True)
 class ServerKeys:
-    """The private keys of a server, a shuffler or an analyzer: people seal to the first, the other
-    parties know the second.
+    """The private keys of a server, shuffler or analyzer.
+
+    Clients encrypt to `sealing`; `line` is for the channel to the other parties.
     """
 
     sealing: PrivateKey
@@ -204,23 +201,23 @@ class ServerKeys:
 
     @classmethod
     def new(cls, sealing: Sealing = DEFAULT, source: Source = SYSTEM) -> ServerKeys:
-        """Fresh keys; `source` is for test vectors only."""
+        """Make fresh keys; `source` is for test vectors only."""
         return cls(PrivateKey.new(sealing, source), new_key(source))
 
     def save(self, path: Location, lock: Lock) -> None:
-        """Encrypted, in place of what is there."""
+        """Encrypt the keys and write them to `path`, replacing an existing file."""
         write_key(path, _KINDS, self.line.private_bytes_raw() + self.sealing.private_bytes(), lock)
 
     @classmethod
     def load(cls, path: Location, lock: Lock) -> ServerKeys:
-        """The keys that were saved there."""
+        """Load saved keys."""
         private = read_key(path, _KINDS, lock)
         line = X25519PrivateKey.from_private_bytes(private[:KEY_SIZE])
         return cls(PrivateKey.from_private_bytes(private[KEY_SIZE:]), line)
 
     @classmethod
     def rotate(cls, path: Location, lock: Lock) -> ServerKeys:
-        """New keys of the same suite in the place of the saved ones, which are kept beside them."""
+        """Replace the saved keys by new ones of the same suite; the old ones are kept beside."""
         present = cls.load(path, lock)
         set_aside(path, present.fingerprint())
         fresh = cls.new(present.sealing.sealing)
@@ -228,24 +225,24 @@ class ServerKeys:
         return fresh
 
     def fingerprint(self) -> str:
-        """The public keys, for people to compare."""
+        """A fingerprint of the public keys that people can compare."""
         return fingerprint(self.public())
 
     def public(self) -> bytes:
-        """What everyone may know: the line's public key, then the key that people seal to."""
+        """The public keys: the channel key, then the encryption key."""
         return public_bytes(self.line) + self.sealing.public()
 
 
 @dataclass(frozen=True)
 class Recipient:
-    """A public key that messages are sealed to, parsed once."""
+    """A parsed encryption public key."""
 
     sealing: Sealing
     key: X25519PublicKey | MLKEM768X25519PublicKey
 
     @classmethod
     def parse(cls, sealing: Sealing, public: bytes) -> Recipient:
-        """The recipient with these public bytes."""
+        """Parse an encryption public key."""
         if len(public) != sealing.key_size:
             raise Refusal(
                 f"a public key has {len(public)} bytes; the suite {sealing.name} has "
@@ -265,11 +262,11 @@ class Recipient:
             raise Refusal("a public key is malformed") from None
 
     def seal(self, message: bytes, info: bytes) -> bytes:
-        """The message, for the recipient's eyes only; `overhead` bytes longer."""
+        """Encrypt a message to the recipient; the ciphertext is `overhead` bytes longer."""
         return _SUITES[self.sealing].encrypt(message, self.key, info)
 
 
 def recipients(sealing: Sealing, publics: tuple[bytes, bytes]) -> tuple[Recipient, Recipient]:
-    """The two parties with these public halves of `ServerKeys`, as people seal to them."""
+    """The encryption keys of two parties, given the public bytes of their `ServerKeys`."""
     first, second = (Recipient.parse(sealing, public[KEY_SIZE:]) for public in publics)
     return first, second

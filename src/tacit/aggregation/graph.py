@@ -1,10 +1,9 @@
-"""Who masks with whom: a random k-regular graph, and how large k and the threshold t must be (Bell
-et al. 2020).
+"""Random k-regular communication graph for secure aggregation, and the choice of k and threshold t.
 
-The graph is a ring whose places are dealt at random; each client is joined to the k nearest on the
-ring. So the neighbours of a client are a uniformly random k-set of the others, and how many of them
-drop out or are corrupt has a hypergeometric law. `neighbourhood` and `security` sum that law's
-tails with exact integers; they use no asymptotic constant.
+Implements Bell et al. 2020. The graph is a ring in random order; each client is joined to the k
+nearest on the ring. So the neighbours of a client are a uniformly random k-subset of the others,
+and the number of dropouts or corrupted clients among them is hypergeometric. `neighbourhood` and
+`security` sum hypergeometric tails in exact integers; they use no asymptotic constants.
 """
 
 from __future__ import annotations
@@ -26,17 +25,18 @@ from tacit.errors import Number, TacitError, integer, probability
 Shuffle = Callable[[list[int]], None]
 
 COMPLAINTS = 1
-"""How many complaints a client may be in, made or received, before it is left out: an honest one is
-in no more than it has lying neighbours.
+"""Complaints, made or received, that a client may be in before it is excluded.
+
+An honest client is in no more complaints than it has malicious neighbours.
 """
 
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """Each client has `degree` neighbours, `threshold` of which can open what it shared with them.
+    """Each client has `degree` neighbours; any `threshold` of them can reconstruct its secrets.
 
-    More than half of the neighbours are needed, so that no two disjoint groups of them can be told
-    different things about the client and each open one of its two secrets.
+    The threshold exceeds half of the degree. Otherwise a malicious server could tell two disjoint
+    groups different things about a client and have each reconstruct one of its two secrets.
     """
 
     degree: int
@@ -54,10 +54,10 @@ class Neighbourhood:
             )
 
     def fit(self, clients: int) -> Neighbourhood:
-        """The same neighbourhood among those who came, never with weaker secrecy.
+        """The neighbourhood for the clients that joined, never with weaker secrecy.
 
-        Too few clients for the degree: all are neighbours. A regular graph of odd degree needs an
-        even number of clients: otherwise degree and threshold grow by one.
+        With too few clients for the degree, all are neighbours. A regular graph of odd degree needs
+        an even number of clients; otherwise degree and threshold increase by one.
 
         >>> Neighbourhood(21, 11).fit(999)
         Neighbourhood(degree=22, threshold=12)
@@ -79,8 +79,7 @@ class Neighbourhood:
 def regular_graph(clients: int, degree: int, shuffle: Shuffle | None = None) -> list[list[int]]:
     """The sorted neighbours of each client in a random regular graph.
 
-    `shuffle` deals the places on the ring; without one it is the operating system's generator that
-    does.
+    `shuffle` permutes the ring; the default is the operating system's generator.
 
     >>> regular_graph(5, 2, shuffle=lambda _: None)
     [[1, 4], [0, 2], [1, 3], [2, 4], [0, 3]]
@@ -101,7 +100,7 @@ def regular_graph(clients: int, degree: int, shuffle: Shuffle | None = None) -> 
 
 
 def shuffled_by(seed: bytes) -> Shuffle:
-    """A uniformly random order that follows from a 32-byte seed (Fisher-Yates).
+    """A uniformly random permutation derived from a 32-byte seed (Fisher-Yates).
 
     >>> places = list(range(5))
     >>> shuffled_by(bytes(32))(places)
@@ -119,13 +118,13 @@ def shuffled_by(seed: bytes) -> Shuffle:
 
 
 class Claim(StrEnum):
-    """Against which server a neighbourhood is to hold, together with the corrupt clients.
+    """The server, colluding with corrupted clients, that a neighbourhood must withstand.
 
-    `SEMI_HONEST`: it follows the protocol, so it gets t shares of a client's second secret only
-    if t neighbours are corrupt (Bell et al. 2020, Def. 3.2 and 3.3). `TWO_FATES`: it may tell some
-    neighbours that a client stayed and others that it left; both secrets stay apart if 2t exceeds
-    the degree by more than the corrupt neighbours. Neither holds against a server that lies about
-    many clients at once or invents them.
+    `SEMI_HONEST`: the server follows the protocol, so it gets t shares of a client's second secret
+    only if t neighbours are corrupted (Bell et al. 2020, Def. 3.2 and 3.3). `TWO_FATES`: it may
+    tell some neighbours that a client survived and others that it dropped out. Both secrets stay
+    apart if 2t exceeds the degree by more than the corrupted neighbours. Neither holds against a
+    server that lies about many clients at once or invents clients (Sybils).
     """
 
     SEMI_HONEST = "semi-honest"
@@ -134,8 +133,10 @@ class Claim(StrEnum):
 
 @dataclass(frozen=True)
 class Security:
-    """How sure it is that nothing but the sum of the honest ones is learnt, whoever of `clients`
-    come and stay, as long as `minimum` do and no more than `corrupt` are corrupt.
+    """A bound on the probability that more than the sum of the honest clients' numbers is revealed.
+
+    It holds whichever of `clients` join and survive, if at least `minimum` do and at most `corrupt`
+    are corrupted.
 
     >>> print(security(Neighbourhood(21, 11), 1000, 950, corrupt=50))
     21 neighbours, threshold 11: 20.5 bits (semi-honest, 50 of 1000 corrupt, 950 or more stay)
@@ -147,11 +148,11 @@ class Security:
     corrupt: int
     claim: Claim
     failure: Fraction
-    """A bound on the probability over the graph that more than the sum is learnt."""
+    """A bound on the probability over the graph that more than the sum is revealed."""
 
     @property
     def bits(self) -> float:
-        """-log2 of `failure`; infinite where it cannot happen."""
+        """-log2 of `failure`; infinite if failure is impossible."""
         if not self.failure:
             return math.inf
         return math.log2(self.failure.denominator) - math.log2(self.failure.numerator)
@@ -171,7 +172,26 @@ def security(
     corrupt: int | None = None,
     claim: Claim = Claim.SEMI_HONEST,
 ) -> Security:
-    """The security that a neighbourhood has in a round of `clients` that opens for `minimum`."""
+    """The security of a neighbourhood in a round.
+
+    Parameters
+    ----------
+    among : Neighbourhood
+        Degree and threshold.
+    clients : int
+        The number of clients that the round is for.
+    minimum : int
+        The minimum batch size: the fewest survivors for a release.
+    corrupt : int, optional
+        The number of corrupted clients; default a tenth, and at least one from four clients on.
+    claim : Claim
+        The server to withstand.
+
+    Returns
+    -------
+    Security
+        With a bound on the probability that more than the sum is revealed.
+    """
     n = integer("clients", clients, at_least=2)
     fewest = integer("minimum", minimum, at_least=1)
     bad = _tenth(n) if corrupt is None else integer("corrupt", corrupt, at_least=0)
@@ -190,15 +210,42 @@ def neighbourhood(
     completion: int = 30,
     claim: Claim = Claim.SEMI_HONEST,
 ) -> Neighbourhood:
-    """The smallest neighbourhood that keeps its promises while floor(dropout·n) leave and
-    floor(corrupt·n) are corrupt: each a tenth unless said, and from four clients on at least one.
+    """The smallest neighbourhood that tolerates the given corruption and dropout.
 
-    Except with probability 2^-security over the graph, what is claimed holds for every client and
-    the honest clients that stay are connected, so that only their sum is revealed; this with as few
-    staying as the round's `minimum` allows, if that is fewer than n - floor(dropout·n). Except with
-    probability 2^-completion, every client keeps t neighbours while no more than floor(dropout·n)
-    leave, lie about parcels or are left out.
+    Parameters
+    ----------
+    clients : int
+        The number n of clients.
+    minimum : int, optional
+        The minimum batch size; default n - floor(dropout·n).
+    dropout, corrupt : number, optional
+        The fractions that may drop out and be corrupted: floor(dropout·n) and floor(corrupt·n)
+        clients. Each defaults to a tenth, and to at least one client from four clients on.
+    security, completion : int
+        The bits of the two error probabilities below.
+    claim : Claim
+        The server to withstand.
 
+    Returns
+    -------
+    Neighbourhood
+        The smallest degree, and the threshold that goes with it.
+
+    Raises
+    ------
+    TacitError
+        If no neighbourhood suffices, or if all clients of a minimum batch may be corrupted.
+
+    Notes
+    -----
+    Except with probability 2^-security over the graph, the claim holds for every client and the
+    surviving honest clients are connected, so that only their sum is revealed. This covers as few
+    survivors as `minimum` allows, if that is fewer than n - floor(dropout·n). Except with
+    probability 2^-completion, every client keeps t neighbours while at most floor(dropout·n) drop
+    out, send invalid shares or are excluded.
+
+    Examples
+    --------
     >>> neighbourhood(1000)
     Neighbourhood(degree=53, threshold=29)
     >>> neighbourhood(1000, claim=Claim.TWO_FATES)
@@ -227,9 +274,7 @@ def neighbourhood(
 
 
 def _part(name: str, share: Number | None, clients: int) -> int:
-    """floor(share·clients), where a float stands for the decimal number that it prints as: 0.3 of
-    10 is 3.
-    """
+    """floor(share·clients), where a float means the decimal that it prints as: 0.3 of 10 is 3."""
     if share is None:
         return _tenth(clients)
     exact = Fraction(repr(float(share))) if isinstance(share, float) else share
@@ -237,7 +282,7 @@ def _part(name: str, share: Number | None, clients: int) -> int:
 
 
 def _tenth(clients: int) -> int:
-    """Three clients cannot spare one: any two of them would be fewer than hide each other."""
+    """A tenth, at least 1; 0 for up to three clients, since two are too few to hide each other."""
     return max(1, clients // 10) if clients > 3 else 0
 
 
@@ -265,9 +310,10 @@ def _neighbourhood(
 
 
 def _spare(n: int, gone: int, degree: int, stall: Fraction) -> int:
-    """The fewest pairs x that every client must be able to lose, so that some client loses more
-    with probability `stall` at most. Each of the `gone` costs its neighbours one; and it may not
-    have left, but lie and be in `COMPLAINTS` with others, each of which costs itself one too.
+    """The fewest pairs x such that some client loses more than x with probability at most `stall`.
+
+    Each of the `gone` costs each of its neighbours one pair. Instead of dropping out it may be
+    malicious and be in `COMPLAINTS` complaints, each of which costs itself a pair too.
     """
     spare = quantile(n - 1, gone, degree, stall / n)
     while gone and spare < degree:
@@ -281,11 +327,11 @@ def _spare(n: int, gone: int, degree: int, stall: Fraction) -> int:
 
 @lru_cache(maxsize=256)
 def _failure(n: int, lost: int, bad: int, among: tuple[int, int], claim: Claim) -> Fraction:
-    """A bound on P[some client has too many corrupt neighbours, or the honest fall apart].
+    """A bound on P[too many corrupted neighbours of some client, or honest ones disconnected].
 
-    The first is likeliest when all `lost` leave before the graph is dealt, the second when they
-    leave after: both are counted. Where fewer come than a client should have neighbours, all are
-    neighbours, which the pool of `degree` covers.
+    The first event is likeliest if all `lost` leave before the graph is drawn, the second if they
+    leave afterwards: both are counted. If fewer clients join than a client should have neighbours,
+    all are neighbours; the pool of `degree` covers that case.
     """
     degree, threshold = among
     enough = threshold if claim is Claim.SEMI_HONEST else 2 * threshold - degree
@@ -295,7 +341,7 @@ def _failure(n: int, lost: int, bad: int, among: tuple[int, int], claim: Claim) 
 
 
 def tail(population: int, marked: int, draws: int, least: int) -> Fraction:
-    """P[at least `least` of `draws` drawn without replacement are marked], exactly.
+    """Exact P[at least `least` of `draws` drawn without replacement are marked].
 
     >>> tail(population=10, marked=3, draws=2, least=2)
     Fraction(1, 15)
@@ -319,13 +365,12 @@ def quantile(population: int, marked: int, draws: int, level: Fraction) -> int:
 
 
 def disconnection(clients: int, degree: int, removed: int) -> Fraction:
-    """A bound on P[the ring falls apart] when a set of `removed` clients, chosen apart from the
-    graph, goes.
+    """A bound on P[graph disconnected] after removing `removed` clients chosen independently of it.
 
-    Two that stay and follow each other on the ring are neighbours unless h = floor(degree/2) or
-    more between them went. So the ring falls apart only where at least two disjoint runs of h went,
-    and each of the at most n(n-1)/2 pairs of runs has the hypergeometric probability that 2h given
-    places all went. A complete graph does not fall apart.
+    Two survivors that are consecutive on the ring are neighbours unless h = floor(degree/2) or more
+    between them were removed. So the graph is disconnected only if at least two disjoint runs of h
+    were removed. Each of the at most n(n-1)/2 pairs of runs has the hypergeometric probability that
+    2h given positions were all removed. A complete graph stays connected.
     """
     half = degree // 2
     if degree >= clients - 1:
@@ -339,8 +384,7 @@ def disconnection(clients: int, degree: int, removed: int) -> Fraction:
 
 
 def connected(neighbours: Sequence[Sequence[int]], staying: AbstractSet[int]) -> bool:
-    """Whether those who stay hang together in the graph: then their masks cancel only in the sum of
-    all of them.
+    """Whether the survivors are connected in the graph: then masks cancel only in the sum of all.
 
     >>> ring = regular_graph(6, 2, shuffle=lambda _: None)
     >>> connected(ring, {0, 1, 2}), connected(ring, {0, 1, 3, 4})

@@ -1,7 +1,7 @@
-"""Whole rounds in one process, through the same bytes that a live service would carry.
+"""Complete aggregation rounds in one process, using the messages of the live service.
 
-These functions play every role of a round over a list of reports and return the view. They are for
-tests and simulations: in life each role runs on its own machine.
+These functions run all parties of a round over a list of reports and return the view. They are for
+tests and simulations; in deployment each party runs on its own machine.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from tacit.terms import Aggregation, Noise, Promise
 from tacit.trust import TrustModel
 
 Report = int | Sequence[int]
-GRACE = 3600  # seconds, of rounds that are played here
+GRACE = 3600  # seconds
 _BROUGHT = Noise(Fraction(1), "devices", "rehearsed")
 
 
 @dataclass(frozen=True)
 class Dropouts:
-    """Who falls silent before which stage of masking, by position in the list of reports."""
+    """Clients that drop out before each stage of masking, by index in the list of reports."""
 
     join: Collection[int] = ()
     share: Collection[int] = ()
@@ -56,10 +56,12 @@ class Dropouts:
 
 @dataclass(frozen=True)
 class MaskingPlan:
-    """A round of masking that is to be played: for so many `participants`, or as many as there are
-    reports. `among` is a neighbourhood of one's own choice, with the security that it has; without
-    one it is made for the minimum, a tenth dropping out and a tenth corrupt. `shuffle` and `source`
-    are for test vectors only.
+    """Parameters of a masking round in one process.
+
+    The round is for `participants` clients (default: the number of reports). `among` sets the
+    neighbourhood, with whatever security it has. The default is made for the minimum batch size
+    with a tenth dropping out and a tenth corrupted. `shuffle` and `source` are for test vectors
+    only.
     """
 
     minimum: int
@@ -88,37 +90,42 @@ class MaskingSession:
         among = plan.among or neighbourhood(room, plan.minimum)
         identity = new_identity(plan.source)
         described = (self.rehearsal.binding, identity, room, plan.minimum, plan.modulus, length)
-        MaskingRound(*described, among, bytes(KEY_SIZE))  # refused before a key is made
+        MaskingRound(
+            *described, among, bytes(KEY_SIZE)
+        )  # reject invalid parameters before making a key
         key = prepare_server(self.store, identity, plan.source)
         self.server = MaskingServer(MaskingRound(*described, among, key), self.store, plan.shuffle)
         signature = self.server.endorse(self.pinned, self.rehearsal.keys[0], self.bits)
         self.announcement = announce(self.server.round.encode(), [signature])
         clients = [self.client() for _ in self.reports]
-        self.clients = sorted(clients, key=lambda client: client.address)  # as they are numbered
+        self.clients = sorted(
+            clients, key=lambda client: client.address
+        )  # in the order of their numbers
         self.outgoing: Mapping[bytes, bytes] = {}
 
     def client(self, source: Source = SYSTEM) -> MaskingClient:
-        """One more device."""
+        """Create one more client."""
         return MaskingClient(self.pinned, self.announcement, self.bits, source)
 
     def join(self, without: Collection[int] = ()) -> None:
-        """Everyone but those `without` joins; the server deals the graph."""
+        """All clients but those in `without` join; the server draws the graph."""
         for place, client in enumerate(self.clients):
             if place not in without:
                 self.server.take(client.join())
         self.outgoing = self.server.close()
 
     def share(self, without: Collection[int] = ()) -> None:
-        """Those who joined share their secrets with their neighbours."""
+        """The joined clients share their secrets with their neighbours."""
         self._step(lambda client, _, message: client.share(message), without)
 
     def check(self) -> None:
-        """Those who shared check what their neighbours sent them."""
+        """The clients check the shares that their neighbours sent them."""
         self._step(lambda client, _, message: client.check(message), ())
 
     def mask(self, without: Collection[int] = ()) -> None:
-        """Those who shared check what they were sent, and send their masked numbers; who has too
-        few left to mask with has nothing to lose and shows what did not open.
+        """The clients check shares, if they have not, and send their masked numbers.
+
+        A client with too few neighbours left to mask with sends an accusation instead.
         """
         if self.server.stage is MaskingStage.CHECKING:
             self.check()
@@ -131,7 +138,7 @@ class MaskingSession:
             return client.accuse(message)
 
     def reveal(self, without: Collection[int] = ()) -> None:
-        """Those who sent numbers reveal what the server asks for, until it opens the sum."""
+        """The clients answer the server's requests until it releases the sum."""
         while self.server.stage is not MaskingStage.OPENED:
             self._step(lambda client, _, message: client.reveal(message), without)
 
@@ -143,7 +150,7 @@ class MaskingSession:
                 try:
                     message = answer(client, place, self.outgoing[client.address])
                 except Refusal:
-                    # the client found too few neighbours left and leaves the round by itself
+                    # the client has too few neighbours left and drops out
                     continue
                 self.server.take(message)
         self.outgoing = self.server.close()
@@ -157,9 +164,9 @@ def run_masking(
     dropouts: Dropouts | None = None,
     participants: int | None = None,
 ) -> SumView:
-    """The sum of all reports of those who did not drop out before sending their masked numbers.
+    """The sum of the reports of all clients that did not drop out before masking.
 
-    The round is opened for so many `participants`, of whom those beyond the reports never come.
+    The round is for `participants` clients; those without a report never join.
 
     >>> run_masking([3, 5, 9], modulus=10, minimum=3)
     SumView(numbers=(7,), reports=3, rejected=0, blamed=())
@@ -175,8 +182,9 @@ def run_masking(
 
 @dataclass(frozen=True)
 class OwnNoise:
-    """What each of two servers adds to every number of so many levels: discrete Laplace noise of
-    this scale, drawn exactly.
+    """The noise that each of two servers adds to every number in 0..levels.
+
+    It is exact discrete Laplace noise of this scale.
     """
 
     levels: int
@@ -185,11 +193,10 @@ class OwnNoise:
 
 
 class TwoServerSession:
-    """A round of two servers with its collector, every party over stores of its own; a `verified`
-    one has the modulus of `tacit.vdaf` and noise of the servers' own.
+    """A round of two servers with its collector, each party with its own stores.
 
-    `tables` are what a backup would hold, `records` what no backup may hold. A party is made anew
-    for every step, as if it had crashed before.
+    A `verified` round has the modulus of `tacit.vdaf` and server noise. `tables` may be in backups,
+    `records` must not be. Every party is recreated for every step, as if it had crashed before.
     """
 
     def __init__(
@@ -239,27 +246,27 @@ class TwoServerSession:
         self.now = self.round.binding.closes - 1
 
     def seat(self, role: int) -> Seat:
-        """A server's place in the experiment."""
+        """A server's context in the experiment."""
         draw = self.noise.draw if self.noise else None
         return Seat(self.pinned, role, self.rehearsal.keys[role], self.records[role], draw)
 
     def server(self, role: int) -> HalfServer:
-        """A server, as if it had just been started."""
+        """A freshly started server."""
         return HalfServer(self.seat(role), self.announcement, self.tables[role])
 
     def collector(self) -> Collector:
-        """The collector, as if it had just been started."""
+        """A freshly started collector."""
         return Collector(self.pinned, self.announcement, self.records[2])
 
     def split(
         self, number: int, values: Sequence[int], source: Source = SYSTEM
     ) -> tuple[bytes, bytes]:
-        """Both halves of the report of the place of this number."""
+        """Both report shares of the slot with this number."""
         place = self.server(0).place(number)
         return split(self.pinned, self.announcement, place, values, source)
 
     def finish(self) -> SumView:
-        """The deadline passes, lists and partial sums go where they belong, the sum is opened."""
+        """Pass the deadline, deliver lists and partial sums, and release the sum."""
         self.now = self.round.binding.closes
         servers, collector = [self.server(role) for role in (0, 1)], self.collector()
         for wait in (0, 0, GRACE):
@@ -275,8 +282,9 @@ class TwoServerSession:
 
 
 def _tolerant(slots: int, minimum: int, dishonest: Fraction = Fraction(0)) -> Aggregation:
-    """Terms under which a round of so many slots is released from its minimum on, with this part
-    dishonest as far as one honest report is left.
+    """Terms for a round of `slots` slots that is released from `minimum` reports on.
+
+    The fraction `dishonest` may be corrupted, as long as one honest report remains.
     """
     room = max(1, slots)
     missing = Fraction(max(0, room - max(1, minimum)), room)
@@ -293,9 +301,10 @@ def run_two_servers(
     participants: int | None = None,
     noise: OwnNoise | None = None,
 ) -> SumView:
-    """The sum of all reports of which both halves arrived; `lost` says whose half does not reach
-    server 0 and server 1, `participants` how many the round is opened for, `noise` what each server
-    adds if devices do not.
+    """The sum of all reports of which both shares arrived.
+
+    `lost` lists the reports whose share does not reach server 0 and server 1. `participants` is the
+    number of slots. `noise` is added by each server; None if clients add it.
 
     >>> run_two_servers([3, 5, 9], modulus=10, minimum=2, lost=({0}, ()))
     SumView(numbers=(4,), reports=2, rejected=0, blamed=())
@@ -314,8 +323,9 @@ def run_verified(
     lost: tuple[Collection[int], Collection[int]] = ((), ()),
     participants: int | None = None,
 ) -> SumView:
-    """The sum of all reports of which both halves arrived, each proved to be from 0 to the levels
-    of the noise; modulo the prime of `tacit.vdaf`.
+    """The sum of all reports of which both shares arrived and all numbers are proved in range.
+
+    The range is 0..levels of the noise; the sum is modulo the prime of `tacit.vdaf`.
     """
     values = _lists(reports)
     room, length = participants or len(values), len(values[0])
@@ -345,8 +355,9 @@ def run_mixing(
     lost: Collection[int] = (),
     participants: int | None = None,
 ) -> MixView:
-    """All messages of all reports that arrived, in random order; the round is opened for so many
-    `participants`, or as many as there are reports.
+    """All messages of all reports that arrived, in random order.
+
+    The round is for `participants` clients (default: the number of reports).
 
     >>> sorted(run_mixing([[b"1"], [b"0"], [b"1"]], minimum=3).messages)
     [b'0', b'1', b'1']
@@ -364,8 +375,9 @@ def run_mixing(
 
 
 class MixingSession:
-    """A round of mixing with its shuffler and analyzer; both keep their records in one `store`
-    here, and in life each in its own.
+    """A shuffle-model round with its shuffler and analyzer.
+
+    Both keep their records in one `store` here; in deployment each has its own.
     """
 
     def __init__(
@@ -411,7 +423,7 @@ class MixingSession:
         self.announcement = announce(self.round.encode(), signatures)
 
     def wrap(self, messages: Sequence[bytes]) -> bytes:
-        """One more person's report."""
+        """Make one more client's report."""
         return wrap(self.pinned, self.announcement, messages)
 
 

@@ -1,10 +1,8 @@
-"""What every intermediary has in common: it takes messages, closes, and hands over one view or
-refuses.
+"""Interfaces and argument checks shared by all aggregation protocols.
 
-An intermediary is the S of a protocol P = (R, S, A): it stands between the people who report and
-the analyzer who learns, and hides who said what. Everything here is a state machine without input
-or output: bytes come in, bytes go out, and whoever drives it (a test, a simulation, a live service)
-carries the bytes.
+An intermediary is the S of a protocol P = (R, S, A): it stands between the clients and the analyzer
+and hides which client sent which report. All parties are state machines without I/O: bytes in,
+bytes out. The caller (a test, a simulation, a live service) carries the bytes.
 """
 
 from __future__ import annotations
@@ -19,50 +17,48 @@ from tacit.errors import Refusal as Refusal
 from tacit.errors import TacitError, integer
 
 Source = Callable[[int], bytes]
-"""Where random bytes come from: the operating system, except where test vectors need the same bytes
-twice.
-"""
+"""A source of random bytes: the operating system, or a reproducible one for test vectors."""
 
 SYSTEM: Source = os.urandom
 
 IDENTITY_SIZE = 16
-"""Bytes of the random name that a round carries in every message and in every key derivation."""
+"""Bytes of a round's random identifier, which is in every message and every key derivation."""
 
 ViewT_co = TypeVar("ViewT_co", covariant=True)
 
 
 class Relay(Protocol):
-    """A party that takes messages, one at a time, and at the end of a stage says what to send to
-    whom.
+    """A party that takes messages one at a time and returns messages to send at the end of a stage.
 
-    It raises `Refusal` instead of doing anything halfway: what is refused leaves the state as it
-    was. The same message twice is taken once; a `close` that comes again gives the same.
+    Every operation is atomic: one that raises `Refusal` leaves the state unchanged. A repeated
+    message is accepted once; a repeated `close` returns the same messages.
     """
 
     def take(self, message: bytes) -> None:
-        """Accept one message of the current stage, or raise `Refusal` and stay as before."""
+        """Accept one message of the current stage, or raise `Refusal` and keep the state."""
 
     def close(self) -> Mapping[bytes, bytes]:
-        """End the current stage; returns what to send, by address.
+        """End the current stage and return the messages to send, by address.
 
-        Too few messages: `Refusal`, and the stage goes on until more come or the round is refused.
+        With too few messages it raises `Refusal`, and the stage continues until more arrive or the
+        round is aborted.
         """
 
 
 class Intermediary(Relay, Protocol[ViewT_co]):
-    """The party at the end of the middle: after its last stage it hands over what may be learnt,
-    and only that.
-    """
+    """The last party of an aggregation: after its last stage it releases only the aggregate."""
 
     def view(self) -> ViewT_co:
-        """The view, once every stage is closed; a `Refusal` if the round was not opened."""
+        """The view, once every stage is closed; raises `Refusal` if nothing was released."""
 
 
 @dataclass(frozen=True)
 class SumView:
-    """What a sum intermediary hands over: the sums modulo m, one per number of a report, the count
-    of reports in them, the count of those that were dropped because they are not in range, where
-    that is verified, and who is known to have lied, in masking.
+    """The released aggregate of a summing protocol.
+
+    `numbers` are the sums modulo m, one per number of a report, and `reports` is the batch size.
+    `rejected` counts reports dropped as out of range, in verified rounds. `blamed` lists clients
+    known to be malicious, in masking.
     """
 
     numbers: tuple[int, ...]
@@ -72,15 +68,15 @@ class SumView:
 
 
 def new_identity(source: Source = SYSTEM) -> bytes:
-    """A fresh random name for a round."""
+    """A fresh random identifier for a round."""
     return source(IDENTITY_SIZE)
 
 
 def check_counts(reports: object, minimum: object, least: int = 1) -> tuple[int, int]:
-    """The number of reports a round is opened for and the number below which nothing is opened.
+    """Check the number of reports that a round is for and its minimum batch size.
 
-    `minimum` counts all reports that arrive. Where up to c of them may come from people who left
-    out their noise, a guarantee that needs h honest reports needs a minimum of h + c.
+    `minimum` counts all reports that arrive. If up to c of them may come from corrupted clients
+    that omit their noise, a guarantee that needs h honest reports needs a minimum of h + c.
 
     >>> check_counts(64, 57)
     (64, 57)
@@ -104,7 +100,7 @@ def check_counts(reports: object, minimum: object, least: int = 1) -> tuple[int,
 
 
 def check_minimum(arrived: int, minimum: int, what: str = "reports") -> None:
-    """Raise `Refusal` when fewer than `minimum` arrived.
+    """Raise `Refusal` if fewer than `minimum` reports arrived.
 
     >>> check_minimum(40, 57)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -118,9 +114,7 @@ def check_minimum(arrived: int, minimum: int, what: str = "reports") -> None:
 
 
 def uniform(bound: int, count: int, source: Source = SYSTEM) -> list[int]:
-    """`count` independent integers, each uniform in 0..bound-1: words that would favour some are
-    drawn again.
-    """
+    """Draw `count` independent integers, exactly uniform in 0..bound-1 by rejection sampling."""
     size = (bound.bit_length() + 7) // 8 + 8
     limit = (1 << 8 * size) - (1 << 8 * size) % bound
     numbers: list[int] = []

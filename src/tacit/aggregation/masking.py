@@ -1,17 +1,22 @@
-"""Masking: secure aggregation with one server, after Bell et al. 2020 (Algorithm 2).
+"""Round description, pairwise keys and message layouts of secure aggregation with one server.
 
-Each client adds to its numbers one mask for every neighbour, which cancels in the sum, and one mask
-of its own, whose seed it shares among its neighbours. The server learns the sum of those who stayed
-and nothing else, as long as it follows the protocol and not too many clients lend it their secrets.
-Here is what both sides agree on: the round, the keys of a pair of neighbours and the layout of the
-bodies; `masking_client` and `masking_server` are the two sides.
+Implements Bell et al. 2020, Algorithm 2. Each client adds to its numbers one pairwise mask per
+neighbour, which cancels in the sum, and one self-mask, whose seed it secret-shares among its
+neighbours. The server learns only the survivors' sum, if it follows the protocol and not too many
+clients are corrupted. The two sides are `masking_client` and `masking_server`.
 
-A round has five stages: join (keys), share (encrypted shares for the neighbours), check (whose
-shares are not what they should be), mask (the masked numbers) and reveal: first, if anybody left,
-the shares of their masking keys, then the shares of the own masks of those who stayed, never both
-of one neighbour. Who shared something else than it announced is convicted by its own shares, and
-then its neighbours reveal the masks that they have with it. What binds everybody to their shares
-is in `pledges`.
+A round has five stages:
+
+1. join: clients send public keys.
+2. share: clients send encrypted secret shares to their neighbours.
+3. check: clients complain about shares that are invalid.
+4. mask: clients send their masked numbers.
+5. reveal: first, if any dropped out, shares of the dropouts' masking keys, then shares of the
+   survivors' self-mask seeds; never both for one neighbour.
+
+A client that shared another secret than it announced is convicted by its own shares; then its
+neighbours reveal their pairwise masks with it. The commitments to shares are in
+`share_commitments`.
 """
 
 from __future__ import annotations
@@ -48,39 +53,37 @@ from tacit.errors import TacitError
 from tacit.terms import MASKING_SUITE, Aggregation, Offer
 
 ADDRESS_SIZE = KEY_SIZE
-"""A client is addressed by its public key for encryption."""
+"""A client's address is its public key for encryption."""
 
 FRONT_SIZE = HEADER_SIZE + ADDRESS_SIZE
-"""What a message between client and server carries in the clear: the header and the client's
-address.
-"""
+"""Bytes in the clear of a message between client and server: header and client address."""
 
 FORMAT = 4
-"""The version of masking's messages, which stands in the description."""
+"""Version of the masking messages, part of the description."""
 
-SETUP_HEAD = struct.Struct(">III")  # own number, clients that joined, neighbours that follow
+SETUP_HEAD = struct.Struct(">III")  # own number, clients that joined, number of neighbours
 SETUP_ENTRY = struct.Struct(">I32s32s32s")  # number, keys: encryption, masking, signatures
-INBOX_HEAD = struct.Struct(f">I{COMMITMENT_SIZE}s")  # what each of a sender's entries begins with
+INBOX_HEAD = struct.Struct(f">I{COMMITMENT_SIZE}s")  # start of each of a sender's entries
 INBOX_ENTRY = struct.Struct(
     f">I{COMMITMENT_SIZE}s{COMMITMENT_SIZE}s{COMMITMENT_SIZE}s{PARCEL_SIZE}s"
-)  # number of the sender, root of its list, its commitments to the two shares, parcel
-PAIRS_HEAD = struct.Struct(">II")  # neighbours to mask with, evidence that follows
-ACCUSED_ENTRY = struct.Struct(f">I{KEY_SIZE}s")  # number of the sender, key of its parcel
-LEFT_HEAD = struct.Struct(">II")  # survivors in all, neighbours that left
-PROOF_HEAD = struct.Struct(">BI")  # which secret, neighbours that are convicted
-SEEDS_ENTRY = struct.Struct(f">I{KEY_SIZE}s")  # number of the convicted, seed of the pair's mask
-REQUEST_HEAD = struct.Struct(">III")  # survivors in all, neighbours that stayed, that left since
+)  # sender, root of its list, its commitments to the two shares, encrypted shares
+PAIRS_HEAD = struct.Struct(">II")  # number of neighbours to mask with, of evidence records
+ACCUSED_ENTRY = struct.Struct(f">I{KEY_SIZE}s")  # sender, key of its encrypted shares
+LEFT_HEAD = struct.Struct(">II")  # survivors in total, neighbours that dropped out
+PROOF_HEAD = struct.Struct(">BI")  # which secret, convicted neighbours
+SEEDS_ENTRY = struct.Struct(f">I{KEY_SIZE}s")  # convicted client, seed of the pairwise mask
+REQUEST_HEAD = struct.Struct(">III")  # survivors in total, surviving neighbours, newly dropped ones
 
 _HEAD = struct.Struct(f">IIIII{KEY_SIZE}s")
 
 
 @dataclass(frozen=True)
 class MaskingRound:
-    """What everyone knows about a round: made by the server, checked and obeyed by every client.
+    """Public description of a round: made by the server, checked by every client.
 
-    `binding` names the terms; `length` numbers per report are added up modulo `modulus`; nothing is
-    opened for fewer than `minimum` of at most `reports` clients, each of whom draws a share of the
-    `noise`.
+    `binding` names the terms. `length` numbers per report are summed modulo `modulus`. Nothing is
+    released for fewer than `minimum` of at most `reports` clients, each of whom draws a share of
+    the `noise`.
     """
 
     binding: Binding
@@ -107,7 +110,7 @@ class MaskingRound:
             )
 
     def encode(self) -> bytes:
-        """The message that announces the round."""
+        """Serialize the round description."""
         fields = _HEAD.pack(
             self.reports,
             self.minimum,
@@ -122,7 +125,7 @@ class MaskingRound:
 
     @classmethod
     def decode(cls, message: bytes) -> MaskingRound:
-        """The round that a message announces."""
+        """Parse a round description."""
         with described():
             data = body(message, Kind.MASKING_ROUND)
             (spoken,) = front(data, 1, "the description")
@@ -140,7 +143,7 @@ class MaskingRound:
             return cls(binding, identity, reports, minimum, modulus, length, among, server, noise)
 
     def offer(self) -> Offer:
-        """What a device holds against its terms."""
+        """The fields that a client checks against its terms."""
         return self.binding.offer(
             kind="masking",
             slots=self.reports,
@@ -153,25 +156,27 @@ class MaskingRound:
         )
 
     def security(self, corrupt: int | None = None, claim: Claim = Claim.SEMI_HONEST) -> Security:
-        """How sure it is that only the sum is learnt, with so many corrupt: a tenth unless said."""
+        """The security of the round with `corrupt` corrupted clients (default: a tenth)."""
         return security(self.neighbourhood, self.reports, self.minimum, corrupt, claim)
 
     @cached_property
     def context(self) -> bytes:
-        """A digest of everything above.
+        """SHA-256 of the description.
 
-        It goes into every key, so two sides that differ in anything share no key.
+        It is bound into every key: two parties whose descriptions differ share no key.
         """
         return hashlib.sha256(self.encode()).digest()
 
 
 BITS = 40
-"""How sure a round must be, unless less is asked for, that nothing but the sum is learnt."""
+"""Default security of a round, in bits, that only the sum is revealed."""
 
 
 def check_withstands(announced: MaskingRound, about: Aggregation, bits: int = BITS) -> None:
-    """Rejects a round whose degree, threshold and minimum keep the terms' claim with fewer bits
-    than asked for, while as many participants are corrupted as the terms tolerate.
+    """Reject a round that is weaker than `bits` against the adversary of the terms.
+
+    The adversary corrupts as many participants as the terms tolerate; degree, threshold and minimum
+    batch size determine the bits.
     """
     if about.claim not in tuple(Claim):
         raise Refusal(f"the claim {about.claim} of the terms is none of {', '.join(Claim)}")
@@ -195,12 +200,12 @@ _BY_BYTE = {bytes((kind,)): kind for kind in Kind}
 
 
 def client_kind(message: bytes, identity: bytes) -> Kind:
-    """Which of a client's messages this is, in this round; a `Refusal` if it is none."""
+    """The kind of a client's message in this round; raises `Refusal` if it is none."""
     return one_of(CLIENT_KINDS, message, identity)
 
 
 def one_of(kinds: tuple[Kind, ...], message: bytes, identity: bytes) -> Kind:
-    """Which of these kinds a message of this round is of; a `Refusal` if it is of none."""
+    """Which of these kinds a message of this round has; raises `Refusal` if none."""
     named = message[3:4] if isinstance(message, bytes | bytearray | memoryview) else b""
     kind = _BY_BYTE.get(bytes(named))
     if kind not in kinds:
@@ -221,10 +226,10 @@ class ClientKeys(NamedTuple):
 def route_keys(
     own: X25519PrivateKey, me: ClientKeys, other: ClientKeys, context: bytes
 ) -> tuple[bytes, bytes]:
-    """The keys of the one parcel from `me` to `other` and of the one back.
+    """The keys that encrypt the shares from `me` to `other` and back.
 
-    They follow from all keys of both: whoever is told a false one has other keys, which open
-    nothing, so that the pair is left out.
+    They depend on all public keys of both clients. If the server reported a false key to either,
+    the keys differ, decryption fails and the pair is excluded.
     """
     low, high = (me, other) if me.number < other.number else (other, me)
     info = b"tacit masking route v3" + SETUP_ENTRY.pack(*low) + SETUP_ENTRY.pack(*high)
@@ -236,21 +241,19 @@ def route_keys(
 def mask_seed(
     own: X25519PrivateKey, me: tuple[int, bytes], other: tuple[int, bytes], context: bytes
 ) -> bytes:
-    """The seed of the mask that two neighbours share; each is named by its number and masking
-    key.
-    """
+    """The seed of the pairwise mask of two neighbours, each given by number and masking key."""
     (low, low_key), (high, high_key) = (me, other) if me[0] < other[0] else (other, me)
     info = b"tacit masking mask v2" + low.to_bytes(4, "big") + low_key
     return derive(agree(own, other[1]), context, info + high.to_bytes(4, "big") + high_key)
 
 
 def pack_listed(numbers: Collection[int]) -> bytes:
-    """Clients, by number."""
+    """Serialize a list of client numbers."""
     return struct.pack(f">{len(numbers)}I", *numbers)
 
 
 def read_listed(data: bytes, count: int, what: str) -> list[int]:
-    """So many clients, by number."""
+    """Parse a list of `count` client numbers."""
     if len(data) != 4 * count:
         raise Refusal(f"{what} has {len(data)} bytes; {count} numbers are to be in it")
     return list(struct.unpack(f">{count}I", data))

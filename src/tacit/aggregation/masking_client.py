@@ -1,12 +1,12 @@
-"""The client's side of masking: what one person's device computes, and what it refuses to do for
-the server.
+"""Client of secure aggregation with one server (masking), and the requests that it rejects.
 
-The device never sends anything that depends on its numbers except under masks, and it reveals for
-each neighbour at most one of the two shares that it holds, and the mask that the two have in common
-only on proof that the neighbour lied, for few of them. It answers each stage once; a repeated
-request, also one that was sealed anew, gets the same bytes, a different one a refusal. It is never
-written down: a device that stops in the middle has dropped out, because a restored one could be
-asked a second time.
+Everything that a client sends about its numbers is masked. For each neighbour it reveals at most
+one of the two shares that it holds. It reveals a pairwise mask only on proof that the neighbour is
+malicious, and never so many that fewer than the threshold stay secret.
+
+The client answers each stage once. A repeated request, even if encrypted anew, gets the same bytes;
+a different request is rejected. The state is never saved: a client that stops has dropped out,
+because a restored one could be asked a second time.
 """
 
 from __future__ import annotations
@@ -76,12 +76,11 @@ from tacit.terms import Pinned
 
 
 class MaskingClient:
-    """One device in one round: `join`, `share`, `check`, `mask`, then `reveal` for whatever is
-    asked, in this order.
+    """One client in one round: `join`, `share`, `check`, `mask`, then `reveal` for each request.
 
-    It takes part only in a round that the pinned party signed, that keeps to the pinned terms and
-    withstands what they say with so many `bits`; all of that is checked before any randomness is
-    drawn. `source` is for test vectors only; leave it alone everywhere else.
+    It takes part only in a round that the pinned party signed, that complies with the pinned terms
+    and that withstands their adversary with `bits` of security. All this is checked before any
+    randomness is drawn. `source` is for test vectors only.
     """
 
     def __init__(
@@ -106,11 +105,11 @@ class MaskingClient:
         self._neighbours: dict[int, ClientKeys] = {}
         self._threshold = 0
         self._seed = b""
-        self._incoming: dict[int, bytes] = {}  # the keys of parcels to this device
-        self._roots: dict[int, bytes] = {}  # of the neighbours' lists of commitments
-        self._held: dict[int, tuple[bytes, bytes]] = {}  # their shares
-        self._spoilt: dict[int, bytes] = {}  # parcels that are not what they should be
-        self._pairs: dict[int, bytes] = {}  # seeds of the masks that are in the numbers
+        self._incoming: dict[int, bytes] = {}  # keys of encrypted shares to this client
+        self._roots: dict[int, bytes] = {}  # digests of the neighbours' commitment lists
+        self._held: dict[int, tuple[bytes, bytes]] = {}  # the neighbours' shares
+        self._spoilt: dict[int, bytes] = {}  # invalid encrypted shares
+        self._pairs: dict[int, bytes] = {}  # seeds of the pairwise masks in the masked numbers
         self._left: set[int] = set()
 
     __reduce_ex__ = never_copied
@@ -121,28 +120,27 @@ class MaskingClient:
         )
 
     def join(self) -> bytes:
-        """The first message: this device's public keys."""
+        """The first message: this client's public keys."""
         with self._lock:
             if Kind.JOIN not in self._answers:
                 self._answer(Kind.JOIN, b"", self._masking_public + self._signing_public)
             return self._answers[Kind.JOIN][1]
 
     def share(self, setup: bytes) -> bytes:
-        """Learn the neighbours from the server's SETUP; returns sealed shares of this device's two
-        secrets for them, with commitments to all of them, signed.
+        """Learn the neighbours from the server's SETUP; return encrypted shares of both secrets.
+
+        The message includes commitments to all shares and is signed.
         """
         return self._once(Kind.SHARES, Kind.JOIN, (Kind.SETUP, setup), self._make_shares)
 
     def check(self, inbox: bytes) -> bytes:
-        """Open the neighbours' parcels from the server's INBOX; returns whose are not what they
-        committed to.
-        """
+        """Decrypt the neighbours' shares from the server's INBOX; return who sent invalid ones."""
         return self._once(Kind.CHECKED, Kind.SHARES, (Kind.INBOX, inbox), self._make_checked)
 
     def mask(self, pairs: bytes, values: Sequence[int]) -> bytes:
-        """Learn from the server's PAIRS with whom to mask; returns the numbers under all masks.
+        """Learn the masking partners from the server's PAIRS; return the masked numbers.
 
-        Repeated PAIRS get the message that was made from the numbers of the first time.
+        A repeated PAIRS gets the message made from the numbers of the first call.
         """
         numbers = check_numbers(values, self.round.modulus, self.round.length)
         return self._once(
@@ -153,14 +151,18 @@ class MaskingClient:
         )
 
     def accuse(self, pairs: bytes) -> bytes:
-        """Leave this round instead of masking, and show what is wrong with parcels that did not
-        open: the keys of those that their senders signed as they came.
+        """Leave the round instead of masking, and prove which neighbours sent invalid shares.
+
+        The message reveals the keys of invalid encrypted shares that their senders signed as
+        received.
         """
         return self._once(Kind.ACCUSED, Kind.CHECKED, (Kind.PAIRS, pairs), self._make_accused)
 
     def reveal(self, asked: bytes) -> bytes:
-        """Answer what the server asks after masking: for each neighbour one share, of the kind that
-        its fate allows, or the common mask with one that is convicted by its own shares.
+        """Answer a request of the server after masking.
+
+        The answer is one share per neighbour, of the kind that fits whether it survived, or the
+        pairwise mask with a neighbour that its own shares convict.
         """
         kind = one_of((Kind.REQUEST, Kind.LEFT, Kind.PROOF), asked, self.round.identity)
         if kind is Kind.LEFT:
@@ -250,9 +252,10 @@ class MaskingClient:
         return b"".join(keys)
 
     def _stands(self, number: int, evidence: SignedShares) -> bool:
-        """Whether the neighbour signed the parcel that did not open, as it came, and it does not
-        open under the commitments that it signed either, whatever the server said that these are:
-        then its key opens nothing that an honest neighbour sent.
+        """Whether the neighbour signed the invalid encrypted shares as they were received.
+
+        They must not decrypt under the commitments that it signed either, whatever the server
+        claims these to be. Then the key decrypts nothing that an honest neighbour sent.
         """
         root = evidence.pledges.root(self.round.context, number)
         signed = signed_shares(root, evidence.parcels)
@@ -271,7 +274,7 @@ class MaskingClient:
         return shares is None
 
     def _make_keys(self, content: bytes) -> bytes:
-        """The shares of the masking keys of those who left."""
+        """The shares of the dropouts' masking keys."""
         self._check_before_reveal()
         (survivors, leaving), rest = head(LEFT_HEAD, content, "the LEFT")
         left = read_listed(rest, leaving, "the list of neighbours that left")
@@ -284,23 +287,20 @@ class MaskingClient:
         return pack_shares({number: self._held[number][SharedSecret.MASKING] for number in left})
 
     def _make_seeds(self, content: bytes) -> bytes:
-        """The seeds of the masks with neighbours that left and did not share the key that they
-        announced.
-        """
+        """The pairwise seeds with dropouts that did not share their announced masking key."""
         self._check_before_reveal()
         return self._convict(content, SharedSecret.MASKING, self._left)
 
     def _make_last_seeds(self, content: bytes) -> bytes:
-        """The seeds of the masks with neighbours that stayed and did not share the seed that they
-        promised.
-        """
+        """The pairwise seeds with survivors that did not share the seed that they committed to."""
         seeds = self._convict(content, SharedSecret.OWN, self._pairs.keys() - self._left)
         self._pairs.clear()
         return seeds
 
     def _convict(self, content: bytes, secret: SharedSecret, among: AbstractSet[int]) -> bytes:
-        """The seeds of the masks with those of `among` who are convicted, each by a proof; the
-        masks with as many neighbours as the threshold stay unknown, whatever is proved.
+        """The pairwise seeds with those of `among` that are convicted, each by a proof.
+
+        The pairwise masks with at least `threshold` neighbours stay secret, whatever is proved.
         """
         (which, count), rest = head(PROOF_HEAD, content, "the PROOF")
         degree, size = len(self._neighbours), proof_size(len(self._neighbours), self._threshold)
@@ -316,8 +316,10 @@ class MaskingClient:
         return b"".join([SEEDS_ENTRY.pack(number, self._pairs[number]) for number in named])
 
     def _check_proof(self, proof: Proof, secret: SharedSecret) -> None:
-        """Refuses shares that do not convict: the list must be the one that came, authenticated,
-        with the neighbour's parcel.
+        """Reject shares that do not convict.
+
+        The list of commitments must be the one that came, authenticated, with the neighbour's
+        shares.
         """
         owner, context = proof.owner, self.round.context
         named = (owner, self._neighbours[owner].masking)
@@ -379,7 +381,7 @@ class MaskingClient:
         self._number, self._neighbours, self._threshold = number, neighbours, fitted.threshold
 
     def _read_pairs(self, content: bytes) -> tuple[list[int], dict[int, SignedShares]]:
-        """With whom to mask, and what those signed whose parcels were not what they should be."""
+        """The neighbours to mask with, and the signed shares of those complained about."""
         (staying, shown), rest = head(PAIRS_HEAD, content, "the PAIRS")
         pairs = read_listed(rest[: 4 * staying], staying, "the list of pairs")
         self._check_neighbours(pairs)
@@ -405,7 +407,7 @@ class MaskingClient:
             raise Refusal("this device has revealed its shares; it is asked about nobody that left")
 
     def _check_staying(self, staying: Iterable[int]) -> None:
-        """Refuses to go on with fewer masks than the threshold that nobody but the two can know."""
+        """Reject a request that leaves fewer than `threshold` pairwise masks secret."""
         count = len(set(staying))
         if count < self._threshold:
             raise Refusal(
@@ -426,8 +428,9 @@ class MaskingClient:
         asked: tuple[Kind, bytes],
         make: Callable[[bytes], bytes],
     ) -> bytes:
-        """The answer to what is asked, made once: the same question gets the same bytes, a
-        different one is refused, and so is one that comes too early.
+        """Compute an answer once: the same request gets the same bytes.
+
+        A different request, or one that comes too early, is rejected.
         """
         with self._lock:
             if after not in self._answers:
@@ -456,8 +459,9 @@ class MaskingClient:
         return answer
 
     def _forget(self) -> None:
-        """After its shares are revealed a device needs no secret but the seeds of common masks, in
-        case that a neighbour is convicted; the answers stay, for repeated requests.
+        """Delete all secrets after revealing shares, except pairwise seeds.
+
+        The seeds are needed if a neighbour is convicted later. Answers stay for repeated requests.
         """
         self._seed = b""
         for secrets in (self._incoming, self._held, self._spoilt):

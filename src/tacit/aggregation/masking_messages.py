@@ -1,8 +1,8 @@
-"""What the server of masking writes to its clients, and how it reads what they write.
+"""Messages of the masking server: it parses its clients' messages and writes the requests to them.
 
-A reader checks that a message answers what was asked and keeps what it says with the member that
-sent it; whatever is refused changes nothing. A writer gives the contents of a stage's messages by
-the numbers of those who get one; they follow from what the crowd is known to have sent.
+A reader checks that a message answers the request and stores its content in the sender's `Member`;
+a rejected message changes nothing. A writer returns a stage's messages by recipient number, derived
+from the `ClientRegistry` only.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from tacit.aggregation.share_commitments import (
 from tacit.aggregation.wire import Kind, records, unpack_numbers
 
 Letters = tuple[Kind, dict[int, bytes]]
-"""The kind of a stage's messages, and their contents by the number of who gets them."""
+"""The kind of a stage's messages, and their contents by recipient number."""
 
 
 def setups(crowd: ClientRegistry) -> Letters:
-    """Each client's number and its neighbours."""
+    """Each client's number and neighbours."""
     cards, joined = [one.card() for one in crowd.members], len(crowd.members)
     return Kind.SETUP, {
         one.number: SETUP_HEAD.pack(one.number, joined, len(one.neighbours))
@@ -46,7 +46,7 @@ def setups(crowd: ClientRegistry) -> Letters:
 
 
 def inboxes(crowd: ClientRegistry) -> Letters:
-    """The parcels of the neighbours that shared their secrets."""
+    """The encrypted shares from the neighbours that shared their secrets."""
     boxes: list[list[bytes]] = [[] for _ in crowd.members]
     for sender in crowd.members:
         if sender.parcels:
@@ -58,7 +58,7 @@ def inboxes(crowd: ClientRegistry) -> Letters:
 
 
 def pairs(crowd: ClientRegistry) -> Letters:
-    """With whom to mask, and what those signed of whom one complained."""
+    """The neighbours to mask with, and the signed shares of those the client complained about."""
 
     def content(one: Member) -> bytes:
         shown = sorted((one.checked or frozenset()) - crowd.unsigned)
@@ -71,7 +71,7 @@ def pairs(crowd: ClientRegistry) -> Letters:
 
 
 def left(crowd: ClientRegistry) -> Letters:
-    """Who left, for those who masked with them."""
+    """The dropouts, for the clients that masked with them."""
     gone = {number: crowd.left_of(crowd.members[number]) for number in crowd.stayed}
     return Kind.LEFT, {
         number: LEFT_HEAD.pack(len(crowd.stayed), len(numbers)) + pack_listed(numbers)
@@ -81,18 +81,18 @@ def left(crowd: ClientRegistry) -> Letters:
 
 
 def proofs(crowd: ClientRegistry) -> Letters:
-    """What convicts those who left without their masking keys."""
+    """The proofs against dropouts that did not share the masking keys that they announced."""
     return Kind.PROOF, _proofs(crowd, crowd.stayed, crowd.convicted, SharedSecret.MASKING)
 
 
 def appeals(crowd: ClientRegistry) -> Letters:
-    """What convicts those who stayed and did not share the seeds of their own masks."""
+    """The proofs against survivors that did not share the seeds of their self-masks."""
     honest = crowd.staying - crowd.appealed.keys()
     return Kind.PROOF, _proofs(crowd, honest, crowd.appealed, SharedSecret.OWN)
 
 
 def requests(crowd: ClientRegistry) -> Letters:
-    """Whose shares are to be revealed in the end."""
+    """The final requests: whose shares to reveal."""
     there = crowd.staying
 
     def content(one: Member) -> bytes:
@@ -109,7 +109,7 @@ def _proofs(
     against: Mapping[int, Proof],
     secret: SharedSecret,
 ) -> dict[int, bytes]:
-    """The proofs, for those `among` them who have a mask in common with one that is convicted."""
+    """The proofs, for those of `among` that have a pairwise mask with a convicted client."""
     encoded = {number: proof.encode() for number, proof in against.items()}
     letters = {}
     for number in among:

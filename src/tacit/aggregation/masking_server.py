@@ -1,15 +1,15 @@
-"""The server's side of masking: it deals the graph, carries parcels, and opens the sum of those who
-stayed, or nothing.
+"""Server of secure aggregation with one server (masking): releases the survivors' sum or nothing.
 
-The server holds public keys, sealed parcels and masked numbers. Shares reach it only after masking,
-in two stages: of the masking keys of those who left, then of the own masks of those who stayed; it
-puts secrets together only when enough shares of every one of that stage are there. What it has put
-together when a round is refused stays of no use without the rest. Everything it sends follows from
-the round's key and from the set of messages that counts, and which set that is stands in its record
-before anything is sent: a copy that was restored from an older state gives the same answer or none.
-The same message twice is taken once, and `close` of a stage that is over gives what it gave. `save`
-holds the messages as they came, sealed; the key is in the record alone, and the end of the round
-takes its place.
+The server draws the graph, relays encrypted shares and holds public keys and masked numbers. It
+gets shares only after masking, in two stages: of the dropouts' masking keys, then of the survivors'
+self-mask seeds. It reconstructs secrets only when enough shares of every secret of that stage are
+there. Secrets reconstructed before an abort are useless without the rest.
+
+Every outgoing message follows from the round's key and the set of messages that count. That set is
+on record before anything is sent, so a copy restored from an older state gives the same answer or
+none. A repeated message is accepted once; `close` of a finished stage returns the same messages.
+`save` contains the encrypted messages as received. The key is only in the record, until the round's
+result replaces it.
 """
 
 from __future__ import annotations
@@ -84,13 +84,14 @@ from tacit.records import Records
 from tacit.terms import Pinned
 
 _DIGEST_SIZE = 32
-_DECIDED = struct.Struct(">BI")  # stage, messages that count
+_DECIDED = struct.Struct(">BI")  # stage, number of messages that count
 _PARTY = b"masking server"
 
 
 class MaskingStage(Enum):
-    """Where a round stands: which messages are taken next, or how it ended. `LEAVING`, `PROVING`
-    and `APPEALING` are passed over where there is nothing to ask.
+    """The stage of a round: which messages are accepted next, or how it ended.
+
+    `LEAVING`, `PROVING` and `APPEALING` are skipped if there is nothing to request.
     """
 
     JOINING = "joining"
@@ -121,8 +122,9 @@ _STAGE_OF = {
 
 
 def prepare_server(store: Records, identity: bytes, source: Source = SYSTEM) -> bytes:
-    """Makes the server's key for a round, on record before anybody hears of it; returns its public
-    half. Asked again, the same. `source` is for test vectors only.
+    """Make the server's key for a round and return the public key; the secret is on record before.
+
+    Repeated calls return the same key. `source` is for test vectors only.
     """
     secret = PartyRoundState(store, _PARTY, identity).prepare(source(KEY_SIZE))
     return public_bytes(X25519PrivateKey.from_private_bytes(secret[:KEY_SIZE]))
@@ -134,16 +136,17 @@ def masking_outcome(announced: MaskingRound, store: Records, key: Ed25519Private
 
 
 class MaskingServer:
-    """One round of masking: `take` messages and `close` stages until `view`, or `refuse` the round.
+    """One round of masking: `take` messages and `close` stages until `view`; `refuse` aborts it.
 
-    Whatever is refused changes nothing. One lock guards the whole round.
+    A rejected call changes nothing. One lock guards the whole round.
     """
 
     def __init__(
         self, announced: MaskingRound, store: Records, shuffle: Shuffle | None = None
     ) -> None:
-        """The server of a round that was prepared in this store. `shuffle` is for test vectors
-        only.
+        """Create the server of a round prepared in this store.
+
+        `shuffle` is for test vectors only.
         """
         self.round = announced
         self.stage = MaskingStage.JOINING
@@ -164,9 +167,7 @@ class MaskingServer:
         return f"MaskingServer({where}, clients={len(self._by_address)})"
 
     def endorse(self, pinned: Pinned, key: Ed25519PrivateKey, bits: int = BITS) -> bytes:
-        """The server's signature under the description that its record is tied to, if that keeps
-        to the terms.
-        """
+        """Sign the description that the record is bound to, if it complies with the terms."""
         check_withstands(self.round, pinned.terms.aggregation, bits)
         return endorse_offer(pinned, self.round, key)
 
@@ -175,9 +176,7 @@ class MaskingServer:
         return self._crowd.members
 
     def take(self, message: bytes) -> None:
-        """Accept one message of the current stage from one client, or one that was accepted before,
-        in whatever stage.
-        """
+        """Accept a client's message of the current stage, or one accepted before, in any stage."""
         with self._lock:
             if self.stage not in STAGES:
                 raise _over(self.stage)
@@ -200,11 +199,11 @@ class MaskingServer:
             self._taken[self.stage][digest] = message
 
     def close(self, stage: MaskingStage | None = None) -> Mapping[bytes, bytes]:
-        """End a stage, the current one unless named; returns one message for each client that is
-        still there, by address.
+        """End a stage (default: the current one); return one message per remaining client.
 
-        A stage that is over gives the same messages again; one that cannot be ended yet is refused
-        and goes on. Name the stage wherever a `close` may be repeated.
+        Messages are keyed by address. A finished stage returns the same messages again; one that
+        cannot end yet raises `Refusal` and continues. Name the stage wherever a `close` may be
+        repeated.
         """
         with self._lock:
             wanted = self.stage if stage is None else stage
@@ -219,7 +218,7 @@ class MaskingServer:
             return self._outgoing(wanted)
 
     def view(self) -> SumView:
-        """The sum of those who stayed, and who is known to have lied."""
+        """The survivors' sum, and the clients known to be malicious."""
         with self._lock:
             if self.stage is not MaskingStage.OPENED:
                 raise Refusal("this round was not opened; there is no sum")
@@ -231,22 +230,21 @@ class MaskingServer:
             return SumView(tuple(numbers), reports, blamed=blamed)
 
     def refuse(self) -> None:
-        """End the round without a sum, for ever; a round that is opened stays opened."""
+        """Abort the round permanently; a released round stays released."""
         with self._lock:
             self._obey(self._standing.refuse())
 
     def save(self) -> bytes:
-        """Everything but the secrets: the description, and the messages that were taken, as they
-        came.
-        """
+        """The state without secrets: the description and the accepted messages as received."""
         with self._lock:
             messages = [message for taken in self._taken.values() for message in taken.values()]
             return packed([self.round.encode(), *messages])
 
     @classmethod
     def restore(cls, saved: bytes, store: Records) -> Self:
-        """The server as it was saved, as far as its record agrees. Of what the record says was
-        decided, messages that are missing must be sent again.
+        """Restore a saved server, as far as its record agrees.
+
+        Messages that the record lists as counted but the saved state lacks must be sent again.
         """
         description, *messages = unpacked(saved)
         server = cls(MaskingRound.decode(description), store)
@@ -259,14 +257,12 @@ class MaskingServer:
         return server
 
     def _retake(self, messages: Iterable[bytes]) -> bool:
-        """Takes messages of the current stage from a saved state; whether the stage was over, and
-        is now.
-        """
+        """Accept saved messages of the current stage; whether it was decided and is complete."""
         for message in messages:
             try:
                 self.take(message)
             except Refusal:
-                continue  # it did not count
+                continue  # not among the messages that count
         decided = self._decided.get(self.stage)
         if decided is None or not decided <= self._taken[self.stage].keys():
             return False
@@ -274,7 +270,7 @@ class MaskingServer:
         return True
 
     def _close_now(self) -> None:
-        """Decides the current stage, unless its record says that it is decided, and moves on."""
+        """Decide the current stage, unless its record already does, and advance."""
         entry, concluded = self._standing.read(), False
         self._obey(entry)
         while self.stage in STAGES and self.stage not in self._decided:
@@ -299,7 +295,7 @@ class MaskingServer:
         self._advance(concluded=concluded)
 
     def _decision(self, entry: RoundEntry) -> RoundEntry:
-        """The record after the current stage: who counts, or in the end the sum."""
+        """The record after the current stage: the messages that count, or finally the sum."""
         crowd, stage = self._crowd, self.stage
         if stage is MaskingStage.APPEALING or (
             stage is MaskingStage.REVEALING and not crowd.appealed
@@ -314,13 +310,13 @@ class MaskingServer:
         return entry._replace(content=entry.content + listed)
 
     def _obey(self, entry: RoundEntry) -> None:
-        """Takes over what the record says."""
+        """Adopt the state of the record."""
         if entry.phase is not RoundPhase.OPEN:
             self._forget()
             self.stage = _ENDS[entry.phase]
             return
         secret, rest = entry.content[:KEY_SIZE], entry.content[KEY_SIZE:]
-        if "_key" not in self.__dict__:  # it never changes while the round is open
+        if "_key" not in self.__dict__:  # constant while the round is open
             self._key = X25519PrivateKey.from_private_bytes(secret)
             if public_bytes(self._key) != self.round.server:
                 raise TacitError(
@@ -333,9 +329,7 @@ class MaskingServer:
             self._decided[STAGES[place]], rest = frozenset(listed), rest[end:]
 
     def _conclude(self) -> None:
-        """Works out what follows from the messages of the current stage, and refuses to end it
-        where too few are there.
-        """
+        """Evaluate the messages of the current stage; raise `Refusal` if it cannot end yet."""
         match self.stage:
             case MaskingStage.JOINING:
                 check_minimum(len(self._by_address), self.round.minimum, "clients joined")
@@ -354,8 +348,9 @@ class MaskingServer:
                 self._crowd.complete()
 
     def _advance(self, *, concluded: bool = False) -> None:
-        """To the next stage, with exactly the messages that were decided on; `concluded` if what
-        follows from all that were taken was worked out.
+        """Advance to the next stage with exactly the messages that count.
+
+        `concluded` states that the accepted messages were already evaluated.
         """
         taken = self._taken[self.stage]
         self._taken[self.stage] = {digest: taken[digest] for digest in sorted(taken)}
@@ -364,8 +359,9 @@ class MaskingServer:
         self.stage = self._after(self.stage)
 
     def _drop_undecided(self) -> bool:
-        """Undoes what messages did that came too late for the current stage as it was decided, so
-        that those that were decided on find their places free; whether there were any.
+        """Undo messages that came too late for the stage as it was decided; whether there were any.
+
+        So the messages that count find their slots free.
         """
         decided, taken = self._decided[self.stage], self._taken[self.stage]
         extra = [digest for digest in taken if digest not in decided]
@@ -374,7 +370,7 @@ class MaskingServer:
         return bool(extra)
 
     def _after(self, ended: MaskingStage) -> MaskingStage:
-        """The stage that follows, where those are passed over in which there is nothing to ask."""
+        """The next stage, skipping those with nothing to request."""
         following = STAGES[STAGES.index(ended) + 1]
         nothing = {
             MaskingStage.LEAVING: not self._crowd.left,
@@ -383,7 +379,7 @@ class MaskingServer:
         return self._after(following) if nothing.get(following) else following
 
     def _drop(self, message: bytes) -> None:
-        """Undoes what a message did."""
+        """Undo a message."""
         kind = client_kind(message, self.round.identity)
         address = body(message, kind)[: layout.ADDRESS_SIZE]
         if kind is Kind.JOIN:
@@ -392,7 +388,7 @@ class MaskingServer:
             self._by_address[address].unsay(kind)
 
     def _outgoing(self, ended: MaskingStage) -> Mapping[bytes, bytes]:
-        """What the end of a stage sends: the same whenever it is asked for."""
+        """The messages sent at the end of a stage; deterministic."""
         kind, contents = self._ASK[self._after(ended)](self._crowd)
         return {
             self._clients[number].address: self._seal(self._clients[number], kind, content)
@@ -409,7 +405,7 @@ class MaskingServer:
         channel = Channel(self._key, address, self.round.server, self.round.context, starts=False)
         content = channel.open(bytes(message[: layout.FRONT_SIZE]), data[layout.ADDRESS_SIZE :])
         masking, signing = records(content, KEY_SIZE, 2, "the JOIN")
-        # the address is read on the way: as another's masking key it keeps nobody out
+        # Addresses travel in the clear, so copying one as a masking key must not block its owner.
         member = Member(address, masking, signing, channel)
         if len({address, masking, signing}) < 3 or not self._known_keys.isdisjoint(
             member.its_keys()
@@ -417,14 +413,12 @@ class MaskingServer:
             raise Refusal(
                 "a key of this client is also another's, or used twice; every key must be fresh"
             )
-        check_public(masking)  # a useless key would make every neighbour leave
+        check_public(masking)  # an invalid key would make every neighbour drop out
         self._by_address[address] = member
         self._known_keys |= member.its_keys()
 
     def _deal_graph(self) -> None:
-        """Numbers the clients by their addresses and deals the graph, both the same whenever the
-        same clients joined.
-        """
+        """Number the clients by address and draw the graph, deterministically."""
         clients = [self._by_address[address] for address in sorted(self._by_address)]
         fitted = self.round.neighbourhood.fit(len(clients))
         joined = hashlib.sha256(b"".join(sorted(self._taken[MaskingStage.JOINING]))).digest()
@@ -448,7 +442,7 @@ class MaskingServer:
         return client.channel.seal(header(kind, self.round.identity) + client.address, content)
 
     def _forget(self) -> None:
-        """Whether opened or refused, nothing that came from a client is kept."""
+        """Delete all client data once the round is released or aborted."""
         self._crowd = ClientRegistry(self.round, [], 0)
         for held in (self._by_address, self._known_keys, self._decided):
             held.clear()

@@ -1,8 +1,8 @@
-"""Masks: from a 32-byte seed to numbers that are uniform modulo any m, and sums of such masks.
+"""Masks: expansion of a 32-byte seed to numbers uniform modulo any m, and sums of masks.
 
-The keystream of ChaCha20 (key: the seed, counter and nonce zero) is read as words of w bytes, w the
-least multiple of 8 with m <= 2^(8w). A word at or above the largest multiple of m is skipped, every
-other is reduced modulo m: exactly uniform. Plain integers, so that a device needs no NumPy.
+The ChaCha20 keystream (key: the seed, counter and nonce zero) is read as words of w bytes, w the
+least multiple of 8 with m <= 2^(8w). Words at or above the largest multiple of m are skipped, the
+others reduced modulo m: exactly uniform. It uses plain integers, so a client needs no NumPy.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def total(added: Iterable[bytes], taken: Iterable[bytes], modulus: int, count: i
 
 
 def _words(seed: bytes, modulus: int, count: int) -> list[int]:
-    """The first `count` words of the keystream that are not skipped, before they are reduced."""
+    """The first `count` accepted words of the keystream, before reduction."""
     size, limit = _shape(modulus)
     stream = Cipher(algorithms.ChaCha20(seed, _NONCE), None).encryptor()
     words: list[int] = []
@@ -59,7 +59,7 @@ def _words(seed: bytes, modulus: int, count: int) -> list[int]:
 
 @lru_cache(maxsize=64)
 def _shape(modulus: int) -> tuple[int, int]:
-    """Bytes of a word, and from which word on all are skipped."""
+    """Bytes of a word, and the bound at and above which words are skipped."""
     size = word_size(modulus)
     return size, (1 << 8 * size) - (1 << 8 * size) % modulus
 

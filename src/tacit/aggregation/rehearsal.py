@@ -1,6 +1,6 @@
-"""Terms and keys for rounds that are played in one process: tests, simulations, demonstrations.
+"""Terms and keys for rounds in one process: tests, simulations, demonstrations.
 
-All parties' keys are made and held in one place here, which is exactly what must not be so in life.
+One process makes and holds the keys of all parties, which must never happen in deployment.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Rehearsal:
 
     @property
     def binding(self) -> Binding:
-        """What the description of a round under these terms begins with."""
+        """The common fields of round descriptions under these terms."""
         answer = self.pinned.terms.answer
         return Binding(self.pinned.terms.digest, 0, answer.levels, answer.window, DEADLINE)
 
     def announced(self, description: bytes) -> bytes:
-        """The announcement of a round, signed by everyone."""
+        """The announcement of a round, signed by all parties."""
         return announce(description, [endorse(description, key) for key in self.keys])
 
 
@@ -54,9 +54,10 @@ def rehearse(
     noise: Noise | None = None,
     source: Source = SYSTEM,
 ) -> Rehearsal:
-    """Terms for a trust model, signed by all of its parties. Noise is just enough for the promise,
-    (1, 0)-DP unless another is given; devices add it where servers do not. `source` is for test
-    vectors only.
+    """Make terms for a trust model, signed by all of its parties.
+
+    The noise just suffices for the guarantee `promise` (default: (1, 0)-DP); clients add it where
+    servers do not. `source` is for test vectors only.
     """
     made = promise or Promise(Fraction(1))
     scale = Fraction(levels * metrics * made.participations) / made.epsilon

@@ -1,9 +1,9 @@
-"""How a party stands in a round, outside of everything that can be saved and restored.
+"""Round state of a party, kept outside snapshots to prevent rollback.
 
-A party keeps one record per round: first the round's secrets and what it has decided, in the end
-the one answer that takes their place. Each change is a compare-and-swap, and only what stands
-afterwards is acted on; so a copy of the party that was restored from an older state, or runs beside
-another, decides nothing a second time. A party without its record knows nothing and says nothing.
+A party keeps one record per round: first the round's secrets and decisions, finally the answer that
+replaces them. Each change is a compare-and-swap, and the party acts only on the record that stands
+afterwards. So a copy restored from an older state, or running in parallel, decides nothing twice. A
+party without its record does not answer for the round.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _UNBOUND = bytes(CONTEXT_SIZE)
 
 
 class RoundPhase(IntEnum):
-    """How far a party is with a round; the number is the first byte of its record."""
+    """A party's progress in a round; the value is the first byte of its record."""
 
     OPEN = 0
     ANSWERED = 1
@@ -34,8 +34,9 @@ class RoundPhase(IntEnum):
 
 
 class RoundEntry(NamedTuple):
-    """What a record says: the context of the one description that it is tied to, and while the
-    round is open its secrets and decisions, then the answer.
+    """The content of a record, bound to the context of one description.
+
+    While the round is open it holds secrets and decisions, afterwards the answer.
     """
 
     phase: RoundPhase
@@ -43,12 +44,12 @@ class RoundEntry(NamedTuple):
     content: bytes = b""
 
     def encode(self) -> bytes:
-        """The bytes of the record."""
+        """Serialize the record."""
         return bytes((self.phase,)) + self.context + self.content
 
     @classmethod
     def decode(cls, data: bytes) -> RoundEntry:
-        """What `encode` wrote."""
+        """Parse a record."""
         return cls(RoundPhase(data[0]), data[1 : 1 + CONTEXT_SIZE], data[1 + CONTEXT_SIZE :])
 
 
@@ -60,7 +61,7 @@ class PartyRoundState:
         self._name = party + b" " + identity
 
     def prepare(self, secret: bytes) -> bytes:
-        """The round's secret: the one given, or the one that was prepared before."""
+        """Store the round's secret, unless one was stored before; return the stored one."""
         first = RoundEntry(RoundPhase.OPEN, _UNBOUND, secret).encode()
         self._records.replace(self._name, None, first)
         found = self.read()
@@ -70,9 +71,7 @@ class PartyRoundState:
 
     @classmethod
     def bound(cls, records: Records, party: bytes, announced: AnnouncedRound) -> Self:
-        """A party's record of a round, which is tied to this description, ever: also when it is
-        over.
-        """
+        """The record of a party, permanently bound to this description of the round."""
         standing = cls(records, party, announced.identity)
         standing._bind(announced.context)
         return standing
@@ -88,36 +87,35 @@ class PartyRoundState:
             )
 
     def read(self) -> RoundEntry:
-        """What stands; a `Refusal` if this party knows nothing of the round."""
+        """The current entry; raises `Refusal` if there is no record of the round."""
         found = self.find()
         if found is None:
             raise Refusal("this round is unknown here: there is no record of it")
         return found
 
     def find(self) -> RoundEntry | None:
-        """What stands; None if this party knows nothing of the round."""
+        """The current entry; None if there is no record of the round."""
         found = self._records.read(self._name)
         return None if found is None else RoundEntry.decode(found)
 
     def move(self, old: RoundEntry, new: RoundEntry) -> RoundEntry:
-        """Puts the new entry in the place of the old one if that still stands; returns what stands
-        afterwards.
-        """
+        """Compare-and-swap the entry; return the one that stands afterwards."""
         stands = self._records.replace(self._name, old.encode(), new.encode())
         if stands is None:
             raise Refusal("this round is unknown here: its record is gone")
         return RoundEntry.decode(stands)
 
     def refuse(self) -> RoundEntry:
-        """Ends an open round without an answer; one that has ended stays as it is."""
+        """Abort an open round; one that has ended stays as it is."""
         entry = self.read()
         while entry.phase is RoundPhase.OPEN:
             entry = self.move(entry, RoundEntry(RoundPhase.REFUSED, entry.context))
         return entry
 
     def outcome(self, announced: AnnouncedRound, role: int, key: Ed25519PrivateKey) -> bytes:
-        """What became of a round, for whoever asks: one signed message once it is over. A party
-        that has no record of this description of it says so and signs nothing. `role` is its place
+        """The signed outcome of a round that is over.
+
+        A party without a record of this description states UNKNOWN, unsigned. `role` is its index
         among the terms' parties.
         """
         front = header(Kind.OUTCOME, announced.identity) + bytes((role,))
@@ -132,7 +130,7 @@ class PartyRoundState:
 
 
 def ended(phase: RoundPhase) -> Refusal:
-    """The one answer to whatever is still asked of a round that is over."""
+    """The error for any request about a round that is over."""
     how = {
         RoundPhase.ANSWERED: "was opened",
         RoundPhase.REFUSED: "was refused and nothing of it was opened",
@@ -142,7 +140,7 @@ def ended(phase: RoundPhase) -> Refusal:
 
 
 def never_copied(self: object, _protocol: object = None) -> NoReturn:
-    """For `__reduce_ex__`: pickling and copying would bring secrets back after they were used."""
+    """For `__reduce_ex__`: pickling or copying would bring used secrets back."""
     raise TacitError(
         f"a {type(self).__name__} is never pickled or copied: a second one would answer a second "
         "time"

@@ -1,10 +1,8 @@
-"""A 32-byte secret in shares, any `threshold` of which give it back and fewer say nothing (Shamir
-1979).
+"""Shamir secret sharing (1979) of 32-byte secrets; fewer than `threshold` shares reveal nothing.
 
-The field is the integers modulo 2^256 + 297, the first prime above 2^256, so that every 32-byte
-secret is a field element and no secret has to be drawn with bias to fit. Share number x is the
-polynomial's value at x, for x = 1, 2,
-...
+The field is the integers modulo 2^256 + 297, the first prime above 2^256. So every 32-byte secret
+is a field element and needs no biased reduction. Share number x is the value of the polynomial at
+x, for x = 1, 2, ...
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ SHARE_SIZE = 33
 
 
 def split(secret: bytes, threshold: int, count: int, source: Source = SYSTEM) -> list[bytes]:
-    """Shares number 1..count of a 32-byte secret.
+    """Share a 32-byte secret; returns shares number 1..count.
 
     >>> shares = split(b"s" * 32, threshold=3, count=5)
     >>> combine((1, 3, 5), [shares[0], shares[2], shares[4]])
@@ -33,8 +31,9 @@ def split(secret: bytes, threshold: int, count: int, source: Source = SYSTEM) ->
 def split_all(
     secrets: Sequence[bytes], threshold: int, count: int, source: Source = SYSTEM
 ) -> list[tuple[bytes, ...]]:
-    """Shares number 1..count of several secrets, each as by itself; their polynomials stand side by
-    side in one integer, so far apart that no value reaches the next.
+    """Share several secrets independently; returns shares number 1..count.
+
+    The polynomials are evaluated side by side in one integer, spaced so that values do not overlap.
     """
     apart = PRIME.bit_length() + threshold.bit_length() + threshold * count.bit_length()
     drawn = [uniform(PRIME, threshold - 1, source) for _ in secrets]
@@ -58,7 +57,7 @@ def _side_by_side(numbers: Sequence[int], apart: int) -> int:
 
 
 def combine(positions: tuple[int, ...], shares: Sequence[bytes]) -> bytes:
-    """The secret from exactly `threshold` shares and their numbers."""
+    """Reconstruct the secret from exactly `threshold` shares and their numbers."""
     weights, divisor = lagrange(positions)
     values = [int.from_bytes(share, "big") for share in shares]
     total = sum([weight * value for weight, value in zip(weights, values, strict=True)])
@@ -69,18 +68,17 @@ def combine(positions: tuple[int, ...], shares: Sequence[bytes]) -> bytes:
 
 
 def is_share(share: bytes) -> bool:
-    """Whether these bytes are one field element in its only spelling."""
+    """Whether these bytes are the canonical encoding of a field element."""
     return len(share) == SHARE_SIZE and (not share[0] or int.from_bytes(share, "big") < PRIME)
 
 
 @lru_cache(maxsize=1024)
 def lagrange(positions: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """Weights that turn values at `positions` into the value at 0, and what all of them are to be
-    divided by; kept, because sets of positions recur.
+    """Lagrange weights for the value at 0 from values at `positions`, and their common divisor.
 
-    At 1..z the weight of x is the product of all j / (j - x), j not x, which is ±C(z, x). A missing
-    m takes its factor m / (m - x) out of it: what is left over is the product of all m - x, and
-    that of all m below, so that nothing large is ever inverted.
+    Cached, because sets of positions recur. At 1..z the weight of x is the product of all j / (j -
+    x), j ≠ x, which is ±C(z, x). A missing m removes its factor m / (m - x): this multiplies the
+    weight by m - x and the divisor by m, so that nothing large is ever inverted.
 
     >>> lagrange((1, 2)), lagrange((1, 3))
     (((2, -1), 1), ((3, -1), 2))
@@ -95,5 +93,5 @@ def lagrange(positions: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
 
 @lru_cache(maxsize=1024)
 def _full_weights(last: int) -> tuple[int, ...]:
-    """The weights of 0 (of no use), 1, 2, ..., `last` where no position is missing."""
+    """The weights of 0 (unused), 1, 2, ..., `last` if no position is missing."""
     return tuple([-((-1) ** own) * math.comb(last, own) for own in range(last + 1)])

@@ -1,13 +1,13 @@
-"""Commitments of a secure aggregation client to the secret shares that it hands out.
+"""Commitments of a secure aggregation client to the secret shares that it distributes.
 
-A client lists a commitment to the seed of its own mask and, for each neighbour, commitments to both
-shares that this neighbour gets and to the key that encrypts them. Every parcel is encrypted
-together with the digest of the list, its root, so that all neighbours know one list; the client
-signs root and parcels. A share that is revealed wrongly is thus told from one that was dealt
-wrongly, and a client that deals other shares than it announced is convicted by its own signature.
+A client lists a commitment to its self-mask seed and, per neighbour, commitments to the two shares
+that this neighbour gets and to the key that encrypts them. The digest of the list, its root, is
+associated data of all encrypted shares, so all neighbours know the same list. The client signs root
+and encrypted shares. So a share revealed wrongly can be told from one dealt wrongly, and a client
+that deals other shares than it announced is convicted by its own signature.
 
-The commitments are plain hashes: the hidden 32 bytes are uniform to anybody with fewer shares than
-the threshold.
+The commitments are plain hashes: the hidden 32 bytes are uniform to an adversary with fewer shares
+than the threshold.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from tacit.signatures import SIGNATURE_SIZE
 
 COMMITMENT_SIZE = 32
 PARCEL_SIZE = 2 * SHARE_SIZE + TAG_SIZE
-"""What one neighbour sends to another through the server: two shares, sealed."""
+"""Bytes of the encrypted pair of shares from one neighbour to another, relayed by the server."""
 
 SHARE_ENTRY = struct.Struct(f">I{SHARE_SIZE}s")  # number of a client, share
 _ENTRY = struct.Struct(">I32s32s32s")  # holder, commitments: own share, masking share, key
 _HELD = struct.Struct(">IB")  # holder, which of the two secrets
 _SHARE = b"tacit masking share v3"
-_PARCEL_NONCE = bytes(NONCE_SIZE)  # a direction's key seals one parcel
+_PARCEL_NONCE = bytes(NONCE_SIZE)  # each key encrypts one message
 
 
 class SharedSecret(IntEnum):
-    """Which of its two secrets a share is of."""
+    """The secret that a share belongs to: self-mask seed or masking key."""
 
     OWN = 0
     MASKING = 1
@@ -50,7 +50,7 @@ class SharedSecret(IntEnum):
 def share_commitment(
     context: bytes, owner: int, holder: int, secret: SharedSecret, share: bytes
 ) -> bytes:
-    """What binds the owner to the share that it gives to this holder."""
+    """The owner's commitment to the share for this holder."""
     return _committed(_SHARE + context + owner.to_bytes(4, "big"), holder, secret, share)
 
 
@@ -59,28 +59,27 @@ def _committed(front: bytes, holder: int, secret: SharedSecret, share: bytes) ->
 
 
 def key_commitment(context: bytes, owner: int, holder: int, key: bytes) -> bytes:
-    """What binds the owner to the key of its parcel for this holder."""
+    """The owner's commitment to the key that encrypts its shares for this holder."""
     ids = owner.to_bytes(4, "big") + _HELD.pack(holder, 0)
     return hashlib.sha256(b"tacit masking direction v3" + context + ids + key).digest()
 
 
 def seed_commitment(context: bytes, owner: int, seed: bytes) -> bytes:
-    """What binds a client to the seed of its own mask."""
+    """A client's commitment to its self-mask seed."""
     return hashlib.sha256(
         b"tacit masking seed v3" + context + owner.to_bytes(4, "big") + seed
     ).digest()
 
 
 Pledge = tuple[bytes, bytes, bytes]
-"""The commitments to what one holder gets: both shares, in the order of `SharedSecret`, and the key
-that encrypts them.
-"""
+"""The commitments for one holder: to both shares, in the order of `SharedSecret`, and the key."""
 
 
 @dataclass(frozen=True)
 class Pledges:
-    """All that a client commits to, as it was sent: `holders` are in the order of positions. A
-    server has many of these lists and looks into few, so that nothing else is cut out in advance.
+    """A client's list of commitments in wire format; `holders` are in the order of share positions.
+
+    A server holds many lists and reads few, so fields are decoded on demand.
     """
 
     encoded: bytes
@@ -88,7 +87,7 @@ class Pledges:
 
     @classmethod
     def decode(cls, data: bytes, degree: int) -> Pledges:
-        """The list of a client with so many neighbours; each holder is in it once."""
+        """Parse the list of a client with `degree` neighbours; holders are distinct."""
         if len(data) != pledges_size(degree):
             raise Refusal(f"a list of {degree} commitments does not take {len(data)} bytes")
         holders = _column(degree, 0, "I").unpack(data)
@@ -98,7 +97,7 @@ class Pledges:
 
     @property
     def seed(self) -> bytes:
-        """The commitment to the seed of the own mask."""
+        """The commitment to the self-mask seed."""
         return self.encoded[:COMMITMENT_SIZE]
 
     def both(self) -> tuple[bytes, ...]:
@@ -111,7 +110,7 @@ class Pledges:
         return _column(len(self.holders), before, "32s").unpack(self.encoded)
 
     def at(self, holder: int) -> Pledge | None:
-        """The commitments to what this holder gets; None if it is not in the list."""
+        """The commitments for this holder; None if it is not in the list."""
         if holder not in self.holders:
             return None
         start = COMMITMENT_SIZE + self.holders.index(holder) * _ENTRY.size
@@ -119,36 +118,36 @@ class Pledges:
         return own, masking, key
 
     def root(self, context: bytes, owner: int) -> bytes:
-        """The digest that stands for the whole list."""
+        """The digest of the list."""
         front = b"tacit masking list v3" + context + owner.to_bytes(4, "big")
         return hashlib.sha256(front + self.encoded).digest()
 
 
 @lru_cache(maxsize=256)
 def _column(degree: int, before: int, kind: str) -> struct.Struct:
-    """Reads one field of every entry of a list of so many, so many bytes into the entry."""
+    """The layout that reads one field, `before` bytes into the entry, of all `degree` entries."""
     after = _ENTRY.size - before - struct.calcsize(f">{kind}")
     return struct.Struct(f">{COMMITMENT_SIZE}x" + f"{before}x{kind}{after}x" * degree)
 
 
 def pledges_size(degree: int) -> int:
-    """Bytes of the list of a client with so many neighbours."""
+    """Bytes of the list of a client with `degree` neighbours."""
     return COMMITMENT_SIZE + degree * _ENTRY.size
 
 
 def encode_pledges(seed: bytes, by_holder: Mapping[int, Pledge]) -> bytes:
-    """The list as it is sent."""
+    """Serialize the list."""
     entries = [_ENTRY.pack(holder, *pledge) for holder, pledge in by_holder.items()]
     return seed + b"".join(entries)
 
 
 def signed_shares(root: bytes, parcels: bytes) -> bytes:
-    """What a client signs: its list, and all its parcels."""
+    """The message that a client signs: root of its list and digest of its encrypted shares."""
     return root + hashlib.sha256(parcels).digest()
 
 
 def sealed_parcel(key: bytes, root: bytes, pledge: Pledge, shares: bytes) -> bytes:
-    """Both shares for one holder, sealed together with the commitments to them."""
+    """Encrypt both shares for one holder; root and commitments are associated data."""
     return ChaCha20Poly1305(key).encrypt(_PARCEL_NONCE, shares, root + pledge[0] + pledge[1])
 
 
@@ -160,9 +159,7 @@ def opened_parcel(
     parcel: bytes,
     context: bytes,
 ) -> tuple[bytes, bytes] | None:
-    """The two shares in a parcel of this pair of owner and holder; None unless it opens to what its
-    sender committed to.
-    """
+    """Decrypt the two shares of this (owner, holder) pair; None unless they match `commitments`."""
     try:
         content = ChaCha20Poly1305(key).decrypt(_PARCEL_NONCE, parcel, root + b"".join(commitments))
     except InvalidTag:
@@ -186,8 +183,9 @@ def proves(
     shares: Mapping[int, bytes],
     context: bytes,
 ) -> bool:
-    """Whether these shares, by holder, convict an owner, named by number and masking key: each is
-    the one that it committed to, and together they do not give the secret that it announced.
+    """Whether these shares, by holder, convict an owner, given by number and masking key.
+
+    Each must match its commitment, and together they must not give the secret that was announced.
     """
     if matching(pledges, owner[0], secret, shares, context).keys() != shares.keys():
         return False
@@ -198,9 +196,7 @@ def proves(
 def matching(
     pledges: Pledges, owner: int, secret: SharedSecret, shares: Mapping[int, bytes], context: bytes
 ) -> dict[int, bytes]:
-    """Those of the shares, by holder, that are what the owner committed to, in the order of
-    positions.
-    """
+    """The shares, by holder in the order of positions, that match the owner's commitments."""
     front, right = _SHARE + context + owner.to_bytes(4, "big"), dict[int, bytes]()
     for holder, promised in zip(pledges.holders, pledges.shares(secret), strict=True):
         share = shares.get(holder)
@@ -212,14 +208,14 @@ def matching(
 def announced(
     pledges: Pledges, owner: tuple[int, bytes], secret: SharedSecret, found: bytes, context: bytes
 ) -> bool:
-    """Whether this is the secret that an owner, named by number and masking key, announced."""
+    """Whether this is the secret that an owner, given by number and masking key, announced."""
     if secret is SharedSecret.MASKING:
         return public_bytes(X25519PrivateKey.from_private_bytes(found)) == owner[1]
     return seed_commitment(context, owner[0], found) == pledges.seed
 
 
 def combined(pledges: Pledges, shares: Mapping[int, bytes]) -> bytes | None:
-    """The secret that these shares give, by holder; None if they are of no 32-byte secret."""
+    """The secret that these shares, by holder, reconstruct; None if it is no 32-byte secret."""
     places = enumerate(pledges.holders, start=1)
     known = [(position, shares[holder]) for position, holder in places if holder in shares]
     positions, values = zip(*known, strict=True)
@@ -231,7 +227,7 @@ def combined(pledges: Pledges, shares: Mapping[int, bytes]) -> bytes | None:
 
 @dataclass(frozen=True)
 class SignedShares:
-    """What a client signed: its list, and all its parcels in the order of their receivers there."""
+    """A client's signed message: its list, and its encrypted shares in the order of the list."""
 
     owner: int
     pledges: Pledges
@@ -239,23 +235,23 @@ class SignedShares:
     signature: bytes
 
     def encode(self) -> bytes:
-        """The bytes of it: as the client sent them, with its number in front."""
+        """Serialize the message as the client sent it, after the client's number."""
         return self.owner.to_bytes(4, "big") + self.pledges.encoded + self.parcels + self.signature
 
     @classmethod
     def decode(cls, data: bytes, degree: int) -> SignedShares:
-        """What a client with so many neighbours sent."""
+        """Parse the message of a client with `degree` neighbours."""
         pledges, parcels, signature = cut_shares(data[4:], degree, "the evidence")
         return cls(int.from_bytes(data[:4], "big"), pledges, parcels, signature)
 
     def parcel(self, holder: int) -> bytes:
-        """The parcel for one of the holders in the list."""
+        """The encrypted shares for one holder in the list."""
         start = self.pledges.holders.index(holder) * PARCEL_SIZE
         return self.parcels[start : start + PARCEL_SIZE]
 
 
 def cut_shares(content: bytes, degree: int, what: str) -> tuple[Pledges, bytes, bytes]:
-    """The list, the parcels and the signature of a client with so many neighbours."""
+    """Split a message into list, encrypted shares and signature."""
     if len(content) != evidence_size(degree) - 4:
         raise Refusal(f"{what} has {len(content)} bytes; {degree} neighbours take others")
     start, end = pledges_size(degree), len(content) - SIGNATURE_SIZE
@@ -263,27 +259,25 @@ def cut_shares(content: bytes, degree: int, what: str) -> tuple[Pledges, bytes, 
 
 
 def evidence_size(degree: int) -> int:
-    """Bytes of what a client with so many neighbours signed, with its number and signature."""
+    """Bytes of a `SignedShares` of a client with `degree` neighbours."""
     return 4 + pledges_size(degree) + degree * PARCEL_SIZE + SIGNATURE_SIZE
 
 
 @dataclass(frozen=True)
 class Proof:
-    """Shares of one secret of a client, by their holders, with the list that they are held
-    against.
-    """
+    """Shares of one secret of a client, by holder, and the commitments to check them against."""
 
     owner: int
     pledges: Pledges
     shares: Mapping[int, bytes]
 
     def encode(self) -> bytes:
-        """The bytes of it."""
+        """Serialize the proof."""
         return self.owner.to_bytes(4, "big") + self.pledges.encoded + pack_shares(self.shares)
 
     @classmethod
     def decode(cls, data: bytes, degree: int, threshold: int) -> Proof:
-        """A proof by as many shares as the threshold, of different holders."""
+        """Parse a proof of `threshold` shares of distinct holders."""
         owner, start = int.from_bytes(data[:4], "big"), 4 + pledges_size(degree)
         pledges = Pledges.decode(data[4:start], degree)
         shares = dict(SHARE_ENTRY.iter_unpack(data[start:]))
@@ -293,17 +287,17 @@ class Proof:
 
 
 def proof_size(degree: int, threshold: int) -> int:
-    """Bytes of a proof against a client with so many neighbours."""
+    """Bytes of a proof against a client with `degree` neighbours."""
     return 4 + pledges_size(degree) + threshold * SHARE_ENTRY.size
 
 
 def pack_shares(shares: Mapping[int, bytes]) -> bytes:
-    """Shares, each with the number of a client in front, in the order of these numbers."""
+    """Serialize shares, each after a client number, in ascending order of the numbers."""
     return b"".join([SHARE_ENTRY.pack(number, shares[number]) for number in sorted(shares)])
 
 
 def read_shares(data: bytes, numbers: Sequence[int], what: str) -> dict[int, bytes]:
-    """Exactly one share for each of these numbers, in their order."""
+    """Parse exactly one share for each of these numbers, in their order."""
     if len(data) != len(numbers) * SHARE_ENTRY.size:
         raise Refusal(f"{what} has {len(data)} bytes; {len(numbers)} shares were asked for")
     shares = dict(SHARE_ENTRY.iter_unpack(data))

@@ -1,10 +1,13 @@
-"""Mixing: a shuffler that sees who sends but not what, and an analyzer that sees what but not who.
+"""Shuffle model: a shuffler that learns who sends, and an analyzer that learns unlinked messages.
 
-Each message is sealed to the analyzer; a person's messages of a round are then wrapped together for
-the shuffler, which unwraps them, drops what it has seen before, waits until the batch is full or
-closed, deals all messages of all people in random order, hands them on and forgets. Every message
-of a round has the same length and carries nothing that ties it to another. Both parties make keys
-for the round, which live in their records until the one answer of the round takes their place.
+A client encrypts each message to the analyzer, then all its messages of a round together to the
+shuffler (HPKE, RFC 9180). The shuffler decrypts the outer layer, drops duplicates and waits until
+the batch is full or closed. Then it permutes all messages of all clients uniformly, sends them to
+the analyzer and deletes them.
+
+All messages of a round have the same length and carry nothing that links them. Both parties make
+keys for the round, which stay in their records until the round's answer replaces them. Shuffler and
+analyzer must not collude.
 """
 
 from __future__ import annotations
@@ -62,7 +65,7 @@ ID_SIZE = 16
 
 _HEAD = struct.Struct(">IIIIIB")
 _BATCH_HEAD = struct.Struct(">I")
-_VIEW_HEAD = struct.Struct(">III")  # reports, messages that did not open, that were repeated
+_VIEW_HEAD = struct.Struct(">III")  # reports, undecryptable messages, repeated messages
 _SEEN_SIZE = 16
 _DIGEST_SIZE = 32
 _SECRET_SIZE = 32
@@ -71,9 +74,10 @@ _KEYS_INFO = b"tacit mixing keys v2"
 
 @dataclass(frozen=True)
 class MixingRound:
-    """What everyone knows about a round: the terms, and that each of `reports` people sends
-    `messages` messages of `size` bytes about `metrics` metrics, with a share of the noise in them.
-    A new round has a fresh random identity.
+    """Public description of a round: terms, counts, message format, noise and keys.
+
+    Each of `reports` clients sends `messages` messages of `size` bytes about `metrics` metrics,
+    which include a share of the noise. A new round has a fresh random identity.
     """
 
     binding: Binding
@@ -111,7 +115,7 @@ class MixingRound:
             )
 
     def encode(self) -> bytes:
-        """The message that announces the round."""
+        """Serialize the round description."""
         counts = (self.reports, self.minimum, self.size, self.messages, self.metrics)
         front = header(Kind.MIXING_ROUND, self.identity) + self.binding.encode()
         keys = self.shuffler + self.analyzer
@@ -119,7 +123,7 @@ class MixingRound:
 
     @classmethod
     def decode(cls, message: bytes) -> MixingRound:
-        """The round that a message announces."""
+        """Parse a round description."""
         with described():
             binding, rest = Binding.first(body(message, Kind.MIXING_ROUND))
             fields, rest = head(_HEAD, rest, "the description")
@@ -142,7 +146,7 @@ class MixingRound:
             )
 
     def offer(self) -> Offer:
-        """What a device holds against its terms."""
+        """The fields that a client checks against its terms."""
         return self.binding.offer(
             kind="mixing",
             slots=self.reports,
@@ -155,33 +159,50 @@ class MixingRound:
 
     @cached_property
     def context(self) -> bytes:
-        """A digest of everything above; it is bound into every seal and key."""
+        """SHA-256 of the description; it is bound into every ciphertext and every key."""
         return hashlib.sha256(self.encode()).digest()
 
     @cached_property
     def recipients(self) -> tuple[Recipient, Recipient]:
-        """The shuffler and the analyzer, as people seal to them."""
+        """The HPKE public keys of shuffler and analyzer, for clients."""
         return recipients(self.sealing, (self.shuffler, self.analyzer))
 
     @property
     def sealed_size(self) -> int:
-        """Bytes of one message as the shuffler holds it, sealed to the analyzer."""
+        """Bytes of one message encrypted to the analyzer."""
         return self.sealing.overhead + ID_SIZE + self.size
 
     @property
     def report_size(self) -> int:
-        """Bytes of one person's report on the wire."""
+        """Bytes of one client's report on the wire."""
         return HEADER_SIZE + self.sealing.overhead + self.messages * self.sealed_size
 
 
 def wrap(
     pinned: Pinned, announcement: bytes, messages: Sequence[bytes], source: Source = SYSTEM
 ) -> bytes:
-    """One person's report: every message sealed to the analyzer by itself, all together wrapped for
-    the shuffler, if both pinned parties signed the round and it keeps to their terms.
+    """Make one client's report: messages encrypted to the analyzer, then all to the shuffler.
 
-    Each message carries a fresh random id, so that the analyzer counts it once whatever a shuffler
-    does. `source` is for test vectors only.
+    Parameters
+    ----------
+    pinned : Pinned
+        The terms that the client agreed to, with the keys of their parties.
+    announcement : bytes
+        The round, signed by both parties; it must comply with the terms.
+    messages : sequence of bytes
+        As many messages as the round has per client, each of the round's size.
+    source : callable
+        For test vectors only.
+
+    Returns
+    -------
+    bytes
+        The message for the shuffler.
+
+    Notes
+    -----
+    Each message carries a fresh random id, so that the analyzer counts it once whatever the
+    shuffler does.
     """
     announced = accept(MixingRound, pinned, announcement)
     if len(messages) != announced.messages or any(
@@ -200,7 +221,7 @@ def wrap(
 
 
 class ShuffleRole(Enum):
-    """The two parties of mixing; the value is the name of their record."""
+    """The two parties of the shuffle model; the value is the name of their record."""
 
     SHUFFLER = b"shuffler"
     ANALYZER = b"analyzer"
@@ -213,8 +234,9 @@ def prepare_party(
     sealing: Sealing = DEFAULT,
     source: Source = SYSTEM,
 ) -> bytes:
-    """A party's public keys for a new round; their secret is on record before anybody hears of
-    them. Asked again, they are the same. `source` is for test vectors only.
+    """Make a party's public keys for a new round; their secret is on record before this returns.
+
+    Repeated calls return the same keys. `source` is for test vectors only.
     """
     secret = PartyRoundState(store, role.value, identity).prepare(source(_SECRET_SIZE))
     return _keys(secret, identity, sealing).public()
@@ -223,21 +245,20 @@ def prepare_party(
 def mixing_outcome(
     announced: MixingRound, store: Records, role: ShuffleRole, key: Ed25519PrivateKey
 ) -> bytes:
-    """What a party says to whoever asks what became of a round: see `PartyRoundState.outcome`."""
+    """A party's signed outcome of a round: see `PartyRoundState.outcome`."""
     standing = PartyRoundState(store, role.value, announced.identity)
     return standing.outcome(announced, list(ShuffleRole).index(role), key)
 
 
 class Shuffler:
-    """The shuffler in one round: takes reports until it is full or closed, then hands everything on
-    in random order, once: the batch takes the place of the round's keys in its record, and nothing
-    but what the record holds is ever handed on.
+    """The shuffler in one round: takes reports, then releases all messages once, in random order.
 
-    Whatever is refused changes nothing. One lock guards the whole round.
+    The batch replaces the round's keys in its record, and only the content of the record is ever
+    sent. A rejected call changes nothing. One lock guards the whole round.
     """
 
     def __init__(self, announced: MixingRound, store: Records) -> None:
-        """The shuffler of a round that was prepared in this store."""
+        """Create the shuffler of a round prepared in this store."""
         self.round = announced
         self._lock = threading.RLock()
         self._standing = PartyRoundState.bound(store, ShuffleRole.SHUFFLER.value, announced)
@@ -257,7 +278,7 @@ class Shuffler:
         return len(self._taken) >= self.round.reports
 
     def take(self, message: bytes) -> None:
-        """Unwrap one report and keep its sealed messages; the same report again is taken once."""
+        """Decrypt the outer layer of one report and keep its messages; a repetition is ignored."""
         with self._lock:
             keys = self._open_keys()
             data = body(message, Kind.WRAPPED, self.round.identity)
@@ -275,9 +296,7 @@ class Shuffler:
             self._keep(digest, inner)
 
     def close(self) -> Mapping[bytes, bytes]:
-        """The batch for the analyzer, in random order: made once, and the same whenever asked for
-        again.
-        """
+        """The batch for the analyzer in random order, made once; repeated calls return the same."""
         with self._lock:
             entry = self._standing.read()
             while entry.phase is RoundPhase.OPEN:
@@ -291,20 +310,21 @@ class Shuffler:
             return {self.round.analyzer[:KEY_SIZE]: entry.content}
 
     def refuse(self) -> None:
-        """End the round without a batch, for ever; one that was made stays."""
+        """Abort the round permanently; an existing batch stays."""
         with self._lock:
             self._obey(self._standing.refuse())
 
     def forget(self) -> None:
-        """Once the analyzer has the batch, no copy of it needs to be kept."""
+        """Delete the batch once the analyzer has it."""
         with self._lock:
             entry = self._standing.read()
             if entry.phase is RoundPhase.ANSWERED:
                 self._standing.move(entry, RoundEntry(RoundPhase.FORGOTTEN, entry.context))
 
     def save(self) -> bytes:
-        """The description and what was taken, not in the order in which it came, sealed under a
-        secret that is in the record alone.
+        """The description and the accepted reports, encrypted under a secret in the record only.
+
+        Reports are sorted by digest, so that their order of arrival is not saved.
         """
         with self._lock:
             parts = [self.round.encode()]
@@ -315,7 +335,7 @@ class Shuffler:
 
     @classmethod
     def restore(cls, saved: bytes, store: Records) -> Self:
-        """The shuffler as it was saved, as far as its record agrees."""
+        """Restore a saved shuffler, as far as its record agrees."""
         description, *sealed = unpacked(saved)
         shuffler = cls(MixingRound.decode(description), store)
         if shuffler._keys is not None:
@@ -346,7 +366,7 @@ class Shuffler:
         return self._keys
 
     def _obey(self, entry: RoundEntry) -> None:
-        """Takes over what the record says; when the round is over, nothing is held."""
+        """Adopt the state of the record; once the round is over, delete all reports."""
         if entry.phase is RoundPhase.OPEN:
             self._keys = _keys_of(entry, self.round, self.round.shuffler, "shuffler")
             return
@@ -357,12 +377,11 @@ class Shuffler:
 
 @dataclass(frozen=True)
 class MixView:
-    """What the analyzer learns: the messages in random order, how many reports came, and how many
-    messages were spoilt and dropped.
+    """The analyzer's view: messages in random order, the number of reports and of dropped messages.
 
-    A message is spoilt when it does not open or repeats another's id; of the latter there are
-    `repeated`. Honest devices and shufflers make none. What is spoilt does not cost a round that
-    has its minimum of good messages.
+    `spoilt` counts messages that do not decrypt or repeat another's id; `repeated` counts the
+    latter. Honest clients and shufflers produce none. Dropped messages do not abort a round that
+    has its minimum of valid ones.
     """
 
     messages: tuple[bytes, ...]
@@ -372,14 +391,14 @@ class MixView:
 
 
 class Analyzer:
-    """The analyzer in one round: takes the shuffler's batch and opens its messages, once: what they
-    say takes the place of the round's keys in its record.
+    """The analyzer in one round: takes the shuffler's batch and decrypts its messages, once.
 
-    Whatever is refused changes nothing. One lock guards the whole round.
+    The decrypted messages replace the round's keys in its record. A rejected call changes nothing.
+    One lock guards the whole round.
     """
 
     def __init__(self, announced: MixingRound, store: Records) -> None:
-        """The analyzer of a round that was prepared in this store."""
+        """Create the analyzer of a round prepared in this store."""
         self.round = announced
         self._lock = threading.RLock()
         self._standing = PartyRoundState.bound(store, ShuffleRole.ANALYZER.value, announced)
@@ -393,7 +412,7 @@ class Analyzer:
         return f"Analyzer(round={self.round.identity.hex()}, batch={bool(self._batch)})"
 
     def take(self, message: bytes) -> None:
-        """Accept the shuffler's batch; the same again is taken once, another is refused."""
+        """Accept the shuffler's batch; a repetition is accepted, another batch is rejected."""
         with self._lock:
             keys = self._keys
             if keys is None:
@@ -405,7 +424,7 @@ class Analyzer:
             self._batch = data
 
     def close(self) -> Mapping[bytes, bytes]:
-        """Open the messages; without a batch, or with too few that can be opened, a `Refusal`."""
+        """Decrypt the messages; raises `Refusal` without a batch or with too few valid messages."""
         with self._lock:
             entry = self._standing.read()
             while entry.phase is RoundPhase.OPEN:
@@ -418,7 +437,7 @@ class Analyzer:
             return {}
 
     def view(self) -> MixView:
-        """The messages, in an order that says nothing about who sent them."""
+        """The messages, in an order that reveals nothing about their senders."""
         with self._lock:
             entry = self._standing.read()
             if entry.phase is not RoundPhase.ANSWERED:
@@ -431,18 +450,18 @@ class Analyzer:
             return MixView(messages, reports, spoilt, repeated)
 
     def refuse(self) -> None:
-        """End the round without opening it, for ever; one that is opened stays opened."""
+        """Abort the round permanently; a released round stays released."""
         with self._lock:
             self._obey(self._standing.refuse())
 
     def save(self) -> bytes:
-        """The description and the batch, sealed as it came."""
+        """The description and the batch, encrypted as received."""
         with self._lock:
             return packed([self.round.encode(), self._batch])
 
     @classmethod
     def restore(cls, saved: bytes, store: Records) -> Self:
-        """The analyzer as it was saved, as far as its record agrees."""
+        """Restore a saved analyzer, as far as its record agrees."""
         description, *batches = unpacked(saved)
         analyzer = cls(MixingRound.decode(description), store)
         for batch in batches:
@@ -451,7 +470,7 @@ class Analyzer:
         return analyzer
 
     def _read(self, keys: ServerKeys, data: bytes) -> tuple[int, list[bytes]]:
-        """How many reports a batch is of, and its messages, still sealed."""
+        """The number of reports in a batch, and its messages, still encrypted."""
         line = _line(self.round, keys, starts=False)
         content = line.open(header(Kind.BATCH, self.round.identity), data)
         (reports,), rest = head(_BATCH_HEAD, content, "the batch")
@@ -463,7 +482,7 @@ class Analyzer:
         return reports, records(rest, size, count, "the batch")
 
     def _opened(self) -> bytes:
-        """What the batch says, as the record keeps it."""
+        """The decrypted batch in the format of the record."""
         if self._keys is None or not self._batch:
             raise Refusal("no batch has arrived; nothing was opened")
         reports, sealed = self._read(self._keys, self._batch)
@@ -475,7 +494,7 @@ class Analyzer:
             try:
                 content = self._keys.sealing.open(item, info)
             except Refusal:
-                unopened += 1  # a device sealed nonsense: it spoils its own message and no other
+                unopened += 1  # a malicious client spoils only its own message
             else:
                 opened.setdefault(content[:ID_SIZE], content[ID_SIZE:])
         repeated = len(sealed) - unopened - len(opened)
@@ -493,7 +512,7 @@ class Analyzer:
 
 
 def _keys(secret: bytes, identity: bytes, sealing: Sealing) -> ServerKeys:
-    """A party's keys for one round, from the one secret in its record."""
+    """A party's keys for one round, derived from the secret in its record."""
     return ServerKeys.new(sealing, io.BytesIO(derive(secret, identity, _KEYS_INFO, 256)).read)
 
 
@@ -505,13 +524,13 @@ def _keys_of(entry: RoundEntry, announced: MixingRound, public: bytes, who: str)
 
 
 def _vault(announced: MixingRound, keys: ServerKeys, *, writes: bool) -> Channel:
-    """The shuffler's line to itself, for what it saves."""
+    """The shuffler's channel to itself, for saved state."""
     own = public_bytes(keys.line)
     return Channel(keys.line, own, own, announced.context, starts=writes)
 
 
 def _line(announced: MixingRound, keys: ServerKeys, *, starts: bool) -> Channel:
-    """The line between shuffler and analyzer."""
+    """The channel between shuffler and analyzer."""
     ends = (announced.shuffler[:KEY_SIZE], announced.analyzer[:KEY_SIZE])
     return Channel(keys.line, *ends, announced.context, starts=starts)
 

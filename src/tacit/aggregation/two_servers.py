@@ -1,11 +1,14 @@
-"""Two servers, what a device does: it splits its numbers in two halves, one sealed to each server.
+"""Client side and round description of aggregation with two non-colluding servers.
 
-The two parts add up to the numbers modulo m, each alone uniformly random; the first is the mask of
-a 32-byte seed where that is shorter. One message per person and server, and no second: dropping out
-is simply not being there. The servers' side is `half_server`, the sum is put together in
-`collecting`. Where the servers add noise of their own, one honest server is enough; where devices
-bring the noise, both must be. In a verified round (`verified`) the parts carry a proof that the
-numbers are in range.
+A client splits its numbers into two additive shares modulo m, each uniformly random alone, and
+encrypts one share to each server (HPKE, RFC 9180). The first share is a 32-byte seed where that is
+shorter. Each client sends one message per server, so a dropout is just a missing report. In a
+verified round (`verified`) the shares carry a proof that the numbers are in range.
+
+Threat model: where each server adds noise of its own, one honest server suffices; where clients add
+the noise, both must be honest.
+
+The servers are in `aggregator`; `collecting` adds up their partial sums.
 """
 
 from __future__ import annotations
@@ -64,20 +67,20 @@ TOKEN_SIZE = 16
 
 _HEAD = struct.Struct(">QIIIIB")
 PLACE = struct.Struct(f">I{TOKEN_SIZE}s")
-HALF_FRONT = 1 + PLACE.size  # role and place
+HALF_FRONT = 1 + PLACE.size  # role and slot
 LINK_SIZE = WORD_SIZE + DIGEST_SIZE
 _VERIFIED = bytes((Kind.VERIFIED_ROUND,))
 
 
 @dataclass(frozen=True)
 class TwoServerRound:
-    """What everyone knows about a round: the terms, the counts, the times, the noise, and the keys
-    that both servers and the collector made for this round and no other.
+    """Public description of a round: terms, counts, times, noise and the parties' keys.
 
-    `scale` is that of the discrete Laplace noise that each server adds to each number, None where
-    devices draw the noise, `shared` among them. Places are given out until `assigned_until`;
-    reports are taken until `binding.closes`, and what is not opened `grace` seconds later never
-    will be. A round that has a `commitment` to a verify key is a verified one.
+    Both servers and the collector make their keys for this round only. `scale` is that of the
+    discrete Laplace noise that each server adds to each number; it is None where clients draw the
+    noise `shared` among them. Slots are assigned until `assigned_until` and reports accepted until
+    `binding.closes`. A round without release `grace` seconds later is aborted. A round with a
+    `commitment` to a verify key is a verified one.
     """
 
     binding: Binding
@@ -138,7 +141,7 @@ class TwoServerRound:
             )
 
     def encode(self) -> bytes:
-        """The message that describes the round."""
+        """Serialize the round description."""
         counts = (self.places, self.minimum, self.length)
         kind = Kind.VERIFIED_ROUND if self.commitment else Kind.TWO_SERVER_ROUND
         return (
@@ -153,14 +156,14 @@ class TwoServerRound:
         )
 
     def _encoded_noise(self) -> bytes:
-        """The servers' scale; or 00, and what devices draw."""
+        """The servers' noise scale; or 00, followed by the clients' noise."""
         if self.scale is None:
             return b"\x00" + self.shared.encode()
         return pack_integer(self.scale.numerator) + pack_integer(self.scale.denominator)
 
     @classmethod
     def decode(cls, message: bytes) -> TwoServerRound:
-        """The round that a message describes."""
+        """Parse a round description."""
         with described():
             verified = isinstance(message, bytes) and message[3:4] == _VERIFIED
             kind = Kind.VERIFIED_ROUND if verified else Kind.TWO_SERVER_ROUND
@@ -193,7 +196,7 @@ class TwoServerRound:
             )
 
     def offer(self) -> Offer:
-        """What a device holds against its terms."""
+        """The fields that a client checks against its terms."""
         devices = self.scale is None
         return self.binding.offer(
             kind="verified" if self.commitment else "two-servers",
@@ -210,33 +213,33 @@ class TwoServerRound:
 
     @cached_property
     def context(self) -> bytes:
-        """A digest of everything above; it is bound into every seal and key."""
+        """SHA-256 of the description; it is bound into every ciphertext and every key."""
         return hashlib.sha256(self.encode()).digest()
 
     @cached_property
     def recipients(self) -> tuple[Recipient, Recipient]:
-        """The two servers, as people seal to them."""
+        """The HPKE public keys of both servers, for report shares."""
         return recipients(self.sealing, self.servers)
 
     @cached_property
     def collecting(self) -> Recipient:
-        """The collector, as servers seal to it."""
+        """The HPKE public key of the collector, for partial sums."""
         return Recipient.parse(self.sealing, self.collector)
 
     @cached_property
     def proofs(self) -> Proofs | None:
-        """How reports are proved and verified, where they are."""
+        """The proof system of a verified round; None in other rounds."""
         if not self.commitment:
             return None
         return Proofs(self.binding.levels, self.length, self.context)
 
     @property
     def seeded(self) -> bool:
-        """Whether the first server's half is a seed, because that is shorter."""
+        """Whether the share for server 0 is a seed, because that is shorter."""
         return self.length * number_size(self.modulus) > masks.SEED_SIZE
 
     def half_size(self, role: int) -> int:
-        """Bytes of one half of a report on the wire."""
+        """Bytes of one report share on the wire."""
         if self.proofs:
             part = self.proofs.part_size(role)
         elif role == 0 and self.seeded:
@@ -246,12 +249,12 @@ class TwoServerRound:
         return HEADER_SIZE + HALF_FRONT + self.sealing.overhead + LINK_SIZE + part
 
     def line(self, role: int) -> bytes:
-        """The public key of a server's line."""
+        """A server's public key for the server-to-server channel."""
         return self.servers[role][:KEY_SIZE]
 
 
 def _first_noise(data: bytes) -> tuple[Fraction | None, SharedNoise, bytes]:
-    """The scale of the servers' noise, or None and what devices draw; and the rest."""
+    """Parse the servers' scale, or None and the clients' noise; return the rest too."""
     if data[:1] == b"\x00":
         shared, rest = SharedNoise.first(data[1:])
         return None, shared, rest
@@ -264,7 +267,7 @@ def _first_noise(data: bytes) -> tuple[Fraction | None, SharedNoise, bytes]:
 
 
 class RoundOutcome(IntEnum):
-    """What became of a round, as a server says to whoever asks."""
+    """How a round ended, as a server states it: sum released, round aborted, or round unknown."""
 
     OPENED = 1
     REFUSED = 2
@@ -272,11 +275,11 @@ class RoundOutcome(IntEnum):
 
 
 class AnnouncedRound(Protocol):
-    """A round of whatever kind, as far as its outcome is concerned."""
+    """The fields of a round of any kind that its outcome refers to."""
 
     @property
     def identity(self) -> bytes:
-        """Its random name."""
+        """The round's random identifier."""
 
     @property
     def context(self) -> bytes:
@@ -286,8 +289,9 @@ class AnnouncedRound(Protocol):
 def read_outcome(
     pinned: Pinned, announced: AnnouncedRound, message: bytes
 ) -> tuple[int, RoundOutcome]:
-    """Which party of the terms says what became of a round; UNKNOWN is not signed and proves
-    nothing.
+    """Verify an outcome message; return the role of the party that states it and the outcome.
+
+    UNKNOWN is not signed and proves nothing.
     """
     data = body(message, Kind.OUTCOME, announced.identity)
     role, number = front(data, 2, "the outcome")
@@ -303,7 +307,7 @@ def read_outcome(
 
 
 def refused_by_both(pinned: Pinned, announcement: bytes, messages: Iterable[bytes]) -> bool:
-    """Whether both servers have signed that the round was refused: what a refund needs."""
+    """Whether both servers signed that the round was aborted: the condition for a budget refund."""
     announced = accept(TwoServerRound, pinned, announcement)
     said = {read_outcome(pinned, announced, message) for message in messages}
     return {(0, RoundOutcome.REFUSED), (1, RoundOutcome.REFUSED)} <= said
@@ -311,8 +315,9 @@ def refused_by_both(pinned: Pinned, announcement: bytes, messages: Iterable[byte
 
 @dataclass(frozen=True)
 class Place:
-    """A place in a round, as the coordinator gives it out: its number, and a token that both
-    servers recognize. One half is taken per place and server.
+    """A slot in a round, as the coordinator assigns it: a number and a token for both servers.
+
+    Each server accepts one report share per slot.
     """
 
     number: int
@@ -323,12 +328,12 @@ class Place:
             raise TacitError(f"a place is a number below 2^32 and a token of {TOKEN_SIZE} bytes")
 
     def encode(self) -> bytes:
-        """The bytes of it."""
+        """Serialize the slot."""
         return PLACE.pack(self.number, self.token)
 
     @classmethod
     def decode(cls, data: bytes) -> Place:
-        """The place that these bytes say."""
+        """Parse a slot."""
         (only,) = records(data, PLACE.size, 1, "a place")
         return cls(*PLACE.unpack(only))
 
@@ -340,11 +345,30 @@ def split(
     values: Sequence[int],
     source: Source = SYSTEM,
 ) -> tuple[bytes, bytes]:
-    """One person's report: the half for server 0 and the half for server 1, if the round is signed
-    by the pinned parties and keeps to their terms. `source` is for test vectors only.
+    """Make one client's report: the encrypted report shares for server 0 and server 1.
 
-    Inside, each half carries a random word of its own and the digest of the other's word: nobody
-    who does not know a half's word, not even the other server, can put another in its place.
+    Parameters
+    ----------
+    pinned : Pinned
+        The terms that the client agreed to, with the keys of their parties.
+    announcement : bytes
+        The round, signed by all parties; it must comply with the terms.
+    place : Place
+        The client's slot.
+    values : sequence of int
+        The numbers to report: 0..levels where servers add the noise, else any integers.
+    source : callable
+        For test vectors only.
+
+    Returns
+    -------
+    tuple of bytes
+        One message for each server.
+
+    Notes
+    -----
+    Each share carries a random word of its own and the digest of the other share's word. So no one
+    without a share's word, not even the other server, can replace that share.
     """
     announced = accept(TwoServerRound, pinned, announcement)
     numbers = _checked(announced, values)
@@ -364,7 +388,7 @@ def sealed_halves(
     words: tuple[bytes, bytes],
     parts: tuple[bytes, bytes],
 ) -> tuple[bytes, bytes]:
-    """Both halves of a report, of these words and parts."""
+    """Encrypt both shares of a report, given their words and contents."""
     halves = []
     for role, recipient in enumerate(announced.recipients):
         content = words[role] + word_digest(words[1 - role]) + parts[role]
@@ -375,7 +399,7 @@ def sealed_halves(
 
 
 def _parts(announced: TwoServerRound, numbers: list[int], source: Source) -> tuple[bytes, bytes]:
-    """What each server gets of the numbers: uniform ones, and what is missing of the true ones."""
+    """Additive shares of the numbers: uniform ones, and the differences to the true ones."""
     modulus, length = announced.modulus, announced.length
     if announced.seeded:
         sent = source(masks.SEED_SIZE)
@@ -388,7 +412,7 @@ def _parts(announced: TwoServerRound, numbers: list[int], source: Source) -> tup
 
 
 def _checked(announced: TwoServerRound, values: Sequence[int]) -> list[int]:
-    """What a person reports: levels where servers add the noise, else any residues."""
+    """Validate a client's values: 0..levels where servers add the noise, else any residues."""
     numbers = check_numbers(values, announced.modulus, announced.length)
     levels = announced.binding.levels
     if announced.scale is not None and any(not 0 <= value <= levels for value in values):
@@ -400,18 +424,19 @@ def _checked(announced: TwoServerRound, values: Sequence[int]) -> list[int]:
 
 
 def half_info(context: bytes, role: int, place: int) -> bytes:
-    """What a half is sealed under."""
+    """The HPKE info string of a report share."""
     return b"tacit half v2" + context + struct.pack(">BI", role, place)
 
 
 def word_digest(word: bytes) -> bytes:
-    """What the other half knows of a half's word."""
+    """The digest of a share's word, which the other share contains."""
     return hashlib.sha256(b"tacit word v2" + word).digest()[:DIGEST_SIZE]
 
 
 def report_tag(context: bytes, place: int, digests: tuple[bytes, bytes]) -> bytes:
-    """What both servers call the same report; only who knows a half's word can make a half with the
-    same tag.
+    """The identifier of a report, equal at both servers.
+
+    Making another share with the same tag requires that share's word.
     """
     whole = b"tacit tag v2" + context + struct.pack(">I", place) + b"".join(digests)
     return hashlib.sha256(whole).digest()[:DIGEST_SIZE]

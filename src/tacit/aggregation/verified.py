@@ -1,11 +1,12 @@
-"""Verified sums: two servers that drop every report that is not in range, and see nothing of it.
+"""Verified sums: two servers drop out-of-range reports without learning anything else about them.
 
-A report is a share of Prio3Count or Prio3Sum for each server and number (`tacit.vdaf`). Everything
-else is as in `two_servers`: seals, places, lists, records, noise. The key under which proofs are
-verified is what the two servers' lines of the round agree on, so it is fixed by the description
-before anybody reports, is made of the round's secrets and goes with them, and no message or
-restart can make it another. Every report is verified under its tag, which its device drew: the
-same share gives the same evidence, however often it is asked for.
+A report consists of a Prio3Count or Prio3Sum input share (`tacit.vdaf`) per server and number.
+Encryption, slots, lists, records and noise are those of `two_servers`.
+
+The verify key is derived from the X25519 agreement of the two servers' channel keys of the round.
+So the description fixes it before any report, it is deleted with the round's secrets, and no
+message or restart can change it. The nonce of a report is its tag, which depends on randomness of
+its client: the same share always gives the same verifier share.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ COMMITMENT_SIZE = 32
 
 
 def verify_key(line: X25519PrivateKey, lines: tuple[bytes, bytes], identity: bytes) -> bytes:
-    """The key that the two servers of a round share for verifying; `line` is the private half of
-    one of `lines`, which are theirs in the order of their roles.
+    """The key under which the two servers of a round verify proofs.
+
+    `line` is the private key of one of `lines`, the servers' channel keys in the order of their
+    roles.
     """
     peer = lines[1] if public_bytes(line) == lines[0] else lines[0]
     info = b"tacit verify key v2" + b"".join(lines)
@@ -36,14 +39,15 @@ def verify_key(line: X25519PrivateKey, lines: tuple[bytes, bytes], identity: byt
 
 
 def commitment(key: bytes, identity: bytes) -> bytes:
-    """What a description says of the verify key: this key and no other, and nothing about it."""
+    """A hiding and binding commitment to the verify key, for the description."""
     return hashlib.sha256(b"tacit verify key commitment v2" + identity + key).digest()
 
 
 @dataclass(frozen=True)
 class Proofs:
-    """How the reports of a round are proved and verified: so many numbers each, from 0 to the
-    levels, bound to the digest of the round.
+    """The proof system of a round: `length` numbers per report, each in 0..levels.
+
+    Proofs are bound to the digest of the round, `context`.
     """
 
     levels: int
@@ -52,20 +56,20 @@ class Proofs:
 
     @cached_property
     def prio3(self) -> Prio3:
-        """Bits are counted, levels summed."""
+        """Prio3Count for bits, Prio3Sum for more levels."""
         return prio3_count() if self.levels == 1 else prio3_sum(self.levels)
 
     def part_size(self, role: int) -> int:
-        """Bytes of a server's part of a report."""
+        """Bytes of a server's input shares of a report."""
         return self.length * self.prio3.share_size(role)
 
     @property
     def evidence_size(self) -> int:
-        """Bytes of what the servers tell each other about a report."""
+        """Bytes of a server's verifier shares of a report."""
         return self.length * self.prio3.verifier_size
 
     def shards(self, numbers: Sequence[int], tag: bytes, source: Source) -> tuple[bytes, bytes]:
-        """What each server gets of the numbers."""
+        """The input shares of both servers."""
         pairs = [
             self.prio3.shard(self.context, number, tag, source(RANDOM_SIZE)) for number in numbers
         ]
@@ -73,9 +77,10 @@ class Proofs:
         return b"".join(first), b"".join(second)
 
     def prepared(self, key: bytes, role: int, tag: bytes, part: bytes) -> tuple[list[int], bytes]:
-        """A server's shares of the numbers, and its evidence. One question serves all numbers: they
-        were sealed together, before anybody could know it. A part that is no part at all has
-        evidence that says so.
+        """A server's output shares and verifier shares.
+
+        One query serves all numbers, because they were encrypted together before anyone could know
+        it. A malformed input share gives an invalid verifier share.
         """
         size = self.prio3.share_size(role)
         try:
@@ -85,11 +90,11 @@ class Proofs:
                 for at in range(0, len(part), size)
             ]
         except Refusal:
-            return [], b"\xff" * self.evidence_size  # no number of the field is spelt like this
+            return [], b"\xff" * self.evidence_size  # not a field element
         return [one.output for one in made], b"".join([one.share for one in made])
 
     def hold(self, first: bytes, second: bytes) -> bool:
-        """Whether the evidence of both servers shows that every number is in range."""
+        """Whether the verifier shares of both servers show that every number is in range."""
         size = self.prio3.verifier_size
         try:
             for at in range(0, self.evidence_size, size):

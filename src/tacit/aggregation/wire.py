@@ -1,10 +1,8 @@
-"""The bytes on the wire: one header for every message, and readers that accept exactly one
-spelling.
+"""Wire format: one header for all messages, and parsers that accept only canonical encodings.
 
-A message is `header | body`; the header is the magic `ta`, the version, the kind of the message and
-the identity of its round. Integers are big-endian. A body has the length that its kind and its
-round prescribe, never one byte more or less; anything else raises `Refusal`. The layout of every
-body is in docs/wire-formats.md.
+A message is `header | body`; the header is the magic `ta`, the version, the kind of message and the
+round's identity. Integers are big-endian. A body has exactly the length that its kind and its round
+prescribe; anything else raises `Refusal`. The layouts of all bodies are in docs/wire-formats.md.
 """
 
 from __future__ import annotations
@@ -23,14 +21,14 @@ VERSION = 2
 HEADER_SIZE = len(MAGIC) + 2 + IDENTITY_SIZE
 
 MODULUS_LIMIT = 1 << 2040
-"""Moduli stay below this, so that their length in bytes fits into one byte."""
+"""Exclusive bound on moduli, so that their length in bytes fits into one byte."""
 
 SIZE_LIMIT = 1 << 30
-"""No message gets this long, so that every one can be sealed in one piece."""
+"""Exclusive bound on message sizes, so that each can be encrypted in one piece."""
 
 
 class Kind(IntEnum):
-    """What a message is; the number is its fourth byte."""
+    """The kind of a message; the value is its fourth byte."""
 
     MASKING_ROUND = 0x10
     JOIN = 0x11
@@ -61,9 +59,7 @@ class Kind(IntEnum):
 
 @contextmanager
 def described() -> Iterator[None]:
-    """Inside, a value that makes no sense came in a message: a `Refusal`, not a mistake of the
-    caller.
-    """
+    """Convert `TacitError` into `Refusal`: inside, an invalid value comes from a message."""
     try:
         yield
     except Refusal:
@@ -73,7 +69,7 @@ def described() -> Iterator[None]:
 
 
 def header(kind: Kind, identity: bytes) -> bytes:
-    """The first bytes of a message.
+    """The header of a message.
 
     >>> header(Kind.JOIN, bytes(16)).hex()
     '7461021100000000000000000000000000000000'
@@ -82,9 +78,7 @@ def header(kind: Kind, identity: bytes) -> bytes:
 
 
 def body(message: object, kind: Kind, identity: bytes | None = None) -> bytes:
-    """The body of a message of this kind (and round, when given), or a `Refusal` that says what it
-    is instead.
-    """
+    """The body of a message of this kind and, if given, round; raises `Refusal` otherwise."""
     if not isinstance(message, bytes | bytearray | memoryview):
         raise Refusal(f"a message is bytes; this is {type(message).__name__}")
     data = bytes(message)
@@ -105,24 +99,24 @@ def body(message: object, kind: Kind, identity: bytes | None = None) -> bytes:
 
 
 def identity_of(message: bytes) -> bytes:
-    """The round that an already checked message names."""
+    """The round identity in the header of a message that is already checked."""
     return bytes(message[4:HEADER_SIZE])
 
 
 def front(data: bytes, size: int, what: str) -> bytes:
-    """The first `size` bytes of `data`, which must have them."""
+    """The first `size` bytes of `data`; raises `Refusal` if it is shorter."""
     if len(data) < size:
         raise Refusal(f"{what} ends after {len(data)} bytes; it begins with {size}")
     return data[:size]
 
 
 def head(layout: struct.Struct, data: bytes, what: str) -> tuple[tuple[Any, ...], bytes]:
-    """The fields at the front of `data`, and the rest."""
+    """Parse the fields at the start of `data`; return the rest too."""
     return layout.unpack(front(data, layout.size, what)), data[layout.size :]
 
 
 def records(data: bytes, size: int, count: int, what: str) -> list[bytes]:
-    """`data` cut into exactly `count` records of `size` bytes.
+    """Split `data` into exactly `count` records of `size` bytes.
 
     >>> records(b"aabbcc", 2, 3, "list")
     [b'aa', b'bb', b'cc']
@@ -133,7 +127,7 @@ def records(data: bytes, size: int, count: int, what: str) -> list[bytes]:
 
 
 def check_modulus(modulus: object) -> int:
-    """A modulus that a round can carry."""
+    """Check that a round can use this modulus."""
     number = integer("modulus", modulus, at_least=2)
     if number >= MODULUS_LIMIT:
         raise TacitError(f"modulus has {number.bit_length()} bits; at most 2040 are supported")
@@ -141,9 +135,7 @@ def check_modulus(modulus: object) -> int:
 
 
 def check_length(length: object, modulus: int) -> int:
-    """How many numbers a report holds: at least one, and together less than 1 GiB, so that one
-    message carries them.
-    """
+    """Check the count of numbers in a report: at least one, and less than 1 GiB in total."""
     number = integer("length", length, at_least=1)
     if number * number_size(modulus) >= SIZE_LIMIT:
         raise TacitError(
@@ -153,13 +145,13 @@ def check_length(length: object, modulus: int) -> int:
 
 
 def pack_integer(number: int) -> bytes:
-    """One byte of length, then a positive integer without leading zeros."""
+    """Serialize a positive integer: one byte of length, then the bytes without leading zeros."""
     size = (number.bit_length() + 7) // 8
     return bytes((size,)) + number.to_bytes(size, "big")
 
 
 def first_integer(data: bytes, what: str) -> tuple[int, bytes]:
-    """The integer that `data` begins with, and the rest; only the shortest spelling is accepted."""
+    """Parse the integer at the start of `data`, in its shortest encoding; return the rest too."""
     size = data[0] if data else 0
     digits = data[1 : 1 + size]
     if not size or len(digits) != size or digits[0] == 0:
@@ -171,12 +163,12 @@ def first_integer(data: bytes, what: str) -> tuple[int, bytes]:
 
 
 def pack_modulus(modulus: int) -> bytes:
-    """One byte of length, then the modulus without leading zeros."""
+    """Serialize a modulus: one byte of length, then the bytes without leading zeros."""
     return pack_integer(modulus)
 
 
 def last_modulus(data: bytes) -> int:
-    """The modulus that a description ends with; only the shortest spelling is accepted."""
+    """Parse the modulus at the end of a description, in its shortest encoding."""
     modulus, rest = first_integer(data, "modulus")
     if modulus < 2:
         raise Refusal("the modulus is 1; it must be at least 2")
@@ -186,7 +178,7 @@ def last_modulus(data: bytes) -> int:
 
 
 def number_size(modulus: int) -> int:
-    """Bytes that one number modulo `modulus` takes on the wire, whatever its value.
+    """Bytes of a number modulo `modulus` on the wire, whatever its value.
 
     >>> number_size(256), number_size(257)
     (1, 2)
@@ -195,13 +187,13 @@ def number_size(modulus: int) -> int:
 
 
 def pack_numbers(numbers: Sequence[int], modulus: int) -> bytes:
-    """Numbers in 0..modulus-1, each in `number_size` bytes."""
+    """Serialize numbers in 0..modulus-1, each in `number_size` bytes."""
     size = number_size(modulus)
     return b"".join([number.to_bytes(size, "big") for number in numbers])
 
 
 def unpack_numbers(data: bytes, modulus: int, count: int, what: str) -> list[int]:
-    """Exactly `count` numbers in 0..modulus-1."""
+    """Parse exactly `count` numbers in 0..modulus-1."""
     numbers = [
         int.from_bytes(record, "big") for record in records(data, number_size(modulus), count, what)
     ]
@@ -211,9 +203,7 @@ def unpack_numbers(data: bytes, modulus: int, count: int, what: str) -> list[int
 
 
 def check_numbers(values: Sequence[int], modulus: int, count: int) -> list[int]:
-    """What a person reports, reduced modulo `modulus`; anything that is not `count` whole numbers
-    is an error.
-    """
+    """Check that a client's values are `count` integers; return them modulo `modulus`."""
     if len(values) != count:
         raise TacitError(
             f"the report has {len(values)} numbers; this round takes {count} per report"
@@ -232,7 +222,7 @@ def _whole(value: object) -> int:
 
 
 def packed(parts: Iterable[bytes]) -> bytes:
-    """Parts of a saved state, each with its length in front.
+    """Serialize the parts of a saved state, each after its length.
 
     >>> unpacked(packed([b"ab", b""]))
     [b'ab', b'']
@@ -241,7 +231,7 @@ def packed(parts: Iterable[bytes]) -> bytes:
 
 
 def unpacked(saved: bytes) -> list[bytes]:
-    """The parts of a saved state."""
+    """Parse the parts of a saved state."""
     parts, start = [], 0
     while start < len(saved):
         end = start + 4 + int.from_bytes(saved[start : start + 4], "big")

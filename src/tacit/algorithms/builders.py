@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tacit.experiment import Experiment
 
 WORLD = ("arms", "horizon", "anytime", "rewards", "instance", "means")
-PEOPLE = ("dropout", "corrupt", "crowd")
+PEOPLE = ("dropout", "corrupt", "min_batch_size")
 GUARDRAIL = ("guardrail", "guardrail_better", "guardrail_margin", "guardrail_means")
 
 
@@ -42,7 +42,7 @@ def assemble(
     hidden = mechanism.PerRound(make, arguments, privacy.status_of(guarantee), smallest)
     built = experiment.Experiment.of(learner, hidden, problem.names)
     if problem.control_share:
-        least = getattr(learner, "least", problem.crowd)
+        least = getattr(learner, "least", problem.min_batch_size)
         control = built.options[problem.control]
         built.keep_control(control, problem.control_share, least, explore=True)
     if problem.guardrail is not None:

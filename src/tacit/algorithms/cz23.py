@@ -65,8 +65,10 @@ def _shared(
         how |= {"confidence": confidence}
         return assemble(problem, learner, paper, smallest=first, sizes=sizes, **how)
     how = {key: value for key, value in how.items() if key != "scale"}
-    learner = _elimination(problem, *tail, smallest=problem.crowd)
-    return assemble(problem, learner, tight, smallest=problem.crowd, binary=problem.binary, **how)
+    learner = _elimination(problem, *tail, smallest=problem.min_batch_size)
+    return assemble(
+        problem, learner, tight, smallest=problem.min_batch_size, binary=problem.binary, **how
+    )
 
 
 def _batch_sizes(problem: ArmsProblem) -> list[int]:
@@ -110,7 +112,7 @@ def dist_rdp_se(problem: ArmsProblem) -> Experiment:
     "dist-cdp-se",
     trust=TrustModel.SECURE_AGGREGATION,
     promise="(ε, δ)-DP of the opened sums",
-    options=(*COMMON, "crowd", "delta", "scale"),
+    options=(*COMMON, "min_batch_size", "delta", "scale"),
 )
 def dist_cdp_se(problem: ArmsProblem) -> Experiment:
     """Secure aggregation with discrete Gaussian shares (Theorem 4).
@@ -153,12 +155,12 @@ def ldp_se(problem: ArmsProblem) -> Experiment:
     "split-dp-se",
     trust=TrustModel.SHUFFLER,
     promise="(ε, (1 + e^ε) 2^-60)-DP of the shuffled shares",
-    options=(*COMMON, "crowd"),
+    options=(*COMMON, "min_batch_size"),
 )
 def split_dp_se(problem: ArmsProblem) -> Experiment:
     """Pólya shares by split-and-mix through a shuffler (App. G.2), from rounds of 20 on."""
     problem.refuse_losses("shares are split for everyone present")
-    smallest = max(split_and_mix.FEWEST_USERS + 1, 1 if problem.printed else problem.crowd)
+    smallest = max(split_and_mix.FEWEST_USERS + 1, 1 if problem.printed else problem.min_batch_size)
     tail = (math.sqrt(2) / problem.each, 1 / problem.each)
     learner = _elimination(problem, *tail, smallest=smallest)
     how: dict[str, Any] = {
@@ -173,7 +175,7 @@ def split_dp_se(problem: ArmsProblem) -> Experiment:
     "shuffle-dp-se",
     trust=TrustModel.SHUFFLER,
     promise="(ε, 0)-DP of the shuffled bits, certified for ε of 0.5, 1 or 2 (the next below)",
-    options=(*COMMON, "crowd"),
+    options=(*COMMON, "min_batch_size"),
 )
 def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
     """Certified groups behind a shuffler (Theorem 3 with the construction of docs/design/pure.md).
@@ -183,7 +185,7 @@ def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
     radius.
     """
     problem.refuse_losses("certificates are for complete groups only")
-    tail, smallest = (math.sqrt(2) / problem.each, 1 / problem.each), problem.crowd
+    tail, smallest = (math.sqrt(2) / problem.each, 1 / problem.each), problem.min_batch_size
     learner = _elimination(problem, *tail, smallest=smallest)
     return assemble(
         problem, learner, factories.pure_shuffle, smallest=smallest, target=problem.pure

@@ -88,8 +88,8 @@ def sums(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
             return factories.local_laplace, 1, {"target": problem.pure, "paper": False}
         case TrustModel.SHUFFLER if not problem.delta:
             problem.refuse_losses("certificates are for complete groups only")
-            return factories.pure_shuffle, problem.crowd, {"target": problem.pure}
+            return factories.pure_shuffle, problem.min_batch_size, {"target": problem.pure}
         case TrustModel.SHUFFLER:
             how = how | {"target": problem.target} | problem.people
-            return factories.shuffled_tight, problem.crowd, how
-    return factories.polya_tight, problem.crowd, how | problem.people
+            return factories.shuffled_tight, problem.min_batch_size, how
+    return factories.polya_tight, problem.min_batch_size, how | problem.people

@@ -35,7 +35,7 @@ LOCAL = 20.0  # participants of a first batch in the local model, in 1/ε²
 )
 def private_med(problem: ArmsProblem) -> Experiment:
     """Use the protocol of the requested trust model; pure DP unless the shuffler is given a δ."""
-    make, crowd, how = protocols(problem)
+    make, smallest, how = protocols(problem)
     if problem.trust == TrustModel.LOCAL:
         usual = LOCAL / problem.each**2
     else:
@@ -43,11 +43,11 @@ def private_med(problem: ArmsProblem) -> Experiment:
     learner = bandits.PrivateMED(
         problem.arms,
         problem.horizon,
-        first=max(crowd, min(math.ceil(usual), problem.horizon // (2 * problem.arms)), 1),
-        least=max(crowd, math.ceil(usual * LEAST / FIRST)),
+        first=max(smallest, min(math.ceil(usual), problem.horizon // (2 * problem.arms)), 1),
+        least=max(smallest, math.ceil(usual * LEAST / FIRST)),
         index=problem.index,
         growth=problem.growth,
         rounds=None if problem.anytime else problem.rounds,
         seed=problem.learner_seed,
     )
-    return assemble(problem, learner, make, smallest=crowd, **how)
+    return assemble(problem, learner, make, smallest=smallest, **how)

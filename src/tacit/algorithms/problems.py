@@ -118,7 +118,7 @@ class ArmsProblem(Problem):
         Trust model, and how reports reach two servers.
     setting : {"tight", "paper"}
         Exact constants, or those of the paper.
-    dropout, corrupt, crowd
+    dropout, corrupt, min_batch_size
         Tolerated fractions of missing and of corrupted participants, and the minimum batch size,
         where participants add shares of noise.
     control_share, guardrail, guardrail_better, guardrail_margin
@@ -176,7 +176,9 @@ class ArmsProblem(Problem):
     corrupt: float = option(
         0.0, "Part of a round that may add no noise; shares are made so that the promise holds."
     )
-    crowd: int = option(64, "Participants of the smallest round, where all add a share of noise.")
+    min_batch_size: int = option(
+        64, "Minimum batch size: participants of the smallest round, where all share the noise."
+    )
     control_share: float = option(
         0.0,
         "Least share of participants of the first option, the control, and of every other one "
@@ -218,7 +220,7 @@ class ArmsProblem(Problem):
                 raise TacitError(
                     f"means is {shown or 'empty'}; give two or more numbers in [0, 1]: 0.31,0.47"
                 )
-        check_counts(self, arms=2, horizon=1, scale=1, participations=1, crowd=2)
+        check_counts(self, arms=2, horizon=1, scale=1, participations=1, min_batch_size=2)
         if self.horizon < self.arms:
             raise TacitError(
                 f"horizon is {self.horizon}, fewer participants than the {self.arms} arms: drop "

@@ -65,7 +65,7 @@ def _arm_elimination(problem: ArmsProblem, *, fixed: bool) -> Experiment:
             "--setting tight, exact at every epsilon"
         )
     variance = _noise_variance(target, problem.setting)
-    smallest = 2 if paper else problem.crowd
+    smallest = 2 if paper else problem.min_batch_size
     batch = max(smallest, math.ceil(variance)) if fixed else None
     learner = bandits.CumulativeElimination(
         problem.arms,

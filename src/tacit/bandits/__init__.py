@@ -1,4 +1,4 @@
-"""Learners: which option to try next, given what private estimates have shown."""
+"""Learners: which option to try next, given the private estimates so far."""
 
 from tacit.bandits.arms.chernoff import ArmEvidence
 from tacit.bandits.arms.dpse import DPSE

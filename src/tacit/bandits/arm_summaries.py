@@ -1,10 +1,9 @@
 """Arm summaries: means, confidence sequences, lifts and decisions that an experimenter can act on.
 
-`answers` uses the anytime-valid intervals of `tacit.bandits.confidence_sequences`: all intervals,
-all lifts against the control and the decision hold at all rounds at once, each but for the
-probability that the level leaves. The probability to be best is that of independent normal means,
-and only approximate. `standings` has normal intervals too, for learners whose options share one
-parameter.
+`answers` uses the confidence sequences of `tacit.bandits.confidence_sequences`. All intervals, all
+lifts against the control and the decision are anytime-valid at the stated level. The probability to
+be best assumes independent normal means and is approximate. `standings` has normal-approximation
+intervals too, for learners whose options share one parameter.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from scipy.special import ndtr
 from tacit.bandits.confidence_sequences import Tally, is_larger
 from tacit.types import ArmSummary, Floats
 
-REACH = 8.0  # standard deviations about a mean within which anything can happen
-POINTS = 10_000  # of the integral that gives the probability to be best, all options together
-LEAST = 1e-12  # a smaller spread, such as that of an action that is zero, is none
-MISREAD = 0.02  # part of the failure probability that is kept for rounds that were misread
-LATER = 0.75  # as much as this part of an option of the start is kept for options that are added
-CELLS = 24  # into which the level is cut when it is shared between an option and the control
+REACH = 8.0  # standard deviations around a mean covered by the integral below
+POINTS = 10_000  # integration points for the probability to be best, over all options
+LEAST = 1e-12  # a smaller standard deviation, such as that of a zero action, counts as this
+MISREAD = 0.02  # share of the failure probability reserved for misread rounds
+LATER = 0.75  # share reserved for options added later, relative to that of an initial option
+CELLS = 24  # grid cells for splitting the level between an option and the control
 
 Known = tuple[int, float | None, float]  # participants, mean, standard deviation of the mean
 
@@ -33,7 +32,9 @@ Known = tuple[int, float | None, float]  # participants, mean, standard deviatio
 def standings(
     known: Sequence[Known], names: Sequence[str], level: float, lowest: float = 0.0
 ) -> list[ArmSummary]:
-    """One row per option; rewards lie between `lowest` and 1 (or its mirror image).
+    """One summary per option by normal approximation; rewards lie in [lowest, 1].
+
+    A negative `lowest` means rewards in [lowest, -lowest].
 
     >>> seen = [(1000, 0.42, 0.02), (1000, 0.61, 0.02)]
     >>> [(row.option, row.mean, round(row.best, 6)) for row in standings(seen, ["a", "b"], 0.95)]
@@ -51,9 +52,20 @@ def standings(
 
 @dataclass(frozen=True)
 class Setting:
-    """What answers depend on besides the estimates: the level, how many options there were at the
-    start, which is the control, which were taken out, and which a guardrail has paused (None where
-    there is no guardrail).
+    """What summaries depend on besides the estimates.
+
+    Parameters
+    ----------
+    level
+        The confidence level.
+    first
+        How many options there were at the start.
+    control
+        The control option.
+    absent
+        The options that were removed.
+    halted
+        The options that a guardrail has paused; None without a guardrail.
     """
 
     level: float = 0.95
@@ -63,16 +75,20 @@ class Setting:
     halted: frozenset[int] | None = None
 
     def share(self, option: int) -> float:
-        """An option's part of the failure probability: equal ones for those of the start, and
-        something is left for any number of later ones. They add up to 1 at most.
+        """An option's share of the failure probability.
+
+        Initial options have equal shares; later ones divide a reserve without limit. The sum is at
+        most 1.
         """
         late, parts = option - self.first + 1, self.first + LATER
         return 1 / parts if late <= 0 else LATER / (parts * late * (late + 1))
 
     def rival(self, option: int) -> float:
-        """The part of an option as the one that is really the best: one of the start, or a later
-        one; they need not be added up over those of the start. Which is the best of those that a
-        guardrail leaves depends on what was seen, so half is kept for that, and added up.
+        """An option's factor in the failure probability, in the role of the truly best option.
+
+        Which initial option is the best is fixed, so no union bound over initial options is needed.
+        Which one is the best of those that a guardrail leaves depends on the data. With a
+        guardrail, half of the failure probability is reserved for that case, with a union bound.
         """
         fixed = self.first if option < self.first else 1
         if self.halted is None:
@@ -80,13 +96,13 @@ class Setting:
         return self.share(option) * (1 if self.halted else fixed) / 2
 
     def present(self, options: int) -> list[int]:
-        """Those that are compared."""
+        """The options that are compared."""
         gone = self.absent | (self.halted or frozenset())
         return [k for k in range(options) if k not in gone]
 
 
 def answers(tallies: Sequence[Tally], names: Sequence[str], setting: Setting) -> list[ArmSummary]:
-    """One row per option, from all of its rounds."""
+    """One anytime-valid summary per option, from all of its rounds."""
     if not tallies:
         return []
     sure = failure_left(tallies, setting)
@@ -128,33 +144,34 @@ def answers(tallies: Sequence[Tally], names: Sequence[str], setting: Setting) ->
 
 
 def failure_left(tallies: Sequence[Tally], setting: Setting) -> float:
-    """The failure probability that is left for chance: nothing where too much was misread."""
+    """The failure probability left for sampling and noise; 0 where misread rounds use too much."""
     failure = 1 - setting.level
     misread = sum(tally.misread for tally in tallies)
     return (1 - MISREAD) * failure if misread <= MISREAD * failure else 0.0
 
 
 def level_of(failure: float) -> float:
-    """The level of the mixture that is reached with this probability at most."""
+    """The level of log evidence that is ever reached with at most this probability."""
     return math.log(1 / failure) if failure > 0 else math.inf
 
 
 def interval(tally: Tally, failure: float) -> tuple[float, float]:
-    """The means that are not refuted; ever without the true one with this probability at most."""
+    """The means not rejected; it ever excludes the true one with at most this probability."""
     level = np.array([level_of(failure / 2)])
     return float(tally.bounds(level, 1)[0]), float(tally.bounds(level, -1)[0])
 
 
 def relative(mean: float | None, base: float | None) -> float | None:
-    """How much larger than the control's a mean is, as a part of that; None where it has none."""
+    """The lift: mean over the control's mean, minus 1; None where it is undefined."""
     return None if mean is None or base is None or base <= 0 else mean / base - 1
 
 
 def lifts(one: Tally, control: Tally, failure: float) -> tuple[float, float | None]:
-    """An interval for (mean - control's mean) / control's mean; None where it has no upper end.
+    """A confidence interval for (mean - control's mean) / control's mean; None for no upper end.
 
-    A pair of means is refuted when the two exponents add up to the level. How they share it is cut
-    into cells, and in each both options get the benefit of the whole cell.
+    A pair of means is rejected when the two log evidences sum to the level. The split of the level
+    between them is divided into cells; in each cell both options get the wider bound of its two
+    ends.
     """
     level = level_of(failure / 2)
     if not math.isfinite(level):
@@ -169,14 +186,14 @@ def lifts(one: Tally, control: Tally, failure: float) -> tuple[float, float | No
 
 
 def leading(tallies: Sequence[Tally], present: Sequence[int]) -> int:
-    """The option with the largest mean."""
+    """The option with the largest estimated mean."""
     return max(present, key=lambda k: -math.inf if (mean := tallies[k].mean) is None else mean)
 
 
 def best_option(
     tallies: Sequence[Tally], present: Sequence[int], setting: Setting, sure: float
 ) -> int | None:
-    """The option that is shown to be better than every other one that is present."""
+    """The option that is shown to be better than every other present one, or None."""
     if len(present) < 2:
         return None
     leader = leading(tallies, present)
@@ -186,17 +203,17 @@ def best_option(
 
 
 def beats(tallies: Sequence[Tally], one: int, other: int, setting: Setting, sure: float) -> bool:
-    """Whether an option is shown to be better than another. Of the best one (if it is alone) it is
-    ever said that another is better with probability `sure` at most.
+    """Whether one option is shown to be better than another.
+
+    The probability that the best option, if unique, is ever found worse than another is at most
+    `sure`.
     """
     level = level_of(sure * setting.share(one) * setting.rival(other))
     return is_larger(tallies[one], tallies[other], level)
 
 
 def best_of(known: Sequence[Known]) -> list[float]:
-    """P[option k has the largest mean], for independent normal means; equal shares where nothing
-    is known of any.
-    """
+    """P[option k has the largest mean] for independent normal means; uniform without estimates."""
     if not any(math.isfinite(spread) for _, _, spread in known):
         return [1 / max(1, len(known))] * len(known)
     means = np.array([0.5 if mean is None else mean for _, mean, _ in known])
@@ -213,7 +230,7 @@ def best_of(known: Sequence[Known]) -> list[float]:
     every = np.zeros(len(points))
     for k in rivals.tolist():
         every += np.log(below(k))
-    points, every = points[every > -100], every[every > -100]  # where the best can be at all
+    points, every = points[every > -100], every[every > -100]  # drop negligible probabilities
     chances = np.zeros(len(known))
     for k in rivals.tolist():
         own = below(k)

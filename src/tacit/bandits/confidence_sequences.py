@@ -1,17 +1,19 @@
-"""What an option's private estimates prove about its mean at all rounds at once.
+"""Confidence sequences for the mean of an option, from its private estimates.
 
 The statistic is W = Σ h_b S_b, S_b the estimated sum of round b's n_b rewards and h_b its weight.
 For a mean q and any fixed θ
 
     exp(θW) / Π_b (1 - q + q e^{θ h_b})^{n_b} M_b(θ h_b)
 
-is a supermartingale: among rewards in [0, 1] of mean q the Bernoulli one has the largest moment
-generating function, M_b is that of the noise, and sizes, weights and noise laws are settled by
-earlier rounds. So is a mixture over θ that is fixed before the option's first answer, and it ever
-reaches e^L with probability at most e^{-L} (Ville's inequality), however rounds were chosen and
-whenever somebody looks or stops. Rounds of two options are of different people, so the product of
-an option's mixture and another's has the same property: that gives comparisons. Misread rounds are
-not covered; whoever states a level adds their probability.
+is a supermartingale. Among rewards in [0, 1] of mean q, the Bernoulli distribution has the largest
+moment generating function. M_b is that of the noise. Earlier rounds determine sizes, weights and
+noise distributions. A mixture over θ, fixed before the option's first report, is a supermartingale
+too. It ever reaches e^L with probability at most e^{-L} (Ville's inequality), however rounds are
+chosen and at any stopping time.
+
+Different options have different participants, so the product of two options' mixtures is a
+supermartingale as well; comparisons use it. The bounds do not cover misread rounds: callers add
+their probability to the stated level.
 
 References: Robbins 1970 for mixtures; Howard, Ramdas, McAuliffe & Sekhon 2021 for such bounds.
 """
@@ -28,31 +30,31 @@ import numpy as np
 
 from tacit.types import ErrorLaw, Estimate, Floats
 
-LIKELY = 6.0  # the exponent for which tilts are chosen; any choice is valid
-TYPICAL = 0.1  # the rate of success by whose sampling rounds are weighed
-RAREST = 0.01  # the rate of success down to which first rounds are allowed for
-STEEPEST = 4.0  # a larger tilt of bits is as good as infinite
-LARGEST = 30.0  # e^-30 is not lost beside 1
-STEP = math.sqrt(2.0)  # between neighbouring weights
-APART = 1.6  # between neighbouring tilts
+LIKELY = 6.0  # the exponent for which tilts are optimised; any choice is valid
+TYPICAL = 0.1  # success rate whose sampling variance sets the weights of rounds
+RAREST = 0.01  # lowest success rate for which the first round's tilt is optimised
+STEEPEST = 4.0  # for binary rewards a larger tilt is as good as infinite
+LARGEST = 30.0  # the largest tilt: e^-30 is still representable beside 1
+STEP = math.sqrt(2.0)  # ratio of neighbouring weights
+APART = 1.6  # ratio of neighbouring tilts
 LIGHTEST = 16  # steps of weight: 1 to 1/256
 STEPS: Floats = STEP ** -np.arange(LIGHTEST + 1, dtype=float)
-HALVINGS = 40  # of an interval of means, which is [0, 1] at first
+HALVINGS = 40  # bisection steps on the interval of means, initially [0, 1]
 
 
 class Tally:
-    """All estimates of one option, added up by weight.
+    """Pooled estimates of one option, with anytime-valid bounds on its mean.
 
-    A round's weight is about 1 / (1 + noise variance / sampling variance), the latter guessed from
-    the option's earlier rounds: a small round whose noise drowns its answers counts for little.
-    `tilts` are the θ of the mixture, `odds` their weights; θ = 0 is one of them.
+    A round's weight is about 1 / (1 + noise variance / sampling variance), the latter at a success
+    rate of 0.1. A small round dominated by noise therefore counts for little. `tilts` are the θ of
+    the mixture and `odds` their weights; θ = 0 is one of them.
 
     Parameters
     ----------
     horizon
-        The most people who may try the option.
+        The largest number of participants who may try the option.
     typical
-        The number for which its bounds are made to be narrowest; they hold for any.
+        The number of participants at which the bounds are narrowest; they are valid for any.
     """
 
     def __init__(self, horizon: int, typical: int) -> None:
@@ -61,14 +63,14 @@ class Tally:
         self.participants = 0
         self.misread = 0.0
         self.tilts, self.odds = np.zeros(0), np.zeros(0)
-        self._people: list[float] = []  # by steps of weight, as are the sums
-        self._sums: list[float] = []
-        self._noise = 0.0  # variance in the weighted sum
+        self._people: list[float] = []  # participants per step of weight
+        self._sums: list[float] = []  # estimated sums per step of weight
+        self._noise = 0.0  # variance of the noise in the weighted sum
         self._cumulants = np.zeros((2, 0))  # of the noise, at the tilts and at their negatives
         self._sum_up()
 
     def add(self, estimate: Estimate) -> None:
-        """Take in the estimate of one round."""
+        """Add the estimate of one round."""
         error: Any = estimate.error
         people = int(error.participants)
         variance = 0.0 if error.noise is None else float(error.variance)
@@ -91,7 +93,7 @@ class Tally:
         self._sum_up()
 
     def _sum_up(self) -> None:
-        """What bounds need again and again: all weights, W, and Σhn."""
+        """Cache what the bounds use repeatedly: the weights, W, and Σhn."""
         self._weights: Floats = STEPS[: len(self._people)]
         weights = self._weights.tolist()
         self._statistic = float(sum(map(mul, weights, self._sums)))
@@ -99,15 +101,16 @@ class Tally:
 
     @property
     def mean(self) -> float | None:
-        """The weighted mean, which noise may put outside [0, 1]; None before anything was seen."""
+        """The weighted mean, possibly outside [0, 1] by noise; None before the first estimate."""
         if not self.participants:
             return None
         return self._statistic / self._held
 
     @property
     def spread(self) -> float:
-        """The standard deviation of the mean: sampling as of a coin that was shrunk a little
-        towards one half, and noise.
+        """The standard deviation of the mean, from sampling and noise.
+
+        The sampling part is that of a Bernoulli variable with the success rate shrunk towards 1/2.
         """
         if not self.participants:
             return math.inf
@@ -117,8 +120,10 @@ class Tally:
         return math.sqrt(sampling * squares + self._noise) / self._held
 
     def against(self, means: Floats, side: int) -> Floats:
-        """How strongly each of these means is refuted, as the logarithm of the mixture: as too
-        small (side 1: falls with the mean) or too large (side -1: rises). Convex in the mean.
+        """The evidence against each of these means, as the logarithm of the mixture.
+
+        Side 1 tests whether a mean is too small (decreasing in the mean), side -1 whether it is too
+        large (increasing). Convex in the mean.
         """
         if not self.participants:
             return np.zeros(len(means))
@@ -131,15 +136,15 @@ class Tally:
 
     @property
     def least(self) -> float:
-        """A number below which `against` never falls."""
+        """A lower bound of `against`."""
         return math.log(1 - self.odds.sum())
 
     def bounds(self, levels: Floats, side: int) -> Floats:
-        """The least (side 1) or the largest mean (side -1) that is not refuted at each level."""
+        """The smallest (side 1) or largest (side -1) mean that is not rejected at each level."""
         low, high = np.zeros(len(levels)), np.ones(len(levels))
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            # refuted means lie below the bound on side 1, above it on side -1
+            # rejected means lie below the bound on side 1, above it on side -1
             above = (self.against(middle, side) > levels) == (side > 0)
             low, high = np.where(above, middle, low), np.where(above, high, middle)
         end = 0.0 if side > 0 else 1.0
@@ -147,7 +152,7 @@ class Tally:
         return np.where(open_, end, low if side > 0 else high)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """The state as plain data."""
         return {
             "horizon": self.horizon,
             "typical": self.typical,
@@ -163,7 +168,7 @@ class Tally:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Tally:
-        """The reverse."""
+        """The tally that `to_dict` serialised."""
         tally = cls(data["horizon"], data["typical"])
         tally.participants, tally.misread = data["participants"], data["misread"]
         tally.tilts, tally.odds = np.array(data["tilts"]), np.array(data["odds"])
@@ -187,9 +192,11 @@ def weight_step(people: int, variance: float) -> int:
 
 @lru_cache(maxsize=4096)
 def mixture(error: ErrorLaw, horizon: int, typical: int) -> tuple[Floats, Floats]:
-    """Tilts, and their odds, for an option whose first round has this error: from the best for that
-    round, if successes are rare, down to the best for the whole horizon, as far as the noise has
-    moments. They are the likelier the nearer they are to the best for a typical number of people.
+    """Tilts and their weights, for an option whose first round has this error distribution.
+
+    Tilts range from the optimum for the first round, if successes are rare, down to the optimum for
+    the whole horizon, as far as the noise has moments. Weights are largest near the optimum for a
+    typical number of participants.
     """
     variance, people = float(error.variance), error.participants
     weight = STEP ** -weight_step(people, variance)
@@ -207,27 +214,25 @@ def mixture(error: ErrorLaw, horizon: int, typical: int) -> tuple[Floats, Floats
     moments = error.log_mgf(weight * tilts) + error.log_mgf(-weight * tilts)
     tilts = tilts[np.isfinite(moments)] if np.isfinite(moments).any() else np.array([smallest])
     odds = 1 / (1 + np.abs(np.log(tilts / min(middle, tilts[0]))) / math.log(APART))
-    return tilts, odds / (odds.sum() + odds.min())  # the rest is for no tilt at all
+    return tilts, odds / (odds.sum() + odds.min())  # the remaining weight is for θ = 0
 
 
 @lru_cache(maxsize=4096)
 def cumulants(noise: Any, precision: int, scaled: tuple[float, ...]) -> Floats:
-    """ln E[e^{s · error}] at these s, and at their negatives."""
+    """ln E[e^{s · error}] at these s and at their negatives."""
     s = np.array(scaled)
     error = ErrorLaw(1, precision, noise)
     return np.array([error.log_mgf(s), error.log_mgf(-s)])
 
 
 def is_larger(one: Tally, other: Tally, level: float, margin: float = 0.0) -> bool:
-    """Whether it is refuted at a level that the mean of `one` is at most that of `other` and this
-    margin.
-    """
+    """Whether the hypothesis mean(one) <= mean(other) + margin is rejected at a level."""
     if one.mean is None or other.mean is None or one.mean <= other.mean + margin:
         return False
     weights = [1 / one.spread**2, 1 / other.spread**2]
     common = (weights[0] * (one.mean - margin) + weights[1] * other.mean) / sum(weights)
     common = min(max(common, 0.0), 1.0 - margin)
-    if _joint(one, other, common, margin) <= level:  # as most often: not even nearly
+    if _joint(one, other, common, margin) <= level:  # a cheap test that settles most cases
         return False
     return evidence_that_larger(one, other, level, margin) > level
 
@@ -241,9 +246,10 @@ def _joint(one: Tally, other: Tally, mean: float, margin: float) -> float:
 def evidence_that_larger(
     one: Tally, other: Tally, enough: float = 0.0, margin: float = 0.0
 ) -> float:
-    """The level at which it is refuted that the mean of `one` is at most that of `other` and the
-    margin: the least of a convex function of the mean of `other`, with that of `one` a margin
-    above it. Not looked for below `enough`.
+    """The level at which the hypothesis mean(one) <= mean(other) + margin is rejected.
+
+    It is the minimum of a convex function of the mean of `other`, with the mean of `one` a margin
+    above it. The search stops once the value falls below `enough`.
     """
     low, high = 0.0, 1.0 - margin
     ratio = (math.sqrt(5) - 1) / 2

@@ -1,9 +1,8 @@
-"""The contract of a learner: a state machine without I/O that decides who tries what.
+"""The contract of a learner: a state machine without I/O that decides which options to try.
 
-`propose` says which rounds of fresh participants to hold; `observe` takes the private estimate of
-one of them, `skip` says that a round was played but never opened. The simulator and a live service
-drive the same objects. A learner knows nothing of protocols: only the estimate and the law of its
-error.
+`propose` returns rounds of fresh participants. `observe` takes the private estimate of one of
+them; `skip` marks one as played but never released. Simulator and live service drive the same
+objects. A learner knows no protocol, only estimates and their error distributions.
 """
 
 from __future__ import annotations
@@ -22,15 +21,23 @@ from tacit.errors import TacitError, integer
 from tacit.names import name_of, named
 from tacit.types import Arm, ArmSummary, Assignment, Estimate, Round
 
-Options = Mapping[str, Any] | None  # of a learner that is named
+Options = Mapping[str, Any] | None  # of a learner given by name
 Plan = Iterable[tuple[Assignment, int] | tuple[Assignment, int, bool]]
 
 
 class Learner(ABC):
-    """Decides what the next participants are given, from private estimates of rounds.
+    """Decides what the next participants are assigned, from private estimates of earlier rounds.
 
-    Drive it like this; every round that was proposed must be observed or skipped before new ones
-    are decided on:
+    Parameters
+    ----------
+    arms
+        The number of options; None where options depend on a context.
+    horizon
+        The total number of steps; a round of an `Arm` uses one per participant.
+
+    Notes
+    -----
+    Every proposed round must be observed or skipped before the learner decides on new ones:
 
         while rounds := learner.propose():
             for round_ in rounds:
@@ -39,12 +46,19 @@ class Learner(ABC):
                 else:
                     learner.skip(round_)
 
-    `arms` is None where options depend on a context. A subclass stores its constructor's arguments
-    under their own names, and writes `_plan` (which rounds next) and `_learn` (what an estimate
-    changes), `best`, and `_state`/`_restore` for whatever it remembers.
+    A subclass stores its constructor's arguments under their own names. It implements `_plan` (the
+    next rounds), `_learn` (the update by an estimate), `best`, and `_state`/`_restore` for its
+    state.
+
+    Examples
+    --------
+    >>> from tacit.bandits import UCB1
+    >>> learner = UCB1(arms=2, horizon=100)
+    >>> [(round_.arm, round_.participants) for round_ in learner.propose()]
+    [(0, 1), (1, 1)]
     """
 
-    separate: ClassVar[bool] = True  # whether one option's estimates say nothing of another's
+    separate: ClassVar[bool] = True  # whether estimates of one option carry none of another
 
     def __init__(self, arms: int | None, horizon: int) -> None:
         least = {"at_least": 2, "remedy": "a bandit chooses among two or more"}
@@ -54,7 +68,7 @@ class Learner(ABC):
         self._number = 0
         self._pending: dict[int, Round] = {}
         self._first = self.arms  # options at the start
-        self._came: list[tuple[int, int, int]] = []  # option, asked, reports: of rounds held now
+        self._came: list[tuple[int, int, int]] = []  # option, asked, reports: concurrent rounds
         self._ratios = Ratios()
         alone = range(self.arms if self.separate else 0)
         self._tallies = [Tally(self.horizon, self.horizon // self.arms) for _ in alone]
@@ -66,50 +80,56 @@ class Learner(ABC):
 
     @property
     def needs_horizon(self) -> bool:
-        """Whether decisions depend on the horizon, beyond making the first rounds and the last fit;
-        a learner that says no can be stopped at any time, or go on.
+        """Whether decisions depend on the horizon, beyond fitting the first and last rounds in.
+
+        If False, the experiment can stop at any time or continue past the horizon.
         """
         return True
 
     @property
     def started(self) -> bool:
-        """Whether any round was ever proposed."""
+        """Whether the learner has proposed any round."""
         return self._number > 0
 
     @property
     def finished(self) -> bool:
-        """Whether the horizon is used up and nothing is outstanding."""
+        """Whether the horizon is used up and no round is pending."""
         return self.played >= self.horizon and not self._pending
 
     @abstractmethod
     def best(self) -> int | None:
-        """The option to recommend, given all that was seen; None where it depends on a context."""
+        """The option to recommend given all estimates; None where it depends on a context."""
 
     @abstractmethod
     def _plan(self) -> Plan:
-        """The next independent rounds as (assignment, participants); asked when nothing is pending.
+        """The next independent rounds as (assignment, participants); called if none is pending.
 
-        As if the horizon were far: the round of an `Arm` that it cuts short is cut here, is the
-        last, and is not opened. Other assignments are made to fit by whoever plans them, who says
-        as a third value whether the round is to be opened.
+        Plan as if the horizon were far: `propose` truncates the round of an `Arm` that exceeds it,
+        which is then the last and not released. Other assignments must fit the horizon by
+        themselves; a third value says whether the round is to be released.
         """
 
     @abstractmethod
     def _learn(self, round_: Round, estimate: Estimate) -> None:
-        """Take in the estimate of a round."""
+        """Update the state by the estimate of a round."""
 
     @abstractmethod
     def _state(self) -> dict[str, Any]:
-        """What the subclass remembers, as plain numbers, strings and lists."""
+        """The subclass's state as plain numbers, strings and lists."""
 
     @abstractmethod
     def _restore(self, state: Mapping[str, Any]) -> None:
-        """The reverse of `_state`."""
+        """Restore what `_state` returned."""
 
     def propose(self) -> list[Round]:
-        """The rounds that are outstanding; new ones are decided on when none is.
+        """The pending rounds; if there are none, decide on new ones.
 
-        Asking again changes nothing, also after a restart. Empty once the horizon is used up.
+        Repeated calls return the same rounds, also after a restart.
+
+        Returns
+        -------
+        list of Round
+            Empty once the horizon is used up.
         """
         if not self._pending:
             left = self.horizon - self.played
@@ -125,12 +145,25 @@ class Learner(ABC):
         return list(self._pending.values())
 
     def observe(self, round_: Round, estimate: Estimate) -> None:
-        """Learn from the opened estimate of a proposed round."""
+        """Learn from the estimate of a proposed round.
+
+        Parameters
+        ----------
+        round_
+            A pending round, as `propose` returned it.
+        estimate
+            The protocol's estimate of it.
+
+        Raises
+        ------
+        TacitError
+            If `check` rejects the estimate; the state is then unchanged.
+        """
         self.check(round_, estimate)
         self.take(round_, estimate)
 
     def take(self, round_: Round, estimate: Estimate) -> None:
-        """`observe` for whoever has done the check."""
+        """Do what `observe` does, for callers that have already called `check`."""
         self._done(round_)
         if isinstance(round_.assignment, Arm):
             self._tallies[round_.arm].add(estimate)
@@ -139,13 +172,20 @@ class Learner(ABC):
         self._compare_shares()
 
     def _compare_shares(self) -> None:
-        """Once all rounds that were held side by side are dealt with."""
+        """Update the sample ratio test once all concurrent rounds are observed or skipped."""
         if not self._pending:
             self._ratios.add(self._came, self._first)
             self._came = []
 
     def check(self, round_: Round, estimate: Estimate) -> None:
-        """Refuses an estimate that cannot be that of a proposed round; nothing changes."""
+        """Reject an estimate that cannot belong to a proposed round, without changing the state.
+
+        Raises
+        ------
+        TacitError
+            If the round is not pending or not to be released, or if the estimate's number of
+            participants, number of coordinates or value is impossible.
+        """
         self._check(round_)
         if not round_.opened:
             raise TacitError(
@@ -153,7 +193,7 @@ class Learner(ABC):
                 "skip(round)"
             )
         people, total = estimate.error.participants, estimate.total
-        one = isinstance(total, float)  # of arms, of which there are many
+        one = isinstance(total, float)  # a fast path for arms, the most frequent rounds
         reported = people if isinstance(people, int) else int(np.sum(people))
         if not 0 < reported <= round_.participants:
             raise TacitError(
@@ -172,17 +212,17 @@ class Learner(ABC):
             )
 
     def skip(self, round_: Round) -> None:
-        """Count a proposed round as played but never opened: cut short by the horizon, or too few
-        reports came back.
+        """Mark a proposed round as played but never released.
 
-        In the second case the learner asks for new participants where it still needs them.
+        The horizon truncated it, or too few reports arrived. In the second case the learner asks
+        for new participants where it still needs them.
         """
         self._check(round_)
         self._done(round_)
         self._compare_shares()
 
     def served(self, option: int, count: int) -> None:
-        """Count people who got an option without being asked: they were played, nothing more."""
+        """Count participants who received an option without being asked for a report."""
         if not self.arms:
             raise TacitError("what is served depends on a context: silos count their own people")
         if not 0 <= option < self.arms:
@@ -192,11 +232,26 @@ class Learner(ABC):
     def standings(
         self, names: Sequence[str], level: float = 0.95, control: int = 0
     ) -> list[ArmSummary]:
-        """What is known of each option, by name; nothing where it depends on a context."""
+        """The summary of each option.
+
+        Parameters
+        ----------
+        names
+            The options' names.
+        level
+            The confidence level of intervals and decisions.
+        control
+            The option against which lifts are computed.
+
+        Returns
+        -------
+        list of ArmSummary
+            Empty where options depend on a context.
+        """
         return answers(self._tallies, names, self._setting(level, control))
 
     def decided(self, level: float = 0.95) -> int | None:
-        """The option that is shown to be better than every other one that takes part."""
+        """The option that is shown to be better than all others that take part, or None."""
         setting = self._setting(level, 0)
         sure = failure_left(self._tallies, setting)
         return best_option(self._tallies, setting.present(len(self._tallies)), setting, sure)
@@ -205,23 +260,24 @@ class Learner(ABC):
         return Setting(level, self._first, control)
 
     def sample_ratio(self) -> SampleRatio:
-        """Whether reports come back from all options alike."""
+        """The sample ratio mismatch (SRM) test: whether all options have the same response rate."""
         return self._ratios.result()
 
     def memory(self, arm: int) -> Any:  # noqa: ARG002
-        """What is known of an arm as plain data, for another learner of this kind to go on from;
-        None where that cannot be handed on.
+        """The learner's knowledge of an arm as plain data, for another learner of this kind.
+
+        None where it cannot be transferred.
         """
         return None
 
     def recall(self, arm: int, memory: Any) -> None:  # noqa: B027
-        """Take over what another learner knew of an arm."""
+        """Take over another learner's knowledge of an arm."""
 
     def also(self, arm: int, estimate: Estimate) -> None:  # noqa: B027
-        """Take in the estimate of a round of an arm that was not proposed here, if it is of use."""
+        """Use the estimate of a round that another learner proposed, if it is of use."""
 
     def check_open(self, round_: Round) -> None:
-        """Refuses a round that was dealt with before."""
+        """Reject a round that was already observed or skipped."""
         if 0 <= round_.number < self._number and round_.number not in self._pending:
             raise TacitError(
                 f"round {round_.number} was already observed or skipped; each counts once: call "
@@ -247,7 +303,7 @@ class Learner(ABC):
     def to_dict(self) -> dict[str, Any]:
         """The learner and its whole state as plain data: numbers, strings, lists.
 
-        JSON keeps it exactly.
+        JSON represents it exactly.
         """
         return {
             "learner": name_of(type(self)),
@@ -264,7 +320,7 @@ class Learner(ABC):
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Learner:
-        """The learner that `to_dict` wrote down; it goes on exactly as the original would have."""
+        """The learner that `to_dict` serialised; it continues exactly as the original."""
         learner: Learner = named(data.get("learner"), Learner)(**data["arguments"])
         learner.played, learner._number = data["played"], data["number"]
         learner._pending = {entry["number"]: Round.from_dict(entry) for entry in data["pending"]}
@@ -284,7 +340,7 @@ def _plain(value: Any) -> Any:
 
 
 def check_horizon(arms: int, horizon: int) -> None:
-    """Refuses fewer participants than arms."""
+    """Reject a horizon with fewer participants than arms."""
     if horizon < arms:
         raise TacitError(
             f"horizon is {horizon}, fewer participants than the {arms} arms: drop arms or recruit "

@@ -1,8 +1,8 @@
-"""Guardrail metric: options that make a second metric clearly worse than the control are paused.
+"""Guardrail metric: pauses options whose second metric is significantly worse than the control's.
 
 Its estimates are pooled like those of the first metric (`tacit.bandits.confidence_sequences`), so
-the test is anytime-valid: of options that are not worse by more than the margin, any is ever paused
-with probability at most 1 - level, whatever the learner does.
+the test is anytime-valid. The probability that it ever pauses any option that is not worse by more
+than the margin is at most 1 - level, whatever the learner does.
 """
 
 from __future__ import annotations
@@ -21,8 +21,18 @@ DIRECTIONS = ("lower", "higher")
 
 @dataclass(frozen=True)
 class Guardrail:
-    """What is watched: the metric's name, whether `lower` or `higher` numbers are better, by how
-    much more than the control's an option's mean may be worse, and how sure a pause is to be.
+    """Definition of a guardrail metric.
+
+    Parameters
+    ----------
+    name
+        The metric's name.
+    better
+        Whether `lower` or `higher` values are better.
+    margin
+        By how much an option's mean may be worse than the control's.
+    level
+        The confidence level of a pause.
     """
 
     name: str
@@ -41,8 +51,9 @@ class Guardrail:
 
 
 class Guard:
-    """A guardrail with all that was seen of it, and the options that it has ever paused, each with
-    the reason. None is paused twice: who resumes one has decided.
+    """State of a guardrail: its estimates, and the options it has ever paused with the reasons.
+
+    It pauses no option twice: an experimenter who resumes one overrides the guardrail.
     """
 
     def __init__(self, rail: Guardrail, horizon: int, options: int) -> None:
@@ -53,17 +64,15 @@ class Guard:
             self.add()
 
     def add(self) -> None:
-        """One more option."""
+        """Add an option."""
         self.tallies.append(Tally(self.horizon, max(1, self.horizon // self.first)))
 
     def take(self, option: int, estimate: Estimate) -> None:
-        """Take in the metric's estimate of one round."""
+        """Add the metric's estimate of one round."""
         self.tallies[option].add(estimate)
 
     def newly_worse(self, options: Iterable[int], control: int) -> list[int]:
-        """Those of the options that are clearly worse than the control and were never paused; the
-        reason is written down.
-        """
+        """The options found worse than the control and never paused before; records the reasons."""
         sure = failure_left(self.tallies, self._setting(self.rail.level))
         found = [k for k in options if k not in self.reasons and self._worse(k, control, sure)]
         for k in found:
@@ -77,7 +86,7 @@ class Guard:
         mine, theirs = self.tallies[option], self.tallies[control]
         larger, smaller = (mine, theirs) if self.rail.better == "lower" else (theirs, mine)
         level = level_of(sure * self._setting(self.rail.level).share(option))
-        return is_larger(larger, smaller, level, self.rail.margin)  # never than itself
+        return is_larger(larger, smaller, level, self.rail.margin)  # False for the control itself
 
     def _reason(self, option: int, control: int) -> str:
         mine, theirs = self.tallies[option].mean, self.tallies[control].mean
@@ -88,14 +97,14 @@ class Guard:
         )
 
     def beside(self, row: ArmSummary, option: int, level: float) -> ArmSummary:
-        """An option's standing with the guardrail's mean and its interval."""
+        """An option's summary extended by the guardrail metric's mean and interval."""
         sure = failure_left(self.tallies, self._setting(level))
         low, high = interval(self.tallies[option], sure * self._setting(level).share(option))
         mean = self.tallies[option].mean
         return replace(row, guardrail=mean, guardrail_low=low, guardrail_high=high)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """The state as plain data."""
         return {
             "rail": asdict(self.rail),
             "horizon": self.horizon,
@@ -106,7 +115,7 @@ class Guard:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Guard:
-        """The reverse."""
+        """The guard that `to_dict` serialised."""
         guard = cls(Guardrail(**data["rail"]), data["horizon"], data["first"])
         guard.tallies = [Tally.from_dict(entry) for entry in data["tallies"]]
         guard.reasons = dict(data["reasons"])

@@ -1,15 +1,15 @@
-"""The sample-ratio check: do reports come back from every option alike?
+"""Sample ratio mismatch (SRM) test: whether all options have the same response rate.
 
-Of the participants of rounds held side by side some never report. If that has nothing to do with
-the option, the reports of one are drawn from all who were asked, without replacement: given how
-many came, their number is hypergeometric, and e^{δr} is at most its expectation under a binomial
-law on average (Hoeffding 1963, Theorem 4). So
+Some participants of concurrent rounds never report. If that is independent of the option, one
+option's reports are a sample without replacement from all participants who were asked. Given the
+total number of reports, their number r is hypergeometric. The expectation of e^{δr} is then at most
+that under a binomial distribution (Hoeffding 1963, Theorem 4). So
 
     e^{δr} / (1 - s + s e^δ)^R
 
-(r of R reports, a share s of those who were asked) is worth at most 1 on average, as is its product
-over rounds and the mixture over fixed δ and options. It ever reaches 1/p with probability p at most
-(Ville's inequality), whenever somebody looks.
+(r of R reports, s the option's share of those who were asked) has expectation at most 1. The same
+holds for its product over rounds and for the mixture over fixed δ and options. The mixture ever
+reaches 1/p with probability at most p (Ville's inequality): the test is anytime-valid.
 """
 
 from __future__ import annotations
@@ -29,30 +29,32 @@ ALARM = 1e-3
 
 @dataclass(frozen=True)
 class SampleRatio:
-    """How surprising the shares of reports are that came back: `p` holds at all rounds at once.
+    """Result of the SRM test; `p` is an anytime-valid p-value.
 
-    A mismatch means that options make people drop out, or that something counts wrongly; the
-    estimates are then of those who stayed.
+    A mismatch means that options cause drop-out, or that a component counts wrongly. Estimates then
+    describe only the participants who stayed.
     """
 
     p: float
 
     @property
     def mismatch(self) -> bool:
-        """Whether the shares are off beyond what chance does once in a thousand experiments."""
+        """Whether p is below 1/1000, the test's false positive rate per experiment."""
         return self.p < ALARM
 
 
 class Ratios:
-    """The evidence of one experiment, option by option."""
+    """The accumulated SRM evidence of one experiment, per option."""
 
     def __init__(self) -> None:
         self._exponents: dict[int, Floats] = {}
         self._largest = 0.0
 
     def add(self, held: Sequence[tuple[int, int, int]], first: int) -> None:
-        """Rounds that were held side by side as (option, asked, came); `first` options were there
-        at the start. Where everybody came there is nothing to test.
+        """Add concurrent rounds as (option, asked, reported).
+
+        `first` is the number of initial options. Rounds in which every participant reported carry
+        no information.
         """
         asked, came = (sum(entry[place] for entry in held) for place in (1, 2))
         if not 0 < came < asked:
@@ -68,7 +70,7 @@ class Ratios:
         self._largest = max(self._largest, self._evidence(first))
 
     def _evidence(self, first: int) -> float:
-        """ln of the mixture: options of the start share one half, later ones a part of the rest."""
+        """ln of the mixture: initial options share one half, later ones divide the rest."""
         terms, left = [], 1.0
         for option, exponents in self._exponents.items():
             late = option - first + 1
@@ -78,17 +80,17 @@ class Ratios:
         return float(np.logaddexp.reduce([*terms, math.log(left)]))
 
     def result(self) -> SampleRatio:
-        """What is known so far."""
+        """The test's current result."""
         return SampleRatio(math.exp(-self._largest))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """The state as plain data."""
         exponents = [[key, value.tolist()] for key, value in self._exponents.items()]
         return {"exponents": exponents, "largest": self._largest}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Ratios:
-        """The reverse."""
+        """The state that `to_dict` serialised."""
         ratios = cls()
         ratios._exponents = {key: np.array(value) for key, value in data["exponents"]}
         ratios._largest = data["largest"]

@@ -1,7 +1,7 @@
-"""The command line: `tacit`.
+"""The command line interface `tacit`.
 
-Every command that prints a result prints it as a table for people, or with `--json` as one JSON
-object for programs. Errors are one line on standard error and exit code 2; nothing is half done.
+Every command that prints a result prints it as a table, or with `--json` as one JSON object. An
+error is one line on standard error with exit code 2, and leaves no partial output.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ COMMANDS = (
     sweeping.report,
     experiments.plan,
     experiments.reproduce,
-    experiments.exhibit,
+    experiments.attack,
     experiments.algorithms,
     accounting.calibrate,
     accounting.privacy,
-    accounting.returning,
+    accounting.compose,
     accounting.amplify,
     accounting.audit,
     accounting.corrections,
@@ -53,12 +53,12 @@ COMMANDS = (
 )
 
 
-class Stopped(Exception):  # noqa: N818  (to be told to stop is no mistake)
-    """An interrupt that says how far a command came, which Typer's own handling would lose."""
+class Stopped(Exception):  # noqa: N818  (an interrupt is not an error)
+    """An interrupt with the progress of its command, which Typer's own handling would lose."""
 
 
 def heard(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, whose interrupts get here."""
+    """Wrap a command so that its interrupts reach `main`."""
 
     @functools.wraps(command)
     def run(*words: Any, **options: Any) -> None:
@@ -81,16 +81,16 @@ for name, (about, commands) in live.GROUPS.items():
     for word, command in commands.items():
         group.command(word)(heard(command))
     app.add_typer(group, name=name)
-ARGUMENT = re.compile(r"\((clip|resample)\)")  # as errors name them, for those who write Python
-YOUNGEST = 50_000  # objects before garbage is looked for; starting makes none to speak of
+ARGUMENT = re.compile(r"\((clip|resample)\)")  # Python arguments in errors, shown as options
+YOUNGEST = 50_000  # garbage collection threshold: startup creates hardly any garbage
 
 
 def main() -> None:
-    """Entry point: what cannot be done as asked becomes one line on standard error and exit code
-    2, an interrupt exit code 130.
+    """Entry point: an error becomes one line on standard error and exit code 2, an
+    interrupt 130.
     """
     gc.set_threshold(YOUNGEST)
-    atexit.register(gc.freeze)  # nor is it worth looking for at the end
+    atexit.register(gc.freeze)  # skip garbage collection at exit
     try:
         code = app(standalone_mode=False)
     except TacitError as error:
@@ -106,7 +106,7 @@ def main() -> None:
     except (KeyboardInterrupt, Stopped) as stop:
         _fail(", ".join(["interrupted", *map(str, stop.args)]), simulating.INTERRUPTED)
     except Exception as error:
-        # the command line's own errors have it: an unknown option, a word for a number
+        # Click's own errors have `format_message`: an unknown option, a word for a number
         if type(error).__name__ == "Abort":
             _fail("interrupted", simulating.INTERRUPTED)
         if not hasattr(error, "format_message"):
@@ -115,7 +115,7 @@ def main() -> None:
             print(error.format_message())
             raise SystemExit(2) from None
         message = error.format_message().replace("Value error, ", "").rstrip(". ")
-        if not message:  # a group of commands without a command, which has shown its help
+        if not message:  # a group without a command has printed its help
             raise SystemExit(2) from None
         _fail(f"{message}. Try: tacit{_asked(getattr(error, 'ctx', None))} --help")
     sys.stdout.flush()
@@ -124,20 +124,20 @@ def main() -> None:
 
 
 def _asked(context: Any) -> str:
-    """Which command was asked for."""
+    """The command that was requested."""
     if context is None or context.parent is None:
         return ""
     return f"{_asked(context.parent)} {context.info_name}"
 
 
 def _fail(message: str, code: int = 2, problems: tuple[str, ...] = ()) -> NoReturn:
-    """One line; where several things are wrong, one for each."""
+    """Print one line or, with several problems, one line for each, and exit."""
     told = message if len(problems) < 2 else f"{len(problems)} things are to be mended:"
     spoken = ARGUMENT.sub(r"(--\1)", harmless(" ".join(told.split())))
     print(f"tacit: {spoken}", file=sys.stderr)
     for problem in problems if len(problems) > 1 else ():
         print(f"  {harmless(problem)}", file=sys.stderr)
-    exec("")  # CPython remembers an interrupt that met code made from text, and would die of it
+    exec("")  # resets CPython's flag for an interrupt in exec(), which would end it by SIGINT
     raise SystemExit(code)
 
 

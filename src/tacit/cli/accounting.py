@@ -1,6 +1,6 @@
-"""The commands that compute promises: calibrate, privacy, returning, amplify, audit, corrections.
+"""Commands of privacy accounting: calibrate, privacy, compose, amplify, audit, corrections.
 
-Plain functions with annotated options; `tacit.cli` hangs them on the command line.
+Functions with annotated options; `tacit.cli` registers them as commands.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NoiseKind(StrEnum):
-    """Kinds of noise."""
+    """Noise distributions."""
 
     discrete_laplace = "discrete-laplace"
     skellam = "skellam"
@@ -33,18 +33,18 @@ class NoiseKind(StrEnum):
 
 
 class NormChoice(StrEnum):
-    """How a vector's movement is bounded."""
+    """The norm in which sensitivity bounds a vector."""
 
     linf = "linf"
     l2 = "l2"
 
 
-# numbers of records that are promises, by each way of accounting
+# keys of records that hold numbers of guarantees: rounded up
 PROMISED = (
     *("epsilon", "delta", "target_epsilon", "epsilon0", "randomized_response_epsilon"),
     *("exact", "renyi", "advanced", "best"),
 )
-SHOWN = ("epsilon_at_least",)  # which are rounded down
+SHOWN = ("epsilon_at_least",)  # keys that hold lower bounds: rounded down
 FAIR = 0.5
 WIDTHS = {
     NoiseKind.discrete_laplace: ("scale",),
@@ -65,7 +65,10 @@ SamplesOption = Annotated[
     float | None,
     typer.Option(help="Samples for each of two neighbouring inputs (with --noise)."),
 ]
-AlarmOption = Annotated[float | None, typer.Option(help="How often a sound device may be accused.")]
+FalsePositiveOption = Annotated[
+    float | None,
+    typer.Option(help="False positive rate: how often an honest device may be reported."),
+]
 SensitivityOption = Annotated[
     float,
     typer.Option(help="The most that one person can move the sum (an integer for integer noise)."),
@@ -163,8 +166,8 @@ def privacy(
     arriving: Annotated[
         float, typer.Option(help="Fraction of the noise shares that arrive.")
     ] = 1.0,
-    batches: Annotated[
-        int, typer.Option(help="Number of batches that the same person is in.", **Whole)
+    participations: Annotated[
+        int, typer.Option(help="How often the same participant takes part.", **Whole)
     ] = 1,
     as_json: Json = False,
 ) -> None:
@@ -195,10 +198,10 @@ def privacy(
     law: NoiseLaw | Gaussian
     if noise is NoiseKind.gaussian:
         std = _std(width)
-        if arriving != 1 or batches != 1:
+        if arriving != 1 or participations != 1:
             raise TacitError(
-                "--arriving and --batches are for noise on devices: use discrete-gaussian or "
-                "skellam"
+                "--arriving and --participations are for noise on devices: use "
+                "discrete-gaussian or skellam"
             )
         law, loss = Gaussian(std), GaussianLoss(std, sensitivity)
         parameters: dict[str, Any] = {"sigma": std}
@@ -207,7 +210,8 @@ def privacy(
         parameters = _parameters(law)
         moved = _count("sensitivity", sensitivity)
         single = privacy_loss(law, moved) if arriving == 1 else dropout_loss(law, arriving, moved)
-        loss = single if batches == 1 else ComposedLoss(((single, _count("batches", batches)),))
+        times = _count("participations", participations)
+        loss = single if times == 1 else ComposedLoss(((single, times),))
     if delta is not None:
         answer = {"epsilon": loss.epsilon(delta), "delta": delta}
     else:
@@ -216,9 +220,10 @@ def privacy(
     assumed: list[Assumption] = []
     if arriving != 1:
         assumed += ThreatModel(dropout=1 - Fraction(str(arriving)), curious=0).assumptions()
-    if batches > 1:
-        assumed.append(Accounting(Method.LOSS, batches))
-    promise = _promise(**answer, law=law, participations=batches, assumptions=frozenset(assumed))
+    if participations > 1:
+        assumed.append(Accounting(Method.LOSS, participations))
+    assumptions = frozenset(assumed)
+    promise = _promise(**answer, law=law, participations=participations, assumptions=assumptions)
     record = {
         "noise": noise.value,
         "sensitivity": _whole(sensitivity),
@@ -227,35 +232,35 @@ def privacy(
         "std": math.sqrt(float(law.variance)),
         **parameters,
         "arriving": arriving,
-        "batches": batches,
+        "participations": participations,
         "guarantee": _said(promise, as_json),
     }
     show(record, f"privacy of {noise.value} noise", as_json, PROMISED)
 
 
-def returning(
+def compose(
     epsilon: Annotated[float, typer.Option(help="Epsilon of one batch.")],
     delta: Annotated[float, typer.Option(help="Delta of the total.")],
-    batches: Annotated[
-        int, typer.Option(help="Number of batches that the same person is in, at most.", **Whole)
+    participations: Annotated[
+        int, typer.Option(help="How often the same participant takes part, at most.", **Whole)
     ],
     batch_delta: Annotated[
         float, typer.Option(help="Delta of one batch; 0 for a pure guarantee.")
     ] = 0.0,
     as_json: Json = False,
 ) -> None:
-    """What a person has who is in several batches, by each way of accounting.
+    """The guarantee of a participant in several rounds, by each way of accounting.
 
-    Example: tacit returning --epsilon 0.1 --batches 100 --delta 1e-5
+    Example: tacit compose --epsilon 0.1 --participations 100 --delta 1e-5
     """
     from tacit.assumptions import PrivateMessages
-    from tacit.privacy import returning_user
+    from tacit.privacy import compose_participations
 
-    result = returning_user(_target(epsilon, batch_delta), batches, delta)
+    result = compose_participations(_target(epsilon, batch_delta), participations, delta)
     assumed = frozenset({PrivateMessages(epsilon, batch_delta), result.accounting})
-    promise = _promise(result.best, delta, participations=batches, assumptions=assumed)
+    promise = _promise(result.best, delta, participations=participations, assumptions=assumed)
     record = {**asdict(result), "best": result.best, "guarantee": _said(promise, as_json)}
-    show(record, f"{batches} batches of epsilon {epsilon}", as_json, PROMISED)
+    show(record, f"{participations} participations of epsilon {epsilon}", as_json, PROMISED)
 
 
 def amplify(
@@ -338,7 +343,7 @@ def audit(
     ] = None,
     samples: SamplesOption = None,
     seconds: SecondsOption = None,
-    alarm: AlarmOption = None,
+    false_positive_rate: FalsePositiveOption = None,
     as_json: Json = False,
 ) -> None:
     """Attack what devices draw: of calibrated noise, or of a whole algorithm.
@@ -356,11 +361,15 @@ def audit(
         given = {"epsilon": epsilon, "delta": delta, "trust": trust}
         how: dict[str, Any] = {"noise_factor": noise_factor, "reuse": reuse_noise}
         how["through"] = through.value if through else None
-        how |= {k: v for k, v in (("alarm", alarm), ("seconds", seconds)) if v is not None}
+        how |= {
+            k: v
+            for k, v in (("false_positive_rate", false_positive_rate), ("seconds", seconds))
+            if v is not None
+        }
         _audit_algorithm(algorithm, {k: v for k, v in given.items() if v is not None}, how, as_json)
         return
     vain: dict[str, Any] = {"--trust": trust, "--through": through, "--seconds": seconds}
-    vain |= {"--alarm": alarm, "--reuse-noise": reuse_noise or None}
+    vain |= {"--false-positive-rate": false_positive_rate, "--reuse-noise": reuse_noise or None}
     _refuse(vain, "for --algorithm only")
     if noise is None or epsilon is None:
         raise TacitError("--noise needs the --epsilon that is claimed")
@@ -382,7 +391,7 @@ def _audit_noise(
     samples: float | None,
     as_json: bool,
 ) -> None:
-    """Exact draws of calibrated noise; of continuous noise, which no device draws, samples."""
+    """Audit exact draws of calibrated noise; continuous noise is sampled, as no device draws it."""
     import numpy as np
 
     from tacit.privacy import audit as attack
@@ -405,7 +414,7 @@ def _audit_noise(
         "std": law.std,
         "guarantee": _said(stated.guarantee, as_json),
     }
-    if not as_json:  # beside the promise that it is held against
+    if not as_json:  # distinguish the lower bound from the guarantee's epsilon
         record = {"epsilon_at_least": record.pop("epsilon"), **record}
     show(record, "audit", as_json, ("claimed",), SHOWN)
 
@@ -429,7 +438,7 @@ def _audit_algorithm(name: str, given: dict[str, Any], how: dict[str, Any], as_j
         else "as they are sent",
         "verdict_on_the_noise": "NOT the stated law" if law.caught else "as the stated law",
         "p_value": law.p_value,
-        "alarm": law.alarm,
+        "false_positive_rate": law.false_positive_rate,
         "worst_test": law.worst,
         "numbers": law.numbers,
         "rounds": law.rounds,
@@ -472,8 +481,8 @@ def _target(epsilon: float, delta: float) -> PureDP | ApproximateDP:
 def _promise(
     epsilon: float, delta: float, law: NoiseLaw | Gaussian | None = None, **about: Any
 ) -> PureDP | ApproximateDP | None:
-    """What was computed, as a guarantee, with the arithmetic of its noise if that is known; None
-    where it guarantees nothing.
+    """The computed guarantee, with the arithmetic of its noise if known; None if it guarantees
+    nothing.
     """
     from tacit.privacy import derived
 
@@ -484,14 +493,16 @@ def _promise(
 
 
 def _said(promise: Guarantee | None, as_json: bool) -> dict[str, Any] | str | None:
-    """As data, or as a sentence."""
+    """The guarantee as data or as a sentence."""
     if promise is None:
         return None
     return promise.to_dict() if as_json else str(promise)
 
 
 def _width(noise: NoiseKind, said: dict[str, float | None]) -> dict[str, float]:
-    """What says how wide this noise is; what says it of other noise is refused."""
+    """The parameter that determines the width of this noise; parameters of other noise are
+    rejected.
+    """
     own = WIDTHS[noise]
     vain = {f"--{name}": value for name, value in said.items() if name not in own}
     has = " or ".join(f"--{name}" for name in own)
@@ -537,7 +548,7 @@ def _whole(value: float) -> int | float:
 
 
 def _parameters(law: Any) -> dict[str, Any]:
-    """A law's own parameters, as plain numbers."""
+    """The parameters of a distribution as plain numbers."""
     names = {"scale": "scale", "sigma": "sigma", "n": "trials", "p": "probability"}
     return {
         shown: _plain(getattr(law, name)) for name, shown in names.items() if hasattr(law, name)

@@ -1,4 +1,6 @@
-"""Definitions of live experiments: written with comments, and explained with a forecast."""
+"""Commands for definitions of live experiments: `new` writes one, `check` explains and
+forecasts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The first thing to run: a live experiment on this machine; and the tables of what noise costs."""
+"""Commands of the demonstration: a live experiment on this machine, and tables of noise and
+regret.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ def demo(
 
 
 def _wait(shown: DemoProgress) -> None:
-    """Until ^C."""
+    """Wait until ^C."""
     page = f"{shown.addresses[0]}/e/{shown.status['digest']}"
     print(f"still open at {page}; ^C ends it", file=sys.stderr)
     with suppress(KeyboardInterrupt):
@@ -104,7 +106,7 @@ def _progress(as_json: bool) -> Any:
 
 
 class _Watch:
-    """One line that says how far it is, on standard error."""
+    """A progress line on standard error."""
 
     def __init__(self, console: Any) -> None:
         self._status = console.status("setting up")
@@ -119,7 +121,7 @@ class _Watch:
         self._status.__exit__(*problem)
 
     def show(self, stage: str, shown: DemoProgress | None) -> None:
-        """How it stands."""
+        """Update the line."""
         if stage != self._stage:
             self._stage = stage
             self._console.print(f"  {stage}", soft_wrap=True, highlight=False)

@@ -1,4 +1,4 @@
-"""The command that looks at a deployment from outside: doctor."""
+"""The command `doctor`, which checks a deployment from outside."""
 
 from __future__ import annotations
 

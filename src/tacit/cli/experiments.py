@@ -1,6 +1,6 @@
-"""The commands around experiments: plan, reproduce, algorithms.
+"""The commands plan, reproduce, attack and algorithms.
 
-Plain functions with annotated options; `tacit.cli` hangs them on the command line.
+Functions with annotated options; `tacit.cli` registers them as commands.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def plan(
 
 
 def planned(result: Any, names: list[str], horizon: int | None) -> None:
-    """The rows of a plan; columns that no row knows are left out."""
+    """Print the rows of a plan, without columns that are empty in every row."""
     columns = {
         "participants": "to decide",
         "days": "days",
@@ -155,7 +155,7 @@ def planned(result: Any, names: list[str], horizon: int | None) -> None:
 
 
 def lied(result: Any, liars: float) -> None:
-    """What liars can do in each way of running the experiment."""
+    """Print the influence of corrupted participants under each trust model."""
     rows = [
         [
             row.trust,
@@ -205,7 +205,7 @@ def reproduce(
     drawn.check(asked)
     results.probe(out)
     if data is not None:
-        data.open("rb").close()  # before the panels that do without it
+        data.open("rb").close()  # fail early, before panels that do not need the data
     written = drawn.draw(out, asked)
     if as_json:
         print_json({"figure": figure, "files": [str(path) for path in written]})
@@ -214,8 +214,8 @@ def reproduce(
         print(path)
 
 
-def exhibit(
-    out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("exhibit-output"),
+def attack(
+    out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("attack-output"),
     games: Annotated[int, typer.Option(help="Games of the attack.", **Whole)] = 1000,
     runs: Runs = 5,
     seed: Seed = 0,
@@ -223,11 +223,11 @@ def exhibit(
 ) -> None:
     """Attack a schedule that was claimed to be private, and compare schedules that are.
 
-    Example: tacit exhibit --out exhibit-output
+    Example: tacit attack --out attack-output
     """
     from tacit.simulation import results
     from tacit.simulation.study import RunConfig
-    from tacit.studies import exhibit as attacks
+    from tacit.studies import schedule_attack as attacks
     from tacit.studies import schedules
 
     results.probe(out)

@@ -1,7 +1,7 @@
-"""The commands of live experiments: experiment, terms, party, invitations.
+"""The command groups of live experiments: experiment, terms, party, invitations.
 
-An experiment is written (`new`), looked at (`check`), published (`create`) and watched by who asks
-the question; its terms are read and signed (`terms cosign`) by who runs the helper.
+The experimenter writes an experiment (`new`), checks it (`check`), publishes it (`create`) and
+monitors it. The helper's operator reads its terms and signs them (`terms cosign`).
 """
 
 from __future__ import annotations
@@ -31,4 +31,4 @@ GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
     "party": ("The two servers of live experiments.", {"new": found, "rotate": rotate}),
     "invitations": ("Invitations to take part.", {"make": make}),
 }
-"""Groups of commands: what they are about, and the commands by name."""
+"""Groups of commands: help text, and the commands by name."""

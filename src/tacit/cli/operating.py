@@ -1,5 +1,6 @@
-"""What the commands of live experiments share: which party is asked, with which secret, and how
-files and keys are shown. Secrets come from files and the environment, never from the command line.
+"""Helpers shared by the commands of live experiments: select a party, authenticate, print keys.
+
+Secrets come from files and the environment, never from the command line.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Which = Annotated[
 
 @contextmanager
 def needs_live() -> Iterator[None]:
-    """Says what to install where live experiments are not there."""
+    """Turn a missing package into an error that says what to install."""
     try:
         yield
     except ImportError as missing:
@@ -55,7 +56,7 @@ def needs_live() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Which experiment at which coordinator is meant."""
+    """The selected experiment and its coordinator."""
 
     experiment: Which = None
     config: Config = None
@@ -63,7 +64,7 @@ class Chosen:
     token_file: TokenFile = None
 
     def __str__(self) -> str:
-        """As it is said on the command line, after a command."""
+        """The selection as command line options."""
         named = {"": self.experiment, "--config ": self.config, "--url ": self.url}
         named["--token-file "] = self.token_file
         words = [f" {how}{shlex.quote(str(said))}" for how, said in named.items() if said]
@@ -76,7 +77,7 @@ class Chosen:
 
 
 def operated(config: Path | None, url: str | None, token_file: Path | None) -> Operated:
-    """The coordinator, with the admin token from where it is."""
+    """The coordinator, with the admin token from the configuration, a file or the environment."""
     with needs_live():
         from tacit.service.admin import Operated
     if config is not None:
@@ -94,7 +95,9 @@ def operated(config: Path | None, url: str | None, token_file: Path | None) -> O
 
 
 def guarded(url: str) -> str:
-    """An address to which the admin token goes; a warning where others can read it on the way."""
+    """An address to which the admin token is sent; warns if it is sent unencrypted over a
+    network.
+    """
     from tacit.service.loopback import on_this_machine
 
     if url.lower().startswith("http://") and not on_this_machine(url):
@@ -110,7 +113,7 @@ def _secret(file: Path) -> str:
 
 
 def configured(config: Path, role: str) -> PartyConfig:
-    """The configuration of a party of this role."""
+    """Load the configuration of a party of this role."""
     with needs_live():
         from tacit.service.config import load
     told = load(config)
@@ -120,21 +123,21 @@ def configured(config: Path, role: str) -> PartyConfig:
 
 
 def listening(told: PartyConfig) -> str:
-    """Where a process of this machine reaches the party."""
+    """The address at which a process of this machine reaches the party."""
     host, port = told.listen
     near = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{near}:{port}"
 
 
 def agreed(question: str) -> bool:
-    """Whether somebody at a terminal says yes."""
+    """Ask for confirmation; False without a terminal."""
     if not sys.stdin.isatty():
         return False
     return input(f"{question} Type yes: ").strip().lower() == "yes"
 
 
 def write_new(file: Path, text: str, mode: int = 0o666) -> None:
-    """Writes a file that is not there yet, and that nobody can read whom it is not for."""
+    """Write a new file with these permissions; an existing file is rejected."""
     refuse_old(file)
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     with os.fdopen(handle, "w", encoding="utf-8") as opened:
@@ -142,20 +145,20 @@ def write_new(file: Path, text: str, mode: int = 0o666) -> None:
 
 
 def refuse_old(file: Path) -> None:
-    """What is there is not written over."""
+    """Reject a file that exists."""
     if file.exists():
         raise TacitError(f"{file} is there already and is not written over: name another")
 
 
 def print_lines(lines: list[str]) -> None:
-    """Sentences, each folded, and an empty line."""
+    """Print sentences, each wrapped, and an empty line."""
     for line in lines:
         print(textwrap.fill(line, width(), initial_indent="  ", subsequent_indent="    "))
     print()
 
 
 def keys_of(published: Published) -> dict[str, Any]:
-    """Both keys, and what people read to each other of them."""
+    """Both keys, and their fingerprints, which people compare."""
     return {
         "keys": {party.role: party.key.hex() for party in published.terms.parties},
         "fingerprints": published.fingerprints,
@@ -163,6 +166,6 @@ def keys_of(published: Published) -> dict[str, Any]:
 
 
 def say_keys(published: Published) -> None:
-    """Prints the fingerprints of both keys."""
+    """Print the fingerprints of both keys."""
     for role, digits in published.fingerprints.items():
         sentence(f"{role}'s key", digits)

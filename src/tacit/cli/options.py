@@ -1,7 +1,7 @@
-"""Options that several commands share, and those that problems declare.
+"""Options that several commands share, and the options that problems declare.
 
-A problem's fields are the options: they are read off the registry, so that a package from outside
-brings its own. Which of them an algorithm has is checked when its name is known.
+The fields of a problem are its options. They are read from the registry, so packages from outside
+add their own. The options of an algorithm are checked once its name is known.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from tacit.errors import TacitError
 
 
 class SettingChoice(StrEnum):
-    """Whose constants."""
+    """Constants: exact calibration, or the paper's."""
 
     tight = "tight"
     paper = "paper"
 
 
 class AxisChoice(StrEnum):
-    """What an epsilon in a figure means."""
+    """Meaning of ε in a figure."""
 
     paper = "paper"
     equal = "equal"
 
 
 def whole(text: str) -> int:
-    """A whole number as people type it: 1000000, 1e6."""
+    """Parse a whole number: 1000000 or 1e6."""
     try:
         number = float(text)
         if number == int(number):
@@ -53,7 +53,7 @@ MOST_SILOS = 100_000
 
 
 def numbers(text: str) -> tuple[float, ...]:
-    """Numbers separated by commas."""
+    """Parse numbers separated by commas."""
     try:
         return tuple(float(part) for part in str(text).split(","))
     except ValueError as error:
@@ -63,7 +63,7 @@ def numbers(text: str) -> tuple[float, ...]:
 
 
 def _silos(text: str) -> int:
-    """How many silos are alike; a list of all of them is kept."""
+    """Parse a repeat count of silos; bounded, because the list is expanded."""
     count = whole(text)
     if not 1 <= count <= MOST_SILOS:
         raise typer.BadParameter(f"{text!r} silos; give 1 to {MOST_SILOS:,}")
@@ -71,7 +71,7 @@ def _silos(text: str) -> int:
 
 
 def budgets(text: str) -> tuple[float | tuple[float, float], ...]:
-    """Budgets of silos: 0.5, or 0.5:1e-6 with a delta; 3*0.5:1e-6 for three silos alike.
+    """Parse budgets of silos: 0.5, or 0.5:1e-6 with a delta; 3*0.5:1e-6 for three equal silos.
 
     >>> budgets("2*0.5:1e-6,1")
     ((0.5, 1e-06), (0.5, 1e-06), 1.0)
@@ -118,7 +118,7 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 def problem_options(without: Collection[str]) -> list[inspect.Parameter]:
-    """A parameter for every other option of every problem; not given means not said."""
+    """A parameter for every other option of every problem; None means not given."""
     found: dict[str, inspect.Parameter] = {}
     for entry in algorithms().values():
         for name, declared in entry.problem.options().items():
@@ -135,7 +135,7 @@ def problem_options(without: Collection[str]) -> list[inspect.Parameter]:
 
 @dataclass(frozen=True)
 class OwnData:
-    """A user's own table, if one was given."""
+    """The user's own table of rewards, if given."""
 
     replay: Replay = None
     clip: Clip = False
@@ -143,11 +143,11 @@ class OwnData:
 
     @classmethod
     def taken(cls, options: dict[str, Any]) -> Self:
-        """What was said of it, taken out of all options."""
+        """Take these options out of all options."""
         return cls(**{name: options.pop(name) for name in inspect.signature(cls).parameters})
 
     def environment(self, family: str) -> Any:
-        """The world that it is; None without one."""
+        """The environment that replays the table; None without one."""
         if self.replay is not None and family != "arms":
             raise TacitError(
                 f"--replay is a table of options' rewards, and {family} algorithms do not choose "
@@ -163,14 +163,14 @@ class OwnData:
 
 
 def asks(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command that takes `**options` those of one's own data and of all problems."""
+    """Add the options of `OwnData` and of all problems to a command that takes `**options`."""
     parts = (inspect.signature(part, eval_str=True).parameters for part in (command, OwnData))
     own = [p for part in parts for p in part.values() if p.kind is not p.VAR_KEYWORD]
     return _taking(command, [*own, *problem_options([p.name for p in own])])
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command that takes a dataclass of options these options in its place."""
+    """Replace a command's dataclass parameter by the options in it."""
     own = inspect.signature(command, eval_str=True).parameters
     name = next(p.name for p in own.values() if is_dataclass(p.annotation))
     group = own[name].annotation
@@ -188,7 +188,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 def _taking(
     command: Callable[..., None], parameters: Iterable[inspect.Parameter]
 ) -> Callable[..., None]:
-    """The command, with these as what it says that it takes."""
+    """Set the command's signature to these parameters."""
     keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
     command.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in keyword}
@@ -201,7 +201,7 @@ def said(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def warnings(epsilon: float | None, delta: float | None, clipped: float = 0.0) -> list[str]:
-    """A word about promises that are hardly any, and about rewards that were cut."""
+    """Warnings about weak guarantees and about clipped rewards."""
     found = []
     if delta is not None and delta >= 1e-3:
         found.append(f"delta {delta:g} lets one person in {1 / delta:,.0f} be given away: use 1e-6")
@@ -217,5 +217,5 @@ def warnings(epsilon: float | None, delta: float | None, clipped: float = 0.0) -
 
 
 def interactive() -> bool:
-    """Whether progress bars have someone to look at them."""
+    """Whether standard error is a terminal that can show progress bars."""
     return sys.stderr.isatty()

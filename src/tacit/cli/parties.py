@@ -1,4 +1,4 @@
-"""Parties of live experiments, the terms that they sign, and the invitations that they make."""
+"""Commands for the parties of live experiments, their terms, and invitations."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def show(
 
 
 def _guarantee(terms: Terms) -> Guarantee | None:
-    """What terms promise, as every other guarantee is told; None where nobody has checked it."""
+    """The guarantee in the terms; None unless the noise distribution is one that was checked."""
     from tacit.privacy import ApproximateDP, PureDP
     from tacit.terms.words import CHECKED
 
@@ -76,7 +76,7 @@ def _guarantee(terms: Terms) -> Guarantee | None:
         "participations": promise.participations,
         "assumptions": terms.assumptions,
     }
-    epsilon: Any = promise.epsilon  # a fraction, which is rounded where it is told
+    epsilon: Any = promise.epsilon  # a fraction; rounded when printed
     if promise.delta:
         return ApproximateDP(float(epsilon), float(promise.delta), **about)
     return PureDP(epsilon, **about)

@@ -1,6 +1,6 @@
-"""How results are printed: a table for people, one JSON object for programs.
+"""Output of results: a table, or one JSON object.
 
-Whatever the width, nothing is cut: cells fold, and sentences stand below their table.
+Nothing is truncated at any width: cells fold, and sentences are printed below their table.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 from tacit.rounding import down, up
 
-WIDEST = 100  # columns, where nobody's terminal says how many there are
-LONGEST_CELL = 40  # characters of a two-column table's value; longer ones are sentences
+WIDEST = 100  # columns, if there is no terminal
+LONGEST_CELL = 40  # characters of a value in a two-column table; longer ones are sentences
 GAP = 3  # between columns
 
 
@@ -28,8 +28,10 @@ def show(
     promised: Collection[str] = (),
     shown: Collection[str] = (),
 ) -> None:
-    """A record, as JSON or as a two-column table, in which what is promised is rounded up, and what
-    was shown to be exceeded is rounded down.
+    """Print a record as JSON or as a two-column table.
+
+    In the table, numbers of guarantees (`promised`) are rounded up, and lower bounds (`shown`)
+    down.
     """
     if as_json:
         print_json(record)
@@ -47,7 +49,7 @@ def show(
 
 
 def print_json(record: dict[str, Any]) -> None:
-    """One JSON object; numbers that JSON does not know become null."""
+    """Print one JSON object; numbers that are not finite become null."""
     print(json.dumps(_finite(record)))
 
 
@@ -62,18 +64,18 @@ def _finite(value: Any) -> Any:
 
 
 def width() -> int:
-    """How many columns there are: the terminal's, or what COLUMNS says up to the widest."""
+    """Number of columns: the terminal's or, without one, that of COLUMNS up to `WIDEST`."""
     columns = shutil.get_terminal_size((WIDEST, 24)).columns
     return columns if sys.stdout.isatty() else min(columns, WIDEST)
 
 
 def is_long(value: Any) -> bool:
-    """Whether a value reads better below a table than in it."""
+    """Whether a value belongs below a table instead of in it."""
     return isinstance(value, str) and len(value) > LONGEST_CELL
 
 
 def harmless(text: str) -> str:
-    """What a terminal shows and does not obey, whoever wrote it.
+    """Replace control characters, so that foreign text cannot control the terminal.
 
     >>> harmless("fine\\x1b[2J")
     'fine\ufffd[2J'
@@ -82,7 +84,7 @@ def harmless(text: str) -> str:
 
 
 def sentence(label: str, text: str) -> None:
-    """A labelled sentence, wrapped."""
+    """Print a labelled sentence, wrapped."""
     wrapped = textwrap.fill(
         harmless(f"{label}: {text}"),
         max(width(), 20),
@@ -94,8 +96,9 @@ def sentence(label: str, text: str) -> None:
 
 
 def table(title: str, headings: list[str] | None, rows: list[list[Any]]) -> None:
-    """A table; columns of numbers to the right. Text folds between words, and within them only
-    where there is no other way.
+    """Print a table with numbers right-aligned.
+
+    Text folds between words, and within them only if nothing else fits.
     """
     from rich import box
     from rich.console import Console
@@ -129,8 +132,9 @@ def table(title: str, headings: list[str] | None, rows: list[list[Any]]) -> None
 
 
 def shared(least: list[int], most: list[int], room: int) -> list[int]:
-    """Widths of columns within the room: what each needs, then the rest to the narrowest; if even
-    that is too much, the widest give way.
+    """Widths of columns: each gets its minimum, then the narrowest get the rest.
+
+    If the minimums do not fit, the widest columns shrink.
 
     >>> shared([4, 4], [4, 30], 20), shared([12, 4], [12, 4], 10)
     ([4, 16], [6, 4])
@@ -145,7 +149,7 @@ def shared(least: list[int], most: list[int], room: int) -> list[int]:
 
 
 def cell(value: Any) -> str:
-    """A value as people read it.
+    """Format a value for a table.
 
     >>> [cell(value) for value in (None, True, 1234567, 12345.6, 0.123456, 1e-6, math.inf)]
     ['–', 'yes', '1,234,567', '12,346', '0.1235', '1e-6', '∞']
@@ -163,7 +167,7 @@ def cell(value: Any) -> str:
 
 
 def no_less(value: float) -> str:
-    """A number of a promise as people read it: rounded up.
+    """Format a number of a guarantee, rounded up.
 
     >>> no_less(1.00014), no_less(1e-5), no_less(math.inf)
     ('1.001', '1e-5', '∞')
@@ -173,7 +177,7 @@ def no_less(value: float) -> str:
 
 
 def no_more(value: float) -> str:
-    """What a number was shown to be at least, as people read it: rounded down.
+    """Format a lower bound, rounded down.
 
     >>> no_more(0.99996), no_more(1.0)
     ('0.9999', '1')
@@ -186,7 +190,7 @@ def _power(found: re.Match[str]) -> str:
 
 
 def count_of(name: str, done: int, asked: int) -> str:
-    """How many there are, and of how many.
+    """Format a count, and the requested count if it differs.
 
     >>> count_of("run", 1, 1), count_of("run", 2, 3)
     ('1 run', '2 of 3 runs')

@@ -1,4 +1,6 @@
-"""A live experiment at its coordinator: published, watched, paused, ended, exported."""
+"""Commands for a live experiment at its coordinator: create, status, estimates, pause, resume,
+stop, export.
+"""
 
 from __future__ import annotations
 
@@ -79,14 +81,16 @@ def create(
 
 
 def _pins(published: Published) -> dict[str, Any]:
-    """What an app is built with: the experiment, where its coordinator is, and both keys."""
+    """Configuration to build into an app: the experiment, the coordinator's address, and
+    both keys.
+    """
     keys = {party.role: party.key.hex() for party in published.terms.parties}
     address = published.terms.parties[0].address
     return {"experiment": published.terms.digest.hex(), "pins": {"address": address, **keys}}
 
 
 def _tell(what: str, which: Chosen, as_json: bool, say: Callable[[Any], None]) -> None:
-    """What the coordinator says of an experiment, as it is or in words."""
+    """Print the coordinator's answer about an experiment, as JSON or in words."""
     party, digest = which.found()
     said = party.get(f"/experiments/{digest}/{what}")
     if as_json:
@@ -184,7 +188,7 @@ def _say_estimates(said: dict[str, Any]) -> None:
 
 
 def verdict(said: dict[str, Any]) -> str:
-    """Which option is best, and how sure that is, in a sentence."""
+    """Which option is best, and how certain that is, in a sentence."""
     known = [row for row in said["options"] if row["mean"] is not None and row["participants"]]
     if not known:
         return "nothing is known yet: no round has been opened"
@@ -278,5 +282,5 @@ def export(
 
 
 def _safe(value: Any) -> Any:
-    """A text that a spreadsheet does not take for a formula."""
+    """Escape text that a spreadsheet would take for a formula."""
     return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" else value

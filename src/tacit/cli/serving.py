@@ -1,4 +1,4 @@
-"""The command that runs a party: serve."""
+"""The command `serve`, which runs the coordinator or the helper."""
 
 from __future__ import annotations
 

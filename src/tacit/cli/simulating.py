@@ -1,7 +1,7 @@
-"""The commands that simulate: one algorithm, or several on the same problems.
+"""The commands `simulate` and `compare`, and their output.
 
-Plain functions; `tacit.cli` hangs them on the command line. One `simulate` serves all families: the
-algorithm's problem says which options there are.
+`tacit.cli` registers the functions as commands. `simulate` serves all families: the algorithm's
+problem declares the options.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tacit.simulation import Result
 
 INTERRUPTED = 130
-PROMISED = ("epsilon", "delta")  # which are rounded up
+PROMISED = ("epsilon", "delta")  # numbers of guarantees: rounded up
 
 
 @asks
@@ -69,7 +69,7 @@ def simulate(
     if resume and out is None:
         raise TacitError("--resume goes on with the log in --out: give the directory")
     check_together(given)
-    problem = entry.ask(given)  # refuses before anything is loaded or read
+    problem = entry.ask(given)  # reject bad options before anything is loaded or read
     environment = own_data.environment(entry.family)
     from tacit.simulation import results, study
 
@@ -120,7 +120,7 @@ def compare(
 
 
 def summarised(result: Result) -> dict[str, Any]:
-    """What `--json` prints of a result."""
+    """The summary of a result that `--json` prints."""
     promised = result.as_json() or {}
     clipped = result.mean("clipped") if result.runs and "clipped" in result.runs[0] else 0.0
     found = warnings(promised.get("epsilon"), promised.get("delta"), clipped)
@@ -131,7 +131,7 @@ def summarised(result: Result) -> dict[str, Any]:
 
 
 def replayed(result: Result, environment: Any) -> dict[str, Any]:
-    """How much of somebody's own data was used, and what that means for the promise."""
+    """How much of the user's own data was used, and what that means for the guarantee."""
     if environment is None:
         return {}
     used = result.mean("rows_used") if "rows_used" in result.runs[0] else None
@@ -140,7 +140,7 @@ def replayed(result: Result, environment: Any) -> dict[str, Any]:
 
 
 def report(result: Result, environment: Any, as_json: bool, out: Path | None) -> None:
-    """Writes the table, prints the summary; an interrupted one says so and exits with 130."""
+    """Write the table and print the summary; after an interrupt, exit with 130."""
     from tacit.simulation import write_csv
 
     if out is not None:
@@ -178,7 +178,7 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
 
 
 def labels(per: str) -> dict[str, str]:
-    """What the numbers of a summary are called where people read them."""
+    """Labels of the numbers of a summary."""
     return {
         "horizon": f"{per}s",
         "regret_mean": "regret",
@@ -206,10 +206,10 @@ def labels(per: str) -> dict[str, str]:
 
 
 def shown(value: Any) -> str:
-    """An option's value in a sentence."""
+    """Format an option's value for a sentence."""
     if not isinstance(value, (tuple, list)):
         return cell(value)
-    if value and isinstance(value[0], (tuple, list)):  # budgets of silos, as they are typed
+    if value and isinstance(value[0], (tuple, list)):  # budgets of silos, as typed
         alike = ((pair, len(list(same))) for pair, same in groupby(value))
         return ",".join(
             f"{count}*" * (count > 1) + ":".join(map(no_less, pair)) for pair, count in alike
@@ -218,7 +218,7 @@ def shown(value: Any) -> str:
 
 
 def notes(summary: dict[str, Any], environment: Any) -> None:
-    """What somebody should know before they believe a number."""
+    """Print warnings and notes about the data."""
     for line in summary["warnings"]:
         sentence("note", line)
     if environment is None:
@@ -243,13 +243,13 @@ def notes(summary: dict[str, Any], environment: Any) -> None:
 
 
 def paused(runs: dict[str, int], all_runs: int) -> list[list[Any]]:
-    """The options that a guardrail paused, and in how many runs."""
+    """Rows of the options that the guardrail paused, with their number of runs."""
     of = f"of {count_of('run', *[all_runs] * 2)}"
     return [["paused by the guardrail", f"{option} (in {n} {of})"] for option, n in runs.items()]
 
 
 def standings(rows: list[dict[str, Any]]) -> None:
-    """Where the options stood at the end of the first run, the best first."""
+    """Print the arm summary at the end of the first run, best option first."""
     if not rows:
         return
     ordered = sorted(rows, key=lambda row: -row["best"])[:10]
@@ -273,7 +273,7 @@ def standings(rows: list[dict[str, Any]]) -> None:
 
 
 def guardrail(rows: list[dict[str, Any]], configuration: dict[str, Any]) -> None:
-    """What the second metric was found to be, and what was paused because of it."""
+    """Print the estimates of the guardrail metric, and the options that it paused."""
     name, better = configuration["guardrail"], configuration["guardrail_better"]
     body = [
         [
@@ -294,7 +294,7 @@ def guardrail(rows: list[dict[str, Any]], configuration: dict[str, Any]) -> None
 
 
 def lift(row: dict[str, Any]) -> str:
-    """An option's lift against the first, with its interval."""
+    """Format an option's lift over the first option, with its interval."""
     if row["lift_low"] is None:
         return "–"
     high = "∞" if row["lift_high"] is None else f"{row['lift_high']:+.0%}"
@@ -303,7 +303,7 @@ def lift(row: dict[str, Any]) -> str:
 
 
 def stopped(interrupted: bool, done: int, asked: int) -> None:
-    """After an interrupt: how far it came, on standard error, and exit code 130."""
+    """After an interrupt, print the progress on standard error and exit with 130."""
     if interrupted:
         typer.echo(f"tacit: interrupted, {done} of {asked}", err=True)
         raise typer.Exit(INTERRUPTED)
@@ -312,7 +312,7 @@ def stopped(interrupted: bool, done: int, asked: int) -> None:
 def report_comparison(
     compared: list[Result], environment: Any, out: Path, as_json: bool, asked: int
 ) -> None:
-    """One table and one picture; without matplotlib the table comes anyway."""
+    """Print one table and draw one plot; without matplotlib, only the table."""
     from tacit.simulation import write_csv
 
     write_csv(out / "regret.csv", [row for result in compared for row in result.rows()])
@@ -333,7 +333,7 @@ def report_comparison(
 
 
 def draw(compared: list[Result], path: Path) -> tuple[Path | None, str]:
-    """The picture of a comparison, or why there is none."""
+    """Draw the plot of a comparison, or say why there is none."""
     from tacit.simulation.pictures import Panel, draw_panels
 
     if not all(result.regret_known for result in compared):
@@ -347,7 +347,7 @@ def draw(compared: list[Result], path: Path) -> tuple[Path | None, str]:
 
 
 def over(compared: list[Result]) -> str:
-    """How much was played, and how often."""
+    """The title of a comparison: horizon and number of runs."""
     horizons = dict.fromkeys(f"{result.horizon:,}" for result in compared)
     per = lookup(compared[0].algorithm).problem.per
     runs = {len(result.runs) for result in compared}
@@ -356,7 +356,7 @@ def over(compared: list[Result]) -> str:
 
 
 def how_often(compared: list[Result]) -> str:
-    """To whom the promises of a comparison are made."""
+    """The participations that the guarantees of a comparison cover."""
     from tacit.privacy.guarantees import times
 
     names: dict[int, list[str]] = {}
@@ -373,7 +373,7 @@ def how_often(compared: list[Result]) -> str:
 
 
 def comparison(compared: list[Result]) -> None:
-    """The table of a comparison, the least regret first."""
+    """Print the table of a comparison, least regret first."""
     known = all(result.regret_known for result in compared)
     differ = len({len(result.runs) for result in compared}) > 1
     bounded = any(result.times_lower_bound is not None for result in compared)

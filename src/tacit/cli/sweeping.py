@@ -1,7 +1,7 @@
-"""The commands that sweep grids of algorithms and problems, and report on them.
+"""The commands `sweep` and `report`, for grids of algorithms and problems.
 
-Exit codes: 0 if every cell is there, 1 if some failed, 2 if the study or the directory is refused,
-130 after an interrupt; the same command goes on.
+Exit codes: 0 if every cell is finished, 1 if some failed, 2 if the study or the directory is
+rejected, 130 after an interrupt. The same command resumes a sweep.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def report(
 
 
 def tell_estimate(found: CostEstimate, as_json: bool) -> None:
-    """How much work there is."""
+    """Print the cost estimate of a dry run."""
     from tacit.simulation.progress import duration
 
     if as_json:
@@ -119,7 +119,7 @@ def tell_estimate(found: CostEstimate, as_json: bool) -> None:
 
 
 def tell(swept: Swept, where: Path, as_json: bool) -> None:
-    """What came of a sweep."""
+    """Print the outcome of a sweep."""
     cells, done = swept.study.cells, len(swept.rows)
     for name in swept.unread:
         typer.echo(f"tacit: {where / 'parts' / name} is torn: its cells were run again", err=True)
@@ -162,7 +162,7 @@ def _summary(where: Path) -> list[dict[str, Any]]:
 
 
 def _print_summary(rows: list[dict[str, Any]], cells: int, done: int) -> None:
-    """A table for each problem and environment."""
+    """Print a table for each problem and environment."""
     told = f"{done:,} of {cells:,} cells" if done < cells else f"{cells:,} cells"
     shown = rows[:MOST_ROWS]
     settings = dict.fromkeys((row["problem"], row["environment"]) for row in shown)
@@ -189,7 +189,7 @@ def _print_summary(rows: list[dict[str, Any]], cells: int, done: int) -> None:
 
 
 def _failed(failures: list[dict[str, Any]]) -> None:
-    """The cells that failed, one line each on standard error, and exit code 1."""
+    """Print failed cells, one line each on standard error, and exit with 1."""
     if not failures:
         return
     for one in failures[:MOST_FAILURES]:

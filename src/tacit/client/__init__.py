@@ -1,7 +1,8 @@
-"""A device that takes part in live experiments: `cryptography` and `httpx`, nothing heavier.
+"""Client library: the participant's device, with its privacy budget ledger and pinned server keys.
 
-`Device` for threads, `AsyncDevice` for asyncio; both keep a `Ledger` and hold every round against
-the terms and the pinned keys. What they do is said in docs/devices.md.
+`Device` blocks and is safe to share between threads; `AsyncDevice` is the same for asyncio. Both
+check every round against the signed terms and the pinned keys before they draw randomness. The
+package depends on `cryptography` and `httpx` and does not import NumPy. See docs/devices.md.
 """
 
 from __future__ import annotations

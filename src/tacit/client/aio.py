@@ -1,4 +1,4 @@
-"""A device for asyncio: `DeviceCore` with httpx's asynchronous transports."""
+"""Asynchronous device: `DeviceCore` over httpx with asyncio."""
 
 from __future__ import annotations
 
@@ -28,8 +28,36 @@ T = TypeVar("T")
 
 
 class AsyncDevice(DeviceCore):
-    """One person's device; like `Device`, with the methods that need the network to be awaited.
-    The ledger's file is written without a thread: a few milliseconds per step.
+    """Asynchronous device of one participant; like `Device`, with awaitable network methods.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Privacy budget and pending reports of the participant. The device does not close it.
+    pins : Pins
+        Address of the coordinator and the long-term keys of both servers.
+    http : httpx.AsyncBaseTransport or httpx.AsyncClient, optional
+        Transport or client to use. By default the device opens its own connections and uses the
+        proxies of the environment.
+    sleep : callable, optional
+        Replaces `asyncio.sleep` in tests.
+    **injected
+        `limit`, `clock` and `source`, see `DeviceCore`.
+
+    Notes
+    -----
+    The device writes the ledger's file in the event loop, not in a thread. This blocks the loop for
+    a few milliseconds per step.
+
+    Examples
+    --------
+    >>> from tacit.client import Ledger, Pins
+    >>> pins = Pins("https://coordinator.example", coordinator="ab" * 32, helper="cd" * 32)
+    >>> async def pending() -> float | None:
+    ...     async with AsyncDevice(Ledger(":memory:"), pins) as device:
+    ...         return await device.run_due()
+    >>> asyncio.run(pending()) is None
+    True
     """
 
     def __init__(
@@ -60,27 +88,35 @@ class AsyncDevice(DeviceCore):
         await self.close()
 
     async def close(self) -> None:
-        """Closes its connections; the ledger stays open."""
+        """Close the device's own connections; the ledger and a given `http` stay open."""
         if self._owned:
             await self._http.aclose()
 
     async def terms(self, experiment: Experiment) -> TermsForConsent:
-        """The terms of an experiment, checked, in words for the person."""
+        """Fetch and check the terms of an experiment; see `Device.terms`."""
         return await self._drive(self.showing(experiment))
 
     async def join(self, experiment: Experiment, invitation: str | None = None) -> Slot:
-        """The option for this person; asked again while it holds, nothing is sent."""
+        """Join a round and return the assigned option; see `Device.join`."""
         return await self._drive(self.joining(experiment, invitation))
 
     async def run_due(self) -> float | None:
-        """Does all that is due; returns the seconds until something is due next, None if nothing
-        waits.
+        """Send the reports and outcome queries that are due; see `Device.run_due`.
+
+        Returns
+        -------
+        float or None
+            Seconds until the next action is due; None if nothing is pending.
         """
         return self.seconds_until((await self._drive(self.reporting())).next())
 
     async def wait_and_report(self, *, outcomes: bool = False) -> None:
-        """Sleeps and does what is due, until every report is sent or its round is over; with
-        `outcomes`, until it is known what became of the rounds.
+        """Sleep until every report is sent or its round is over.
+
+        Parameters
+        ----------
+        outcomes : bool
+            Also wait until the outcomes of the rounds are known.
         """
         while True:
             due = await self._drive(self.reporting())
@@ -111,7 +147,7 @@ class AsyncDevice(DeviceCore):
         response = await self._sent(request)
         try:
             content = b""
-            if "content-encoding" in response.headers:  # which nobody asked for: a bomb, may be
+            if "content-encoding" in response.headers:  # not requested: maybe a decompression bomb
                 return Reply(0)
             async for chunk in response.aiter_bytes():
                 content += chunk

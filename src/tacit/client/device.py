@@ -1,9 +1,9 @@
-"""A device of one person, without a network: what it asks of servers, and what it makes of replies.
+"""Device of one participant without network I/O: its requests and the handling of the replies.
 
-Terms are held against the keys that the app pinned, a round against the terms, before anything is
-drawn; then the time of sending is fixed. Answers stay here until that time, are sealed and charged
-in one step, and both halves are sent, each until its server has it or the deadline is over. `http`
-and `aio` are this with a network.
+The device verifies terms against the keys pinned by the app, and each round against the terms,
+before it draws any randomness. Then it fixes the sending time. Answers stay on the device until
+that time; encryption and the privacy charge are one transaction. The device sends each report share
+until its server accepts it or the deadline passes. `http` and `aio` add the network.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from tacit.signatures import KEY_SIZE
 from tacit.terms import DIGEST_SIZE, Pinned, Terms, check_successor, in_words
 from tacit.trust import View
 
-MOST_REFUSED = 3  # rounds of one experiment
+MOST_REFUSED = 3  # aborted or unresolved rounds of one experiment
 NONCE_SIZE = 16
-UNASKED = 60.0  # seconds that an option stays at least, where nothing was asked
-REFRESH = 3600.0  # seconds until terms are fetched again
+UNASKED = 60.0  # minimum seconds that an option without a report stays assigned
+REFRESH = 3600.0  # seconds until terms are refetched
 _MOST_SUCCESSORS = 16
-_SUCCEEDED = 409  # places are given out under other terms now
-_FINAL = (403, 409, 410, 413, 422)  # a half that is refused so is never taken
+_SUCCEEDED = 409  # slots are assigned under successor terms now
+_FINAL = (403, 409, 410, 413, 422)  # statuses of a permanently rejected report share
 
 
 class Unset(Enum):
-    """No value was given, not even None."""
+    """Sentinel type: no value was given, not even None."""
 
     UNSET = "unset"
 
@@ -54,12 +54,21 @@ class Unset(Enum):
 UNSET = Unset.UNSET
 
 Experiment = bytes | str
-"""An experiment's name: the digest of its terms, as bytes or in hexadecimal digits."""
+"""Identifier of an experiment: the digest of its terms, as bytes or hexadecimal."""
 
 
 class Unagreed(Refusal):
-    """Terms whose question or options changed, or of an experiment that the person left: show
-    `words`, and call `agree(digest)` if the person wants to take part.
+    """The participant must agree to these terms first.
+
+    Raised if the question, options, organisation or purpose changed, or after a withdrawal. Show
+    `words`, and call `agree(digest)` if the participant wants to take part.
+
+    Attributes
+    ----------
+    digest : bytes
+        Digest of the terms.
+    words : list of str
+        The terms in plain sentences.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -72,8 +81,23 @@ class Unagreed(Refusal):
 
 @dataclass(frozen=True)
 class Pins:
-    """Where the coordinator is, and both servers' long-term keys in hexadecimal digits, from a
-    source that is neither server: built into the app, or read from a third place.
+    """Pinned address of the coordinator and long-term public keys of both servers.
+
+    The guarantee depends on these keys. Take them from a source that is neither server: build them
+    into the app, or read them from a third party.
+
+    Attributes
+    ----------
+    address : str
+        URL of the coordinator.
+    coordinator, helper : str
+        Ed25519 public keys, hexadecimal.
+
+    Examples
+    --------
+    >>> pins = Pins("https://coordinator.example", coordinator="ab" * 32, helper="cd" * 32)
+    >>> [len(key) for key in pins.keys]
+    [32, 32]
     """
 
     address: str
@@ -86,14 +110,29 @@ class Pins:
 
     @property
     def keys(self) -> tuple[bytes, bytes]:
-        """The keys, in the order of the terms' parties."""
+        """Both keys as bytes, in the order of the parties in the terms."""
         return unhex(self.coordinator, "the coordinator's key"), unhex(self.helper, "the helper's")
 
 
 @dataclass(frozen=True)
 class Slot:
-    """The option that a person is given. `asked`: whether an answer is reported, at `reports_at`
-    (seconds since 1970, fixed now). `terms` is the digest that it is under.
+    """Assignment of a participant.
+
+    Attributes
+    ----------
+    option : str
+        The assigned option.
+    asked : bool
+        Whether the device reports an answer.
+    reports_at : float or None
+        Time of the report in seconds since 1970, fixed at assignment; None if `asked` is false.
+    terms : bytes
+        Digest of the terms of the assignment.
+
+    Examples
+    --------
+    >>> Slot("A", asked=False, reports_at=None, terms=bytes(32)).option
+    'A'
     """
 
     option: str
@@ -104,15 +143,16 @@ class Slot:
 
 @dataclass(frozen=True)
 class Due:
-    """When a device goes on: with reports, and with asking what became of rounds; None: nothing
-    waits.
-    """
+    """Times of the next report and the next outcome query; None if nothing is pending."""
 
     reports: float | None
     outcomes: float | None
 
     def next(self, *, outcomes: bool = True) -> float | None:
-        """The earlier of both, or None once there is nothing left to wait for."""
+        """The earlier of both times; None if nothing is pending.
+
+        Without `outcomes`, it is None once no report is pending.
+        """
         if self.reports is None and not outcomes:
             return None
         times = [when for when in (self.reports, self.outcomes) if when is not None]
@@ -121,7 +161,17 @@ class Due:
 
 @dataclass(frozen=True)
 class TermsForConsent:
-    """Terms for the person who decides."""
+    """Terms to show to the participant who decides.
+
+    Attributes
+    ----------
+    terms : Terms
+        The verified terms.
+    words : list of str
+        The terms in plain sentences.
+    agreed : bool
+        Whether the participant agreed to them and has not withdrawn.
+    """
 
     terms: Terms
     words: list[str]
@@ -142,18 +192,22 @@ class _Copy:
 
 
 class DeviceCore:
-    """What every device does; see the module.
+    """Device logic shared by `Device` and `AsyncDevice`; performs no network I/O.
 
     Parameters
     ----------
-    ledger, pins
-        The participant's ledger, and the pinned parties.
-    limit
-        The participant's own limit of ε over all experiments of the ledger; None for none. Where a
-        limit was set before it only falls; `Ledger.set_own_limit` sets it. Not given: what the
-        ledger has, `OWN_LIMIT` = 8 if nothing was ever set.
-    clock, source
-        Seconds since 1970, and the randomness of nonces and times; for tests.
+    ledger : Ledger
+        The participant's ledger.
+    pins : Pins
+        Address of the coordinator and the long-term keys of both servers.
+    limit : Fraction or None, optional
+        The participant's own limit of ε over all experiments of the ledger; None for no limit. A
+        limit set earlier can only decrease here; `Ledger.set_own_limit` sets any value. By default
+        the ledger's limit applies, which is `OWN_LIMIT` = 8 if none was set.
+    clock : callable
+        Returns seconds since 1970; replaced in tests.
+    source : callable
+        Randomness of nonces and schedules; replaced in tests.
     """
 
     def __init__(
@@ -170,11 +224,29 @@ class DeviceCore:
             ledger.begin_limit(limit)
         self._clock, self._source = clock, source
 
-    # What stays on the device
+    # Local operations
 
     def record(self, experiment: Experiment, value: Value | Mapping[str, Value]) -> bool:
-        """Keeps what happened, in the place of what was recorded before; sends nothing. False if
-        nobody is asked: there is no participation, or it has been sealed.
+        """Record an outcome on the device, replacing an earlier one; sends nothing.
+
+        Parameters
+        ----------
+        experiment : bytes or str
+            Digest of the terms.
+        value : number, or mapping of metric to number
+            The answer, within the range of the terms. It is rounded to a level at random, without
+            bias.
+
+        Returns
+        -------
+        bool
+            False if no answer is expected: there is no participation, or its report is already
+            encrypted.
+
+        Raises
+        ------
+        TacitError
+            The value is out of range, or a metric is unknown or missing.
         """
         digest = _digest(experiment)
         with self.ledger.together():
@@ -184,40 +256,41 @@ class DeviceCore:
             return self.ledger.record(digest, levels_of(known.pinned.terms.answer, value))
 
     def agree(self, experiment: Experiment) -> None:
-        """The person was shown these terms and takes part."""
+        """Record that the participant was shown these terms and agrees to take part."""
         self.ledger.agree(_digest(experiment))
 
     def withdraw(self, experiment: Experiment) -> None:
-        """The person leaves the experiment: what is unsent is deleted, nothing is refunded, and
-        nothing is joined again before `agree`.
+        """Leave the experiment: delete unsent reports and join no round before `agree`.
+
+        Nothing is refunded.
         """
         self.ledger.withdraw(_digest(experiment))
 
     def status(self) -> list[Receipt]:
-        """Every participation of this device: exactly what was sent, to whom, and what it cost."""
+        """Receipts of all participations of this device: bytes sent, servers and cost."""
         return self.ledger.receipts()
 
     def overview(self) -> list[PartySpending]:
-        """What was spent with whom; experiments of the same party stand together."""
+        """Privacy budget spent, grouped by the parties of the experiments."""
         return self.ledger.overview()
 
     def known_terms(self, experiment: Experiment) -> Terms | None:
-        """The last terms that this device was shown of an experiment; None if there are none."""
+        """The latest terms of an experiment known to this device; None if there are none."""
         known = self.ledger.known(_digest(experiment))
         return None if known is None else known.pinned.terms
 
     # Terms
 
     def showing(self, experiment: Experiment) -> Talk[TermsForConsent]:
-        """Fetches terms, checks them, and gives them to be shown."""
+        """Talk of `Device.terms`: fetch the terms, check them and return them for consent."""
         digest = _digest(experiment)
         known = yield from self._up_to_date(digest, self.ledger.known(digest))
         terms = known.pinned.terms
         return TermsForConsent(terms, in_words(terms), bool(known.agreed) and not known.withdrawn)
 
     def _up_to_date(self, digest: bytes, known: Known | None) -> Talk[Known]:
-        """The last terms in the line of these; fetched if nobody looked for an hour, or if the app
-        pins other keys now.
+        """Latest terms of the line, refetched after `REFRESH` seconds or if the pinned keys
+        changed.
         """
         if (
             known is None
@@ -228,7 +301,7 @@ class DeviceCore:
         return known
 
     def _fetch(self, named: bytes) -> Talk[Known]:
-        """Terms and all that succeed them, checked before any is kept."""
+        """Fetch terms and all their successors; store them only if all checks pass."""
         line: list[tuple[Pinned, str]] = []
         copy = yield from self._copy("the coordinator", self.pins.address, named)
         pinned = self._pinned(copy)
@@ -249,13 +322,12 @@ class DeviceCore:
             return self._known(named)
 
     def _known(self, digest: bytes) -> Known:
-        """Where the person stands with terms that were shown."""
         known = self.ledger.known(digest)
         assert known is not None
         return known
 
     def _pinned(self, copy: _Copy) -> Pinned:
-        """Terms as the app names them, under the keys that it pinned."""
+        """Check terms named by the app against the keys that it pinned."""
         pinned = Pinned(copy.terms, copy.signatures, self.pins.keys)
         predecessor = copy.terms.predecessor
         before = self.ledger.known(predecessor) if predecessor else None
@@ -264,7 +336,7 @@ class DeviceCore:
         return pinned
 
     def _compared(self, pinned: Pinned, one: _Copy) -> Talk[_Successor | None]:
-        """What succeeds the terms, if the helper has the same."""
+        """The successor of the terms, if the helper's copy is consistent."""
         address, digest = pinned.terms.parties[1].address, pinned.terms.digest
         other = yield from self._copy("the helper", address, digest)
         if one.successor and other.successor and one.successor[0] != other.successor[0]:
@@ -300,7 +372,7 @@ class DeviceCore:
     # Joining
 
     def joining(self, experiment: Experiment, invitation: str | None = None) -> Talk[Slot]:
-        """An option for the person; asked again while it holds, nothing is sent."""
+        """Talk of `Device.join`: return the current assignment, or join a round."""
         digest = _digest(experiment)
         known = self.ledger.known(digest)
         if known is not None and known.option is not None and self._clock() < known.until:
@@ -308,27 +380,29 @@ class DeviceCore:
         known = yield from self._up_to_date(digest, known)
         if known.agreed is None and not known.withdrawn:
             with self.ledger.together():
-                self.ledger.agree(digest)  # to join is to agree, the first time
+                self.ledger.agree(digest)  # the first join counts as agreement
                 known = self._known(digest)
         with self.ledger.together():
             spent = self._nothing_left(known, invitation)
             if spent is not None:
                 return _last_option(known, spent)
             nonce = self.ledger.nonce(known.pinned.terms.digest, self._source(NONCE_SIZE))
-        now = self._clock()  # of asking: a reply that takes its time does not make it late
+        now = self._clock()  # time of the request: a slow reply does not make the device late
         reply = yield _asking(known.pinned.terms, nonce, invitation)
         if reply.status == _SUCCEEDED and (yield from self._succeeded(known, digest)):
             return (yield from self.joining(digest, invitation))
         return self._placed(known.pinned, reply, now, invitation)
 
     def _succeeded(self, known: Known, digest: bytes) -> Talk[bool]:
-        """Whether other terms have taken the place of those that a device knew."""
+        """Fetch the terms again; whether a successor replaced the known ones."""
         now = yield from self._fetch(digest)
         return now.pinned != known.pinned
 
     def _nothing_left(self, known: Known, invitation: str | None) -> Refusal | None:
-        """Which limit is reached while an experiment runs; when it has ended, whoever comes is
-        given the best option and is not asked.
+        """The limit that is reached while an experiment runs, or None.
+
+        After the end of an experiment, participants get the best option without a report, so no
+        limit applies.
         """
         _check_willing(known, invitation)
         try:
@@ -338,7 +412,7 @@ class DeviceCore:
         return None
 
     def _placed(self, pinned: Pinned, reply: Reply, now: float, invitation: str | None) -> Slot:
-        """Takes what the coordinator gave, or refuses and forgets it."""
+        """Accept the coordinator's assignment, or reject it and discard the nonce."""
         try:
             found = document(reply, "the coordinator")
             option, asked = text_of(found, "option", "the coordinator"), found.get("asked")
@@ -349,7 +423,7 @@ class DeviceCore:
                 announcement = bytes_of(found, "announcement", "the coordinator")
                 return self._taken(pinned, announcement, place, option, now, invitation)
         except Unavailable:
-            raise  # the next attempt asks with the same nonce, and gets the same place
+            raise  # the retry uses the same nonce and gets the same slot
         except TacitError:
             self.ledger.forget_nonce(pinned.terms.digest)
             raise
@@ -367,7 +441,7 @@ class DeviceCore:
         now: float,
         invitation: str | None,
     ) -> Slot:
-        """Checks a round against the terms and the clock; only then is anything drawn."""
+        """Check a round against the terms and the clock before drawing any randomness."""
         announced = accept(TwoServerRound, pinned, announcement)
         cost = pinned.check(announced.offer())
         check_times(announced, now)
@@ -397,7 +471,7 @@ class DeviceCore:
             return self._held(pinned.terms.digest)
 
     def _held(self, digest: bytes) -> Slot:
-        """What the ledger holds now; another process may have been faster."""
+        """The assignment in the ledger; another process may have stored it first."""
         known = self._known(digest)
         assert known.option is not None
         return _kept(known, known.option)
@@ -405,12 +479,12 @@ class DeviceCore:
     # Reporting
 
     def reporting(self) -> Talk[Due]:
-        """Does all that is due: seals, sends, asks what became of rounds."""
+        """Talk of `Device.run_due`: encrypt and send due reports and query outcomes of rounds."""
         waiting, advanced = self.ledger.running(), False
         for running in waiting:
             try:
                 advanced |= yield from self._advance(running)
-            except Refusal:  # a limit was lowered since, or the file was altered: nothing is sent
+            except Refusal:  # a limit was lowered or the file altered: send nothing
                 self.ledger.end(running.identity, "broken")
                 advanced = True
         if advanced:
@@ -420,7 +494,7 @@ class DeviceCore:
         return Due(min(reports, default=None), min(outcomes, default=None))
 
     def _advance(self, running: Running) -> Talk[bool]:
-        """One participation, as far as it goes now; whether it was time for anything."""
+        """Advance one participation as far as possible now; return whether anything was due."""
         closes = self._announced(running).binding.closes
         if running.levels is not None:
             if self._clock() < self._pace(running).sends:
@@ -453,7 +527,7 @@ class DeviceCore:
             self.ledger.turned_down(running.identity, post.role, f"refused: {reply.said}")
 
     def _ask(self, running: Running) -> Talk[None]:
-        """What became of the round: a refund needs both servers' word that it was refused."""
+        """Query the round's outcome; a refund requires that both servers signed an abort."""
         for post in self.ledger.posts(running.identity):
             if _questions_left(post) and self._claim(running, post, Attempt.OUTCOME):
                 reply = yield Request("GET", f"{_round_url(running, post)}/outcome")
@@ -470,21 +544,21 @@ class DeviceCore:
             self.ledger.end(running.identity, outcome, refund=refund)
 
     def _final(self, running: Running, post: Post, message: bytes) -> bool:
-        """Whether this is that server's signed word, and not that it does not know."""
+        """Whether this is a valid signed outcome of that server other than `UNKNOWN`."""
         try:
             role, said = read_outcome(running.pinned, self._announced(running), message)
         except Refusal:
             return False
         return role == post.role and said is not RoundOutcome.UNKNOWN
 
-    # When
+    # Times
 
     def seconds_until(self, when: float | None) -> float | None:
-        """The pause until then; None for never."""
+        """Seconds until a time, at least 0; None for None."""
         return None if when is None else max(0.0, when - self._clock())
 
     def _reports_due(self, running: Running) -> list[float]:
-        """When halves are sent next."""
+        """Times of the next attempts to send report shares."""
         pace, closes = self._pace(running), self._announced(running).binding.closes
         if running.levels is not None:
             return [pace.sends]
@@ -496,7 +570,7 @@ class DeviceCore:
         return [when for when in times if when < closes]
 
     def _outcomes_due(self, running: Running) -> list[float]:
-        """When servers are asked next what became of the round."""
+        """Times of the next outcome queries."""
         pace = self._pace(running)
         return [
             pace.next(Attempt.OUTCOME, post.role, *post.attempts[Attempt.OUTCOME])
@@ -507,7 +581,7 @@ class DeviceCore:
     def _claim(
         self, running: Running, post: Post, what: Attempt, until: float = float("inf")
     ) -> bool:
-        """Whether an attempt is due, and this process makes it."""
+        """Whether an attempt is due and this process claimed it."""
         now, (attempts, last) = self._clock(), post.attempts[what]
         due = self._pace(running).next(what, post.role, attempts, last)
         return due <= now < until and self.ledger.claim(running.identity, post, what, now)
@@ -533,7 +607,7 @@ def _kept(known: Known, option: str) -> Slot:
 
 
 def _last_option(known: Known, spent: Refusal) -> Slot:
-    """The last option stays, as long as it is one; without one, which limit is reached."""
+    """Keep the last option if the terms still have it; otherwise raise the reached limit."""
     terms, option = known.pinned.terms, known.option
     if option in terms.options:
         return Slot(option, False, None, terms.digest)
@@ -541,7 +615,7 @@ def _last_option(known: Known, spent: Refusal) -> Slot:
 
 
 def _check_willing(known: Known, invitation: str | None) -> None:
-    """Refuses to ask for a place where none would be used."""
+    """Reject before requesting a slot that would not be used."""
     if not known.agreed or known.withdrawn:
         raise Unagreed(known.pinned.terms)
     if known.refused >= MOST_REFUSED:
@@ -575,7 +649,7 @@ def _invited(running: Running) -> tuple[tuple[str, str], ...]:
 
 
 def _least_cost(terms: Terms) -> Fraction:
-    """What a round of just the terms' noise costs."""
+    """ε of a round with exactly the noise of the terms."""
     return terms.answer.levels * len(terms.answer.metrics) / terms.noise.scale
 
 

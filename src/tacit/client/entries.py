@@ -1,4 +1,4 @@
-"""What a ledger keeps, as values: where a person stands, a participation, and its receipt."""
+"""Value types of the ledger: known terms, participations, receipts and spending."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from tacit.terms import Account, Pinned, Terms
 
 @dataclass(frozen=True)
 class Known:
-    """Terms that were shown on this device, and where this person stands with them.
+    """Terms known on this device, and the participant's budget and assignment under them.
 
-    `pinned` are the last in the line of those that are `named`. `agreed` is None where nothing of
-    the line was ever agreed to; `reports_at` where the person is not asked about the option.
+    `named` are the terms that were looked up, `pinned` the last in their line of successors.
+    `agreed` is None if the participant agreed to no terms of the line. `reports_at` is None if no
+    answer is reported for the assigned option.
     """
 
     pinned: Pinned
@@ -35,7 +36,7 @@ class Known:
 
 @dataclass(frozen=True, repr=False)
 class Joining:
-    """A place in a round that passed every check, as the ledger is to keep it."""
+    """An assigned slot that passed every check, to be stored in the ledger."""
 
     identity: bytes
     terms: bytes
@@ -53,7 +54,7 @@ class Joining:
 
 @dataclass(frozen=True, repr=False)
 class Post:
-    """One server's part of a participation: the sealed half while it waits, and what came of it."""
+    """One server's side of a participation: the report share while pending, and its result."""
 
     role: int
     address: str
@@ -83,8 +84,22 @@ class Running:
 
 @dataclass(frozen=True)
 class ExperimentSpending:
-    """What one experiment and its successors used of the privacy budget; `question` is None where
-    another device took part in it.
+    """Privacy budget spent on one experiment and its successors.
+
+    Attributes
+    ----------
+    terms : tuple of str
+        Digests of the terms and their successors, hexadecimal.
+    question : str or None
+        The question of the experiment; None if only another device took part in it.
+    spent : Fraction
+        ε of all charged and pending rounds.
+    taken : int
+        Number of charged and pending rounds.
+    epsilon : Fraction
+        Smallest ε ever shown for these terms.
+    participations : int
+        Fewest participations ever shown for these terms.
     """
 
     terms: tuple[str, ...]
@@ -97,21 +112,47 @@ class ExperimentSpending:
 
 @dataclass(frozen=True)
 class PartySpending:
-    """Experiments that share a party's key, and what they used together."""
+    """Privacy budget spent on all experiments that share a server's key.
+
+    Attributes
+    ----------
+    keys : tuple of str
+        Long-term keys of the servers, hexadecimal.
+    experiments : tuple of ExperimentSpending
+        The experiments of these servers.
+    spent : Fraction
+        Sum of ε over the experiments.
+    """
 
     keys: tuple[str, ...]
     experiments: tuple[ExperimentSpending, ...]
     spent: Fraction
 
     def to_dict(self) -> dict[str, object]:
-        """As an export has it."""
+        """The entry as plain data of an export."""
         terms = [list(one.terms) for one in self.experiments]
         return {"keys": list(self.keys), "experiments": terms, "spent": str(self.spent)}
 
 
 @dataclass(frozen=True)
 class Sent:
-    """One half, as a receipt shows it."""
+    """Receipt of one report share.
+
+    Attributes
+    ----------
+    address : str
+        Address of the server.
+    size : int
+        Size of the encrypted share in bytes.
+    digest : str
+        SHA-256 of the encrypted share, hexadecimal.
+    attempts : int
+        Attempts to send it.
+    sent : float or None
+        Time of acceptance in seconds since 1970; None if the server has not accepted it.
+    refused : str or None
+        Reason of a final rejection.
+    """
 
     address: str
     size: int
@@ -123,9 +164,26 @@ class Sent:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What one participation was about, and exactly what left the device for whom.
+    """Receipt of one participation: what it was about, and exactly which bytes left the device.
 
-    `outcome` is None while it runs; else opened, refused, unknown, missed, withdrawn or broken.
+    Attributes
+    ----------
+    round : str
+        Identifier of the round, hexadecimal.
+    question, option : str
+        Question of the experiment and the assigned option.
+    joined, reports_at : float
+        Times of joining and of sending, in seconds since 1970.
+    cost : Fraction
+        ε of the round.
+    charged : bool
+        Whether the cost counts as spent.
+    outcome : str or None
+        None while the participation runs; else `opened` (the aggregate was released), `refused`
+        (the round was aborted), `unknown`, `missed` (deadline passed before sending), `withdrawn`
+        or `broken` (the device stopped it).
+    halves : tuple of Sent
+        The report shares, one per server; empty before they are encrypted.
     """
 
     round: str
@@ -139,7 +197,14 @@ class Receipt:
     halves: tuple[Sent, ...]
 
     def in_words(self) -> list[str]:
-        """Sentences for the person."""
+        """Sentences to show to the participant.
+
+        Examples
+        --------
+        >>> receipt = Receipt("7f", "Which?", "A", 0.0, 9.0, Fraction(1), False, "missed", ())
+        >>> receipt.in_words()[1]
+        'Nothing about your answer has left this device.'
+        """
         told = [f"For “{self.question}” you were given: {self.option}."]
         for half in self.halves:
             fate = "was taken" if half.sent else half.refused or "has not been taken yet"

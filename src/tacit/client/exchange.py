@@ -1,7 +1,7 @@
-"""What a device and a server say to each other, without a network: requests, replies, and talks.
+"""Requests, replies and their parsing, without network I/O.
 
-A talk is a generator that yields requests, is sent the replies, and returns what came of it.
-Whoever drives it carries the bytes: `http` with threads, `aio` with asyncio.
+A `Talk` is a generator that yields requests, receives the replies and returns a result. The modules
+`http` (synchronous) and `aio` (asyncio) drive it over a network.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any, TypeVar
 from tacit.errors import Refusal, Unavailable
 
 T = TypeVar("T")
-LONGEST_REPLY = 1 << 20  # bytes that are read of a reply
+LONGEST_REPLY = 1 << 20  # maximum size of a reply in bytes
 _LONGEST_SENTENCE = 300
 
 
 class Offline(Unavailable):
-    """A server did not answer, or could not at the moment: nothing is lost, try again later."""
+    """A server is unreachable or temporarily unavailable: no state is lost, retry later."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request of a device; its answer is in none of it but in sealed bytes."""
+    """One request of a device; the answer occurs in it only as encrypted bytes."""
 
     method: str
     url: str
@@ -34,14 +34,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back; status 0 where nothing did."""
+    """The reply to a request; status 0 means that none arrived."""
 
     status: int
     content: bytes = field(default=b"", repr=False)
 
     @property
     def said(self) -> str:
-        """A server's sentence about what went wrong, fit to be shown: short, and printable."""
+        """The server's error message, reduced to printable characters and truncated."""
         try:
             sentence = json.loads(self.content)["error"]
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -52,11 +52,11 @@ class Reply:
 
 
 Talk = Generator[Request, Reply, T]
-"""Requests out, replies in, and a result at the end."""
+"""Generator of requests that receives replies and returns a result."""
 
 
 def succeeded(reply: Reply, who: str) -> Reply:
-    """The reply, if it is one: `Offline` where trying again may help, else a `Refusal`."""
+    """Return a successful reply; raise `Offline` if a retry may help, otherwise `Refusal`."""
     if reply.status == 0 or reply.status == 429 or reply.status >= 500:
         raise Offline(f"{who} cannot be asked at the moment ({reply.said}); try again later")
     if not 200 <= reply.status < 300:
@@ -65,7 +65,7 @@ def succeeded(reply: Reply, who: str) -> Reply:
 
 
 def document(reply: Reply, who: str) -> dict[str, Any]:
-    """The JSON object that a reply holds."""
+    """Parse the JSON object of a successful reply."""
     try:
         found = json.loads(succeeded(reply, who).content)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
@@ -76,7 +76,7 @@ def document(reply: Reply, who: str) -> dict[str, Any]:
 
 
 def text_of(found: dict[str, Any], name: str, who: str) -> str:
-    """A text of a JSON object."""
+    """A string field of a JSON object."""
     value = found.get(name)
     if not isinstance(value, str):
         raise Refusal(f"{who} answered without {name!r}, or with one that is no text")
@@ -84,12 +84,12 @@ def text_of(found: dict[str, Any], name: str, who: str) -> str:
 
 
 def bytes_of(found: dict[str, Any], name: str, who: str) -> bytes:
-    """Bytes of a JSON object, which are spelt in hexadecimal digits."""
+    """A hexadecimal field of a JSON object, as bytes."""
     return unhex(text_of(found, name, who), f"{who}'s {name}")
 
 
 def unhex(text: object, what: str) -> bytes:
-    """The bytes that hexadecimal digits spell."""
+    """Decode hexadecimal digits; raise `Refusal` if they are invalid."""
     try:
         if isinstance(text, str) and text.isalnum():
             return bytes.fromhex(text)

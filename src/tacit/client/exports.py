@@ -1,4 +1,4 @@
-"""A ledger's export, as another device reads it: strictly, and all of it or nothing."""
+"""Strict parser for ledger exports of another device; it accepts a whole export or nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FRACTION = re.compile(r"[0-9]{1,80}(/[1-9][0-9]{0,79})?")
 
 @dataclass(frozen=True)
 class Exported:
-    """One entry of an export."""
+    """One entry of an export: the spending under terms and their successors."""
 
     terms: tuple[bytes, ...]
     keys: tuple[bytes, ...]
@@ -28,7 +28,7 @@ class Exported:
 
 
 def read_export(exported: str) -> tuple[Fraction | None, list[Exported]]:
-    """The person's own limit, and every entry."""
+    """Return the participant's own limit and all entries; raise `TacitError` if invalid."""
     try:
         document = json.loads(exported)
         if document["format"] != FORMAT:

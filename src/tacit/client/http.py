@@ -1,7 +1,8 @@
-"""A device for ordinary programs: `DeviceCore` with httpx and threads.
+"""Synchronous device: `DeviceCore` over httpx.
 
-Requests go straight to one of httpx's transports, which is most of its speed: a device wants no
-cookies, redirects or authentication, which a client looks after with every request.
+Requests go directly to an httpx transport unless proxies are configured. This avoids the
+per-request cost of `httpx.Client`, whose cookies, redirects and authentication a device does not
+use.
 """
 
 from __future__ import annotations
@@ -25,21 +26,49 @@ from tacit.service.loopback import NEARBY
 T = TypeVar("T")
 TIMEOUT = 10.0  # seconds for one request
 FAILED = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
-# a server may close a connection that stood idle just when it is used again: once more then, on a
-# new one, which no request minds
+# A server may close an idle connection while it is being reused: retry once on a new connection.
+# All requests are idempotent.
 HUNG_UP = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 HEADERS = {"User-Agent": "tacit", "Accept-Encoding": "identity"}
 
 _TIMEOUTS = {"timeout": httpx.Timeout(TIMEOUT).as_dict()}
-_url = lru_cache(maxsize=64)(httpx.URL)  # terms and places are asked for again and again
+_url = lru_cache(maxsize=64)(httpx.URL)  # the URLs of terms and slots recur
 
 
 class Device(DeviceCore):
-    """One person's device. `http` is a transport or client of your own, for connections that
-    several devices share, other time-outs or proxies; those of the environment are used anyway.
+    """Synchronous device of one participant; methods may be called from any thread.
 
-    `join` gives the option, `record` keeps what happened, `run_due` or `wait_and_report` sends it
-    when it is time; every method may be called from any thread, and again after a restart.
+    Call `join` to get an option, `record` to store the outcome, and `run_due` or `wait_and_report`
+    to send the report when it is due. Every method may be called again after a restart.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Privacy budget and pending reports of the participant. The device does not close it.
+    pins : Pins
+        Address of the coordinator and the long-term keys of both servers.
+    http : httpx.BaseTransport or httpx.Client, optional
+        Transport or client to use, for example for shared connections, other timeouts or proxies.
+        By default the device opens its own connections and uses the proxies of the environment.
+    sleep : callable, optional
+        Replaces `time.sleep` in tests.
+    **injected
+        `limit`, `clock` and `source`, see `DeviceCore`.
+
+    Notes
+    -----
+    The device keeps no cookies and follows no redirects. It retries a request once if the server
+    closed an idle connection.
+
+    Examples
+    --------
+    >>> from tacit.client import Ledger, Pins
+    >>> pins = Pins("https://coordinator.example", coordinator="ab" * 32, helper="cd" * 32)
+    >>> with Device(Ledger(":memory:"), pins) as device:
+    ...     device.record("ef" * 32, 1)  # this device has not joined the experiment
+    ...     device.status()
+    False
+    []
     """
 
     def __init__(
@@ -70,27 +99,79 @@ class Device(DeviceCore):
         self.close()
 
     def close(self) -> None:
-        """Closes its connections; the ledger stays open."""
+        """Close the device's own connections; the ledger and a given `http` stay open."""
         if self._owned:
             self._http.close()
 
     def terms(self, experiment: Experiment) -> TermsForConsent:
-        """The terms of an experiment, checked, in words for the person."""
+        """Fetch the terms of an experiment from both servers and check them.
+
+        Parameters
+        ----------
+        experiment : bytes or str
+            SHA-256 digest of the terms, as bytes or hexadecimal.
+
+        Returns
+        -------
+        TermsForConsent
+            The latest terms in the line of successors, with sentences to show to the participant.
+
+        Raises
+        ------
+        Offline
+            A server cannot be reached at the moment.
+        Refusal
+            A server does not know the terms, or a digest, key, signature or successor is invalid.
+        """
         return self._drive(self.showing(experiment))
 
     def join(self, experiment: Experiment, invitation: str | None = None) -> Slot:
-        """The option for this person; asked again while it holds, nothing is sent."""
+        """Join a round and return the assigned option.
+
+        While an assignment is valid, further calls return the same option and send nothing. The
+        first call counts as agreement to the terms.
+
+        Parameters
+        ----------
+        experiment : bytes or str
+            SHA-256 digest of the terms, as bytes or hexadecimal.
+        invitation : str, optional
+            Required if the terms admit participants by invitation.
+
+        Returns
+        -------
+        Slot
+            The option, and whether and when an answer is reported.
+
+        Raises
+        ------
+        Unagreed
+            The terms changed since the participant agreed to them, or the participant withdrew.
+        Offline
+            A server cannot be reached at the moment; the next call gets the same slot.
+        Refusal
+            The coordinator rejects the request, the round violates the terms, or a limit of the
+            privacy budget is reached and no option is assigned.
+        """
         return self._drive(self.joining(experiment, invitation))
 
     def run_due(self) -> float | None:
-        """Does all that is due; returns the seconds until something is due next, None if nothing
-        waits.
+        """Send the reports and outcome queries that are due.
+
+        Returns
+        -------
+        float or None
+            Seconds until the next action is due; None if nothing is pending.
         """
         return self.seconds_until(self._drive(self.reporting()).next())
 
     def wait_and_report(self, *, outcomes: bool = False) -> None:
-        """Sleeps and does what is due, until every report is sent or its round is over; with
-        `outcomes`, until it is known what became of the rounds.
+        """Block until every report is sent or its round is over.
+
+        Parameters
+        ----------
+        outcomes : bool
+            Also wait until the outcomes of the rounds are known.
         """
         while True:
             due = self._drive(self.reporting())
@@ -121,7 +202,7 @@ class Device(DeviceCore):
         response = self._sent(request)
         try:
             content = b""
-            if "content-encoding" in response.headers:  # which nobody asked for: a bomb, may be
+            if "content-encoding" in response.headers:  # not requested: maybe a decompression bomb
                 return Reply(0)
             for chunk in response.iter_bytes():
                 content += chunk
@@ -139,23 +220,23 @@ class Device(DeviceCore):
 
 
 def proxied() -> bool:
-    """Whether the environment names proxies, which a client of httpx knows how to use."""
+    """Whether the environment configures proxies; only `httpx.Client` supports them."""
     return any(getproxies().get(scheme) for scheme in ("http", "https", "all"))
 
 
 @lru_cache(maxsize=1)
 def trusted() -> ssl.SSLContext:
-    """Whose certificates are believed; read once for all devices of a process."""
+    """TLS context with the trusted certificate authorities, shared by all devices of a process."""
     return httpx.create_ssl_context()
 
 
 def carried(request: Request) -> httpx.Request:
-    """A request for a transport."""
+    """The request as an `httpx.Request` for a transport."""
     return httpx.Request(**arguments(request), extensions=_TIMEOUTS)
 
 
 def arguments(request: Request) -> dict[str, Any]:
-    """A request in httpx's words."""
+    """The request as keyword arguments of `httpx.Request`."""
     return {
         "method": request.method,
         "url": _url(request.url),
@@ -165,8 +246,9 @@ def arguments(request: Request) -> dict[str, Any]:
 
 
 def without_cookies(http: T) -> T:
-    """The client, which from now on keeps no cookies: they would tell one person's requests apart;
-    a transport never does.
+    """Disable the cookies of a client; they would link one participant's requests.
+
+    Transports have no cookies.
     """
     if isinstance(http, (httpx.Client, httpx.AsyncClient)):
         http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))

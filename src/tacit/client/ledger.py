@@ -1,11 +1,13 @@
-"""Privacy budget of one participant and reports that wait to be sent: one SQLite file.
+"""Privacy budget of one participant and the reports that wait to be sent, in one SQLite file.
 
-Terms and all of their successors share an entry, whose limits are the smallest ε and the fewest
+Terms and all their successors share one entry. Its limits are the smallest ε and the fewest
 participations ever shown; every round counts as one participation, whatever it costs. The
-participant's own limit is over everything, `OWN_LIMIT` unless another is set. A round is charged
-in the transaction that stores its sealed bytes, so before anything is sent, and every change is on
-disk before the call returns. Several processes may share the file. Answers are kept as levels until
-they are sealed, sealed bytes until both servers have them or the round is over.
+participant's own limit covers all experiments; it is `OWN_LIMIT` unless another is set.
+
+The ledger charges a round in the transaction that stores its encrypted report shares, so before
+anything is sent. Every change is on disk before the call returns. Several processes may share the
+file. Answers are stored as levels until they are encrypted; encrypted shares are stored until both
+servers have them or the round is over.
 """
 
 from __future__ import annotations
@@ -41,12 +43,12 @@ from tacit.terms import Account, Pinned, Terms
 
 FORMAT = 2
 OWN_LIMIT = Fraction(8)
-"""The sum of ε over all experiments of a ledger, unless the participant sets another limit."""
+"""Default limit of the sum of ε over all experiments of a ledger."""
 
 _APPLICATION = 0x7AC17001
-_PATIENCE = 10  # seconds for another process
+_PATIENCE = 10  # seconds to wait for another process's lock
 _PRAGMAS = ("journal_mode=DELETE", "synchronous=EXTRA", "secure_delete=ON", "trusted_schema=OFF")
-_REMEMBERED = 64  # terms, of which a person knows few
+_REMEMBERED = 64  # cached terms; a participant knows few
 
 _SCHEMA = """
 CREATE TABLE own (name TEXT PRIMARY KEY, value TEXT);
@@ -77,13 +79,31 @@ CREATE TABLE posts (
 
 
 class LedgerError(Unavailable):
-    """The ledger cannot be read or written: nothing is sent until it can."""
+    """The ledger cannot be read or written; the device sends nothing until it can."""
 
 
 class Ledger:
-    """The ledger of one person on one device; see the module. `":memory:"` forgets it at the end,
-    which is for tests and simulations.
+    """Privacy budget ledger of one participant on one device.
 
+    Parameters
+    ----------
+    path : str or path-like
+        SQLite file, created if missing with mode 0600. `":memory:"` keeps no file, for tests and
+        simulations.
+
+    Raises
+    ------
+    LedgerError
+        The file is not a ledger of this format, is damaged, or cannot be accessed.
+
+    Notes
+    -----
+    By basic composition, the budget spent is the sum of ε over all charged rounds, computed exactly
+    with fractions. A round is charged before its report is sent. It is refunded only if both
+    servers signed that the round was aborted.
+
+    Examples
+    --------
     >>> ledger = Ledger(":memory:")
     >>> ledger.own_limit, ledger.spent
     (Fraction(8, 1), Fraction(0, 1))
@@ -112,7 +132,7 @@ class Ledger:
         return f"Ledger({self.path!r})"
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Close the file."""
         with self._lock:
             self._db.close()
 
@@ -155,11 +175,13 @@ class Ledger:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Everything that is asked of the ledger inside is one step: alone among all threads and
-        processes; on disk at the end, or as it was before. Nothing is to be sent inside.
+        """Context manager that runs all calls inside it as one transaction.
+
+        The transaction excludes all other threads and processes. It is on disk at the end, or
+        rolled back on an exception. Send nothing inside it.
         """
         with self._lock, self._told():
-            if self._db.in_transaction:  # of this thread, which holds the lock
+            if self._db.in_transaction:  # of this thread: it holds the lock
                 yield
                 return
             self._db.execute("BEGIN IMMEDIATE")
@@ -184,24 +206,25 @@ class Ledger:
         except (ValueError, ZeroDivisionError):
             raise LedgerError(self._unusable(f"{text!r} is no fraction")) from None
 
-    # What may be spent
+    # Privacy budget
 
     @property
     def own_limit(self) -> Fraction | None:
-        """The participant's own limit of ε over all experiments, `OWN_LIMIT` unless another was
-        set; None if it was switched off.
+        """The participant's own limit of ε over all experiments; None if it is switched off.
+
+        It is `OWN_LIMIT` unless another limit was set.
         """
         with self.together():
             return self._own_limit()
 
     def set_own_limit(self, limit: Fraction | None) -> None:
-        """Sets the participant's own limit, None to switch it off; what is spent stays spent."""
+        """Set the participant's own limit, or None to switch it off; `spent` does not change."""
         _check_limit(limit)
         with self.together():
             self._set_limit(limit)
 
     def begin_limit(self, limit: Fraction | None) -> None:
-        """The own limit that an app gives: set where none was set before, else it only falls."""
+        """Apply the own limit given by an app; it only decreases a limit set earlier."""
         _check_limit(limit)
         with self.together():
             if self._one("SELECT 1 FROM own WHERE name = 'limit'"):
@@ -214,7 +237,7 @@ class Ledger:
 
     @property
     def spent(self) -> Fraction:
-        """What was spent in all experiments together."""
+        """Sum of ε over all charged rounds of all experiments."""
         with self.together():
             rows = self._all("SELECT cost FROM rounds WHERE charged")
             return sum((self._fraction(row["cost"]) for row in rows), Fraction(0))
@@ -226,7 +249,7 @@ class Ledger:
         return None if row["value"] is None else self._fraction(row["value"])
 
     def _limits(self, lineage: int) -> tuple[Fraction, int]:
-        """The smallest ε and the fewest participations that were shown."""
+        """The smallest ε and the fewest participations shown under an entry."""
         row = self._one("SELECT epsilon, participations FROM lineages WHERE id = ?", lineage)
         assert row is not None
         return self._read_limits(row)
@@ -235,7 +258,7 @@ class Ledger:
         return self._fraction(row["epsilon"]), int(row["participations"])
 
     def _check_room(self, lineage: int, cost: Fraction, besides: bytes = b"") -> None:
-        """Rejects a round for which there is no room beside what is charged or waits to be."""
+        """Reject a round whose cost exceeds a limit, given all charged and pending rounds."""
         rows = self._all(
             "SELECT lineage, cost FROM rounds WHERE (charged OR outcome IS NULL) AND identity != ?",
             besides,
@@ -251,17 +274,16 @@ class Ledger:
             )
 
     def check_room(self, digest: bytes, cost: Fraction) -> None:
-        """Refuses a round of this cost, if it is beyond what was promised or the person's own
-        limit.
-        """
+        """Reject a round whose cost exceeds the terms' limits or the participant's own limit."""
         with self.together():
             self._check_room(self._lineage(digest), cost)
 
     # Terms
 
     def remember(self, pinned: Pinned, state: str, now: float, *, approved: bool = False) -> None:
-        """Terms that are about to be shown; the limit is the smallest ε ever shown. `approved`: the
-        parties of the terms before them have signed that these succeed them.
+        """Store terms that are about to be shown, and decrease the limits to theirs if smaller.
+
+        `approved`: the parties of the preceding terms signed that these succeed them.
         """
         terms = pinned.terms
         with self.together():
@@ -275,13 +297,14 @@ class Ledger:
             )
 
     def _know_keys(self, lineage: int, keys: Iterable[bytes]) -> None:
-        """By which experiments of the same party are listed together."""
+        """Store the keys by which experiments of the same party are grouped."""
         rows = [(lineage, key) for key in keys]
         self._db.executemany("INSERT OR IGNORE INTO keys VALUES (?, ?)", rows)
 
     def _united(self, digests: Sequence[bytes], epsilon: Fraction, participations: int) -> int:
-        """The one entry of terms that belong together, with the smallest limits of all; they may
-        have had several as long as nobody knew.
+        """Merge the entries of related terms into one, with the smallest limits of all.
+
+        Terms have several entries if their relation was unknown when they were stored.
         """
         marks = ", ".join("?" * len(digests))
         rows = self._all(
@@ -329,14 +352,17 @@ class Ledger:
         return made.lastrowid
 
     def agree(self, digest: bytes) -> None:
-        """The person was shown these terms and takes part; also again after a withdrawal."""
+        """Record agreement to these terms; this also revokes a withdrawal."""
         with self.together():
             lineage = self._lineage(digest)
             self._db.execute("UPDATE terms SET agreed = 1 WHERE digest = ?", (digest,))
             self._db.execute("UPDATE lineages SET withdrawn = 0 WHERE id = ?", (lineage,))
 
     def known(self, digest: bytes) -> Known | None:
-        """The last terms in the line of these, and where the person stands."""
+        """The last successor of these terms, with the participant's budget and assignment.
+
+        None if this device does not know the terms.
+        """
         with self.together():
             line = self._all(
                 "SELECT * FROM terms WHERE text IS NOT NULL AND lineage = "
@@ -377,7 +403,9 @@ class Ledger:
             )
 
     def _pinned(self, row: sqlite3.Row) -> Pinned:
-        """Terms from the file; their signatures are checked again, so it cannot make any up."""
+        """Terms from the file, with their signatures verified again: the file cannot forge
+        terms.
+        """
         try:
             return _pinned(row["text"], row["signatures"])
         except Refusal as problem:
@@ -389,10 +417,10 @@ class Ledger:
             raise TacitError(f"the terms {digest.hex()} were not shown on this device: join first")
         return int(row["lineage"])
 
-    # A place
+    # Slots
 
     def nonce(self, digest: bytes, fresh: bytes) -> bytes:
-        """What a place is asked for with: the same again until there was an answer."""
+        """The nonce of the slot request: stored on first use, then reused until a reply arrives."""
         with self.together():
             lineage = self._lineage(digest)
             self._db.execute(
@@ -403,15 +431,16 @@ class Ledger:
             return bytes(row["nonce"])
 
     def forget_nonce(self, digest: bytes) -> None:
-        """There was an answer, and it gave no place."""
+        """Discard the nonce after a reply that assigned no slot."""
         with self.together():
             self._db.execute(
                 "UPDATE lineages SET nonce = NULL WHERE id = ?", (self._lineage(digest),)
             )
 
     def keep_option(self, digest: bytes, option: str, now: float, until: float) -> None:
-        """An option that was given without being asked about, and for how long it stays; one that
-        another process was given meanwhile stays instead.
+        """Store an option assigned without a report, and how long it is valid.
+
+        An assignment that another process stored meanwhile takes precedence.
         """
         with self.together():
             lineage = self._lineage(digest)
@@ -429,15 +458,15 @@ class Ledger:
     def check_round(
         self, digest: bytes, identity: bytes, place: Place, cost: Fraction, now: float
     ) -> None:
-        """Refuses a round that `join` would refuse."""
+        """Reject a round that `join` would reject."""
         with self.together():
             self._joined(self._lineage(digest), identity, place, cost, now)
 
     def _joined(
         self, lineage: int, identity: bytes, place: Place, cost: Fraction, now: float
     ) -> bool:
-        """Whether this place is kept already, or another process was given one meanwhile; refused
-        if it is new and cannot be kept.
+        """Whether this slot or another valid assignment is stored; reject an inadmissible new
+        slot.
         """
         entry = self._one("SELECT withdrawn, until FROM lineages WHERE id = ?", lineage)
         assert entry is not None
@@ -452,9 +481,7 @@ class Ledger:
         return False
 
     def join(self, new: Joining) -> None:
-        """Keeps a place; refused if there is no room for its cost or if the round was joined
-        before.
-        """
+        """Store a slot; reject it if its cost exceeds a limit or the round was joined before."""
         with self.together():
             lineage = self._lineage(new.terms)
             if self._joined(lineage, new.identity, new.place, new.cost, new.joined):
@@ -479,7 +506,7 @@ class Ledger:
             self._keep_option(lineage, new.option, new.until, new.identity)
 
     def record(self, digest: bytes, levels: Mapping[int, int]) -> bool:
-        """Puts levels in the place of what was recorded; False if nothing waits to be sealed."""
+        """Replace recorded levels by these; False if no report waits to be encrypted."""
         with self.together():
             row = self._waiting(self._lineage(digest))
             if row is None:
@@ -500,10 +527,10 @@ class Ledger:
             lineage,
         )
 
-    # Sealing and sending
+    # Encrypting and sending
 
     def running(self) -> list[Running]:
-        """All participations that are not over, in the order in which they are sent."""
+        """All participations that are not over, ordered by their sending time."""
         with self.together():
             rows = self._all("SELECT * FROM rounds WHERE outcome IS NULL ORDER BY sends, identity")
             return [self._running(row) for row in rows]
@@ -538,7 +565,7 @@ class Ledger:
         )
 
     def posts(self, identity: bytes) -> tuple[Post, ...]:
-        """What is on its way of a participation; nothing if that is over or not sealed."""
+        """Report shares of a participation; empty if it is over or not yet encrypted."""
         with self.together():
             row = self._one("SELECT 1 FROM rounds WHERE identity = ? AND outcome IS NULL", identity)
             return () if row is None else self._posts(identity)
@@ -548,8 +575,10 @@ class Ledger:
         identity: bytes,
         make: Callable[[Running], Sequence[bytes]],
     ) -> None:
-        """Charges the round and stores what `make` seals of the recorded levels, which are
-        forgotten; all of it or nothing. Sealed before: nothing changes.
+        """Charge the round, store the report shares encrypted by `make`, and delete the levels.
+
+        All of it happens in one transaction. The call does nothing if the report is encrypted
+        already.
         """
         with self.together():
             row = self._one("SELECT * FROM rounds WHERE identity = ?", identity)
@@ -570,7 +599,7 @@ class Ledger:
             )
 
     def claim(self, identity: bytes, post: Post, what: Attempt, now: float) -> bool:
-        """Whether this process makes the next attempt; another may have been faster."""
+        """Claim the next attempt for this process; False if another process was faster."""
         with self.together():
             done = self._db.execute(
                 f"UPDATE posts SET {what.value}_attempts = {what.value}_attempts + 1, "
@@ -581,15 +610,15 @@ class Ledger:
             return done.rowcount == 1
 
     def taken(self, identity: bytes, role: int, now: float) -> None:
-        """A server has its half: the bytes are not kept any longer."""
+        """The server accepted its report share: delete the bytes."""
         self._post(identity, role, "sealed = NULL, sent = ?", now)
 
     def turned_down(self, identity: bytes, role: int, why: str) -> None:
-        """A server will never take its half."""
+        """The server rejected its report share permanently: delete the bytes."""
         self._post(identity, role, "sealed = NULL, refused = ?", why)
 
     def told(self, identity: bytes, role: int, outcome: bytes) -> None:
-        """A server's signed word about what became of the round."""
+        """Store a server's signed statement of the round's outcome."""
         self._post(identity, role, "outcome = ?", outcome)
 
     def _post(self, identity: bytes, role: int, change: str, value: object) -> None:
@@ -600,13 +629,14 @@ class Ledger:
             )
 
     def expire(self, identity: bytes) -> None:
-        """The deadline is over: sealed bytes that no server took are not kept."""
+        """The deadline has passed: delete the encrypted shares that no server accepted."""
         with self.together():
             self._db.execute("UPDATE posts SET sealed = NULL WHERE identity = ?", (identity,))
 
     def end(self, identity: bytes, outcome: str, *, refund: bool = False) -> None:
-        """A participation is over; what it cost stays charged, unless both servers have signed
-        that the round was refused.
+        """End a participation; with `refund`, its cost is no longer charged.
+
+        A refund requires that both servers signed that the round was aborted.
         """
         with self.together():
             self._end("identity = ?", identity, outcome)
@@ -614,7 +644,7 @@ class Ledger:
                 self._db.execute("UPDATE rounds SET charged = 0 WHERE identity = ?", (identity,))
 
     def _end(self, where: str, value: object, outcome: str) -> None:
-        """Nothing is kept of participations but the account and the receipt."""
+        """End participations and delete everything but the account and the receipt."""
         chosen = f"SELECT identity FROM rounds WHERE {where} AND outcome IS NULL"
         self._db.execute(
             f"UPDATE posts SET sealed = NULL, outcome = NULL WHERE identity IN ({chosen})", (value,)
@@ -626,7 +656,7 @@ class Ledger:
         )
 
     def withdraw(self, digest: bytes) -> None:
-        """The person leaves: what is unsent is deleted, and nothing is refunded."""
+        """Leave the experiment: delete unsent reports and refund nothing."""
         with self.together():
             lineage = self._lineage(digest)
             self._end("lineage = ?", lineage, "withdrawn")
@@ -636,10 +666,10 @@ class Ledger:
                 (lineage,),
             )
 
-    # What it shows
+    # Receipts, spending and exports
 
     def receipts(self) -> list[Receipt]:
-        """All participations of this device, the latest first."""
+        """Receipts of all participations of this device, latest first."""
         with self.together():
             rows = self._all("SELECT * FROM rounds WHERE terms IS NOT NULL ORDER BY joined DESC")
             return [self._receipt(row) for row in rows]
@@ -670,9 +700,10 @@ class Ledger:
         )
 
     def export(self) -> str:
-        """What was spent, as JSON for another device of this person: no answers, nothing sealed.
+        """The privacy budget spent, as JSON for the participant's other devices.
 
-        What waits to be sent counts as spent, because it is going to be.
+        The export contains no answers and no encrypted shares. Reports that wait to be sent count
+        as spent, because they will be sent.
         """
         with self.together():
             own = self._own_limit()
@@ -686,8 +717,9 @@ class Ledger:
             return json.dumps(document, indent=1)
 
     def overview(self) -> list[PartySpending]:
-        """What was spent with whom: experiments that name a same party's key stand together, with
-        the total of all of them; the largest total first.
+        """Privacy budget spent per party, largest total first.
+
+        Experiments that share a party's key form one group.
         """
         with self.together():
             return self._overview()
@@ -709,7 +741,7 @@ class Ledger:
         return PartySpending(tuple(sorted(key.hex() for key in keys)), experiments, total)
 
     def _spent_in(self, lineage: int) -> ExperimentSpending:
-        """What counts as spent in one experiment, and how often this person took part."""
+        """Budget spent on one experiment, and the number of participations."""
         rows = self._all(
             "SELECT cost FROM rounds WHERE lineage = ? AND (charged OR outcome IS NULL)", lineage
         )
@@ -747,7 +779,21 @@ class Ledger:
         }
 
     def merge(self, exported: str) -> None:
-        """Takes over what another device exported: limits only fall, charges only come to it."""
+        """Merge another device's export: limits only decrease, charges are only added.
+
+        Raises
+        ------
+        TacitError
+            The export is invalid; nothing is merged.
+
+        Examples
+        --------
+        >>> old, new = Ledger(":memory:"), Ledger(":memory:")
+        >>> old.set_own_limit(Fraction(2))
+        >>> new.merge(old.export())
+        >>> new.own_limit
+        Fraction(2, 1)
+        """
         limit, experiments = read_export(exported)
         with self.together():
             self._set_limit(_lesser(limit, self._own_limit()))
@@ -774,14 +820,14 @@ def _check_limit(limit: object) -> None:
 
 
 def _lesser(one: Fraction | None, other: Fraction | None) -> Fraction | None:
-    """The smaller of two limits, of which None is no limit."""
+    """The smaller of two limits, where None means no limit."""
     given = [limit for limit in (one, other) if limit is not None]
     return min(given, default=None)
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def decoded(text: bytes) -> Terms:
-    """Terms, read once."""
+    """Decode terms, with a cache."""
     return Terms.decode(text)
 
 
@@ -793,7 +839,7 @@ def _pinned(text: bytes, joined: bytes) -> Pinned:
 
 
 def _last(start: sqlite3.Row, line: Sequence[sqlite3.Row]) -> sqlite3.Row:
-    """The row of terms, or of what succeeds them in the end."""
+    """The row of the terms, or of their last approved successor."""
     successors = {decoded(row["text"]).predecessor: row for row in line if row["approved"]}
     last = start
     while last["digest"] in successors:
@@ -802,21 +848,23 @@ def _last(start: sqlite3.Row, line: Sequence[sqlite3.Row]) -> sqlite3.Row:
 
 
 def _in_vain(row: sqlite3.Row) -> bool:
-    """Whether a round was refused, or nobody says what became of it: who withholds its outcome gets
-    no further than who refuses it.
+    """Whether a round was aborted or its outcome is unknown.
+
+    Both count alike, so that servers gain nothing by withholding the outcome of an aborted round.
     """
     unsaid = row["charged"] and row["outcome"] in (None, "unknown")
     return bool(row["outcome"] == "refused" or unsaid)
 
 
 def _agreed(line: Sequence[sqlite3.Row], terms: Terms) -> bool | None:
-    """Whether these terms, or some of their line that say the same to participants, were agreed
-    to; None if none of the line were.
+    """Whether these terms, or terms of the line with the same visible text, were agreed to.
+
+    None if no terms of the line were agreed to.
     """
     agreed = [decoded(row["text"]) for row in line if row["agreed"]]
     return any(_said(old) == _said(terms) for old in agreed) if agreed else None
 
 
 def _said(terms: Terms) -> tuple[object, ...]:
-    """What is shown again where it changes."""
+    """The fields whose change requires a new agreement."""
     return terms.question, terms.options, terms.organisation, terms.purpose

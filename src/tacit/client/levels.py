@@ -1,7 +1,8 @@
-"""An answer as one of the levels that the noise hides, rounded at random so that its mean is exact.
+"""Unbiased randomized rounding of an answer to one of the levels of the terms.
 
-The draw is exact: an integer below the denominator of what is left over, from the operating system.
-What is kept, sealed and sent is a level; the number itself is kept nowhere.
+The draw is exact: a uniform integer below the denominator of the fractional part, from the
+operating system's randomness. The device stores, encrypts and sends the level; it does not store
+the answer itself.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Value = bool | int | float | Fraction
 
 
 def level(answer: Answer, value: Value, source: Source = SYSTEM) -> int:
-    """The level below a value or the next, at random, so that on average it is the value.
+    """Round a value to an adjacent level at random; the expectation is the value.
 
     >>> level(Answer("minutes", levels=4, high=Fraction(60)), 45)
     3
@@ -36,13 +37,13 @@ def level(answer: Answer, value: Value, source: Source = SYSTEM) -> int:
 
 
 def nothing_happened(answer: Answer) -> tuple[int, ...]:
-    """What is reported if nothing is recorded: zero, or what lies nearest to it in the range."""
+    """Default levels if nothing is recorded: zero, or the value of the range nearest to zero."""
     zero = min(max(Fraction(0), answer.low), answer.high)
     return tuple(level(answer, zero) for _ in answer.metrics)
 
 
 def levels_of(answer: Answer, value: Value | Mapping[str, Value]) -> dict[int, int]:
-    """The level of each metric that is recorded, by its place in the terms."""
+    """Level of each recorded metric, by the index of the metric in the terms."""
     if isinstance(value, Mapping):
         unknown = [name for name in value if name not in answer.metrics]
         if unknown:

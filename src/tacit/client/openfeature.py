@@ -1,8 +1,9 @@
-"""Live experiments behind OpenFeature: evaluating a flag is the assignment, tracking records.
+"""OpenFeature provider: evaluating a flag joins an experiment, tracking records an outcome.
 
-A flag names an experiment; its variants are the options. What is tracked stays on the device until
-the time that was fixed at the assignment; no evaluation context, targeting key or event ever leaves
-it. Where nobody can be assigned (paused, refused, offline) the default comes with a reason.
+A flag names an experiment; its variants are the options. Recorded outcomes stay on the device until
+the reporting time that was fixed at assignment. No evaluation context, targeting key or event
+leaves the device. If no option can be assigned (paused, rejected, offline), the provider returns
+the default with a reason.
 """
 
 from __future__ import annotations
@@ -28,19 +29,31 @@ from tacit.terms import Answer, Terms
 
 V = TypeVar("V")
 Structure = Sequence[FlagValueType] | Mapping[str, FlagValueType]
-PAUSE = 30.0  # seconds before a server that did not assign is asked again
+PAUSE = 30.0  # seconds before retrying after a failed assignment
 _LONGEST_SLEEP = 600.0
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Flag:
-    """Which experiment a flag is, and what its options mean to the app.
+    """Mapping of a feature flag to an experiment.
 
-    `values` gives the value of each option; a string flag without them has the options' names.
-    `events` says which tracked event is which metric; without it an event is the metric of its
-    name, and where there is one metric also the event that is called like the flag. `invitation`
-    is needed where admission is by invitation.
+    Attributes
+    ----------
+    experiment : str
+        Digest of the terms, hexadecimal.
+    values : mapping of str to flag value
+        Value of each option. String flags default to the options' names.
+    events : mapping of str to str
+        Metric of each tracked event. By default an event records the metric of the same name. If
+        there is one metric, an event named like the flag records it, too.
+    invitation : str or None
+        Required if the terms admit participants by invitation.
+
+    Examples
+    --------
+    >>> Flag("ab" * 32, values={"old": False, "new": True}, events={"purchase": "bought"}).events
+    {'purchase': 'bought'}
     """
 
     experiment: str
@@ -50,10 +63,20 @@ class Flag:
 
 
 class TacitProvider(AbstractProvider):
-    """The provider of one device. With `reporter`, a thread of its own sends at the fixed times
-    from `initialize` to `shutdown`; without it somebody else calls `device.run_due()`.
+    """OpenFeature provider of one device.
 
-    Evaluating a flag takes part in its experiment: do it for people who were shown the terms.
+    Evaluating a flag joins its experiment: evaluate flags only for participants who were shown the
+    terms.
+
+    Parameters
+    ----------
+    device : Device
+        The participant's device.
+    flags : mapping of str to Flag
+        The experiment of each flag key.
+    reporter : bool
+        Whether a thread sends reports at their scheduled times from `initialize` to `shutdown`.
+        Otherwise the application calls `device.run_due()`.
     """
 
     def __init__(self, device: Device, flags: Mapping[str, Flag], *, reporter: bool = True) -> None:
@@ -65,13 +88,13 @@ class TacitProvider(AbstractProvider):
         self._not_before: dict[str, tuple[float, str]] = {}
 
     def get_metadata(self) -> Metadata:
-        """What it is called."""
+        """The name of the provider."""
         return Metadata(name="tacit")
 
-    # From initialize to shutdown
+    # Lifecycle
 
     def initialize(self, evaluation_context: EvaluationContext) -> None:  # noqa: ARG002
-        """Starts the reporter; what waited from an earlier run is sent."""
+        """Start the reporter thread, which also sends reports pending from an earlier run."""
         if self._reporter and self._thread is None:
             self._stop = threading.Event()
             self._thread = threading.Thread(
@@ -80,7 +103,7 @@ class TacitProvider(AbstractProvider):
             self._thread.start()
 
     def shutdown(self) -> None:
-        """Stops the reporter; what waits is sent after the next start."""
+        """Stop the reporter thread; pending reports are sent after the next start."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._stop.set()
@@ -106,8 +129,9 @@ class TacitProvider(AbstractProvider):
         evaluation_context: EvaluationContext | None = None,  # noqa: ARG002
         tracking_event_details: TrackingEventDetails | None = None,
     ) -> None:
-        """Records an outcome on this device, and sends nothing. Without a value the event counts
-        as the highest answer; a value beyond the range counts as its end.
+        """Record an outcome on this device; sends nothing.
+
+        An event without a value counts as the highest answer. Values outside the range are clipped.
         """
         value = None if tracking_event_details is None else tracking_event_details.value
         for key, flag in self.flags.items():
@@ -119,7 +143,7 @@ class TacitProvider(AbstractProvider):
             except TacitError as problem:
                 _log.warning("%s was not recorded: %s", tracking_event_name, problem)
 
-    # Evaluating
+    # Evaluation
 
     def resolve_boolean_details(
         self,
@@ -127,7 +151,7 @@ class TacitProvider(AbstractProvider):
         default_value: bool,
         evaluation_context: EvaluationContext | None = None,  # noqa: ARG002
     ) -> FlagResolutionDetails[bool]:
-        """The value of the assigned option."""
+        """Resolve a flag to the value of the assigned option."""
         return self._resolve(flag_key, default_value, (bool,))
 
     def resolve_string_details(
@@ -136,7 +160,7 @@ class TacitProvider(AbstractProvider):
         default_value: str,
         evaluation_context: EvaluationContext | None = None,  # noqa: ARG002
     ) -> FlagResolutionDetails[str]:
-        """The value of the assigned option, or its name."""
+        """Resolve a flag to the value or the name of the assigned option."""
         return self._resolve(flag_key, default_value, (str,))
 
     def resolve_integer_details(
@@ -145,7 +169,7 @@ class TacitProvider(AbstractProvider):
         default_value: int,
         evaluation_context: EvaluationContext | None = None,  # noqa: ARG002
     ) -> FlagResolutionDetails[int]:
-        """The value of the assigned option."""
+        """Resolve a flag to the value of the assigned option."""
         return self._resolve(flag_key, default_value, (int,))
 
     def resolve_float_details(
@@ -154,7 +178,7 @@ class TacitProvider(AbstractProvider):
         default_value: float,
         evaluation_context: EvaluationContext | None = None,  # noqa: ARG002
     ) -> FlagResolutionDetails[float]:
-        """The value of the assigned option."""
+        """Resolve a flag to the value of the assigned option."""
         return self._resolve(flag_key, default_value, (float,))
 
     def resolve_object_details(
@@ -163,7 +187,7 @@ class TacitProvider(AbstractProvider):
         default_value: Structure,
         evaluation_context: EvaluationContext | None = None,  # noqa: ARG002
     ) -> FlagResolutionDetails[Structure]:
-        """The value of the assigned option."""
+        """Resolve a flag to the value of the assigned option."""
         return self._resolve(flag_key, default_value, (dict, list))
 
     async def resolve_boolean_details_async(
@@ -172,7 +196,7 @@ class TacitProvider(AbstractProvider):
         default_value: bool,
         evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[bool]:
-        """The same, in a thread."""
+        """Like `resolve_boolean_details`, in a thread."""
         return await asyncio.to_thread(
             self.resolve_boolean_details, flag_key, default_value, evaluation_context
         )
@@ -183,7 +207,7 @@ class TacitProvider(AbstractProvider):
         default_value: str,
         evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[str]:
-        """The same, in a thread."""
+        """Like `resolve_string_details`, in a thread."""
         return await asyncio.to_thread(
             self.resolve_string_details, flag_key, default_value, evaluation_context
         )
@@ -194,7 +218,7 @@ class TacitProvider(AbstractProvider):
         default_value: int,
         evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[int]:
-        """The same, in a thread."""
+        """Like `resolve_integer_details`, in a thread."""
         return await asyncio.to_thread(
             self.resolve_integer_details, flag_key, default_value, evaluation_context
         )
@@ -205,7 +229,7 @@ class TacitProvider(AbstractProvider):
         default_value: float,
         evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[float]:
-        """The same, in a thread."""
+        """Like `resolve_float_details`, in a thread."""
         return await asyncio.to_thread(
             self.resolve_float_details, flag_key, default_value, evaluation_context
         )
@@ -216,7 +240,7 @@ class TacitProvider(AbstractProvider):
         default_value: Structure,
         evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[Structure]:
-        """The same, in a thread."""
+        """Like `resolve_object_details`, in a thread."""
         return await asyncio.to_thread(
             self.resolve_object_details, flag_key, default_value, evaluation_context
         )
@@ -245,7 +269,7 @@ class TacitProvider(AbstractProvider):
         return _assigned(values.get(given.option, default), given)
 
     def _values(self, flag: Flag) -> dict[str, Any]:
-        """The value of every option, before anybody is assigned one of them."""
+        """Value of every option, looked up before an option is assigned."""
         terms = self.device.known_terms(flag.experiment)
         if terms is None:
             terms = self.device.terms(flag.experiment).terms
@@ -272,7 +296,7 @@ def _unresolved(default: V, code: ErrorCode, why: str) -> FlagResolutionDetails[
 
 
 def _metric(key: str, flag: Flag, terms: Terms, event: str) -> str | None:
-    """Which metric an event is about; None if it is about none of this flag's."""
+    """The metric that an event records; None if it records none of this flag's."""
     metrics = terms.answer.metrics
     if flag.events:
         return flag.events.get(event)

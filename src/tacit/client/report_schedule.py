@@ -1,7 +1,8 @@
-"""When a device sends: fixed when it joins, by a seed that is drawn before there is an outcome.
+"""Data-independent schedule of a device's requests: the time of a report leaks nothing.
 
-Every time here is a function of the seed, of the round's times and of which attempts failed; no
-answer goes in. So requests of devices with other answers have the same law.
+Every time is a function of a seed drawn before the outcome exists, the round's times and the failed
+attempts. No answer enters. Requests of devices with different answers therefore have the same
+distribution.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from tacit.errors import Refusal
 
 SEED_SIZE = 32
 MOST_QUESTIONS = 20  # about two weeks
-_ATTEMPTS_FIT = 64  # the first pause is this part of the margin
+_ATTEMPTS_FIT = 64  # the first pause is the margin divided by this
 _SHORTEST, _FIRST, _LONGEST = 0.05, 30.0, 86_400.0  # seconds
 
 
 class Attempt(Enum):
-    """What an attempt is about."""
+    """Kind of request: sending a report, or querying the outcome of a round."""
 
     REPORT = "report"
     OUTCOME = "outcome"
@@ -28,7 +29,7 @@ class Attempt(Enum):
 
 @dataclass(frozen=True, repr=False)
 class Pace:
-    """The times of one participation: from joining, through sending, to the round's outcome."""
+    """Schedule of one participation: from joining through sending to the round's outcome."""
 
     seed: bytes
     joined: float
@@ -38,26 +39,29 @@ class Pace:
 
     @classmethod
     def of(cls, announced: TwoServerRound, joined: float, seed: bytes) -> Pace:
-        """For a round that somebody joined then."""
+        """Schedule for a round joined at time `joined`."""
         return cls(
             seed, joined, announced.binding.window, announced.binding.closes, margin(announced)
         )
 
     @property
     def sends(self) -> float:
-        """When both halves are first sent: after the window, at random within half the margin, so
-        that the other half is left for further attempts.
+        """Time of the first attempt to send both report shares.
+
+        It is uniform over the first half of the margin after the window. The second half is left
+        for retries.
         """
         return self.joined + self.window + self._drawn("sends", 0, 0) * self.margin / 2
 
     @property
     def asks(self) -> float:
-        """When the servers are first asked what became of the round."""
+        """Time of the first query for the round's outcome."""
         return self.closes + self._drawn("asks", 0, 0) * self.margin / 2
 
     def next(self, what: Attempt, role: int, attempts: int, last: float) -> float:
-        """When the next attempt is due, after so many, the last of them at this time: jittered
-        pauses that double.
+        """Time of the next attempt after `attempts` attempts, the last at `last`.
+
+        Pauses double and are jittered.
         """
         if not attempts:
             return self.sends if what is Attempt.REPORT else self.asks
@@ -66,19 +70,19 @@ class Pace:
         return last + pause * (1 + self._drawn(what.value, role, attempts)) / 2
 
     def _drawn(self, what: str, role: int, attempt: int) -> float:
-        """Uniform in [0, 1), always the same for the same seed."""
+        """Uniform in [0, 1), deterministic given the seed."""
         about = f"tacit pace {what} {role} {attempt}".encode()
         return int.from_bytes(hashlib.sha256(self.seed + about).digest()[:6], "big") / 2**48
 
 
 def margin(announced: TwoServerRound) -> int:
-    """The seconds between the end of the last window and the deadline."""
+    """Seconds between the end of the last observation window and the deadline."""
     about = announced.binding
     return about.closes - announced.assigned_until - about.window
 
 
 def check_times(announced: TwoServerRound, now: float) -> None:
-    """Refuses a round that this device cannot report to in time, by its own clock."""
+    """Reject a round that this device cannot report to in time by its own clock."""
     if int(now) > announced.assigned_until:
         raise Refusal(
             f"places of this round were given out until {announced.assigned_until}, and it is "

@@ -1,4 +1,4 @@
-"""Where rewards come from: coins, clipped Gaussians, beta variables, recorded data, functions."""
+"""Simulated rewards: Bernoulli, clipped Gaussian and beta rewards, recorded data, functions."""
 
 from tacit.environments.callables import FromFunction
 from tacit.environments.contract import Environment, instance_means

@@ -1,7 +1,7 @@
 """Rewards from a user's own function: a simulator, a model, a generator of test cases.
 
-The function is asked for many rewards at once, or for one at a time; what it returns is checked
-every time. Without the true means its regret is not known, and nothing pretends that it is.
+The function returns many rewards per call, or one; every returned value is checked. Without true
+means the regret is unknown and not reported.
 """
 
 from __future__ import annotations
@@ -23,9 +23,28 @@ from tacit.types import Floats
 
 @dataclass(frozen=True, eq=False)
 class FromFunction(Environment):
-    """`function(arm, users, rng)` returns an array of rewards in [0, 1], or `function(arm, rng)`
-    one reward; `options` are their names, or how many there are.
+    """An environment whose rewards come from a function.
 
+    Parameters
+    ----------
+    function
+        `function(arm, users, rng)`, which returns an array of `users` rewards in [0, 1], or
+        `function(arm, rng)`, which returns one reward.
+    options
+        The options' names, or how many there are.
+    true_means
+        The true mean reward of each option; without them regret is unknown.
+    binary
+        Whether all rewards are 0 or 1.
+
+    Raises
+    ------
+    TacitError
+        If names, means or the function's signature do not fit; in `rewards`, if a returned reward
+        is not in the declared range.
+
+    Examples
+    --------
     >>> world = FromFunction(lambda arm, rng: float(rng.random() < 0.5 + arm / 4), ["old", "new"])
     >>> world.rewards(1, 4, np.random.default_rng(0)), world.means
     (array([1., 1., 1., 1.]), None)
@@ -55,30 +74,30 @@ class FromFunction(Environment):
 
     @cached_property
     def _parameters(self) -> int:
-        """How many arguments the function must be given."""
+        """The number of required positional arguments of the function."""
         given = inspect.signature(self.function).parameters.values()
         named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         return sum(p.default is p.empty and p.kind in named for p in given)
 
     @cached_property
     def names(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What the options are called."""
+        """The options' names."""
         if isinstance(self.options, Sequence) and not isinstance(self.options, str):
             return tuple(str(name) for name in self.options)
         return option_names(integer("options", self.options, at_least=2))
 
     @property
     def arms(self) -> int:
-        """How many options there are."""
+        """The number of options."""
         return len(self.names)
 
     @cached_property
     def means(self) -> Floats | None:
-        """The true means; None where they were not given, and regret is not known either."""
+        """The true means; None if not given, which leaves regret unknown."""
         return None if self.true_means is None else check_means(self.true_means)
 
     def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
-        """What the function returns, checked."""
+        """The function's rewards, checked."""
         if self._parameters == 3:
             found = self.function(arm, users, rng)
         else:

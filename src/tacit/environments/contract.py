@@ -1,9 +1,9 @@
-"""The contract of an environment: where rewards come from in a simulation.
+"""The contract of an environment: it simulates the rewards of the rounds that a learner proposes.
 
-An environment plays the rounds that a learner proposes, whatever they assign: `play` gives back
-what the protocol needs of the participants' answers, and the regret on the way. Environments of
-arms write `rewards`, of single participants; those with a known law also `levels`, at once how many
-of a round's participants hold each level of the codec, at a cost that does not grow with them.
+`play` returns the participants' data for the protocol, and the regret. An environment of arms
+implements `rewards` of single participants. If the reward distribution is known, it also implements
+`levels`: the number of participants per level of the codec, at a cost independent of the round's
+size.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from tacit.errors import TacitError
 from tacit.types import Floats, Integers, Levels, Played, Round
 
 LEAST_PROBABILITY = 1e-18
-LARGEST_REMEMBERED = 1 << 15  # levels up to which a table is kept: 256 of them are at most 128 MB
-CHUNK = 1 << 20  # rewards drawn one by one at a time
-FINE = 1024  # levels to which rewards are rounded that nobody reports
+LARGEST_REMEMBERED = 1 << 15  # most levels of a cached table: 256 tables take at most 128 MB
+CHUNK = 1 << 20  # rewards sampled individually per chunk
+FINE = 1024  # levels to which unreported rewards are rounded
 
 
 class World(ABC):
-    """Anything that can play rounds. `names` are what its options are called, if anybody said."""
+    """A simulation that can play rounds; `names` are the options' names, if given."""
 
     names: tuple[str, ...] = ()
 
     @abstractmethod
     def play(self, round_: Round, protocol: Any, rng: np.random.Generator) -> Played:
-        """What the participants of a round hold, for `protocol.simulate` (None: not opened)."""
+        """Play a round for `protocol.simulate`; `protocol` is None if the round is not released."""
 
     def fresh(self, rng: np.random.Generator) -> World:  # noqa: ARG002
         """The same world at the start of a run."""
@@ -39,7 +39,28 @@ class World(ABC):
 
 
 class Environment(World):
-    """K arms with rewards in [0, 1]."""
+    """Simulated rewards in [0, 1] of K arms; subclasses implement `means` and `rewards`.
+
+    Attributes
+    ----------
+    binary
+        Whether all rewards are 0 or 1.
+    metrics
+        How many numbers each participant reports.
+    names
+        The options' names; empty if none are given.
+
+    Examples
+    --------
+    >>> from tacit.environments import Bernoulli
+    >>> world = Bernoulli((0.2, 0.7))
+    >>> world.arms, world.gaps
+    (2, array([0.5, 0. ]))
+    >>> from tacit.types import Arm
+    >>> played = world.play(Round(0, 1000, Arm(0)), None, np.random.default_rng(0))
+    >>> played.load.participants, played.regret
+    (1000, array([500.]))
+    """
 
     binary: bool = False
     metrics: int = 1
@@ -47,17 +68,17 @@ class Environment(World):
     @property
     @abstractmethod
     def means(self) -> Floats | None:
-        """The true mean reward of each arm; None if nobody knows them."""
+        """The true mean reward of each arm; None if unknown."""
 
     @property
     def arms(self) -> int:
-        """How many arms there are."""
+        """The number of arms."""
         means = self.means
         return len(self.names) if means is None else len(means)
 
     @cached_property
     def gaps(self) -> Floats:
-        """How much worse than the best each arm is."""
+        """The suboptimality gap of each arm: the best mean minus its own."""
         means = self.means
         if means is None:
             raise TacitError("the true means are unknown, and with them all regret: give means")
@@ -66,15 +87,32 @@ class Environment(World):
 
     @abstractmethod
     def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
-        """The rewards of `users` fresh participants who try `arm`."""
+        """The rewards of `users` fresh participants who try `arm`.
+
+        Parameters
+        ----------
+        arm
+            The arm's number, from 0.
+        users
+            How many participants try it.
+        rng
+            The source of randomness.
+
+        Returns
+        -------
+        array
+            One reward in [0, 1] per participant.
+        """
 
     def reports(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
-        """What they report: their rewards, or a row for each where there are several metrics."""
+        """The participants' reports: their rewards, or one row each for several metrics."""
         return self.rewards(arm, users, rng)
 
     def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
-        """How many of `users` fresh participants hold each level 0..precision, after rounding at
-        random: counted one by one, unless an environment knows better.
+        """The number of participants per level 0..precision, after randomised rounding.
+
+        Samples each participant's reward; subclasses with a known distribution sample the counts
+        directly.
         """
         sizes = [min(CHUNK, users - start) for start in range(0, max(users, 1), CHUNK)]
         parts = [self._counted(arm, size, precision, rng) for size in sizes]
@@ -92,14 +130,14 @@ class Environment(World):
         return values, counts
 
     def play(self, round_: Round, protocol: Any, rng: np.random.Generator) -> Played:
-        """Everyone tries the round's arm."""
+        """Play a round in which every participant tries its arm."""
         arm, count = round_.arm, round_.participants
         precision = FINE if protocol is None else protocol.precision
         load = self.levels(arm, count, precision, rng)
         return self.played(arm, count, load, load.total / precision)
 
     def played(self, arm: int, count: int, load: Any, earned: float) -> Played:
-        """The regret of so many participants who tried an arm and earned this much together."""
+        """The result of `count` participants who tried an arm and earned `earned` in total."""
         time = np.array([float(count)])
         if self._best is None:
             return Played(load, time, None)
@@ -113,13 +151,17 @@ class Environment(World):
 
 
 class ContinuousEnvironment(Environment):
-    """Rewards with a distribution function; level probabilities are second differences of its
-    integral.
+    """Rewards with a known distribution function, from which level probabilities are computed.
 
-    Rounding at random sends a reward x to level j with probability max(0, 1 - |gx - j|). With
-    H(c) = E[(c - X)⁺], the integral of the distribution function, that makes P[level j] = g
-    (H((j+1)/g) - 2 H(j/g) + H((j-1)/g)). The same holds for E[(X - c)⁺], which differs by a linear
-    function; below the mean the first is the smaller and keeps more digits, above it the second.
+    Notes
+    -----
+    Randomised rounding sends a reward x to level j with probability max(0, 1 - |gx - j|). With
+    H(c) = E[(c - X)⁺], the integral of the distribution function,
+
+        P[level j] = g (H((j+1)/g) - 2 H(j/g) + H((j-1)/g)).
+
+    The same holds for E[(X - c)⁺], which differs by a linear function. Below the mean H is the
+    smaller of the two and loses fewer digits; above the mean the other one.
     """
 
     @abstractmethod
@@ -131,7 +173,7 @@ class ContinuousEnvironment(Environment):
         """E[(X - c)⁺] for c in [0, 1]."""
 
     def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
-        """One multinomial draw over the levels that matter."""
+        """One multinomial sample over the levels of non-negligible probability."""
         table = remembered_table if precision <= LARGEST_REMEMBERED else level_table
         values, probabilities = table(self, arm, precision)
         return Levels(values, rng.multinomial(users, probabilities))
@@ -140,15 +182,16 @@ class ContinuousEnvironment(Environment):
 def level_table(
     environment: ContinuousEnvironment, arm: int, precision: int
 ) -> tuple[npt.NDArray[np.int64], Floats]:
-    """Levels and their probabilities, the likeliest last: a multinomial draw divides by what is
-    left, which must not be rounding error.
+    """Levels and their probabilities, the most likely last.
+
+    A multinomial sampler divides by the remaining probability, which must not be rounding error.
     """
     grid = np.arange(precision + 1) / precision
     below, above = environment.shortfall(arm, grid), environment.excess(arm, grid)
     start, end = (
         np.concatenate([[0.0], below]),
         np.concatenate([above, [0.0]]),
-    )  # one level outside nothing is short, nothing in excess
+    )  # one level outside [0, 1], shortfall and excess are 0
     left, right = np.diff(start, n=2), np.diff(end, n=2)  # of levels 0..g-1, and of levels 1..g
     inner = np.where(grid[1:-1] < 1 - below[-1], left[1:], right[:-1])
     probabilities = precision * np.concatenate([left[:1], inner, right[-1:]]).clip(min=0.0)
@@ -161,7 +204,7 @@ remembered_table = lru_cache(maxsize=256)(level_table)
 
 
 def check_means(means: npt.ArrayLike) -> Floats:
-    """Means as an array, refused outside [0, 1]."""
+    """Means as an array; rejected unless in [0, 1]."""
     array = np.asarray(means, dtype=float)
     if array.ndim != 1 or len(array) < 2:
         raise TacitError(
@@ -178,11 +221,11 @@ INSTANCES = {"easy": (0.25, 0.75), "hard": (0.45, 0.55), "rare": (0.01, 0.05)}
 
 
 def instance_means(name: str, arms: int, seed: int) -> Floats:
-    """Means of a named random instance: uniform in [0.25, 0.75] (easy) or [0.45, 0.55] (hard), CZ23
-    Section 7, or in [0.01, 0.05] (rare), as rates of clicks are.
+    """Means of a named random instance.
 
-    The legacy generator is used because the authors used it: seed r gives the r-th of their
-    instances.
+    Uniform in [0.25, 0.75] (`easy`) or [0.45, 0.55] (`hard`), CZ23 Section 7; or in [0.01, 0.05]
+    (`rare`), as click rates are. NumPy's legacy generator reproduces the authors' instances: seed r
+    gives the r-th of them.
 
     >>> instance_means("easy", 3, seed=0).round(3)
     array([0.524, 0.608, 0.551])

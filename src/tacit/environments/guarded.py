@@ -1,4 +1,4 @@
-"""Arms with a second metric: what a guardrail watches, beside the rewards that are learned from."""
+"""Arms with a second metric for a guardrail, besides the rewards that the learner uses."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from tacit.types import Floats, Levels, Played, Round
 
 @dataclass(frozen=True)
 class Guarded(Environment):
-    """Rewards from `main`, whose regret counts, and a second number of everybody from `second`; the
-    two are independent given the option.
+    """Rewards from `main` and a second metric from `second`, independent given the option.
+
+    Regret counts `main` only.
 
     >>> from tacit.environments.synthetic import Bernoulli
     >>> world = Guarded(Bernoulli((0.2, 0.7)), Bernoulli((0.1, 0.1)))
@@ -42,12 +43,12 @@ class Guarded(Environment):
 
     @property
     def names(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Those of the first metric."""
+        """The names in the first metric."""
         return self.main.names
 
     @property
     def binary(self) -> bool:  # type: ignore[override]
-        """Whether both are bits."""
+        """Whether both metrics are binary."""
         return self.main.binary and self.second.binary
 
     @property
@@ -56,7 +57,7 @@ class Guarded(Environment):
         return self.main.means
 
     def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
-        """The first metric alone."""
+        """The first metric only."""
         return self.main.rewards(arm, users, rng)
 
     def reports(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
@@ -65,11 +66,11 @@ class Guarded(Environment):
         return np.column_stack(columns)
 
     def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
-        """Those of the first metric."""
+        """The levels of the first metric."""
         return self.main.levels(arm, users, precision, rng)
 
     def play(self, round_: Round, protocol: Any, rng: np.random.Generator) -> Played:
-        """The rewards of everybody and, where they report, their second numbers."""
+        """The rewards of all participants and, if the round is released, their second metric."""
         played = super().play(round_, protocol, rng)
         if protocol is None:
             return played

@@ -1,6 +1,4 @@
-"""Lasso by coordinate descent: least squares with an l1 penalty, on a Gram matrix, for a few
-hundred features.
-"""
+"""Lasso by coordinate descent on the Gram matrix, for a few hundred features."""
 
 from __future__ import annotations
 

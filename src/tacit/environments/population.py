@@ -1,12 +1,11 @@
-"""Linear rewards: a population of clients who each have their own parameter, and people who share
-one.
+"""Linear rewards: a population of clients with individual parameters, or one shared parameter.
 
-`Population` (LZJ22 Section 2): client u has θ_u = θ* + ξ_u and sees ⟨θ_u, x⟩ + η in every round.
-ξ_u has a fair sign times `client_std` in every coordinate, the extreme σ-sub-Gaussian vector of
-covariance σ²I; η is a fair sign times `reward_std`. Both are bounded, so that rewards stay within
-the bound without clipping, and both have sums that are binomial: the sum over any number of clients
-is drawn at once, with exactly the law of adding them up. `SharedParameter` (LZJ22 Appendix C):
-everyone has θ*, rewards are ±B with mean ⟨θ*, x⟩.
+`Population` (LZJ22 Section 2): client u has θ_u = θ* + ξ_u and observes ⟨θ_u, x⟩ + η in every
+round. Each coordinate of ξ_u is a fair sign times `client_std`, the extreme σ-sub-Gaussian vector
+of covariance σ²I; η is a fair sign times `reward_std`. Both are bounded, so rewards stay within the
+bound without clipping. Sums of both are binomial, so the sum over any number of clients is sampled
+at once, with exactly its distribution. `SharedParameter` (LZJ22 Appendix C): all participants have
+θ*, and rewards are ±B with mean ⟨θ*, x⟩.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from tacit.errors import TacitError, integer, positive
 from tacit.types import Codec, Design, Fit, Floats, Integers, Played, Round
 
 CHUNK = 1 << 20  # simulated reports held in memory at a time
-NOISE_SHARE = 0.2  # reward noise of a random instance, as a part of the bound
+NOISE_SHARE = 0.2  # reward noise of a random instance, relative to the bound
 
 
 def check_actions(actions: npt.ArrayLike) -> Floats:
-    """Actions as a table, one per row: finite, distinct, within the unit ball."""
+    """Actions as an array, one per row; rejected unless finite, distinct and in the unit ball."""
     table = np.array(actions, dtype=float)
     if table.ndim != 2 or len(table) < 2 or table.shape[1] < 1 or not np.isfinite(table).all():
         raise TacitError(
@@ -56,7 +55,7 @@ def check_actions(actions: npt.ArrayLike) -> Floats:
 
 
 def check_schedule(clients: int, population: int | None) -> None:
-    """Refuses to sample more clients than there are."""
+    """Reject schedules that sample more clients than the population has."""
     if population is not None and clients > population:
         raise TacitError(
             f"the phases sample {clients:,} different clients, but the population has "
@@ -66,7 +65,7 @@ def check_schedule(clients: int, population: int | None) -> None:
 
 
 class LinearWorld(World):
-    """Options are actions in the unit ball; the regret of playing them is known beforehand."""
+    """Options are actions in the unit ball; the regret of a design is deterministic."""
 
     actions: Floats
     theta: Floats
@@ -79,15 +78,15 @@ class LinearWorld(World):
 
     @cached_property
     def gaps(self) -> Floats:
-        """How much worse than the best each action is."""
+        """The suboptimality gap of each action."""
         return float(self.means.max()) - self.means
 
     @abstractmethod
     def load(self, design: Design, participants: int, rng: np.random.Generator) -> Any:
-        """What the participants of a design would report."""
+        """The reports of the participants of a design."""
 
     def play(self, round_: Round, protocol: Any, rng: np.random.Generator) -> Played:
-        """The plays of a design, one after the other."""
+        """Play a design, one action after the other."""
         design = round_.assignment
         if not isinstance(design, Design):
             raise TacitError("a linear world plays designs: use a learner of linear bandits")
@@ -99,7 +98,7 @@ class LinearWorld(World):
 
 @dataclass(frozen=True, eq=False)
 class Watchers:
-    """The reports of clients of a population who watched a design."""
+    """The reports of clients who observed a design."""
 
     population: Population
     support: Integers
@@ -107,7 +106,7 @@ class Watchers:
     clients: int
 
     def total(self, rng: np.random.Generator) -> Floats:
-        """Their sum, drawn at once."""
+        """Their sum, sampled at once."""
         return self.population.total(self.support, self.plays, self.clients, rng)
 
     def level_sums(self, codec: Codec, rng: np.random.Generator) -> Integers:
@@ -120,7 +119,7 @@ class Watchers:
 
 @dataclass(frozen=True, eq=False)
 class Fitters(Watchers):
-    """The parameters that such clients fit, shrunk to a ball, client by client."""
+    """The parameters that clients fit, clipped to a ball, client by client."""
 
     fit: Fit
 
@@ -140,8 +139,9 @@ class Fitters(Watchers):
 
 @dataclass(frozen=True, eq=False)
 class Population(LinearWorld):
-    """Clients with their own parameters around θ*, of whom fresh ones are sampled in every phase;
-    `size` of them, or no limit.
+    """Clients with individual parameters around θ*; every phase samples fresh ones.
+
+    `size` is the number of clients, None for no limit.
 
     >>> theta = np.array([0.5, 0.2])
     >>> plane = Population(np.eye(2), theta, client_std=0.1, reward_std=0.2, bound=1.0)
@@ -186,20 +186,21 @@ class Population(LinearWorld):
 
     @property
     def reach(self) -> float:
-        """The largest reward that any client can see, in absolute value."""
+        """The largest absolute reward that any client can observe."""
         deviation = self.client_std * np.abs(self.actions).sum(axis=1)
         return float((np.abs(self.means) + deviation).max()) + self.reward_std
 
     def load(self, design: Design, participants: int, rng: np.random.Generator) -> Watchers:  # noqa: ARG002
-        """Fresh clients, who watch, and fit a parameter where they are asked to."""
+        """Fresh clients who observe the design, and fit a parameter if it is a `Fit`."""
         about = (self, np.array(design.support), np.array(design.plays), participants)
         return Fitters(*about, design) if isinstance(design, Fit) else Watchers(*about)
 
     def total(
         self, support: Integers, plays: Integers, clients: int, rng: np.random.Generator
     ) -> Floats:
-        """The sum over fresh clients of their average reward for each action, drawn at once:
-        binomial numbers of plus signs.
+        """The sum over fresh clients of their average reward per action, sampled at once.
+
+        The numbers of positive signs are binomial.
         """
         signs = 2 * rng.binomial(clients, 0.5, self.actions.shape[1]) - clients
         rounds = clients * plays
@@ -214,7 +215,7 @@ class Population(LinearWorld):
     def reports(
         self, support: Integers, plays: Integers, clients: int, rng: np.random.Generator
     ) -> Iterator[Floats]:
-        """Each client's average reward for each action, one row per client, in chunks."""
+        """Each client's average reward per action, one row per client, in chunks."""
         played, step = self.actions[support], max(1, CHUNK // len(support))
         below = self.means[support] - self.client_std * played.sum(axis=1)
         for start in range(0, clients, step):
@@ -226,7 +227,7 @@ class Population(LinearWorld):
 
 @dataclass(frozen=True, eq=False)
 class Signs:
-    """The reports of people who each played one option once, and saw ±B."""
+    """The reports of participants who each played one option once and observed ±B."""
 
     ups: int
     plays: int
@@ -237,14 +238,13 @@ class Signs:
         return np.array([(2 * self.ups - self.plays) * self.bound])
 
     def level_sums(self, codec: Codec, rng: np.random.Generator) -> Integers:  # noqa: ARG002
-        """±B are the two ends of the levels: nothing is rounded."""
+        """±B are the lowest and highest level: no rounding is needed."""
         return np.array([self.ups * codec.precision])
 
 
 @dataclass(frozen=True, eq=False)
 class SharedParameter(LinearWorld):
-    """People who all have θ*: each plays one action once and sees +bound or -bound, ⟨θ*, x⟩ on
-    average.
+    """Participants who share θ*: each plays one action once and observes ±bound, of mean ⟨θ*, x⟩.
 
     >>> plane = SharedParameter(np.eye(2), np.array([0.5, 0.2]), bound=1.0)
     >>> plane.successes(np.array([0, 1]), np.array([1000, 10]), np.random.default_rng(0))
@@ -273,7 +273,7 @@ class SharedParameter(LinearWorld):
         return [Signs(up, count, self.bound) for up, count in rows]
 
     def successes(self, support: Integers, plays: Integers, rng: np.random.Generator) -> Integers:
-        """How many of the people who played each action saw +bound."""
+        """How many participants observed +bound, per action."""
         chances = np.clip((1 + self.means[support] / self.bound) / 2, 0.0, 1.0)
         return np.asarray(rng.binomial(plays, chances))
 
@@ -288,11 +288,10 @@ def random_population(
     size: int | None = None,
     cover: float | None = None,
 ) -> Population:
-    """Actions uniform on the unit sphere, θ* in a uniform direction, as long as the bound allows
-    (at most 1).
+    """Actions uniform on the unit sphere; θ* in a uniform direction, of norm at most 1.
 
-    Reward noise takes a fifth of the bound. LZJ22 Section 7 gives d, k, σ and the population, not
-    how θ* and the actions are drawn.
+    θ* is as long as the bound allows, and reward noise takes a fifth of the bound. LZJ22 Section 7
+    states d, k, σ and the population, but not how θ* and the actions are drawn.
     """
     table, direction = _sphere(dimension, actions, rng, cover)
     reward_std = NOISE_SHARE * bound
@@ -322,13 +321,12 @@ def random_shared(
 
 
 def covering(dimension: int, distance: float) -> Floats:
-    """Finitely many points of the unit ball such that every point of it is within `distance` of
-    one: a cubic grid, pulled into the ball.
+    """A finite covering of the unit ball: every point is within `distance` of one of these.
 
     For continuous action sets (LZJ22 Remark 3.1): playing the nearest point instead of the best
-    action costs at most `distance` · ‖θ*‖ per round. The grid's spacing is 2 · distance / √d, so no
-    point is farther from its nearest neighbour than `distance`; grid points outside the ball are
-    moved to its surface, which brings them no farther from points inside it.
+    action costs at most `distance` · ‖θ*‖ per round. The covering is a cubic grid of spacing 2 ·
+    distance / √d, so every point is within `distance` of its nearest grid point. Grid points
+    outside the ball are moved to its surface, which moves them no farther from points inside it.
 
     >>> len(covering(2, 0.5)), round(float(np.linalg.norm(covering(2, 0.5), axis=1).max()), 9)
     (13, 1.0)
@@ -346,7 +344,7 @@ def covering(dimension: int, distance: float) -> Floats:
     axis = step * np.arange(-side, side + 1)
     grid = np.stack(np.meshgrid(*[axis] * size, indexing="ij"), axis=-1).reshape(-1, size)
     lengths = np.linalg.norm(grid, axis=1)
-    near = lengths <= 1 + reach  # a point farther out is nearest to nothing inside the ball
+    near = lengths <= 1 + reach  # points farther out cover no part of the ball
     points = grid[near] / np.maximum(1.0, lengths[near])[:, None]
     return np.unique(points.round(12), axis=0)
 

@@ -1,12 +1,13 @@
-"""Recorded outcomes that are used once each: a table with one column per option, or a log of who
-got what.
+"""Recorded outcomes, each used at most once: a table with one column per option, or a log.
 
-`Recorded` is a value; what a run has used up is in the `RecordedRun` that `fresh` begins. A log is
-replayed by rejection (Li, Chu, Langford & Wang 2011): a round that asks for n people on an option
-gets the next n accepted rows of that option. Rounds name their option before they see a row, so
-rows of other options need not be thrown away as with contexts: they stay for later rounds. Rows
-were logged with the stated propensities, or with ones that do not depend on the person; nothing
-here can check that.
+`Recorded` is an immutable value; the `RecordedRun` that `fresh` returns tracks the rows a run has
+used. A log is replayed by rejection (Li, Chu, Langford & Wang 2011): a round of n participants on
+an option gets the next n accepted rows of that option. Rounds fix their option before they see a
+row. Rows of other options therefore stay for later rounds instead of being discarded, as they must
+be with contexts.
+
+The module assumes, and cannot check, that rows were logged with the stated propensities, or with
+propensities that do not depend on the participant.
 """
 
 from __future__ import annotations
@@ -25,19 +26,18 @@ from tacit.types import Floats, Levels
 
 
 class OutOfData(TacitError):  # noqa: N818  (the end of a log is no mistake)
-    """The recorded outcomes of an option have run out; `served` people took part until then."""
+    """The recorded outcomes of an option have run out after `served` participants."""
 
     served: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class Recorded(Environment):
-    """Recorded outcomes per option, each used at most once in a run; made by `read_table` and
-    `from_frame`.
+    """Recorded outcomes per option, each used at most once per run; see `read_table`, `from_frame`.
 
-    With `propensities` (of the logged options), a row is accepted with the option's smallest
-    propensity divided by its own: whoever had been likelier to get the option is dropped more
-    often, until the accepted people of each option are like everybody.
+    With `propensities` of the logged options, a row is accepted with the option's smallest
+    propensity divided by its own. This rejection sampling makes the accepted participants of each
+    option representative of all.
 
     >>> table = Recorded((np.array([0.0, 1.0, 1.0]), np.array([0.5, 0.5])), ("A", "B"))
     >>> table.rows, table.horizon, table.means.round(2).tolist()
@@ -50,14 +50,14 @@ class Recorded(Environment):
     columns: tuple[Floats, ...]
     names: tuple[str, ...]
     propensities: tuple[Floats, ...] | None = None
-    participations: int = 1  # the most rows of one person
-    log: bool = False  # a run ends early when its rows do; a table must be long enough
-    shuffle: bool = True  # rows in an order drawn for each run, or as recorded
+    participations: int = 1  # largest number of rows of one participant
+    log: bool = False  # a run on a log ends when its rows do; a table must be long enough
+    shuffle: bool = True  # rows in a random order per run, or as recorded
     clipped: int = 0
 
     @cached_property
     def means(self) -> Floats:
-        """The recorded means, weighted by 1 / propensity where a log has that."""
+        """The recorded means, weighted by 1 / propensity where a log has propensities."""
         if self.propensities is None:
             return np.array([column.mean() for column in self.columns])
         pairs = zip(self.columns, self.propensities, strict=True)
@@ -70,34 +70,32 @@ class Recorded(Environment):
 
     @property
     def rows(self) -> int:
-        """How many outcomes were recorded, of all options together."""
+        """The number of recorded outcomes of all options."""
         return sum(len(column) for column in self.columns)
 
     @property
     def horizon(self) -> int:
-        """The most people that can be served whatever a learner does: the shortest column, of rows
-        that are always accepted.
-        """
+        """The horizon that suffices for any learner: the fewest always accepted rows per option."""
         return min(int((self.acceptance(arm) == 1).sum()) for arm in range(self.arms))
 
     @property
     def remark(self) -> ParticipantsFrom:
-        """Who the participants are, for readers of a guarantee."""
+        """The source of the participants, as an assumption of the guarantee."""
         return ParticipantsFrom(Source.ROW if self.log else Source.CELL, self.participations)
 
     def acceptance(self, arm: int) -> Floats:
-        """With which probability each row of an option counts."""
+        """The probability with which each row of an option is accepted."""
         if self.propensities is None:
             return np.ones(len(self.columns[arm]))
         result: Floats = self.propensities[arm].min() / self.propensities[arm]
         return result
 
     def fresh(self, rng: np.random.Generator) -> RecordedRun:
-        """One run's environment, with nobody used yet."""
+        """The environment of one run, with no row used yet."""
         return RecordedRun(self, rng)
 
     def resampled(self) -> Replay:
-        """The same outcomes, drawn with replacement: nobody is used up."""
+        """The same outcomes sampled with replacement."""
         replay = Replay.of(self.columns, names=self.names)
         values, weights = replay.values, replay.weights
         if self.propensities is not None:
@@ -106,7 +104,7 @@ class Recorded(Environment):
         return Replay(values, weights, self.clipped, self.names, self.rows)
 
     def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:  # noqa: ARG002
-        """Refused: who was used already is known to a run only."""
+        """Always raises: only a run tracks which rows are used."""
         raise TacitError(
             "recorded people are used once each, which only a run can keep count of: begin one "
             "with fresh(rng), or draw with replacement (resample)"
@@ -114,7 +112,7 @@ class Recorded(Environment):
 
 
 class RecordedRun(Environment):
-    """What is left of recorded outcomes in one run."""
+    """The unused recorded outcomes of one run."""
 
     def __init__(self, world: Recorded, rng: np.random.Generator) -> None:
         self.world, self.names, self.rows = world, world.names, world.rows
@@ -125,7 +123,7 @@ class RecordedRun(Environment):
     def _queue(
         self, arm: int, rng: np.random.Generator
     ) -> tuple[Floats, npt.NDArray[np.signedinteger]]:
-        """Accepted rewards in the order of their use, and how many rows are used up by then."""
+        """Accepted rewards in order of use, and the number of rows used up by each."""
         column, chances = self.world.columns[arm], self.world.acceptance(arm)
         order = rng.permutation(len(column)) if self.world.shuffle else np.arange(len(column))
         accepted = np.flatnonzero(rng.random(len(column)) < chances[order])
@@ -138,19 +136,17 @@ class RecordedRun(Environment):
 
     @property
     def served(self) -> int:
-        """How many people took part so far."""
+        """The number of participants so far."""
         return sum(self._taken)
 
     @property
     def used(self) -> int:
-        """How many of the `rows` are used up: those of people who took part, and those rejected
-        before them.
-        """
+        """The number of used rows: those of participants, and those rejected before them."""
         pairs = zip(self._queues, self._taken, strict=True)
         return sum(int(upto[taken - 1]) for (_, upto), taken in pairs if taken)
 
     def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:  # noqa: ARG002
-        """The next people of this option; `OutOfData`, and nobody served, if there are too few."""
+        """The option's next participants; raises `OutOfData`, using none, if too few are left."""
         taken, (queue, _) = self._taken[arm], self._queues[arm]
         left = len(queue) - taken
         if users > left:
@@ -165,12 +161,12 @@ class RecordedRun(Environment):
         return queue[taken : taken + users]
 
     def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
-        """All at once, so that nobody is served of a round for which there are too few."""
+        """Sampled in one chunk, so that a round with too few rows left uses none."""
         return Levels(*self._counted(arm, users, precision, rng))
 
 
 def check_horizon(horizon: int, environment: Environment) -> None:
-    """Refuses a horizon at which a table's column can run out; a log may end early instead.
+    """Reject a horizon at which a table's column can run out; a log may end early instead.
 
     >>> check_horizon(3, Recorded((np.ones(2), np.ones(4)), ("A", "B")))  # doctest: +ELLIPSIS
     Traceback (most recent call last):

@@ -1,10 +1,10 @@
-"""Replay of recorded rewards: one list per option, drawn from with replacement.
+"""Replay of recorded rewards, sampled with replacement from one list per option.
 
-`Replay` takes any rewards in [0, 1]; it stands for fresh people like the recorded ones and promises
-these nothing (`recorded.py` uses each of them once). `read_mslr` makes one out of the MSLR-WEB10K
-learning-to-rank data (CZ23 Section 7): query-document pairs are clustered by their features, a
-cluster is an arm, relevance labels 0 to 4 are rewards. The data set is Microsoft's; see
-`docs/data.md` for where to get it.
+`Replay` takes any rewards in [0, 1]. It simulates fresh participants with the recorded rewards'
+distribution and gives the recorded participants no guarantee; `recorded.py` uses each row once.
+`read_mslr` builds one from the MSLR-WEB10K learning-to-rank data (CZ23 Section 7): query-document
+pairs are clustered by their features, a cluster is an arm, relevance labels 0 to 4 are rewards. The
+data set is Microsoft's; `docs/data.md` says where to get it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LARGEST_LABEL = 4
 
 
 def option_names(count: int) -> tuple[str, ...]:
-    """What options are called that nobody named.
+    """Default names of options.
 
     >>> option_names(2)
     ('option 1', 'option 2')
@@ -41,7 +41,7 @@ def option_names(count: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Replay(Environment):
-    """Rewards drawn with replacement from each arm's recorded ones.
+    """Rewards sampled with replacement from each arm's recorded ones.
 
     >>> replay = Replay.of([[0, 1, 1, 1], [0.5, 0.5]])
     >>> replay.means, replay.binary
@@ -52,10 +52,10 @@ class Replay(Environment):
     weights: tuple[Floats, ...]
     clipped: int = 0
     names: tuple[str, ...] = ()
-    rows: int = 0  # recorded outcomes, of all options together
+    rows: int = 0  # recorded outcomes of all options
 
-    horizon: ClassVar[int | None] = None  # nobody is used up
-    participations: ClassVar[int | None] = None  # without end
+    horizon: ClassVar[int | None] = None  # unlimited
+    participations: ClassVar[int | None] = None  # unlimited
     remark: ClassVar[ParticipantsFrom] = ParticipantsFrom(Source.RESAMPLED, 0)
 
     @cached_property
@@ -72,10 +72,9 @@ class Replay(Environment):
     def of(
         cls, columns: Sequence[npt.ArrayLike], *, clip: bool = False, names: Sequence[str] = ()
     ) -> Replay:
-        """An environment from one list of rewards per arm, called "option 1" and so on unless
-        named.
+        """An environment from one list of rewards per arm, with default names unless given.
 
-        With `clip`, rewards outside [0, 1] are clipped and counted; else refused.
+        With `clip`, rewards outside [0, 1] are clipped and counted; otherwise they are rejected.
         """
         if len(columns) < 2:
             raise TacitError(
@@ -104,11 +103,11 @@ class Replay(Environment):
         )
 
     def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
-        """Recorded rewards, with replacement."""
+        """Recorded rewards, sampled with replacement."""
         return rng.choice(self.values[arm], size=users, p=self.weights[arm])
 
     def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
-        """One multinomial draw over the distinct rewards, one binomial for the rounding of each."""
+        """One multinomial sample over distinct rewards, then one binomial each for the rounding."""
         counts = rng.multinomial(users, self.weights[arm])
         scaled = self.values[arm] * precision
         lower = np.floor(scaled).astype(np.int64)
@@ -150,9 +149,7 @@ def read_mslr_rows(path: Path) -> Iterator[tuple[int, int, Floats]]:
 
 
 def read_mslr(path: Path, arms: int = 50, seed: int = 0) -> Replay:
-    """MSLR-WEB10K as a bandit: K-means clusters of the features are arms, labels divided by 4 are
-    rewards.
-    """
+    """MSLR-WEB10K as a bandit: K-means clusters of features are arms, labels / 4 are rewards."""
     from scipy.cluster.vq import kmeans2  # slow to import
 
     if not path.exists():
@@ -164,7 +161,7 @@ def read_mslr(path: Path, arms: int = 50, seed: int = 0) -> Replay:
     relevance, flat = (
         array.array("d"),
         array.array("f"),
-    )  # a fold has 700,000 rows: one buffer, in single precision
+    )  # a fold has 700,000 rows: use one buffer in single precision
     for label, _, row in read_mslr_rows(path):
         relevance.append(label / LARGEST_LABEL)
         flat.extend(row.tolist())
@@ -186,7 +183,7 @@ def read_mslr(path: Path, arms: int = 50, seed: int = 0) -> Replay:
         (features - features.mean(axis=0, dtype=float)) / np.where(spread > 0, spread, 1.0)
     ).astype(np.float32)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "One of the clusters is empty")  # it becomes no arm
+        warnings.filterwarnings("ignore", "One of the clusters is empty")  # dropped below
         _, cluster = kmeans2(
             scaled, count, iter=20, minit="++", seed=np.random.default_rng(seed), missing="warn"
         )

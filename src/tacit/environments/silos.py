@@ -1,9 +1,8 @@
-"""Where the users of federated silos come from: contexts that are fresh in every round, rewards
-linear in the chosen features.
+"""Simulated participants of federated silos: fresh contexts per step, linear rewards.
 
-`Synthetic` is ZC24's instance; its contexts are drawn as they are needed, never stored. `Ranking`
-is the paper's real-data instance, made of an MSLR-WEB10K file: queries are users, documents
-actions, a lasso fit of the relevance labels the true parameter.
+`Synthetic` is ZC24's instance; it samples contexts when needed and never stores them. `Ranking` is
+the paper's real-data instance from an MSLR-WEB10K file: queries are participants, documents are
+actions, and a lasso fit of the relevance labels is the true parameter.
 """
 
 from __future__ import annotations
@@ -26,42 +25,39 @@ from tacit.errors import TacitError, integer
 from tacit.types import Floats, Played, Policy, Round
 
 Field = Literal["title", "body"]
-# The 136 features of MSLR-WEB10K: 25 blocks of one number per stream, then eleven of the page as a
-# whole.
+# The 136 features of MSLR-WEB10K: 25 blocks of one number per stream, then 11 page features.
 STREAMS = ("body", "anchor", "title", "url", "whole")
 PAGE = list(range(125, 136))
 
 
 class Silos(World):
-    """M silos, each with one fresh participant per step, whose actions are rows of features of norm
-    at most 1.
-    """
+    """M silos, each with one fresh participant per step; features have norm at most 1."""
 
     silos: int
     parameter: Floats
-    deviation: float  # of the reward's noise
+    deviation: float  # standard deviation of the reward's noise
 
     @property
     def dimension(self) -> int:
-        """How many features an action has."""
+        """The number of features per action."""
         return len(self.parameter)
 
     @property
     def intercept(self) -> float | None:
-        """The value of the last feature, where it is declared to be the same for every action."""
+        """The value of the last feature, where it is declared constant over actions."""
         return None
 
     @abstractmethod
     def contexts(self, rng: np.random.Generator) -> Floats:
-        """One round's features: silos × actions × dimension."""
+        """The features of one step: silos × actions × dimension."""
 
     def earned(self, chosen: Floats, means: Floats | None, rng: np.random.Generator) -> Floats:  # noqa: ARG002
-        """What actions with these features and means earn, before any clipping."""
+        """The rewards of actions with these features and means, before clipping."""
         assert means is not None
         return self.rewards(means, rng)
 
     def rewards(self, means: Floats, rng: np.random.Generator) -> Floats:
-        """Rewards of actions with these mean rewards, before any clipping."""
+        """The rewards of actions with these mean rewards, before clipping."""
         result: Floats = means + self.deviation * rng.standard_normal(len(means))
         return result
 
@@ -71,7 +67,7 @@ class Silos(World):
         return means
 
     def play(self, round_: Round, protocol: Any, rng: np.random.Generator) -> Played:
-        """Every silo follows the policy for as many participants as it lasts."""
+        """Every silo follows the policy for all of its steps."""
         if not isinstance(round_.assignment, Policy):
             raise TacitError("silos follow policies: use a learner of contextual bandits")
         if round_.participants != self.silos:
@@ -93,7 +89,7 @@ class Silos(World):
             "clipped_contexts": actor.clipped_contexts,
         }
         reports = actor.report()
-        gathered = getattr(protocol, "gathered", None)  # a round that is not opened has none
+        gathered = getattr(protocol, "gathered", None)  # None for a round that is not released
         return Played(
             reports.sum(axis=0) if gathered is None else gathered(reports),
             np.arange(1.0, len(lost) + 1),
@@ -104,13 +100,13 @@ class Silos(World):
 
 @dataclass(frozen=True, eq=False)
 class Synthetic(Silos):
-    """θ* and features: uniform on the sphere of radius 1/√2 in d - 1 dimensions, with 1/√2
-    appended; N(0, 0.25) noise (ZC24 Section 6).
+    """The synthetic instance of ZC24 Section 6, with N(0, 0.25) reward noise.
 
-    Mean rewards lie in [0, 1]; noisy ones often do not and are to be clipped, which shrinks them
-    towards 1/2 and keeps their order. θ* is fixed for a run, features are fresh for every user. The
-    paper does not say whether 0.25 is the noise's variance; `deviation` is its standard deviation,
-    0.25 by default, as for the other papers' instances.
+    θ* and features are uniform on the sphere of radius 1/√2 in d - 1 dimensions, with 1/√2
+    appended. θ* is fixed for a run; features are fresh for every participant. Mean rewards lie in
+    [0, 1]. Noisy rewards often do not and must be clipped, which shrinks their means towards 1/2
+    and preserves their order. The paper does not say whether 0.25 is the noise's variance. Here
+    `deviation` is its standard deviation, 0.25 by default, as for the other papers' instances.
 
     >>> rng = np.random.default_rng(0)
     >>> Synthetic.draw(3, 10, 100, rng).contexts(rng).shape
@@ -149,7 +145,7 @@ class Synthetic(Silos):
         return math.sqrt(0.5)
 
     def contexts(self, rng: np.random.Generator) -> Floats:
-        """Fresh features; the memory is laid out with actions last, which is how they are used."""
+        """Fresh features; the memory layout has actions last, as they are used."""
         return _sphere(rng, self.silos, self.actions, self.dimension)
 
 
@@ -165,11 +161,29 @@ def _sphere(rng: np.random.Generator, silos: int, actions: int, dimension: int) 
 
 @dataclass(frozen=True, eq=False)
 class OwnSilos(Silos):
-    """Silos of your own: `features(rng)` are a step's contexts (silos × actions × dimension, norms
-    of at most 1), `reward(silo, x, rng)` what an action with features x earns, in [0, 1].
+    """Silos whose contexts and rewards come from a user's own functions.
 
-    Regret is known if `mean(silo, x)` is given. `constant` is the value of the last feature, if it
-    is the same for every action and everybody.
+    Parameters
+    ----------
+    features
+        `features(rng)` returns the contexts of one step: silos × actions × dimension, norms at most
+        1.
+    reward
+        `reward(silo, x, rng)` returns the reward in [0, 1] of an action with features x.
+    mean
+        `mean(silo, x)` returns its mean reward; without it regret is unknown.
+    constant
+        The value of the last feature, if it is the same for all actions and participants.
+
+    Examples
+    --------
+    >>> world = OwnSilos(
+    ...     features=lambda rng: rng.uniform(0, 0.5, (3, 4, 2)),
+    ...     reward=lambda silo, x, rng: float(rng.random() < x.sum()),
+    ...     mean=lambda silo, x: float(x.sum()),
+    ... )
+    >>> world.silos, world.dimension
+    (3, 2)
     """
 
     features: Callable[[np.random.Generator], Any]
@@ -179,7 +193,7 @@ class OwnSilos(Silos):
 
     @cached_property
     def shape(self) -> tuple[int, int]:
-        """Silos and dimension, as the contexts have them."""
+        """The numbers of silos and dimensions, from the shape of the contexts."""
         shape = np.shape(self.features(np.random.default_rng(0)))
         if len(shape) != 3:
             raise TacitError(f"contexts have shape {shape}; give silos × actions × dimension")
@@ -187,39 +201,38 @@ class OwnSilos(Silos):
 
     @property
     def silos(self) -> int:  # type: ignore[override]
-        """How many silos there are."""
+        """The number of silos."""
         return self.shape[0]
 
     @property
     def dimension(self) -> int:
-        """How many features an action has."""
+        """The number of features per action."""
         return self.shape[1]
 
     @property
     def intercept(self) -> float | None:
-        """As declared."""
+        """The declared constant."""
         return self.constant
 
     def contexts(self, rng: np.random.Generator) -> Floats:
-        """One step's features."""
+        """The features of one step."""
         return np.asarray(self.features(rng), dtype=float)
 
     def mean_rewards(self, features: Floats) -> Floats | None:
-        """Every action's mean, if known."""
+        """Every action's mean reward, if known."""
         if self.mean is None:
             return None
         tables = enumerate(features.transpose(0, 2, 1))
         return np.array([[self.mean(silo, x) for x in table] for silo, table in tables])
 
     def earned(self, chosen: Floats, means: Floats | None, rng: np.random.Generator) -> Floats:  # noqa: ARG002
-        """What the chosen actions earn."""
+        """The rewards of the chosen actions."""
         return np.array([self.reward(silo, x, rng) for silo, x in enumerate(chosen)], dtype=float)
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking(Silos):
-    """Recorded queries, dealt out to the silos; each round every silo sees one of its queries,
-    drawn at random.
+    """Recorded queries divided among silos; each step every silo sees a random one of its queries.
 
     `queries[i]` are silo i's queries, as arrays of documents × features. Queries with fewer
     documents than others repeat their first one, which changes no decision.
@@ -231,12 +244,12 @@ class Ranking(Silos):
 
     @property
     def silos(self) -> int:  # type: ignore[override]
-        """How many silos there are."""
+        """The number of silos."""
         return len(self.queries)
 
     @property
     def actions(self) -> int:
-        """The most documents of a query."""
+        """The largest number of documents per query."""
         return max(len(query) for silo in self.queries for query in silo)
 
     def contexts(self, rng: np.random.Generator) -> Floats:
@@ -256,9 +269,9 @@ def read_ranking(
 ) -> Ranking:
     """ZC24's real-data instance from an MSLR-WEB10K fold file.
 
-    Title features number 57 and body features 78 (see `columns_of`). Features are scaled to [0, 1]
-    by column, then to norm at most 1; labels are divided by 4. The lasso fit is θ*, shrunk to norm
-    1 where it exceeds it.
+    There are 57 title features and 78 body features (see `columns_of`). Features are scaled to [0,
+    1] by column, then to norm at most 1; labels are divided by 4. The lasso fit is θ*, scaled down
+    to norm 1 where it is longer.
     """
     if not path.exists():
         raise TacitError(
@@ -299,12 +312,12 @@ remembered_ranking = lru_cache(maxsize=4)(read_ranking)
 
 
 def columns_of(field: Field) -> npt.NDArray[np.int64]:
-    """Which of the 136 columns belong to a field.
+    """The columns, of 136, that belong to a field.
 
-    The data set has 25 features per stream and 11 of the page. The paper counts 57 title and 78
-    body features without saying which; here the title gets its stream, the page's, and the first 21
-    of the url; the body its stream, the anchor's, the page's, and the first 17 of the whole
-    document.
+    The data set has 25 features per stream and 11 page features. The paper counts 57 title and 78
+    body features without saying which. Here the title gets its stream, the page features and the
+    first 21 url features. The body gets its stream, the anchor stream, the page features and the
+    first 17 features of the whole document.
 
     >>> len(columns_of("title")), len(columns_of("body"))
     (57, 78)

@@ -1,4 +1,4 @@
-"""Synthetic rewards: coins, clipped Gaussians, beta variables."""
+"""Synthetic rewards: Bernoulli, clipped Gaussian and beta distributions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tacit.types import Floats, Levels
 
 @dataclass(frozen=True)
 class Bernoulli(Environment):
-    """Rewards 0 or 1.
+    """Bernoulli rewards.
 
     >>> Bernoulli((0.2, 0.7)).levels(1, 1000, 10, np.random.default_rng(0)).counts
     array([320, 680])
@@ -30,15 +30,15 @@ class Bernoulli(Environment):
 
     @cached_property
     def means(self) -> Floats:
-        """The probabilities of a one."""
+        """The success probabilities."""
         return np.array(self.probabilities)
 
     def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
-        """Coin flips."""
+        """Bernoulli samples."""
         return (rng.random(users) < self.probabilities[arm]).astype(float)
 
     def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
-        """One binomial draw: users hold level 0 or the highest."""
+        """One binomial sample: each participant holds level 0 or the highest."""
         ones = int(rng.binomial(users, self.probabilities[arm]))
         return Levels(np.array([0, precision]), np.array([users - ones, ones]))
 
@@ -69,20 +69,20 @@ class ClippedGaussian(ContinuousEnvironment):
         )
 
     def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
-        """Clipped normal values."""
+        """Clipped normal samples."""
         return np.clip(rng.normal(self.centres[arm], self.sigma, users), 0.0, 1.0)
 
     def shortfall(self, arm: int, c: Floats) -> Floats:
-        """H(c) for c in [0, 1]."""
+        """E[(c - X)⁺] for c in [0, 1]."""
         return _shortfall(self.centres[arm], self.sigma, c)
 
     def excess(self, arm: int, c: Floats) -> Floats:
-        """What the mirror image about one half falls short of 1 - c."""
+        """E[(X - c)⁺]: the shortfall of 1 - X at 1 - c."""
         return _shortfall(1 - self.centres[arm], self.sigma, 1 - c)
 
 
 def _shortfall(centre: float, sigma: float, c: Floats) -> Floats:
-    """That of the Gaussian, less its value at 0."""
+    """E[(c - X)⁺] of the Gaussian, minus its value at 0."""
     z = (np.append(c, 0.0) - centre) / sigma
     whole: Floats = sigma * (z * ndtr(z) + np.exp(-z * z / 2) / math.sqrt(2 * math.pi))
     return np.asarray(whole[:-1] - whole[-1])
@@ -115,7 +115,7 @@ class Beta(ContinuousEnvironment):
         return np.array(self.centres)
 
     def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
-        """Beta values."""
+        """Beta samples."""
         mean = self.centres[arm]
         return rng.beta(self.concentration * mean, self.concentration * (1 - mean), users)
 
@@ -127,5 +127,5 @@ class Beta(ContinuousEnvironment):
         return result
 
     def excess(self, arm: int, c: Floats) -> Floats:
-        """What the mirror image about one half falls short of 1 - c."""
+        """E[(X - c)⁺]: the shortfall of 1 - X at 1 - c."""
         return Beta((1 - self.centres[arm],) * 2, self.concentration).shortfall(0, 1 - c)

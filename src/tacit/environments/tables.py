@@ -1,9 +1,9 @@
-"""A user's own data: a table with one column per option, or a log with one row per participation.
+"""Environments from a user's own data: a table with one column per option, or a log.
 
 Both come from a CSV file or from a frame (pandas, polars, or any mapping of names to columns). In a
-table, each cell is one person's reward and columns may end early. In a log, columns called
-participant, option and reward, and perhaps propensity, say who got what. Whatever cannot be read
-for certain is refused with its line; nothing is filled in or left out.
+table, each cell is one participant's reward and columns may have different lengths. A log has one
+row per participation, with columns participant, option, reward and optionally propensity. Ambiguous
+or invalid input is rejected with its line number; the module never imputes or drops values.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EXPECTED = "give a CSV file with one column of rewards per option"
 
 @dataclass(frozen=True)
 class Sheet:
-    """Cells as they were found, under their names; `places` says where each row is."""
+    """Raw cells with column names; `places` says where each row is in the source."""
 
     source: str
     names: tuple[str, ...]
@@ -48,7 +48,7 @@ class Sheet:
         return TacitError(f"{self.source} {self.places[row]}: {found}; {remedy}")
 
     def numbers(self, column: int, *, may_end: bool = False) -> Floats:
-        """A column of finite numbers; where it may end early, empty cells at its end are none."""
+        """A column of finite numbers; with `may_end`, empty cells at its end are dropped."""
         name, cells = self.names[column], [row[column] for row in self.rows]
         while may_end and cells and empty(cells[-1]):
             cells.pop()
@@ -61,7 +61,7 @@ class Sheet:
         return values
 
     def rewards(self, column: int, *, clip: bool, may_end: bool = False) -> tuple[Floats, int]:
-        """A column of rewards in [0, 1], and how many of them had to be clipped."""
+        """A column of rewards in [0, 1], and how many of them were clipped."""
         values = self.numbers(column, may_end=may_end)
         outside = np.flatnonzero((values < 0) | (values > 1))
         if len(outside) and not clip:
@@ -74,7 +74,7 @@ class Sheet:
         return np.clip(values, 0.0, 1.0), len(outside)
 
     def texts(self, column: int) -> list[str]:
-        """A column of names, none of them empty."""
+        """A column of non-empty names."""
         cells = [row[column] for row in self.rows]
         for row, cell in enumerate(cells):
             if empty(cell):
@@ -83,14 +83,14 @@ class Sheet:
 
 
 def empty(cell: object) -> bool:
-    """Whether a cell holds nothing: blank text, or what a frame has for a missing value."""
+    """Whether a cell is blank text or a frame's missing value."""
     if isinstance(cell, str):
         return not cell.strip()
     return cell is None or str(cell) in ("nan", "<NA>", "NaT")
 
 
 def as_number(cell: Any) -> float:
-    """A cell as a number, or not a number."""
+    """A cell as a number; NaN if it is none."""
     try:
         return float(cell)
     except (TypeError, ValueError, OverflowError):
@@ -98,12 +98,12 @@ def as_number(cell: Any) -> float:
 
 
 def is_number(text: str) -> bool:
-    """Whether text is a number, "nan" and "inf" included."""
+    """Whether text is a number, including "nan" and "inf"."""
     return not math.isnan(as_number(text)) or text.strip("+-").lower() == "nan"
 
 
 def shown(cell: object) -> str:
-    """A cell as an error shows it, however long it is."""
+    """A cell as error messages show it, truncated."""
     text = repr(cell)
     return text if len(text) <= 40 else f"{text[:37]}..."
 
@@ -111,19 +111,65 @@ def shown(cell: object) -> str:
 def read_table(
     path: Path | str, *, clip: bool = False, resample: bool = False
 ) -> Recorded | Replay:
-    """A CSV file as an environment: one column of rewards per option, with or without names on top;
-    or a log with the columns participant, option, reward and perhaps propensity.
+    r"""An environment from a CSV file: a table of rewards or a log.
 
-    People are used once each, or drawn with replacement (`resample`). Rewards outside [0, 1] are
-    refused, or clipped and counted (`clip`).
+    Parameters
+    ----------
+    path
+        A table with one column of rewards per option, with or without a header; or a log with the
+        columns participant, option, reward and optionally propensity.
+    clip
+        Whether rewards outside [0, 1] are clipped and counted instead of rejected.
+    resample
+        Whether rows are sampled with replacement instead of used once each.
+
+    Returns
+    -------
+    Recorded or Replay
+        A `Replay` if `resample`, otherwise a `Recorded`.
+
+    Raises
+    ------
+    TacitError
+        If the file cannot be read unambiguously; the message names the line.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "rewards.csv"
+    ...     _ = path.write_text("old,new\n0,1\n1,1\n0,\n")
+    ...     world = read_table(path)
+    >>> world.names, world.rows, world.horizon
+    (('old', 'new'), 5, 2)
     """
     return environment_of(read_sheet(Path(path)), clip=clip, resample=resample)
 
 
 def from_frame(frame: Any, *, clip: bool = False, resample: bool = False) -> Recorded | Replay:
-    """As `read_table`, from a pandas or polars frame, or a mapping of names to columns; missing
-    values are empty cells.
+    """An environment from a pandas or polars frame, or a mapping of names to columns.
 
+    Parameters
+    ----------
+    frame
+        A table or a log, as in `read_table`; missing values are empty cells.
+    clip
+        Whether rewards outside [0, 1] are clipped and counted instead of rejected.
+    resample
+        Whether rows are sampled with replacement instead of used once each.
+
+    Returns
+    -------
+    Recorded or Replay
+        A `Replay` if `resample`, otherwise a `Recorded`.
+
+    Raises
+    ------
+    TacitError
+        If the frame cannot be read unambiguously; the message names the row.
+
+    Examples
+    --------
     >>> world = from_frame({"old": [0, 1, 0, 0], "new": [1, 1, 0]})
     >>> world.names, world.rows, world.horizon
     (('old', 'new'), 7, 3)
@@ -144,7 +190,7 @@ def from_frame(frame: Any, *, clip: bool = False, resample: bool = False) -> Rec
 
 
 def read_sheet(path: Path) -> Sheet:
-    """A CSV file's cells; every line has as many as the first."""
+    """The cells of a CSV file; every line must have as many as the first."""
     lines = read_lines(path)
     while lines and all(empty(cell) for cell in lines[-1][1]):
         lines.pop()
@@ -194,7 +240,7 @@ def read_lines(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def has_names(source: str, first: Sequence[str]) -> bool:
-    """Whether the first line holds names; numbers are data, and what could be either is refused."""
+    """Whether the first line is a header; rejects lines that could be header or data."""
     if len(first) < 2:
         raise TacitError(
             f"{source} line 1 has {len(first)} column(s): a bandit needs two or more options, "
@@ -217,7 +263,7 @@ def has_names(source: str, first: Sequence[str]) -> bool:
 
 
 def environment_of(sheet: Sheet, *, clip: bool, resample: bool) -> Recorded | Replay:
-    """A sheet as a log, if its names say so, or else as a table."""
+    """A sheet as a log, if it has a log's columns, otherwise as a table."""
     roles = find_roles(sheet)
     if not sheet.rows:
         raise TacitError(f"{sheet.source} has names but no rewards: add a line for every person")
@@ -227,7 +273,7 @@ def environment_of(sheet: Sheet, *, clip: bool, resample: bool) -> Recorded | Re
 
 
 def find_roles(sheet: Sheet) -> dict[str, int]:
-    """Which columns have the names of a log's."""
+    """The columns whose names are those of a log."""
     roles: dict[str, int] = {}
     for column, name in enumerate(sheet.names):
         for role, words in ROLES.items():
@@ -242,7 +288,7 @@ def find_roles(sheet: Sheet) -> dict[str, int]:
 
 
 def table_of(sheet: Sheet, *, clip: bool) -> Recorded:
-    """One column per option."""
+    """An environment from one column per option."""
     if len(sheet.names) < 2:
         raise TacitError(
             f"{sheet.source} has {len(sheet.names)} column(s): a bandit needs two or more options"
@@ -260,7 +306,7 @@ def table_of(sheet: Sheet, *, clip: bool) -> Recorded:
 
 
 def log_of(sheet: Sheet, roles: Mapping[str, int], *, clip: bool) -> Recorded:
-    """One row per participation; options in the order in which they first occur."""
+    """An environment from one row per participation; options in order of first occurrence."""
     missing = [role for role in ("participant", "option", "reward") if role not in roles]
     if missing:
         found = ", ".join(repr(sheet.names[column]) for column in roles.values())
@@ -288,7 +334,7 @@ def log_of(sheet: Sheet, roles: Mapping[str, int], *, clip: bool) -> Recorded:
 
 
 def log_propensities(sheet: Sheet, roles: Mapping[str, int]) -> Floats | None:
-    """With which probability each row's option had been given out, if the log says so."""
+    """The probability with which each row's option was assigned, if the log has it."""
     if "propensity" not in roles:
         return None
     chances = sheet.numbers(roles["propensity"])

@@ -1,4 +1,4 @@
-"""The papers' figures, drawn from scratch, in one registry."""
+"""The papers' figures, reproduced from simulations, in one registry."""
 
 from tacit.figures.registry import Axis, Figure, Options, figures, lookup
 

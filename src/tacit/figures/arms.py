@@ -1,4 +1,4 @@
-"""The figures of CZ23 and TKMS21: a picture and a tidy table each.
+"""The figures of CZ23 and TKMS21: a plot and a tidy table each.
 
 Settings are those of the authors' runs: K = 10, confidence 0.1, 20 instances (seeds 0 to 19),
 batches 4^b (2^b in Figure 4), clipped Gaussian rewards with σ = 0.1, T = 10^6 on easy and 10^7 on
@@ -33,14 +33,14 @@ MODELS = ("cdp-se", "ldp-se", "dist-dp-se", "dist-rdp-se", "dist-cdp-se")
 EASY, HARD = 10**6, 10**7
 HORIZONS = {"easy": EASY, "hard": HARD}
 EPSILONS = (0.1, 0.5, 1.0)
-DELTA = 1e-5  # of TKMS21, and of the equal axis
+DELTA = 1e-5  # in TKMS21, and on the equal axis
 cz23 = partial(as_panels, title="{name} ({options.axis} axis, {options.runs} instances)")
 
 
 @figure("cz23-fig1", 20, cz23, has=("axis", "data"))
 def cz23_fig1(options: Options) -> list[Panel]:
-    """Easy instances at two privacy levels, hard ones at one; below them MSLR-WEB10K, if the data
-    is given.
+    """Easy instances at two privacy levels, hard ones at one; MSLR-WEB10K below, if the data is
+    given.
     """
     random = [*_random("easy", (0.1, 0.5), options), *_random("hard", (0.5,), options)]
     return random + (_mslr(options) if options.data is not None else [])
@@ -79,7 +79,7 @@ def _mslr(options: Options) -> list[Panel]:
 
 @figure("tkms21", 20)
 def tkms21(options: Options) -> list[Panel]:
-    """SDP-AE and VB-SDP-AE with the printed noise and with the least noise of the same
+    """SDP-AE and VB-SDP-AE with the printed noise, and with the least noise of the same
     guarantee.
     """
     panels = []

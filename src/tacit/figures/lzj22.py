@@ -1,10 +1,9 @@
-"""LZJ22 Figure 2 from scratch: regret against ε, per-round regret over time, growing against fixed
-numbers of clients.
+"""LZJ22 Figure 2: regret against ε, regret per round over time, growing against fixed clients.
 
 Solid lines are the tight setting, dashed ones the paper's widths and noise; bands are one standard
-deviation. With the printed constants of its Algorithm 2 the shuffle model drops no action before
-T = 10^6 (its noise is 300 times the central one's), so the paper's own figure cannot have used
-them; the ordering it reports holds in the tight setting.
+deviation. With the printed constants of Algorithm 2, the shuffle model drops no action before T =
+10^6: its noise is 300 times the central one's. So the paper's own figure cannot have used them; the
+ordering that it reports holds in the tight setting.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def _write(name: str, out: Path, options: Options, curves: Curves) -> list[Path]
 
 @figure("lzj22-fig2", 20, _write)
 def figure2(options: Options) -> Curves:
-    """All algorithms in both settings (the printed shuffle noise left out), at every ε."""
+    """All algorithms in both settings (without the printed shuffle noise), at every ε."""
     asked = options.asked(dimension=20, actions=1000, horizon=1_000_000)
     free: Curves = {
         (name, setting, None): simulate(name, setting=setting, **asked)
@@ -88,7 +87,7 @@ def _over_epsilon(stem: Path, curves: Curves) -> list[Path]:
 
 
 def _theorems(one: Any, curves: Curves) -> None:
-    """What the paper proves of each trust model at the horizon, over ε."""
+    """Plot the order that the paper proves for each trust model at the horizon, against ε."""
     limits = one.get_ylim()
     for name, (label, colour) in MODELS.items():
         results = [curves[name, "tight", epsilon] for epsilon in EPSILONS]

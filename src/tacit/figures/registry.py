@@ -1,7 +1,7 @@
-"""Every figure that can be drawn, by name, with one call for all: `lookup(name).draw(out)`.
+"""The registry of figures: `lookup(name).draw(out)` draws any of them.
 
-A figure is a function that runs what it shows, and one that writes a picture and its data. Most
-show panels of regret over time; `as_panels` writes those.
+A figure consists of a function that runs its simulations and one that writes its plot and data.
+`as_panels` writes the most common kind, panels of regret over time.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ MODULES = ("arms", "lzj22", "zc24")
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may change about a figure; what is None is as in the paper.
+    """Options of a figure; None means as in the paper.
 
-    `size` are further options of the figure's problems, such as fewer actions.
+    `size` holds further options of the figure's problems, such as fewer actions.
     """
 
     runs: int | None = None
@@ -37,7 +37,7 @@ class Options:
     size: Mapping[str, Any] = field(default_factory=dict)
 
     def asked(self, **paper: Any) -> dict[str, Any]:
-        """The options of a simulation whose size in the paper is this."""
+        """The options of a simulation; `paper` is its size in the paper."""
         horizon = {} if self.horizon is None else {"horizon": self.horizon}
         names = ("runs", "seed", "progress", "workers")
         asked = {name: getattr(self, name) for name in names}
@@ -49,8 +49,9 @@ Write = Callable[[str, Path, Options, Any], list[Path]]
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure: how many runs the paper has, what is run, how that is written, and which of
-    `axis` and `data` it has.
+    """One figure: the paper's number of runs, and the functions that run and write it.
+
+    `has` says which of the options `axis` and `data` the figure supports.
     """
 
     name: str
@@ -60,7 +61,7 @@ class Figure:
     has: tuple[str, ...] = ()
 
     def draw(self, out: Path, options: Options | None = None) -> list[Path]:
-        """Draws it into a directory; the paths of all files."""
+        """Draw the figure into a directory and return the paths of all files."""
         given = options or Options()
         self.check(given)
         runs = self.runs if given.runs is None else integer("runs", given.runs, at_least=1)
@@ -68,7 +69,7 @@ class Figure:
         return self.write(self.name, out, chosen, self.run(chosen))
 
     def check(self, options: Options) -> None:
-        """Refuses what this figure does not have: nobody should believe that it was used."""
+        """Reject options that this figure does not support."""
         for name in ("axis", "data"):
             given = getattr(options, name)
             if given != getattr(Options(), name) and name not in self.has:
@@ -101,7 +102,7 @@ _KNOWN: dict[str, Figure] = {}
 def figure(
     name: str, runs: int, write: Write = as_panels, has: tuple[str, ...] = ()
 ) -> Callable[[Callable[[Options], Any]], Callable[[Options], Any]]:
-    """Enters a function that runs what a figure shows under a name."""
+    """Decorator that registers a function as the simulations of a figure."""
 
     def enter(run: Callable[[Options], Any]) -> Callable[[Options], Any]:
         _KNOWN[name] = Figure(name, runs, run, write, has)
@@ -112,14 +113,14 @@ def figure(
 
 @cache
 def figures() -> Mapping[str, Figure]:
-    """All of them by name."""
+    """All figures by name."""
     for module in MODULES:
         import_module(f"tacit.figures.{module}")
     return _KNOWN
 
 
 def lookup(name: str) -> Figure:
-    """The figure of a name, or an error that lists all."""
+    """The figure of a name; an unknown name raises an error that lists all."""
     if name not in figures():
         raise TacitError(f"figure is {name!r}; known are {', '.join(figures())}")
     return figures()[name]

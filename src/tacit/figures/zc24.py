@@ -1,9 +1,8 @@
-"""ZC24 Figures 2 and 3: regret per round of silos that learn together, with the printed noise; and
-pictures of what the paper only tells.
+"""ZC24 Figures 2 and 3: regret per round of federated silos with the printed noise; and more.
 
-Secure aggregation, which the paper does not have, stands beside it in Figure 2(b). Panels on
-MSLR-WEB10K are drawn where the data is given. `zc24-super` has the super-agent that the paper
-compares with, `zc24-budgets` silos with budgets of their own (Definition 2.1).
+Figure 2(b) adds secure aggregation, which the paper does not have. Panels on MSLR-WEB10K are drawn
+if the data is given. Two plots show what the paper only states: `zc24-super` adds the super-agent
+of the paper's comparison, `zc24-budgets` gives silos budgets of their own (Definition 2.1).
 """
 
 from __future__ import annotations
@@ -54,8 +53,9 @@ def tiny(*epsilons: float) -> list[Curve]:
 
 @figure("zc24-fig2", 25, per_round, has=("data",))
 def figure2(options: Options) -> list[Panel]:
-    """Trust models compared: (a) tiny budgets, (b) moderate ones, (c) the price of privacy on
-    MSLR-WEB10K with title features.
+    """Comparison of trust models.
+
+    (a) tiny budgets, (b) moderate ones, (c) the cost of privacy on MSLR-WEB10K with title features.
     """
     panels = [
         _panel("(a) synthetic, δ = 0.0001", tiny(1e-3, 1e-4), "epsilon", options),
@@ -69,10 +69,10 @@ def figure2(options: Options) -> list[Panel]:
 
 @figure("zc24-fig3", 25, per_round, has=("data",))
 def figure3(options: Options) -> list[Panel]:
-    """LDP-FedLinUCB against no privacy: (a) over ε, (b) over δ, (c) MSLR-WEB10K with body features;
-    (d) tiny budgets.
+    """LDP-FedLinUCB against no privacy.
 
-    Without the data (c) is left out and (d) is drawn on the synthetic instance.
+    (a) over ε, (b) over δ, (c) MSLR-WEB10K with body features, (d) tiny budgets. Without the data,
+    (c) is left out and (d) uses the synthetic instance.
     """
     panels = [
         _panel("(a) synthetic, δ = 0.1", BUDGETS, "epsilon", options),
@@ -87,8 +87,11 @@ def figure3(options: Options) -> list[Panel]:
 
 @figure("zc24-super", 5, per_round)
 def super_agent(options: Options) -> list[Panel]:
-    """What trusting nobody costs: the super-agent under joint DP against silos that hide their sums
-    from each other and the server, all lazy, promised to a person, at the same guarantee.
+    """The cost of trusting no one: the super-agent under joint DP against silos that hide their
+    sums.
+
+    The silos hide them from each other and from the server. All are lazy, with the same guarantee
+    to a participant.
     """
     names = ("ldp-fedlinucb", "sdp-fedlinucb-vec", "secagg-fedlinucb", "jdp-linucb")
     panels = []
@@ -101,8 +104,9 @@ def super_agent(options: Options) -> list[Panel]:
 
 @figure("zc24-budgets", 5, per_round)
 def budgets(options: Options) -> list[Panel]:
-    """Half of the silos strict, half lax: each with its own budget, against all having the strict
-    or the lax one; where silos add noise alone, and where they share it.
+    """Half of the silos strict, half lax, against all strict and all lax.
+
+    One panel for silos that add their noise alone, one for silos that share it.
     """
     size = options.asked(**SMALL)
     strict, lax = (0.2, 0.1), (5.0, 0.1)
@@ -127,7 +131,10 @@ def _panel(
     field: str | None = None,
     size: dict[str, int] = SIZE,
 ) -> Panel:
-    """What varies is in the labels; with a field, on recorded data, which has its own size."""
+    """Simulate the curves; labels show the varying option.
+
+    With a field, the simulation uses recorded data, which has its own size.
+    """
     asked = options.asked(**size)
     if field is not None:
         for name in ("silos", "dimension", "actions"):

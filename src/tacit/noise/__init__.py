@@ -1,8 +1,8 @@
-"""Integer noise that many hands can add together.
+"""Integer noise distributions that n participants can add in independent shares.
 
-A law in this package can be split into shares: n people each add one share, and the total has the
-law. That is what lets a server learn a noisy sum without anyone being trusted to add the noise. See
-CZ23, Fact 1 and Definition 5.
+A divisible distribution is the sum of n independent, identically distributed shares. Each
+participant adds one share, so no single party has to be trusted with the noise (CZ23, Fact 1 and
+Definition 5). Privacy accounting is in `tacit.privacy`.
 """
 
 from tacit.noise.binomial import Binomial

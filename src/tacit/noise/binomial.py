@@ -1,8 +1,8 @@
-"""Binomial noise: what the shuffle protocols add, one bit at a time.
+"""Binomial noise, as the shuffle protocols add it bit by bit.
 
-Users send noise bits next to their data bits; the shuffler leaves only the number of ones. Fair
-bits come from one population count of operating-system randomness; biased ones are counted by
-inverting the exact distribution function.
+Users send noise bits next to their data bits, and the shuffler reveals only the number of ones.
+Fair bits are drawn as one population count of operating-system randomness. Biased bits are counted
+by inversion of the exact distribution function.
 """
 
 from __future__ import annotations
@@ -32,6 +32,19 @@ _MOST_BITS = 1 << 20
 class Binomial(NoiseLaw):
     """P[X = k] = C(n, k) p^k (1-p)^{n-k}: the number of ones among n bits of bias p.
 
+    Parameters
+    ----------
+    n : int
+        Number of bits, at least 1.
+    p : number, default 1/2
+        Probability of a one.
+
+    Notes
+    -----
+    The mean is np, not 0; the analyzer subtracts it. Shares exist for any number that divides n.
+
+    Examples
+    --------
     >>> Binomial(62, 0.5).share(2)
     Binomial(n=31, p=0.5)
     """
@@ -61,7 +74,7 @@ class Binomial(NoiseLaw):
 
     @property
     def symmetric(self) -> bool:
-        """Only for fair bits."""
+        """True for fair bits only."""
         return Fraction(self.p) == Fraction(1, 2)
 
     @property
@@ -70,7 +83,7 @@ class Binomial(NoiseLaw):
         return 0.0, float(self.n)
 
     def log_pmf(self, k: npt.ArrayLike) -> Floats:
-        """ln P[X = k] by Loader's saddle-point form, which does not cancel for large n."""
+        """ln P[X = k] in Loader's saddle-point form, which avoids cancellation for large n."""
         n, p = float(self.n), float(self.p)
         x = np.asarray(k, dtype=float)
         inside = (x >= 0) & (x <= n)
@@ -90,7 +103,7 @@ class Binomial(NoiseLaw):
         return np.where(interior, value, np.where(inside, ends, -np.inf))
 
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
-        """n ln(1 - p + p e^s), from the side where nothing overflows or cancels."""
+        """n ln(1 - p + p e^s), in the form that neither overflows nor cancels."""
         s = np.asarray(s, dtype=float)
         p = float(self.p)
         falling = np.expm1(-np.abs(s))
@@ -100,7 +113,7 @@ class Binomial(NoiseLaw):
         return result
 
     def power(self, times: Number) -> Binomial:
-        """More or fewer bits of the same bias; a part must leave a whole number of bits."""
+        """More or fewer bits of the same bias; the number of bits must stay an integer."""
         bits = self.n * positive("share fraction", times)
         if bits.denominator != 1:
             raise refuse_power(
@@ -145,13 +158,13 @@ class Binomial(NoiseLaw):
 
     @cached_property
     def _popcount(self) -> bool:
-        """Whether the bits are fair and few enough to be drawn one by one, in one go."""
+        """Whether the bits are fair and few enough for one population count."""
         return self.symmetric and self.n <= _MOST_BITS
 
     @cached_property
     def _parts(self) -> list[Inversion]:
-        """The bits in groups whose sums have a standard deviation of at most 4,096, so that tables
-        stay small.
+        """The bits in groups whose sums have a standard deviation of at most 4,096, to keep tables
+        small.
         """
         p = Fraction(self.p)
         groups = -(-(self.n * p * (1 - p)) // (1 << 24))
@@ -159,7 +172,9 @@ class Binomial(NoiseLaw):
         return [ones(size + (i < larger), p) for i in range(groups)]
 
     def _draw_many(self, size: int) -> Integers:
-        """Fair bits in bulk: population counts of operating-system bytes. Others one by one."""
+        """Population counts of operating-system bytes for fair bits; other biases draw one value at
+        a time.
+        """
         if not self._popcount:
             return super()._draw_many(size)
         words, spare = divmod(self.n, 64)
@@ -180,7 +195,9 @@ class Binomial(NoiseLaw):
 
 @lru_cache(maxsize=64)
 def ones(n: int, p: Fraction) -> Inversion:
-    """Exact draws of Bin(n, p): neighbouring weights have the ratio (n-k+1) p / (k (1-p))."""
+    """Exact draws of Bin(n, p) by inversion; the ratio of neighbouring weights is (n-k+1) p / (k
+    (1-p)).
+    """
     yes, no = p.numerator, p.denominator - p.numerator
     mode = (n + 1) * yes // p.denominator
     return Inversion(

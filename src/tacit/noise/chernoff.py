@@ -1,8 +1,8 @@
-"""Tail bounds from the moment generating function, for laws too wide to sum.
+"""Chernoff tail bounds for distributions that are too wide to sum.
 
-P[|X - mean| > t] is at most 2 e^{K(s) - st} for every s > 0, K the larger of the two centred log
-moment generating functions. The best s is searched for; whatever s is found, the bound holds. Use
-the exact `tail` and `bound` of a law where they are affordable.
+P[|X - mean| > t] is at most 2 e^{K(s) - st} for every s > 0, where K is the larger of the two
+centred log moment generating functions. A search finds a good s; the bound holds for any s. Use the
+exact `tail` and `bound` of a distribution where they are affordable.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def tail_bound(law: Any, t: float) -> float:
-    """An upper bound on P[|X - mean| > t], from a law's mean, variance and `log_mgf`.
+    """An upper bound on P[|X - mean| > t], from the mean, the variance and `log_mgf`.
 
     >>> from tacit.noise import Skellam
     >>> law = Skellam(100)
@@ -42,7 +42,7 @@ def tail_bound(law: Any, t: float) -> float:
 
 
 def widest(law: Any, p: float) -> float:
-    """A t with P[|X - mean| > t] <= p by `tail_bound`, to a part in a thousand."""
+    """A t with P[|X - mean| > t] <= p by `tail_bound`, within a factor of 1.001."""
     low, high = 0.0, max(1.0, math.sqrt(law.variance))
     while tail_bound(law, high) > p:
         low, high = high, 2 * high

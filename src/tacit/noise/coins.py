@@ -1,11 +1,10 @@
-"""Exact coins from the operating system's randomness: integers only, no floating point anywhere.
+"""Exact biased coins from the operating system's randomness, in integer arithmetic only.
 
-A coin with an irrational bias such as e^{-1/3} is flipped by revealing the binary digits of a
-uniform number until they differ from the digits of the bias. The digits of the bias come from
-rational bounds on the exponential, refined as far as a flip needs (which is past 64 bits once in
-2^63 flips), so the coin's law is exact, not rounded. The rejection samplers built on these coins
-follow Canonne, Kamath & Steinke 2020 (CKS20). Running time depends on what is drawn: draw noise
-before the reward is known.
+A coin of irrational bias such as e^{-1/3} compares the binary digits of a uniform number with those
+of the bias until they differ. Rational bounds on the exponential give the digits of the bias; more
+than 64 bits are needed once in 2^63 flips. The bias is therefore exact. The rejection samplers
+built on these coins follow Canonne, Kamath & Steinke 2020 (CKS20). They do not run in constant
+time: draw the noise before the reward is known.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ WORD = 64
 _REFILL = 512
 _pool: list[int] = []
 
-# A forked child must not replay its parent's coins.
+# A forked child must not reuse its parent's randomness.
 os.register_at_fork(after_in_child=_pool.clear)
 
 
 def word() -> int:
     """64 fresh uniform bits.
 
-    The pool is filled from `os.urandom`; a used word leaves it at once.
+    The pool is filled from `os.urandom`; a used word is removed at once.
     """
     while True:
         try:
@@ -56,7 +55,7 @@ def random_bits(count: int) -> int:
 
 @dataclass(frozen=True)
 class Chance:
-    """The probability `factor` · e^{-`rate`} as an exact value: what a device can flip without
+    """The probability `factor` · e^{-`rate`} as an exact value, from which a device flips without
     rounding.
 
     >>> float(Chance(Fraction(1), Fraction(1, 10)))
@@ -129,8 +128,8 @@ ONE_OVER_E = Chance(Fraction(1), Fraction(1))
 def exp_bounds(rate: Fraction, bits: int) -> tuple[int, int]:
     """Integers with low <= e^{-rate} · 2^bits <= high and high - low at most 2, for rate >= 0.
 
-    With rate = y · 2^k and y <= 1, the series of e^{-y} alternates with falling terms, so two
-    neighbouring partial sums enclose it; the enclosure is then squared k times. Every rounding is
+    Write rate = y · 2^k with y <= 1. The series of e^{-y} alternates with falling terms, so two
+    neighbouring partial sums enclose it. The enclosure is then squared k times. All rounding is
     outward.
 
     >>> low, high = exp_bounds(Fraction(1), 30)
@@ -162,7 +161,7 @@ def exp_bounds(rate: Fraction, bits: int) -> tuple[int, int]:
 
 
 def flip_exp(rate: Fraction) -> bool:
-    """True with probability e^{-rate}: CKS20 Algorithm 1, for rates that are met once."""
+    """True with probability e^{-rate} (CKS20 Algorithm 1), for rates that are used once."""
     numerator, denominator = rate.numerator, rate.denominator
     for _ in range(numerator // denominator):
         if not ONE_OVER_E.flip():

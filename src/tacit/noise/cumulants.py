@@ -1,10 +1,10 @@
-"""Cumulant functions of noise laws for tight loops: K(s) = ln E[e^{s(X - mean)}] and two
-derivatives, one s at a time.
+"""Scalar cumulant functions of noise distributions: K(s) = ln E[e^{s(X - mean)}] and two
+derivatives.
 
-Learners take Chernoff bounds of an arm's estimate hundreds of times in a run; arrays of length one
-would cost more than the arithmetic. A law has its own closed form where there is one; for others it
-is `log_mgf`, differentiated numerically (the derivatives only steer an optimisation, the bound
-itself rests on K). Anything with a mean, a variance and `log_mgf` will do.
+Learners evaluate Chernoff bounds of an arm's estimate hundreds of times per run; arrays of length
+one would cost more than the arithmetic. A distribution uses its closed form if it has one.
+Otherwise `log_mgf` is differentiated numerically. The derivatives only steer an optimisation; the
+bound itself uses K. Any object with a mean, a variance and `log_mgf` works.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ OUTSIDE = (math.inf, math.inf, math.inf)
 
 @lru_cache(maxsize=4096)
 def cumulants(law: Any) -> Cumulants:
-    """The function s -> (K(s), K'(s), K''(s)) of a law, kept; infinite where K does not exist.
+    """The cached function s -> (K(s), K'(s), K''(s)) of a distribution; infinite where K does not
+    exist.
 
     >>> from tacit.noise import DiscreteLaplace
     >>> K, slope, curvature = cumulants(DiscreteLaplace(2))(0.0)
@@ -32,7 +33,7 @@ def cumulants(law: Any) -> Cumulants:
 
 
 def numeric_cumulants(law: Any) -> Cumulants:
-    """From `log_mgf`, differentiated numerically."""
+    """The cumulant function by numerical differentiation of `log_mgf`."""
     mean, step = float(law.mean), 1e-3 / math.sqrt(float(law.variance))
 
     def function(s: float) -> tuple[float, float, float]:

@@ -1,9 +1,9 @@
-"""Discrete Gaussian noise, and what a sum of its shares looks like.
+"""Discrete Gaussian noise, and bounds on sums of its shares.
 
-P[X = k] proportional to e^{-k²/(2σ²)}. The law is not divisible: a sum of n discrete Gaussians is
-not quite a discrete Gaussian. How close it is, Kairouz, Liu & Steinke 2021 bound
-(`sum_divergence`); for moderate sizes `power` gives the exact law of the sum. See CZ23 Theorem 4
-and CORRECTIONS 11.
+P[X = k] is proportional to e^{-k²/(2σ²)}. The distribution is not divisible: a sum of n discrete
+Gaussians is only close to a discrete Gaussian. `sum_divergence` bounds the distance (Kairouz, Liu &
+Steinke 2021); for moderate sizes `power` gives the exact distribution of the sum. See CZ23 Theorem
+4 and CORRECTIONS 11.
 """
 
 from __future__ import annotations
@@ -26,17 +26,28 @@ from tacit.noise.laplace import DiscreteLaplace, draw_laplace
 from tacit.noise.law import Floats, NoiseLaw, plain, refuse_power
 from tacit.noise.table import Table, convolution_power
 
-LARGEST_INVERTED = (
-    256  # sigma up to which a draw looks up a table, which takes about 20 sigma entries
-)
+LARGEST_INVERTED = 256  # sigma up to which draws use a table, of about 20 sigma entries
 
 
 @dataclass(frozen=True)
 class DiscreteGaussian(NoiseLaw):
     """P[X = k] proportional to e^{-k² / (2 sigma²)}, on the integers.
 
-    >>> law = DiscreteGaussian(3)
-    >>> round(law.variance, 9), law.quantile(0.975)
+    Parameters
+    ----------
+    sigma : number
+        Parameter of the distribution, > 0; equal to the standard deviation in double precision from
+        sigma = 3 on.
+
+    Notes
+    -----
+    Satisfies ρ-zCDP with ρ = Δ₂² / 2σ² (CKS20 Theorem 14). Not divisible: shares are
+    DiscreteGaussian(sigma / √n), whose sum is within `closeness(n)` of this distribution.
+
+    Examples
+    --------
+    >>> noise = DiscreteGaussian(3)
+    >>> round(noise.variance, 9), noise.quantile(0.975)
     (9.0, 6)
     """
 
@@ -52,8 +63,8 @@ class DiscreteGaussian(NoiseLaw):
 
     @cached_property
     def _sums(self) -> tuple[float, float]:
-        """Σ e^{-k²/2σ²} and Σ k² e^{-k²/2σ²}: directly, or by Poisson summation where that
-        converges faster.
+        """Σ e^{-k²/2σ²} and Σ k² e^{-k²/2σ²}, directly or by Poisson summation, whichever converges
+        faster.
         """
         s = float(self.sigma)
         j = np.arange(1, 13, dtype=float)
@@ -83,7 +94,9 @@ class DiscreteGaussian(NoiseLaw):
         )
 
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
-        """ln E[e^{sX}] = s²σ²/2 + ln(ϑ(sσ²) / ϑ(0)): the normaliser of the law shifted by sσ²."""
+        """ln E[e^{sX}] = s²σ²/2 + ln(ϑ(sσ²) / ϑ(0)), with ϑ(c) the normaliser of the distribution
+        centred at c.
+        """
         s = np.asarray(s, dtype=float)
         sigma = float(self.sigma)
         centre = s * sigma**2
@@ -109,9 +122,8 @@ class DiscreteGaussian(NoiseLaw):
         return gaussian(square) if square <= LARGEST_INVERTED**2 else None
 
     def power(self, times: Number) -> NoiseLaw:
-        """The exact law of a sum of whole copies, as a table.
-
-        A discrete Gaussian does not divide.
+        """The exact distribution of a sum of whole copies, as a table; a fraction raises
+        TacitError.
         """
         if Fraction(positive("share fraction", times)).denominator != 1:
             raise refuse_power(
@@ -128,11 +140,11 @@ class DiscreteGaussian(NoiseLaw):
 
     @classmethod
     def of_std(cls, std: float) -> Self:
-        """sigma = std, which from 3 on is the standard deviation in double precision."""
+        """sigma = std, which is the standard deviation in double precision from 3 on."""
         return cls(std)
 
     def sum_of_shares(self, n: int) -> DiscreteGaussian:
-        """DiscreteGaussian(√n sigma), which a sum is close to."""
+        """DiscreteGaussian(√n sigma), which is close to the sum."""
         return self if n == 1 else DiscreteGaussian(float(self.sigma) * math.sqrt(n))
 
     def closeness(self, n: int) -> float:
@@ -148,9 +160,11 @@ class DiscreteGaussian(NoiseLaw):
         return l2**2 / (2 * float(self.sigma) ** 2)
 
     def distance_from_gaussian(self) -> float:
-        """|φ(k) - ∫ φ over the unit interval around k| is at most max |φ''| / 24 there, and a sum
-        of maxima over unit intervals is at most ∫ |φ''| + ∫ |φ'''|; the normaliser differs from 1
-        by 2 e^{-2π²σ²}.
+        """A closed-form bound, for sigma >= 1.
+
+        |φ(k) - ∫ φ over the unit interval around k| is at most max |φ''| / 24 there. A sum of
+        maxima over unit intervals is at most ∫ |φ''| + ∫ |φ'''|. The normaliser differs from 1 by 2
+        e^{-2π²σ²}.
         """
         sigma = float(self.sigma)
         if sigma < 1:
@@ -162,8 +176,8 @@ class DiscreteGaussian(NoiseLaw):
         )
 
     def cumulants(self) -> Cumulants:
-        """s²σ²/2: an upper bound, because the normaliser of a shifted discrete Gaussian is largest
-        at no shift.
+        """The upper bound s²σ²/2; the normaliser of a shifted discrete Gaussian is largest at shift
+        0.
         """
         square = float(self.sigma) ** 2
         return lambda s: (s * s * square / 2, s * square, square)
@@ -186,8 +200,8 @@ class DiscreteGaussian(NoiseLaw):
         return values.reshape(size) if size is not None else values[0]
 
     def _draw_one(self) -> int:
-        """By inversion; for a large sigma by CKS20 Algorithm 3: a discrete Laplace proposal of
-        scale t, accepted with probability e^{-(|y| - σ²/t)² / (2σ²)}.
+        """Inversion; for a large sigma CKS20 Algorithm 3, which accepts a discrete Laplace proposal
+        of scale t with probability e^{-(|y| - σ²/t)² / (2σ²)}.
         """
         if self._inverted:
             return self._inverted.draw()
@@ -201,8 +215,8 @@ class DiscreteGaussian(NoiseLaw):
 
 @lru_cache(maxsize=64)
 def gaussian(square: Fraction) -> Inversion:
-    """Exact draws for this sigma²: the weight at ±j is e^{-(2j-1)/(2σ²)} times that of the
-    neighbour towards zero.
+    """Exact draws for this sigma² by inversion; the weight at ±j is e^{-(2j-1)/(2σ²)} times that of
+    its neighbour towards zero.
     """
 
     def side(guard: int) -> Iterator[tuple[int, int, int | None]]:
@@ -225,13 +239,12 @@ def gaussian(square: Fraction) -> Inversion:
 
 
 def sum_divergence(sigma: float, n: int) -> float:
-    """How far a sum of n discrete Gaussians of this sigma is from DiscreteGaussian(√n sigma): a
-    bound on |ln ratio| at every point.
+    """A bound on |ln ratio|, at every point, between a sum of n discrete Gaussians of this sigma
+    and DiscreteGaussian(√n sigma).
 
     10 Σ_{k=1}^{n-1} e^{-2π² σ² k/(k+1)}, for sigma >= 1/2 (Kairouz, Liu & Steinke 2021, Corollary
-    12). It grows with n: at sigma = 1 and n = 10^9 it says nothing, from sigma = 2 on it is
-    negligible. Cost is constant: past k = 10,000 the terms are bounded by the value at infinity
-    times a factor.
+    12). It grows with n: vacuous at sigma = 1 and n = 10^9, negligible from sigma = 2 on. The cost
+    is constant: terms past k = 10,000 are bounded by the value at infinity times a factor.
 
     >>> sum_divergence(2.0, 1000) < 1e-16
     True

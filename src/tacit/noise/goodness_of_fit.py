@@ -31,7 +31,7 @@ def p_value(values: Sequence[int] | Integers, law: NoiseLaw) -> float:
     values
         Independent draws.
     law
-        The distribution that they are said to have.
+        The distribution under the null hypothesis.
 
     Returns
     -------
@@ -65,7 +65,9 @@ def p_value(values: Sequence[int] | Integers, law: NoiseLaw) -> float:
 
 
 def _classes(masses: Floats, most: int) -> tuple[Integers, Floats]:
-    """The class of each point, about equally likely ones, and their probabilities."""
+    """The class of each point, with classes of about equal probability, and the class
+    probabilities.
+    """
     places, current = np.zeros(len(masses), dtype=np.int64), 0.0
     joined: list[float] = []
     for place, mass in enumerate(masses.tolist()):
@@ -123,8 +125,9 @@ def _correlation(values: Floats, padded: int) -> Floats:
 
 
 def seeded(draw: Callable[[], Any], generators: Iterable[Any] = ()) -> bool:
-    """Whether draws repeat when pseudo-random generators are put back: Python's and NumPy's global
-    ones, and those given. A constant does not count.
+    """Whether draws repeat after pseudo-random generators are reset to the same state.
+
+    Resets Python's and NumPy's global generators, and those given. Constant draws do not count.
     """
     own = [_state(generator) for generator in generators]
     ours, numpys, seen = random.getstate(), np.random.get_state(), []  # noqa: NPY002
@@ -142,14 +145,14 @@ def seeded(draw: Callable[[], Any], generators: Iterable[Any] = ()) -> bool:
 
 
 def is_pseudo_random(value: Any) -> bool:
-    """Whether this is a generator of pseudo-random numbers, with a state that can be put back."""
+    """Whether this is a pseudo-random number generator with a state that can be restored."""
     if isinstance(value, (np.random.Generator, np.random.RandomState)):
         return True
     return isinstance(value, random.Random) and not isinstance(value, random.SystemRandom)
 
 
 def _state(generator: Any) -> Callable[[], None]:
-    """A function that puts a generator back to where it is now."""
+    """A function that restores a generator to its current state."""
     if isinstance(generator, np.random.Generator):
         bits, state = generator.bit_generator, generator.bit_generator.state
         return lambda: setattr(bits, "state", state)

@@ -1,10 +1,9 @@
-"""Exact draws by inverting a distribution function, digit by digit: one random word and one search
-for most draws.
+"""Exact draws by inversion of a distribution function, with interval arithmetic on integers.
 
-A law with a single peak is given by the ratios of neighbouring weights, outward from the peak;
-nothing else is needed, as the weights are normalised by their sum. All of it is integer arithmetic
-with outward rounding: F(k) is enclosed between integers over 2^bits, a uniform number's first
-digits pick k unless they touch an enclosure, and then both get more digits.
+A unimodal distribution is given by the ratios of neighbouring weights, outward from the mode; the
+weights are normalised by their sum. All rounding is outward: F(k) is enclosed between integers over
+2^bits. The first digits of a uniform number select k unless they fall inside an enclosure. In that
+case both get more digits. Most draws take one random word and one binary search.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from collections.abc import Callable, Iterator
 
 from tacit.noise.coins import WORD, word
 
-# Bounds on the weights at distance 1, 2, ... from the peak, in units of (the peak's weight) /
-# 2^guard, each with a bound on the sum of all later weights; None where that is not known yet. Ends
+# Bounds on the weights at distance 1, 2, ... from the mode, in units of (the mode's weight) /
+# 2^guard, each with a bound on the sum of all later weights, or None while no bound is known. Ends
 # where the support ends.
 Side = Callable[[int], Iterator[tuple[int, int, int | None]]]
 
@@ -23,8 +22,8 @@ _GUARD = 64
 
 
 class Inversion:
-    """P[X = mode + j] is proportional to the weights on the `right`, P[X = mode - j] to those on
-    the `left`.
+    """Exact sampler with P[X = mode + j] proportional to the weights on the `right`, P[X = mode -
+    j] to those on the `left`.
     """
 
     def __init__(self, mode: int, left: Side, right: Side) -> None:
@@ -35,8 +34,8 @@ class Inversion:
         """A point k, and bounds on F(k) · 2^bits, F(k+1) · 2^bits, ..., until 1 - F is below
         2^-bits; the last is 2^bits.
 
-        F(k) itself is below 2^-bits, or k lies just below the support; its lower bound is given as
-        0, so k is never picked.
+        F(k) itself is below 2^-bits, or k lies just below the support. Its lower bound is 0, so k
+        is never selected.
         """
         guard = bits + _GUARD
         left, left_rest = _weights(self._left, guard, 1 << (_GUARD - 2))
@@ -64,7 +63,7 @@ class Inversion:
         return self._settle(digits)
 
     def _settle(self, digits: int) -> int:
-        """The value for the uniform number that starts with these digits, which left it open."""
+        """The value for a uniform number whose first digits fell inside an enclosure."""
         bits = WORD
         while True:
             digits, bits = (digits << WORD) | word(), bits + WORD
@@ -75,8 +74,8 @@ class Inversion:
 
 
 def rational_side(ratio: Callable[[int], tuple[int, int]]) -> Side:
-    """Weights with weight(j) / weight(j-1) = `ratio(j)`: at most 1, falling in j, 0 where the
-    support ends.
+    """Weights with weight(j) / weight(j-1) = `ratio(j)`: at most 1, decreasing in j, 0 at the end
+    of the support.
     """
 
     def side(guard: int) -> Iterator[tuple[int, int, int | None]]:
@@ -94,7 +93,7 @@ def rational_side(ratio: Callable[[int], tuple[int, int]]) -> Side:
 
 
 def _weights(side: Side, guard: int, negligible: int) -> tuple[list[tuple[int, int]], int]:
-    """The weights of one side until the rest is negligible, and a bound on that rest."""
+    """The weights of one side until the rest is negligible, and a bound on the rest."""
     weights: list[tuple[int, int]] = []
     for low, high, rest in side(guard):
         weights.append((low, high))

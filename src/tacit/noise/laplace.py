@@ -1,9 +1,9 @@
-"""Discrete Laplace noise and the Pólya shares that it divides into.
+"""Discrete Laplace noise, and the Pólya shares that it divides into.
 
-A discrete Laplace variable is a difference of two geometric ones; a geometric variable is
-infinitely divisible into Pólya (negative binomial) shares. So n people who each add a difference of
-two Pólya(1/n) variables add discrete Laplace noise together, and nobody is trusted with all of it.
-See CZ23 Fact 1; Goryczka & Xiong 2015, Theorem 5.1.
+A discrete Laplace variable is the difference of two geometric variables, and a geometric variable
+is infinitely divisible into Pólya (negative binomial) shares. Each of n participants adds a
+difference of two Pólya(1/n) variables; the total is discrete Laplace noise. See CZ23 Fact 1;
+Goryczka & Xiong 2015, Theorem 5.1.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tacit.noise.wrapping import wrap_probability
 
 LONGEST_TABLE = 20_000_000
 SADDLE_FROM = 16.0
-WIDEST_RATE = 700.0  # beyond it the noise is zero but for a chance of e^-700
+WIDEST_RATE = 700.0  # beyond it the noise is 0 except with probability e^-700
 WIDEST_TABULATED = 256  # standard deviation
 WIDEST_POINTS = 1 << 15  # standard deviation up to which single probabilities are summed
 
@@ -38,8 +38,18 @@ WIDEST_POINTS = 1 << 15  # standard deviation up to which single probabilities a
 class DiscreteLaplace(NoiseLaw):
     """P[X = k] proportional to e^{-|k| / scale}, on the integers.
 
-    Adding it to an integer query of sensitivity s is (s / scale, 0)-differentially private.
+    Parameters
+    ----------
+    scale : number
+        Sensitivity over ε, > 0; a fraction keeps the guarantee exact.
 
+    Notes
+    -----
+    Adding it to an integer query of sensitivity s is (s / scale, 0)-differentially private.
+    Divisible into Pólya differences (CZ23 Fact 1).
+
+    Examples
+    --------
     >>> DiscreteLaplace(scale=2.0).quantile(0.95)
     5
     >>> DiscreteLaplace(10).share(100)
@@ -77,16 +87,16 @@ class DiscreteLaplace(NoiseLaw):
         return PolyaDifference(1, self._beta).log_mgf(s)
 
     def _beyond(self, t: int, sign: int) -> float:  # noqa: ARG002
-        """The geometric series, summed in closed form; t is never negative here."""
+        """The geometric series in closed form; t is never negative here."""
         return math.exp(-(t + 1) / float(self.scale)) / (1 + math.exp(-1 / float(self.scale)))
 
     def power(self, times: Number) -> NoiseLaw:
-        """`times` copies, or a part of one: a Pólya difference."""
+        """The Pólya difference of `times` copies, or of a fraction of one."""
         fraction = positive("share fraction", times)
         return self if fraction == 1 else PolyaDifference(fraction, self._beta)
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Any:
-        """The difference of two geometric variables, each the floor of an exponential one."""
+        """The difference of two geometric variables, each the floor of an exponential."""
         scale = float(self.scale)
         one = np.floor(scale * rng.standard_exponential(size))
         return (one - np.floor(scale * rng.standard_exponential(size))).astype(np.int64)[()]
@@ -98,7 +108,7 @@ class DiscreteLaplace(NoiseLaw):
 
     @classmethod
     def family(cls, std: float) -> tuple[type[Self], float]:
-        """By scale."""
+        """Parametrised by scale."""
         return cls, std
 
     @classmethod
@@ -120,11 +130,11 @@ class DiscreteLaplace(NoiseLaw):
         return 1 / float(self.scale)
 
     def cumulants(self) -> Cumulants:
-        """Those of one Pólya difference with r = 1."""
+        """Those of a Pólya difference with r = 1."""
         return polya_difference_cumulants(1.0, self.mgf_radius)
 
     def wrap_chance(self, top: int, modulus: int) -> float:
-        """The probability itself, in closed form."""
+        """The exact probability, in closed form."""
         return wrap_probability(self, top, modulus)
 
     @property
@@ -136,8 +146,10 @@ class DiscreteLaplace(NoiseLaw):
 
 
 def draw_laplace(numerator: int, denominator: int) -> int:
-    """One exact draw of scale numerator/denominator (CKS20 Algorithm 2): a geometric magnitude in
-    units of the numerator, divided down, with a sign; minus zero is thrown away.
+    """One exact draw of scale numerator/denominator (CKS20 Algorithm 2).
+
+    Draws a geometric magnitude in units of the numerator, divides it down and adds a sign; minus
+    zero is rejected.
     """
     while True:
         remainder = below(numerator)
@@ -156,16 +168,15 @@ def draw_laplace(numerator: int, denominator: int) -> int:
 class Polya(NoiseLaw):
     """P[X = x] = Γ(x+r) / (x! Γ(r)) · β^x (1-β)^r, on the non-negative integers.
 
-    `beta` is a number in (0, 1), or a `Chance` when it is e^{-a/b} and a device is to draw from it
-    exactly.
+    `beta` is a number in (0, 1), or a `Chance` if it is e^{-a/b} and devices draw from it exactly.
 
-    >>> float(Polya(1, 0.5).pmf(3))  # r = 1 is the geometric law
+    >>> float(Polya(1, 0.5).pmf(3))  # r = 1 is the geometric distribution
     0.0625
     """
 
     r: Number
     beta: Number | Chance
-    largest_shift_is_worst = True  # for r < 1 it falls from 0 on
+    largest_shift_is_worst = True  # for r < 1 the pmf decreases from 0 on
     symmetric = False
     support = (0.0, math.inf)
 
@@ -183,7 +194,7 @@ class Polya(NoiseLaw):
 
     @property
     def log_concave(self) -> bool:  # type: ignore[override]
-        """Only from r = 1 on: below that the law is log-convex."""
+        """True from r = 1 on; below, the distribution is log-convex."""
         return self.r >= 1
 
     @cached_property
@@ -209,8 +220,8 @@ class Polya(NoiseLaw):
         return float(self.r) * math.exp(-self.mgf_radius) / math.expm1(-self.mgf_radius) ** 2
 
     def log_pmf(self, k: npt.ArrayLike) -> Floats:
-        """ln P[X = k], elementwise; for a large r in Loader's saddle-point form, which does not
-        cancel.
+        """ln P[X = k], elementwise; for a large r in Loader's saddle-point form, which avoids
+        cancellation.
         """
         x = np.asarray(k, dtype=float)
         r = float(self.r)
@@ -242,7 +253,7 @@ class Polya(NoiseLaw):
         return np.where(s < self.mgf_radius, inside, np.inf)
 
     def power(self, times: Number) -> Polya:
-        """Pólya laws of one β add up in r."""
+        """Pólya distributions of the same β add up in r."""
         return Polya(Fraction(self.r) * positive("share fraction", times), self.beta)
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Any:
@@ -254,9 +265,8 @@ class Polya(NoiseLaw):
         )
 
     def _remaining(self, terms: Floats) -> float:
-        """For r < 1, where the law is log-convex: outward ratios stay below β.
-
-        Inward nothing is known.
+        """For r < 1, where the distribution is log-convex: outward ratios stay below β; inward
+        there is no bound.
         """
         if self.log_concave:
             return super()._remaining(terms)
@@ -277,12 +287,12 @@ class Polya(NoiseLaw):
 
 @dataclass(frozen=True)
 class PolyaDifference(NoiseLaw):
-    """X = γ⁺ - γ⁻ for two independent Pólya(r, β) variables: what r parts of discrete Laplace noise
-    add up to.
+    """X = γ⁺ - γ⁻ for two independent Pólya(r, β) variables: the r-th convolution power of discrete
+    Laplace noise.
 
-    With r = 1/n it is the share of one of n people; with r = 0.8 it is what is left of the noise
-    when a fifth of the shares is missing; with r = n it is what n people add who each add discrete
-    Laplace noise of their own.
+    - r = 1/n: the share of one of n participants.
+    - r = 0.8: the noise that remains when a fifth of the shares is missing.
+    - r = n: the total of n participants who each add full discrete Laplace noise.
 
     >>> law = DiscreteLaplace(10).share(4).power(4)
     >>> bool(np.isclose(law.log_pmf(3), DiscreteLaplace(10).log_pmf(3)))
@@ -292,7 +302,7 @@ class PolyaDifference(NoiseLaw):
     r: Number
     beta: Number | Chance
     mean = 0.0
-    largest_shift_is_worst = True  # for r < 1 it is symmetric and falls away from 0
+    largest_shift_is_worst = True  # for r < 1 the pmf is symmetric and decreases away from 0
 
     def __post_init__(self) -> None:
         half = Polya(self.r, self.beta)
@@ -300,7 +310,9 @@ class PolyaDifference(NoiseLaw):
         object.__setattr__(self, "beta", half.beta)
 
     def __hash__(self) -> int:
-        """That of the parameters; fractions take long over theirs, and every round asks for it."""
+        """The cached hash of the parameters: hashing fractions is slow, and every round needs
+        one.
+        """
         return self._hash
 
     @cached_property
@@ -313,7 +325,7 @@ class PolyaDifference(NoiseLaw):
 
     @property
     def log_concave(self) -> bool:  # type: ignore[override]
-        """From r = 1 on, as a convolution of log-concave laws."""
+        """True from r = 1 on, as a convolution of log-concave distributions."""
         return self.r >= 1
 
     @cached_property
@@ -322,13 +334,13 @@ class PolyaDifference(NoiseLaw):
         return 2 * self._half.variance
 
     def log_pmf(self, k: npt.ArrayLike) -> Floats:
-        """ln P[X = k] from a table of ratios; cost grows with the largest |k| and with 45 times the
-        scale.
+        """ln P[X = k] from a table of ratios; the cost grows with the largest |k| and with 45 times
+        the scale.
         """
         index = np.abs(np.asarray(k)).astype(np.int64)
         r, rate = float(self.r), self.mgf_radius
-        # e^-45 is lost in the sum of all terms; 12 standard deviations hold the bulk of a sum of
-        # many copies
+        # e^-45 is below the rounding error of the total; 12 standard deviations cover the bulk of
+        # a sum of many copies
         longest = math.ceil(45 / rate + 12 * self.std)
         while index.size and longest < index.max():
             longest *= 2
@@ -336,13 +348,13 @@ class PolyaDifference(NoiseLaw):
         return result
 
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
-        """The sum of both halves' at s and -s."""
+        """The sum of the Pólya log moment generating functions at s and -s."""
         s = np.asarray(s, dtype=float)
         result: Floats = self._half.log_mgf(s) + self._half.log_mgf(-s)
         return result
 
     def power(self, times: Number) -> NoiseLaw:
-        """Pólya differences of one β add up in r; r = 1 is discrete Laplace."""
+        """Pólya differences of the same β add up in r; r = 1 is discrete Laplace."""
         r = Fraction(self.r) * positive("share fraction", times)
         if r == 1 and isinstance(self.beta, Chance) and self.beta.factor == 1:
             return DiscreteLaplace(1 / self.beta.rate)
@@ -353,12 +365,14 @@ class PolyaDifference(NoiseLaw):
         return self._half.sample(rng, size) - self._half.sample(rng, size)
 
     def pure_loss(self, shift: Number) -> float:
-        """Ratios of neighbours approach β from one side: from above (r < 1, log-convex: worst at 0)
-        or below (worst at infinity).
+        """The pure loss; an upper bound for wide distributions.
 
-        Of wide laws a bound: P(0)/P(g) = e^{g·rate} g! Γ(r)/Γ(g+r) F(1-r, 1-r; 1)/F(g+1-r, 1-r;
-        g+1) at β² by Euler's transformation, where no term of the first F is above the second's,
-        because (j-r)/j grows with j.
+        Ratios of neighbours approach β from above (r < 1, log-convex: worst at 0) or from below
+        (worst at infinity).
+
+        The bound for wide distributions uses P(0)/P(g) = e^{g·rate} g! Γ(r)/Γ(g+r) F(1-r, 1-r;
+        1)/F(g+1-r, 1-r; g+1) at β² by Euler's transformation. No term of the first F exceeds the
+        second's, because (j-r)/j grows with j.
         """
         far, r = float(shift) * self.mgf_radius, float(self.r)
         if r >= 1:
@@ -375,14 +389,15 @@ class PolyaDifference(NoiseLaw):
         return self._half.mgf_radius
 
     def cumulants(self) -> Cumulants:
-        """In closed form."""
+        """The closed form; see `polya_difference_cumulants`."""
         return polya_difference_cumulants(float(self.r), self.mgf_radius)
 
     def room(self, misread: float) -> int:
-        """By the moment generating function where the law is too wide to tabulate.
+        """As `NoiseLaw.room`; by the moment generating function if the distribution is too wide to
+        tabulate.
 
-        For r between 1 and 2 that of the next larger 1 + 2^-k, so that many sizes share it: for
-        laws that are symmetric and fall from their centre, as these, more of the same noise only
+        For r between 1 and 2, uses the next larger 1 + 2^-k, so that many batch sizes share one
+        result. For symmetric unimodal distributions such as these, more of the same noise only
         widens the tails (Anderson 1955).
         """
         excess = Fraction(self.r) - 1
@@ -392,7 +407,7 @@ class PolyaDifference(NoiseLaw):
         return self.own_room(misread)
 
     def own_room(self, misread: float) -> int:
-        """As `room`, at this r."""
+        """`room` at this r, without rounding r up."""
         if self.std <= WIDEST_TABULATED:
             return self.bound(misread)
         low, high = 0, math.ceil(self.std)
@@ -404,7 +419,7 @@ class PolyaDifference(NoiseLaw):
         return high
 
     def wrap_chance(self, top: int, modulus: int) -> float:
-        """Bounded by the moment generating function where the law is too wide to tabulate."""
+        """A Chernoff bound if the distribution is too wide to tabulate."""
         if self.log_concave and modulus > top and self.std > WIDEST_TABULATED:
             return tail_bound(self, (modulus - top - 1) // 2)
         return super().wrap_chance(top, modulus)
@@ -426,12 +441,12 @@ class PolyaDifference(NoiseLaw):
 
 @lru_cache(maxsize=1024)
 def room_of(law: PolyaDifference, misread: float) -> int:
-    """The room of a law, kept."""
+    """The cached `own_room` of a distribution."""
     return law.own_room(misread)
 
 
 def polya_difference_cumulants(r: float, rate: float) -> Cumulants:
-    """-r ln(1 - h) with h = sinh²(s/2) / sinh²(rate/2): the same as r ln((1-β)² /
+    """-r ln(1 - h) with h = sinh²(s/2) / sinh²(rate/2), which equals r ln((1-β)² /
     ((1-βe^s)(1-βe^-s))).
     """
     inverse = 1 / math.sinh(rate / 2) ** 2 if rate < WIDEST_RATE else 0.0
@@ -452,14 +467,14 @@ def polya_difference_cumulants(r: float, rate: float) -> Cumulants:
 @lru_cache(maxsize=8)
 def polya_difference_table(r: float, rate: float, longest: int) -> Floats:
     """ln P[X = k] for k = 0..longest, X the difference of two Pólya(r, e^{-rate}) variables;
-    `longest` holds all but e^-45.
+    `longest` covers all mass but e^-45.
 
     The generating function ((1-β)² / ((1-βz)(1-β/z)))^r obeys a first-order differential equation,
-    so neighbouring probabilities obey β(k+1-r) p(k+1) = (1+β²) k p(k) - β(k-1+r) p(k-1). The law is
-    the solution that vanishes at infinity; its ratios p(k)/p(k-1) come from the backward recursion,
-    which forgets its start by β² a step. They are close to β, so it runs on the defects e(k) = 1 -
-    p(k)/(β p(k-1)), which keeps the digits that a long product needs. The sum of all terms gives
-    p(0).
+    so neighbouring probabilities obey β(k+1-r) p(k+1) = (1+β²) k p(k) - β(k-1+r) p(k-1). The
+    distribution is the solution that vanishes at infinity. Its ratios p(k)/p(k-1) come from the
+    backward recursion, in which an error in the start decays by β² per step. The ratios are close
+    to β. The recursion therefore runs on the defects e(k) = 1 - p(k)/(β p(k-1)), which preserves
+    the digits that a long product needs. The sum of all terms gives p(0).
     """
     start = longest + math.ceil(20 / rate) + 50
     if start > LONGEST_TABLE:

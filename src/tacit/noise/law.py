@@ -1,14 +1,14 @@
-"""What every integer noise law can do.
+"""`NoiseLaw`: the contract of integer noise distributions.
 
-A law knows its probabilities (stable far into the tails), sums them exactly where a tail or a
-quantile is asked for, splits into shares that add up to it, samples quickly for simulation, and
-draws exactly for a device. The two ways of drawing never mix: `sample` takes the caller's NumPy
-generator and may round in the last bit of a float; `draw` uses integer arithmetic and the operating
-system's cryptographic source only.
+A distribution provides probabilities that are accurate far into the tails, tails and quantiles by
+summation, shares, a simulation sampler and an exact sampler. The samplers never mix. `sample` takes
+the caller's NumPy generator and may round in the last bit of a float. `draw` uses integer
+arithmetic and the operating system's cryptographic randomness only.
 
-Whatever another package needs of a law is a method of it, with a default that is safe for any law.
-Eight members make one (`mean`, `variance`, `log_pmf`, `log_mgf`, `power`, `sample`, `_draw_one`,
-and `of_std` to be calibrated); it is known by its class alone, and needs no registration.
+A new distribution defines `mean`, `variance`, `log_pmf`, `log_mgf`, `power`, `sample` and
+`_draw_one`, and `of_std` if it is to be calibrated. Every other method has a default that is safe
+for any distribution. No registration is needed. This module computes no guarantees; see
+`tacit.privacy`.
 """
 
 from __future__ import annotations
@@ -33,23 +33,38 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 LOG_TINY = -745.0  # below this e^x is zero in double precision
 ROUNDING = 1e-12  # relative rounding error allowed for in double precision sums
-STORABLE: dict[str, type] = {}  # every law, and what else was registered, by module:qualname
+STORABLE: dict[str, type] = {}  # every distribution and registered class, by module:qualname
 
 
 def stored_name(law: type) -> str:
-    """What a class is called in stored data: module:qualname."""
+    """The name of a class in stored data: module:qualname."""
     return f"{law.__module__}:{law.__qualname__}"
 
 
 class NoiseLaw(ABC):
-    """A probability law on the integers; subclasses are frozen dataclasses.
+    """A probability distribution on the integers; subclasses are frozen dataclasses.
 
-    `kind` is the name of the family; unless a class says otherwise, its own name in small letters.
-    `log_concave`: whether ln P is concave, which much rests on; a law that does not say so is
-    taken not to be. `divisible`: whether the sum of n `nearby_share(n)` has this law exactly.
-    `sum_tells_all`: whether, for independent copies all shifted alike, the ratio of likelihoods
-    depends on their sum only. `mgf_radius`: the |s| up to which E[e^{sX}] exists; finite for laws
-    with exponential tails.
+    Attributes
+    ----------
+    kind : str
+        Name of the family; by default the class name in kebab case.
+    divisible : bool
+        Whether the sum of n independent draws of `nearby_share(n)` has this distribution exactly.
+    sum_tells_all : bool
+        Whether the sum is a sufficient statistic: for independent copies with the same shift, the
+        likelihood ratio depends on their sum only.
+    log_concave : bool
+        Whether ln P is concave; False unless a subclass states otherwise. Several bounds use it.
+    mgf_radius : float
+        The |s| up to which E[e^{sX}] exists; finite for exponential tails.
+
+    Examples
+    --------
+    >>> from tacit.noise import Skellam
+    >>> noise = Skellam(100)
+    >>> share = noise.share(4)
+    >>> share.power(4) == noise, noise.bound(1e-6)
+    (True, 49)
     """
 
     kinds: ClassVar[dict[str, type[NoiseLaw]]] = {}
@@ -64,7 +79,7 @@ class NoiseLaw(ABC):
         super().__init_subclass__(**options)
         if "kind" not in vars(cls):
             cls.kind = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
-        NoiseLaw.kinds.setdefault(cls.kind, cls)  # the first of a name keeps it
+        NoiseLaw.kinds.setdefault(cls.kind, cls)  # the first class of a name wins
         STORABLE[stored_name(cls)] = cls
 
     @property
@@ -72,9 +87,7 @@ class NoiseLaw(ABC):
     def mean(self) -> float:
         """The expected value."""
 
-    if (
-        TYPE_CHECKING
-    ):  # a property of most laws, a field of Skellam, where it may be an exact fraction
+    if TYPE_CHECKING:  # a property, except in Skellam: a field that may be an exact fraction
 
         @property
         def variance(self) -> float:
@@ -87,40 +100,85 @@ class NoiseLaw(ABC):
 
     @property
     def symmetric(self) -> bool:
-        """Whether X and -X have the same law, up to a shift by the mean."""
+        """Whether X - mean and mean - X have the same distribution."""
         return True
 
     @property
     def support(self) -> tuple[float, float]:
-        """The least and the largest value with positive probability; infinite where there is
-        none.
-        """
+        """The smallest and the largest value with positive probability; infinite if unbounded."""
         return -math.inf, math.inf
 
     @abstractmethod
     def log_pmf(self, k: npt.ArrayLike) -> Floats:
-        """ln P[X = k], elementwise; -inf outside the support."""
+        """The log probability mass function.
+
+        Parameters
+        ----------
+        k : array_like of int
+            Points.
+
+        Returns
+        -------
+        ndarray
+            ln P[X = k], elementwise; -inf outside the support.
+        """
 
     @abstractmethod
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
-        """ln E[e^{sX}], elementwise; inf where it does not exist."""
+        """The log moment generating function.
+
+        Parameters
+        ----------
+        s : array_like of float
+            Arguments.
+
+        Returns
+        -------
+        ndarray
+            ln E[e^{sX}], elementwise; inf where it does not exist.
+        """
 
     @abstractmethod
     def power(self, times: Number) -> NoiseLaw:
-        """The law of the sum of `times` independent copies; for a fraction, of a part of one."""
+        """The convolution power: the distribution of a sum of independent copies.
+
+        Parameters
+        ----------
+        times : number
+            The number of copies; a fraction 1/n gives one of n shares.
+
+        Returns
+        -------
+        NoiseLaw
+
+        Raises
+        ------
+        TacitError
+            If the distribution has no such power.
+        """
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Any:
-        """Pseudorandom values for simulation, from the caller's generator."""
+        """Pseudorandom values for simulation.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The caller's generator.
+        size : int or tuple of int, optional
+            Shape of the result; one value if omitted.
+
+        Returns
+        -------
+        int or ndarray
+        """
 
     @abstractmethod
     def _draw_one(self) -> int:
         """One exact draw."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """The parameters alone: what a law has worked out for itself it works out again where it is
-        unpickled.
-        """
+        """The parameters alone; cached values are recomputed after unpickling."""
         return {field.name: getattr(self, field.name) for field in fields(cast(Any, self))}
 
     def pmf(self, k: npt.ArrayLike) -> Floats:
@@ -128,14 +186,34 @@ class NoiseLaw(ABC):
         return np.exp(self.log_pmf(k))
 
     def share(self, n: int) -> NoiseLaw:
-        """The law of one of `n` independent shares that add up to this law."""
+        """The distribution of one of `n` independent shares whose sum has this distribution.
+
+        Parameters
+        ----------
+        n : int
+            Number of shares, at least 1.
+
+        Returns
+        -------
+        NoiseLaw
+
+        Raises
+        ------
+        TacitError
+            If this distribution is not divisible into `n` shares.
+        """
         count = integer("shares", n, at_least=1, remedy="a law is split among one or more people")
         return self.power(Fraction(1, count))
 
     @classmethod
     def of_std(cls, std: float) -> Self:  # noqa: ARG003
-        """The law of this kind with this standard deviation, or as near to it as the kind has one;
-        more noise never reveals more.
+        """The distribution of this family with this standard deviation, or the nearest one; more
+        noise never weakens privacy.
+
+        Raises
+        ------
+        TacitError
+            If the standard deviation does not determine a member of the family.
         """
         raise TacitError(
             f"{cls.kind} laws are not told apart by their standard deviation alone: give the "
@@ -144,75 +222,83 @@ class NoiseLaw(ABC):
 
     @classmethod
     def family(cls, std: float) -> tuple[Callable[[float], Self], float]:
-        """What calibration searches: the laws of this kind by their own parameter, which more
-        noise raises, and its value near this standard deviation.
+        """The one-parameter family that calibration searches.
+
+        The result is a function from the parameter to a distribution, and the parameter near `std`.
+        A larger parameter means more noise.
         """
         return cls.of_std, std
 
     @classmethod
     def of_pure_loss(cls, epsilon: Number, l1: int) -> Self | None:  # noqa: ARG003
-        """The least noise whose independent copies, added to integers that move by `l1` in all,
-        lose at most ε; None where no closed form is known.
+        """The least noise for pure ε-DP at l1 sensitivity `l1`, with independent copies in all
+        coordinates; None if no closed form is known.
         """
         return None
 
     def scaled(self, factor: float) -> NoiseLaw:
-        """The same kind of noise with its standard deviation multiplied."""
+        """The same family with the standard deviation multiplied by `factor`."""
         return self.of_std(self.std * factor)
 
     def sum_of_shares(self, n: int) -> NoiseLaw:
-        """The law of the sum of `n` independent copies, or a law within `closeness(n)` of it."""
+        """The distribution of the sum of `n` independent copies, or one within `closeness(n)` of
+        it.
+        """
         return self.power(n)
 
     def closeness(self, n: int) -> float:  # noqa: ARG002
-        """ψ: a bound on |ln ratio| at every point between the sum of `n` independent copies and
+        """ψ: a bound on |ln ratio|, at every point, between the sum of `n` independent copies and
         `sum_of_shares(n)`.
         """
         return 0.0
 
     def nearby_share(self, n: int) -> NoiseLaw:
-        """The law of one of `n` shares whose `sum_of_shares(n)` is this law."""
+        """The distribution of one of `n` shares whose `sum_of_shares(n)` is this distribution."""
         return self.share(n)
 
     def cumulants(self) -> Cumulants:
-        """s -> (K, K', K''), K(s) = ln E[e^{s(X - mean)}] or a bound above it; see
+        """The function s -> (K, K', K''), where K(s) = ln E[e^{s(X - mean)}] or an upper bound; see
         `tacit.noise.cumulants`.
         """
         return numeric_cumulants(self)
 
     @property
     def largest_shift_is_worst(self) -> bool:
-        """Whether a larger shift of this law is always the more revealing one; `tacit.privacy.loss`
-        proves when.
+        """Whether the privacy loss never decreases with the shift; `tacit.privacy.loss` proves
+        when.
         """
         return self.log_concave
 
     def pure_loss(self, shift: Number) -> float:  # noqa: ARG002
-        """The supremum over k of |ln P(k)/P(k + shift)|; inf where it is unbounded or not known."""
+        """The supremum over k of |ln P(k)/P(k + shift)|; inf if it is unbounded or unknown."""
         return math.inf
 
     def loses_at_most(self, epsilon: Number, shift: Number, times: int = 1) -> bool:
-        """Whether so many sums that move by `shift` lose at most ε together, without exception."""
+        """Whether `times` sums, each moved by `shift`, have a pure privacy loss of at most ε in
+        total.
+        """
         return times * self.pure_loss(shift) <= epsilon
 
     def concentration(self, l2: float) -> float | None:  # noqa: ARG002
-        """A proven ρ of zero-concentrated privacy, where independent copies are added to integers
-        that move by `l2` in all; None where none is known.
+        """A proven ρ of zero-concentrated DP for independent copies at l2 sensitivity `l2`; None if
+        unknown.
         """
         return None
 
     def renyi_bound(self, order: int, l2: float, dimension: int) -> float | None:  # noqa: ARG002
-        """A proven Rényi divergence at a whole order, where independent copies are added to
-        `dimension` integers that move by `l2` in all; None where none is known.
+        """A proven Rényi divergence of integer order for independent copies in `dimension`
+        coordinates at l2 sensitivity `l2`; None if unknown.
         """
         return None
 
     def distance_from_gaussian(self) -> float:
-        """A bound on the total variation distance between this law, less its mean, and
-        N(0, variance) rounded to integers; 1 says nothing.
+        """A bound on the total variation distance between this distribution, centred, and N(0,
+        variance) rounded to integers; the trivial bound is 1.
 
-        Summed term by term against φ(k) (1 + (z² - 1) / 24σ²), which differs from the rounded
-        Gaussian by less than 0.01 / σ⁴ in all.
+        Notes
+        -----
+        Sums term by term against φ(k) (1 + (z² - 1) / 24σ²), which differs from the rounded
+        Gaussian by less than 0.01 / σ⁴ in total.
         """
         std, centre = self.std, round(self.mean)
         if std > WIDEST_SUMMED:
@@ -234,17 +320,19 @@ class NoiseLaw(ABC):
         return min(1.0, float(terms.sum() - terms[0] / 2) + 0.01 / std**4 + 1e-15)
 
     def room(self, misread: float) -> int:
-        """A τ with P[|X - mean| > τ] <= misread: the least one, where the law can be summed."""
+        """A τ with P[|X - mean| > τ] <= misread; the least one if the distribution can be
+        summed.
+        """
         return self.bound(misread)
 
     def wrap_chance(self, top: int, modulus: int) -> float:
-        """The probability, or a bound close above it, that a sum in 0..top with this noise is
-        misread after opening it modulo m.
+        """The probability, or a close upper bound, that a sum in 0..top with this noise is misread
+        after reduction modulo m.
         """
         if not (self.log_concave and self.symmetric) or modulus <= top:
             return wrap_probability(self, top, modulus)
         spare = (modulus - top - 1) // 2
-        # a sum at one end is misread past the spare room, or past everything
+        # a sum at one end is misread beyond the spare residues on its side, or beyond all others
         far = spare + min(top, math.ceil(40 * self.std))
         if self.std <= COARSE:
             return self.tail(spare) + self.tail(far)
@@ -257,8 +345,16 @@ class NoiseLaw(ABC):
     def draw(self, size: int) -> Integers: ...
 
     def draw(self, size: int | None = None) -> int | Integers:
-        """One exact value, or `size` of them, from the operating system's cryptographic source; no
-        floats.
+        """Exact draws from the operating system's cryptographic randomness, without floating point.
+
+        Parameters
+        ----------
+        size : int, optional
+            Number of values; a single integer if omitted.
+
+        Returns
+        -------
+        int or ndarray of int64
         """
         if size is None:
             return self._draw_one()
@@ -268,18 +364,47 @@ class NoiseLaw(ABC):
         return np.fromiter((self._draw_one() for _ in range(size)), dtype=np.int64, count=size)
 
     def tail(self, t: int) -> float:
-        """P[X > t], by summation; accurate relative to itself however far out `t` lies.
+        """P[X > t], by summation.
 
-        Cost grows with the standard deviation.
+        Parameters
+        ----------
+        t : int
+            Threshold.
+
+        Returns
+        -------
+        float
+            Accurate relative to itself, however far out `t` lies; the cost grows with the standard
+            deviation.
         """
         return self._beyond(t, 1) if t >= self.mean else max(0.0, 1.0 - self._beyond(-t - 1, -1))
 
     def cdf(self, t: int) -> float:
-        """P[X <= t], by summation."""
+        """P[X <= t], by summation.
+
+        Parameters
+        ----------
+        t : int
+            Threshold.
+
+        Returns
+        -------
+        float
+        """
         return self._beyond(-t - 1, -1) if t < self.mean else max(0.0, 1.0 - self._beyond(t, 1))
 
     def quantile(self, p: float) -> int:
-        """The least k with P[X <= k] >= p. For p beyond 1 - 1e-16 use `tail_quantile`."""
+        """The least k with P[X <= k] >= p.
+
+        Parameters
+        ----------
+        p : float
+            Probability in (0, 1); beyond 1 - 1e-16 use `tail_quantile`.
+
+        Returns
+        -------
+        int
+        """
         level = _level("quantile level", p)
         if level >= 0.5:
             return self.tail_quantile(1.0 - level)
@@ -292,7 +417,17 @@ class NoiseLaw(ABC):
         return self._least(lambda t: self._at_most(t, 1, level), round(self.mean))
 
     def bound(self, p: float) -> int:
-        """The least t with P[|X - mean| > t] <= p, the mean rounded to the nearest integer."""
+        """The least t with P[|X - mean| > t] <= p, the mean rounded to the nearest integer.
+
+        Parameters
+        ----------
+        p : float
+            Failure probability in (0, 1).
+
+        Returns
+        -------
+        int
+        """
         level = _level("failure probability", p)
         centre = round(self.mean)
         if self.symmetric and self.mean == centre:
@@ -302,7 +437,7 @@ class NoiseLaw(ABC):
         )
 
     def window(self, log_floor: float = LOG_TINY) -> tuple[int, int]:
-        """The least interval about the mean outside which every ln P[X = k] is below
+        """The smallest interval about the mean outside which every ln P[X = k] is below
         `log_floor`.
         """
         low, high = self.support
@@ -316,8 +451,8 @@ class NoiseLaw(ABC):
         return left, right
 
     def cover(self, log_floor: float = LOG_TINY) -> tuple[int, int, float]:
-        """The window, and an upper bound on the mass outside it: geometric series where the law is
-        log-concave.
+        """The window, and an upper bound on the mass outside it; a geometric series if the
+        distribution is log-concave.
         """
         first, last = self.window(log_floor)
         total = 0.0
@@ -335,8 +470,8 @@ class NoiseLaw(ABC):
         return first, last, total
 
     def _edge(self, centre: int, sign: int, end: float, log_floor: float) -> int:
-        """The outermost point in one direction that reaches `log_floor`: a search by 32 points at a
-        time.
+        """The outermost point in one direction that reaches `log_floor`, searched with 32 points at
+        a time.
         """
         furthest = sign * (end - centre)
         low, high = 0, max(1, math.ceil(self.std)) << 5
@@ -353,7 +488,7 @@ class NoiseLaw(ABC):
         return centre + sign * low
 
     def _beyond(self, t: int, sign: int) -> float:
-        """Sum of P[X = sign · j] over j > t, until what remains is below a part in 10^17."""
+        """The sum of P[X = sign · j] over j > t, up to a relative error of 10^-17."""
         end = sign * self.support[(sign + 1) // 2]
         total, start, size = 0.0, t + 1, max(256, math.ceil(self.std))
         while start <= end:
@@ -367,8 +502,8 @@ class NoiseLaw(ABC):
         return min(total, 1.0)
 
     def _remaining(self, terms: Floats) -> float:
-        """A bound on (all after the last term) / (the last term): ratios fall outward, as in every
-        log-concave law; a law whose ratios rise has its own.
+        """A bound on (sum of all later terms) / (last term) for ratios that fall outward, as in
+        log-concave distributions; others override it.
         """
         if len(terms) < 2 or terms[-2] == 0:
             return 0.0
@@ -376,7 +511,7 @@ class NoiseLaw(ABC):
         return ratio / (1 - ratio) if ratio < 1 else math.inf
 
     def _least(self, small_enough: Callable[[int], bool], start: int) -> int:
-        """The least t at which a condition that stays true once it is true holds."""
+        """The least t at which a monotone condition becomes true."""
         step = max(1, math.ceil(self.std))
         low = high = start
         while not small_enough(high):
@@ -389,9 +524,7 @@ class NoiseLaw(ABC):
         return high
 
     def _at_most(self, t: int, sign: int, level: float) -> bool:
-        """Whether the sum of P[X = sign · j] over j > t is at most `level`: by quick bounds where
-        they tell.
-        """
+        """Whether the sum of P[X = sign · j] over j > t is at most `level`; quick bounds first."""
         if self.log_concave and self.std > COARSE and t > sign * self.mean:
             low, high = tail_bounds(self, t, sign)
             if high <= level or low > level:
@@ -400,9 +533,7 @@ class NoiseLaw(ABC):
 
 
 def plain(value: Number) -> Number:
-    """A checked parameter as a Python number: NumPy's integers would wrap around in exact
-    arithmetic.
-    """
+    """A checked parameter as a Python number; NumPy integers would overflow in exact arithmetic."""
     if type(value) in (int, float, Fraction):
         return value
     if isinstance(value, Integral):
@@ -415,7 +546,7 @@ def plain(value: Number) -> Number:
 
 
 def _level(name: str, p: float) -> float:
-    """A probability that is still one as a double."""
+    """A probability that rounds to neither 0 nor 1 in double precision."""
     level = float(probability(name, p))
     if level in (0.0, 1.0):
         raise TacitError(
@@ -426,16 +557,16 @@ def _level(name: str, p: float) -> float:
 
 WIDEST_SUMMED = 1e6  # standard deviation up to which a distance is summed term by term
 NARROWEST = 50.0
-REACH = 9.0  # standard deviations; beyond, a Gaussian has less than 10^-18
+REACH = 9.0  # standard deviations; a Gaussian has mass below 10^-18 beyond
 COARSE = 4096.0  # standard deviation from which tails are bounded on a grid before they are summed
 
 
 def tail_bounds(law: NoiseLaw, t: int, sign: int) -> tuple[float, float]:
-    """Lower and upper bounds on the sum of P[X = sign · j] over j > t, for a log-concave law and t
-    beyond its mean.
+    """Lower and upper bounds on the sum of P[X = sign · j] over j > t, for a log-concave
+    distribution and t beyond its mean.
 
-    On a grid of 2,000 points per standard deviation, see `chord_sums`; relative distance about
-    10^-7. Cost does not grow.
+    Uses a grid of 2,000 points per standard deviation (see `chord_sums`). The relative gap is about
+    10^-7; the cost is constant.
     """
     step = max(1, int(law.std // 2000))
     end = sign * law.support[(sign + 1) // 2]
@@ -450,8 +581,8 @@ def tail_bounds(law: NoiseLaw, t: int, sign: int) -> tuple[float, float]:
 
 
 def grid(first: int, last: int, step: int) -> Integers:
-    """Points from `first` to `last`, `step` apart (the last block may be shorter), and one outside
-    each end.
+    """Points from `first` to `last`, `step` apart, and one point outside each end; the last block
+    may be shorter.
     """
     inner = np.arange(first, last + step, step, dtype=np.int64).clip(max=max(last, first + 1))
     return np.concatenate([[first - step], inner, [inner[-1] + step]])
@@ -462,9 +593,9 @@ def chord_sums(points: Integers, log_p: Floats) -> tuple[Floats, Floats]:
     the points.
 
     The first and the last block only serve their neighbours and are not summed. Between two points
-    a concave f lies above its chord and below the chords of the neighbouring blocks, extended. The
-    first gives the lower bound, a geometric series. The second exceeds it at most by the factor
-    e^gap, where with chord slopes a >= b >= c of three neighbouring blocks and h the length of the
+    a concave f lies above its chord and below the extended chords of the neighbouring blocks. The
+    chord gives the lower bound, a geometric series. The upper bound exceeds it by at most the
+    factor e^gap. With chord slopes a >= b >= c of three neighbouring blocks and h the length of the
     middle one, gap = h (a-b)(b-c) / (a-c): the height at which the outer chords meet.
     """
     lengths = np.diff(points)
@@ -488,6 +619,6 @@ def chord_sums(points: Integers, log_p: Floats) -> tuple[Floats, Floats]:
 
 
 def refuse_power(law: NoiseLaw, times: Number, remedy: str) -> TacitError:
-    """The error for a law that does not divide that way."""
+    """The error for a convolution power that does not exist."""
     positive("share fraction", times)
     return TacitError(f"{law!r} has no convolution power {Fraction(times)}: {remedy}")

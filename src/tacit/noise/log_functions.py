@@ -1,8 +1,8 @@
 """Logarithms of special functions, accurate where differences of large ln Γ values would cancel.
 
-Everything here is elementwise and vectorised; the relative error of e^{result} is a few units in
-the last place as long as the result itself is moderate, and grows with its size as any logarithm in
-double precision must.
+All functions are elementwise and vectorised. The relative error of e^{result} is a few units in the
+last place for results of moderate size. It grows with the size of the result, as for any logarithm
+in double precision.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def stirling_error(z: Floats) -> Floats:
 
 def deviance(x: Floats, mean: Floats | float, excess: Floats | None = None) -> Floats:
     """x ln(x / mean) + mean - x, without cancellation near x = mean (Loader's bd0); `excess` is a
-    better x - mean.
+    more accurate x - mean.
     """
     x, mean = np.broadcast_arrays(np.asarray(x, dtype=float), np.asarray(mean, dtype=float))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -94,8 +94,8 @@ _DEBYE_FROM = 64.0
 def log_scaled_bessel(k: npt.ArrayLike, v: float) -> Floats:
     """ln(e^{-v} I_k(v)) for integers k and v > 0, also where the value itself underflows.
 
-    With w = √(k² + v²): Debye's uniform expansion in 1/w when w >= 64 (its first omitted term is
-    below 10^-17), else the power series, whose terms are all positive.
+    With w = √(k² + v²), uses Debye's uniform expansion in 1/w when w >= 64 (its first omitted term
+    is below 10^-17). Otherwise it uses the power series, whose terms are all positive.
     """
     nu = np.abs(np.asarray(k, dtype=float))
     w = np.hypot(nu, v)

@@ -1,7 +1,8 @@
-"""Exact Pólya draws: a walk that accepts, goes on or starts again, one 64-bit word a step.
+"""Exact Pólya draws by a rejection walk that uses one 64-bit word per step, in integer arithmetic
+only.
 
-Integers only. The thresholds of a step are worked out once and kept; a word that ties with one is
-refined with more digits.
+The thresholds of a step are computed once and cached. A word that ties with a threshold is refined
+with more digits.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ MOST_THRESHOLDS = 1 << 16
 class PolyaWalk:
     """Exact Pólya(r, β) draws, for any rational r and β = factor · e^{-rate}.
 
-    For r <= 1: walk x = 0, 1, 2, ...; at x stop and accept with probability 1-β; else go on to x+1
-    with probability (x+r)/(x+1); else start again. P[accept at x] is proportional to β^x Π
-    (j+r)/(j+1), which is the law. One 64-bit word decides a step: below β(1-r)/(x+1) restart, below
-    β go on, else accept. A larger r is a sum of geometric variables and one such walk.
+    For r <= 1 the walk visits x = 0, 1, 2, ... At x it accepts with probability 1-β. Otherwise it
+    continues to x+1 with probability (x+r)/(x+1), else it restarts. P[accept at x] is proportional
+    to β^x Π (j+r)/(j+1), the Pólya probabilities. One 64-bit word decides a step: below
+    β(1-r)/(x+1) restart, below β continue, else accept. A larger r is a sum of geometric variables
+    and one such walk.
     """
 
     def __init__(self, r: Fraction, beta: Chance) -> None:
@@ -63,17 +65,15 @@ class PolyaWalk:
                 x = x + 1 if step else 0
 
     def _threshold(self, x: int) -> tuple[int, int]:
-        """The bounds for a restart at x, kept for the next walk while there are not too many of
-        them.
-        """
-        with self._lock:  # two threads at once must not append the same step twice
+        """The bounds for a restart at x, cached up to `MOST_THRESHOLDS`."""
+        with self._lock:  # two threads must not append the same step twice
             if x == len(self._again) < MOST_THRESHOLDS:
                 self._again.append(self._restart(x).bounds(WORD))
         return self._again[x] if x < len(self._again) else self._restart(x).bounds(WORD)
 
     def _settle(self, digits: int, x: int) -> bool | None:
-        """A step that 64 digits leave open, with more digits of the same number: go on, restart, or
-        accept (None).
+        """Resolves a step that 64 digits leave open, with more digits: continue (True), restart
+        (False) or accept (None).
         """
         bits = WORD
         while True:
@@ -90,5 +90,5 @@ class PolyaWalk:
 
 @lru_cache(maxsize=256)
 def polya_walk(r: Fraction, beta: Chance) -> PolyaWalk:
-    """The walk for these parameters, with the thresholds that it has worked out so far."""
+    """The cached walk for these parameters, with its thresholds so far."""
     return PolyaWalk(r, beta)

@@ -1,10 +1,9 @@
-"""Noise laws as plain data, so that a learner's state can be stored as JSON and read back without
-losing a bit.
+"""Lossless conversion of noise distributions to and from JSON-compatible data.
 
-A law is a frozen dataclass; its dictionary holds the name of its class, `module:qualname`, and its
-fields: numbers, arrays, tuples of them, and other laws. Fractions become strings such as "1/3",
-floats stay floats (JSON keeps every digit of them). Every `NoiseLaw` is known by its class alone;
-other frozen dataclasses join in with `register`. Reading never imports a module from outside tacit.
+A distribution is a frozen dataclass. Its dictionary holds the class name, `module:qualname`, and
+the fields: numbers, arrays, tuples of them, and other distributions. Fractions become strings such
+as "1/3"; floats stay floats, since JSON keeps all their digits. Every `NoiseLaw` subclass is known;
+other frozen dataclasses need `register`. Reading never imports modules from outside tacit.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ Law = TypeVar("Law", bound=type)
 
 
 def register(law: Law) -> Law:
-    """Let a frozen dataclass that is no `NoiseLaw` be stored and read back; a decorator."""
+    """Class decorator: make a frozen dataclass that is no `NoiseLaw` storable."""
     STORABLE[stored_name(law)] = law
     return law
 
 
 def law_to_dict(law: Any) -> dict[str, Any]:
-    """A law as a dictionary of numbers, strings and lists.
+    """A distribution as a dictionary of numbers, strings and lists.
 
     >>> from tacit.noise import DiscreteLaplace
     >>> law_to_dict(DiscreteLaplace(Fraction(7, 2)))
@@ -51,7 +50,7 @@ def law_to_dict(law: Any) -> dict[str, Any]:
 
 
 def law_from_dict(data: Mapping[str, Any]) -> Any:
-    """The law that `law_to_dict` wrote down.
+    """The distribution that `law_to_dict` wrote.
 
     >>> law_from_dict({"law": "tacit.noise.laplace:DiscreteLaplace", "scale": "7/2"})
     DiscreteLaplace(scale=Fraction(7, 2))

@@ -1,9 +1,9 @@
-"""Skellam noise: the difference of two Poisson variables, closed under sums and divisible without
-end.
+"""Skellam noise: the difference of two Poisson variables, closed under sums and infinitely
+divisible.
 
-Its variance can be any positive number and a share of n is a Skellam law of variance / n, which
-makes it the natural noise for secure aggregation under Rényi privacy. See CZ23 Definition 5 and
-Theorem 2; Agarwal, Kairouz & Liu 2021.
+The variance is any positive number, and one of n shares is Skellam noise of variance / n. This
+makes it the natural noise for secure aggregation under Rényi DP. See CZ23 Definition 5 and Theorem
+2; Agarwal, Kairouz & Liu 2021.
 """
 
 from __future__ import annotations
@@ -28,6 +28,17 @@ from tacit.noise.log_functions import log_scaled_bessel
 class Skellam(NoiseLaw):
     """P[X = k] = e^{-v} I_k(v) for variance v, on the integers.
 
+    Parameters
+    ----------
+    variance : number
+        Variance, > 0; a fraction keeps shares exact.
+
+    Notes
+    -----
+    `skellam_renyi` states the Rényi DP bound (Agarwal, Kairouz & Liu 2021, Theorem 3.5).
+
+    Examples
+    --------
     >>> Skellam(1388).share(4)
     Skellam(variance=Fraction(347, 1))
     >>> round(float(Skellam(2).pmf(0)), 6)
@@ -66,7 +77,7 @@ class Skellam(NoiseLaw):
 
     @classmethod
     def family(cls, std: float) -> tuple[type[Self], float]:
-        """By variance."""
+        """Parametrised by variance."""
         return cls, std**2
 
     def renyi_bound(self, order: int, l2: float, dimension: int) -> float:
@@ -88,8 +99,8 @@ class Skellam(NoiseLaw):
 
     @cached_property
     def _poisson(self) -> tuple[int, Inversion]:
-        """A Poisson variable of half the variance, in equal parts whose tables are small; up to
-        2^31, at most 64.
+        """A Poisson variable of half the variance, in equal parts with small tables; at most 64
+        parts up to 2^31.
         """
         half = Fraction(self.variance) / 2
         largest = min(max(1 << 16, int(half // 64)), 1 << 24)
@@ -98,8 +109,8 @@ class Skellam(NoiseLaw):
 
 
 def skellam_renyi(variance: float, l2: float, dimension: int, order: int) -> float:
-    """Agarwal, Kairouz & Liu 2021, Theorem 3.5: αΔ₂²/(2v) + min(((2α-1)Δ₂² + 6Δ₁)/(4v²), 3Δ₁/(2v)),
-    at integer orders.
+    """The Rényi divergence bound αΔ₂²/(2v) + min(((2α-1)Δ₂² + 6Δ₁)/(4v²), 3Δ₁/(2v)), at integer
+    orders (Agarwal, Kairouz & Liu 2021, Theorem 3.5).
 
     Δ₁ is at most √d Δ₂, and at most Δ₂² because movements are integers. In one dimension both are
     Δ₂.
@@ -114,7 +125,7 @@ def skellam_renyi(variance: float, l2: float, dimension: int, order: int) -> flo
 
 @lru_cache(maxsize=64)
 def poisson(mean: Fraction) -> Inversion:
-    """Exact Poisson draws: neighbouring weights have the ratio mean / k."""
+    """Exact Poisson draws by inversion; the ratio of neighbouring weights is mean / k."""
     numerator, denominator = mean.as_integer_ratio()
     mode = numerator // denominator
     return Inversion(

@@ -1,9 +1,10 @@
-"""Laws given by a table of probabilities, and sums of independent laws, also modulo m.
+"""Distributions given by a table of probabilities, and sums of independent variables, also modulo
+m.
 
-Tables are cut where a probability falls below the smallest positive double, so nothing that can be
-represented is lost. Sums are formed term by term while that is affordable: then every entry keeps
-its relative precision. Longer ones go through the fast Fourier transform, with an absolute error of
-about 10^-16 per entry.
+Tables are cut where a probability falls below the smallest positive double, so no representable
+mass is lost. Short sums are convolved directly, which preserves the relative precision of every
+entry. Longer ones use the fast Fourier transform, with an absolute error of about 10^-16 per entry.
+Tables of rounded probabilities have no exact sampler.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tacit.noise.law import LOG_TINY, ROUNDING, Floats, NoiseLaw, refuse_power
 
 DIRECT_LIMIT = 200_000_000  # multiplications; about 0.2 s
 LARGEST_WINDOW = 50_000_000
-PRECISE_FROM = 1e-290  # below about this, doubles and products of doubles lose digits
+PRECISE_FROM = 1e-290  # below, doubles and their products lose digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +44,7 @@ class Table(NoiseLaw):
 
     @classmethod
     def of(cls, start: int, probabilities: Floats) -> Table:
-        """A table from probabilities that already sum to one, up to rounding."""
+        """A table from probabilities that sum to one, up to rounding."""
         try:
             values = np.array(probabilities, dtype=float)
             first = operator.index(start)
@@ -77,7 +78,7 @@ class Table(NoiseLaw):
 
     @property
     def symmetric(self) -> bool:
-        """Whether the table reads the same in both directions."""
+        """Whether the reversed table is the same, up to rounding."""
         return bool(
             np.allclose(self.probabilities, self.probabilities[::-1], rtol=1e-9, atol=PRECISE_FROM)
         )
@@ -99,7 +100,7 @@ class Table(NoiseLaw):
         return float(offsets**2 @ self.probabilities)
 
     def log_pmf(self, k: npt.ArrayLike) -> Floats:
-        """ln of the entry, -inf outside."""
+        """ln of the entry; -inf outside the table."""
         index = np.asarray(k).astype(np.int64) - self.start
         inside = (index >= 0) & (index < len(self.probabilities))
         with np.errstate(divide="ignore"):
@@ -116,12 +117,12 @@ class Table(NoiseLaw):
         return result
 
     def _beyond(self, t: int, sign: int) -> float:
-        """A table may have gaps, so all of it is summed."""
+        """Sums the whole tail: a table may have gaps."""
         above, below = max(0, t + 1 - self.start), max(0, -t - self.start)
         return float((self.probabilities[above:] if sign > 0 else self.probabilities[:below]).sum())
 
     def window(self, log_floor: float = LOG_TINY) -> tuple[int, int]:
-        """From the first to the last entry that is not below e^`log_floor`."""
+        """From the first to the last entry of at least e^`log_floor`."""
         with np.errstate(divide="ignore"):
             kept = np.flatnonzero(np.log(self.probabilities) >= log_floor)
         return (
@@ -131,13 +132,13 @@ class Table(NoiseLaw):
         )
 
     def cover(self, log_floor: float = LOG_TINY) -> tuple[int, int, float]:  # noqa: ARG002
-        """All of it: a table may have gaps, which a search for edges would not see past."""
+        """The whole table: an edge search would stop at a gap."""
         first, last = (int(end) for end in self.support)
         missing = 1 - math.fsum(self.probabilities)
         return first, last, missing if missing > ROUNDING else 0.0
 
     def power(self, times: Number) -> NoiseLaw:
-        """The sum of whole copies."""
+        """The sum of whole copies; fractions raise TacitError."""
         if positive("share fraction", times).denominator != 1:
             raise refuse_power(
                 self,
@@ -161,7 +162,9 @@ class Table(NoiseLaw):
 
 
 def entries(law: NoiseLaw) -> tuple[int, Floats]:
-    """The first point and the probabilities of a law, down to the smallest positive double."""
+    """The first point and the probabilities of a distribution, down to the smallest positive
+    double.
+    """
     if isinstance(law, Table):
         return law.start, law.probabilities
     first, last = law.window()
@@ -175,14 +178,14 @@ def entries(law: NoiseLaw) -> tuple[int, Floats]:
 
 
 def convolve(one: NoiseLaw, other: NoiseLaw) -> Table:
-    """The law of the sum of two independent variables."""
+    """The distribution of the sum of two independent variables."""
     (start, p), (offset, q) = entries(one), entries(other)
     return Table.of(start + offset, product(p, q))
 
 
 def convolution_power(law: NoiseLaw, copies: int) -> tuple[int, Floats]:
-    """The law of the sum of `copies` independent variables, by repeated squaring: first point and
-    probabilities.
+    """The distribution of the sum of `copies` independent variables, by repeated squaring: first
+    point and probabilities.
     """
     start, base = entries(law)
     result_start, result = 0, np.ones(1)
@@ -196,7 +199,7 @@ def convolution_power(law: NoiseLaw, copies: int) -> tuple[int, Floats]:
 
 
 def modular_pmf(law: NoiseLaw, modulus: int) -> Floats:
-    """P[X mod m = j] for j = 0..m-1: what is left of the noise when only a sum modulo m is opened.
+    """P[X mod m = j] for j = 0..m-1: the noise in a sum that is released modulo m.
 
     >>> np.round(modular_pmf(Table.of(-1, np.array([0.25, 0.5, 0.25])), 2), 3)
     array([0.5, 0.5])
@@ -208,7 +211,7 @@ def modular_pmf(law: NoiseLaw, modulus: int) -> Floats:
 
 
 def product(p: Floats, q: Floats) -> Floats:
-    """The probabilities of a sum, from those of its two independent parts."""
+    """The probabilities of a sum of two independent variables, from theirs."""
     if len(p) * len(q) <= DIRECT_LIMIT:
         return np.convolve(p, q)
     if len(p) + len(q) > LARGEST_WINDOW:

@@ -1,6 +1,7 @@
-"""Noisy sums that are opened modulo m: how often the noise leaves the room that was made for it.
+"""The probability that a noisy sum released modulo m is misread.
 
-Probabilities are exact where a law's tails are; a refusal names a modulus that will do.
+Probabilities are as exact as the tails of the distribution. The error for a modulus that is too
+small names one that suffices.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def wrap_probability(law: NoiseLaw, largest_sum: int, modulus: int) -> float:
-    """The largest probability, over true sums in 0..largest_sum, that sum + noise is read wrongly
-    after opening it modulo m.
+    """The largest probability, over true sums in 0..largest_sum, that sum + noise is misread after
+    reduction modulo m.
 
     Of the m - largest_sum - 1 spare residues, τ = (m - largest_sum - 1) // 2 on either side are
-    read rightly: a sum s is misread if the noise exceeds largest_sum + τ - s or falls below -τ - s.
-    For a law with one peak, within τ of 0, that is likeliest at an end; for a peak further out
-    P[|noise| > τ] is returned, which is never too small.
+    read correctly. A sum s is misread if the noise exceeds largest_sum + τ - s or falls below -τ -
+    s. For a unimodal distribution with its mode within τ of 0, the maximum is at an end of the
+    range. For a mode further out the result is P[|noise| > τ], an upper bound.
 
     >>> from tacit.noise import DiscreteLaplace
     >>> round(wrap_probability(DiscreteLaplace(1), 10, 31), 6)
@@ -42,9 +43,7 @@ def wrap_probability(law: NoiseLaw, largest_sum: int, modulus: int) -> float:
 
 
 def _reach(law: NoiseLaw, failure: float) -> int:
-    """The least τ with P[|X| > τ] <= failure: about 0, where a modular sum is read, not about the
-    mean.
-    """
+    """The least τ with P[|X| > τ] <= failure, about 0 and not about the mean."""
     if law.symmetric and law.mean == 0:
         return law.bound(failure)
     return law._least(lambda t: t >= 0 and law.tail(t) + law.cdf(-t - 1) <= failure, 0)

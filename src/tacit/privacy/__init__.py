@@ -11,12 +11,12 @@ from tacit.privacy.calibration import Calibration, calibrate
 from tacit.privacy.composition import (
     BudgetExceeded,
     ComposedLoss,
+    ComposedParticipations,
     Odometer,
-    ReturningUser,
     advanced_composition,
     compose_losses,
+    compose_participations,
     dominating_loss,
-    returning_user,
 )
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
 from tacit.privacy.guarantees import (
@@ -54,6 +54,7 @@ __all__ = [
     "Calibration",
     "Clones",
     "ComposedLoss",
+    "ComposedParticipations",
     "ConcentratedDP",
     "Gaussian",
     "GaussianLoss",
@@ -68,7 +69,6 @@ __all__ = [
     "PureDP",
     "RandomizedResponse",
     "RenyiDP",
-    "ReturningUser",
     "SilosDP",
     "Target",
     "ThreatModel",
@@ -80,6 +80,7 @@ __all__ = [
     "calibrate",
     "compose",
     "compose_losses",
+    "compose_participations",
     "derived",
     "dominating_loss",
     "dropout_loss",
@@ -91,7 +92,6 @@ __all__ = [
     "privacy_of",
     "promised",
     "renyi_divergence",
-    "returning_user",
     "skellam_renyi",
     "status_of",
     "weakest",

@@ -11,7 +11,7 @@ import math
 from tacit.errors import TacitError, integer
 from tacit.noise import NoiseLaw
 from tacit.privacy.accounting import derived
-from tacit.privacy.composition import returning_user
+from tacit.privacy.composition import compose_participations
 from tacit.privacy.guarantees import ApproximateDP, PureDP
 from tacit.privacy.loss import privacy_loss
 
@@ -43,8 +43,8 @@ def privacy_of(
 
     Notes
     -----
-    Pure losses add up over participations. Otherwise `composition.returning_user` chooses the least
-    ε among its accounting methods, and the guarantee states the method as an assumption.
+    Pure losses add up over participations. Otherwise `composition.compose_participations` chooses
+    the least ε among its accounting methods, and the guarantee states the method as an assumption.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def privacy_of(
         return derived(PureDP(epsilon, participations=times), law)
     if times == 1:
         return derived(ApproximateDP(_finite(law, loss.epsilon(delta), delta), delta), law)
-    total = returning_user(loss, times, delta)
+    total = compose_participations(loss, times, delta)
     epsilon = _finite(law, total.best, delta)
     made = ApproximateDP(epsilon, delta, participations=times).given(total.accounting)
     return derived(made, law)

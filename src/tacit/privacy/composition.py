@@ -292,10 +292,13 @@ def advanced_composition(
 
 
 @dataclass(frozen=True)
-class ReturningUser:
-    """The ε at δ of a participant in at most `batches` batches, by each accounting method."""
+class ComposedParticipations:
+    """The ε at δ of one participant in at most `participations` rounds, by each accounting method.
 
-    batches: int
+    `best` is the least of them.
+    """
+
+    participations: int
     delta: float
     exact: float
     renyi: float | None
@@ -314,37 +317,38 @@ class ReturningUser:
             self.renyi: Method.RENYI,
             self.advanced: Method.ADVANCED,
         }
-        return Accounting(ways[self.best], self.batches)
+        return Accounting(ways[self.best], self.participations)
 
 
-def returning_user(
-    release: PrivacyLoss | PureDP | ApproximateDP, batches: int, delta: float
-) -> ReturningUser:
-    """Account for one participant in several batches of one kind (CZ23 App. I, ZC24 App. G.4).
+def compose_participations(
+    release: PrivacyLoss | PureDP | ApproximateDP, participations: int, delta: float
+) -> ComposedParticipations:
+    """Account for one participant in several rounds of one kind (CZ23 App. I, ZC24 App. G.4).
 
     Parameters
     ----------
     release : PrivacyLoss, PureDP or ApproximateDP
-        The exact loss of one batch, or only its guarantee.
-    batches : int
-        The most batches that the participant is in.
+        The exact loss of one round, or only its guarantee.
+    participations : int
+        The most rounds that the participant is in.
     delta : float
 
     Returns
     -------
-    ReturningUser
+    ComposedParticipations
         `exact`: composition of privacy loss distributions. `renyi`: at the best order, real orders
         included where the loss is exact; None where divergences are infinite. `advanced`: from the
-        guarantee, with the δ left over by the batches' own; None where nothing is left. From an
+        guarantee, with the δ left over by the rounds' own; None where nothing is left. From an
         exact loss, δ is split in half.
 
     Examples
     --------
-    >>> found = returning_user(PureDP(0.1), batches=100, delta=1e-5)
+    >>> found = compose_participations(PureDP(0.1), participations=100, delta=1e-5)
     >>> found.exact < found.advanced
     True
     """
-    count = integer("batches", batches, at_least=1, remedy="a person is in at least one batch")
+    remedy = "a participant takes part at least once"
+    count = integer("participations", participations, at_least=1, remedy=remedy)
     level = float(probability("delta", delta))
     renyi: float | None = None
     advanced: float | None = None
@@ -369,7 +373,7 @@ def returning_user(
         left = level - (count * release.delta if isinstance(release, ApproximateDP) else 0.0)
         if left > 0 and release.epsilon > 0:
             advanced = advanced_composition(release, count, left).epsilon
-    return ReturningUser(
+    return ComposedParticipations(
         count, level, ComposedLoss(((loss, count),)).epsilon(level), renyi, advanced
     )
 
@@ -499,10 +503,10 @@ def _filter_order(budget: ApproximateDP) -> float:
 __all__ = [
     "BudgetExceeded",
     "ComposedLoss",
+    "ComposedParticipations",
     "Odometer",
-    "ReturningUser",
     "advanced_composition",
     "compose_losses",
+    "compose_participations",
     "dominating_loss",
-    "returning_user",
 ]

@@ -1,3 +1,4 @@
-"""Sum protocols P = (R, S, A): what a device sends, what the intermediary hands on, what the
-analyzer reads.
+"""Protocols P = (R, S, A), per trust model: randomizer on the device, ideal aggregator, analyzer.
+
+The cryptography of the aggregator is in `tacit.aggregation`; learners are in `tacit.bandits`.
 """

@@ -1,9 +1,10 @@
-"""Which pure shuffle batches are private, and by how much: the committed table of certificates.
+"""The committed table of certificates for pure DP shuffle batches.
 
-A certificate bounds the likelihood ratio of everything the server sees of one batch: the number of
-ones among the shuffled bits. It holds for **exactly** the number of users it names: if some of them
-drop out, the number of bits itself is seen, and only a certificate for the number that arrived says
-anything. `python -m tacit.testing.certificates --check` proves every row again.
+A certificate bounds the likelihood ratio of the server's view of one batch: the number of ones
+among the shuffled bits. It holds for **exactly** the number of users it names. If some of them drop
+out, the number of bits itself is visible, and only a certificate for the number that arrived
+applies. `python -m tacit.testing.certificates --check` proves every row again; this module proves
+nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ LARGEST_COUNT = 2**20
 
 @dataclass(frozen=True)
 class PureShuffleParameters:
-    """Everything a device needs to know to draw the number of ones among its bits, exactly.
+    """The parameters from which a device draws the number of ones among its bits, exactly.
 
     >>> noise, mixture = Fraction(19, 20), Fraction(1, 10**6)
     >>> PureShuffleParameters(64, 1, noise_epsilon=noise, tau=20, mixture=mixture).bits
@@ -60,9 +61,9 @@ class PureShuffleParameters:
 class Certificate:
     """A proven bound on the privacy loss of one batch of exactly `parameters.users` users.
 
-    `kind` says how much is proven: "every-k" covers every data set and is (epsilon, 0)-differential
-    privacy under replacement of one user; "extreme-k" covers only data sets in which the number of
-    ones among the other users is in `ks_checked`.
+    `kind` "every-k" covers every data set: (epsilon, 0)-differential privacy under replacement of
+    one user. "extreme-k" covers only data sets in which the number of ones among the other users is
+    in `ks_checked`.
     """
 
     epsilon: Fraction
@@ -73,7 +74,7 @@ class Certificate:
 
     @property
     def statement(self) -> str:
-        """What exactly is proven, in one sentence, and what is not, in another."""
+        """The proven claim in one sentence, and its limits in another."""
         users, bits, others = self.parameters.users, self.parameters.bits, self.parameters.users - 1
         head = (
             f"With exactly {users} users of {bits} bits each, replacing one user's bit changes the "
@@ -106,7 +107,7 @@ class TableRow:
 
     @property
     def users(self) -> int:
-        """The batch size that the row is for."""
+        """The batch size of the row."""
         return self.certificate.parameters.users
 
     @classmethod
@@ -137,8 +138,7 @@ def load_table() -> tuple[TableRow, ...]:
 
 
 def lookup(users: int, epsilon: float | Fraction) -> TableRow:
-    """The row for a batch of exactly this many users with the largest target that is no larger than
-    `epsilon`.
+    """The row for a batch of exactly this many users with the largest target of at most `epsilon`.
 
     >>> row = lookup(1024, 1.3)
     >>> row.target, row.certificate.kind
@@ -160,7 +160,7 @@ def lookup(users: int, epsilon: float | Fraction) -> TableRow:
 
 @dataclass(frozen=True)
 class Group:
-    """`count` groups of `size` participants each, whose shares are those of a certified row."""
+    """`count` groups of `size` participants each, with the shares of a certified row."""
 
     count: int
     row: TableRow
@@ -168,16 +168,17 @@ class Group:
 
     @property
     def people(self) -> int:
-        """All participants of these groups."""
+        """The number of participants in these groups."""
         return self.count * self.size
 
 
 def groups(users: int, epsilon: float | Fraction, curious: int = 1) -> list[Group]:
-    """Cuts a batch into as few groups as possible, all of the largest row that fits.
+    """Split a batch into as few groups as possible, all of the largest row that fits.
 
-    A group has `curious` people more than its row is certified for: whoever is in it knows their
-    own bits and sees the others'. Who is left over joins the last group: a share more adds less
-    noise than a group more. Nobody is in two groups, so the epsilon of the whole is that of one.
+    A group has `curious` participants more than its row is certified for: members know their own
+    bits and see the others'. Left-over participants join the last group, since an extra share adds
+    less noise than an extra group. Groups are disjoint, so the epsilon of the batch is that of one
+    group.
 
     >>> [(group.count, group.row.users, group.size) for group in groups(2500, 1)]
     [(1, 1024, 1025), (1, 1024, 1475)]
@@ -192,7 +193,7 @@ def groups(users: int, epsilon: float | Fraction, curious: int = 1) -> list[Grou
 
 
 def largest_group(epsilon: float | Fraction) -> int:
-    """The most people for whom there is a certificate at this epsilon.
+    """The largest certified batch at this epsilon.
 
     >>> largest_group(0.1), largest_group(1)
     (64, 1024)
@@ -201,12 +202,12 @@ def largest_group(epsilon: float | Fraction) -> int:
 
 
 def certified(epsilon: float | Fraction) -> float:
-    """The epsilon that groups of every size have, of those made for this one."""
+    """The epsilon that groups of every size satisfy at this target."""
     return max(float(row.certificate.epsilon) for row in _usable(epsilon))
 
 
 def _usable(epsilon: float | Fraction) -> list[TableRow]:
-    """The rows of the largest target that is no larger than `epsilon`."""
+    """The rows of the largest target of at most `epsilon`."""
     limit = positive("epsilon", as_fraction("epsilon", epsilon))
     targets = {row.target for row in load_table()}
     if limit < min(targets):
@@ -225,5 +226,5 @@ def covered(users: int, kind: Kind) -> tuple[int, ...]:
 
 
 def data_file() -> Path:
-    """Where the committed table is."""
+    """The path of the committed table."""
     return Path(str(resources.files("tacit.protocols"))) / "data" / "pure_shuffle_certificates.json"

@@ -43,12 +43,12 @@ from tacit.types import Floats, Integers, Opened
 
 FALSE_POSITIVE_RATE = 1e-9
 DRAWS = 100_000
-FEWEST_ROUNDS = 150  # with fewer, half of the noise goes unnoticed
-MOST_SHIFTS = 32  # movements of a sum by one participant that are tried
-MOST_POINTS = 20_000_000  # of all distributions that are compared; fewer movements beyond it
+FEWEST_ROUNDS = 150  # with fewer, missing half of the noise goes undetected
+MOST_SHIFTS = 32  # shifts of a sum by one participant that are checked
+MOST_POINTS = 20_000_000  # of all distributions compared; fewer shifts are checked beyond it
 LARGEST = 4_000_000  # points of one distribution
 ROUNDING = 1e-15  # of a probability that went through a Fourier transform
-COMPOSED = 0.02  # what discretization may add to a composed δ, relatively
+COMPOSED = 0.02  # relative increase of a composed δ by discretization
 READ_AT = (1e-3, 1e-6)  # δ at which guarantees of other kinds are compared
 CLOSE = 1e-9  # total variation between two ways of stating one distribution
 AT_SERVERS = (View.SERVER_OUTPUT, View.OTHER_SERVER)  # devices add no noise
@@ -64,9 +64,9 @@ class NotCheckableError(TacitError):
 def recompute(protocol: SumProtocol) -> None:
     """Recompute the declared guarantee from the stated distribution.
 
-    δ at the declared ε, in both directions, between all pairs of sums that one participant can turn
-    into each other, at the fewest honest reports that the guarantee allows; over several sums. A
-    guarantee about several participations is composed.
+    Computes δ at the declared ε, in both directions, for all pairs of sums that differ in one
+    participant, at the fewest honest reports that the guarantee allows and over several sums.
+    Guarantees about several participations are composed.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def recompute(protocol: SumProtocol) -> None:
     TacitError
         Names the δ that was found and the one that was declared.
     NotCheckableError
-        Where there is no guarantee, or no exact distribution.
+        If there is no guarantee, or no exact distribution.
 
     Examples
     --------
@@ -106,26 +106,25 @@ def recompute(protocol: SumProtocol) -> None:
 
 
 def sample(protocol: SumProtocol, draws: int = DRAWS) -> None:
-    """Draw the real devices and compare them with the stated distribution.
+    """Sample the real devices and compare them with the stated distribution.
 
-    Messages are compared where the view is one message, combined rounds of `minimum` reports
-    otherwise: their distribution (likelihood ratio), their independence at every lag, and whether
-    they repeat when pseudo-random generators are put back. Each test has a false positive rate of
-    at most 1e-9.
+    Compares messages if the view is one message, otherwise combined rounds of `minimum` reports.
+    Tests the distribution (likelihood ratio), independence at every lag, and whether draws repeat
+    when pseudo-random generators are reset. Each test has a false positive rate of at most 1e-9.
 
     Parameters
     ----------
     protocol
         A protocol with an exact distribution.
     draws
-        How many reports are randomized in all.
+        Total number of reports that are randomized.
 
     Raises
     ------
     TacitError
-        Says which of the three tests failed.
+        States which of the three tests failed.
     NotCheckableError
-        Where there is no exact distribution, or rounds are too large to repeat.
+        If there is no exact distribution, or rounds are too large to repeat.
 
     Examples
     --------
@@ -201,7 +200,7 @@ def check_declared(protocol: Protocol) -> bool:
 
 
 def _known(protocol: SumProtocol) -> bool | str:
-    """The verdict about an instance: its state may grow caches, its parameters must not change."""
+    """The cached verdict about an instance; its caches may grow, its parameters must not change."""
     public = _public_digest(protocol)
     try:
         before, key = _instances.get(protocol, ("", ""))
@@ -240,7 +239,7 @@ def _public_digest(protocol: SumProtocol) -> str:
 
 @lru_cache(maxsize=1024)
 def _source(kind: type) -> bytes:
-    """The text of a class and of its module; bytecode where there is no text."""
+    """The source of a class and of its module; bytecode if there is no source."""
     try:
         text = inspect.getsource(kind).encode()
     except (OSError, TypeError):
@@ -263,7 +262,7 @@ def _state(protocol: SumProtocol) -> bytes:
         return repr(sorted(vars(protocol).items())).encode()
 
 
-# What is declared, and between which inputs
+# Declared guarantees and neighbouring inputs
 
 
 def _declared(protocol: SumProtocol) -> Guarantee:
@@ -275,8 +274,8 @@ def _declared(protocol: SumProtocol) -> Guarantee:
 
 
 def _statements(guarantee: Guarantee) -> Iterator[tuple[float, float, int]]:
-    """(ε, δ) that the guarantee states, and of how many participations; of one for a pure
-    guarantee, since losses of several add up exactly.
+    """The (ε, δ) that the guarantee states, and the number of participations; per participation for
+    a pure guarantee, since pure losses add up exactly.
     """
     times = guarantee.participations
     if isinstance(guarantee, PureDP):
@@ -300,9 +299,10 @@ def _law(protocol: SumProtocol, total: int, reports: int) -> NoiseLaw:
 
 
 def _honest_reports(protocol: SumProtocol) -> int:
-    """How many reports hold noise that the adversary does not know: 1 for a message; of a sum as
-    many as the stated assumptions leave, which is the participant's own alone if they limit
-    nobody; all of a round whose distribution is stated for complete rounds only.
+    """The number of reports whose noise the adversary does not know.
+
+    1 for a message. For a sum, as many as the stated assumptions leave; the participant's own alone
+    if they limit no one. All reports, if the distribution is stated for complete rounds only.
     """
     guarantee, n = _declared(protocol), protocol.participants
     if guarantee.view is View.MESSAGE:
@@ -321,7 +321,7 @@ def _honest_reports(protocol: SumProtocol) -> int:
 
 
 def _check_size(protocol: SumProtocol, guarantee: Guarantee) -> None:
-    """Rejects distributions over too many numbers."""
+    """Reject distributions with too many points."""
     top = protocol.participants * protocol.precision
     points = 1 if guarantee.view is View.MESSAGE else top
     if isinstance(protocol, ModularSum):
@@ -334,19 +334,21 @@ def _check_size(protocol: SumProtocol, guarantee: Guarantee) -> None:
 
 
 def _neighbours(protocol: SumProtocol, reports: int, shifts: int) -> Iterator[tuple[int, int]]:
-    """Pairs of sums that one participant can turn into each other."""
+    """Pairs of sums that differ in one participant."""
     top = protocol.precision
     if reports == 1:
         yield from combinations(reversed(_some(0, top, math.isqrt(2 * shifts) + 2)), 2)
         return
     rest = (reports - 1) * top
     for others in sorted({0, rest // 2, rest}):
-        for move in reversed(_some(1, top, shifts)):  # the largest is the worst of most noise
+        for move in reversed(
+            _some(1, top, shifts)
+        ):  # the largest shift is the worst for most noise
             yield others, others + move
 
 
 def _some(first: int, last: int, most: int) -> list[int]:
-    """All numbers, or about so many with both ends."""
+    """All numbers, or about `most` of them with both ends."""
     if last - first < most:
         return list(range(first, last + 1))
     return sorted({round(x) for x in np.geomspace(first + 1, last + 1, most) - 1} | {last})
@@ -363,12 +365,12 @@ def _aligned(one: NoiseLaw, other: NoiseLaw) -> tuple[Floats, Floats]:
 
 
 def _rounding(points: int, epsilon: float) -> float:
-    """What rounding may add to a δ that is summed over so many points."""
+    """The rounding error of a δ that is summed over this many points."""
     return ROUNDING * points * (1 + math.exp(min(epsilon, 700.0)))
 
 
 def _delta(p: Floats, q: Floats, epsilon: float, participations: int) -> float:
-    """The larger of both directions' δ at ε; of several participations, composed."""
+    """The larger δ at ε of both directions; composed for several participations."""
     if epsilon > 700:
         return 0.0
     if participations == 1 or not np.any(p != q):
@@ -386,7 +388,7 @@ def _delta(p: Floats, q: Floats, epsilon: float, participations: int) -> float:
     return ComposedLoss(((loss, participations),)).delta(epsilon)
 
 
-# What devices draw
+# Samples from devices
 
 Part = tuple[str, Integers, NoiseLaw]
 
@@ -407,7 +409,7 @@ def _messages(protocol: SumProtocol, draws: int) -> Iterator[Part]:
 
 
 def _rounds(protocol: SumProtocol, draws: int) -> Iterator[Part]:
-    """Combined rounds of the fewest reports, the first of which hold ones."""
+    """Combined rounds of the fewest reports; the first half hold ones."""
     reports = protocol.minimum
     rounds = max(FEWEST_ROUNDS, draws // reports)
     if rounds * reports > 2 * max(draws, DRAWS):
@@ -423,7 +425,7 @@ def _rounds(protocol: SumProtocol, draws: int) -> Iterator[Part]:
 
 
 def _opened(protocol: SumProtocol, total: int, reports: int) -> NoiseLaw:
-    """`opened_law`, which is also the view's where the view is the number itself."""
+    """`opened_law`, which must equal the view where the view is the number itself."""
     view = _law(protocol, total, reports)
     if protocol.guarantee is not None and protocol.guarantee.view is View.OTHER_SERVER:
         return protocol.opened_law(total, reports)
@@ -442,7 +444,7 @@ def _round(protocol: SumProtocol, rewards: list[float]) -> Opened:
 
 
 def _once(protocol: SumProtocol, by_message: bool) -> Callable[[], Any]:
-    """One draw of whoever adds the noise."""
+    """A function that makes one draw of the party that adds the noise."""
     if protocol.guarantee is not None and protocol.guarantee.view in AT_SERVERS:
         sent = [protocol.report(0.0, place) for place in range(protocol.minimum)]
         return lambda: protocol.combine(sent).value

@@ -1,9 +1,8 @@
-"""Baselines with real-valued sums: no privacy at all, and a trusted server with continuous Laplace
-noise.
+"""Baselines on real-valued sums: no privacy, and a trusted server with continuous Laplace noise.
 
-They serve comparison only: floating-point Laplace noise is not safe to publish (Mironov 2012), and
-no privacy is no privacy. Rewards are rounded at random to 1,024 levels, which leaves means
-unchanged and adds less than a millionth to a variance.
+They serve for comparison only: floating-point Laplace noise is not safe to release (Mironov 2012).
+Rewards are randomly rounded to 1,024 levels, which leaves means unchanged and adds less than a
+millionth to a variance.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ class Laplace:
 
     @property
     def mgf_radius(self) -> float:
-        """1/scale: beyond it there is no moment generating function."""
+        """1/scale: the moment generating function exists below it."""
         return 1 / self.scale
 
     def sample_sum(self, rng: np.random.Generator, count: int, size: tuple[int, ...]) -> Floats:
-        """Sums of so many values each: differences of two Gamma(count) variables."""
+        """Sums of `count` values each, as differences of two Gamma(count) variables."""
         ups, downs = (rng.standard_gamma(count, size) for _ in range(2))
         return np.asarray(self.scale * (ups - downs))
 
@@ -64,11 +63,11 @@ class Laplace:
 
 
 class Exact(SumProtocol):
-    """No privacy: the server sees the sum as it is. For reference algorithms only."""
+    """No privacy: the server sees the exact sum. For reference algorithms only."""
 
     minimum = 1
     guarantee = None
-    reach = (0.0, 1.0)  # the server sees every level, and takes no other
+    reach = (0.0, 1.0)  # the server sees every level and rejects anything else
 
     def __init__(self, participants: int, precision: int = FINE) -> None:
         self._for(participants, precision)
@@ -87,7 +86,7 @@ class Exact(SumProtocol):
         return Opened((int(np.asarray(messages, dtype=np.int64).sum()),), len(messages))
 
     def view_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
-        """The sum, for certain."""
+        """The sum, with probability 1."""
         return Table.of(total, np.ones(1))
 
     def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:  # noqa: ARG002
@@ -103,7 +102,7 @@ class CentralLaplace(SumProtocol):
     """
 
     minimum = 1
-    reach = (0.0, 1.0)  # the server sees every level, and takes no other
+    reach = (0.0, 1.0)  # the server sees every level and rejects anything else
 
     def __init__(self, participants: int, target: PureDP, precision: int = FINE) -> None:
         self._for(participants, precision)
@@ -120,26 +119,25 @@ class CentralLaplace(SumProtocol):
     randomize_batch = as_they_are
 
     def combine(self, messages: Any) -> Opened:
-        """The sum, with the server's noise from a fresh generator of the operating system's
-        seed.
-        """
+        """The sum with noise from a fresh NumPy generator, seeded by the operating system."""
         return self.combine_batch(messages, np.random.default_rng())
 
     def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:
-        """The sum, with the server's noise from the caller's generator."""
+        """The sum with the server's noise from the caller's generator."""
         self.check_reports(len(messages))
         return self._open(int(np.asarray(messages, dtype=np.int64).sum()), len(messages), rng)
 
     def view_law(self, total: int, reports: int) -> Table:
-        """None: floating-point noise has no law that a promise could be computed from."""
+        """Always raises TacitError: floating-point noise has no exact distribution to derive a
+        guarantee from.
+        """
         raise TacitError(
             f"continuous Laplace noise has no exact law (asked at {total} of {reports} reports): "
             "it is for comparison only"
         )
 
     def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
-        # the noisy sum in units of 2^-20 of a level: fine enough that nothing but the grid of
-        # floats is lost
+        # units of 2^-20 of a level: finer than the error of floating-point noise
         noisy = total + rng.laplace(scale=self.noise.scale)
         return Opened((round(noisy * (1 << 20)),), reports)
 

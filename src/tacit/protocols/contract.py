@@ -1,9 +1,10 @@
-"""The contract of a protocol: what leaves a device, what is opened, and what that says.
+"""`Protocol` and `SumProtocol`: the contracts of private aggregation protocols P = (R, S, A).
 
-A protocol P = (R, S, A) is built for one round: a number of participants, of coordinates (1 for
-arms), and a guarantee. `randomize` runs on the device, `combine` is the intermediary's ideal
-functionality, `analyze` turns what was opened into an estimate of the sums of rewards. `simulate`
-has the same law as running everybody through the three, in time that does not grow with them.
+A protocol is built for one round: a number of participants, a number of coordinates (1 for arms)
+and a guarantee. `randomize` runs on the device, `combine` is the aggregator's ideal functionality,
+and `analyze` turns the released aggregate into estimated sums of rewards. `simulate` has the same
+distribution as running all participants through the three, at a cost that does not grow with their
+number. The cryptography that implements `combine` is in `tacit.aggregation`.
 """
 
 from __future__ import annotations
@@ -25,10 +26,31 @@ from tacit.types import ErrorLaw, Estimate, Floats, Integers, Levels, Opened
 
 
 class Protocol(ABC):
-    """What all protocols have, whatever is reported.
+    """A private aggregation protocol P = (R, S, A) for one round.
 
-    `minimum` is the number of reports below which nothing is opened; the noise is shared out so
-    that the guarantee holds from there on, with the shares of `honest` participants.
+    Attributes
+    ----------
+    participants : int
+        Largest number of reports in the round.
+    coordinates : int
+        Numbers per report; 1 for arms.
+    minimum : int
+        Minimum batch size: with fewer reports, nothing is released. The noise is shared so that the
+        guarantee holds from there on, with the shares of `honest` participants.
+    guarantee : Guarantee or None
+        The derived guarantee; None for no privacy.
+    bits_per_participant : float
+        Size of one participant's message.
+
+    Examples
+    --------
+    >>> from tacit.privacy import PureDP
+    >>> from tacit.protocols.randomized_bits import RandomizedBits
+    >>> protocol = RandomizedBits(100, PureDP(1.0))
+    >>> messages = [protocol.randomize(1.0) for _ in range(100)]
+    >>> estimate = protocol.analyze(protocol.combine(messages))
+    >>> estimate.guarantee_id == protocol.guarantee_id
+    True
     """
 
     participants: int
@@ -39,41 +61,116 @@ class Protocol(ABC):
 
     @abstractmethod
     def randomize(self, x: Any) -> Any:
-        """What leaves the device of a participant with this report: exact randomness from the
-        operating system.
+        """The message of one device, with exact randomness from the operating system.
+
+        Parameters
+        ----------
+        x
+            The participant's report: a reward or a vector.
+
+        Returns
+        -------
+        message
+            The only data that leaves the device.
         """
 
     def report(self, x: Any, place: int) -> Any:  # noqa: ARG002
-        """What participant number `place` of the round sends; most protocols do not care which."""
+        """The message of the participant in slot `place`; most protocols ignore the slot.
+
+        Parameters
+        ----------
+        x
+            The participant's report.
+        place : int
+            Slot of the participant in the round, from 0.
+
+        Returns
+        -------
+        message
+            As that of `randomize`.
+        """
         return self.randomize(x)
 
     @abstractmethod
     def combine(self, messages: Any) -> Opened:
-        """What the intermediary opens, given everyone's message."""
+        """The aggregate that the aggregator releases.
+
+        Parameters
+        ----------
+        messages : sequence
+            The messages of all participants who report.
+
+        Returns
+        -------
+        Opened
+            One number per coordinate, and the number of reports.
+
+        Raises
+        ------
+        TacitError
+            If the number of reports is below `minimum` or above `participants`.
+        """
 
     @abstractmethod
     def analyze(self, opened: Opened) -> Estimate:
-        """The estimate, from what was opened."""
+        """The estimate, from the released aggregate.
+
+        Parameters
+        ----------
+        opened : Opened
+            The result of `combine`.
+
+        Returns
+        -------
+        Estimate
+            Estimated sums of rewards, with their error distribution and the digest of the
+            guarantee.
+        """
 
     @abstractmethod
     def view_law(self, total: int, reports: int) -> NoiseLaw:
-        """The exact law of what the guarantee's view sees of one number when so many reports'
-        levels add up to `total`, from the shares that are drawn: of the opened number, of one
-        message where messages are seen one by one, of what is left when a party that lies takes off
-        its own noise.
+        """The exact distribution of the adversary's view of one number, from the noise that is
+        drawn.
+
+        Parameters
+        ----------
+        total : int
+            Sum of the levels of all reports.
+        reports : int
+            Number of reports.
+
+        Returns
+        -------
+        NoiseLaw
+            The distribution of the released number; of one message, where messages are seen
+            individually; or of the remainder after a malicious server subtracts its own noise.
         """
 
     def opened_law(self, total: int, reports: int) -> NoiseLaw:
-        """The law of one opened number, where the view sees more than that."""
+        """The distribution of one released number, for views that see more than that."""
         return self.view_law(total, reports)
 
     @abstractmethod
     def simulate(self, load: Any, rng: np.random.Generator) -> Estimate:
-        """An estimate with the law of running everybody, given what they hold together."""
+        """An estimate with the distribution of a full run of all participants.
+
+        Parameters
+        ----------
+        load
+            What the participants hold in total, in the form that the protocol needs.
+        rng : numpy.random.Generator
+            The caller's generator.
+
+        Returns
+        -------
+        Estimate
+        """
 
     @cached_property
     def honest(self) -> int:
-        """How many participants' noise the guarantee rests on, the person's own among them."""
+        """The number of participants whose noise the guarantee counts on, the participant's own
+        included.
+        """
         return self.minimum
 
     @property
@@ -83,13 +180,19 @@ class Protocol(ABC):
 
     @cached_property
     def guarantee_id(self) -> str:
-        """The digest of the guarantee, empty without one; estimates carry it, so that none is
-        taken for another's.
+        """The digest of the guarantee, empty without one; estimates carry it to identify their
+        guarantee.
         """
         return "" if self.guarantee is None else self.guarantee.digest
 
     def check_reports(self, reports: int) -> None:
-        """Refuses a number of reports for which the guarantee would not hold."""
+        """Reject a number of reports for which the guarantee does not hold.
+
+        Raises
+        ------
+        TacitError
+            If `reports` is below `minimum` or above `participants`.
+        """
         if reports < self.minimum:
             raise TacitError(
                 f"round of {reports} reports is below the {self.minimum} that the guarantee needs "
@@ -104,10 +207,28 @@ class Protocol(ABC):
 
 
 class SumProtocol(Protocol):
-    """P = (R, S, A) for the sum of one number in [0, 1] per participant, rounded to g levels.
+    """A protocol for the sum of one number in [0, 1] per participant, rounded to g levels.
 
-    A subclass writes `randomize`, `randomize_batch`, `combine`, `error`, `view_law`, `_sum` and
+    A subclass defines `randomize`, `randomize_batch`, `combine`, `error`, `view_law`, `_sum` and
     `_open`.
+
+    Attributes
+    ----------
+    precision : int
+        g: a reward x is randomly rounded to one of the levels 0..g, with mean xg.
+
+    Notes
+    -----
+    The codec is that of CZ23 Algorithm 1; randomized rounding leaves the estimate unbiased.
+
+    Examples
+    --------
+    >>> from tacit.noise import DiscreteLaplace
+    >>> from tacit.privacy import PureDP
+    >>> from tacit.protocols.sums import SecureSum
+    >>> protocol = SecureSum(100, 10, DiscreteLaplace(10), PureDP(1.0))
+    >>> protocol.guarantee.short, protocol.encode(0.5)
+    ('(1, 0)-DP', 5)
     """
 
     precision: int
@@ -118,35 +239,44 @@ class SumProtocol(Protocol):
 
     @abstractmethod
     def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Any:
-        """The messages of many participants with these levels, for simulation: one row each, from
-        the caller's generator.
+        """The messages of many participants, for simulation.
+
+        Parameters
+        ----------
+        levels : ndarray of int
+            One level per participant.
+        rng : numpy.random.Generator
+            The caller's generator.
+
+        Returns
+        -------
+        ndarray
+            One row per participant.
         """
 
     def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:  # noqa: ARG002
-        """`combine` for messages of `randomize_batch`; a server that adds noise of its own takes it
-        from the caller's generator.
-        """
+        """`combine` for messages of `randomize_batch`; servers draw their noise from `rng`."""
         return self.combine(messages)
 
     @abstractmethod
     def error(self, reports: int) -> ErrorLaw:
-        """The law of the error when this many reports arrive."""
+        """The error distribution when this many reports arrive."""
 
     @property
     def reach(self) -> tuple[float, float]:
-        """The least and the most that one report adds to the estimated sum of rewards, whatever its
-        sender says; an honest one adds 0 to 1, noise apart. Any number, unless a protocol knows
-        better.
+        """Bounds on the effect of one poisoned report on the estimated sum of rewards.
+
+        An honest report adds 0 to 1, before noise. The default is unbounded.
         """
         return -math.inf, math.inf
 
     @abstractmethod
     def _sum(self, opened: Opened) -> float:
-        """The estimated sum of levels, from what was opened."""
+        """The estimated sum of levels, from the released aggregate."""
 
     @abstractmethod
     def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
-        """A value with the law of `combine` for reports whose levels sum to `total`."""
+        """A value distributed as `combine` for reports whose levels sum to `total`."""
 
     def analyze(self, opened: Opened) -> Estimate:
         """The estimated sum of rewards."""
@@ -155,20 +285,39 @@ class SumProtocol(Protocol):
         return Estimate(total, self.error(opened.reports), self.guarantee_id, opened.wrapped)
 
     def simulate(self, load: Levels, rng: np.random.Generator) -> Estimate:
-        """An estimate with the law of running everybody, given how many hold each level."""
+        """An estimate with the distribution of a full run, given how many participants hold each
+        level.
+        """
         reports = load.participants
         self.check_reports(reports)
         return self.analyze(self._open(load.total, reports, rng))
 
     def run(self, rewards: Floats, rng: np.random.Generator) -> tuple[Estimate, float]:
-        """Every single participant simulated, and the sum of their rounded rewards."""
+        """Simulate every participant individually; returns the estimate and the sum of the rounded
+        rewards.
+        """
         levels = round_levels(rewards, self.precision, rng)
         opened = self.combine_batch(self.randomize_batch(levels, rng), rng)
         return self.analyze(opened), float(levels.sum()) / self.precision
 
     def encode(self, x: float) -> int:
-        """⌊xg⌋ or the next level, at random so that the mean is xg exactly (the codec of all
-        protocols, CZ23 Algorithm 1)..
+        """Randomized rounding of x to ⌊xg⌋ or the next level, with mean exactly xg (CZ23 Algorithm
+        1).
+
+        Parameters
+        ----------
+        x : float
+            A reward in [0, 1].
+
+        Returns
+        -------
+        int
+            A level in 0..g.
+
+        Raises
+        ------
+        TacitError
+            If x is not a number in [0, 1].
         """
         if isinstance(x, bool) or not isinstance(x, Real) or not 0 <= x <= 1:
             raise TacitError(
@@ -180,14 +329,16 @@ class SumProtocol(Protocol):
 
 
 def as_they_are(_: Any, levels: Integers, rng: np.random.Generator) -> Integers:  # noqa: ARG001
-    """For `randomize_batch` where devices send their levels themselves, and servers add noise."""
+    """`randomize_batch` of protocols whose devices send plain levels and whose servers add the
+    noise.
+    """
     return levels
 
 
 def random_level(scaled: Fraction) -> int:
-    """The whole number below `scaled` or the next one, at random, so that the mean is `scaled`."""
+    """The integer below `scaled` or the next one, at random, with mean `scaled`."""
     level = math.floor(scaled)
-    return level + Chance(scaled - level).flip()  # also where nothing is to be rounded: time tells
+    return level + Chance(scaled - level).flip()  # always flip: avoids a timing leak
 
 
 def round_levels(rewards: Floats, precision: int, rng: np.random.Generator) -> Integers:

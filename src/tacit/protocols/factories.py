@@ -1,9 +1,8 @@
-"""Protocols for batches of any size, by name of the noise: what the named algorithms are composed
-from.
+"""Cached factories of protocols for batches of any size, by noise and trust model.
 
-Each function returns the protocol of a batch of n users and remembers it, because a run asks for
-the same sizes again and again. `paper` settings copy the printed precision and modulus, `tight`
-ones choose what costs least at the same guarantee.
+Each function returns the protocol of a batch of n users; the named algorithms are composed from
+them. `paper` variants copy the printed precision and modulus, `tight` variants choose the cheapest
+at the same guarantee.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ from tacit.protocols.vectors import SeparateSums, VectorProtocol
 from tacit.trust import TrustModel
 
 CACHE = 1 << 14
-FEWEST = 2  # people in a round; one of them looks
+FEWEST = 2  # participants in a round, one of them curious
 COARSEST, FINEST = (
     16,
     1024,
-    # levels for real rewards: fewer would cost more than the noise, more would gain nothing over
-    # sampling
+    # levels for real rewards: with fewer, rounding exceeds the noise; more gain nothing beside the
+    # sampling error
 )
 
 
@@ -57,11 +56,10 @@ def printed_precision(users: int, epsilon: float, scale: float = 1.0) -> int:
 
 
 def tight_precision(users: int, epsilon: float, binary: bool) -> int:
-    """One level for bits, which need no rounding; else the papers' ⌈ε √n⌉, but no fewer than 16 and
-    no more than 1,024.
+    """One level for bits, which need no rounding; else the papers' ⌈ε √n⌉, clamped to 16..1,024.
 
-    Rounding adds at most n/(4g²) to the variance of a sum: past 1,024 levels less than a part in
-    10^6 of what a coin's sampling does.
+    Rounding adds at most n/(4g²) to the variance of a sum: past 1,024 levels, less than 10^-6 of a
+    coin's sampling variance.
     """
     return 1 if binary else min(FINEST, max(COARSEST, printed_precision(users, epsilon)))
 
@@ -69,7 +67,7 @@ def tight_precision(users: int, epsilon: float, binary: bool) -> int:
 def _codec(
     users: int, epsilon: float, binary: bool, confidence: float | None
 ) -> tuple[int, int | None]:
-    """Precision and modulus: the printed ones with a confidence, else what costs least."""
+    """Precision and modulus: the printed ones with a confidence, else the cheapest."""
     if confidence is None:
         return tight_precision(users, epsilon, binary), None
     g = printed_precision(users, epsilon)
@@ -77,7 +75,7 @@ def _codec(
 
 
 def _laplace(precision: int, target: PureDP) -> DiscreteLaplace:
-    """The noise of g levels: scale g · participations / ε."""
+    """The noise for g levels: scale g · participations / ε."""
     return DiscreteLaplace(precision * target.participations / Fraction(target.epsilon))
 
 
@@ -89,7 +87,9 @@ def _shared_by_all(
     modulus: int,
     order: float | None = None,
 ) -> SumProtocol:
-    """Shares made for everyone present, as printed: what they earn when one participant looks."""
+    """Shares among all users, as printed, with the guarantee they truly provide against one curious
+    participant.
+    """
     left, apart = _left(users, law)
     truth = earned(left, precision, target, apart, order)
     share = law.nearby_share(users)
@@ -97,7 +97,9 @@ def _shared_by_all(
 
 
 def _left(users: int, law: NoiseLaw) -> tuple[NoiseLaw, float]:
-    """The noise of all shares but that of one who looks, and how far from it the true sum is."""
+    """The noise of all shares but that of one curious participant, and its distance from the true
+    sum.
+    """
     share, honest = law.nearby_share(users), ThreatModel().honest(users)
     return share.sum_of_shares(honest), share.closeness(honest)
 
@@ -107,7 +109,9 @@ Printed = Callable[[int, float, int], tuple[int, NoiseLaw]]
 
 @lru_cache(maxsize=CACHE)
 def _order(noise: Printed, fewest: int, target: ApproximateDP, scale: int) -> float | None:
-    """The Rényi order of all rounds: the best for the smallest, which has the least noise."""
+    """The common Rényi order of all rounds: the best one for the smallest round, which has the
+    least noise.
+    """
     if target.participations == 1:
         return None
     precision, law = noise(fewest, target.epsilon, scale)
@@ -117,7 +121,7 @@ def _order(noise: Printed, fewest: int, target: ApproximateDP, scale: int) -> fl
 
 @lru_cache(maxsize=CACHE)
 def polya_paper(users: int, target: PureDP, confidence: float) -> SumProtocol:
-    """CZ23 Theorem 1 as its figures run it: τ = ⌈(g/ε) ln(2/p)⌉."""
+    """CZ23 Theorem 1 as in its figures: τ = ⌈(g/ε) ln(2/p)⌉."""
     g = printed_precision(users, target.epsilon)
     modulus = paper_modulus(users, g, g / target.epsilon * math.log(2 / confidence))
     return _shared_by_all(users, g, _laplace(g, target), target, modulus)
@@ -145,9 +149,9 @@ def central_laplace(
 def two_servers_laplace(
     users: int, target: PureDP, binary: bool, levels: int | None = None
 ) -> SumProtocol:
-    """Two servers, of which one must be honest, each with discrete Laplace noise of its own.
+    """Two servers, one of which must be honest, each with discrete Laplace noise.
 
-    `levels` are those of every round alike, as terms name them.
+    `levels`, if given, applies to every round, as stated in the terms.
     """
     g = levels or tight_precision(users, target.epsilon, binary)
     return TwoServers(users, g, target)
@@ -157,13 +161,13 @@ def two_servers_laplace(
 def verified_laplace(
     users: int, target: PureDP, binary: bool, levels: int | None = None
 ) -> SumProtocol:
-    """The same two servers, which also drop what is not in range."""
+    """As `two_servers_laplace`, with range proofs: the servers drop out-of-range reports."""
     return Verified(users, levels or tight_precision(users, target.epsilon, binary), target)
 
 
 @lru_cache(maxsize=CACHE)
 def local_laplace(users: int, target: PureDP, paper: bool) -> SumProtocol:
-    """CZ23 Theorem 6. The precision only has to keep rounding below each user's own noise."""
+    """CZ23 Theorem 6. The precision only has to keep rounding below each user's noise."""
     g = printed_precision(users, target.epsilon) if paper else COARSEST
     law = _laplace(g, target)
     tau = (12 * math.sqrt(2 * users) + 40) * float(law.scale)
@@ -172,7 +176,7 @@ def local_laplace(users: int, target: PureDP, paper: bool) -> SumProtocol:
 
 @lru_cache(maxsize=CACHE)
 def response(users: int, target: PureDP) -> SumProtocol:
-    """Randomized response: bits, each told by chance."""
+    """Randomized response on bits."""
     return RandomizedBits(users, target)
 
 
@@ -186,9 +190,9 @@ def _printed_skellam(users: int, epsilon: float, scale: int) -> tuple[int, Noise
 def skellam_paper(
     users: int, target: ApproximateDP, scale: int, confidence: float, fewest: int = FEWEST
 ) -> SumProtocol:
-    """CZ23 Theorem 2 as its figures run it: variance g²/ε², τ = ⌈(2g/ε)√ln(2/p) + √2 ln(2/p)⌉.
+    """CZ23 Theorem 2 as in its figures: variance g²/ε², τ = ⌈(2g/ε)√ln(2/p) + √2 ln(2/p)⌉.
 
-    The printed ε is a Rényi scale; the guarantee is what the noise earns at the target's δ.
+    The printed ε is a Rényi scale; the guarantee states what the noise provides at the target's δ.
     """
     epsilon, log = target.epsilon, math.log(2 / confidence)
     g, law = _printed_skellam(users, epsilon, scale)
@@ -201,7 +205,7 @@ def skellam_paper(
 def skellam_tight(
     users: int, target: ApproximateDP, binary: bool, dropout: float, corrupt: float = 0
 ) -> SumProtocol:
-    """The least Skellam noise for (ε, δ), exactly."""
+    """The least Skellam noise for (ε, δ), by exact accounting."""
     g = tight_precision(users, target.epsilon, binary)
     law = _skellam_law(g, target)
     return SecureSum(users, g, law, target, dropout=dropout, corrupt=corrupt)
@@ -222,10 +226,10 @@ def _printed_gaussian(users: int, epsilon: float, scale: int) -> tuple[int, Nois
 def gaussian_paper(
     users: int, target: ApproximateDP, scale: int, confidence: float, fewest: int = FEWEST
 ) -> SumProtocol:
-    """CZ23 Theorem 4 as its figures run it: shares N_Z(0, g²/(nε²)), τ = ⌈(g/ε)√(2 ln(2/p))⌉.
+    """CZ23 Theorem 4 as in its figures: shares N_Z(0, g²/(nε²)), τ = ⌈(g/ε)√(2 ln(2/p))⌉.
 
-    How far a sum of shares is from one draw grows with the batch (CORRECTIONS 11): at s = 1 and
-    10^9 users the noise promises next to nothing, from s = 2 on the distance is nil.
+    The distance of a sum of shares from one draw grows with the batch (CORRECTIONS 11). At s = 1
+    and 10^9 users the guarantee is nearly vacuous; from s = 2 on the distance is negligible.
     """
     g, law = _printed_gaussian(users, target.epsilon, scale)
     tail = g / target.epsilon * math.sqrt(2 * math.log(2 / confidence))
@@ -235,7 +239,9 @@ def gaussian_paper(
 
 @lru_cache(maxsize=CACHE)
 def gaussian_tight(users: int, target: ApproximateDP, binary: bool) -> SumProtocol:
-    """Discrete Gaussian shares whose sum is accounted for exactly (Kairouz, Liu & Steinke 2021)."""
+    """Discrete Gaussian shares; their sum is accounted for exactly (Kairouz, Liu & Steinke
+    2021).
+    """
     g = max(
         tight_precision(users, target.epsilon, binary), printed_precision(users, target.epsilon, 2)
     )
@@ -247,9 +253,7 @@ def gaussian_tight(users: int, target: ApproximateDP, binary: bool) -> SumProtoc
 def split_and_mix(
     users: int, target: PureDP, binary: bool, confidence: float | None
 ) -> SumProtocol:
-    """Pólya shares split for a shuffler; with a confidence, at the printed precision and
-    modulus.
-    """
+    """Pólya shares split for a shuffler; printed precision and modulus with a confidence."""
     g, modulus = _codec(users, target.epsilon, binary, confidence)
     return SplitAndMix(SecureSum(users, g, _laplace(g, target), target, modulus=modulus))
 
@@ -266,7 +270,9 @@ def shuffled_tight(
 
 @lru_cache(maxsize=CACHE)
 def shuffled_paper(users: int, target: ApproximateDP, fewest: int = FEWEST) -> SumProtocol:
-    """TKMS21 Algorithm 3: one level, the printed number of bits, and what they truly earn."""
+    """TKMS21 Algorithm 3: one level, the printed number of bits, and the guarantee they truly
+    provide.
+    """
     bits, bias = tkms21_noise(users, target)
     order = None if target.participations == 1 else _shuffled_order(fewest, target)
     truth = earned(_others_bits(users, target), 1, target, order=order)
@@ -274,7 +280,7 @@ def shuffled_paper(users: int, target: ApproximateDP, fewest: int = FEWEST) -> S
 
 
 def _others_bits(users: int, target: ApproximateDP) -> Binomial:
-    """The noise of all but one who looks."""
+    """The noise of all users but one curious participant."""
     bits, bias = tkms21_noise(users, target)
     return Binomial(bits * ThreatModel().honest(users), bias)
 
@@ -298,14 +304,16 @@ def exact(users: int, binary: bool) -> SumProtocol:
 
 @lru_cache(maxsize=CACHE)
 def pure_shuffle(users: int, target: PureDP) -> SumProtocol:
-    """Bits in certified groups behind a shuffler."""
+    """Bits in certified groups with a shuffler."""
     return PureShuffle(users, target.epsilon, participations=target.participations)
 
 
 @lru_cache(maxsize=CACHE)
 def joint(users: int, metrics: int, each: str, target: Target, **how: Any) -> JointSums:
-    """Several metrics of the same people under one promise: `each` names the recipe of a metric's
-    sum, as `tacit.names` writes it, `how` are its further arguments.
+    """Several metrics of the same participants under one guarantee.
+
+    `each` names the factory of one metric's sum (see `tacit.names`); `how` are its further
+    arguments.
     """
     make = recipe(named(each, Callable))  # type: ignore[arg-type]
     try:
@@ -317,10 +325,8 @@ def joint(users: int, metrics: int, each: str, target: Target, **how: Any) -> Jo
     return JointSums(part, metrics)
 
 
-ROUNDING = 0.03  # variance that rounding to levels may add, as a part of what is there anyway
-ENDS = (
-    16  # levels where rewards are ±B: nothing is rounded, and less than a bit's noise can be added
-)
+ROUNDING = 0.03  # relative increase of the variance that rounding may cause
+ENDS = 16  # levels where rewards are ±B: no rounding, and noise finer than a bit is possible
 
 
 def vector_of(
@@ -335,10 +341,11 @@ def vector_of(
     noise: str,
     client_std: float,
 ) -> Protocol:
-    """The protocol of a phase of DP-DPE, by trust model; with a radius, of parameters in a ball.
+    """The protocol of a phase of DP-DPE, by trust model; with a radius, for parameter vectors in a
+    ball.
 
-    Levels are such that rounding adds a few percent to the variance of a client's report, sampling
-    and privacy noise included.
+    The number of levels keeps the rounding variance at a few percent of that of a client's report,
+    sampling and privacy noise included.
     """
     if radius is not None:
         return _ball((participants, coordinates, radius), trust, target, noise)
@@ -369,7 +376,7 @@ def sums_of(
     noise: str,
     client_std: float,  # noqa: ARG001
 ) -> SeparateSums:
-    """The protocol of a phase of DP-PE: one sum per action, of those who played it."""
+    """The protocol of a phase of DP-PE: one sum per action, over the clients who played it."""
     how = (trust, target, setting, noise)
     return SeparateSums([_vector((count, 1, bound), ENDS, *how) for count in plays])
 

@@ -1,11 +1,11 @@
-"""How prefix sums are taken apart: what is opened at each step, and how the sums are put together
-again.
+"""Matrix factorizations for private prefix sums: which rows are released, and how sums are
+reconstructed.
 
-The matrix A of all prefix sums (ones on and below the diagonal) is written A = L R. At step k a
-noisy row of R times the data is opened; L is applied to what was opened so far, as post-processing.
-The binary tree is one such pair (ZC24 Algorithm 2); the square root of A is a better one: at 400
-steps it releases prefix sums with 9 times less variance at the same guarantee. The best is found
-by optimisation, for sums that matter as much as is said.
+The matrix A of all prefix sums (ones on and below the diagonal) is factored as A = L R. At step k a
+noisy row of R times the data is released; L is applied to all released rows as post-processing. The
+binary tree is one factorization (ZC24 Algorithm 2). The square root of A is better: at 400 steps
+its prefix sums have 9 times less variance at the same guarantee. The optimal factorization is found
+numerically, for given importances of the sums.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from tacit.errors import TacitError, integer
 Floats = npt.NDArray[np.float64]
 Kind = Literal["tree", "prefix", "square-root", "optimal"]
 KINDS: tuple[Kind, ...] = ("tree", "prefix", "square-root", "optimal")
-CLOSE, PASSES = 1e-9, 2000  # of the search for the best factorization
+CLOSE, PASSES = 1e-9, 2000  # tolerance and iterations of the optimal factorization
 
 
 @dataclass(frozen=True, eq=False)
 class Factorization:
     """A = left @ right over `steps` steps.
 
-    With noise of variance σ² in every opened row, the released prefix sums have covariance σ² ·
-    `covariance`, and one person in one batch moves everything opened by at most the largest column
-    norm of `right` times what they move their batch's sum.
+    With noise of variance σ² in every released row, the prefix sums have covariance σ² ·
+    `covariance`. A participant of one batch moves all released rows by at most the largest column
+    norm of `right` times the movement of the batch's sum.
 
     >>> factorize("tree", 400).movement() ** 2  # 1 + floor(log2 400) nodes
     9.0
@@ -48,37 +48,38 @@ class Factorization:
 
     @property
     def steps(self) -> int:
-        """How many prefix sums there are."""
+        """The number of prefix sums."""
         return len(self.right)
 
     @property
     def covariance(self) -> Floats:
-        """Covariance of the released prefix sums, for opened rows of unit variance."""
+        """Covariance of the prefix sums, for released rows of unit variance."""
         result: Floats = self.left @ self.left.T
         return result
 
     @property
     def variances(self) -> Floats:
-        """Its diagonal."""
+        """The diagonal of `covariance`."""
         result: Floats = np.einsum("kj,kj->k", self.left, self.left)
         return result
 
     @property
     def rows_moved(self) -> int:
-        """The most rows in which one batch appears."""
+        """The most rows that contain one batch."""
         return int((self.right != 0).sum(axis=0).max())
 
     def movement(self, batches: int = 1) -> float:
-        """The largest l2 movement of everything opened by someone in at most `batches` batches, who
-        moves each by 1.
+        """The l2 sensitivity of all released rows to a participant of at most `batches` batches,
+        who moves each by 1.
 
-        All entries of `right` are at least 0, so the worst case moves the same way every time. The
-        worst batches are the first ones. Square root: the inner product of columns a < b falls with
-        b - a and with b, and the p-th and q-th of any batches are at least q - p apart and q-th or
-        later. Tree: at every level the squares of how often each node is met add up to most when
-        nodes are filled one after the other. Optimal: entries have any sign; whatever the batches
-        and the movements, the square is at most the sum of |inner products| of their columns, and a
-        batch contributes no more than its largest ones.
+        For the tree and the square root all entries of `right` are at least 0. The worst case
+        therefore moves every batch in the same direction, and the worst batches are the first ones.
+
+        Square root: the inner product of columns a < b falls with b - a and with b. The p-th and
+        q-th of any batches are at least q - p apart, and the q-th is at position q or later. Tree:
+        at every level the sum of squared node counts is largest when nodes are filled one after the
+        other. Optimal: entries have any sign. For any batches and movements, the square is at most
+        the sum of |inner products| of their columns; a batch contributes at most its largest ones.
         """
         remedy = "a person is in at least one batch"
         count = min(integer("batches", batches, at_least=1, remedy=remedy), self.steps)
@@ -91,21 +92,21 @@ class Factorization:
 
 @lru_cache(maxsize=256)
 def squared_silos(shape: Factorization, batches: int, each: int, silos: int) -> float:
-    """The largest Σ_k V_k² for someone in at most `batches` batches, at `each` silos in each of
-    them: V_k of all `silos` are visited in batches that row k holds.
+    """The largest Σ_k V_k² for a participant of at most `batches` batches, at `each` silos in each
+    of them, where V_k of all `silos` are visited in the batches of row k.
 
-    With b_k of the chosen batches in row k, V_k is at most min(silos, each · b_k), and that is
-    reached by other silos in every batch. Which batches are worst depends on where the minimum is,
-    so all choices are searched: rows hold batches up to their own, of two rows one holds all of the
-    other's or none, and the best for a row with b batches in it is the best way of sharing b among
-    the rows within it (max-plus convolution).
+    With b_k of the chosen batches in row k, V_k is at most min(silos, each · b_k), reached by
+    different silos in every batch. The worst batches depend on where the minimum switches, so all
+    choices are searched. Rows contain batches up to their own, and of two rows one contains all or
+    none of the other's batches. The best for a row with b batches is the best split of b among the
+    rows within it (max-plus convolution).
 
     Parameters
     ----------
     shape
-        The factorization; a row counts as holding every batch from its first one on.
+        The factorization; a row counts as containing every batch from its first one on.
     batches, each, silos
-        Batches per person, silos visited in each of them, all silos.
+        Batches per participant, silos visited in each of them, all silos.
 
     Returns
     -------
@@ -122,7 +123,9 @@ def squared_silos(shape: Factorization, batches: int, each: int, silos: int) -> 
     """
     most = min(batches, shape.steps)
     worth = np.minimum(silos, each * np.arange(most + 1.0)) ** 2
-    rows: list[tuple[int, Floats]] = []  # last batches of rows that no later one holds, and best
+    rows: list[
+        tuple[int, Floats]
+    ] = []  # last batch of each row not yet contained in a later one, and its best values
     for step, row in enumerate(shape.right):
         first, best = int(np.flatnonzero(row)[0]), np.zeros(2)  # without batch `step`, or with it
         while rows and rows[-1][0] >= first:
@@ -135,7 +138,7 @@ def squared_silos(shape: Factorization, batches: int, each: int, silos: int) -> 
 
 
 def _shared(one: Floats, other: Floats, most: int) -> Floats:
-    """The best of sharing 0, 1, ..., `most` batches between two rows."""
+    """The best split of 0, 1, ..., `most` batches between two rows."""
     few, many = sorted((one, other), key=len)
     best = np.full(min(len(few) + len(many) - 1, most + 1), -np.inf)
     for count, value in enumerate(few):
@@ -148,10 +151,13 @@ def _shared(one: Floats, other: Floats, most: int) -> Floats:
 def factorize(kind: Kind, steps: int, importance: tuple[float, ...] = ()) -> Factorization:
     """The factorization of a kind for `steps` prefix sums.
 
-    `tree`: row k is the node that is complete at step k (ZC24 Algorithm 2). `prefix`: the same
-    noise, but each sender adds up nodes itself and sends prefix sums (Algorithm 4). `square-root`:
-    both factors are the square root of A, Toeplitz with coefficients C(2m, m) / 4^m. `optimal`: the
-    columns of `right` have one norm, and Σ `importance`[k] · variance of sum k is the least.
+    - `tree`: row k is the node that is complete at step k (ZC24 Algorithm 2).
+    - `prefix`: the same noise, but each sender adds up nodes itself and sends prefix sums
+      (Algorithm 4).
+    - `square-root`: both factors are the square root of A, Toeplitz with coefficients C(2m, m) /
+      4^m.
+    - `optimal`: the columns of `right` have the same norm, and Σ `importance`[k] · variance of sum
+      k is minimal.
     """
     count = integer(
         "steps",
@@ -179,17 +185,18 @@ def factorize(kind: Kind, steps: int, importance: tuple[float, ...] = ()) -> Fac
 
 
 def depth(steps: int) -> int:
-    """⌊log₂ K⌋ + 1: how many nodes of the tree hold one batch (CORRECTIONS 6)."""
+    """⌊log₂ K⌋ + 1: the number of tree nodes that contain one batch (CORRECTIONS 6)."""
     return math.floor(math.log2(integer("steps", steps, at_least=1))) + 1
 
 
 def _optimal(steps: int, importance: tuple[float, ...]) -> Factorization:
     """min tr(S X⁻¹) over X = RᵀR with unit diagonal, S = Aᵀ diag(importance) A (Denisov, McMahan,
-    Rush, Smith & Thakurta 2022): X = D^{-1/2} (D^{1/2} S D^{1/2})^{1/2} D^{-1/2} for the diagonal
-    matrix D that is a fixed point of D = diag((D^{1/2} S D^{1/2})^{1/2}).
+    Rush, Smith & Thakurta 2022).
 
-    Columns are scaled to norm 1 at the end, so that the movement does not depend on how far the
-    search came. R is the triangular root of X: row k needs no data of later steps.
+    X = D^{-1/2} (D^{1/2} S D^{1/2})^{1/2} D^{-1/2} for the diagonal matrix D that is a fixed point
+    of D = diag((D^{1/2} S D^{1/2})^{1/2}). Columns are scaled to norm 1 at the end, so that the
+    sensitivity does not depend on convergence. R is the triangular root of X: row k needs no data
+    of later steps.
     """
     weights = np.array(importance, dtype=float)
     if len(weights) != steps or not (weights > 0).all():

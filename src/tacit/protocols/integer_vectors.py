@@ -1,11 +1,11 @@
 """Vector sums over levels: shuffled bits labelled by coordinate, and secure aggregation of
 quantized vectors.
 
-Every client rounds each coordinate of [-B, B] at random to one of the levels 0..g and hides it. The
-server sees only sums over clients, one per coordinate; a replaced client moves each of them by up
-to g. Noise is calibrated to that movement in all coordinates at once
-(`tacit.protocols.vector_noise`). LZJ22 Algorithm 2 (`paper`), Algorithm 4 for one coordinate;
-secure aggregation is not in the paper.
+Every client randomly rounds each coordinate of [-B, B] to one of the levels 0..g. The server sees
+only one sum over clients per coordinate; a replaced client moves each of them by up to g. The noise
+is calibrated to this sensitivity in all coordinates jointly (`tacit.protocols.vector_noise`).
+Implements LZJ22 Algorithm 2 (`paper`), and Algorithm 4 for one coordinate. Secure aggregation is
+not in the paper.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ MISREAD = 1e-9  # probability that a coordinate wraps around the modulus
 
 
 class LevelProtocol(VectorProtocol):
-    """A protocol over levels: `levels` rounds many clients' vectors, `simulate` needs only the sums
-    of levels.
+    """A vector protocol over levels: `levels` rounds many clients' vectors, `simulate` needs only
+    the sums of levels.
 
-    `unit` is the worth of a level, `offset` the value of level 0.
+    `unit` is the reward per level, `offset` the reward of level 0.
     """
 
     precision: int
@@ -57,17 +57,15 @@ class LevelProtocol(VectorProtocol):
 
     @abstractmethod
     def noise(self, reports: int) -> NoiseLaw:
-        """The law of the noise in one coordinate's sum when this many reports arrive."""
+        """The distribution of the noise in one coordinate's sum when this many reports arrive."""
 
     def sample_noise(self, rng: np.random.Generator) -> Integers:
-        """Noise of all participants in every coordinate, for simulation."""
+        """The noise of all participants in every coordinate, for simulation."""
         law = self.noise(self.participants)
         return np.asarray(law.sample(rng, self.coordinates), dtype=np.int64)
 
     def levels(self, vectors: Floats, rng: np.random.Generator) -> Integers:
-        """Each client's levels, rounded at random with the caller's generator; one row per
-        client.
-        """
+        """Clients' levels, randomly rounded with the caller's generator; one row per client."""
         if float(np.abs(vectors).max()) > self.bound * (1 + 1e-9):
             raise TacitError(
                 f"a reward of {np.abs(vectors).max():g} is beyond the bound of {self.bound:g}: "
@@ -78,7 +76,7 @@ class LevelProtocol(VectorProtocol):
         return (lower + (rng.random(scaled.shape) < scaled - lower)).astype(np.int64)
 
     def encode(self, vector: npt.ArrayLike) -> list[int]:
-        """A participant's levels, rounded at random without floating point."""
+        """A participant's levels, randomly rounded without floating point."""
         result = []
         for value in self.check(vector):
             scaled = (Fraction(float(value)) - Fraction(self.offset)) / Fraction(self.unit)
@@ -86,13 +84,15 @@ class LevelProtocol(VectorProtocol):
         return result
 
     def sums(self, opened: Opened) -> Floats:
-        """Sums of levels less the noise's mean, as rewards."""
+        """The noisy sums of levels minus the mean of the noise, as rewards."""
         n = opened.reports
         noisy = np.array(opened.values, dtype=float) - self.noise(n).mean
         return np.asarray(n * self.offset + noisy * self.unit)
 
     def spread(self, reports: int) -> tuple[float, float, float]:
-        """Rounding at random adds at most ¼ of a level squared per participant."""
+        """As `VectorProtocol.spread`; random rounding adds at most ¼ of a level squared per
+        participant.
+        """
         law = self.noise(reports)
         proxy, reach = noise_proxy(law)
         scale = self.unit / reports
@@ -100,13 +100,13 @@ class LevelProtocol(VectorProtocol):
         return (proxy + reports / 4) * scale**2, reach / scale, std
 
     def stated(self, std: float) -> float:
-        """The standard deviation that goes into the paper's widths: the noise's own, unless the
+        """The standard deviation in the paper's confidence widths: that of the noise, unless the
         paper prints another.
         """
         return std
 
     def simulate(self, load: Reports, rng: np.random.Generator) -> Estimate:
-        """The sums of everyone's levels, and everyone's noise."""
+        """The sums of all levels with all participants' noise."""
         sums = load.level_sums(self, rng)
         return self.analyze(self._opened(sums + self.sample_noise(rng), self.participants))
 
@@ -119,8 +119,8 @@ class ShuffledVector(LevelProtocol):
     shuffled.
 
     Tight: levels span [-B, B]; the noise is the least whose exact joint loss meets the target.
-    Paper: Algorithm 2's g, b and p, levels over [-B√s, B√s], ε̂ = ε/(18√ln(2/δ)) (CORRECTIONS 5);
-    the guarantee is what that noise truly gives, which is far more than asked.
+    Paper: Algorithm 2's g, b and p, levels over [-B√s, B√s], ε̂ = ε/(18√ln(2/δ)) (CORRECTIONS 5).
+    The guarantee then states what this noise truly provides, which is far stronger than requested.
 
     >>> ShuffledVector(1000, 30, 1.0, ApproximateDP(10.0, 0.25), precision=8).bits_per_participant
     270
@@ -157,7 +157,7 @@ class ShuffledVector(LevelProtocol):
         self.bits_per_participant = self.coordinates * (self.precision + self.noise_bits)
 
     def _printed(self, target: ApproximateDP) -> None:
-        """Algorithm 2 (Algorithm 4 for a single coordinate, where ε̂ = ε/2), and its true ε at the
+        """Algorithm 2 (Algorithm 4 for a single coordinate, where ε̂ = ε/2), with its true ε at the
         target's δ.
         """
         refuse_returning(target)
@@ -199,8 +199,8 @@ class ShuffledVector(LevelProtocol):
         return Binomial(self.noise_bits * reports, self.bias)
 
     def randomize(self, vector: npt.ArrayLike) -> list[list[int]]:
-        """For each coordinate g + b bits, ones first: as many ones as the level plus the noise bits
-        that came up one.
+        """g + b bits per coordinate, ones first; the number of ones is the level plus the number of
+        noise bits that are one.
         """
         noise = Binomial(self.noise_bits, self.bias).draw(self.coordinates)
         length = self.precision + self.noise_bits
@@ -208,24 +208,24 @@ class ShuffledVector(LevelProtocol):
         return [[1] * count + [0] * (length - count) for count in ones]
 
     def combine(self, messages: Sequence[Any]) -> Opened:
-        """The number of ones with each label; a permutation leaves nothing else."""
+        """The number of ones per label, the only information that a permutation preserves."""
         self.check_reports(len(messages))
         ones = np.array([[sum(bits) for bits in message] for message in messages])
         return Opened(tuple(ones.sum(axis=0).tolist()), len(messages))
 
     def view_law(self, total: int, reports: int) -> Table:
-        """How many bits with one label are ones."""
+        """The number of ones among the bits of one label."""
         start, ones = convolution_power(Binomial(self.noise_bits, self.bias), reports)
         return Table.of(start + total, ones)
 
 
 class SecureVector(LevelProtocol):
-    """Each client adds a share of the noise to every coordinate; secure aggregation opens the sums
-    modulo m, and nothing else.
+    """Each client adds a share of the noise to every coordinate; secure aggregation releases only
+    the sums modulo m.
 
-    `noise_kind`: skellam (default; shares add up exactly) or discrete-gaussian; a pure target takes
-    Pólya shares of discrete Laplace noise. Shares are made for the reports that are guaranteed to
-    arrive (`dropout`). With one client this is the local model on integers.
+    `noise_kind` is skellam (default; shares add up exactly) or discrete-gaussian. A pure target
+    uses Pólya shares of discrete Laplace noise. Shares are made for the reports that are guaranteed
+    to arrive (`dropout`). With one client this is the local model on integers.
 
     >>> SecureVector(1000, 30, 1.0, ApproximateDP(10.0, 0.25)).bits_per_participant
     420
@@ -267,7 +267,7 @@ class SecureVector(LevelProtocol):
         self.bits_per_participant = self.coordinates * (self.modulus - 1).bit_length()
 
     def _room(self) -> int:
-        """How far the noise may leave 0..ng; a Chernoff bound, at the variance of all clients'
+        """The margin for noise outside 0..ng: a Chernoff bound, at the variance of all clients'
         shares.
         """
         std = math.sqrt(self.participants * float(self.share.variance))
@@ -278,15 +278,14 @@ class SecureVector(LevelProtocol):
         return self.noise(self.participants).bound(MISREAD)
 
     def noise(self, reports: int) -> NoiseLaw:
-        """The sum of all shares that arrived; for discrete Gaussian shares the close law that the
-        accounting uses.
+        """The sum of all shares that arrive; for discrete Gaussian shares, the nearby distribution
+        that the accounting uses.
         """
         return self.share.sum_of_shares(reports)
 
     def sample_noise(self, rng: np.random.Generator) -> Integers:
-        """Skellam and Laplace: one draw of the sum.
-
-        Discrete Gaussian: every share, since their sum is no law of its own.
+        """Skellam and Laplace: one draw of the sum. Discrete Gaussian: every share, since the sum
+        has no closed form.
         """
         if self.share.closeness(self.participants) > 0:
             return np.asarray(
@@ -296,9 +295,7 @@ class SecureVector(LevelProtocol):
         return super().sample_noise(rng)
 
     def randomize(self, vector: npt.ArrayLike) -> list[int]:
-        """(level + share) mod m for each coordinate; shares are drawn before the rewards are
-        touched.
-        """
+        """(level + share) mod m per coordinate; shares are drawn before the rewards are read."""
         noise = self.share.draw(self.coordinates)
         return [
             (level + int(extra)) % self.modulus
@@ -312,19 +309,19 @@ class SecureVector(LevelProtocol):
         return Opened(tuple(total.tolist()), len(messages))
 
     def view_law(self, total: int, reports: int) -> Table:
-        """All shares and the levels of one coordinate, modulo m."""
+        """The sum of the levels and all shares of one coordinate, modulo m."""
         spectrum = np.fft.rfft(modular_pmf(self.share, self.modulus)) ** reports
         probabilities = np.roll(np.fft.irfft(spectrum, self.modulus), total).clip(min=0.0)
         return Table.of(0, probabilities / probabilities.sum())
 
     def _opened(self, sums: Integers, reports: int) -> Opened:
-        """As the device path, wrap-around included."""
+        """The sums reduced modulo m as on the device path, with the wrap-around flag."""
         values = sums % self.modulus
         wrapped = bool((self._read(values) != sums).any())
         return Opened(tuple(values.tolist()), reports, wrapped)
 
     def sums(self, opened: Opened) -> Floats:
-        """The sums of levels, underflows read as negative, as rewards."""
+        """The sums of levels as rewards; underflows are read as negative."""
         read = self._read(np.array(opened.values))
         noisy = read - self.noise(opened.reports).mean
         return np.asarray(opened.reports * self.offset + noisy * self.unit)

@@ -1,10 +1,10 @@
-"""Several metrics of the same people, opened together under one guarantee.
+"""Several metrics of the same participants, released together under one guarantee.
 
-A person answers with one number per metric, and each metric's sum is opened by a protocol of its
-own draws. To whoever looks that is as if the person had taken part once for each metric: given the
-answers the parts are independent, so their losses add up, exactly for a pure guarantee and in one
-way that the target fixes for another (`tacit.privacy.accounting`). The noise of a part is therefore
-made for `metrics` times as many participations, and what is promised is about all of them together.
+A participant reports one number per metric, and each metric's sum is released by a protocol with
+independent noise. To the adversary this equals one participation per metric. Given the reports, the
+parts are independent, so their privacy losses compose: exactly for a pure guarantee, otherwise as
+the target fixes (`tacit.privacy.accounting`). The noise of a part is therefore made for `metrics`
+times as many participations. The guarantee covers all metrics together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Asked = TypeVar("Asked", bound=Target)
 
 
 def for_each(target: Asked, metrics: int) -> Asked:
-    """The target of one metric's sum, if all metrics together are to have this one.
+    """The target of one metric's sum such that all metrics together meet this one.
 
     >>> for_each(PureDP(1.0, participations=3), 2).participations
     6
@@ -38,8 +38,8 @@ def for_each(target: Asked, metrics: int) -> Asked:
 
 
 class JointSums(Protocol):
-    """The sums of several numbers in [0, 1] per person, each by `part`, which must have been made
-    for the target that `for_each` gives.
+    """Sums of several numbers in [0, 1] per participant, each by `part`; `part` must be made for
+    the target of `for_each`.
 
     >>> from tacit.protocols.sums import TwoServers
     >>> part = TwoServers(100, 10, for_each(PureDP(1.0), 2))
@@ -68,28 +68,28 @@ class JointSums(Protocol):
 
     @property
     def made_of(self) -> Sequence[Protocol]:
-        """The protocol of each part."""
+        """The protocol of one metric's sum."""
         return (self.part,)
 
     def randomize(self, x: Sequence[float]) -> tuple[Any, ...]:
-        """One message for each metric."""
+        """One message per metric."""
         return self.report(x, 0)
 
     def report(self, x: Sequence[float], place: int) -> tuple[Any, ...]:
-        """One message for each metric, with noise of its own."""
+        """One message per metric, with independent noise."""
         if np.shape(x) != (self.coordinates,):
             raise TacitError(f"the report is {x!r}; it must be {self.coordinates} numbers")
         return tuple(self.part.report(number, place) for number in x)
 
     def combine(self, messages: Sequence[Any]) -> Opened:
-        """Every metric's own sum."""
+        """The sum of every metric."""
         self.check_reports(len(messages))
         sums = [self.part.combine(column) for column in zip(*messages, strict=True)]
         values, wrapped = tuple(one.value for one in sums), any(one.wrapped for one in sums)
         return Opened(values, len(messages), wrapped)
 
     def error(self, reports: int) -> ErrorLaw:
-        """That of each metric's sum; the errors of different metrics are independent."""
+        """The error distribution of one metric's sum; errors of the metrics are independent."""
         return self.part.error(reports)
 
     def analyze(self, opened: Opened) -> Estimate:
@@ -109,20 +109,20 @@ class JointSums(Protocol):
         return Estimate(total, made[0].error, self.guarantee_id, wrapped)
 
     def view_law(self, total: int, reports: int) -> NoiseLaw:
-        """That of one metric; those of several are independent."""
+        """The view of one metric; those of several are independent."""
         return self.part.view_law(total, reports)
 
     def opened_law(self, total: int, reports: int) -> NoiseLaw:
-        """That of one metric's sum."""
+        """The distribution of one metric's released sum."""
         return self.part.opened_law(total, reports)
 
     def simulate(self, load: Sequence[Levels], rng: np.random.Generator) -> Estimate:
-        """Every metric with draws of its own."""
+        """Every metric simulated with independent draws."""
         return self._together([self.part.simulate(levels, rng) for levels in load])
 
     def run(self, rewards: Floats, rng: np.random.Generator) -> tuple[Estimate, float]:
-        """Every single participant simulated, one row each; and the sum of the first metric's
-        rounded rewards.
+        """Simulate every participant, one row each; returns the estimate and the sum of the first
+        metric's rounded rewards.
         """
         made, earned = zip(*(self.part.run(column, rng) for column in rewards.T), strict=True)
         return self._together(made), earned[0]

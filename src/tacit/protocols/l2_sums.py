@@ -1,11 +1,10 @@
-"""Sums of vectors in a ball: every participant holds a vector of length at most C.
+"""Sums of vectors in an l2 ball: every participant holds a vector of length at most C.
 
-The secret is the whole vector; neighbours replace it, so the sum moves by at most 2C in l2 norm,
-however many coordinates there are. Devices round each coordinate at random to a grid, which moves
-a vector by less than a step in each of d coordinates, hence the sum of a replaced one by at most
-2C and 2√d steps; integer noise that is nearly Gaussian is accounted for by its distance from one
-(`tacit.privacy.gaussian_distance`). Who adds it tells the trust models apart, as in
-`tacit.protocols.vectors`.
+The secret is the whole vector. Neighbouring data sets replace it, so the sum moves by at most 2C in
+l2 norm in any dimension. Devices randomly round each coordinate to a grid, which moves a vector by
+less than a step in each of d coordinates. The sum then moves by at most 2C and 2√d steps. Nearly
+Gaussian integer noise is accounted for by its distance from a Gaussian
+(`tacit.privacy.gaussian_distance`). One class per trust model, as in `tacit.protocols.vectors`.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ from tacit.protocols.vector_noise import each_time, gaussian_ratio
 from tacit.protocols.vectors import noise_proxy
 from tacit.types import Estimate, Floats, Integers, Opened, Reports, VectorError
 
-ROUNDING = 0.01  # the most that rounding may add to the movement of a sum
-CLOSE = 1e-3  # by what part the noise may exceed the least
-ROOM = 40.0  # standard deviations of the noise that fit beside the sum
+ROUNDING = 0.01  # relative increase of the sensitivity that rounding may cause
+CLOSE = 1e-3  # relative excess of the noise over the least
+ROOM = 40.0  # standard deviations of noise that the modulus leaves room for
 LAWS: dict[str, type[DiscreteGaussian] | type[Skellam]] = {
     "discrete-gaussian": DiscreteGaussian,
     "skellam": Skellam,
@@ -45,8 +44,8 @@ LAWS: dict[str, type[DiscreteGaussian] | type[Skellam]] = {
 def ball_noise(
     coordinates: int, target: ApproximateDP, kind: str, shares: int = 1
 ) -> tuple[int, NoiseLaw]:
-    """Steps across the ball, and the least noise in each coordinate, in steps, that meets a target;
-    where it is the sum of `shares` shares, as such.
+    """Steps across the ball, and the least noise per coordinate, in steps, that meets a target;
+    with `shares` > 1, as a sum of that many shares.
 
     The grid is the coarsest power of two on which rounding adds little and noise of this kind is
     close enough to a Gaussian.
@@ -74,14 +73,15 @@ def ball_noise(
 
 
 def movement(steps: int, coordinates: int) -> float:
-    """The most that one participant moves a sum on the grid, in l2 norm and in steps."""
+    """The l2 sensitivity of a sum on the grid, in steps."""
     return steps + 2 * math.sqrt(coordinates)
 
 
 class BallSum(Protocol):
-    """P = (R, S, A) for sums of vectors of length at most `radius`, `coordinates` numbers each.
+    """A protocol P = (R, S, A) for sums of vectors of length at most `radius`, `coordinates`
+    numbers each.
 
-    A subclass sets `view`, and writes `noise` and `view_law`; where the server adds the noise, also
+    A subclass sets `view` and defines `noise` and `view_law`; if the server adds the noise, also
     `randomize` and `combine`.
     """
 
@@ -108,7 +108,7 @@ class BallSum(Protocol):
 
     @cached_property
     def shares(self) -> int:
-        """Into how many every number of a message is split."""
+        """The number of additive shares into which every number of a message is split."""
         return 1
 
     def _noise(self, each: ApproximateDP) -> tuple[int, NoiseLaw]:
@@ -119,10 +119,12 @@ class BallSum(Protocol):
 
     @abstractmethod
     def noise(self, reports: int) -> NoiseLaw:
-        """The law of the noise in one coordinate's sum of so many reports, in steps."""
+        """The distribution of the noise in one coordinate's sum of this many reports, in steps."""
 
     def check(self, vector: npt.ArrayLike) -> Floats:
-        """A participant's vector, refused beyond the ball, where the guarantee would not hold."""
+        """The participant's vector, rejected outside the ball, where the guarantee would not
+        hold.
+        """
         array = np.asarray(vector, dtype=float)
         if array.shape != (self.coordinates,):
             raise TacitError(
@@ -137,14 +139,12 @@ class BallSum(Protocol):
         return array / (1 + 2e-12)
 
     def encode(self, vector: npt.ArrayLike) -> list[int]:
-        """A participant's coordinates on the grid, rounded at random without floating point."""
+        """A participant's coordinates on the grid, randomly rounded in exact arithmetic."""
         unit = Fraction(self.unit)
         return [random_level(Fraction(value) / unit) for value in self.check(vector).tolist()]
 
     def randomize(self, vector: npt.ArrayLike) -> Any:
-        """(level + the device's noise) mod m for each coordinate, drawn before the vector is
-        touched.
-        """
+        """(level + noise) mod m per coordinate; the noise is drawn before the vector is read."""
         drawn = self.law.draw(self.coordinates)
         return [
             (level + int(extra)) % self.modulus
@@ -152,7 +152,7 @@ class BallSum(Protocol):
         ]
 
     def levels(self, vectors: Floats, rng: np.random.Generator) -> Integers:
-        """The same of many vectors, one row each, with the caller's generator."""
+        """`encode` for many vectors, one row each, with the caller's generator."""
         scaled = vectors / self.unit
         scaled -= rng.random(scaled.shape)
         return np.ceil(scaled, out=scaled).astype(np.int64)
@@ -164,7 +164,7 @@ class BallSum(Protocol):
         return Opened(tuple(sum(column) % self.modulus for column in columns), len(messages))
 
     def analyze(self, opened: Opened) -> Estimate:
-        """The estimated sums. Rounding at random adds at most ¼ of a step squared per report."""
+        """The estimated sums; random rounding adds at most ¼ of a step squared per report."""
         self.check_reports(opened.reports)
         n, half = opened.reports, self.modulus // 2
         read = [(value + half) % self.modulus - half for value in opened.values]
@@ -176,7 +176,7 @@ class BallSum(Protocol):
         return Estimate(total, VectorError(n, *columns), self.guarantee_id, opened.wrapped)
 
     def simulate(self, load: Reports, rng: np.random.Generator) -> Estimate:
-        """The sums of everyone's vectors on the grid, and everyone's noise."""
+        """The sums of all vectors on the grid with all participants' noise."""
         noisy = load.level_sums(self, rng) + self.sample_noise(rng)
         return self.analyze(Opened(tuple((noisy % self.modulus).tolist()), self.participants))
 
@@ -187,12 +187,12 @@ class BallSum(Protocol):
 
 
 class CentralBall(BallSum):
-    """A trusted server sums vectors and publishes noisy sums."""
+    """A trusted server sums vectors and releases noisy sums."""
 
     view = View.SERVER_OUTPUT
 
     def noise(self, reports: int) -> NoiseLaw:  # noqa: ARG002
-        """The server's."""
+        """The server's noise."""
         return self.law
 
     def randomize(self, vector: npt.ArrayLike) -> list[int]:
@@ -210,17 +210,17 @@ class CentralBall(BallSum):
         return Opened(tuple(noisy), exact.reports)
 
     def view_law(self, total: int, reports: int) -> NoiseLaw:  # noqa: ARG002
-        """The server's noise about 0: what it is added to may be any number."""
+        """The server's noise about 0; the data may be any number."""
         return self.law
 
 
 class LocalBall(BallSum):
-    """Nobody is trusted: every participant adds noise that suffices alone."""
+    """Local model: every participant adds noise that suffices alone."""
 
     view = View.MESSAGE
 
     def noise(self, reports: int) -> NoiseLaw:
-        """Everyone's, as the Gaussian's integer law that it nearly is."""
+        """The total noise of all participants, as the nearby integer distribution."""
         return self.law.sum_of_shares(reports)
 
     def view_law(self, total: int, reports: int) -> NoiseLaw:  # noqa: ARG002
@@ -229,9 +229,9 @@ class LocalBall(BallSum):
 
 
 class SecureBall(BallSum):
-    """Each participant adds a share of the noise; secure aggregation opens the sums modulo m.
+    """Each participant adds a share of the noise; secure aggregation releases the sums modulo m.
 
-    Shares are made for all participants but one, who may look and knows their own.
+    Shares are made for all participants but one, who may be curious and knows their own share.
 
     >>> SecureBall(1000, 20, 1.5, ApproximateDP(1.0, 1e-6)).guarantee.short
     '(1, 1e-06)-DP'
@@ -262,33 +262,37 @@ class SecureBall(BallSum):
         return super()._earned(target).given(*ThreatModel().assumptions())
 
     def noise(self, reports: int) -> NoiseLaw:
-        """All shares; for discrete Gaussian ones the close law that the accounting uses."""
+        """The sum of all shares; for discrete Gaussian shares, the nearby distribution that the
+        accounting uses.
+        """
         return self.law.sum_of_shares(reports)
 
     def view_law(self, total: int, reports: int) -> NoiseLaw:  # noqa: ARG002
-        """The noise of all shares about 0."""
+        """The sum of all shares' noise about 0."""
         return self.law.sum_of_shares(reports)
 
 
 class ShuffledBall(SecureBall):
-    """The same behind a shuffler: every number is split into shares modulo m, of which all but the
-    sum is hidden but for 2^-60 (`tacit.protocols.split_and_mix`); from 19 participants on.
+    """`SecureBall` with a shuffler: every number is split into additive shares modulo m.
+
+    The shuffled shares reveal only the sum, up to 2^-60 (`tacit.protocols.split_and_mix`). Needs at
+    least 19 participants.
     """
 
     view = View.SHUFFLED
 
     @cached_property
     def shares(self) -> int:
-        """As many as hide all but their sum."""
+        """As many as hide everything but their sum."""
         return shares_needed(self.honest, self.modulus, self.security)
 
     @property
     def security(self) -> int:
-        """σ, once for every number."""
+        """σ, with a union bound over all coordinates."""
         return SECURITY + math.ceil(math.log2(self.coordinates))
 
     def _noise(self, each: ApproximateDP) -> tuple[int, NoiseLaw]:
-        """With the shuffler's part of δ taken off first."""
+        """Subtracts the shuffler's part of δ first."""
         slack = mixed(each, SECURITY).delta - each.delta
         if slack >= each.delta:
             raise TacitError(
@@ -298,7 +302,7 @@ class ShuffledBall(SecureBall):
         return super()._noise(ApproximateDP(each.epsilon, each.delta - slack))
 
     def randomize(self, vector: npt.ArrayLike) -> Any:
-        """One row of shares for each coordinate."""
+        """One row of shares per coordinate."""
         rows = []
         for number in super().randomize(vector):
             parts = [below(self.modulus) for _ in range(self.shares - 1)]
@@ -306,5 +310,5 @@ class ShuffledBall(SecureBall):
         return rows
 
     def combine(self, messages: Sequence[Any]) -> Opened:
-        """The sums of all shares with each label, modulo m."""
+        """The sum of all shares per label, modulo m."""
         return super().combine([[sum(row) for row in message] for message in messages])

@@ -1,8 +1,8 @@
-"""Mechanisms: the protocol of every round, and the privacy of a whole run.
+"""Mechanisms: the protocol of every round, and the guarantee of a whole run.
 
-`PerRound` releases every round by itself: a participant takes part in one of them, so what holds
-for a round holds for the run. `Releases` releases prefix sums, whose steps are accounted for
-together. Both can be stored as plain data and restored; the privacy status is part of it.
+`PerRound` releases every round on its own. A participant takes part in one round, so the guarantee
+of a round is that of the run. `Releases` releases prefix sums, whose steps are accounted for
+jointly. Both serialize to plain data, privacy status included.
 """
 
 from __future__ import annotations
@@ -45,47 +45,71 @@ from tacit.types import Arm, Design, Fit, Floats, Round
 
 
 class Mechanism(ABC):
-    """How answers are kept private: `open(round)` is the protocol of a round that was proposed.
+    """How the rewards of an experiment are kept private: `open(round)` is the protocol of a
+    proposed round.
 
-    `privacy` is that of the whole run for a participant who takes part as often as is stated.
-    Whatever releases data asks it.
+    Attributes
+    ----------
+    privacy : PrivacyStatus
+        Status of the whole run, for a participant who takes part as often as stated. Components
+        that release data consult it.
     """
 
     privacy: PrivacyStatus
 
     @abstractmethod
     def open(self, round_: Round) -> Protocol:
-        """The protocol of a round; asking twice gives the same one."""
+        """The protocol of a round; repeated calls return the same one.
+
+        Parameters
+        ----------
+        round_ : Round
+            A proposed round.
+
+        Returns
+        -------
+        Protocol
+        """
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """The mechanism as plain data, for `from_dict`."""
 
     @property
     def metrics(self) -> int:
-        """How many numbers are released of everybody who tries one option."""
+        """The number of metrics that are released per participant of an arm."""
         return 1
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """The guarantee of the whole run, where it is known beforehand."""
+        """The guarantee of the whole run, if it is known beforehand."""
         return self.privacy.guarantee if isinstance(self.privacy, Guaranteed) else None
 
     @property
     def outside(self) -> bool:
-        """Whether a protocol of this mechanism has code that is not tacit's."""
+        """Whether a protocol of this mechanism contains code from outside tacit."""
         return False
 
     def example(self) -> Protocol | None:
-        """The protocol of a small round, where its size is known."""
+        """The protocol of a small round, if its size is known."""
         return None
 
     def printed(self, found: Guarantee | None = None) -> Guarantee | None:
-        """A guarantee of this mechanism as readers are shown it: that of the whole run, or what
-        was found round by round.
+        """The guarantee as shown to readers.
 
-        What a protocol from outside declares is checked first, once: recomputed from its stated
-        distribution, and its randomizer sampled. It never counts as exact.
+        Parameters
+        ----------
+        found : Guarantee, optional
+            The guarantee found round by round, if that of the whole run is not known beforehand.
+
+        Returns
+        -------
+        Guarantee or None
+
+        Notes
+        -----
+        The declared guarantee of a protocol from outside tacit is checked first, once: recomputed
+        from its stated distribution, and its randomizer sampled. It never counts as exact.
         """
         shown = self.guarantee or found
         if shown is None:
@@ -120,12 +144,33 @@ class Mechanism(ABC):
 
 @dataclass(frozen=True)
 class PerRound(Mechanism):
-    """`make(participants, **arguments)` for arms; for designs `make(participants, coordinates, …)`,
-    with the radius after them where a parameter is reported, or `make(plays, …)` where every play
-    is another participant's.
+    """A mechanism whose rounds are released independently, by the protocols of a factory function.
 
-    `make` stands at the top of a module, takes plain arguments and guarantees, and is annotated to
-    return a protocol, so that it can be stored by name.
+    Parameters
+    ----------
+    make : callable
+        Factory: `make(participants, **arguments)` for arms; `make(participants, coordinates, ...)`
+        for designs, followed by the radius where a parameter vector is reported; `make(plays, ...)`
+        where every play belongs to another participant.
+    arguments : mapping
+        Further arguments: plain values and guarantees.
+    privacy : PrivacyStatus
+        `Guaranteed`, `KnownPerRound` or `NonPrivate`.
+    smallest : int
+        Smallest number of participants of a round.
+
+    Notes
+    -----
+    `make` is a module-level function with a `Protocol` return annotation, so that it can be stored
+    by name.
+
+    Examples
+    --------
+    >>> from tacit.protocols.factories import exact
+    >>> mechanism = PerRound(exact, {"binary": True})
+    >>> protocol = mechanism.open(Round(0, 100, Arm(0)))
+    >>> protocol.participants, protocol.guarantee, mechanism.guarantee
+    (100, None, None)
     """
 
     make: Callable[..., Protocol]
@@ -141,8 +186,22 @@ class PerRound(Mechanism):
             )
 
     def open(self, round_: Round) -> Protocol:
-        """The protocol for the round's size; a round that earns less than the run's guarantee, or
-        that has fewer participants than the smallest, is rejected.
+        """The protocol for the size of the round.
+
+        Parameters
+        ----------
+        round_ : Round
+            The proposed round.
+
+        Returns
+        -------
+        Protocol
+
+        Raises
+        ------
+        TacitError
+            If the round is smaller than `smallest`, or its guarantee is weaker than that of the
+            run.
         """
         if round_.participants < self.smallest:
             raise TacitError(
@@ -156,7 +215,7 @@ class PerRound(Mechanism):
         return protocol
 
     def _weaker(self, earned: Guarantee | None) -> str:
-        """How a round's guarantee falls short of the run's privacy; empty if it does not."""
+        """Why a round's guarantee falls short of the run's privacy; empty if it does not."""
         match self.privacy:
             case Guaranteed(guarantee):
                 return falls_short(earned, guarantee)
@@ -166,19 +225,23 @@ class PerRound(Mechanism):
 
     @property
     def outside(self) -> bool:
-        """Whether the recipe, or a protocol that it makes for a small round, is not tacit's."""
+        """Whether the factory, or a protocol that it makes for a small round, comes from outside
+        tacit.
+        """
         if _package(self.make) != PACKAGE:
             return True
         protocol = self.example()
         return protocol is not None and not all(map(_ours, parts_of(protocol)))
 
     def example(self) -> Protocol | None:
-        """The round of the smallest size of arms, a round of one number of designs."""
+        """The protocol of the smallest round of arms, or of one coordinate for designs."""
         size = _small(self.make, self.arguments, self.smallest)
         return None if size is None else self.make(*size, **self.arguments)
 
     def in_arithmetic_of_rounds(self) -> PerRound:
-        """With the guarantee in the arithmetic of a small round; every other one is checked."""
+        """A copy whose guarantee states the arithmetic of a small round; every other round is
+        checked.
+        """
         small = self.example()
         if self.guarantee is None or small is None or small.guarantee is None:
             return self
@@ -187,7 +250,7 @@ class PerRound(Mechanism):
 
     @property
     def metrics(self) -> int:
-        """As many as `make` is told, where it can be."""
+        """The factory's `metrics` argument, 1 by default."""
         return int(self.arguments.get("metrics", 1))
 
     def _size(self, round_: Round) -> tuple[Any, ...]:
@@ -202,7 +265,7 @@ class PerRound(Mechanism):
         return round_.participants, round_.assignment.coordinates
 
     def to_dict(self) -> dict[str, Any]:
-        """Nothing but what it was made with."""
+        """The arguments of the constructor as plain data."""
         return {
             "mechanism": name_of(type(self)),
             "make": name_of(recipe(self.make)),
@@ -213,7 +276,13 @@ class PerRound(Mechanism):
 
     @classmethod
     def restore(cls, data: Mapping[str, Any]) -> PerRound:
-        """The reverse."""
+        """The inverse of `to_dict`.
+
+        Raises
+        ------
+        TacitError
+            If a small round does not earn the stored privacy status.
+        """
         make = recipe(named(data["make"], Callable))  # type: ignore[arg-type]
         arguments = {key: rich(value) for key, value in data["arguments"].items()}
         found = cls(make, arguments, status_from_data(data["privacy"]), data["smallest"])
@@ -221,8 +290,8 @@ class PerRound(Mechanism):
         return found
 
     def _check_small_round(self) -> None:
-        """Rejects a stored privacy status that a small round does not earn under the stored
-        assumptions. Rounds of other sizes are checked as they are opened.
+        """Reject a stored privacy status that a small round does not earn under the stored
+        assumptions; other sizes are checked at `open`.
         """
         small = self.example()
         if small is None:
@@ -237,7 +306,7 @@ class PerRound(Mechanism):
 
 @dataclass(frozen=True, eq=False)
 class Releases(Mechanism):
-    """Private prefix sums: round k is step k of one `PrefixSums`, and all of them together have one
+    """Private prefix sums: round k is step k of one `PrefixSums`, and all steps share one
     guarantee.
     """
 
@@ -256,7 +325,7 @@ class Releases(Mechanism):
             )
 
     def open(self, round_: Round) -> PrefixRound:
-        """The step of this round."""
+        """The protocol of this round's step."""
         if round_.participants != self.sums.silos:
             raise TacitError(
                 f"round {round_.number} is for {round_.participants} silos; the noise was shared "
@@ -270,11 +339,11 @@ class Releases(Mechanism):
         return self.sums.open(round_.number, self.released, self.held, self.guarantee)
 
     def encoder(self, silo: int | None = None) -> Encoder:
-        """One silo's side, which draws exactly; it stays with the silo."""
+        """The randomizer of one silo, with exact draws; it never leaves the silo."""
         return self.sums.encoder(silo=silo)
 
     def to_dict(self) -> dict[str, Any]:
-        """What was opened, which is public, and what simulated silos hold."""
+        """The released rows, which are public, and the data of simulated silos."""
         shape = {
             "kind": self.sums.shape.kind,
             "steps": self.sums.shape.steps,
@@ -295,7 +364,7 @@ class Releases(Mechanism):
 
     @classmethod
     def restore(cls, data: Mapping[str, Any]) -> Releases:
-        """The reverse."""
+        """The inverse of `to_dict`."""
         stored = data["sums"]["shape"]
         shape = factorize(stored["kind"], stored["steps"], tuple(stored.get("importance", ())))
         presence = Presence(**data["sums"]["presence"])
@@ -309,7 +378,7 @@ class Releases(Mechanism):
 
 
 def falls_short(earned: Guarantee | None, stated: Guarantee) -> str:
-    """Why what is earned does not imply what is stated; empty if it does."""
+    """Why the earned guarantee does not imply the stated one; empty if it does."""
     if earned is None:
         return f"earns no guarantee, not {stated.short}"
     if earned.implies(stated):
@@ -321,9 +390,11 @@ def falls_short(earned: Guarantee | None, stated: Guarantee) -> str:
 
 
 def earned_by(sums: PrefixSums, guarantee: Guarantee) -> bool:
-    """Whether a participant who comes as often as allowed has this guarantee, about the view and
-    under the assumptions of these sums. How far shuffling amplifies is beyond what can be checked
-    here, but the sum of all messages, which anybody can form, must not refute it.
+    """Whether the sums earn this guarantee for a participant with the maximum number of
+    participations, with the same view and assumptions.
+
+    Amplification by shuffling is not checked here. The sum of all messages, which the adversary can
+    compute, must not refute the guarantee.
     """
     if (
         sums.noise == "none"
@@ -341,8 +412,10 @@ def earned_by(sums: PrefixSums, guarantee: Guarantee) -> bool:
 
 
 def _about(sums: PrefixSums, guarantee: ApproximateDP) -> bool:
-    """Whether a guarantee states neighbours, view, participations, assumptions and arithmetic as
-    the sums earn them; the headline of silos that each have their own is what holds for all.
+    """Whether the guarantee states the neighbouring relation, view, participations, assumptions and
+    arithmetic of the sums.
+
+    If silos have individual budgets, the headline (ε, δ) must be the largest of each.
     """
     weakest = tuple(map(max, zip(*_pairs(guarantee), strict=True)))
     arithmetic = Arithmetic.EXACT if sums.integral else Arithmetic.IDEAL
@@ -357,21 +430,23 @@ def _about(sums: PrefixSums, guarantee: ApproximateDP) -> bool:
 
 
 def _earns(sums: PrefixSums, epsilon: float, delta: float) -> bool:
-    """By δ at ε, or by ε at δ where that is accounted for otherwise."""
+    """Checks δ at ε, or ε at δ where the accounting differs."""
     loss, left = sums.loss(), delta - sums.slack(epsilon)
     return left > 0 and (loss.delta(epsilon) <= left or loss.epsilon(left) <= epsilon)
 
 
 def _pairs(guarantee: ApproximateDP) -> tuple[tuple[float, float], ...]:
-    """(ε, δ) of every silo that has its own, or of all alike."""
+    """(ε, δ) of every silo with an individual budget, or the common one."""
     if isinstance(guarantee, SilosDP) and guarantee.budgets:
         return guarantee.budgets
     return ((guarantee.epsilon, guarantee.delta),)
 
 
 def recipe(make: Any) -> Callable[..., Protocol]:
-    """`make` itself, if it says of itself that it makes protocols: what a file names is called, and
-    a file could name anything. A class would take its guarantee from the file, too.
+    """`make` itself, if its return annotation is a Protocol.
+
+    A stored file names a function that is then called, and the file could name anything. Classes
+    are rejected too: they would take their guarantee from the file.
     """
     try:
         made = get_type_hints(make).get("return")
@@ -389,9 +464,7 @@ def recipe(make: Any) -> Callable[..., Protocol]:
 def _small(
     make: Callable[..., Protocol], arguments: Mapping[str, Any], smallest: int
 ) -> tuple[Any, ...] | None:
-    """The size of a small round, by what `make` needs besides these arguments; None where that is
-    something else.
-    """
+    """The size of a small round, by the required parameters of `make`; None if they are unknown."""
     hints = get_type_hints(make)
     needed = [
         hints.get(name)
@@ -409,7 +482,7 @@ def _small(
 
 
 def parts_of(protocol: Protocol) -> Iterator[Any]:
-    """A protocol and the protocols that it is made of."""
+    """A protocol and, recursively, the protocols that it is composed of."""
     yield protocol
     for part in protocol.made_of:
         yield from parts_of(part)
@@ -424,7 +497,7 @@ def _ours(protocol: Protocol) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """A guarantee as data, a fraction by its two numbers; others as they are."""
+    """Guarantees, enums and fractions as plain data; other values unchanged."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Fraction):
@@ -433,7 +506,7 @@ def plain(value: Any) -> Any:
 
 
 def rich(value: Any) -> Any:
-    """The reverse of `plain`."""
+    """The inverse of `plain`."""
     if isinstance(value, Mapping) and "fraction" in value:
         return Fraction(value["fraction"])
     if isinstance(value, Mapping) and "guarantee" in value:

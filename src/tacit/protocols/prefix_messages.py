@@ -1,9 +1,9 @@
-"""The forms in which a silo's noisy integers leave it, one for each intermediary.
+"""Message encodings of a silo's noisy integers, one per kind of aggregator.
 
-Where messages are added up or seen one by one, numbers travel modulo 2^64 (`Words`). What a
-shuffler mixes must say nothing but its sum, in whatever order: numbers are cut into random parts
-that add up to them (`Shares`, Ishai et al. 2006), or written as bits of which only the ones count
-(`Bits`, ZC24 Algorithm 5). Forms hide nothing by themselves; the noise is in the numbers.
+Numbers that are summed or seen individually are sent modulo 2^64 (`Words`). Shuffled messages must
+reveal nothing but their sum in any order. Numbers are then split into random additive shares
+(`Shares`, Ishai et al. 2006), or written as bits of which only the number of ones counts (`Bits`,
+ZC24 Algorithm 5). Encodings provide no privacy by themselves; the noise is in the numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tacit.types import Floats, Integers
 
 UnsignedWords = npt.NDArray[np.uint64]
 MODULUS_BITS = 64
-MOST_BITS = 1 << 27  # of a message: what a silo can hold, let alone send
+MOST_BITS = 1 << 27  # per message: limit of a silo's memory
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Words:
     bits: int = MODULUS_BITS  # of a number
 
     def message(self, numbers: Integers, rng: np.random.Generator | None) -> UnsignedWords:  # noqa: ARG002
-        """As they are."""
+        """The numbers themselves."""
         return numbers.view(np.uint64)
 
     def total(self, messages: Sequence[Any]) -> list[int]:
@@ -46,12 +46,12 @@ class Words:
 
 @dataclass(frozen=True)
 class Shares(Words):
-    """Every number as `count` parts modulo 2^64, all but the last uniform."""
+    """Every number as `count` additive shares modulo 2^64, all but the last uniform."""
 
     count: int = 1
 
     def message(self, numbers: Integers, rng: np.random.Generator | None) -> UnsignedWords:
-        """One row of parts for each number."""
+        """One row of shares per number."""
         shape = (len(numbers), self.count - 1)
         parts = (
             np.frombuffer(os.urandom(8 * shape[0] * shape[1]), dtype=np.uint64).reshape(shape)
@@ -62,14 +62,14 @@ class Shares(Words):
         return np.column_stack([parts, last])
 
     def total(self, messages: Sequence[Any]) -> list[int]:
-        """The sums of all parts modulo 2^64."""
+        """The sums of all shares modulo 2^64."""
         total = np.array(messages, np.uint64).sum(axis=(0, 2), dtype=np.uint64)
         return [int(number) for number in total]
 
 
 @dataclass(frozen=True)
 class Bits:
-    """Every number as `bits` bits, of which so many are ones as it is above -`offset`."""
+    """Every number as `bits` bits, of which number + `offset` are ones."""
 
     bits: int
     offset: int
@@ -79,11 +79,11 @@ class Bits:
         numbers: Integers,
         rng: np.random.Generator | None,  # noqa: ARG002
     ) -> npt.NDArray[Any]:
-        """One row of bits for each number, ones first: the shuffler's order is another."""
+        """One row of bits per number, ones first; the shuffler permutes them."""
         return (np.arange(self.bits) < self.ones(numbers)[:, None]).astype(np.uint8)
 
     def ones(self, numbers: Integers) -> Integers:
-        """How many bits of each row are ones."""
+        """The number of ones in each row."""
         ones = numbers + self.offset
         if not 0 <= ones.min() <= ones.max() <= self.bits:
             raise TacitError(
@@ -94,19 +94,19 @@ class Bits:
         return ones
 
     def total(self, messages: Sequence[Any]) -> list[int]:
-        """How many bits with each number's label are ones."""
+        """The number of ones per label."""
         ones = [np.sum(message, axis=1, dtype=np.int64) for message in messages]
         return [int(number) for number in np.sum(ones, axis=0)]
 
     def read(self, values: Sequence[int], silos: int) -> Floats:
-        """The sums that so many ones stand for."""
+        """The sums that these numbers of ones encode."""
         return np.array(values, dtype=float) - silos * self.offset
 
 
 @dataclass(frozen=True)
 class Counts(Bits):
-    """The same with every row of bits as its number of ones, which is all that a shuffler leaves of
-    it: for audits of messages that are too long to be made.
+    """`Bits` with every row replaced by its number of ones, all that a shuffler reveals; for audits
+    of messages too long to build.
     """
 
     def message(
@@ -114,11 +114,11 @@ class Counts(Bits):
         numbers: Integers,
         rng: np.random.Generator | None,  # noqa: ARG002
     ) -> npt.NDArray[Any]:
-        """One number of ones for each number."""
+        """The number of ones per number."""
         return self.ones(numbers)
 
     def total(self, messages: Sequence[Any]) -> list[int]:
-        """How many bits with each number's label would be ones."""
+        """The number of ones per label."""
         return [int(number) for number in np.array(messages, np.int64).sum(axis=0)]
 
 

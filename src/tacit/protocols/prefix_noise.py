@@ -1,5 +1,6 @@
-"""The least noise with which private prefix sums meet a target: found by bisection, returned only
-after it was checked.
+"""Calibration of private prefix sums: the least noise that meets a target.
+
+The search is by bisection; a result is checked against the target before it is returned.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from tacit.protocols.factorization import Factorization
 from tacit.protocols.prefix_sums import ONCE, Noise, PrefixSums, Presence
 from tacit.trust import TrustModel
 
-# the most that rounding may add to the sensitivity, and the part of δ that pays for not being quite
-# Gaussian; bits are paid for one by one
+# relative increase of the sensitivity by rounding, and the part of δ reserved for the distance from
+# a Gaussian; larger for binomial noise, which is sent bit by bit
 ROUNDING = {"discrete-gaussian": 1e-3, "skellam": 9e-3, "binomial": 5e-2}
 RESERVE = {"discrete-gaussian": 5e-4, "skellam": 5e-3, "binomial": 5e-2}
 
@@ -34,9 +35,9 @@ def calibrated(
 ) -> PrefixSums:
     """The protocol with the least noise for a target, checked against it.
 
-    Integer noise: the coarsest power of two at which rounding adds less than its `ROUNDING` to the
-    sensitivity and the law is near enough to a Gaussian. The target holds for a person who comes as
-    often as `presence` allows.
+    Integer noise uses the coarsest power of two at which rounding adds less than its `ROUNDING` to
+    the sensitivity and the noise is close enough to a Gaussian. The target holds for the maximum
+    participation that `presence` allows.
     """
     positive(
         "epsilon", target.epsilon, "a guarantee needs epsilon > 0; for no privacy use fedlinucb"
@@ -77,9 +78,7 @@ def _meets(protocol: PrefixSums, target: ApproximateDP) -> bool:
 
 
 def _trimmed(protocol: PrefixSums, target: ApproximateDP) -> PrefixSums:
-    """The same with the part of δ that turned out not to be needed turned into less noise, if that
-    holds.
-    """
+    """The protocol with the unused part of δ spent on less noise, if the target still holds."""
     spent = protocol.slack(target.epsilon) + protocol.excess(target.epsilon)
     unit = _unit_sigma(target.epsilon, target.delta - 1.2 * spent)
     sigma = unit * protocol.movement

@@ -1,13 +1,18 @@
-"""Private prefix sums of vectors that many silos hold together: P = (R, S, A) for sums that are
-published again and again.
+"""Private prefix sums of vectors that silos hold: P = (R, S, A) for sums that are released at every
+step.
 
-At every step each silo sends one message about its data so far and the server learns the noisy sum
-over all silos and steps. Who adds the noise tells the trust models apart: `silo` (ZC24 Algorithm 2:
-each silo alone, messages in the open), `secagg` (each silo a share, only the sum modulo 2^64 is
-opened), `shuffle` (as secagg, but silos send shares that a shuffler mixes, or bits for binomial
-noise: ZC24 Algorithm 5), `central` (silos send what they have, and one trusted server adds noise
-once: Shariff & Sheffet 2018). What is opened is chosen by a `Factorization`. The schedule is fixed,
-so that when a silo speaks says nothing.
+At every step each silo sends one message about its data so far, and the server learns the noisy sum
+over all silos and steps. The trust models differ in who adds the noise:
+
+- `silo`: each silo alone, with messages in the clear (ZC24 Algorithm 2).
+- `secure-aggregation`: each silo a share; only the sum modulo 2^64 is released.
+- `shuffler`: as above, but silos send additive shares through a shuffler, or bits for binomial
+  noise (ZC24 Algorithm 5).
+- `central`: silos send their data, and one trusted server adds the noise once (Shariff & Sheffet
+  2018).
+
+A `Factorization` determines the released rows. The schedule is data-independent: the time of a
+message leaks nothing.
 """
 
 from __future__ import annotations
@@ -60,12 +65,14 @@ VIEWS: dict[TrustModel, View] = {
 
 @dataclass(frozen=True)
 class Presence:
-    """How often one person comes: in at most `batches` steps, `visits` times in each, to any silos;
-    or, `anywhere`, `visits` times in all, to any silos in any steps.
+    """How often one participant takes part.
 
-    Where silos are `eager`, they act on the raw data of their batch: what later people of the same
-    silo and batch are given depends on whoever came before, so one visit may move every record of
-    that silo's batch. Else a visit moves one record, its own.
+    In at most `batches` steps, `visits` times in each, at any silos. With `anywhere`: `visits`
+    times in total, at any silos in any steps.
+
+    `eager` silos act on the raw data of their batch. The assignment of later participants of the
+    same silo and batch then depends on earlier ones, so one visit may move every record of that
+    silo's batch. Otherwise a visit moves its own record only.
 
     >>> Presence(visits=2).records(silos=3, people=25), Presence(eager=True).records(3, 25)
     ([(2,), (1, 1)], [(25,)])
@@ -81,10 +88,11 @@ class Presence:
         integer("visits", self.visits, at_least=1, remedy="a person comes at least once")
 
     def records(self, silos: int, people: int) -> list[tuple[int, ...]]:
-        """The worst ways in which the records that move in one batch lie in silos of so many
-        people: for each number of silos visited, as many as can be in as few as can be.
+        """The worst distributions over silos of the records that move in one batch, for `people`
+        records per silo.
 
-        What is opened moves by a convex function of these counts, which is largest there.
+        For each number of visited silos, the records are concentrated in as few silos as possible.
+        The released rows move by a convex function of these counts, which is largest there.
         """
         coming = min(self.visits, silos * people)
         most = min(coming, silos)
@@ -102,12 +110,12 @@ class Presence:
 
     @property
     def participations(self) -> int:
-        """How often one person comes in all."""
+        """The total number of participations of one participant."""
         return self.batches * self.visits
 
     @property
     def assumption(self) -> VisitsAtMost:
-        """How often one participant comes, as a guarantee states it."""
+        """The number of participations, as an assumption of the guarantee."""
         spread = Spread.ANYWHERE if self.anywhere else Spread.PER_BATCH
         return VisitsAtMost(self.batches, self.visits, spread)
 
@@ -117,19 +125,19 @@ ONCE = Presence()
 
 @dataclass(frozen=True, eq=False)
 class PrefixSums:
-    """A protocol for `silos` silos with vectors of `size` numbers per step; one record of one
-    person moves a step's vector by at most `sensitivity`.
+    """A protocol for `silos` silos with vectors of `size` numbers per step.
 
-    `sigma` is the standard deviation of the noise in each opened number (of each silo's message
-    where the trust is `silo`, or `shuffle` with Gaussian noise). Integer noise works at `scale`
-    units per 1. `people` per silo and step, each with numbers of at most 1, tell whether everything
-    fits 64 bits; `presence` says how often one of them comes. Shares are made for `silos` -
-    `corrupt` silos, so the guarantee holds against so many silos that tell the server their shares,
-    or are the ones who look.
+    One record of a participant moves a step's vector by at most `sensitivity`.
 
-    Where the trust is `silo`, every silo may have noise of its own, `sigmas`, of which `sigma` is
-    then the least; and the server, who sees each message, may count it by a public weight of at
-    most 1, `weights`.
+    `sigma` is the standard deviation of the noise in each released number (in each silo's message
+    where the trust is `silo`, or `shuffler` with Gaussian noise). Integer noise uses `scale` units
+    per 1. `people` is the number of records per silo and step, each with numbers of at most 1; it
+    decides whether all sums fit 64 bits. `presence` bounds the participations. Shares are made for
+    `silos` - `corrupt` silos. The guarantee therefore holds against `corrupt` silos that reveal
+    their shares to the server or are curious themselves.
+
+    Under `silo` trust, every silo may have individual noise, `sigmas`; `sigma` is then the least.
+    The server sees each message and may apply a public weight of at most 1, `weights`.
     """
 
     shape: Factorization
@@ -197,7 +205,7 @@ class PrefixSums:
                 )
 
     def _check_own_noise(self) -> None:
-        """Noise of its own for each silo, or for none."""
+        """Individual noise is given for each silo, or for none."""
         for name in ("sigmas", "weights"):
             values = getattr(self, name)
             if values and (self.trust != TrustModel.SILO or len(values) != self.silos):
@@ -214,14 +222,14 @@ class PrefixSums:
             raise TacitError("a silo's weight is not in (0, 1]: divide all by the largest")
 
     def of(self, silo: int) -> PrefixSums:
-        """The sums as this silo makes them: with its own noise."""
+        """The sums with the individual noise of this silo."""
         if not self.sigmas:
             return self
         return replace(self, sigma=self.sigmas[silo], sigmas=(), weights=())
 
     @cached_property
     def _kinds(self) -> dict[tuple[float, float], tuple[PrefixSums, int]]:
-        """Silos of the same noise and weight, and how many there are of them."""
+        """Silos grouped by noise and weight, with the size of each group."""
         pairs = list(zip(self.sigmas, self.weights or (1.0,) * self.silos, strict=True))
         return {pair: (self.of(pairs.index(pair)), pairs.count(pair)) for pair in set(pairs)}
 
@@ -231,11 +239,11 @@ class PrefixSums:
         return self.noise in ("discrete-gaussian", "skellam", "binomial")
 
     def _largest(self, step: int) -> float:
-        """The most that a silo's people add up to in one number of a step, in units."""
+        """The largest sum of a silo's records in one number of a step, in units."""
         return self.people * float(np.abs(self.shape.right[step]).sum()) * self.scale
 
     def form(self, step: int) -> Form:
-        """How the integers of a step leave a silo."""
+        """The encoding of the integers of a step in a message."""
         if self.trust != TrustModel.SHUFFLER:
             return Words()
         if self.noise != "binomial":
@@ -252,17 +260,19 @@ class PrefixSums:
 
     @property
     def honest(self) -> int:
-        """How many silos' shares the guarantee needs."""
+        """The number of silos whose shares the guarantee needs."""
         return self.silos - self.corrupt
 
     @property
     def adding(self) -> int:
-        """Whose noise together is `total`: a silo's or the server's alone, or all honest silos'."""
+        """The number of parties whose noise adds up to `total`: one silo, the server, or all honest
+        silos.
+        """
         return 1 if self.alone or self.trust == TrustModel.CENTRAL else self.honest
 
     @cached_property
     def total(self) -> NoiseLaw:
-        """The noise that the guarantee needs in one opened integer (in one message where each
+        """The noise that the guarantee needs in one released integer (in one message where each
         silo's noise suffices alone).
         """
         width = self.sigma * self.scale
@@ -274,12 +284,12 @@ class PrefixSums:
 
     @cached_property
     def share(self) -> NoiseLaw:
-        """What one silo (where it is trusted, the server) adds to one integer."""
+        """The noise that one silo (or the trusted server) adds to one integer."""
         return self.total if self.adding == 1 else self.total.nearby_share(self.adding)
 
     @property
     def row_variance(self) -> float:
-        """The variance of the noise in one opened number, summed over silos."""
+        """The variance of the noise in one released number, summed over silos."""
         if self.noise == "none":
             return 0.0
         if self.sigmas:
@@ -297,26 +307,27 @@ class PrefixSums:
 
     @property
     def covariance(self) -> Floats:
-        """The covariance between steps of a released number, exactly (rounding, at most `silos`
-        units of 1/scale, aside).
+        """The exact covariance between steps of a released number, without rounding (at most
+        `silos` units of 1/scale).
         """
         return self.row_variance * self.shape.covariance
 
     @property
     def movement(self) -> float:
-        """The most that one person moves everything opened, in l2 norm and in units of 1, rounding
+        """The l2 sensitivity of all released rows to one participant, in units of 1, rounding
         included.
 
-        Every silo rounds each number of its own row once, deterministically, before any noise. Two
-        streams that differ in one person give a silo numbers that differ by the records' movement
-        and less than one unit more, in those rows whose batches the person visited this silo in.
+        Every silo rounds each number of its row once, deterministically, before any noise. Consider
+        two streams that differ in one participant. A silo's numbers then differ by the records'
+        movement and less than one unit more, in those rows whose batches the participant visited
+        this silo in.
 
         Sums: a row moves by its records and by one unit for each of the V_k silos that were visited
-        in the row's batches, in each of `size` numbers; so all rows move by the records' movement
-        and √(size Σ_k V_k²) units at most (Minkowski). Silos alone: their messages move apart, and
-        squares add up; see `_merges`. Visits that fall anywhere: no arrangement moves records by
-        more than all of them in the batch that moves most (the triangle inequality), and no row
-        meets more silos than there are visits.
+        in the row's batches, in each of `size` numbers. All rows thus move by at most the records'
+        movement and √(size Σ_k V_k²) units (Minkowski). Silos alone: their messages move
+        separately, and squares add up; see `_merges`. Visits anywhere: no arrangement moves records
+        by more than all visits in the worst batch (triangle inequality), and no row involves more
+        silos than there are visits.
         """
         presence = self.presence
         record = self.sensitivity * self.shape.movement(presence.batches)
@@ -335,20 +346,19 @@ class PrefixSums:
         return farthest * record + self._rounding(self._messages)
 
     def _rounding(self, rows: float) -> float:
-        """What rounding moves `size` numbers by, one unit in each of so many rows."""
+        """The movement of `size` numbers by rounding, one unit in each of `rows` rows."""
         return math.sqrt(self.size * rows) / self.scale if self.integral else 0.0
 
     @property
     def _merges(self) -> bool:
-        """Whether a person moves messages of silos alone most by going to the same, fewest silos in
-        every batch.
+        """Whether visiting the same, fewest silos in every batch is the worst case for silos alone.
 
         In row k let silo s be moved by at most t_s > 0 and rounding by ρ; the row's square is at
-        most Σ_s (t_s + ρ)². Handing the least t_s to other silos that have room for its records
-        adds at least t_s² to Σ_s t_s² and takes ρ² off. Every t_s is at least the sensitivity times
-        the row's least coefficient, so where that is no less than ρ, fewer silos move the row more.
-        For a single batch `records` lists all ways. Coefficients of different signs are left out,
-        since they may cancel within a silo.
+        most Σ_s (t_s + ρ)². Moving the records of the least t_s to other silos with room adds at
+        least t_s² to Σ_s t_s² and removes ρ². Every t_s is at least the sensitivity times the row's
+        least coefficient. Where that is no less than ρ, fewer silos move the row more. For a single
+        batch `records` lists all cases. Coefficients of different signs are excluded, since they
+        may cancel within a silo.
         """
         if self.presence.batches == 1:
             return True
@@ -358,21 +368,23 @@ class PrefixSums:
 
     @property
     def _rows(self) -> int:
-        """The most opened rows in which one person's records are."""
+        """The most released rows that contain one participant's records."""
         steps = self.presence.visits if self.presence.anywhere else self.presence.batches
         return min(self.shape.steps, steps * self.shape.rows_moved)
 
     @property
     def _visited(self) -> int:
-        """The most silos that one person visits in a batch. Corrupt silos count: nobody knows who
-        they are, and without them it would be fewer.
+        """The most silos that one participant visits in a batch.
+
+        Corrupt silos count: their identity is unknown, and excluding them would only lower the
+        number.
         """
         return min(self.presence.visits, self.silos)
 
     @property
     def _messages(self) -> int:
-        """The most rows of single silos in which one person's records are; in every batch it may be
-        other silos'.
+        """The most rows of single silos that contain one participant's records; the silos may
+        differ in every batch.
         """
         if self.presence.anywhere:
             return self._visited * self._rows
@@ -381,12 +393,12 @@ class PrefixSums:
 
     @property
     def rounding_overhead(self) -> float:
-        """By what part rounding enlarges the movement of one record."""
+        """The relative increase of one record's movement by rounding."""
         once = replace(self, presence=ONCE)
         return once.movement / (self.sensitivity * self.shape.movement()) - 1
 
     def loss(self) -> GaussianLoss | NearlyGaussianLoss:
-        """The loss of everything opened in all steps together, for somebody who comes as often as
+        """The privacy loss of all released rows together, for the maximum participation that
         `presence` allows.
         """
         if self.noise == "none":
@@ -398,7 +410,7 @@ class PrefixSums:
         return NearlyGaussianLoss(self.total, moved, self.size * rows, self.adding)
 
     def excess(self, epsilon: float) -> float:
-        """What being discrete adds to δ at ε, at most."""
+        """An upper bound on the increase of δ at ε due to discreteness."""
         loss = self.loss()
         if isinstance(loss, GaussianLoss):
             return 0.0
@@ -407,17 +419,17 @@ class PrefixSums:
 
     @property
     def view(self) -> View:
-        """Whose view the guarantee bounds."""
+        """The view that the guarantee covers."""
         return VIEWS[self.trust]
 
     def slack(self, epsilon: float) -> float:
-        """What a shuffler of additive shares adds to δ, over all numbers opened."""
+        """The increase of δ due to a shuffler of additive shares, over all released numbers."""
         if self.trust != TrustModel.SHUFFLER or self.noise in ("binomial", "gaussian"):
             return 0.0
         return (1 + math.exp(epsilon)) * 2.0**-SECURITY * self.size * self.shape.steps
 
     def guarantee(self, delta: float) -> ApproximateDP:
-        """(ε, δ) of the whole transcript, for somebody who comes as often as `presence` allows."""
+        """(ε, δ) of the whole transcript, for the maximum participation that `presence` allows."""
         epsilon = self.loss().epsilon(delta)
         if not math.isfinite(epsilon):
             raise TacitError(
@@ -433,7 +445,7 @@ class PrefixSums:
 
     @property
     def assumptions(self) -> frozenset[Assumption]:
-        """What the guarantee assumes, besides its view."""
+        """The assumptions of the guarantee, besides its view."""
         found: set[Assumption] = set()
         if self.presence.participations > 1:
             found.add(self.presence.assumption)
@@ -445,8 +457,8 @@ class PrefixSums:
 
     @property
     def bits_per_silo(self) -> float:
-        """How many bits one silo sends in all steps: 64 per number (and share), or levels and noise
-        one by one for binomial noise.
+        """The bits that one silo sends in all steps: 64 per number (and share), or one per level
+        and noise bit for binomial noise.
         """
         if not self.integral:
             return self.shape.steps * self.size * MODULUS_BITS
@@ -462,19 +474,21 @@ class PrefixSums:
         held: dict[int, Floats],
         guarantee: Guarantee | None,
     ) -> PrefixRound:
-        """The protocol of one step; see there."""
+        """The protocol of one step; see `PrefixRound`."""
         return ROUNDS.get(self.trust, PrefixRound)(self, step, released, held, guarantee)
 
     def encoder(self, rng: np.random.Generator | None = None, silo: int | None = None) -> Encoder:
-        """One silo's side. With a generator, noise is simulated; without, it is drawn exactly, from
-        the operating system. Where silos' noise differs, it must be said which silo.
+        """The randomizer of one silo.
+
+        With a generator, the noise is simulated; without one, draws are exact, from the operating
+        system. `silo` is required if silos have individual noise.
         """
         if self.sigmas and silo is None:
             raise TacitError("every silo has noise of its own: say whose encoder it is")
         return Encoder(self if silo is None else self.of(silo), rng)
 
     def sample_noise(self, rng: np.random.Generator) -> Floats:
-        """The noise of all silos in what is opened of one step, for simulation."""
+        """The noise of all silos in the released row of one step, for simulation."""
         if self.noise == "none":
             return np.zeros(self.size)
         if self.sigmas:
@@ -484,7 +498,7 @@ class PrefixSums:
         return self.several(self.silos, rng)
 
     def several(self, silos: int, rng: np.random.Generator) -> Floats:
-        """The noise of so many silos alike in what is opened of one step."""
+        """The noise of `silos` identical silos in the released row of one step."""
         if not self.integral:
             return self.draw(None, rng, math.sqrt(self.row_variance * silos / self.silos))
         whole = self.corrupt == 0 and not self.alone
@@ -494,7 +508,9 @@ class PrefixSums:
     def draw(
         self, law: NoiseLaw | None, rng: np.random.Generator | None, spread: float = 0.0
     ) -> Floats:
-        """One vector of noise less its mean: of an integer law, or normal of this spread."""
+        """One vector of centred noise: from an integer distribution, or Gaussian with standard
+        deviation `spread`.
+        """
         if law is None:
             if rng is None:
                 raise TacitError(
@@ -508,15 +524,15 @@ class PrefixSums:
 
 @dataclass(eq=False)
 class Encoder:
-    """One silo's randomizer R: takes the silo's vector of each step and says what to send.
+    """The randomizer R of one silo: takes the silo's vector of each step and returns the message.
 
-    What it remembers never leaves the silo.
+    Its state never leaves the silo.
     """
 
     protocol: PrefixSums
     rng: np.random.Generator | None = None
     history: list[Floats] = field(default_factory=list)
-    kept: list[Floats] = field(default_factory=list)  # noisy nodes, where prefix sums are sent
+    kept: list[Floats] = field(default_factory=list)  # noisy nodes, if prefix sums are sent
 
     def __post_init__(self) -> None:
         p = self.protocol
@@ -539,7 +555,7 @@ class Encoder:
             raise TacitError(
                 f"all {p.shape.steps} synchronisations are used up: the noise was made for no more"
             )
-        # noise first: how long it takes says nothing of the data
+        # noise first, to avoid a timing leak
         noise = (
             np.zeros(p.size)
             if p.trust in (TrustModel.NONE, TrustModel.CENTRAL)
@@ -550,30 +566,30 @@ class Encoder:
         row = p.shape.right[step - 1, :step] @ np.array(self.history)
         sent = (np.rint(row * p.scale) if p.integral else row) + noise
         if p.shape.kind == "prefix":
-            # sums of nodes as they would be sent, so that they say no more than the nodes
+            # post-processing of the noisy nodes: reveals no more than they do
             self.kept.append(sent)
             sent = p.shape.left[step - 1, :step] @ np.array(self.kept)
         return p.form(step - 1).message(sent.astype(np.int64), self.rng) if p.integral else sent
 
     def to_dict(self) -> dict[str, Any]:
-        """What the silo must keep between steps."""
+        """The state that the silo must keep between steps."""
         return {
             "history": [v.tolist() for v in self.history],
             "kept": [v.tolist() for v in self.kept],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Back to a state of `to_dict`."""
+        """Restore a state of `to_dict`."""
         self.history = [np.array(v) for v in state["history"]]
         self.kept = [np.array(v) for v in state["kept"]]
 
 
 class PrefixRound(Protocol):
-    """One step of private prefix sums: every silo reports, and what is opened joins what was opened
-    in the steps before it.
+    """One step of private prefix sums: every silo reports, and the released row joins the earlier
+    ones.
 
-    `released` holds what was opened, by step; `held` what simulated silos hold together, which in
-    life is on the silos' own machines.
+    `released` holds the released rows by step; `held` the total data of simulated silos, which in
+    production stays on the silos' machines.
     """
 
     def __init__(
@@ -598,8 +614,8 @@ class PrefixRound(Protocol):
         self.bits_per_participant = sums.bits_per_silo / sums.shape.steps
 
     def randomize(self, x: npt.ArrayLike) -> Any:
-        """What a silo sends whose vectors of all steps so far are the rows of x; an `Encoder` keeps
-        them.
+        """The message of a silo whose vectors of all steps so far are the rows of x; an `Encoder`
+        keeps them.
         """
         self._check_once()
         if self.sums.sigmas:
@@ -618,7 +634,7 @@ class PrefixRound(Protocol):
         return Encoder(self.sums, history=before).randomize(now)
 
     def combine(self, messages: Any) -> Opened:
-        """The sum over silos: modulo 2^64 where messages are integers, ones where they are bits."""
+        """The sum over silos: modulo 2^64 for integers, the number of ones for bits."""
         self._check_once()
         p = self.sums
         if len(messages) != p.silos:
@@ -639,8 +655,8 @@ class PrefixRound(Protocol):
         return Opened(tuple(np.sum(messages, axis=0).tolist()), len(messages))
 
     def analyze(self, opened: Opened) -> Estimate:
-        """The private prefix sum: the left factor applied to all that was opened so far, as
-        post-processing, free of charge.
+        """The private prefix sum: the left factor applied to all released rows, as
+        post-processing.
         """
         self.check_reports(opened.reports)
         row = np.array(opened.values, dtype=float)
@@ -653,14 +669,14 @@ class PrefixRound(Protocol):
         return self._release(row, opened)
 
     def again(self) -> Estimate:
-        """The estimate of a step that was opened, once more: after a restart nobody reports
-        again.
+        """The estimate of a step that was already released, for use after a restart; silos do not
+        report again.
         """
         row = self._released[self.step]
         return self._release(row, Opened(tuple(row.tolist()), self.participants))
 
     def gathered(self, reports: Floats) -> Floats:
-        """What all silos' reports (silos × numbers) come to together, before any noise."""
+        """The (weighted) sum of all silos' reports (silos × numbers), before any noise."""
         if not self.sums.weights:
             return np.asarray(reports.sum(axis=0))
         return np.asarray(np.array(self.sums.weights) @ reports)
@@ -684,7 +700,7 @@ class PrefixRound(Protocol):
         return self._estimate(total, opened)
 
     def _so_far(self, rows: dict[int, Floats]) -> Floats:
-        """What is known of every step up to this one."""
+        """The rows of every step up to this one."""
         if not all(step in rows for step in range(self.step)):
             raise TacitError("a step before this one was not opened: prefix sums need all of them")
         return np.array([rows[step] for step in range(self.step + 1)])
@@ -696,8 +712,10 @@ class PrefixRound(Protocol):
         return Estimate(total, VectorError(n, *columns), self.guarantee_id, opened.wrapped)
 
     def view_law(self, total: int, reports: int) -> NoiseLaw:
-        """The noise of all silos in one opened integer, about 0 (of one silo's message where each
-        is seen); the data may be any number that fits 64 bits.
+        """The noise of all silos in one released integer, about 0 (of one message where each is
+        seen).
+
+        The data may be any number that fits 64 bits.
         """
         if not self.sums.integral:
             raise TacitError(f"continuous noise has no exact law (asked at {total})")
@@ -706,11 +724,9 @@ class PrefixRound(Protocol):
         return self.sums.share.sum_of_shares(1 if self.sums.adding == 1 else reports)
 
     def simulate(self, load: Floats, rng: np.random.Generator) -> Estimate:
-        """The sum over silos of this step's vectors, as all silos and the intermediary would open
-        it (rounding once, not once per silo).
-        """
+        """The released sum over silos of this step's vectors; rounds once, not once per silo."""
         shape, noise, now = self.sums.shape, self.sums.sample_noise(rng), slice(self.step + 1)
-        if shape.kind == "prefix":  # silos keep their noise, and send sums of both
+        if shape.kind == "prefix":  # silos keep their noise and send sums of data and noise
             self._held[self.step] = np.stack([load, noise])
             held = self._so_far(self._held)
             noisy = held[:, 0].sum(axis=0) + shape.left[self.step, now] @ held[:, 1]
@@ -721,17 +737,15 @@ class PrefixRound(Protocol):
 
 
 class ShuffledPrefixRound(PrefixRound):
-    """A step whose messages a shuffler mixes: shares or bits, each labelled by its number."""
+    """A step whose messages pass a shuffler: shares or bits, each labelled by its number."""
 
 
 class CentralPrefixRound(PrefixRound):
-    """A step in the hands of a trusted server, which adds the noise to the sum before anybody else
-    sees it.
-    """
+    """A step whose trusted server adds the noise to the sum before the release."""
 
     def combine(self, messages: Any) -> Opened:
-        """What the server publishes: the sum of what silos have, and its noise."""
-        noise = self.sums.draw(self.sums.total, None).astype(np.int64)  # before the data is touched
+        """The sum of the silos' data with the server's noise, as the server releases it."""
+        noise = self.sums.draw(self.sums.total, None).astype(np.int64)  # before the data is read
         exact = super().combine(messages)
         return Opened(tuple(Words().total([exact.values, noise.view(np.uint64)])), exact.reports)
 

@@ -1,10 +1,10 @@
-"""Pure differential privacy through a shuffler, for bits, with a certificate.
+"""Pure differential privacy in the shuffle model, for bits, with a certificate.
 
-Each user sends d = 2τ + 1 bits of which c are ones: almost always c = τ + bit + a Pólya-difference
-share conditioned to [-τ, τ], and with a tiny probability q a uniform number of ones, which keeps
-every count possible under every input. What is seen is the number of ones of each group; a batch is
-cut into groups that hold at least a certified number of people besides one who may look. See
-docs/design/pure.md; `certificates` proves the ε.
+Each user sends d = 2τ + 1 bits of which c are ones. Usually c = τ + bit + a Pólya-difference share
+conditioned to [-τ, τ]. With a tiny probability q, c is uniform, which keeps every count possible
+under every input. The view is the number of ones of each group. A batch is split into groups of at
+least a certified number of participants besides one curious member. See docs/design/pure.md;
+`certificates` holds the proven ε.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tacit.protocols.certificates import PureShuffleParameters, TableRow, certif
 from tacit.protocols.contract import SumProtocol
 from tacit.types import ErrorLaw, Floats, Integers, Opened
 
-LARGEST = 700.0  # of an exponential that floats hold
+LARGEST = 700.0  # largest exponent that does not overflow
 
 
 @lru_cache(maxsize=64)
@@ -51,11 +51,12 @@ def _share(parameters: PureShuffleParameters) -> PolyaDifference:
 @register
 @dataclass(frozen=True)
 class GroupedShares:
-    """The noise of a batch that was cut into certified groups: the sum of everyone's.
+    """The total noise of a batch that is split into certified groups.
 
-    One person's is a conditioned share or, with probability q, what a uniform number of ones is off
-    by: one of -τ-1..τ+1, each with probability q/(2τ+2) at most, whatever the bit. With all of them
-    at that probability a little more than 1 is spread out, so `log_mgf` is a bound from above.
+    One participant's noise is a conditioned share or, with probability q, the deviation of a
+    uniform number of ones: one of -τ-1..τ+1, each with probability at most q/(2τ+2), whatever the
+    bit. Assigning that probability to all of them gives slightly more than 1 in total, so `log_mgf`
+    is an upper bound.
 
     >>> round(GroupedShares(1025, Fraction(1)).variance, 2)
     1.87
@@ -72,14 +73,14 @@ class GroupedShares:
 
     @cached_property
     def variance(self) -> float:
-        """One person's, added up."""
+        """The sum of all participants' variances."""
         users, values, probabilities = self._matrix
         return float(values**2 @ probabilities @ users)
 
     @cached_property
     def _matrix(self) -> tuple[Floats, Floats, Floats]:
-        """Users of each row of the table that is used, all values of one person's noise, and their
-        probabilities: one column per row.
+        """Users per table row in use, all values of one participant's noise, and their
+        probabilities (one column per row).
         """
         cut = groups(self.users, self.epsilon, self.curious)
         rows = [group.row.certificate.parameters for group in cut]
@@ -93,7 +94,7 @@ class GroupedShares:
         return users, np.arange(-most, most + 1, dtype=float), np.column_stack(columns)
 
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
-        """Everyone's log moment generating functions add up."""
+        """The sum of all participants' log moment generating functions."""
         users, values, probabilities = self._matrix
         powers = np.asarray(s, dtype=float)[..., None] * values
         if np.abs(powers).max(initial=0.0) < LARGEST:
@@ -110,19 +111,19 @@ class GroupedShares:
 
 @dataclass(frozen=True)
 class GroupMessage:
-    """What a user sends: the number of the group, and d bits."""
+    """A user's message: the number of the group, and d bits."""
 
     group: int
     bits: tuple[int, ...]
 
 
 class PureShuffle(SumProtocol):
-    """Certified groups of users behind a shuffler; rewards are bits, or are rounded to bits.
+    """Certified groups of users with a shuffler; rewards are bits, or are rounded to bits.
 
-    The guarantee is pure and holds for whoever sees the shuffled bits of every group, `curious` of
-    its own members included, given that everyone in a group reports: with dropout the number of
-    bits itself would be seen, so a group that is not complete is not opened. `epsilon` is for all
-    `participations` of a person together.
+    The guarantee is pure. It covers the shuffled bits of every group, also against `curious` of its
+    own members, if everyone in a group reports. With dropout the number of bits itself would leak,
+    so an incomplete group aborts the release. `epsilon` covers all `participations` of a
+    participant together.
 
     >>> protocol = PureShuffle(2500, 1.0)
     >>> protocol.guarantee.short, protocol.bits_per_participant
@@ -153,7 +154,7 @@ class PureShuffle(SumProtocol):
         self._error = ErrorLaw(self.participants, 1, noise)
 
     def error(self, reports: int) -> ErrorLaw:
-        """Everyone's share, or what stands in for it."""
+        """The noise of all shares, uniform replacements included."""
         self.check_reports(reports)
         return self._error
 
@@ -163,11 +164,11 @@ class PureShuffle(SumProtocol):
 
     @property
     def groups(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return sum(group.count for group in self._groups)
 
     def _seat(self, position: int) -> tuple[int, TableRow]:
-        """The group at a position, and its row of the table."""
+        """The group of a slot, and its table row."""
         left, before = position, 0
         for group in self._groups if position >= 0 else ():
             if left < group.people:
@@ -178,11 +179,11 @@ class PureShuffle(SumProtocol):
         )
 
     def randomize(self, x: float) -> GroupMessage:
-        """What the first participant sends."""
+        """The message of the participant in slot 0."""
         return self.report(x, 0)
 
     def report(self, x: float, place: int) -> GroupMessage:
-        """d bits for the participant at this place: exact draws, the noise before the reward."""
+        """d bits for the participant in this slot: exact draws, the noise before the reward."""
         group, row = self._seat(place)
         p = row.certificate.parameters
         spoilt = below(p.bits + 1) if Chance(Fraction(p.mixture)).flip() else None
@@ -192,8 +193,8 @@ class PureShuffle(SumProtocol):
         return GroupMessage(group, tuple([1] * ones + [0] * (p.bits - ones)))
 
     def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
-        """The number of ones that each participant sends, in the order of places; below zero, less
-        one, where a simulation knows that it was drawn from the uniform law.
+        """The number of ones that each participant sends, by slot; -1 - ones if it was drawn
+        uniformly.
         """
         self.check_reports(len(levels))
         ones = np.empty(len(levels), dtype=np.int64)
@@ -211,16 +212,14 @@ class PureShuffle(SumProtocol):
         return ones
 
     def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:  # noqa: ARG002
-        """The number of ones, less what is expected, and whether anybody spoilt it."""
+        """The number of ones minus its expectation; `wrapped` if any count was drawn uniformly."""
         self.check_reports(len(messages))
         ones = np.where(messages < 0, -1 - messages, messages)
         value = int(ones.sum()) - self._expected
         return Opened((value,), len(messages), wrapped=bool((messages < 0).any()))
 
     def combine(self, messages: Any) -> Opened:
-        """Each group's number of ones, less what is expected of it; a group that is not complete is
-        refused.
-        """
+        """The number of ones minus its expectation; incomplete groups are rejected."""
         arrived = Counter((message.group, len(message.bits)) for message in messages)
         number = 0
         for group in self._groups:
@@ -241,8 +240,10 @@ class PureShuffle(SumProtocol):
         return Opened((value,), len(messages))
 
     def view_law(self, total: int, reports: int) -> Table:
-        """The number of ones of all groups together, less what is expected, when the first `total`
-        participants hold a one. Whoever sees the groups apart sees more; the certificate covers it.
+        """The number of ones of all groups minus its expectation, if the first `total` participants
+        hold a one.
+
+        The adversary sees the groups separately, which is more; the certificate covers that.
         """
         self.check_reports(reports)
         spectrum: Any = np.ones(1)
@@ -258,8 +259,8 @@ class PureShuffle(SumProtocol):
         return Table.of(-self._expected, probabilities / probabilities.sum())
 
     def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
-        """Shares do not look at bits, so all shares of a row are drawn at once; only spoilt users,
-        who are few, lose their own bit.
+        """Shares are independent of bits, so all shares of a row are drawn at once; only the few
+        uniform counts replace a user's bit.
         """
         value, spoilt = total, 0
         for group in self._groups:
@@ -271,14 +272,16 @@ class PureShuffle(SumProtocol):
             value += int(rng.integers(0, p.bits + 1, size=lost).sum()) - p.tau * lost
             spoilt += lost
         ones, left = total, reports
-        for _ in range(spoilt):  # whose bits they were: drawn without replacement
+        for _ in range(spoilt):  # which bits are replaced: sampled without replacement
             held = int(rng.random() * left < ones)
             value, ones, left = value - held, ones - held, left - 1
         return Opened((value,), reports, wrapped=spoilt > 0)
 
     @property
     def reach(self) -> tuple[float, float]:
-        """All bits of a report zeros, or all of them ones, in the group where that is most."""
+        """All bits of a report zero, or all of them one, in the group where that moves the sum
+        most.
+        """
         rows = [group.row.certificate.parameters for group in self._groups]
         return -float(max(p.tau for p in rows)), float(max(p.bits - p.tau for p in rows))
 
@@ -287,7 +290,7 @@ class PureShuffle(SumProtocol):
 
 
 def _conditioned(parameters: PureShuffleParameters) -> int:
-    """A share, drawn again until it lies within [-τ, τ]."""
+    """A share, redrawn until it lies within [-τ, τ]."""
     law: NoiseLaw = _share(parameters)
     while True:
         share = law.draw()

@@ -1,8 +1,8 @@
-"""Randomized response: nobody is trusted, and everybody tells one bit, which is a lie by chance.
+"""Randomized response: every participant sends one bit that is flipped at random (local model).
 
-A bit is told truly with probability e^ε / (1 + e^ε) (Warner 1965), exactly: no float decides. The
-sum of what is told, stretched, estimates the sum of bits with half the variance that discrete
-Laplace noise of the same ε has, in one bit instead of five to eleven.
+The bit is kept with probability e^ε / (1 + e^ε) (Warner 1965), exactly, without floating point. The
+rescaled sum of the sent bits estimates the sum of bits. Its variance is half that of discrete
+Laplace noise of the same ε, in one bit instead of five to eleven.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ HALF = Chance(Fraction(1, 2))
 @register
 @dataclass(frozen=True)
 class RandomizedResponseError:
-    """The error of the estimated sum of so many bits, told at ε: a bound that holds whatever the
-    bits are, because the coin of a one is that of a zero turned round.
+    """The error of the estimated sum of `reports` bits at ε.
+
+    The bound holds for any bits, because the noise of a one is the mirrored noise of a zero.
 
     >>> round(RandomizedResponseError(1, Fraction(1)).variance, 3)
     0.921
@@ -46,23 +47,25 @@ class RandomizedResponseError:
 
     @cached_property
     def lie(self) -> float:
-        """The probability of a lie."""
+        """The probability that a bit is flipped."""
         rare = math.exp(-float(self.epsilon))
         return rare / (1 + rare)
 
     @cached_property
     def stretch(self) -> float:
-        """What a bit that was told counts."""
+        """The factor that debiases a sent bit."""
         return 1 / math.tanh(float(self.epsilon) / 2)
 
     @cached_property
     def variance(self) -> float:
-        """1 / (4 sinh²(ε/2)) = e^-ε / (1 - e^-ε)² each, exactly, whatever the bits."""
+        """e^-ε / (1 - e^-ε)² = 1 / (4 sinh²(ε/2)) per report, exactly, for any bits."""
         epsilon = float(self.epsilon)
         return self.reports * math.exp(-epsilon) / math.expm1(-epsilon) ** 2
 
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
-        """The larger of the two coins' centred log moment generating functions, for everybody."""
+        """The larger centred log moment generating function of the two bit values, times
+        `reports`.
+        """
         scaled = np.asarray(s, dtype=float) * self.stretch
         rare = math.log1p(-self.lie) - float(self.epsilon)
         both = [np.logaddexp(math.log1p(-self.lie), rare + u) - self.lie * u
@@ -75,7 +78,7 @@ class RandomizedResponseError:
 
 
 class RandomizedBits(SumProtocol):
-    """One bit from everybody, private by itself; real rewards are rounded to bits at random.
+    """Randomized response on one bit per participant; real rewards are randomly rounded to bits.
 
     >>> RandomizedBits(100, PureDP(1.0)).guarantee.short
     '(1, 0)-DP'
@@ -96,23 +99,27 @@ class RandomizedBits(SumProtocol):
         self._lies = RandomizedResponseError(self.participants, self.epsilon)
 
     def error(self, reports: int) -> ErrorLaw:
-        """Everyone's lies."""
+        """The error of all random flips."""
         return ErrorLaw(reports, 1, RandomizedResponseError(reports, self.epsilon))
 
     @property
     def reach(self) -> tuple[float, float]:
-        """A bit that was told counts stretched, whatever it is."""
+        """A sent bit counts rescaled, whatever it is."""
         lie, stretch = self._lies.lie, self._lies.stretch
         return -lie * stretch, (1 - lie) * stretch
 
     def randomize(self, x: float) -> int:
-        """The bit, or with probability 1 / (1 + e^ε) the other one; decided before it is known."""
+        """The bit, flipped with probability 1 / (1 + e^ε); the flip is drawn before the bit is
+        read.
+        """
         lie = self.lie()
         return self.encode(x) ^ lie
 
     def lie(self) -> bool:
-        """True with probability 1 / (1 + e^ε) exactly: of a fair coin's two sides one is the truth,
-        the other counts with probability e^-ε, else both are tossed again.
+        """True with probability exactly 1 / (1 + e^ε).
+
+        A fair coin decides: one side keeps the bit; the other flips it with probability e^-ε, else
+        the coin is tossed again.
         """
         while not HALF.flip():
             if Chance(Fraction(1), self.epsilon).flip():
@@ -120,22 +127,22 @@ class RandomizedBits(SumProtocol):
         return False
 
     def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
-        """What everybody tells."""
+        """The bits that all participants send."""
         told: Integers = levels ^ (rng.random(len(levels)) < self._lies.lie)
         return told
 
     def combine(self, messages: Any) -> Opened:
-        """How many tell a one."""
+        """The number of ones sent."""
         self.check_reports(len(messages))
         return Opened((int(np.sum(messages)),), len(messages))
 
     def view_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
-        """One message, of a participant with this bit."""
+        """One message of a participant with this bit."""
         one = 1 - self._lies.lie if total else self._lies.lie
         return Table.of(0, np.array([1 - one, one]))
 
     def opened_law(self, total: int, reports: int) -> Table:
-        """How many of all tell a one."""
+        """The number of ones among all messages."""
         lie, told = self._lies.lie, np.ones(1)
         for count, bias in ((total, 1 - lie), (reports - total, lie)):
             if count:

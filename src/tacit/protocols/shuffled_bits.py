@@ -1,8 +1,8 @@
-"""Bits through a shuffler: what the server sees is how many are ones.
+"""Shuffled bits: the server sees only the number of ones.
 
-Each user sends the level as ones out of g bits, plus noise bits of a common bias; a shuffler mixes
-all bits of all users. TKMS21 Algorithm 3 is the case g = 1, LZJ22 Algorithm 4 and ZC24 Algorithm 7
-the general one. Calibration is exact, on the number of ones.
+Each user encodes the level as ones out of g bits and adds noise bits of a common bias; a shuffler
+permutes the bits of all users. TKMS21 Algorithm 3 is the case g = 1; LZJ22 Algorithm 4 and ZC24
+Algorithm 7 are the general one. Calibration is exact, on the number of ones.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from tacit.types import ErrorLaw, Integers, Opened
 class ShuffledBits(SumProtocol):
     """g data bits and `noise_bits` noise bits of bias `bias` from each user, shuffled together.
 
-    The guarantee holds for whoever sees the shuffled bits, from `minimum` reports on; more reports
-    only add noise. `honest` of them are certain to be unknown to whoever looks.
+    The guarantee covers the shuffled bits, from `minimum` reports on; more reports only add noise.
+    The noise of `honest` reports is certain to be unknown to the adversary.
 
     >>> target = ApproximateDP(1.0, 1e-5)
     >>> protocol = ShuffledBits(100, 1, *shuffle_noise(99, 1, target), target)
@@ -64,12 +64,12 @@ class ShuffledBits(SumProtocol):
         self.bits_per_participant = self.precision + self.noise_bits
 
     def error(self, reports: int) -> ErrorLaw:
-        """The noise bits of all reports that arrived."""
+        """The noise bits of all reports that arrive."""
         return ErrorLaw(reports, self.precision, Binomial(self.noise_bits * reports, self.bias))
 
     def randomize(self, x: float) -> list[int]:
-        """Ones for the level and for the noise bits that came up one, zeros for the rest: g + b
-        bits, ones first.
+        """g + b bits, ones first; the number of ones is the level plus the number of noise bits
+        that are one.
         """
         noise = self.share.draw()
         ones = self.encode(x) + noise
@@ -81,7 +81,7 @@ class ShuffledBits(SumProtocol):
         return result
 
     def combine(self, messages: Any) -> Opened:
-        """The number of ones among all bits; a permutation leaves nothing else.
+        """The number of ones among all bits, the only information that a permutation preserves.
 
         Takes lists of bits, or numbers of ones.
         """
@@ -95,13 +95,13 @@ class ShuffledBits(SumProtocol):
         return Opened((total + noise,), reports)
 
     def view_law(self, total: int, reports: int) -> Table:
-        """How many of all bits are ones."""
+        """The number of ones among all bits."""
         start, ones = convolution_power(self.share, reports)
         return Table.of(start + total, ones)
 
     @property
     def reach(self) -> tuple[float, float]:
-        """All bits of a report zeros, or all of them ones, with what is taken off for noise."""
+        """All bits of a report zero, or all of them one, minus the expected noise."""
         expected = float(self.noise_bits * self.bias)
         most = self.precision + self.noise_bits - expected
         return -expected / self.precision, most / self.precision
@@ -112,10 +112,10 @@ class ShuffledBits(SumProtocol):
 
 GRID = (
     2 ** (1 / 4)
-    # batch sizes are calibrated on a grid of this ratio, rounded down: at most a fifth more noise
+    # ratio of the grid of batch sizes for calibration, rounded down: at most a fifth more noise
     # variance
 )
-# smaller sizes are calibrated each by itself: a grid of whole numbers would cost them up to half
+# smaller sizes are calibrated individually: a grid of integers would cost them up to half
 COARSEST = 16
 
 
@@ -123,10 +123,10 @@ COARSEST = 16
 def shuffle_noise(
     users: int, precision: int, target: ApproximateDP, *, exact: bool = True
 ) -> tuple[int, Fraction]:
-    """Noise bits per user and their bias, least for the target at `users` honest reports.
+    """The fewest noise bits per user and their bias for the target at `users` honest reports.
 
     With `exact=False` the bias is that of the next smaller size on a grid, so that sizes share
-    calibrations: more bits of the same bias only add noise, which cannot weaken the guarantee.
+    calibrations. More bits of the same bias only add noise, which cannot weaken the guarantee.
     """
     size = users
     if not exact and users >= COARSEST:

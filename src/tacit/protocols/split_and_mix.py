@@ -1,9 +1,9 @@
-"""Split and mix: secure aggregation out of a shuffler.
+"""Split and mix: secure aggregation by means of a shuffler.
 
-Each user's masked-to-be message of `SecureSum` is split into k random shares modulo m that add up
-to it; a shuffler mixes the shares of all users. What is seen is then, up to a statistical distance
-of 2^-σ, the sum alone (Ishai et al. 2006; Balle, Bell, Gascón & Nissim 2020). The guarantee is that
-of secure aggregation plus (1 + e^ε) 2^-σ in δ. See CZ23 App. G.2.
+Each user's `SecureSum` message is split into k random additive shares modulo m; a shuffler permutes
+the shares of all users. The view is then the sum alone, up to a statistical distance of 2^-σ (Ishai
+et al. 2006; Balle, Bell, Gascón & Nissim 2020). The guarantee is that of secure aggregation plus (1
++ e^ε) 2^-σ in δ. See CZ23 App. G.2.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tacit.types import Integers, Opened
 
 FEWEST_USERS = 19
 SECURITY = 60
-LARGEST = 700.0  # of an exponential that floats hold; no δ below 1 is left long before
+LARGEST = 700.0  # largest exponent that does not overflow; δ reaches 1 long before
 
 
 def shares_needed(users: int, modulus: int, security: int = SECURITY) -> int:
@@ -47,8 +47,8 @@ def shares_needed(users: int, modulus: int, security: int = SECURITY) -> int:
 
 
 def mixed(opened: Target, security: int) -> ApproximateDP:
-    """What the shuffled shares earn where the opened sum earns this: (1 + e^ε) 2^-σ more in δ, once
-    for each participation.
+    """The guarantee of the shuffled shares, from that of the released sum: (1 + e^ε) 2^-σ more in
+    δ, once per participation.
     """
     factor = math.exp(min(float(opened.epsilon), LARGEST))
     slack = opened.participations * (1 + factor) * 2.0**-security
@@ -59,7 +59,7 @@ def mixed(opened: Target, security: int) -> ApproximateDP:
 
 
 class SplitAndMix(ModularSum):
-    """A `SecureSum` whose intermediary is a shuffler of shares.
+    """A `SecureSum` whose aggregator is a shuffler of additive shares.
 
     >>> from tacit.noise import DiscreteLaplace
     >>> from tacit.privacy import PureDP
@@ -78,15 +78,15 @@ class SplitAndMix(ModularSum):
 
     @property
     def made_of(self) -> Sequence[Protocol]:
-        """The protocol of each part."""
+        """The `SecureSum`."""
         return (self.inner,)
 
     def noise(self, reports: int) -> NoiseLaw:
-        """That of the sum."""
+        """The noise of the sum."""
         return self.inner.noise(reports)
 
     def randomize(self, x: float) -> list[int]:
-        """k shares: all but the last uniform, the last makes them add up."""
+        """k additive shares: all but the last uniform."""
         return self._split(self.inner.randomize(x))
 
     def _split(self, message: int) -> list[int]:
@@ -94,8 +94,8 @@ class SplitAndMix(ModularSum):
         return [*shares, (message - sum(shares)) % self.modulus]
 
     def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
-        """One row of k shares per participant; the last is not reduced, so that a simulation knows
-        the truth.
+        """One row of k shares per participant; the last is unreduced, so that a simulation can
+        detect wrap-around.
         """
         if self.modulus * self.shares >= 1 << 63:
             raise TacitError(
@@ -111,11 +111,11 @@ class SplitAndMix(ModularSum):
         return self.inner.combine_batch(messages.sum(axis=1), rng)
 
     def combine(self, messages: Any) -> Opened:
-        """All shares, in an order that says nothing; their sum modulo m is all that an honest
-        server computes from them.
+        """The sum of all shares modulo m, all that an honest server computes from the shuffled
+        shares.
         """
         return self.inner.combine([sum(row) % self.modulus for row in messages])
 
     def view_law(self, total: int, reports: int) -> Table:
-        """The sum; the shares say no more, up to the slack in δ."""
+        """The sum; the shares reveal no more, up to the slack in δ."""
         return self.inner.view_law(total, reports)

@@ -1,10 +1,14 @@
-"""Sums modulo m with integer noise: who adds the noise is what tells the trust models apart.
+"""Sums modulo m with integer noise, one class per trust model.
 
-`Central` trusts the server to add it, `TwoServers` trusts one of two that each add all of it
-(`Verified`: and that drop, both being honest, what is not in range), `Local` lets every participant
-add all of it, `SecureSum` lets every participant add a share of it and an intermediary open only
-the sum (CZ23 Algorithm 1; Theorems 1, 2, 4, 5, 6). The modulus leaves room for the noise; how often
-it does not is computed, or for wide sums of many Pólya shares bounded.
+- `Central`: a trusted server adds the noise.
+- `TwoServers`: two servers each add the full noise; one of them must be honest. `Verified` also
+  drops out-of-range reports, if both are honest.
+- `Local`: every participant adds the full noise.
+- `SecureSum`: every participant adds a share of the noise, and secure aggregation releases only the
+  sum.
+
+Implements CZ23 Algorithm 1 and Theorems 1, 2, 4, 5, 6. The modulus leaves room for the noise; the
+probability of a wrap-around is computed, or bounded for wide sums of many Pólya shares.
 """
 
 from __future__ import annotations
@@ -27,22 +31,22 @@ from tacit.types import ErrorLaw, Integers, Opened
 
 MISREAD = 1e-9  # probability that a round wraps around its modulus
 TWO_SERVERS = (PinnedKeys(), BoundedAdversary())
-"""What two servers' guarantee assumes, besides that one of them is honest."""
+"""Assumptions of the two-server guarantee, besides one honest server."""
 
 
 class ModularSum(SumProtocol):
-    """A sum that is opened modulo m: what is common to all who add integer noise to it."""
+    """Base class of sums that are released modulo m with integer noise."""
 
     modulus: int
-    share: NoiseLaw  # what one participant adds, or the server where it is trusted
+    share: NoiseLaw  # noise of one participant, or of the trusted server
 
     @abstractmethod
     def noise(self, reports: int) -> NoiseLaw:
-        """The law of the noise in the sum when this many reports arrive."""
+        """The distribution of the noise in the sum when this many reports arrive."""
 
     @cached_property
     def misread(self) -> float:
-        """The probability that a full round is misread, in the worst case."""
+        """The worst-case probability that the sum of a full round is misread."""
         return self.noise(self.participants).wrap_chance(self.top, self.modulus)
 
     @property
@@ -51,20 +55,22 @@ class ModularSum(SumProtocol):
         return self.participants * self.precision
 
     def error(self, reports: int) -> ErrorLaw:
-        """The noise that is in the sum."""
+        """The distribution of the noise in the sum."""
         return ErrorLaw(reports, self.precision, self.noise(reports), self.misread)
 
     def randomize(self, x: float) -> Any:
         """(level + share) mod m.
 
-        The noise is drawn before the reward is touched, and a coin is flipped whatever the reward,
-        so neither takes longer for one answer than for another.
+        The noise is drawn before the reward is read, and a coin is flipped for every reward.
+        Neither takes longer for one reward than for another.
         """
         noise = self.share.draw()
         return (self.encode(x) + noise) % self.modulus
 
     def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
-        """levels + shares; the sum of them is reduced, so that a simulation knows the truth."""
+        """levels + shares, unreduced: only their sum is reduced, so that a simulation can detect
+        wrap-around.
+        """
         noisy: Integers = levels + self.share.sample(rng, len(levels))
         return noisy
 
@@ -84,7 +90,7 @@ class ModularSum(SumProtocol):
         return self._reduced(total + int(self.noise(reports).sample(rng)), reports)
 
     def _reduced(self, truth: int, reports: int) -> Opened:
-        """What is opened of a sum that is known, noise included."""
+        """The released aggregate for a known noisy sum, with its wrap-around flag."""
         value = truth % self.modulus
         return Opened((value,), reports, wrapped=self._read(value) != truth)
 
@@ -99,21 +105,36 @@ class ModularSum(SumProtocol):
         return value - self.modulus if value > self.modulus - 1 - spare else value
 
     def _shifted(self, law: NoiseLaw, copies: int, total: int) -> Table:
-        """The law of total plus so many copies of a law, modulo m."""
+        """The distribution of `total` plus `copies` independent draws, modulo m."""
         spectrum = np.fft.rfft(modular_pmf(law, self.modulus)) ** copies
         probabilities = np.roll(np.fft.irfft(spectrum, self.modulus), total).clip(min=0.0)
         return Table.of(0, probabilities / probabilities.sum())
 
 
 class SecureSum(ModularSum):
-    """Each participant adds a share of the noise; secure aggregation opens the sum modulo m, and
-    nothing else.
+    """Each participant adds a share of the noise; secure aggregation releases only the sum modulo
+    m.
 
-    `law` is the noise that earns the target; it is shared among those whose shares are certain to
-    be there and unknown to the adversary (`ThreatModel`). `share` overrides a participant's share;
-    what is then certain is accounted for. Dropout is tolerated down to `minimum`. `order` is that
-    of the Rényi divergences of several participations, where it is not the target's.
+    Parameters
+    ----------
+    participants, precision
+        Size of the round, and number of levels g.
+    law
+        The noise that meets the target. It is shared among the participants whose shares are
+        certain to be present and unknown to the adversary (`ThreatModel`).
+    target
+        The guarantee to meet.
+    dropout, corrupt, curious
+        Threat model; dropout is tolerated down to `minimum` reports.
+    share
+        Overrides a participant's share; the accounting then uses the shares that are certain.
+    modulus
+        Overrides the modulus.
+    order
+        Rényi order for several participations, if it is not the target's.
 
+    Examples
+    --------
     >>> from tacit.noise import DiscreteLaplace
     >>> from tacit.privacy import PureDP
     >>> protocol = SecureSum(100, 10, DiscreteLaplace(10), PureDP(1.0), dropout=0.1)
@@ -154,22 +175,22 @@ class SecureSum(ModularSum):
         self._laws = {self.honest: self.law}
         self.modulus = _modulus(self.top, self.noise(self.participants), modulus)
         if modulus is None:
-            self.misread = MISREAD  # which the room was made for
+            self.misread = MISREAD  # the modulus was chosen for it
         self.bits_per_participant = (self.modulus - 1).bit_length()
 
     def noise(self, reports: int) -> NoiseLaw:
-        """The law of the noise that this many honest shares add up to."""
+        """The distribution of the sum of this many honest shares."""
         if reports not in self._laws:
             self._laws[reports] = self.share.sum_of_shares(reports)
         return self._laws[reports]
 
     def view_law(self, total: int, reports: int) -> Table:
-        """All shares and the levels, modulo m."""
+        """The sum of the levels and all shares, modulo m."""
         return self._shifted(self.share, reports, total)
 
 
 class ServedSum(ModularSum):
-    """Devices send their levels as they are; each of `servers` adds the noise `law` to the sum."""
+    """Devices send plain levels; each of `servers` adds the noise `law` to the sum."""
 
     minimum = 1
     servers: ClassVar[int]
@@ -179,33 +200,33 @@ class ServedSum(ModularSum):
     randomize_batch = as_they_are
 
     def combine(self, messages: Any) -> Opened:
-        """The sum, with the noise of every server: exact draws."""
+        """The sum with exact noise draws of every server."""
         self.check_reports(len(messages))
         total = int(np.sum(messages)) + sum(self.law.draw() for _ in range(self.servers))
         return Opened((total % self.modulus,), len(messages))
 
     def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:
-        """The sum, with the servers' noise from the caller's generator."""
+        """The sum with the servers' noise from the caller's generator."""
         self.check_reports(len(messages))
         return self._open(int(np.sum(messages)), len(messages), rng)
 
     def view_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
-        """One server's noise: where there are two, the other knows its own and takes it off."""
+        """One server's noise: with two servers, the other one subtracts its own."""
         return self._shifted(self.law, 1, total)
 
     def opened_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
-        """All servers' noise."""
+        """The sum with all servers' noise."""
         return self._shifted(self.law, self.servers, total)
 
 
 class Central(ServedSum):
-    """The server is trusted: it sums levels and adds the noise itself.
+    """A trusted server sums the levels and adds the noise.
 
-    Its outputs are private, what it sees is not.
+    The guarantee covers the server's output, not its own view.
     """
 
     servers = 1
-    reach = (0.0, 1.0)  # the server sees every level, and takes no other
+    reach = (0.0, 1.0)  # the server sees every level and rejects anything else
 
     def __init__(
         self, participants: int, precision: int, law: NoiseLaw, target: Target, modulus: int | None
@@ -217,16 +238,16 @@ class Central(ServedSum):
         self.bits_per_participant = self.precision.bit_length()
 
     def noise(self, reports: int) -> NoiseLaw:  # noqa: ARG002
-        """The server's, whoever reports."""
+        """The server's noise, for any number of reports."""
         return self.law
 
 
 class TwoServers(ServedSum):
-    """Answers are split between two servers, and each adds noise to its part that suffices alone.
+    """Reports are secret-shared between two servers, and each adds noise that suffices alone.
 
-    A server that lies knows its own noise, and may leave out, invent or isolate whom it likes: the
-    other's noise is then all that hides a person, and `view_law` is the law of that. What a person
-    sends in as many rounds as the target says has ε together; for several metrics in each see
+    A malicious server knows its own noise and may drop, forge or isolate reports. Only the other
+    server's noise then protects a participant; `view_law` is the distribution of that view. ε
+    covers all of the target's participations together. For several metrics per participation see
     `tacit.protocols.joint`.
 
     >>> protocol = TwoServers(100, 10, PureDP(1.0, participations=2))
@@ -248,25 +269,25 @@ class TwoServers(ServedSum):
         self.bits_per_participant = 2 * (self.modulus - 1).bit_length()
 
     def noise(self, reports: int) -> NoiseLaw:  # noqa: ARG002
-        """Both servers', whoever reports."""
+        """Both servers' noise, for any number of reports."""
         return self._both
 
 
 class Verified(TwoServers):
-    """Two servers that also check, without seeing it, that every report is a level.
+    """Two servers that also verify, by a zero-knowledge range proof, that every report is a level.
 
-    What is opened, and what is promised about privacy, is the same. That nobody moves the sum by
-    more than one level's range needs both servers to be honest. A report carries its proof.
+    The aggregate and the privacy guarantee are those of `TwoServers`. A poisoned report moves the
+    sum by at most the full range of levels if both servers are honest. A report carries its proof.
 
     >>> protocol = Verified(100, 10, PureDP(1.0))
     >>> protocol.bits_per_participant, TwoServers(100, 10, PureDP(1.0)).bits_per_participant
     (1536, 22)
     """
 
-    reach = (0.0, 1.0)  # what is not a level is dropped
+    reach = (0.0, 1.0)  # out-of-range reports are dropped
 
     def __init__(self, participants: int, precision: int, target: PureDP) -> None:
-        from tacit.vdaf import MODULUS, report_bits  # of no use to any other sum
+        from tacit.vdaf import MODULUS, report_bits  # only needed here
 
         super().__init__(participants, precision, target)
         if self.modulus > MODULUS:
@@ -280,9 +301,9 @@ class Verified(TwoServers):
 
 
 class Local(ModularSum):
-    """Nobody is trusted: every participant adds noise that suffices alone.
+    """Local model: every participant adds noise that suffices alone.
 
-    Whatever happens to the message afterwards, it is private.
+    The message itself is private, whatever happens to it afterwards.
     """
 
     minimum = 1
@@ -299,17 +320,17 @@ class Local(ModularSum):
 
     @cached_property
     def misread(self) -> float:
-        """A bound: the noise of many participants is too wide to sum."""
+        """A Chernoff bound: the noise of many participants is too wide to sum."""
         return tail_bound(self.noise(self.participants), (self.modulus - self.top - 1) // 2)
 
     def noise(self, reports: int) -> NoiseLaw:
-        """Everyone's own, added up."""
+        """The sum of all participants' noise."""
         if reports not in self._sums:
             self._sums[reports] = self.law.power(reports)
         return self._sums[reports]
 
     def view_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
-        """One message, of a participant at this level."""
+        """One message of a participant at this level."""
         return self._shifted(self.law, 1, total)
 
     def opened_law(self, total: int, reports: int) -> Table:
@@ -318,7 +339,7 @@ class Local(ModularSum):
 
 
 def centred(law: NoiseLaw) -> NoiseLaw:
-    """The law, if its mean is 0; another mean would shift every estimate."""
+    """The distribution itself, if its mean is 0; any other mean would bias every estimate."""
     if abs(law.mean) > 1e-9 * (1 + law.std):
         raise TacitError(
             f"{law!r} has mean {law.mean:g}; noise that is added to a sum must have mean 0: use "
@@ -331,7 +352,7 @@ def _modulus(top: int, noise: NoiseLaw, modulus: int | None) -> int:
     if modulus is not None:
         given = integer("modulus", modulus, at_least=2)
         if given <= top:
-            noise.wrap_chance(top, given)  # which refuses it, with one that will do
+            noise.wrap_chance(top, given)  # raises an error that names a sufficient modulus
         return given
     return top + 2 * noise.room(MISREAD) + 1
 

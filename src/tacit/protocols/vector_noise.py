@@ -1,10 +1,9 @@
-"""Noise for vectors of sums: the least that hides one person who can move every coordinate at once.
+"""Calibration of noise for vectors of sums of which one participant moves every coordinate.
 
-A client who is replaced can move each of s coordinates from one end of its range to the other, g
-levels, all together. For log-concave integer noise that is the worst movement (see
-`tacit.privacy.linf_loss`), so the joint loss is the s-fold composition of the exact loss of one
-coordinate: no norm bound, no closed form. A first guess from the Gaussian is checked against it and
-raised until it holds.
+A replaced client can move each of s coordinates by the full range of g levels at once. For
+log-concave integer noise this is the worst case (see `tacit.privacy.linf_loss`). The joint loss is
+therefore the s-fold composition of the exact loss of one coordinate, without norm bounds or closed
+forms. A first guess from the Gaussian is checked against it and raised until it meets the target.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ CLOSE = 1.002  # calibrated standard deviations are at most this factor above th
 
 
 def joint_epsilon(law: NoiseLaw, levels: int, coordinates: int, delta: float) -> float:
-    """The ε at δ of adding independent `law` to `coordinates` sums, each of which one client moves
-    by at most `levels`.
+    """The ε at δ of adding independent `law` noise to `coordinates` sums, each with sensitivity
+    `levels`.
 
-    Discrete Gaussian: the log-likelihood ratio of the worst pair, equal shifts everywhere, is a
-    function of the sum K of all coordinates' noise (`sum_tells_all`), so the joint loss is that of
-    K against K + s·g. K is within a factor e^±ψ of one draw of √s σ at every point (Kairouz, Liu &
-    Steinke 2021), which widens ε by 2ψ and δ by e^ψ. Others: composition.
+    Discrete Gaussian: in the worst case, equal shifts everywhere, the log-likelihood ratio is a
+    function of the sum K of all coordinates' noise (`sum_tells_all`). The joint loss is thus that
+    of K against K + s·g. K is within a factor e^±ψ of one draw of √s σ at every point (Kairouz, Liu
+    & Steinke 2021), which widens ε by 2ψ and δ by e^ψ. Other noise: composition.
 
     >>> round(joint_epsilon(DiscreteGaussian(79.1), 32, 100, 0.25), 3)
     9.999
@@ -57,9 +56,11 @@ def joint_epsilon(law: NoiseLaw, levels: int, coordinates: int, delta: float) ->
 
 @lru_cache(maxsize=256)
 def each_time(target: Target) -> Target:
-    """What one participation may cost so that all of the target's together, in rounds that may
-    depend on one another, keep it: ε/N for a pure target; else δ/2N and the largest ε whose N-fold
-    composition is known to (Kairouz, Oh & Viswanath 2015, by composed loss distributions).
+    """The guarantee of one participation such that the adaptive composition of all N meets the
+    target.
+
+    ε/N for a pure target. Otherwise δ/2N and the largest ε whose N-fold composition provably meets
+    the target (Kairouz, Oh & Viswanath 2015, by composed loss distributions).
     """
     check_replaced(target)
     times = target.participations
@@ -80,20 +81,20 @@ def each_time(target: Target) -> Target:
 
 @lru_cache(maxsize=4096)
 def gaussian_ratio(target: ApproximateDP) -> float:
-    """Standard deviation over l2 sensitivity of the exact Gaussian mechanism."""
+    """Standard deviation over l2 sensitivity of the exactly calibrated Gaussian mechanism."""
     return float(calibrate("gaussian", 1, target).law.std)
 
 
 @lru_cache(maxsize=4096)
 def gaussian_noise(levels: int, coordinates: int, target: ApproximateDP) -> DiscreteGaussian:
-    """The discrete Gaussian that one party adds to each coordinate."""
+    """The discrete Gaussian noise of a single party in each coordinate."""
     start = gaussian_ratio(target) * levels * math.sqrt(coordinates) * (1 + 1e-6)
     return _least(DiscreteGaussian.of_std, start, levels, coordinates, target)
 
 
 @lru_cache(maxsize=4096)
 def skellam_noise(levels: int, coordinates: int, target: ApproximateDP) -> Skellam:
-    """The Skellam noise that all honest clients' shares add up to, in each coordinate."""
+    """The total Skellam noise of all honest clients' shares in each coordinate."""
     if coordinates != _rounded(coordinates):
         return skellam_noise(levels, _rounded(coordinates), target)
     start = gaussian_ratio(target) * levels * math.sqrt(coordinates) * (1 + 1e-4)
@@ -104,11 +105,11 @@ def skellam_noise(levels: int, coordinates: int, target: ApproximateDP) -> Skell
 def shared_gaussian_noise(
     levels: int, coordinates: int, target: ApproximateDP, clients: int
 ) -> DiscreteGaussian:
-    """The discrete Gaussian share of each of `clients` honest clients, whose sum is accounted for
-    in every coordinate.
+    """The discrete Gaussian share of each of `clients` honest clients; the accounting covers the
+    sum of shares in every coordinate.
     """
     start = gaussian_ratio(target) * levels * math.sqrt(coordinates) * (1 + 1e-6)
-    least_share = 1.0  # below this a sum of shares is no longer close to one draw
+    least_share = 1.0  # below, a sum of shares is not close to one draw
     std = max(start, least_share * math.sqrt(clients))
     for _ in range(STEPS):
         share = DiscreteGaussian(std).nearby_share(clients)
@@ -130,10 +131,10 @@ def shared_gaussian_noise(
 def binomial_noise(
     levels: int, coordinates: int, target: ApproximateDP, clients: int
 ) -> tuple[int, float]:
-    """Noise bits per client and coordinate, and their bias: fair ones, or one biased bit each where
-    that is enough.
+    """Noise bits per client and coordinate, and their bias: fair bits, or one biased bit per client
+    if that suffices.
 
-    For single sums, of which there are many, calibrated at the next smaller power of two: more bits
+    Single sums are numerous and are calibrated at the next smaller power of two clients: more bits
     of the same bias only add noise.
     """
     if coordinates == 1 and clients & (clients - 1):
@@ -146,15 +147,15 @@ def binomial_noise(
 
 
 def _rounded(coordinates: int) -> int:
-    """The next multiple of 4 past 8, so that runs share calibrations; noise that hides more
-    coordinates hides fewer.
+    """Coordinates rounded up to a multiple of 4 past 8, so that runs share calibrations; noise for
+    more coordinates covers fewer.
     """
     return coordinates if coordinates <= 8 else -(-coordinates // 4) * 4
 
 
 def _bits(variance: float, clients: int) -> Binomial:
-    """The same number of bits from each client, as few as their variance allows, with the bias that
-    gives this variance.
+    """Binomial noise of this variance with equally many bits from each client, as few as
+    possible.
     """
     each = math.ceil(4 * variance / clients)
     return Binomial(
@@ -165,7 +166,7 @@ def _bits(variance: float, clients: int) -> Binomial:
 def _least(
     make: Callable[[float], Law], start: float, levels: int, coordinates: int, target: ApproximateDP
 ) -> Law:
-    """The law of least standard deviation, to a 500th, whose exact joint loss meets the target."""
+    """The noise of least standard deviation, to a 500th, whose joint loss meets the target."""
 
     def enough(std: float) -> bool:
         return joint_epsilon(make(std), levels, coordinates, target.delta) <= target.epsilon

@@ -1,11 +1,12 @@
-"""Vector sums: every participant holds one number in [-B, B] for each of s played options.
+"""Vector sums over the reals: every participant holds one number in [-B, B] for each of s played
+options.
 
-The secret is a participant's whole vector; neighbours replace it, so each coordinate's sum moves by
-up to 2B (2B√s in l2 norm, LZJ22 Theorem 4.2). Who adds the noise tells the trust models apart:
-`Plain` nobody, `CentralVectors` the server, `LocalVectors` each participant alone. They work on
-real sums, so the sum over all participants is all a simulation needs. Protocols over levels
-(shuffled bits, secure aggregation) are in `tacit.protocols.integer_vectors`. `SeparateSums` holds
-one sum per option, each of other participants (LZJ22 Appendix C).
+The secret is a participant's whole vector. Neighbouring data sets replace it, so each coordinate's
+sum moves by up to 2B (2B√s in l2 norm, LZJ22 Theorem 4.2). One class per trust model: `Plain` adds
+no noise, in `CentralVectors` the server adds it, in `LocalVectors` every participant. A simulation
+needs only the sum over all participants. `SeparateSums` holds one sum per option, each of different
+participants (LZJ22 Appendix C). Protocols over levels (shuffled bits, secure aggregation) are in
+`tacit.protocols.integer_vectors`.
 """
 
 from __future__ import annotations
@@ -55,14 +56,15 @@ TAIL = 4.0  # standard deviations of the noise over which its sub-Gaussian proxy
 
 @lru_cache(maxsize=4096)
 def noise_proxy(law: Any) -> tuple[float, float]:
-    """A sub-Gaussian variance of the centred law, and the |t| up to which it holds: the largest
-    2 ln M(t)/t², by a grid, and about a peak inside it by a finer one.
+    """A sub-Gaussian variance proxy of the centred noise, and the |t| up to which it holds.
+
+    The proxy is the largest 2 ln M(t)/t² on a grid, refined around an interior maximum.
 
     >>> noise_proxy(Gaussian(2.0))
     (4.0, inf)
     """
     if law.continuous and law.mgf_radius == math.inf:
-        return float(law.variance), math.inf  # normal: its own variance, everywhere
+        return float(law.variance), math.inf  # Gaussian: the variance itself
     reach = min(TAIL / math.sqrt(float(law.variance)), 0.9 * law.mgf_radius)
     points = np.concatenate(
         [-np.linspace(reach / 32, reach, 32), np.linspace(reach / 32, reach, 32)]
@@ -78,8 +80,8 @@ def _ratios(law: Any, points: Floats) -> Floats:
 
 
 def _peak(law: Any, reach: float) -> float:
-    """The largest 2 ln M(t)/t² for |t| up to `reach`, rounded up: refined about the best of
-    `FINE` points on each side.
+    """The largest 2 ln M(t)/t² for |t| up to `reach`, rounded up: refined around the best of `FINE`
+    points on each side.
     """
     side = np.linspace(reach / 64, reach, FINE)
     points = np.concatenate([-side[::-1], side])
@@ -92,10 +94,10 @@ def _peak(law: Any, reach: float) -> float:
 
 
 class VectorProtocol(Protocol):
-    """P = (R, S, A) for sums of one vector in [-B, B]^s per participant.
+    """A protocol P = (R, S, A) for sums of one vector in [-B, B]^s per participant.
 
-    A subclass writes `randomize`, `combine`, `view_law`, `simulate` and `spread`: the error of the
-    means as (proxy, reach, stated), the same in every coordinate.
+    A subclass defines `randomize`, `combine`, `view_law`, `simulate` and `spread`. `spread` is the
+    error of the means as (proxy, reach, stated), the same in every coordinate.
     """
 
     bound: float
@@ -112,8 +114,8 @@ class VectorProtocol(Protocol):
         self.bits_per_participant = REAL_BITS * self.coordinates
 
     def check(self, vector: npt.ArrayLike) -> Floats:
-        """A participant's vector, refused beyond the bound, for which the guarantee would not hold;
-        what floating point adds to an average is cut off.
+        """The participant's vector; entries beyond the bound are rejected, since the guarantee
+        would not hold. Excess from floating-point averages is clipped.
         """
         array = np.asarray(vector, dtype=float)
         if array.shape != (self.coordinates,):
@@ -130,14 +132,14 @@ class VectorProtocol(Protocol):
 
     @abstractmethod
     def spread(self, reports: int) -> tuple[float, float, float]:
-        """(proxy, reach, stated) of the error in a mean of so many reports."""
+        """(proxy, reach, stated) of the error in a mean of this many reports."""
 
     def sums(self, opened: Opened) -> Floats:
         """The estimated sums of rewards."""
         return np.array(opened.values, dtype=float)
 
     def analyze(self, opened: Opened) -> Estimate:
-        """The estimated sums, and what was added to the means."""
+        """The estimated sums, and the error of the means."""
         self.check_reports(opened.reports)
         columns = [np.full(self.coordinates, value) for value in self.spread(opened.reports)]
         error = VectorError(opened.reports, *columns)
@@ -163,7 +165,7 @@ class Plain(VectorProtocol):
         return Opened(tuple(np.sum(messages, axis=0).tolist()), len(messages))
 
     def view_law(self, total: int, reports: int) -> NoiseLaw:
-        """None: nothing is hidden."""
+        """Always raises TacitError: the server sees every vector."""
         raise TacitError(f"{reports} vectors are seen as they are; {total} has no law")
 
     def spread(self, reports: int) -> tuple[float, float, float]:  # noqa: ARG002
@@ -176,13 +178,12 @@ class Plain(VectorProtocol):
 
 
 class CentralVectors(VectorProtocol):
-    """A trusted server sums vectors and publishes noisy sums.
+    """A trusted server sums vectors and releases noisy sums.
 
-    Tight: the sum is rounded at random to a grid of 2B/1,024 and gets discrete Gaussian noise
-    (discrete Laplace for a pure target). Rounding sums, with randomness of its own, leaves the
-    movement of a coordinate at 1,024 steps: whatever is drawn, ⌊S + U⌋ moves by at most that.
-    Paper: N(0, σ²), σ = 2B√(2 s ln(1.25/δ))/ε, whatever that guarantees; `guarantee` says what it
-    is.
+    Tight: the sum is randomly rounded to a grid of 2B/1,024 and gets discrete Gaussian noise
+    (discrete Laplace for a pure target). Rounding sums with independent randomness keeps the
+    sensitivity of a coordinate at 1,024 steps: for every U, ⌊S + U⌋ moves by at most that. Paper:
+    N(0, σ²) with σ = 2B√(2 s ln(1.25/δ))/ε; `guarantee` states what this noise truly provides.
 
     >>> CentralVectors(100, 30, 1.0, ApproximateDP(10.0, 0.25), paper=True).guarantee.short
     '(10, 0.7887)-DP'
@@ -208,7 +209,7 @@ class CentralVectors(VectorProtocol):
         return self.check(vector)
 
     def combine(self, messages: Sequence[Any]) -> Opened:
-        """The sums with the server's noise, in exact arithmetic until the noise is in."""
+        """The sums with the server's noise, in exact arithmetic until the noise is added."""
         self.check_reports(len(messages))
         law = _only_noise(self.law, 0, len(messages))
         columns = np.transpose([self.check(message) for message in messages]).tolist()
@@ -220,11 +221,11 @@ class CentralVectors(VectorProtocol):
         return Opened(tuple(float(steps * unit) for steps in noisy), len(messages))
 
     def view_law(self, total: int, reports: int) -> NoiseLaw:
-        """The server's noise about 0: sums are published as real numbers on a grid."""
+        """The server's noise about 0: sums are released as real numbers on a grid."""
         return _only_noise(self.law, total, reports)
 
     def spread(self, reports: int) -> tuple[float, float, float]:
-        """The server's noise and its rounding."""
+        """The error of the server's noise and rounding."""
         proxy, reach = noise_proxy(self.law)
         rounding = 0.0 if self.law.continuous else 0.25
         scale = self.unit / reports
@@ -241,13 +242,13 @@ class CentralVectors(VectorProtocol):
 
 
 class LocalVectors(VectorProtocol):
-    """Nobody is trusted: every participant adds noise to every coordinate that suffices alone.
+    """Local model: every participant adds noise that suffices alone to every coordinate.
 
-    Tight: a device rounds its vector at random to a grid of 2B/1,024, on which replacing it moves
-    every coordinate by at most 1,024 steps, and adds exact discrete Gaussian noise for that
-    movement (discrete Laplace of scale 1,024 s/ε for a pure target). The simulation draws the noise
-    of all participants at once as the Gaussian (Laplace) that this nearly is; rounding, a quarter
-    of a step squared, is in the proxy. Paper: N(0, σ²) by the closed form, for simulation only.
+    Tight: a device randomly rounds its vector to a grid of 2B/1,024, on which a replacement moves
+    every coordinate by at most 1,024 steps. It adds exact discrete Gaussian noise for that
+    sensitivity (discrete Laplace of scale 1,024 s/ε for a pure target). The simulation draws the
+    total noise at once, as the Gaussian (Laplace) that it approximates. The proxy includes the
+    rounding, a quarter of a step squared. Paper: N(0, σ²) by the closed form, for simulation only.
     """
 
     minimum = 1
@@ -272,8 +273,8 @@ class LocalVectors(VectorProtocol):
         )
 
     def randomize(self, vector: npt.ArrayLike) -> Floats:
-        """The vector on the grid with exact integer noise of its own."""
-        # before the vector is touched: its time depends on what is drawn
+        """The vector on the grid with exact integer noise."""
+        # drawn before the vector is read: sampling time depends on the value drawn
         drawn = _only_noise(self.device or self.law, 0, 1).draw(self.coordinates)
         unit = Fraction(self.unit)
         steps = [random_level(Fraction(value) / unit) for value in self.check(vector).tolist()]
@@ -289,18 +290,18 @@ class LocalVectors(VectorProtocol):
         return _only_noise(self.law if self.device is None else self.device, total, reports)
 
     def spread(self, reports: int) -> tuple[float, float, float]:
-        """Everyone's noise."""
+        """The error of all participants' noise."""
         proxy, reach = noise_proxy(self.law)
         rounding = 0.0
-        if self.device is not None:  # whose noise is a little wider than what is simulated
+        if self.device is not None:  # its noise is slightly wider than the simulated one
             proxy = max(proxy, float(self.device.variance) * self.unit**2)
             rounding = self.unit**2 / 4
         std = math.sqrt(self.law.variance / reports)
         return (proxy + rounding) / reports, reach * reports, std
 
     def simulate(self, load: Reports, rng: np.random.Generator) -> Estimate:
-        """The sums with everyone's noise at once: a Gaussian of √n σ, or a difference of Gamma(n)
-        variables.
+        """The sums with all participants' noise at once: a Gaussian of √n σ, or a difference of
+        Gamma(n) variables.
         """
         total = load.total(rng)
         noise = self.law.sample_sum(rng, self.participants, (self.coordinates,))
@@ -317,9 +318,9 @@ def _only_noise(law: Any, total: int, reports: int) -> NoiseLaw:
 
 
 class SeparateSums(Protocol):
-    """One private sum per option, each of other people; whoever plays reports ±B, once.
+    """One private sum per option, each over different participants, who report ±B once.
 
-    A report is (place of the option in the round, reward). `parts` are protocols of one coordinate.
+    A report is (index of the option in the round, reward). `parts` are protocols of one coordinate.
     """
 
     def __init__(self, parts: Sequence[Any]) -> None:
@@ -333,22 +334,24 @@ class SeparateSums(Protocol):
 
     @property
     def made_of(self) -> Sequence[Protocol]:
-        """The protocol of each part."""
+        """The protocol of each option."""
         return self.parts
 
     def randomize(self, x: tuple[int, float]) -> tuple[int, Any]:
-        """What somebody who played the option at this place sends."""
+        """The message of a participant who played the option at this index."""
         place, reward = x
         self._check_place(place)
         return place, self.parts[place].randomize([reward])
 
     def combine(self, messages: Sequence[Any]) -> Opened:
-        """Every option's own sum; all of them, or nothing."""
+        """The sum of every option; all are released or none."""
         pairs = zip(self.parts, self.by_option(messages), strict=True)
         return Opened(tuple(part.combine(mine) for part, mine in pairs), len(messages))
 
     def by_option(self, messages: Sequence[Any]) -> list[list[Any]]:
-        """The messages of each option; refused before any is opened if one has too few."""
+        """The messages of each option; all are rejected before any release if one option has too
+        few.
+        """
         sent: list[list[Any]] = [[] for _ in self.parts]
         for place, message in messages:
             self._check_place(place)
@@ -362,7 +365,7 @@ class SeparateSums(Protocol):
             raise TacitError(f"place is {place}; options are at places 0 to {self.coordinates - 1}")
 
     def analyze(self, opened: Opened) -> Estimate:
-        """The estimates of all options, one after the other."""
+        """The estimates of all options, concatenated."""
         self.check_reports(opened.reports)
         made = [part.analyze(one) for part, one in zip(self.parts, opened.values, strict=True)]
         return self._join(made)
@@ -376,18 +379,18 @@ class SeparateSums(Protocol):
         return Estimate(total, VectorError(people, *columns), self.guarantee_id, wrapped)
 
     def view_law(self, total: int, reports: int) -> NoiseLaw:
-        """That of the first option's sum."""
+        """The view of the first option's sum."""
         law: NoiseLaw = self.parts[0].view_law(total, reports)
         return law
 
     def simulate(self, load: Sequence[Reports], rng: np.random.Generator) -> Estimate:
-        """Every option by itself."""
+        """Every option simulated independently."""
         made = [part.simulate(one, rng) for part, one in zip(self.parts, load, strict=True)]
         return self._join(made)
 
 
 def _of_group(guarantee: Guarantee | None) -> Guarantee | None:
-    """A part's guarantee, with participants counted in the group of those who play its option."""
+    """A part's guarantee, with corrupted participants counted among those who play its option."""
     if guarantee is None:
         return None
     released = [one for one in guarantee.assumptions if isinstance(one, ReleasedOnlyAbove)]
@@ -408,7 +411,7 @@ def paper_gaussian(
     coordinates: int, bound: float, target: Target, view: View
 ) -> tuple[Gaussian, ApproximateDP]:
     """σ = 2B√(2 s ln(1.25/δ))/ε (LZJ22 Theorems 4.2, 4.4, C.1, C.3), and the (ε, δ) that it truly
-    gives (CORRECTIONS 7).
+    provides (CORRECTIONS 7).
     """
     if isinstance(target, PureDP):
         raise TacitError(
@@ -423,7 +426,9 @@ def paper_gaussian(
 
 
 def refuse_returning(target: Target) -> None:
-    """The printed noise is for people who come once, and are replaced."""
+    """Reject targets that the printed noise does not cover: several participations, or neighbours
+    other than replacement.
+    """
     check_replaced(target)
     if target.participations > 1:
         raise TacitError(
@@ -433,8 +438,9 @@ def refuse_returning(target: Target) -> None:
 
 
 def grid_noise(coordinates: int, target: Target, view: View) -> tuple[NoiseLaw, Target]:
-    """The noise on a grid on which one participant moves every coordinate by up to `FINE` steps,
-    and what it promises: discrete Gaussian; discrete Laplace of scale FINE·s/ε for a pure target.
+    """The noise on a grid with sensitivity `FINE` steps in every coordinate, and its guarantee.
+
+    Discrete Gaussian; for a pure target, discrete Laplace of scale FINE·s/ε.
     """
     each = each_time(target)
     if isinstance(each, PureDP):

@@ -1,7 +1,7 @@
-"""A protocol's round carried out over an intermediary: the only place that knows both.
+"""Rounds of a protocol over an aggregation: the only package that knows both.
 
-`carry` plays every role in one process; `payload` and `opened` are what a device and a server of a
-live service use of it.
+`carry` runs every role in one process. `payload` and `opened` are the parts for a device and a
+server of a live service.
 """
 
 from tacit.rounds.codecs import FITS, UNCARRIED, codec, opened, payload

@@ -1,11 +1,15 @@
-"""What a protocol's message is to an intermediary, and what is opened of the intermediary's view.
+"""Codecs from a protocol's messages to an aggregation's inputs, and from its view to the aggregate.
 
-Sums modulo m travel as residues, through masking or through two servers, which add noise of their
-own where the protocol says so; verified ones as levels, summed in the field of their proofs. What
-is shuffled travels as numbers of one width, each by itself: shares as they are, bits with a label
-in front where there is more than one kind. A shuffler's view is dealt into messages in any way that
-fits and combined by the protocol itself: a permutation leaves nothing that depends on the way.
-`FITS` is the table of what goes through what; a protocol that is added needs an entry in it, or in
+Sums modulo m travel as residues, through secure aggregation (masking) or two servers. The two
+servers add their own noise where the protocol requires it. Verified reports travel as levels and
+are summed in the field of their proofs (`tacit.vdaf`).
+
+Shuffled shares and bits travel as separate numbers of equal width. A label precedes each where
+there are several coordinates, groups or metrics. The codec regroups a shuffler's view into messages
+in any consistent way, and the protocol combines them. The aggregate is the same for every such
+grouping.
+
+`FITS` lists which protocol fits which aggregation. A new protocol needs an entry there or in
 `UNCARRIED`.
 """
 
@@ -44,8 +48,10 @@ SUMS, SHUFFLE, VERIFIED = ("masking", "two-servers"), ("mixing",), ("verified",)
 
 @dataclass(frozen=True)
 class Residues:
-    """One number modulo m per coordinate; the sums of them are all that is seen. The view of a
-    verified round is modulo the prime of its field, where sums below 0 are in the upper half.
+    """One residue modulo m per coordinate; only their sums are visible.
+
+    The view of a verified round is modulo the prime of its field, where the upper half represents
+    negative sums.
     """
 
     protocol: Protocol
@@ -55,12 +61,12 @@ class Residues:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What the intermediary has to know besides who may come."""
+        """Arguments of the aggregation besides the counts of participants."""
         own = {} if self.noise is None else {"noise": self.noise}
         return own if self.verified else {"modulus": self.modulus, **own}
 
     def payload(self, message: Any) -> list[int]:
-        """The numbers of a report."""
+        """The residues of a report."""
         numbers = [int(part) for part in np.ravel(np.array(message, dtype=object))]
         if len(numbers) != self.protocol.coordinates:
             raise TacitError(
@@ -70,7 +76,7 @@ class Residues:
         return numbers
 
     def opened(self, view: SumView) -> Opened:
-        """The sums, if enough reports are in them."""
+        """The sums; too few or too many reports are rejected."""
         self.protocol.check_reports(view.reports)
         if not self.verified:
             return Opened(view.numbers, view.reports)
@@ -80,9 +86,10 @@ class Residues:
 
 @dataclass(frozen=True)
 class Mixed:
-    """`count` numbers below `bound` per report, each a message of its own, seen in no order.
+    """`count` numbers below `bound` per report, each a separate message to the shuffler.
 
-    `flatten` makes them of a message, `gather` deals those of so many reports into messages.
+    `flatten` turns a message into numbers. `gather` regroups the numbers of a given count of
+    reports into messages.
     """
 
     protocol: Protocol
@@ -93,7 +100,7 @@ class Mixed:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Nothing: a shuffler sees sizes only."""
+        """Empty: a shuffler needs to know message sizes only."""
         return {}
 
     @property
@@ -102,7 +109,7 @@ class Mixed:
         return ((self.bound - 1).bit_length() + 7) // 8
 
     def payload(self, message: Any) -> list[bytes]:
-        """The numbers of a report, as many and as wide as everybody's."""
+        """The numbers of a report, equal in count and width for all reports."""
         numbers = [int(number).to_bytes(self.size, "big") for number in self.flatten(message)]
         if len(numbers) != self.count:
             raise TacitError(
@@ -112,7 +119,7 @@ class Mixed:
         return numbers
 
     def opened(self, view: MixView) -> Opened:
-        """What the protocol makes of all numbers; one that says nothing is as good as spoilt."""
+        """The protocol's aggregate of all numbers; numbers out of range are dropped."""
         numbers = [int.from_bytes(message, "big") for message in view.messages]
         known = [number for number in numbers if number < self.bound]
         return self.protocol.combine(self.gather(known, view.reports))
@@ -149,7 +156,7 @@ def _check_integral(protocol: PrefixRound) -> None:
 
 
 def _labelled_parts(protocol: ShuffledPrefixRound) -> Mixed:
-    """The bits or shares of every number, each with the number's place before it."""
+    """The bits or shares of every number, labelled with the number's index."""
     _check_integral(protocol)
     form = protocol.sums.form(protocol.step)
     if isinstance(form, Shares):
@@ -158,7 +165,7 @@ def _labelled_parts(protocol: ShuffledPrefixRound) -> Mixed:
 
 
 def _labelled_shares(protocol: ShuffledBall) -> Mixed:
-    """The shares of every number, each with the number's place before it."""
+    """The shares of every number, labelled with the number's index."""
     return _labelled(protocol, protocol.shares, protocol.modulus, shares=True)
 
 
@@ -221,7 +228,7 @@ def _bits_by_coordinate(protocol: ShuffledVector) -> Mixed:
 
 
 def _bits_by_group(protocol: PureShuffle) -> Mixed:
-    """Every group has as many bits of each; they are labelled by group."""
+    """Bits labelled by group; each message carries the same number of bits."""
     count, labels = int(protocol.bits_per_participant), protocol.groups
 
     def flatten(message: GroupMessage) -> list[int]:
@@ -238,9 +245,7 @@ def _bits_by_group(protocol: PureShuffle) -> Mixed:
 
 
 def _joined(protocol: JointSums) -> Codec:
-    """Every metric as its part goes: residues side by side, or numbers with the metric before
-    them.
-    """
+    """Every metric encoded by its part: residues side by side, or numbers labelled by metric."""
     part = FITS[_known(protocol.part)][1](protocol.part)
     if isinstance(part, Residues):
         return Residues(protocol, part.modulus, part.noise)
@@ -280,8 +285,9 @@ def _piles(numbers: Iterable[int], labels: int) -> list[list[int]]:
 
 
 def _filled(bits: list[int], expected: int) -> list[int]:
-    """As many bits as have a label where nobody lies. Those that somebody spoilt are zeros of
-    theirs; where somebody sent too many under one label, zeros go: all ones count that can.
+    """Pad or truncate bits to the expected count, which poisoning can change.
+
+    Missing bits count as 0. Of excess bits zeros are dropped first, so up to `expected` ones count.
     """
     ones = min(sum(bits), expected)
     return [1] * ones + [0] * (expected - ones)
@@ -302,7 +308,7 @@ FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {
     ShuffledVector: (SHUFFLE, _bits_by_coordinate),
     ShuffledBall: (SHUFFLE, _labelled_shares),
     PureShuffle: (SHUFFLE, _bits_by_group),
-    JointSums: (SUMS + SHUFFLE + VERIFIED, _joined),  # as far as its part does
+    JointSums: (SUMS + SHUFFLE + VERIFIED, _joined),  # where its part fits
 }
 
 _TRUSTED = "its server is trusted to see every report, so there is nothing to hide on the way"
@@ -321,8 +327,27 @@ UNCARRIED: dict[type[Protocol], str] = {
 
 
 def codec(protocol: Protocol, through: str) -> Codec:
-    """How this protocol's messages go through an intermediary; refused where they do not.
+    """Select the codec of a protocol for an aggregation.
 
+    Parameters
+    ----------
+    protocol : Protocol
+        The protocol of the round.
+    through : str
+        The aggregation: ``"masking"``, ``"two-servers"``, ``"mixing"`` or ``"verified"``.
+
+    Returns
+    -------
+    Residues or Mixed
+        The codec of the protocol's messages.
+
+    Raises
+    ------
+    TacitError
+        If the aggregation is unknown or does not fit the protocol.
+
+    Examples
+    --------
     >>> from tacit.noise import DiscreteLaplace
     >>> from tacit.privacy import PureDP
     >>> codec(SecureSum(40, 1, DiscreteLaplace(1), PureDP(1.0)), "two-servers").payload(7)
@@ -352,16 +377,16 @@ def codec(protocol: Protocol, through: str) -> Codec:
 
 
 def _known(protocol: Protocol) -> type[Protocol]:
-    """The class by which a protocol is in the tables; that of all where it is in none."""
+    """The class under which the tables list a protocol; `Protocol` if they do not."""
     kinds = (kind for kind in type(protocol).__mro__ if kind in FITS or kind in UNCARRIED)
     return next(kinds, Protocol)
 
 
 def payload(protocol: Protocol, message: Any, through: str) -> list[int] | list[bytes]:
-    """What a device hands to its side of the intermediary."""
+    """Encode a device's message for the aggregation."""
     return codec(protocol, through).payload(message)
 
 
 def opened(protocol: Protocol, view: SumView | MixView, through: str) -> Opened:
-    """What a server makes of the intermediary's view."""
+    """Decode the aggregation's view into the protocol's aggregate."""
     return codec(protocol, through).opened(view)  # type: ignore[arg-type]

@@ -1,8 +1,8 @@
-"""A protocol's round from the first report to the estimate, every role in one process.
+"""Run a protocol's round from the reports to the estimate, every role in one process.
 
-In life each role runs on its own machine, with the same codecs and the same bytes between them. The
-intermediary is opened for the protocol's participants and its minimum, so that neither opens what
-the other would refuse.
+A live service runs each role on its own machine, with the same codecs and the same bytes. The
+aggregation is set up for the protocol's participants and minimum batch size. Hence neither releases
+an aggregate that the other would reject.
 """
 
 from __future__ import annotations
@@ -29,20 +29,36 @@ RUNS: dict[str, Callable[..., Any]] = {
     "mixing": run_mixing,
     "verified": run_verified,
 }
-FEWEST = {"masking": 2}  # masks come in pairs
+FEWEST = {"masking": 2}  # masks are pairwise
 
 
 def minimum(protocol: Protocol, through: str) -> int:
-    """The fewest reports that the intermediary opens: the protocol's, or what it needs itself."""
+    """The minimum batch size: the protocol's, or that of the aggregation if larger."""
     return max(protocol.minimum, FEWEST.get(through, 1))
 
 
 def carry(protocol: Protocol, messages: Sequence[Any], through: str, **how: Any) -> Opened:
-    """What is opened of these messages, through real cryptography.
+    """Aggregate messages through the real cryptography.
 
-    Participants beyond the messages never came. `how` is handed to the intermediary: who drops out
-    (by position in `messages`), neighbourhoods, the suite.
+    Parameters
+    ----------
+    protocol : Protocol
+        The protocol of the round. Its participants beyond the messages drop out before joining.
+    messages : sequence
+        One randomized message per participant.
+    through : str
+        The aggregation: ``"masking"``, ``"two-servers"``, ``"mixing"`` or ``"verified"``.
+    **how
+        Arguments of the aggregation, such as dropouts (by index in `messages`), neighbourhoods
+        and the HPKE suite.
 
+    Returns
+    -------
+    Opened
+        The released aggregate and its number of reports.
+
+    Examples
+    --------
     >>> from tacit.noise import DiscreteLaplace
     >>> from tacit.privacy import PureDP
     >>> from tacit.protocols.sums import SecureSum
@@ -58,12 +74,14 @@ def carry(protocol: Protocol, messages: Sequence[Any], through: str, **how: Any)
 def seen(
     protocol: Protocol, messages: Sequence[Any], through: str, **how: Any
 ) -> SumView | MixView:
-    """What the intermediary shows of these messages, as by `carry`: with it comes who is blamed in
-    masking, how many reports did not verify, and how many messages of mixing were spoilt.
+    """The aggregation's view of the messages; parameters as in `carry`.
+
+    The view also holds the clients blamed in masking, the number of reports that failed
+    verification, and the number of invalid messages dropped in mixing.
     """
     way = codec(protocol, through)
     if not messages or len(messages) > protocol.participants:
-        protocol.check_reports(len(messages))  # which refuses them
+        protocol.check_reports(len(messages))  # raises
     view: SumView | MixView = RUNS[through](
         [way.payload(message) for message in messages],
         minimum=minimum(protocol, through),
@@ -77,18 +95,35 @@ def seen(
 def _carry_each(
     protocol: SeparateSums, messages: Sequence[Any], through: str, **how: Any
 ) -> Opened:
-    """Every option's sum in a round of its own; positions in `how` count within each."""
+    """Aggregate each option's sum in a separate round; indices in `how` count within each."""
     pairs = zip(protocol.parts, protocol.by_option(messages), strict=True)
     sums = [carry(part, mine, through, **how) for part, mine in pairs]
     return Opened(tuple(sums), len(messages))
 
 
 def open_through(protocol: Protocol, reports: Sequence[Any], through: str, **how: Any) -> Estimate:
-    """The estimate of a round: every device randomizes its report, the intermediary opens, the
-    server analyzes.
+    """Run a round: devices randomize their reports, the aggregation sums them, the server analyzes.
 
-    `experiment.observe(round_, open_through(experiment.open(round_), reports, "masking"))` is one
-    round of a live experiment.
+    Parameters
+    ----------
+    protocol : Protocol
+        The protocol of the round.
+    reports : sequence
+        One report per participant, before randomization.
+    through : str
+        The aggregation: ``"masking"``, ``"two-servers"``, ``"mixing"`` or ``"verified"``.
+    **how
+        Arguments of the aggregation, as in `carry`.
+
+    Returns
+    -------
+    Estimate
+        The estimate of the round.
+
+    Notes
+    -----
+    One round of a live experiment is
+    ``experiment.observe(round_, open_through(experiment.open(round_), reports, "masking"))``.
     """
     messages = [protocol.report(report, place) for place, report in enumerate(reports)]
     return protocol.analyze(carry(protocol, messages, through, **how))

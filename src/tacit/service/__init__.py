@@ -1,5 +1,5 @@
-"""Experiments on real people: definition, parties, storage, service and device.
+"""Live experiments: definition, coordinator, helper, storage, HTTP interface and operations.
 
-A coordinator and a helper, run by two organisations, each a process with its own key and database.
-What they drive is the same `Experiment` as a simulation's.
+Two organisations run one aggregator each: the coordinator and the helper. Each is a process with
+its own signing key and database. They drive the same `Experiment` class as a simulation.
 """

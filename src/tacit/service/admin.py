@@ -1,7 +1,7 @@
-"""A party as its operator asks it over HTTP: one question, one answer, and errors in one line.
+"""HTTP client for the operator of a party, with one-line errors.
 
-Small on purpose: what commands need, no more. The admin token is sent as a bearer header and stands
-in no error and no print.
+It covers only what the commands need. The admin token is sent as a bearer token and appears in no
+error message and no repr.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ class NotAdmitted(Refusal):
 
 @dataclass(frozen=True)
 class Operated:
-    """A party at an address, asked with a token where it is given."""
+    """A party at an address, with the admin token where given."""
 
     url: str
     token: str = field(default="", repr=False)
 
     def get(self, path: str) -> Any:
-        """What it says."""
+        """GET a path; the decoded JSON."""
         return self._asked("GET", path)
 
     def text(self, path: str) -> str:
-        """What it says where that is no JSON."""
+        """GET a path; the body as text."""
         return self._answer("GET", path).text
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """What it answers to something that changes it; None where that is nothing."""
+        """POST to a path; the decoded JSON, or None for an empty answer."""
         return self._asked("POST", path, body)
 
     def experiments(self) -> list[dict[str, str]]:
-        """Digest, question and state of each."""
+        """Digest, question and state of every experiment."""
         found = self.get("/experiments")
         if not isinstance(found, list) or not all(_listed(one) for one in found):
             raise _stranger(self.url)
         return found
 
     def experiment(self, name: str | None) -> str:
-        """The digest of an experiment, of which the first digits are enough; of the only one
-        without any.
+        """The digest of an experiment by its first digits; they may be omitted if there is only
+        one.
         """
         known = {one["digest"]: one for one in self.experiments()}
         found = [digest for digest in known if digest.startswith((name or "").lower())]
@@ -68,7 +68,7 @@ class Operated:
         raise TacitError(f"{self.url} has {len(known)} experiments and it is {said}: {listed}")
 
     def terms(self, digest: str) -> Published:
-        """The terms of an experiment as this party has them."""
+        """The terms of an experiment as this party publishes them."""
         said = self.get(f"/experiments/{digest}/terms")
         try:
             terms = Terms.decode(said["terms"].encode())
@@ -92,7 +92,7 @@ class Operated:
         return list(successor["approvals"])
 
     def first(self, terms: Terms) -> bytes:
-        """The digest of the terms that these succeed, from the beginning."""
+        """The digest of the first terms in the lineage of these terms."""
         while terms.predecessor:
             terms = self.terms(terms.predecessor.hex()).terms
         return terms.digest
@@ -139,7 +139,7 @@ class Operated:
 
 @dataclass(frozen=True)
 class Published:
-    """Terms as a party gives them out, with the signatures that there are."""
+    """Terms as a party publishes them, with the signatures so far."""
 
     terms: Terms
     signatures: tuple[bytes, ...]
@@ -151,24 +151,24 @@ class Published:
         return len(self.signatures) == len(self.terms.parties)
 
     def check(self) -> None:
-        """Refuses signatures that are not the parties'."""
+        """Reject invalid signatures."""
         if self.signed:
             Pinned(self.terms, self.signatures, self.terms.keys)
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Of each party's key, by its role."""
+        """The fingerprint of each party's key, by role."""
         return {party.role: fingerprint(party.key) for party in self.terms.parties}
 
 
 @cache
 def _authorities() -> ssl.SSLContext:
-    """Whose certificates are believed; slow to make."""
+    """The TLS context with trusted certificate authorities; cached because it is slow to create."""
     return httpx.create_ssl_context()
 
 
 def _listed(one: Any) -> bool:
-    """Whether this is how a party lists an experiment."""
+    """Whether this is a well-formed entry of a party's list of experiments."""
     names = ("digest", "question", "state")
     return isinstance(one, dict) and all(isinstance(one.get(name), str) for name in names)
 

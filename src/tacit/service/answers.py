@@ -1,7 +1,7 @@
-"""How an experiment stands, as plain data for commands, pages and files.
+"""Plain-data views of an experiment for commands, pages and files.
 
-Everything here is made of private sums and of counts, so that looking costs no privacy. Means,
-intervals and sums are in the units of the answer.
+All values derive from noisy sums and counts of participants, so reading them spends no privacy
+budget. Means, intervals and sums are in the units of the answer.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import Terms, in_words
 from tacit.types import ArmSummary, Round
 
-OVER = ("opened", "refused")  # stages of rounds that nothing happens to any more
+OVER = ("opened", "refused")  # final stages of a round
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """An experiment at one moment, as it was read in one transaction."""
+    """An experiment as read in one transaction."""
 
     terms: Terms
     row: Any
     experiment: Experiment
     rounds: list[Any]
     served: int  # requests that found no slot
-    settled: int  # of these, until the present rounds were planned
+    settled: int  # of these, those before the current rounds were planned
 
 
 def status(seen: Snapshot) -> dict[str, Any]:
-    """State, rounds, people, promise."""
+    """State, rounds, participant counts, guarantee and terms."""
     guarantee = seen.experiment.guarantee
     return {
         "digest": bytes(seen.row.digest).hex(),
@@ -71,7 +71,7 @@ def _round(seen: Snapshot, row: Any) -> dict[str, Any]:
 
 
 def estimates(seen: Snapshot, level: float = 0.95) -> dict[str, Any]:
-    """What is known of every option, and what is decided."""
+    """Estimates of every option, the decision, and the sample ratio check."""
     ratio = seen.experiment.sample_ratio()
     return {
         "digest": bytes(seen.row.digest).hex(),
@@ -84,8 +84,9 @@ def estimates(seen: Snapshot, level: float = 0.95) -> dict[str, Any]:
 
 
 def in_units(terms: Terms, standing: ArmSummary) -> dict[str, Any]:
-    """A standing with its mean and interval in the units of the answer. A lift is relative to the
-    control's mean, so it is left out where the range does not begin at 0.
+    """An arm summary with mean and interval in the units of the answer.
+
+    A lift is relative to the control's mean, so it is omitted where the range does not begin at 0.
     """
     low, high = float(terms.answer.low), float(terms.answer.high)
     data = asdict(standing)
@@ -100,7 +101,7 @@ def in_units(terms: Terms, standing: ArmSummary) -> dict[str, Any]:
 def moment(
     now: int, terms: Terms, experiment: Experiment, round_: Round, view: SumView | None
 ) -> dict[str, Any]:
-    """How an experiment stood after a round, for pictures."""
+    """The estimates after a round, for plots."""
     return {
         "time": now,
         "round": round_.number,
@@ -111,14 +112,16 @@ def moment(
 
 
 def export(seen: Snapshot) -> dict[str, Any]:
-    """All of it, with the definition that it was made from."""
+    """The full view and the definition of the experiment."""
     return view(seen) | {"definition": seen.row.definition}
 
 
 def view(seen: Snapshot) -> dict[str, Any]:
-    """What the pages show: how it stands, how it stood after every round, and how many bytes passed
-    between the parties. Nothing in it is about one person; who sees it change, though, sees when
-    somebody joins.
+    """The data of the pages: status, current estimates, estimates after every round, and traffic in
+    bytes.
+
+    It contains nothing about a single participant. An observer who sees it change can tell when a
+    participant joins; `public` hides this.
     """
     return {
         "status": status(seen),
@@ -130,8 +133,10 @@ def view(seen: Snapshot) -> dict[str, Any]:
 
 
 def public(seen: Snapshot) -> dict[str, Any]:
-    """The view for anybody: people are counted when their round is over, and of a round that is not
-    nobody learns how many places are taken. So it is the same whenever anybody joins or asks.
+    """The public view, independent of who joins or sends requests at the moment.
+
+    Participants are counted when their round is over. The number of assigned slots of an unfinished
+    round is hidden.
     """
     whole = view(seen)
     status = whole["status"]
@@ -142,8 +147,8 @@ def public(seen: Snapshot) -> dict[str, Any]:
 
 
 def _passed(seen: Snapshot) -> dict[str, int]:
-    """Messages and bytes of the rounds that were opened: halves to each server, and the helper's
-    partial sums.
+    """Messages and bytes of released rounds: report shares to each server, and the helper's partial
+    sums.
     """
     opened = [
         (int(row.reports), TwoServerRound.decode(bytes(row.announcement)[: -2 * SIGNATURE_SIZE]))

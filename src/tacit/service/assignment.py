@@ -1,11 +1,11 @@
-"""Where places are given out: many at once, in one transaction.
+"""Slot assignment: many tickets at once, in one transaction.
 
-A place is drawn uniformly from what is left in all open rounds of the terms that the device was
-shown. Nobody is known here: what is kept of a ticket is a name that only the round's key file
-explains, until the round is over.
+Each slot is drawn uniformly from the free slots of all open rounds under the terms that the device
+was shown. Participants are anonymous: a ticket is stored only as an HMAC pseudonym under the
+round's secret, until the round is over.
 
-Invitations are checked first, whether or not a slot is left. Requests that find no slot are counted
-as telemetry: the learner never hears of them, so they end no experiment.
+Invitations are checked first, whether or not a slot is free. Requests that find no slot are counted
+as telemetry. They never reach the learner, so they cannot end an experiment.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tacit.service.errors import Conflict, Forbidden
 from tacit.service.party import Registered, ServerParty
 
 Choose = Callable[[bytes, int], int]
-"""Which of so many places the holder of a ticket gets."""
+"""Maps a ticket's nonce and the number of free slots to the index of a slot."""
 
 NONCE_SIZE = 16
 
-# made once, because everybody who comes asks them
+# Built once: every join request runs them.
 _STANDING = sql.select(
     store.experiments.c.state, store.experiments.c.digest, store.experiments.c.leader
 ).where(store.experiments.c.lineage == sql.bindparam("lineage"))
@@ -62,8 +62,9 @@ _GIVE = (
 
 @dataclass(frozen=True)
 class Ticket:
-    """Somebody who wants to take part: the experiment's terms, and a random number that the device
-    made for this; the same number gets the same place.
+    """A request to participate: the digest of the terms and a random nonce drawn by the device.
+
+    The same nonce gets the same slot.
     """
 
     experiment: bytes
@@ -77,9 +78,7 @@ class Ticket:
 
 @dataclass(frozen=True)
 class Assigned:
-    """The option for somebody who came, and the place in a round to report it in; none for who is
-    not asked.
-    """
+    """The option assigned to a ticket, and its slot. Without a slot, the device sends no report."""
 
     option: str
     announcement: bytes = b""
@@ -87,13 +86,13 @@ class Assigned:
 
 
 def at_random(_nonce: bytes, places: int) -> int:
-    """Any of them alike, by the operating system's source."""
+    """A uniformly random index, from the operating system's randomness."""
     return secrets.randbelow(places)
 
 
 @dataclass
 class _Open:
-    """A round that has places, and who got which of them in this transaction."""
+    """An open round and the slots assigned in this transaction."""
 
     row: Any
     server: HalfServer
@@ -107,14 +106,14 @@ class _Open:
 
 
 class _Seat(NamedTuple):
-    """A place in one of the open rounds."""
+    """A slot in one of the open rounds."""
 
     round: int
     number: int
 
 
 class SlotAssigner:
-    """The desk of one experiment, within one transaction."""
+    """Assigns slots of one experiment within one transaction."""
 
     def __init__(
         self, party: ServerParty, connection: sql.Connection, known: Registered, choose: Choose
@@ -128,14 +127,15 @@ class SlotAssigner:
         self._rounds = self._open() if self._running else []
 
     def _open(self) -> list[_Open]:
-        """The rounds with places, which nobody else gives out meanwhile."""
+        """The open rounds, locked against concurrent assignment."""
         asked = {"digest": self._known.terms.digest, "now": self._party.now}
         rows = self._connection.execute(_OPEN, asked).all()
         return [_Open(row, self._party.serving(row), int(row.given)) for row in rows]
 
     def assign(self, tickets: Sequence[Ticket]) -> list[Assigned | Refusal]:
-        """What those who came are told: the place that a ticket has, a new one, or the option for
-        who is not asked. A ticket without a valid invitation gets none of them.
+        """Answer each ticket with its existing slot, a new slot, or an option without a slot.
+
+        A ticket without a valid invitation is rejected where the terms require one.
         """
         held = self._held([ticket.nonce for ticket in tickets])
         seats: list[_Seat | Refusal | None] = []
@@ -154,7 +154,7 @@ class SlotAssigner:
         return [seat if isinstance(seat, Refusal) else self._said(seat, places) for seat in seats]
 
     def _held(self, nonces: Sequence[bytes]) -> dict[bytes, _Seat]:
-        """The places that these tickets have already."""
+        """The slots that these tickets already hold."""
         held: dict[bytes, _Seat] = {}
         self._rounds = [one for one in self._rounds if self._named(one, nonces)]
         for place, one in enumerate(self._rounds):
@@ -169,7 +169,7 @@ class SlotAssigner:
         return held
 
     def _named(self, one: _Open, nonces: Sequence[bytes]) -> bool:
-        """Whether the round is open by its key file too, with the names of these tickets in it."""
+        """Compute the tickets' pseudonyms in a round; False if its key file says it is not open."""
         try:
             names = one.server.names(b"join" + nonce for nonce in nonces)
         except Refusal:
@@ -185,7 +185,7 @@ class SlotAssigner:
         return invitations.check(ticket.invitation, self._known.lineage, terms.issuer)
 
     def _draw(self, ticket: Ticket, invitation: bytes) -> _Seat | None:
-        """A new place, for which the invitation is spent; None when none is left."""
+        """Assign a new slot and spend the invitation; None if no slot is free."""
         ends = list(accumulate(one.left for one in self._rounds))
         if not ends or not ends[-1]:
             if not self._current:
@@ -202,8 +202,10 @@ class SlotAssigner:
         return _Seat(place, one.given - 1)
 
     def _check_unused(self, invitation: bytes) -> None:
-        """Rejects a used invitation where no slot is left, too. While an experiment is paused, and
-        when it has ended, everybody who was invited gets the best option.
+        """Reject a spent invitation also when no slot is free.
+
+        While an experiment is paused, and after it has ended, everyone invited gets the best
+        option.
         """
         if not invitation or not self._running:
             return
@@ -224,7 +226,7 @@ class SlotAssigner:
             self._count(unasked)
 
     def _count(self, unasked: int) -> None:
-        """Telemetry: how many requests found no slot."""
+        """Telemetry: count requests that found no slot."""
         served, lineage = store.served, self._known.lineage
         row = {"lineage": lineage, "option": self._leader, "waiting": 0, "total": 0}
         self._party.store.insert_new(self._connection, served, [row])
@@ -236,7 +238,7 @@ class SlotAssigner:
         )
 
     def _places(self, seats: Sequence[_Seat]) -> dict[_Seat, Place]:
-        """Every place with its token."""
+        """The slots with their tokens."""
         places: dict[_Seat, Place] = {}
         for number, one in enumerate(self._rounds):
             mine = [seat for seat in seats if seat.round == number]

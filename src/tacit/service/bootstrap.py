@@ -1,7 +1,7 @@
-"""A new party: its long-term key, what locks it, its admin token, its configuration and its card.
+"""Create a party: long-term key, its lock, admin token, configuration and public card.
 
-The card is what others may know: role, address, key. Everything else stays with the party. Nothing
-that is there is ever written over.
+The card holds the public data: role, address and key. Everything else stays with the party. `found`
+never overwrites a file; `rotate` replaces the card and keeps the old key.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ fingerprint = "{fingerprint}"
 
 @dataclass(frozen=True)
 class Card:
-    """What others know of a party."""
+    """The public data of a party."""
 
     role: str
     address: str
@@ -86,12 +86,12 @@ class Card:
 
     @property
     def fingerprint(self) -> str:
-        """For people to compare."""
+        """The fingerprint of the key, for comparison over another channel."""
         return fingerprint(self.key)
 
 
 def found(role: str, directory: Path, address: str | None, listen: str | None) -> Card:
-    """Makes a party's files in a directory of its own."""
+    """Create a party's files in its own directory."""
     if role not in PORTS:
         raise TacitError(f"role is {role!r}; it must be {' or '.join(PORTS)}")
     listening = listen or f"127.0.0.1:{PORTS[role]}"
@@ -131,7 +131,9 @@ def found(role: str, directory: Path, address: str | None, listen: str | None) -
 
 
 def rotate(config: PartyConfig, directory: Path) -> tuple[Card, Path]:
-    """A new long-term key for a party, and where the old one is kept; its card is written anew."""
+    """Replace a party's long-term key and rewrite its card; the new card and the path of the old
+    key.
+    """
     before = public_key(load_signing_key(config.signing_key, config.lock))
     key = rotate_signing_key(config.signing_key, config.lock)
     card = Card(config.role, config.address, public_key(key))
@@ -151,7 +153,7 @@ def _spelled(card: Card) -> str:
 
 
 def read_card(path: Path) -> Card:
-    """What a party has handed out."""
+    """Read and check another party's card."""
     try:
         said = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         card = Card(said["role"], readers.address(said["address"]), readers.public_key(said["key"]))

@@ -1,8 +1,9 @@
-"""What a party's process is told: `party.toml`, and variables `TACIT_…` that take precedence.
+"""Configuration of a party's process: `party.toml`, overridden by variables `TACIT_…`.
 
-Secrets (the passphrase of the long-term key, the admin token, a database's password) come from the
-environment or from files that only their owner may read, never from the command line; nothing here
-prints them. Paths are relative to the file. What is wrong is named by field, value and fix.
+Secrets are the passphrase of the long-term key, the admin token and a database's password. They
+come from the environment or from files that only their owner can read, never from the command line.
+This module never prints them. Paths are relative to the file. Every error names the field, its
+value and the remedy.
 """
 
 from __future__ import annotations
@@ -26,18 +27,19 @@ from tacit.terms import Terms
 ROLES = ("coordinator", "helper")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 RESULTS = ("open", "token")
-SHORTEST_TOKEN = 16  # characters of an admin token
+SHORTEST_TOKEN = 16  # characters of an admin token, at least
 PREFIX = "TACIT_"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a stranger may ask of a process: bytes of a body, requests that wait for the database,
-    pages that are kept up to date, and requests per second and address.
+    """Limits on requests from unauthenticated clients.
 
-    Addresses are counted in memory only. Behind a proxy every connection comes from the proxy, so
-    nothing is counted there unless `address_header` names the header in which the proxy, and nobody
-    else, writes the address.
+    They bound the bytes of a body, the requests waiting for the database, the open page streams,
+    and the requests per second and address. Addresses are counted in memory only.
+
+    Behind a proxy all connections come from the proxy's address. No address is counted there unless
+    `address_header` names the header in which the proxy alone writes the client's address.
     """
 
     report_bytes: int = 1 << 16
@@ -67,9 +69,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class PartyConfig:
-    """How one process of a party runs. `records` is the directory of its key files, shared by all
-    processes of the party and kept out of backups. `results` says who may see the coordinator's
-    page: anybody (open), or who has the admin token.
+    """Configuration of one process of a party.
+
+    `records` is the directory of key files. All processes of the party share it, and backups must
+    exclude it. `results` says who can see the coordinator's page: everyone (`open`) or holders of
+    the admin token (`token`).
     """
 
     role: str
@@ -86,11 +90,11 @@ class PartyConfig:
     limits: Limits = field(default_factory=Limits)
 
     def key_for(self, terms: Terms) -> Ed25519PrivateKey:
-        """The key of this party that terms name, its present one or one that it had before."""
+        """The current or former key of this party that the terms name."""
         return self._key(terms.keys[ROLES.index(self.role)], f"{self.role}'s")
 
     def issuer_key(self, terms: Terms) -> Ed25519PrivateKey:
-        """The key of this party that terms name as the issuer of invitations."""
+        """The key of this party that the terms name as the issuer of invitations."""
         return self._key(terms.issuer, "issuer's")
 
     def _key(self, named: bytes, whose: str) -> Ed25519PrivateKey:
@@ -111,7 +115,7 @@ _SECRETS = {"passphrase": "TACIT_PASSPHRASE", "admin_token": "TACIT_ADMIN_TOKEN"
 
 
 def load(path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ) -> PartyConfig:
-    """The configuration in this file, with what the environment says in its place."""
+    """Read the configuration in this file, with overrides from the environment."""
     file = Path(path)
     found = _read(file)
     for name in found:
@@ -168,7 +172,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _overridden(found: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-    """What the file says, with the environment's words in place of the file's."""
+    """The settings of the file, with overrides from the environment."""
     settings = dict(found)
     for name in _FIELDS:
         said = environment.get(PREFIX + name.upper())
@@ -213,7 +217,7 @@ def _listen(settings: Mapping[str, Any], role: str) -> tuple[str, int]:
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """Where a process listens."""
+    """Parse the address to listen on."""
     host, _, port = text.rpartition(":")
     if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
         raise _wrong("listen", text, "host:port such as 127.0.0.1:8700")
@@ -250,7 +254,7 @@ def _admin_token(settings: Mapping[str, Any], beside: Path, environment: Mapping
 
 
 def _private(path: Path, name: str) -> Path:
-    """A file that is there and that only its owner may read."""
+    """Check that a file exists and that only its owner can access it."""
     try:
         mode = path.stat().st_mode
     except OSError as problem:
@@ -263,7 +267,7 @@ def _private(path: Path, name: str) -> Path:
 def _database(
     settings: Mapping[str, Any], file: Path, role: str, environment: Mapping[str, str]
 ) -> str:
-    """A URL of SQLAlchemy's; it may hold a password, so no error repeats it."""
+    """The SQLAlchemy URL; it may hold a password, so no error repeats it."""
     beside = file.resolve().parent
     url = _text(settings, "database", f"sqlite:///{role}.db", "a URL")
     scheme, found, rest = url.partition("://")

@@ -1,9 +1,9 @@
-"""The coordinator: holds the experiments and assigns slots in their rounds.
+"""The coordinator: stores the experiments and assigns slots in their rounds.
 
-The state of an experiment is an `Experiment`, the same object that a simulation drives, stored in
-the database and changed only in the transactions that plan and end its rounds
-(`tacit.service.round_scheduler`). Participants are anonymous: a ticket is a random number that a
-device draws for one request.
+Each experiment's state is an `Experiment`, the same class that a simulation drives. It is stored in
+the database and changes only in transactions: those that plan and end rounds
+(`tacit.service.round_scheduler`), and the one that puts successor terms into force. Participants
+are anonymous: a ticket carries a random nonce that the device draws for one request.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _STATE = sql.select(store.experiments.c.state).where(
 
 
 class Coordinator(ServerParty):
-    """The first server of live experiments, and who learns from them."""
+    """The first aggregator (leader) of live experiments; it also runs the learner."""
 
     role = COORDINATOR
 
@@ -51,8 +51,9 @@ class Coordinator(ServerParty):
     def create(
         self, terms: Terms, experiment: Experiment, timing: Timing, definition: str = ""
     ) -> bytes:
-        """Publishes an experiment, which waits for the helper's signature; its digest. The same
-        again changes nothing.
+        """Publish an experiment and return the digest of its terms.
+
+        The experiment stays `unsigned` until the helper cosigns. The call is idempotent.
         """
         self._check_own(terms)
         if terms.predecessor:
@@ -78,23 +79,25 @@ class Coordinator(ServerParty):
         return terms.digest
 
     def succeed(self, terms: Terms) -> bytes:
-        """Publishes successor terms, which wait for the helper's signature and approval; until
-        then the present ones go on.
+        """Publish successor terms and return their digest.
+
+        The current terms stay in force until the helper has signed and approved the new ones.
         """
         self._check_own(terms)
         with self.store.read() as connection:
             known = self._terms(connection, terms.predecessor)
             row = self._experiment(connection, known.lineage, looking=True)
         if bytes(row.digest) == terms.predecessor:
-            _with_options(_experiment_of(row), terms)  # said before anybody signs
+            _with_options(_experiment_of(row), terms)  # validate before anyone signs
         approve_successor(known.terms, terms, self.key_for(known.terms), self.records)
         with self.store.begin() as connection:
             self._register(connection, terms)
         return terms.digest
 
     def cosign(self, digest: bytes, signature: bytes, approval: bytes = b"") -> None:
-        """Takes the helper's signature under terms (and under successor terms its approval): from
-        now on they run.
+        """Store the helper's signature under terms, which puts them into force.
+
+        Successor terms also need the helper's approval.
         """
         known = self.terms(digest)
         terms = known.terms
@@ -144,7 +147,7 @@ class Coordinator(ServerParty):
             self._change(connection, lineage, {"state": state})
 
     def _state(self, connection: sql.Connection, known: Registered) -> str:
-        """How far the experiment is; what was learned is not read for it."""
+        """The experiment's state, read without loading the learner."""
         return str(connection.execute(_STATE, {"lineage": known.lineage}).scalar_one())
 
     def status(self, digest: bytes) -> dict[str, Any]:
@@ -160,15 +163,17 @@ class Coordinator(ServerParty):
         return answers.export(self._snapshot(digest))
 
     def view(self, digest: bytes) -> dict[str, Any]:
-        """What a page shows of an experiment to who may see it change with everybody who joins."""
+        """The data of the page for holders of the admin token. It changes with every participant
+        who joins.
+        """
         return answers.view(self._snapshot(digest))
 
     def public(self, digest: bytes) -> dict[str, Any]:
-        """What a page shows of an experiment to anybody."""
+        """The data of the public page."""
         return answers.public(self._snapshot(digest))
 
     def listed(self) -> list[tuple[str, str, str]]:
-        """Digest, question and state of every experiment, under its present terms."""
+        """Digest, question and state of every experiment, under its current terms."""
         experiments = store.experiments
         with self.store.read() as connection:
             query = sql.select(experiments.c.digest, experiments.c.state)
@@ -206,11 +211,13 @@ class Coordinator(ServerParty):
             settled=int(served) - int(new),
         )
 
-    # Places
+    # Slots
 
     def join(self, tickets: Sequence[Ticket]) -> list[Assigned | Refusal]:
-        """Places for those who came, in one transaction: each drawn from what is left in all open
-        rounds. Who comes when nothing is left gets the best option so far and is not asked.
+        """Assign slots to tickets, in one transaction.
+
+        Each slot is drawn from the free slots of all open rounds. When no slot is free, the ticket
+        gets the best option so far and sends no report.
         """
         unknown: dict[bytes, Refusal] = {}
         for digest in {ticket.experiment for ticket in tickets}:
@@ -230,19 +237,17 @@ class Coordinator(ServerParty):
                 said |= dict(zip(mine, answered, strict=True))
         return [said[n] for n in range(len(tickets))]
 
-    # What is kept
+    # Storage
 
     def _of(self, lineage: bytes) -> Any:
-        """Rounds under any of the terms of an experiment."""
+        """Condition that selects the rounds under any terms of an experiment."""
         mine = sql.select(store.terms.c.digest).where(store.terms.c.lineage == lineage)
         return store.rounds.c.terms.in_(mine)
 
     def _experiment(
         self, connection: sql.Connection, lineage: bytes, *, looking: bool = False
     ) -> Any:
-        """The row of an experiment, which, but for one who only looks, nobody else changes until
-        the transaction has ended.
-        """
+        """The row of an experiment, locked until the transaction ends unless `looking`."""
         query = sql.select(store.experiments).where(store.experiments.c.lineage == lineage)
         row = connection.execute(query if looking else query.with_for_update()).one_or_none()
         if row is None:
@@ -262,7 +267,7 @@ def _experiment_of(row: Any) -> Experiment:
 
 
 def _with_options(experiment: Experiment, terms: Terms) -> Experiment:
-    """The experiment under successor terms: their new options take part, the missing ones go for
+    """The experiment under successor terms: new options are added, missing ones are removed for
     good.
     """
     learner = experiment.learner
@@ -280,7 +285,7 @@ def _with_options(experiment: Experiment, terms: Terms) -> Experiment:
 
 
 def learned(experiment: Experiment, terms: Terms) -> dict[str, Any]:
-    """What is kept of an experiment that has learned something."""
+    """The columns to store after the learner has changed."""
     best = experiment.best()
     place = terms.options.index(best) if best in terms.options else 0
     return {"learner": json.dumps(experiment.to_dict()), "leader": place}
@@ -289,8 +294,9 @@ def learned(experiment: Experiment, terms: Terms) -> dict[str, Any]:
 def opened_protocol(
     experiment: Experiment, round_: Round, terms: Terms
 ) -> tuple[Protocol, Residues]:
-    """The protocol of a round and its way through two servers; refused where it is not what the
-    terms say.
+    """The protocol of a round and its encoding for two aggregators.
+
+    Raises `TacitError` if the noise of the experiment differs from that of the terms.
     """
     protocol = experiment.mechanism.open(round_)
     way = codec(protocol, KIND)
@@ -305,7 +311,7 @@ def opened_protocol(
 
 
 def check_fits(terms: Terms, experiment: Experiment) -> None:
-    """Refuses an experiment that is not the one the terms speak of."""
+    """Reject an experiment whose options, noise or round sizes do not match the terms."""
     if experiment.options != terms.options:
         raise TacitError(
             f"the experiment tries {', '.join(experiment.options)}; the terms name "

@@ -1,9 +1,9 @@
-"""The definition of an experiment: one TOML or YAML file that whoever asks the question can read.
+"""Experiment definitions: one TOML or YAML file that the experimenter can read and write.
 
-`parse` makes a `Definition` of its text, or names everything that is wrong with it at once. From a
-definition follow the terms (what people are promised), the experiment (who decides) and the timing
-of its rounds; the scale of the noise is the same fraction in all of them. `write` is the reverse of
-`parse`, with a comment for every entry.
+`parse` turns its text into a `Definition` or reports all of its errors at once. A definition
+determines the terms (the guarantee for participants), the experiment (the learner) and the timing
+of its rounds. All three use the same exact fraction as the noise scale. `write` is the inverse of
+`parse` and adds a comment to every entry.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from tacit.experiment import Experiment
 
 LONGEST = 1 << 16  # characters of a file
-EVENLY = Fraction(4, 5)  # of all people are shared out evenly until an option is shown to be worse
-ROUNDS = 32  # at most, where nothing is said
-FINEST = 100  # levels that are taken for granted
-ANYBODY = 10**15  # participants, where an experiment ends by its last day alone
+EVENLY = Fraction(4, 5)  # of participants are split evenly until an option is shown to be worse
+ROUNDS = 32  # default maximum
+FINEST = 100  # levels at most by default
+ANYBODY = 10**15  # horizon of an experiment that ends only by its last day
 DAY = 86_400
-LENGTHS = {  # characters that people read
+LENGTHS = {  # maximum number of characters
     "question": 500,
     "options": 200,
     "answer.meaning": 2000,
@@ -53,11 +53,11 @@ LENGTHS = {  # characters that people read
     "purpose": 1000,
     "contact": 200,
 }
-SHORT = 100  # of names
+SHORT = 100  # default maximum, for names
 
 
 class DefinitionError(Refusal):
-    """Everything that is wrong with a definition; `problems` has it one by one."""
+    """All errors of a definition; `problems` lists them one by one."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = tuple(problems)
@@ -69,13 +69,16 @@ class DefinitionError(Refusal):
 
 
 def _entry(place: str, read: Reader, about: str, default: Any = MISSING) -> Any:
-    """An entry of the file: where it stands, how it is read, what to say about it."""
+    """A field of the definition: its place in the file, its reader and its explanation."""
     return field(default=default, metadata={"place": place, "read": read, "about": about})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Definition:
-    """What an experiment is to be. Fields are entries of the file; None where nothing was said.
+    """The definition of an experiment. Fields are entries of the file.
+
+    Entries that are left out get defaults, some derived from others (`control`, `control_share`,
+    `levels`, `most`). None means that there is no value.
 
     >>> definition = Definition(
     ...     question="Which greeting do people like?", options=("Hello", "Hi"),
@@ -178,8 +181,8 @@ class Definition:
         "The promise: whatever others find out, no answer makes it more than e^epsilon times as\n"
         "likely as another. 1 is strong, 5 is weak; a smaller one takes more people.",
     )
-    crowd: int = _entry(
-        "promise.crowd",
+    min_batch_size: int = _entry(
+        "promise.min_batch_size",
         readers.several,
         "No sum of fewer reports than this is ever opened.",
         20,
@@ -247,32 +250,34 @@ class Definition:
 
     @property
     def answer(self) -> Answer:
-        """What one report says."""
+        """The content of one report."""
         names = (self.metric, self.guardrail) if self.guardrail else (self.metric,)
         return Answer(self.meaning, names, self.levels, self.window, self.low, self.high)
 
     @property
     def scale(self) -> Fraction:
-        """That of each server's discrete Laplace noise, levels · participations · metrics / ε."""
+        """Scale of each server's discrete Laplace noise: levels · participations · metrics / ε."""
         return self.levels * self.participations * len(self.answer.metrics) / self.epsilon
 
     @property
     def smallest(self) -> int:
-        """People of the smallest round: the crowd, and those who may vanish."""
-        return _smallest(self.crowd, self.dropout)
+        """Participants of the smallest round: the minimum batch size plus an allowance for
+        dropouts.
+        """
+        return _smallest(self.min_batch_size, self.dropout)
 
     @property
     def timing(self) -> Timing:
-        """How long the parts of a round last."""
+        """The durations of a round's phases."""
         return Timing(self.joining, self.margin, self.grace)
 
     @property
     def round_length(self) -> int:
-        """Seconds from the beginning of a round until its close, at most."""
+        """Maximum seconds from the beginning of a round until its close."""
         return self.joining + self.window + self.margin
 
     def terms(self, coordinator_address: str, coordinator_key: bytes) -> Terms:
-        """What people are promised, if this coordinator asks."""
+        """The terms for participants, if this coordinator runs the experiment."""
         return Terms(
             question=self.question,
             options=self.options,
@@ -285,7 +290,7 @@ class Definition:
             ),
             first_day=self.first_day,
             last_day=self.last_day,
-            aggregation=Aggregation(self.crowd),
+            aggregation=Aggregation(self.min_batch_size),
             admission=self.admission,
             issuer=coordinator_key if self.admission == "invitation" else b"",
             grace=self.grace,
@@ -296,7 +301,7 @@ class Definition:
         )
 
     def experiment(self) -> Experiment:
-        """Who decides, and how answers are hidden: before the first round."""
+        """The experiment (learner and mechanism) before its first round."""
         from tacit.algorithms.registry import begin
 
         ends = self.participants is not None
@@ -321,7 +326,7 @@ class Definition:
         return built
 
     def _guarded(self) -> dict[str, Any]:
-        """The guardrail, as algorithms take it: in parts of the range."""
+        """The guardrail as algorithms expect it, with the margin relative to the range."""
         if not self.guardrail:
             return {}
         return {
@@ -332,16 +337,16 @@ class Definition:
 
 
 ENTRIES: dict[str, Field[Any]] = {entry.metadata["place"]: entry for entry in fields(Definition)}
-"""The entries of a definition by where they stand in the file."""
+"""The entries of a definition by their place in the file."""
 
 
 def load(path: Path | str) -> Definition:
-    """The definition in a file."""
+    """Parse the definition in a file."""
     return parse(read_text(path))
 
 
 def read_text(path: Path | str) -> str:
-    """The text of a file that may be a definition; some editors put a mark before it."""
+    """Read the text of a definition file, without a byte order mark."""
     try:
         with Path(path).open(encoding="utf-8-sig") as file:
             return file.read(LONGEST + 1)
@@ -355,7 +360,7 @@ def read_text(path: Path | str) -> str:
 
 
 def parse(text: str) -> Definition:
-    """The definition that a text is, in TOML or YAML.
+    """Parse a definition in TOML or YAML.
 
     >>> parse('questoin = "Which?"')  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -384,8 +389,9 @@ def parse(text: str) -> Definition:
 
 
 def write(definition: Definition | Mapping[str, Any], *, yaml: bool = False) -> str:
-    """A definition as a file, with a comment for every entry. Of a mapping from fields to values
-    those that it lacks are left to be filled in.
+    """Write a definition as a file, with a comment for every entry.
+
+    Fields that a mapping lacks are written as commented placeholders.
     """
     values = vars(definition) if isinstance(definition, Definition) else definition
     lines: list[str] = []
@@ -422,7 +428,7 @@ def _example(entry: Field[Any]) -> str:
 
 
 def _completed(said: Mapping[str, Any]) -> dict[str, Any]:
-    """What follows from what was said, where nothing was."""
+    """The values, with derived defaults for missing ones."""
     found = dict(said)
     options, low, high = (found.get(name) for name in ("options", "low", "high"))
     if not found.get("control", "given") and options:
@@ -438,7 +444,7 @@ def _completed(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _contradictions(said: Mapping[str, Any]) -> Iterator[str]:
-    """What does not fit together, as far as it could be read."""
+    """Violations of rules between entries, as far as the entries could be read."""
     for names, check in _RULES:
         if all(name in said for name in names):
             yield from check(*(said[name] for name in names))
@@ -482,14 +488,14 @@ def _room_for_a_round(
 
 
 def _enough_people(
-    options: tuple[str, ...], participants: int | None, crowd: int, dropout: Fraction
+    options: tuple[str, ...], participants: int | None, min_batch_size: int, dropout: Fraction
 ) -> Iterator[str]:
-    least = 2 * len(options) * _smallest(crowd, dropout)
+    least = 2 * len(options) * _smallest(min_batch_size, dropout)
     if participants is not None and participants < least:
         yield (
             f"people.participants is {participants}; {len(options)} options in rounds that open "
-            f"from {crowd} reports on need at least {least}: ask more people, or lower "
-            "promise.crowd"
+            f"from {min_batch_size} reports on need at least {least}: ask more people, or lower "
+            "promise.min_batch_size"
         )
 
 
@@ -548,7 +554,7 @@ def _short_grace(grace: int) -> Iterator[str]:
 
 
 def _readable(*texts: Any) -> Iterator[str]:
-    """What terms say of texts."""
+    """Violations of the terms' rules for texts."""
     *single, options = texts
     given = zip(_TEXTS.values(), single, strict=True)
     names = {place: words for place, words in given if words or place not in _OPTIONAL}
@@ -582,7 +588,7 @@ _RULES: tuple[tuple[tuple[str, ...], Any], ...] = (
     (("low", "high"), _rising),
     (("first_day", "last_day"), _in_order),
     (("first_day", "last_day", "joining", "window", "margin"), _room_for_a_round),
-    (("options", "participants", "crowd", "dropout"), _enough_people),
+    (("options", "participants", "min_batch_size", "dropout"), _enough_people),
     (("most", "participants"), _ends),
     (
         ("guardrail", "metric", "guardrail_margin", "control_share", "low", "high"),
@@ -593,19 +599,17 @@ _RULES: tuple[tuple[tuple[str, ...], Any], ...] = (
 
 
 def _seen(words: str) -> str:
-    """What people see of words: those that look the same are the same."""
+    """The visible form of a text; texts that look the same compare equal."""
     plain = unicodedata.normalize("NFC", words)
     return " ".join("".join(s for s in plain if unicodedata.category(s) != "Cf").split())
 
 
-def _smallest(crowd: int, dropout: Fraction) -> int:
-    return math.ceil(crowd / (1 - dropout))
+def _smallest(min_batch_size: int, dropout: Fraction) -> int:
+    return math.ceil(min_batch_size / (1 - dropout))
 
 
 def _strange(place: str) -> str:
-    """An entry that is not known, and which was meant: one of the same name elsewhere, or of a
-    similar name.
-    """
+    """Error for an unknown entry, with the closest known entry as a hint."""
     name, last = place.rpartition(".")[2], {known.rpartition(".")[2]: known for known in ENTRIES}
     near = [
         *([last[name]] if name in last else []),
@@ -622,14 +626,15 @@ def _wanted(entry: Field[Any]) -> str:
 
 
 def _shown(value: object) -> str:
-    """What was found in the file, not at any length."""
+    """A value from the file, shortened."""
     words = readers.quoted(value) if isinstance(value, str) else str(value)
     return words if len(words) <= 80 else f"{words[:77]}…"
 
 
 def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Entries by their places; a section that is none is an entry like any other, and one with
-    nothing in it says nothing.
+    """Entries by their places.
+
+    A section that is no table counts as an ordinary entry; an empty section has no entries.
     """
     sections = {place.partition(".")[0] for place in ENTRIES if "." in place}
     for name, value in document.items():
@@ -652,8 +657,9 @@ def _toml(text: str) -> dict[str, Any]:
 
 
 def _is_yaml(text: str) -> bool:
-    """By the first line that says something: `name:` and `- ` are YAML, `name =` and `[name]` are
-    TOML.
+    """Detect YAML by the first significant line.
+
+    `name:` and `- ` are YAML; `name =` and `[name]` are TOML.
     """
     said = (line.strip() for line in text.splitlines())
     first = next((line for line in said if line and not line.startswith("#")), "")
@@ -661,7 +667,7 @@ def _is_yaml(text: str) -> bool:
 
 
 def _yaml(text: str) -> dict[str, Any]:
-    """Every word as it stands: no number, day or yes is guessed at; nothing is referred to."""
+    """Parse YAML with every scalar as text, without type guessing and without aliases."""
     try:
         import yaml
     except ImportError:
@@ -680,7 +686,7 @@ def _yaml(text: str) -> dict[str, Any]:
 
 
 def _words(node: Any, seen: set[int]) -> Any:
-    """What a node of YAML holds, in texts, lists and mappings."""
+    """The content of a YAML node as texts, lists and mappings."""
     line = node.start_mark.line + 1
     if id(node) in seen:
         raise DefinitionError([f"line {line} is referred to by a * elsewhere: write it out there"])

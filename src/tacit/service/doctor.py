@@ -1,8 +1,7 @@
-"""Looks at a deployment from outside, as anybody could: what is well, what is doubtful, what is
-broken, and what to do about it.
+"""External checks of a deployment: findings (ok, warning or broken), each with a remedy.
 
-Nothing is changed: whatever could change something is asked without a token and must be refused.
-The second party is found through the terms that the first one publishes.
+The checks change nothing. Requests that could change state are sent without a token or with a wrong
+one, and must be rejected. The terms that the first party publishes lead to the second party.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from tacit.signatures import fingerprint
 
 OK, WARNING, BROKEN = "ok", "warning", "broken"
 TIMEOUT = httpx.Timeout(15.0, connect=5.0)
-SKEW = (2.0, 30.0)  # seconds that clocks may differ: without a word, and at all
+SKEW = (2.0, 30.0)  # clock skew in seconds: above the first a warning, above the second broken
 ORIGIN = "https://somewhere-else.example"
 NOBODY = "0" * 64
 HEADERS = {
@@ -42,7 +41,7 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     where: str
     what: str
@@ -53,7 +52,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Patient:
-    """A party as it is found: its address, its role, its experiments."""
+    """A party under examination: its address, its role and its published terms."""
 
     url: str
     role: str
@@ -67,9 +66,7 @@ def examine(
     metrics_meant: bool = False,
     today: date | None = None,
 ) -> list[Finding]:
-    """Everything that can be found out about the parties at these addresses, and about those that
-    their terms name.
-    """
+    """Check the parties at these addresses and those that their terms name."""
     wanted = [_pin(one) for one in pins]
     findings: list[Finding] = []
     patients: dict[str, Patient] = {}
@@ -130,7 +127,7 @@ def _reachable(url: str, alive: httpx.Response) -> Finding:
 
 
 def _role(client: httpx.Client, url: str) -> tuple[str, list[Finding]]:
-    """Which party it is, by its OpenAPI document, and its version."""
+    """The party's role and version, from its OpenAPI document."""
     try:
         about = client.get(f"{url}/openapi.json").json()["info"]
         found = re.fullmatch(r"tacit (coordinator|helper)", about["title"])
@@ -159,7 +156,7 @@ def _ready(client: httpx.Client, url: str) -> Finding:
 
 
 def _clock(url: str, alive: httpx.Response, now: float) -> Finding:
-    """By the Date header, which counts whole seconds."""
+    """Compare clocks by the Date header, which has a resolution of one second."""
     try:
         skew = parsedate_to_datetime(alive.headers["date"]).timestamp() + 0.5 - now
     except (LookupError, ValueError, TypeError):
@@ -186,7 +183,7 @@ def _encrypted(url: str, alive: httpx.Response) -> Finding:
 
 
 def _closed(client: httpx.Client, url: str, role: str) -> Iterator[Finding]:
-    """Whatever is the operator's must be refused without the token, and with a wrong one."""
+    """Admin routes must reject requests without the token and with a wrong one."""
     doors = [("POST", "/experiments")]
     if role == "coordinator":
         doors += [("GET", f"/experiments/{NOBODY}/{name}") for name in ("status", "export")]
@@ -255,9 +252,7 @@ def _published(url: str) -> tuple[dict[str, Published], list[Finding]]:
 def _examine_terms(
     patients: Mapping[str, Patient], pins: list[bytes], today: date
 ) -> Iterator[Finding]:
-    """Whether both parties give out the same terms, signed by both, with the keys that are
-    expected.
-    """
+    """Check that both parties publish the same terms, signed by both, with the expected keys."""
     digests = dict.fromkeys(d for one in patients.values() for d in one.published)
     keys: dict[bytes, str] = {}
     for digest in digests:
@@ -295,7 +290,10 @@ def _pinned(keys: Mapping[bytes, str], pins: list[bytes]) -> Iterator[Finding]:
 
 
 def _examine_separation(patients: Mapping[str, Patient]) -> Iterator[Finding]:
-    """Two parties of one operator would promise nothing."""
+    """Check that the parties have different IP addresses.
+
+    If one operator runs both, the guarantee is void.
+    """
     places = {url: _addresses(url) for url, one in patients.items() if one.role}
     known = list(places.values())
     if len(known) == 2 and known[0] & known[1]:
@@ -306,7 +304,7 @@ def _examine_separation(patients: Mapping[str, Patient]) -> Iterator[Finding]:
 
 
 def examine_files(config: PartyConfig) -> list[Finding]:
-    """What an operator can see of their own party: who may read its files."""
+    """Check who can read the files of the operator's own party."""
     findings = []
     paths = {"key files": config.records, "long-term key": config.signing_key}
     for what, path in paths.items():
@@ -335,7 +333,7 @@ def _addresses(url: str) -> frozenset[str]:
 
 
 def _pin(text: str) -> bytes:
-    """A key or a fingerprint, in hexadecimal digits."""
+    """Parse a key or a fingerprint in hexadecimal digits."""
     digits = _digits(text)
     if len(digits) not in (16, 32):
         raise TacitError(

@@ -1,4 +1,4 @@
-"""How a live party says no: refusals that know which HTTP status says the same."""
+"""Errors of a party that map to HTTP status codes."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ UNPROCESSABLE = 422
 
 
 class Unknown(Refusal):
-    """There is no such experiment or round here."""
+    """No such experiment or round at this party."""
 
 
 class Forbidden(Refusal):
-    """Whoever asks may not."""
+    """The caller lacks permission, such as a valid invitation."""
 
 
 class Conflict(Refusal):
-    """Something else is there already, or it is not the time for it."""
+    """The request conflicts with the current state."""
 
 
 class Gone(Refusal):
-    """The round takes no more reports."""
+    """The round accepts no more reports."""
 
 
 class TooEarly(Refusal):
@@ -41,7 +41,7 @@ STATUS: dict[type[TacitError], int] = {
 
 
 def status(error: TacitError) -> int:
-    """The HTTP status that says the same.
+    """The HTTP status code of an error.
 
     >>> status(Gone("over")), status(Refusal("nonsense"))
     (410, 422)
@@ -50,7 +50,7 @@ def status(error: TacitError) -> int:
 
 
 def told(error: TacitError) -> str:
-    """What whoever asked is told. Which disk or database is in trouble is for the log alone.
+    """The message for the client. Details of an unavailable disk or database go to the log only.
 
     >>> told(Unavailable("the key files in /srv/keys cannot be used"))
     'this party cannot do it now; nothing was changed: try again later'

@@ -1,8 +1,8 @@
-"""What a definition means, for whoever signs it off: in words, and as a forecast.
+"""Explanation and forecast of a definition, for its reviewer.
 
-The words about the promise are those that people will read. The forecast simulates the very
-experiment, on options that are as good and as different as is expected: how likely a lift of that
-size is found, how many people and how many days that takes.
+The sentences about the guarantee are those that participants will read. The forecast simulates the
+same experiment on options with the expected baseline and lift. It estimates the probability of
+detecting the lift, and the participants and days needed.
 """
 
 from __future__ import annotations
@@ -22,15 +22,18 @@ from tacit.service.readers import in_words as lasting
 from tacit.terms import in_words
 
 NOBODY = "https://coordinator.invalid"
-USUAL = (Fraction(1, 10), Fraction(1, 5))  # baseline and lift, where nothing is expected
-WEAK = 5  # epsilon above which a promise hides little
+USUAL = (Fraction(1, 10), Fraction(1, 5))  # default baseline (relative to the range) and lift
+WEAK = 5  # epsilon above which the guarantee is weak
 NEAR = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What may be expected: `chance` is that of finding the lift with the people of the definition,
-    `participants` those until nine of ten such experiments are decided; None where unknown.
+    """The forecast of a definition.
+
+    `chance` is the probability of detecting the lift with the participants of the definition.
+    `participants` is the number until nine of ten such experiments are decided. Either is None
+    where unknown.
     """
 
     baseline: float
@@ -44,7 +47,7 @@ class Forecast:
     days: int | None
 
     def sentences(self) -> Iterator[str]:
-        """In words."""
+        """The forecast in sentences."""
         rates = f"{self.baseline:.3g} to {self.baseline * (1 + self.lift):.3g}"
         said = f"If the best option lifts the mean answer by {self.lift:.0%}, from {rates}"
         if self.chance is not None and self.people is not None:
@@ -67,7 +70,7 @@ class Forecast:
 
 
 def forecast(definition: Definition, runs: int = 20, progress: bool = False) -> Forecast:
-    """Simulates a definition as it is; a guardrail only doubles the noise."""
+    """Simulate a definition; a guardrail is modelled only as twice the noise."""
     from tacit.simulation.study import simulate
     from tacit.studies.plan import plan
 
@@ -106,14 +109,14 @@ def forecast(definition: Definition, runs: int = 20, progress: bool = False) -> 
 
 
 def _people(definition: Definition) -> int | None:
-    """Who is there to be asked: as many as were said, or as many as come."""
+    """The number of available participants: as defined, or as many as arrive by the last day."""
     if definition.participants is not None or definition.per_day is None:
         return definition.participants
     return definition.per_day * ((definition.last_day - definition.first_day).days + 1)
 
 
 def _days(definition: Definition, participants: int | None, rounds: float | None) -> int | None:
-    """Rounds come one after another, and people take their time to come."""
+    """Days until the decision: rounds are sequential, and participants arrive at a limited rate."""
     if rounds is None or participants is None or definition.per_day is None:
         return None
     lasting_rounds = math.ceil(rounds * definition.round_length / DAY)
@@ -121,7 +124,7 @@ def _days(definition: Definition, participants: int | None, rounds: float | None
 
 
 def explained(definition: Definition) -> dict[str, list[str]]:
-    """A definition in words, by what they are about."""
+    """The definition in sentences, by topic."""
     stand_in = sha256(b"a coordinator" + definition.helper_key).digest()
     read = in_words(definition.terms(NOBODY, stand_in))
     options, share = definition.options, definition.control_share
@@ -170,7 +173,7 @@ def _guardrail(definition: Definition) -> Iterator[str]:
 
 
 def warnings(definition: Definition, today: date) -> Iterator[str]:
-    """What may be meant, but should be looked at twice."""
+    """Entries that are valid but questionable."""
     if definition.epsilon > WEAK:
         yield f"promise.epsilon is {definition.epsilon}, which hides little: 1 is usual"
     if definition.last_day < today:
@@ -191,5 +194,5 @@ def warnings(definition: Definition, today: date) -> Iterator[str]:
 
 
 def _rounded(count: int) -> int:
-    """To two digits: more would not be true."""
+    """Round to two significant digits, the precision of the forecast."""
     return int(round(count, 2 - len(str(count))))

@@ -1,8 +1,9 @@
-"""The helper: it keeps its halves, adds its noise, and answers the coordinator's questions.
+"""The helper: the second aggregator, which stores its report shares and returns noisy partial sums.
 
-It asks nobody for anything: the coordinator brings what a round needs, and devices bring their
-halves. Every answer may be asked for again and is the same. It believes nobody about how far a
-round is: it closes by its own clock, and destroys what was not opened when the grace is over.
+The helper sends no requests. The coordinator initiates every exchange, and devices upload their
+report shares. Every call is idempotent. The helper trusts no other party about the progress of a
+round. It closes rounds by its own clock and destroys the secrets of those not released when the
+grace period ends.
 """
 
 from __future__ import annotations
@@ -21,20 +22,22 @@ from tacit.service.errors import Forbidden, Unknown
 from tacit.service.party import HELPER, LIVE, LOG, ServerParty
 from tacit.terms import Pinned, Terms
 
-PAUSE = 60.0  # seconds until it is worth looking again when nothing is open
+PAUSE = 60.0  # seconds between steps when no round is open
 AGAIN, SOON = 1.0, 0.1
 
 
 class Helper(ServerParty):
-    """The second server of a live experiment."""
+    """The second aggregator of a live experiment."""
 
     role = HELPER
 
     def admit(
         self, terms: Terms, signatures: Sequence[bytes], approvals: Sequence[bytes] = ()
     ) -> None:
-        """Terms that this helper's operator has read and signed; rounds under them are taken from
-        now on. Successor terms need the approvals of the parties of those that they succeed.
+        """Register signed terms, so that rounds under them are accepted.
+
+        This helper's operator has read and signed them. Successor terms need the approvals of the
+        parties of the terms they succeed.
         """
         self._check_own(terms)
         if terms.predecessor:
@@ -44,12 +47,10 @@ class Helper(ServerParty):
         with self.store.begin() as connection:
             self._register(connection, terms, signatures, approvals)
 
-    # What the coordinator asks
+    # Calls by the coordinator
 
     def keys(self, digest: bytes, identity: bytes, sealing: int) -> bytes:
-        """Public keys for a new round of an experiment; the same when asked again. Only the suite
-        of the terms is prepared for.
-        """
+        """Public keys for a new round; idempotent. Only the HPKE suite of the terms is accepted."""
         seat, asked = self.seat(digest, identity), suite(sealing)
         named = seat.pinned.terms.suite
         if asked.identifier != named:
@@ -59,8 +60,10 @@ class Helper(ServerParty):
         return seat.prepare(identity, asked)
 
     def describe(self, description: bytes, signature: bytes) -> bytes:
-        """The announcement of a round: its description with both signatures. It is written down
-        before this helper signs, and it signs one per round, ever.
+        """Return the announcement of a round: its description with both signatures.
+
+        The description is on record before this helper signs it. The helper signs one description
+        per round, ever.
         """
         described = TwoServerRound.decode(description)
         about, identity = described.binding, described.identity
@@ -75,13 +78,15 @@ class Helper(ServerParty):
         return announcement
 
     def exchange(self, identity: bytes, listing: bytes) -> tuple[bytes, bytes]:
-        """Takes the coordinator's list, if there is one; returns this helper's list and its answer
-        for the collector, each empty as long as there is none.
+        """Take the coordinator's list of reports, if any; return this helper's list and answer.
+
+        The answer, for the collector, is an encrypted partial sum or a signed abort. Each is empty
+        until it exists.
         """
         row = self._round(identity)
         if row is None:
             raise Unknown("this round is unknown here")
-        now = self.now  # one moment: a round is not listed that still takes reports
+        now = self.now  # one reading: a round that still accepts reports is not listed
         if row.stage == "open":
             self._close_when_due(row, now)
         server = self.serving(row)
@@ -90,10 +95,10 @@ class Helper(ServerParty):
         return self._go_on(server, now)
 
     def _go_on(self, server: HalfServer, now: int) -> tuple[bytes, bytes]:
-        """As far as it goes: this helper's list and answer."""
+        """Advance a round as far as possible; this helper's list and answer."""
         try:
             out = server.close(now)
-        except Refusal:  # too early, or this helper knows nothing of the round any more
+        except Refusal:  # too early, or no record of the round is left
             return b"", b""
         self._end(server)
         return out.get(server.peer, b""), out.get(server.round.collector, b"")
@@ -106,8 +111,9 @@ class Helper(ServerParty):
                 self._finish(connection, identity, "opened" if record.partial else "refused")
 
     def step(self) -> float:
-        """Closes what is due by this helper's clock and refuses what is past its grace; returns in
-        how many seconds it is worth looking again.
+        """Close due rounds and abort those past their grace period, by this helper's clock.
+
+        Returns the seconds until the next call is worthwhile.
         """
         wait = PAUSE
         for row in self._driven(*LIVE):
@@ -119,7 +125,7 @@ class Helper(ServerParty):
         return wait
 
     def _advance(self, row: Any) -> float:
-        """One round's step; in how many seconds the next is due."""
+        """Advance one round; the seconds until its next step."""
         now = self.now
         if row.stage == "open" and not self._close_when_due(row, now):
             return max(float(row.closes - now), SOON)
@@ -127,8 +133,9 @@ class Helper(ServerParty):
         return max(float(row.expires - now), SOON)
 
     def _invited(self, server: HalfServer, invitation: str | None) -> bytes:
-        """Every report needs an invitation where the terms say so: the coordinator is not believed
-        about whom it let in.
+        """The digest of a valid invitation where the terms require one.
+
+        The helper checks it itself and does not trust the coordinator's admission.
         """
         terms = server.round.binding.terms
         known = self.pinned(terms).terms

@@ -1,8 +1,8 @@
 """Invitations: one-time tokens, signed by the issuer of the terms and checked by both servers.
 
-An invitation is 16 random bytes and the issuer's signature under them and the first terms of
-an experiment; it stands for one participation. It names nobody. Who handed which one to whom is
-not tacit's to know; only its digest stays when it is spent.
+An invitation is 16 random bytes with the issuer's signature over these bytes and the digest of the
+experiment's first terms. It permits one participation and names no person. tacit does not know who
+received which invitation. After use only its digest is stored.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tacit.service.errors import Forbidden
 from tacit.signatures import SIGNATURE_SIZE, Signed, sign, verify
 
 _RANDOM = 16
-LENGTH = 107  # characters
+LENGTH = 107  # characters of an encoded invitation
 
 
 def make(lineage: bytes, key: Ed25519PrivateKey, count: int) -> list[str]:
-    """So many new invitations to the experiment whose first terms have this digest."""
+    """Create `count` invitations to the experiment whose first terms have this digest."""
     return [_made(lineage, key) for _ in range(integer("count", count, at_least=1))]
 
 
@@ -34,7 +34,7 @@ def _made(lineage: bytes, key: Ed25519PrivateKey) -> str:
 
 
 def check(invitation: str | None, lineage: bytes, issuer: bytes) -> bytes:
-    """The digest of an invitation that the holder of the issuer's key made for this experiment."""
+    """Verify an invitation to this experiment and return its digest."""
     if not invitation:
         raise Forbidden("this experiment is by invitation: send the one you were given")
     try:

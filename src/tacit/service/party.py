@@ -1,9 +1,9 @@
-"""What coordinator and helper have in common: terms, rounds, and reports that wait for the close.
+"""Common base of coordinator and helper: terms, rounds, and reports pending until a round closes.
 
-A party is a state machine over a store and its key files: what comes in changes both in one
-transaction, the same again gives the same answer, and nobody else is believed about how far a round
-is. There is no HTTP here; clock and noise are handed in, the clock by whoever runs the party and
-the noise by tests.
+A party is a state machine over a database and its key files. Database changes are transactional,
+key files change by compare-and-swap, and calls are idempotent. A party trusts no other party about
+the progress of a round. This module contains no HTTP. Clock and noise are injected: the clock by
+the process that runs the party, the noise by tests only.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from tacit.terms import Pinned, Terms, cosign
 
 Clock = Callable[[], float]
 Noise = Callable[[bytes], Draw]
-"""Which noise a server draws in which round."""
+"""Selects the noise sampler of a round by the round's identity."""
 
 LOG = store.LOG
 COORDINATOR, HELPER = 0, 1
 KIND = "two-servers"
 LIVE = store.LIVE
 
-# made once, because every device asks them
+# Built once: every device request runs them.
 _KNOWN = sql.select(store.terms).where(store.terms.c.digest == sql.bindparam("digest"))
 _LINE = sql.select(store.terms).where(
     store.terms.c.lineage
@@ -65,7 +65,7 @@ _CONTENTS = sql.select(store.halves).where(
 
 @dataclass(frozen=True)
 class Registered:
-    """Terms as a party knows them. `signatures` are those of all parties, or none yet."""
+    """Terms known to a party. `signatures` holds those of all parties, or is empty."""
 
     terms: Terms
     signatures: tuple[bytes, ...]
@@ -74,7 +74,7 @@ class Registered:
 
 
 class TermsStatus(NamedTuple):
-    """Terms at one moment: how far their experiment is, and the terms that took their place."""
+    """Terms with the state of their experiment and the terms that succeeded them, if any."""
 
     known: Registered
     state: str
@@ -83,7 +83,7 @@ class TermsStatus(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class CheckedReport:
-    """A report that was checked and waits to be written down, with others, in one transaction."""
+    """A validated report, to be written with others in one transaction."""
 
     identity: bytes
     server: HalfServer
@@ -92,7 +92,7 @@ class CheckedReport:
 
 
 def exact_noise(_identity: bytes) -> Draw:
-    """Discrete Laplace noise, drawn exactly from the operating system's source."""
+    """Exact sampler of discrete Laplace noise, from the operating system's randomness."""
     return _draw
 
 
@@ -101,8 +101,10 @@ def _draw(scale: Fraction) -> int:
 
 
 class ServerParty:
-    """One of the two servers, with its key, its database and its key files. `former` are keys that
-    it had before: what runs under terms that name one of them goes on with it.
+    """One of the two aggregators, with its signing keys, database and key files.
+
+    `former` holds the party's earlier keys. Experiments whose terms name one of them continue with
+    it.
     """
 
     role: int
@@ -133,11 +135,11 @@ class ServerParty:
 
     @property
     def now(self) -> int:
-        """This party's time, in whole seconds since 1970."""
+        """This party's clock, in whole seconds since 1970."""
         return int(self._clock())
 
     def ready(self) -> None:
-        """Says `Unavailable` if the database or the key files cannot be used."""
+        """Raise `Unavailable` if the database or the key files cannot be used."""
         self.records.read(b"ready")
         with self.store.read() as connection:
             connection.execute(sql.select(sql.func.count()).select_from(store.terms))
@@ -145,13 +147,13 @@ class ServerParty:
     # Terms
 
     def experiments(self) -> list[Registered]:
-        """All terms that this party knows."""
+        """All terms known to this party."""
         with self.store.read() as connection:
             rows = connection.execute(sql.select(store.terms).order_by(store.terms.c.digest)).all()
         return [_registered(row) for row in rows]
 
     def terms(self, digest: bytes) -> Registered:
-        """The terms of this digest."""
+        """The terms with this digest."""
         with self.store.read() as connection:
             return self._terms(connection, digest)
 
@@ -162,7 +164,7 @@ class ServerParty:
         return _registered(row)
 
     def state(self, known: Registered) -> str:
-        """How far the experiment is, as far as this party knows."""
+        """The experiment's state, as far as this party knows it."""
         with self.store.read() as connection:
             return self._state(connection, known)
 
@@ -170,7 +172,7 @@ class ServerParty:
         return "running" if known.signatures else "unsigned"
 
     def shown(self, digest: bytes) -> TermsStatus:
-        """What a device is shown of the terms of this digest."""
+        """The terms with this digest, their state and their successor, as sent to devices."""
         with self.store.read() as connection:
             found = [_registered(row) for row in connection.execute(_LINE, {"digest": digest})]
             known = next((one for one in found if one.terms.digest == digest), None)
@@ -187,7 +189,7 @@ class ServerParty:
         signatures: Sequence[bytes] = (),
         approvals: Sequence[bytes] = (),
     ) -> None:
-        """Writes terms down, or the signatures under terms that are known."""
+        """Store terms, or the signatures under known terms."""
         lineage = terms.digest
         if terms.predecessor:
             lineage = self._terms(connection, terms.predecessor).lineage
@@ -204,7 +206,7 @@ class ServerParty:
             connection.execute(sql.update(store.terms).where(known).values(row))
 
     def _check_own(self, terms: Terms) -> None:
-        """Rejects terms that are not for this party and this kind of round."""
+        """Reject terms of another party or another kind of round."""
         if terms.kind != KIND or terms.noise.by != "servers":
             raise TacitError(
                 f"live experiments run over {KIND} with noise by servers; these terms say "
@@ -213,7 +215,7 @@ class ServerParty:
         self.key_for(terms)
 
     def key_for(self, terms: Terms) -> Ed25519PrivateKey:
-        """The key of this party that terms name."""
+        """The signing key of this party that the terms name."""
         named = terms.keys[self.role]
         if named not in self._keys:
             raise Refusal(
@@ -223,7 +225,7 @@ class ServerParty:
         return self._keys[named]
 
     def pinned(self, digest: bytes) -> Pinned:
-        """The terms of this digest with all signatures, checked once."""
+        """The terms with this digest and all signatures, verified once."""
         if digest not in self._pinned:
             known = self.terms(digest)
             if not known.signatures:
@@ -235,13 +237,13 @@ class ServerParty:
         return self._pinned[digest]
 
     def seat(self, digest: bytes, identity: bytes) -> Seat:
-        """This party's seat in one round of an experiment."""
+        """This party's aggregator context for one round of an experiment."""
         pinned = self.pinned(digest)
         key, draw = self.key_for(pinned.terms), self._noise(identity)
         return Seat(pinned, self.role, key, self.records, draw)
 
     def signature(self, digest: bytes) -> bytes:
-        """This party's own signature under terms that it knows."""
+        """This party's own signature under known terms."""
         terms = self.terms(digest).terms
         return cosign(terms, self.key_for(terms))
 
@@ -250,7 +252,7 @@ class ServerParty:
     def report(
         self, identity: bytes, place: int, message: bytes, invitation: str | None = None
     ) -> CheckedReport:
-        """A report that may be kept: everything that can be said without writing is said here."""
+        """Validate a report share as far as possible without writing to the database."""
         server = self.server(identity)
         try:
             half = server.check(message, self.now)
@@ -267,8 +269,9 @@ class ServerParty:
         return b""
 
     def keep(self, waiting: Sequence[CheckedReport]) -> list[Refusal | None]:
-        """Writes reports down in one transaction, which is on disk afterwards; for each None, or
-        why it was not taken.
+        """Store reports in one durable transaction.
+
+        Returns, for each report, None or the reason of its rejection.
         """
         refusals: list[Refusal | None] = [None] * len(waiting)
         with self.store.begin() as connection:
@@ -288,7 +291,7 @@ class ServerParty:
         return refusals
 
     def _stages(self, connection: sql.Connection, identities: set[bytes]) -> dict[bytes, str]:
-        """How far rounds are; none of them closes before this transaction has ended."""
+        """Stages of rounds, locked so that none closes before this transaction ends."""
         found = connection.execute(_STAGES, {"identities": store.padded(sorted(identities))})
         return {bytes(identity): stage for identity, stage in found}
 
@@ -299,14 +302,14 @@ class ServerParty:
         taken: Sequence[int],
         refusals: list[Refusal | None],
     ) -> None:
-        """Each invitation is for one report."""
+        """Spend each report's invitation; reject reports whose invitation is spent."""
         invited = [n for n in taken if waiting[n].invitation]
         for n in invited:
             if not self.spent_for(connection, waiting[n].invitation, waiting[n].half.name):
                 refusals[n] = Forbidden("this invitation has been used: each is for one report")
 
     def spent_for(self, connection: sql.Connection, invitation: bytes, name: bytes) -> bool:
-        """Whether an invitation is spent for what has this name, and for nothing else."""
+        """Spend an invitation for this name; False if it is spent for another name."""
         self.store.insert_new(connection, store.spent, [{"invitation": invitation, "name": name}])
         query = sql.select(store.spent.c.name).where(store.spent.c.invitation == invitation)
         return bytes(connection.execute(query).scalar_one()) == name
@@ -314,11 +317,11 @@ class ServerParty:
     # Rounds
 
     def at_hand(self, identity: bytes) -> bool:
-        """Whether a report of this round can be checked without asking the database."""
+        """Whether a report of this round can be checked without a database query."""
         return identity in self._servers
 
     def server(self, identity: bytes) -> HalfServer:
-        """This party's server of a round that was announced."""
+        """This party's aggregator of an announced, live round."""
         with self._lock:
             found = self._servers.get(identity)
         if found is not None:
@@ -329,7 +332,7 @@ class ServerParty:
         return self.serving(row)
 
     def serving(self, row: Any) -> HalfServer:
-        """The server of the round in this row, whatever its stage."""
+        """The aggregator of the round in this row, whatever its stage."""
         identity, digest = bytes(row.identity), bytes(row.terms)
         with self._lock:
             found = self._servers.get(identity)
@@ -348,9 +351,10 @@ class ServerParty:
             return connection.execute(query).one_or_none()
 
     def _driven(self, *stages: str) -> list[Any]:
-        """All rounds in one of these stages, those with reports among them. Nothing else stays at
-        hand: another process may have ended a round, or a request brought its server back that had
-        looked before the end.
+        """All rounds in these stages; evicts cached aggregators of all other rounds.
+
+        Eviction is needed because another process may have ended a round, or a request that read
+        the round before its end may have cached its aggregator again.
         """
         with self._lock:
             held = set(self._servers)
@@ -361,20 +365,20 @@ class ServerParty:
         return rows
 
     def _rounds(self, *stages: str) -> list[Any]:
-        """All rounds in one of these stages."""
+        """All rounds in these stages."""
         with self.store.read() as connection:
             query = sql.select(store.rounds).where(store.rounds.c.stage.in_(stages))
             return list(connection.execute(query.order_by(store.rounds.c.number)).all())
 
     def experiment_of(self, identity: bytes) -> bytes:
-        """The digest of the terms that a round is under."""
+        """The digest of the terms of a round."""
         row = self._round(identity)
         if row is None:
             raise Unknown("this round is unknown here")
         return bytes(row.terms)
 
     def gauges(self) -> dict[str, dict[str, float]]:
-        """Numbers for whoever watches, by kind; nothing about anybody."""
+        """Metrics for monitoring, by kind; none concerns a single participant."""
         late = [self.now - int(row.closes) for row in self._rounds("closing")]
         return {
             "rounds": {stage: float(count) for stage, count in self.stages().items()},
@@ -382,15 +386,16 @@ class ServerParty:
         }
 
     def stages(self) -> dict[str, int]:
-        """How many rounds are in which stage."""
+        """The number of rounds in each stage."""
         stage = store.rounds.c.stage
         with self.store.read() as connection:
             query = sql.select(stage, sql.func.count()).group_by(stage)
             return {name: int(count) for name, count in connection.execute(query)}
 
     def outcome(self, identity: bytes) -> bytes:
-        """What became of a round: one fixed signed answer once it is over, read from the key file
-        alone; where there is none, "unknown", which is not signed.
+        """The signed outcome of a finished round, read from its key file alone.
+
+        Without a record the outcome is "unknown", which is not signed.
         """
         if len(identity) != IDENTITY_SIZE:
             raise Unknown(f"a round has a name of {IDENTITY_SIZE} bytes")
@@ -403,14 +408,14 @@ class ServerParty:
         return record.outcome
 
     def _move(self, connection: sql.Connection, identity: bytes, old: str, new: str) -> bool:
-        """Whether this call took a round from one stage to the next."""
+        """Move a round from one stage to another; whether this call did it."""
         rounds = store.rounds
         mine = sql.update(rounds).where(rounds.c.identity == identity, rounds.c.stage == old)
         return connection.execute(mine.values(stage=new)).rowcount == 1
 
     def _close_when_due(self, row: Any, now: int) -> bool:
-        """Whether a round takes no more reports from now on: its deadline is over, or every place
-        has reported.
+        """Close a round whose deadline has passed or whose slots have all reported; whether this
+        call did it.
         """
         identity = bytes(row.identity)
         with self.store.read() as connection:
@@ -421,7 +426,7 @@ class ServerParty:
             return self._move(connection, identity, "open", "closing")
 
     def _finish(self, connection: sql.Connection, identity: bytes, stage: str) -> bool:
-        """Ends a round and deletes what waited for it; whether this call did it."""
+        """End a round and delete its pending rows; whether this call did it."""
         moved = self._move(connection, identity, "closing", stage)
         for table in (store.halves, store.joins):
             connection.execute(sql.delete(table).where(table.c.round == identity))
@@ -430,7 +435,7 @@ class ServerParty:
         return moved
 
 
-_decoded = lru_cache(maxsize=256)(Terms.decode)  # as often as devices ask for the same ones
+_decoded = lru_cache(maxsize=256)(Terms.decode)  # devices keep requesting the same terms
 
 
 def _nowhere(digest: bytes) -> Unknown:
@@ -454,7 +459,7 @@ def _row(one: CheckedReport) -> dict[str, bytes]:
 def _contents(
     connection: sql.Connection, keys: Sequence[tuple[bytes, bytes]]
 ) -> dict[tuple[bytes, bytes], bytes]:
-    """What is kept under these names of these rounds."""
+    """The stored contents under these names of these rounds."""
     rounds, names = {identity for identity, _ in keys}, [name for _, name in keys]
     asked = {"rounds": store.padded(rounds), "names": store.padded(names)}
     rows = connection.execute(_CONTENTS, asked)
@@ -462,7 +467,7 @@ def _contents(
 
 
 def _compared(one: CheckedReport, there: bytes | None) -> Refusal | None:
-    """Nothing if this very report is kept now."""
+    """None if the stored report is this one, otherwise the reason of the rejection."""
     try:
         if there is not None and one.server.same(one.half, there):
             return None

@@ -1,8 +1,8 @@
-"""How the entries of a definition are read and written: texts, exact fractions, durations in words.
+"""Readers and writers for the entries of a definition: texts, exact fractions, durations.
 
-Every reader takes what TOML or YAML made of an entry and gives a value, or says what to write
-instead (`Wrong`). Numbers never pass through floating point. Every writer gives text that both
-languages read back to the same value.
+A reader takes the value that TOML or YAML parsed and returns a typed value, or raises `Wrong` with
+the expected form. Numbers never pass through floating point. A writer returns text that both
+languages parse back to the same value.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 from tacit.signatures import KEY_SIZE
 
 UNITS = {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
-LONGEST = 10 * 366 * 86_400  # seconds of a duration
-LARGEST = 10**15  # numerators, denominators and counts
+LONGEST = 10 * 366 * 86_400  # seconds of a duration, at most
+LARGEST = 10**15  # maximum of numerators, denominators and counts
 _SHORT = {"s": "second", "sec": "second", "min": "minute", "h": "hour", "d": "day"}
 _NUMBER = re.compile(r"([+-]?\d{1,15}(?:\.\d{1,15})?)(?:/(\d{1,15}))?(%?)")
 _PART = re.compile(r"(\d{1,10}(?:\.\d{1,6})?)\s*([a-z]+)(?:\s*(?:,|and)?\s*|$)")
@@ -28,12 +28,12 @@ _PART = re.compile(r"(\d{1,10}(?:\.\d{1,6})?)\s*([a-z]+)(?:\s*(?:,|and)?\s*|$)")
 Reader = Callable[[object], Any]
 
 
-class Wrong(Exception):  # noqa: N818 - it is an answer, not a fault
-    """What an entry must be instead."""
+class Wrong(Exception):  # noqa: N818 - a validation result, not an error
+    """The expected form of an entry that could not be read."""
 
 
 def text(value: object) -> str:
-    """Words; a number stands for its digits."""
+    """A text; a number stands for its digits."""
     if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value.strip():
@@ -42,14 +42,14 @@ def text(value: object) -> str:
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """A list of words."""
+    """A list of texts."""
     if not isinstance(value, list):
         raise Wrong('a list such as ["Hello", "Hi"]')
     return tuple(text(entry) for entry in value)
 
 
 def fraction(value: object) -> Fraction:
-    """A number, exactly: 2, 0.1, "1/3" or "10%".
+    """An exact number: 2, 0.1, "1/3" or "10%".
 
     >>> fraction("1/3"), fraction(Decimal("0.1")), fraction("5%")
     (Fraction(1, 3), Fraction(1, 10), Fraction(1, 20))
@@ -76,7 +76,7 @@ def above_zero(value: object) -> Fraction:
 
 
 def part(value: object) -> Fraction:
-    """A part of people, from 0 to less than 1."""
+    """A fraction from 0 to less than 1."""
     number = fraction(value)
     if not 0 <= number < 1:
         raise Wrong('a part from 0 to less than 1, such as 0.1, "1/5" or "10%"')
@@ -84,7 +84,7 @@ def part(value: object) -> Fraction:
 
 
 def whole(value: object, least: int = 1) -> int:
-    """A count; thousands may be set apart.
+    """A count; thousands separators are allowed.
 
     >>> whole("20,000"), whole(Decimal("1e6"))
     (20000, 1000000)
@@ -105,7 +105,7 @@ def several(value: object) -> int:
 
 
 def duration(value: object) -> int:
-    """Seconds, of words.
+    """A duration, in seconds.
 
     >>> duration("90 seconds"), duration("1 day and 12 hours"), duration("1.5 h")
     (90, 129600, 5400)
@@ -134,7 +134,7 @@ def lasting(value: object) -> int:
 
 
 def twice(value: object) -> int:
-    """A duration of at least two seconds, which has two halves."""
+    """A duration of at least two seconds, so that half of it is at least one."""
     seconds = lasting(value)
     if seconds < 2:
         raise Wrong('at least "2 seconds"')
@@ -154,7 +154,7 @@ def day(value: object) -> date:
 
 
 def one_of(*allowed: str) -> Reader:
-    """A word out of a few."""
+    """A reader that accepts only these words."""
 
     def read(value: object) -> str:
         if value not in allowed:
@@ -165,7 +165,7 @@ def one_of(*allowed: str) -> Reader:
 
 
 def address(value: object) -> str:
-    """A URL by which a party is called."""
+    """The URL of a party."""
     found = text(value).rstrip("/")
     wanted = Wrong('an address such as "https://helper.example"')
     try:
@@ -180,7 +180,7 @@ def address(value: object) -> str:
 
 
 def public_key(value: object) -> bytes:
-    """A long-term key in hexadecimal digits."""
+    """A public long-term key in hexadecimal digits."""
     if not isinstance(value, str) or not re.fullmatch(r"[0-9a-fA-F]{64}", value.strip()):
         raise Wrong(
             f"the helper's key, {2 * KEY_SIZE} hexadecimal digits as `tacit party new helper` "
@@ -190,7 +190,7 @@ def public_key(value: object) -> bytes:
 
 
 def in_words(seconds: int) -> str:
-    """A duration as people say it: in one unit if there are less than a hundred of it.
+    """A duration in words, in one unit if that takes fewer than a hundred of it.
 
     >>> in_words(90), in_words(86_400), in_words(88_200), in_words(0)
     ('90 seconds', '1 day', '1 day and 30 minutes', '0 seconds')
@@ -207,19 +207,19 @@ def in_words(seconds: int) -> str:
 
 
 def digest(value: object) -> bytes:
-    """The name of terms."""
+    """The digest of terms."""
     if not isinstance(value, str) or not re.fullmatch(r"[0-9a-fA-F]{64}", value.strip()):
         raise Wrong("64 hexadecimal digits, as `tacit experiment status` shows them")
     return bytes.fromhex(value)
 
 
 def counted(count: int, name: str) -> str:
-    """So many of something."""
+    """A count with its noun, in the plural where needed."""
     return f"{count} {name}{'' if count == 1 else 's'}"
 
 
 def written(value: Any, read: Reader) -> str:
-    """A value as TOML and YAML both read it."""
+    """A value as text that TOML and YAML both parse."""
     match value:
         case bytes():
             return quoted(value.hex())
@@ -243,7 +243,7 @@ def _listed(values: Sequence[str]) -> str:
 
 
 def quoted(words: str) -> str:
-    """In quotes; what cannot be seen is escaped.
+    """A quoted string with unprintable characters escaped.
 
     >>> quoted('say "ö"')
     '"say \\\\"ö\\\\""'

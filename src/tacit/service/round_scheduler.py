@@ -1,8 +1,9 @@
-"""What the coordinator does without being asked: plan rounds, announce them, close them, learn.
+"""The coordinator's background work: plan, announce and close rounds, then update the learner.
 
-A round goes through stages: preparing, open, closing, opened or refused. What is still to be said
-to the helper follows from the stage, is on disk before it is said, and is said again until it is
-answered; every step can be taken again, by any process of the coordinator, without harm.
+A round passes through the stages `preparing`, `open` and `closing`, and ends as `opened` (released)
+or `refused` (aborted). The stage determines the next message to the helper. Each message is durable
+before it is sent and is sent again until it is answered. Every step is idempotent, and any process
+of the coordinator can take it.
 """
 
 from __future__ import annotations
@@ -32,28 +33,26 @@ from tacit.service.timing import Timing
 from tacit.terms import Terms
 from tacit.types import Round
 
-PAUSE = 5.0  # seconds until it is worth looking again when nothing is to be done
-AGAIN = 1.0  # and when the helper did not answer
+PAUSE = 5.0  # seconds between steps when idle
+AGAIN = 1.0  # seconds until a retry when the helper did not answer
 SOON = 0.1
 
 
 class HelperLink(Protocol):
-    """The helper, as the coordinator reaches it; `Unavailable` where it does not answer."""
+    """The coordinator's connection to the helper; raises `Unavailable` if it does not answer."""
 
     def keys(self, digest: bytes, identity: bytes, sealing: int) -> bytes:
-        """Its public keys for a new round."""
+        """The helper's public keys for a new round."""
 
     def describe(self, description: bytes, signature: bytes) -> bytes:
-        """The announcement of a round, with its signature."""
+        """The announcement of a round, signed by the helper."""
 
     def exchange(self, identity: bytes, listing: bytes) -> tuple[bytes, bytes]:
-        """Its list and its answer, each empty as long as there is none."""
+        """The helper's list and answer; each is empty until it exists."""
 
 
 def step(party: Coordinator, link: HelperLink) -> float:
-    """Everything that can be done now, for all experiments; in how many seconds it is worth trying
-    again.
-    """
+    """Advance all experiments as far as possible now; return the seconds until the next attempt."""
     wait = PAUSE
     for row in party._driven("preparing", *LIVE):
         wait = min(wait, _tried(_advance, party, link, row))
@@ -64,7 +63,7 @@ def step(party: Coordinator, link: HelperLink) -> float:
 
 
 def _tried(action: Any, party: Coordinator, link: HelperLink, row: Any) -> float:
-    """One round's step; trouble with it does not hold up the others."""
+    """Advance one round; an error does not delay the other rounds."""
     try:
         return float(action(party, link, row))
     except Unavailable as problem:
@@ -94,9 +93,7 @@ def _running(party: Coordinator) -> list[bytes]:
 
 
 def _plan(party: Coordinator, lineage: bytes) -> bool:
-    """Puts down the rounds that the learner wants next, if none is under way; whether there are
-    any.
-    """
+    """Store the learner's next rounds if no round is live; whether there are any."""
     with party.store.begin() as connection:
         row = party._experiment(connection, lineage)
         if row.state != "running" or _under_way(party, connection, lineage):
@@ -128,20 +125,20 @@ def _under_way(party: Coordinator, connection: sql.Connection, lineage: bytes) -
 
 
 def _within_days(now: int, terms: Terms, timing: Timing) -> bool:
-    """Whether a round that begins now closes on a day of the terms, and they have begun."""
+    """Whether the terms have begun and a round that begins now closes before they end."""
     closes = now + timing.joining + terms.answer.window + timing.margin
     return terms.first_second <= now and closes < terms.last_second
 
 
 def _end(party: Coordinator, connection: sql.Connection, lineage: bytes, terms: Terms) -> bool:
-    """Before the first day nothing happens; when no round fits any more the experiment is over."""
+    """Finish the experiment once its first day has come and no further round fits."""
     if party.now >= terms.first_second:
         party._change(connection, lineage, {"state": "finished"})
     return False
 
 
 def _next_rounds(experiment: Experiment) -> list[Round]:
-    """What the learner wants to open; what it only wants to play is done with."""
+    """The learner's next rounds that are to be released; the others are skipped."""
     while rounds := experiment.propose():
         for round_ in rounds:
             if not round_.opened:
@@ -152,8 +149,9 @@ def _next_rounds(experiment: Experiment) -> list[Round]:
 
 
 def _publish_served(connection: sql.Connection, lineage: bytes) -> None:
-    """Requests that found no slot enter the public count when rounds are planned. They never reach
-    the learner: anybody can send any number of them.
+    """Add requests that found no slot to the public count when rounds are planned.
+
+    They never reach the learner, because anyone can send any number of them.
     """
     mine = store.served.c.lineage == lineage
     connection.execute(sql.update(store.served).where(mine).values(waiting=0))
@@ -181,8 +179,9 @@ def _planned(terms: Terms, experiment: Experiment, round_: Round) -> dict[str, A
 
 
 def _announce(party: Coordinator, link: HelperLink, row: Any) -> float:
-    """Brings a planned round before both servers; one that got stale on the way, or that this
-    server has no key for any more, is planned anew.
+    """Have both aggregators sign a planned round, then open it.
+
+    A round that is stale, or whose key this server no longer holds, is planned again.
     """
     identity = bytes(row.identity)
     seat = party.seat(bytes(row.terms), identity)
@@ -215,7 +214,7 @@ def _announce(party: Coordinator, link: HelperLink, row: Any) -> float:
 
 
 def _describe(party: Coordinator, link: HelperLink, row: Any) -> None:
-    """Writes the description of a planned round down, before anybody signs it; the first stays."""
+    """Store the description of a planned round before anyone signs it; the first one stays."""
     identity, digest = bytes(row.identity), bytes(row.terms)
     lineage = party.terms(digest).lineage
     with party.store.read() as connection:
@@ -227,7 +226,7 @@ def _describe(party: Coordinator, link: HelperLink, row: Any) -> None:
     round_ = next(one for one in experiment.propose() if one.number == row.number)
     protocol, way = opened_protocol(experiment, round_, terms)
     suite, grace = suite_named(terms.suite), min(timing.grace, terms.grace)
-    theirs = link.keys(digest, identity, suite)  # first: where it refuses, nothing is made here
+    theirs = link.keys(digest, identity, suite)  # first: if it rejects, no local key is made
     own = party.seat(digest, identity).prepare(identity, suite)
     start, about = party.now, terms.answer
     closes = start + timing.joining + about.window + timing.margin
@@ -260,8 +259,9 @@ def _describe(party: Coordinator, link: HelperLink, row: Any) -> None:
 
 
 def _abandon(party: Coordinator, row: Any) -> None:
-    """Gives up a round that nobody was asked in, and plans it under another name; not one that
-    another process has opened meanwhile.
+    """Abort a round that no participant has joined and plan it again under a new identity.
+
+    A round that another process has opened meanwhile is left alone.
     """
     identity, rounds = bytes(row.identity), store.rounds
     seat = party.seat(bytes(row.terms), identity)
@@ -276,7 +276,7 @@ def _abandon(party: Coordinator, row: Any) -> None:
 
 
 def _close(party: Coordinator, link: HelperLink, row: Any) -> float:
-    """Adds up this server's halves, asks the helper for its sum, and learns from the two."""
+    """Sum this server's report shares, request the helper's partial sum, and learn from both."""
     server = party.serving(row)
     try:
         collector = Collector(server.pinned, bytes(row.announcement), party.records)
@@ -293,7 +293,7 @@ def _close(party: Coordinator, link: HelperLink, row: Any) -> float:
             collector.take(answer)
         if theirs and not mine:
             server.take(theirs, party.now)
-        elif _refuses(answer):  # so that nothing will come of it here
+        elif _refuses(answer):  # the helper aborted: destroy this server's secret, too
             party.seat(bytes(row.terms), identity).abandon(identity)
         mine, _ = _own(party, server)
         if mine:
@@ -309,8 +309,8 @@ def _refuses(answer: bytes) -> bool:
 
 
 def _own(party: Coordinator, server: HalfServer) -> tuple[bytes, bytes]:
-    """This server's answer for the collector, and its list for the helper, as far as there are
-    any.
+    """This server's answer for the collector and its list for the helper, each empty until it
+    exists.
     """
     out = server.close(party.now)
     return out.get(server.round.collector, b""), out.get(server.peer, b"")
@@ -325,7 +325,7 @@ def _view(collector: Collector) -> SumView | None:
 
 
 def _learn(party: Coordinator, row: Any, view: SumView | None) -> float:
-    """Ends a round: what was opened is learned from in the same transaction."""
+    """End a round and update the learner with its aggregate, in one transaction."""
     identity = bytes(row.identity)
     with party.store.begin() as connection:
         known = party._terms(connection, bytes(row.terms))

@@ -1,9 +1,11 @@
 """A party's database: SQLite in one file, or PostgreSQL by its URL.
 
-It holds terms, rounds, and what waits until a round closes: sealed halves, wrapped once more, under
-names that only the round's key file explains. It may be lost, copied or rolled back without any
-round being opened twice: what decides that is in the key files (`tacit.records`). Rows grow with
-rounds; those of participants go when their round does, spent invitations excepted.
+It holds terms, rounds, and the report shares pending until their round closes. Report shares are
+encrypted to the aggregator (HPKE) and once more under the round's secret. They are stored under
+HMAC pseudonyms keyed with that secret, which only the round's key file holds. Losing, copying or
+rolling back the database cannot release a round twice, because the key files decide each release
+(`tacit.records`). The number of rows grows with the number of rounds. Rows of participants are
+deleted with their round, except spent invitations.
 """
 
 from __future__ import annotations
@@ -25,10 +27,10 @@ from tacit.errors import TacitError, Unavailable
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 LOG = logging.getLogger("tacit.service")
-PATIENCE = 30  # seconds that a writer waits for another
-STATEMENTS = 64  # that a connection of SQLite remembers
-CACHE = 256  # kilobytes of pages per connection of SQLite: those of large rounds are not kept
-AT_ONCE = 200  # halves that are read at once when a round closes
+PATIENCE = 30  # seconds a writer waits for the lock
+STATEMENTS = 64  # cached per SQLite connection
+CACHE = 256  # kilobytes of page cache per SQLite connection: large rounds are not cached
+AT_ONCE = 200  # report shares per query when a round closes
 
 _metadata = sql.MetaData()
 
@@ -50,8 +52,9 @@ terms = sql.Table(
     _column("signatures", sql.LargeBinary),
     _column("approvals", sql.LargeBinary),
 )
-"""What people were promised: terms and their successors, which share a lineage (the digest of the
-first); the signatures of all parties once they are there, and the approvals of the predecessor's.
+"""Terms and their successors. All terms of an experiment share a lineage, the digest of the first.
+`signatures` holds those of all parties once they exist, `approvals` those of the predecessor's
+parties.
 """
 
 experiments = sql.Table(
@@ -66,8 +69,7 @@ experiments = sql.Table(
     _column("leader", sql.Integer),
     _column("history", sql.Text),
 )
-"""The coordinator's: what is learned, under which terms at present, and how it stood after every
-round.
+"""The coordinator's experiments: learner state, current terms, and the estimates after every round.
 """
 
 rounds = sql.Table(
@@ -89,22 +91,21 @@ rounds = sql.Table(
     sql.Column("reports", sql.Integer),
     sql.Column("total", sql.Text),
 )
-"""Rounds, with what was opened of them. `number` and `arm` are the learner's, `option` is the place
-among the terms' options. One that is given up before anybody was asked gets another identity.
+"""Rounds and their released sums. `number` and `arm` belong to the learner; `option` is an index
+into the terms' options. A round that is abandoned before anyone joined gets a new identity.
 """
 
 halves = sql.Table(
     "halves", _metadata, _key("round"), _key("name"), _column("content", sql.LargeBinary)
 )
-"""What waits for a round's close; gone with it."""
+"""Pending report shares, deleted when their round ends."""
 
 joins = sql.Table("joins", _metadata, _key("round"), _key("name"), _column("place", sql.Integer))
-"""Which place was given to which ticket, so that asking again gives the same; gone with the round.
-"""
+"""Slots by ticket, so that a repeated request gets the same slot; deleted when the round ends."""
 
 spent = sql.Table("spent", _metadata, _key("invitation"), _column("name", sql.LargeBinary))
-"""Digests of invitations that were used, and for whom in a round: a name that is noise when the
-round is over.
+"""Digests of spent invitations, each with the pseudonym it was spent for. The pseudonym is
+indistinguishable from random once the round's secret is destroyed.
 """
 
 served = sql.Table(
@@ -115,14 +116,15 @@ served = sql.Table(
     _column("waiting", sql.BigInteger),
     _column("total", sql.BigInteger),
 )
-"""Telemetry: requests that found no slot, in all and (`waiting`) since rounds were last planned."""
+"""Telemetry: requests that found no slot, in total and (`waiting`) since rounds were last planned.
+"""
 
 
-LIVE = ("open", "closing")  # stages in which a round has reports
+LIVE = ("open", "closing")  # stages in which a round has pending reports
 _STAGE = (
     sql.select(rounds.c.stage)
     .where(rounds.c.identity == sql.bindparam("identity"))
-    .with_for_update(read=True)  # it does not end before this transaction has
+    .with_for_update(read=True)  # the round cannot end before this transaction
 )
 
 
@@ -149,7 +151,7 @@ class Store:
 
     @contextmanager
     def begin(self) -> Iterator[sql.Connection]:
-        """One transaction: all of it is on disk afterwards, or nothing."""
+        """One durable write transaction."""
         try:
             with self.engine.begin() as connection:
                 yield connection
@@ -158,7 +160,7 @@ class Store:
 
     @contextmanager
     def read(self) -> Iterator[sql.Connection]:
-        """Looks, at one moment, and changes nothing; nobody waits for whoever only looks."""
+        """One read-only transaction on a consistent snapshot; it blocks no writer."""
         try:
             with self.engine.connect() as connection, self._looking(connection).begin():
                 yield connection
@@ -171,7 +173,7 @@ class Store:
         return connection.execution_options(isolation_level="REPEATABLE READ")
 
     def migrate(self) -> None:
-        """Brings the tables to what this version needs; nothing to do if they are."""
+        """Upgrade the tables to this version's schema, if needed."""
         config = Config()
         config.set_main_option("script_location", str(MIGRATIONS))
         try:
@@ -190,7 +192,7 @@ class Store:
             ) from None
 
     def _unusable(self) -> str:
-        """What whoever starts a party is told; the log above says what the database said."""
+        """The error message for the operator; the log holds the database's own message."""
         if self.dialect == "sqlite":
             return (
                 f"the database {self.engine.url.database} cannot be used: let this user write the "
@@ -202,15 +204,16 @@ class Store:
         )
 
     def used(self) -> bool:
-        """Whether there have been experiments, and so key files beside this database."""
+        """Whether any terms are stored, so that key files must exist as well."""
         with self.read() as connection:
             return connection.execute(sql.select(terms.c.digest).limit(1)).first() is not None
 
     def insert_new(
         self, connection: sql.Connection, table: sql.Table, rows: Iterable[dict[str, Any]]
     ) -> None:
-        """Inserts rows where none with the same key are; in one order, so that two who insert the
-        same do not wait for each other.
+        """Insert the rows whose key does not exist yet.
+
+        Rows are inserted in key order, so that concurrent inserts do not deadlock.
         """
         keys = [column.name for column in table.primary_key]
         if entries := sorted(rows, key=lambda row: [row[key] for key in keys]):
@@ -218,12 +221,12 @@ class Store:
             connection.execute(kind(table).on_conflict_do_nothing(), entries)
 
     def close(self) -> None:
-        """Lets go of all connections."""
+        """Close all connections."""
         self.engine.dispose()
 
 
 class PendingShares(MutableMapping[bytes, bytes]):
-    """What waits in the database for one round's close, as a server's table."""
+    """The pending report shares of one round, as the aggregator's mapping."""
 
     def __init__(self, store: Store, identity: bytes) -> None:
         self._store = store
@@ -259,9 +262,7 @@ class PendingShares(MutableMapping[bytes, bytes]):
             return count_halves(connection, self._identity)
 
     def items(self) -> Any:
-        """All names and contents, in the order of names, read in parts: who adds up a large round
-        needs no memory for all of it at once.
-        """
+        """All names and contents in the order of names, read in chunks to bound memory."""
         last = b""
         while True:
             part = self._after(last)
@@ -277,8 +278,9 @@ class PendingShares(MutableMapping[bytes, bytes]):
             return [(bytes(name), bytes(content)) for name, content in found]
 
     def setdefault(self, name: bytes, content: bytes = b"") -> bytes:
-        """What is there afterwards; atomic, also beside a process that ends the round. What comes
-        for a round that is over is not kept: nobody would delete it.
+        """Insert unless present, atomically across processes, and return the stored content.
+
+        Content for a round that is over is not stored, because nothing would delete it.
         """
         row, found = {"round": self._identity, "name": name, "content": content}, None
         while found is None:
@@ -291,14 +293,16 @@ class PendingShares(MutableMapping[bytes, bytes]):
         return found
 
     def clear(self) -> None:
-        """Removes all of it."""
+        """Delete all pending report shares of the round."""
         with self._store.begin() as connection:
             connection.execute(sql.delete(halves).where(self._mine))
 
 
 def padded(values: Collection[bytes]) -> list[bytes]:
-    """The same values, the last of them repeated up to a power of two: statements that ask for a
-    list have few lengths then, and a connection that remembers them needs little memory.
+    """The values, the last one repeated up to a power-of-two length.
+
+    Statements with a list parameter then have few distinct lengths, which keeps statement caches
+    small.
 
     >>> padded([b"a", b"b", b"c"])
     [b'a', b'b', b'c', b'c']
@@ -309,7 +313,7 @@ def padded(values: Collection[bytes]) -> list[bytes]:
 
 
 def count_halves(connection: sql.Connection, identity: bytes) -> int:
-    """How many entries wait for a round's close."""
+    """The number of pending report shares of a round."""
     query = sql.select(sql.func.count()).select_from(halves).where(halves.c.round == identity)
     return int(connection.execute(query).scalar_one())
 
@@ -321,8 +325,8 @@ def _options(url: str) -> dict[str, Any]:
 
 
 def _configure(connection: Any, _record: object) -> None:
-    """Each commit is on disk when it returns; deleted rows are overwritten."""
-    connection.isolation_level = None  # transactions begin where they are said to
+    """Make every commit durable and overwrite deleted rows."""
+    connection.isolation_level = None  # _begin_writing issues BEGIN
     for setting in (
         "journal_mode=WAL",
         "synchronous=FULL",
@@ -334,15 +338,13 @@ def _configure(connection: Any, _record: object) -> None:
 
 
 def _begin_writing(connection: sql.Connection) -> None:
-    """Who may write waits at the beginning, not in the middle; who reads waits for nobody."""
+    """Writers take the lock at the start of their transaction; readers take none."""
     looks = connection.get_execution_options().get("reading")
     connection.exec_driver_sql("BEGIN" if looks else "BEGIN IMMEDIATE")
 
 
 def _unavailable(problem: SQLAlchemyError) -> Unavailable:
-    """What a database said goes to the log, without the values of the statement; whoever asks is
-    told to come back.
-    """
+    """Log the database's message without statement values; the caller gets a generic error."""
     _log(problem)
     return Unavailable("the database cannot be used now; nothing was changed: try again later")
 

@@ -1,4 +1,4 @@
-"""How long the parts of a round last."""
+"""The durations of a round's phases."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from tacit.errors import integer
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds: places of a round are given out for `joining`; a report is sent after the terms'
-    observation window and a random part of the first half of `margin`, whose second half is for
-    sending again; what is not opened `grace` after the deadline never is.
+    """Durations of a round's phases, in seconds.
+
+    Slots are assigned for `joining` seconds. A device sends its report after the terms' observation
+    window and a random delay within the first half of `margin`. The second half is for retries. A
+    round that is not released within `grace` seconds after its deadline never is.
     """
 
     joining: int

@@ -1,5 +1,6 @@
-"""The one driver, runs over seeds, results and pictures; sweeps over grids are in `sweeping`, which
-loads when it is needed.
+"""Simulation: the driver, runs over seeds, results and plots.
+
+Sweeps over grids are in `tacit.simulation.sweeping`, which this package does not import.
 """
 
 from tacit.simulation.driver import RunOutcome, Trial, checkpoints_for, run

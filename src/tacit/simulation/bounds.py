@@ -1,10 +1,10 @@
-"""The regret bounds of the papers' theorems, as functions, and the one that speaks of a result.
+"""The regret bounds of the papers' theorems as functions, and the lookup by result (`of`).
 
-Theorems state orders: what is inside O(·) is computed as printed, natural logarithms, with every
-constant and hidden logarithm taken as 1. Such a line shows how regret may grow, not what it is at
-most, and says so wherever it is drawn. TKMS21 is Tenenbaum et al. 2021, CZ23 Chowdhury & Zhou 2023
-(Theorems 1 and 2 are those of its version of 2022), LZJ22 Li et al. 2022, ZC24 Zhou & Chowdhury
-2024, SS18 Shariff & Sheffet 2018 as ZC24 cites it.
+Theorems state orders. The functions compute the expression inside O(·) as printed, with natural
+logarithms and with every constant and hidden logarithm set to 1. A line shows how regret may grow,
+not an upper bound on it; every plot says so (`ORDER`). TKMS21 is Tenenbaum et al. 2021, CZ23
+Chowdhury & Zhou 2023 (Theorems 1 and 2 are those of its version of 2022), LZJ22 Li et al. 2022,
+ZC24 Zhou & Chowdhury 2024, SS18 Shariff & Sheffet 2018 as cited by ZC24.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ def _log(x: npt.ArrayLike) -> Floats:
 
 
 def by_gaps(horizon: npt.ArrayLike, gaps: Sequence[float]) -> Floats:
-    """Σ_a ln T / Δ_a over the arms that are not best: what learning costs without privacy."""
+    """Σ_a ln T / Δ_a over the suboptimal arms: the order of regret without privacy."""
     return np.asarray(sum(1 / gap for gap in gaps if gap > 0) * _log(horizon))
 
 
 def cz23_theorem_1(horizon: npt.ArrayLike, gaps: Sequence[float], epsilon: float) -> Floats:
-    """Pure DP by secure aggregation: Σ ln T/Δ + K ln T/ε; the same by shuffling (Theorem 3) and
-    with a trusted server (Theorem 5).
+    """Pure DP by secure aggregation: Σ ln T/Δ + K ln T/ε.
+
+    The shuffler (Theorem 3) and the trusted server (Theorem 5) have the same order.
 
     >>> float(cz23_theorem_1(np.e, [0.0, 0.5], 0.5))
     6.0
@@ -80,7 +81,7 @@ def tkms21_corollary_3_4(
 
 @dataclass(frozen=True)
 class Linear:
-    """A linear bandit as LZJ22's theorems see it: d, k, α, σ and the bound B on rewards."""
+    """Parameters of a linear bandit in LZJ22's theorems: d, k, α, σ and the bound B on rewards."""
 
     dimension: int
     actions: int
@@ -93,7 +94,9 @@ class Linear:
         return np.asarray(np.sqrt(_log(self.actions * np.asarray(horizon, dtype=float))))
 
     def learning(self, horizon: npt.ArrayLike) -> Floats:
-        """√(dT ln(kT)): what single clients cost."""
+        """√(dT ln(kT)): the order of regret without privacy and without variation between
+        clients.
+        """
         return np.asarray(np.sqrt(self.dimension * np.asarray(horizon)) * self.root(horizon))
 
     def theorem_5_1(self, horizon: npt.ArrayLike) -> Floats:
@@ -102,32 +105,32 @@ class Linear:
         return np.asarray(self.learning(horizon) + clients * self.root(horizon))
 
     def _private(self, horizon: npt.ArrayLike, power: float, noise: float) -> Floats:
-        """B d^1.5 (T^power + d) √ln(kT) times what the noise is proportional to."""
+        """DPE's bound plus B d^1.5 (T^power + d) √ln(kT) times the noise factor."""
         grown = np.asarray(horizon, dtype=float) ** power + self.dimension
         size = self.bound * self.dimension**1.5 * noise
         return np.asarray(self.theorem_5_1(horizon) + size * grown * self.root(horizon))
 
     def theorem_5_3(self, horizon: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
-        """CDP-DPE: DPE's and B (d^1.5 T^(1-α) + d^2.5) √(ln(1/δ) ln(kT))/ε."""
+        """CDP-DPE: DPE's bound plus B (d^1.5 T^(1-α) + d^2.5) √(ln(1/δ) ln(kT))/ε."""
         return self._private(horizon, 1 - self.alpha, float(np.sqrt(_log(1 / delta))) / epsilon)
 
     def theorem_5_4(self, horizon: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
-        """LDP-DPE: DPE's and B (d^1.5 T^(1-α/2) + d^2.5) √(ln(1/δ) ln(kT))/ε."""
+        """LDP-DPE: DPE's bound plus B (d^1.5 T^(1-α/2) + d^2.5) √(ln(1/δ) ln(kT))/ε."""
         return self._private(horizon, 1 - self.alpha / 2, float(np.sqrt(_log(1 / delta))) / epsilon)
 
     def theorem_5_5(self, horizon: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
-        """SDP-DPE: DPE's and B (d^1.5 T^(1-α) + d^2.5) ln(d/δ) √ln(kT)/ε."""
+        """SDP-DPE: DPE's bound plus B (d^1.5 T^(1-α) + d^2.5) ln(d/δ) √ln(kT)/ε."""
         return self._private(horizon, 1 - self.alpha, float(_log(self.dimension / delta)) / epsilon)
 
     def theorem_c_2(self, horizon: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
-        """CDP-PE, and as printed SDP-PE (Theorem C.7): √(dT ln(kT)) and B d^1.5 (ln T + 1)
-        √(ln(1/δ) ln(kT))/ε.
+        """CDP-PE, and as printed SDP-PE (Theorem C.7): √(dT ln(kT)) + B d^1.5 (ln T + 1) √(ln(1/δ)
+        ln(kT))/ε.
         """
         size = self.bound * self.dimension**1.5 * float(np.sqrt(_log(1 / delta))) / epsilon
         return np.asarray(self.learning(horizon) + size * (_log(horizon) + 1) * self.root(horizon))
 
     def theorem_c_4(self, horizon: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
-        """LDP-PE: √(dT ln(kT)) and B (d^1.5 √T + d²) √(ln(1/δ) ln(kT))/ε."""
+        """LDP-PE: √(dT ln(kT)) + B (d^1.5 √T + d²) √(ln(1/δ) ln(kT))/ε."""
         size = self.bound * float(np.sqrt(_log(1 / delta))) / epsilon
         d, rounds = self.dimension, np.asarray(horizon, dtype=float)
         grown = d**1.5 * np.sqrt(rounds) + d**2
@@ -136,7 +139,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class SilosSetting:
-    """Silos as ZC24's theorems see them: M, d, B and the confidence α."""
+    """Parameters of silos in ZC24's theorems: M, d, B and the confidence α."""
 
     silos: int
     dimension: int
@@ -144,7 +147,7 @@ class SilosSetting:
     confidence: float = 0.01
 
     def free(self, horizon: npt.ArrayLike) -> Floats:
-        """dMB ln T + d √(MT) ln(MT/α): the terms that know no privacy (Lemma C.4)."""
+        """dMB ln T + d √(MT) ln(MT/α): the terms without privacy (Lemma C.4)."""
         people = self.silos * np.asarray(horizon, dtype=float)
         late = self.dimension * self.silos * self.sync * _log(horizon)
         return np.asarray(late + self.dimension * np.sqrt(people) * _log(people / self.confidence))
@@ -159,7 +162,7 @@ class SilosSetting:
         return np.asarray(1 + _log(np.asarray(horizon, dtype=float) / self.sync) / np.log(2))
 
     def theorem_5_1(self, horizon: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
-        """Silo-level LDP: √T (Md)^¾ ln^¼(1/δ)/√ε ln^¼(T/(Bα))."""
+        """Silo-level LDP: `free` plus √T (Md)^¾ ln^¼(1/δ)/√ε ln^¼(T/(Bα))."""
         size = (self.silos * self.dimension) ** 0.75 * float(_log(1 / delta)) ** 0.25
         rounds = np.sqrt(np.asarray(horizon, dtype=float) / epsilon)
         return np.asarray(self.free(horizon) + size * rounds * self._tail(horizon))
@@ -170,16 +173,16 @@ class SilosSetting:
         return np.asarray(self.free(horizon) + size * self._tail(horizon))
 
     def theorem_5_3(self, horizon: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
-        """Shuffled silos, by amplification: d^¾ √(MT) ln^¾(Mκ/δ)/√ε ln^¼(T/(Bα))."""
+        """Shuffled silos, by amplification: `free` plus d^¾ √(MT) ln^¾(Mκ/δ)/√ε ln^¼(T/(Bα))."""
         return self._shuffled(horizon, epsilon, _log(self.silos * self.nodes(horizon) / delta))
 
     def theorem_5_5(self, horizon: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
-        """Shuffled bits of vector sums: d^¾ √(MT) ln^¾(κd²/δ)/√ε ln^¼(T/(Bα))."""
+        """Shuffled bits of vector sums: `free` plus d^¾ √(MT) ln^¾(κd²/δ)/√ε ln^¼(T/(Bα))."""
         logs = _log(self.nodes(horizon) * self.dimension**2 / delta)
         return self._shuffled(horizon, epsilon, logs)
 
     def super_agent(self, horizon: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
-        """SS18 in ZC24's words (Section 5.1): d √(MT) + √(MT) d^¾ ln^¼(1/δ)/√ε."""
+        """SS18 as stated by ZC24 (Section 5.1): d √(MT) + √(MT) d^¾ ln^¼(1/δ)/√ε."""
         people = self.silos * np.asarray(horizon, dtype=float)
         size = self.dimension**0.75 * float(_log(1 / delta)) ** 0.25 / epsilon**0.5
         return np.asarray((self.dimension + size) * np.sqrt(people))
@@ -187,7 +190,7 @@ class SilosSetting:
 
 @dataclass(frozen=True)
 class RegretBound:
-    """A theorem, and its bound at every horizon."""
+    """A theorem, and its bound as a function of the horizon."""
 
     theorem: str
     at: Callable[[npt.ArrayLike], Floats]
@@ -237,8 +240,10 @@ FEDERATED: dict[str, tuple[str, Line]] = {
 
 
 def of(result: Result) -> RegretBound | None:
-    """The theorem about this algorithm at these options; None where no paper has one, it needs a δ
-    that there is not, or the instances are not known.
+    """The theorem about a result's algorithm, at its options; None without one.
+
+    None if no paper has a theorem, if silos have budgets of their own, if δ is 0, or if the
+    instances are unknown.
     """
     name, known = result.algorithm, result.configuration
     if known.get("budgets") is not None or ("delta" in known and known["delta"] == 0):
@@ -257,14 +262,14 @@ def of(result: Result) -> RegretBound | None:
 def _known(
     about: tuple[str, Line], known: Mapping[str, Any], kind: type[Linear] | type[SilosSetting]
 ) -> RegretBound:
-    """The theorem at the options that were in force."""
+    """The theorem at the options in force."""
     theorem, line = about
     problem = kind(**{one.name: known[one.name] for one in fields(kind) if one.name in known})
     return RegretBound(theorem, lambda t: line(t, known, problem))
 
 
 def _of_arms(result: Result) -> RegretBound | None:
-    """The mean over the instances of all runs, where the options tell them."""
+    """The mean bound over the instances of all runs; None where the instances are unknown."""
     theorem, line = ARMS[result.algorithm]
     known = result.configuration
     if "environment" in known:
@@ -276,7 +281,7 @@ def _of_arms(result: Result) -> RegretBound | None:
 
 
 def _gaps(result: Result) -> list[list[float]]:
-    """Of every run's instance."""
+    """The gaps of every run's instance."""
     known = result.configuration
     if known.get("means") is not None:
         instances = [np.array(known["means"])]
@@ -287,5 +292,5 @@ def _gaps(result: Result) -> list[list[float]]:
 
 
 def _delta(known: Mapping[str, Any]) -> float:
-    """The δ of a promise that cannot do without one."""
+    """The δ in force, or 1e-6 by default, for theorems that need one."""
     return 1e-6 if known.get("delta") is None else float(known["delta"])

@@ -1,5 +1,6 @@
-"""Charts as SVG, without a library: series with bands on logarithmic axes, drawn to be read at the
-width of a phone as well as beside each other on a desk.
+"""SVG charts without a plotting library: series with error bands on logarithmic axes.
+
+Labels are large enough to be readable on a phone and in a grid of charts.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ LOWEST = 1e-12
 
 @dataclass(frozen=True)
 class Point:
-    """A value at a place, and how far it may be off; without a place it holds everywhere."""
+    """A value with its error, at a position; without a position, a horizontal line."""
 
     x: float | None
     y: float
@@ -27,24 +28,26 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one thing, in its colour: a curve with a band, marks with bars, or a level."""
+    """A named series of points: a curve with a band, markers with error bars, or a
+    horizontal line.
+    """
 
     name: str
     points: tuple[Point, ...]
     colour: str
     dash: str = ""
     marks: bool = False
-    quiet: bool = False  # drawn thin, and not what the axes are made for
+    quiet: bool = False  # drawn thin and behind the others
 
 
 @dataclass(frozen=True)
 class Axis:
-    """What is shown along a side, and from where to where."""
+    """A logarithmic axis: title, and limits as powers of ten."""
 
     title: str
     low: float
     high: float
-    places: tuple[float, ...] = ()  # to be named, instead of round numbers
+    places: tuple[float, ...] = ()  # ticks, instead of round numbers
 
     @classmethod
     def around(
@@ -54,19 +57,19 @@ class Axis:
         room: float = 0.06,
         places: Iterable[float] = (),
     ) -> Axis:
-        """With a little room around positive values."""
+        """An axis around positive values, with a margin."""
         logs = [math.log10(value) for value in values if value > LOWEST] or [0.0]
         low, high = min(logs), max(logs)
         margin = max((high - low) * room, 0.08)
         return cls(title, low - margin, high + margin, tuple(places))
 
     def share(self, value: float) -> float:
-        """Where a value is, between 0 and 1."""
+        """The position of a value on the axis, between 0 and 1."""
         place = (math.log10(max(value, LOWEST)) - self.low) / (self.high - self.low)
         return min(1.0, max(0.0, place))
 
     def ticks(self) -> list[float]:
-        """Powers of ten or, where there are few, also twice and five times them; at most six."""
+        """At most six ticks: powers of ten or, if there are few, also 2 and 5 times them."""
         if 0 < len(self.places) <= MOST_TICKS:
             return list(self.places)
         first, last = math.ceil(self.low), math.floor(self.high)
@@ -79,7 +82,7 @@ class Axis:
 
 
 def compact(value: float) -> str:
-    """A number in few characters.
+    """Format a number in few characters.
 
     >>> [compact(value) for value in (0.05, 1, 2500, 1e5, 3e7, 1e10, 1e15)]
     ['0.05', '1', '2.5k', '100k', '30M', '10G', '1e15']
@@ -91,7 +94,7 @@ def compact(value: float) -> str:
 
 
 def chart(about: str, x: Axis, y: Axis, series: Sequence[Series]) -> str:
-    """One chart; `about` says in words what it shows."""
+    """Return one chart as SVG; `about` is its text alternative."""
     drawn = [_frame(x, y)]
     drawn += [_series(one, x, y) for one in sorted(series, key=lambda one: not one.quiet)]
     return (
@@ -118,7 +121,7 @@ def _label(x: float, y: float, anchor: str, words: str) -> str:
 
 
 def _frame(x: Axis, y: Axis) -> str:
-    """Lines at the ticks, their values, and what the sides are."""
+    """Grid lines, tick labels and axis titles."""
     parts = []
     for value in y.ticks():
         at = _down(y, value)

@@ -1,9 +1,10 @@
-"""The one driver: an experiment is driven through a world, round by round.
+"""The simulation driver: it runs an experiment round by round against a simulated environment.
 
-It knows no family: the learner says what is assigned, the world plays it, the protocol says what is
-learned of it, and a ledger adds up what it cost. The fast path draws what all participants hold
-together, so its cost does not grow with them; it is exact in distribution. The slow path
-(`user_by_user`) runs everyone through randomize, combine and analyze, with simulation noise.
+The driver works for every family of algorithms. The learner proposes rounds, the environment plays
+them, the protocol computes the estimate, and a `RunOutcome` adds up regret and communication. The
+fast path samples the aggregate of all participants directly: it is exact in distribution and its
+cost does not grow with their number. The slow path (`user_by_user`) runs every participant through
+randomize, combine and analyze, with simulation noise.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ MOST_LISTED = 50  # options
 
 
 def checkpoints_for(horizon: int, count: int = 60) -> tuple[int, ...]:
-    """Log-spaced rounds, the horizon last.
+    """Return log-spaced rounds that end at the horizon.
 
     >>> checkpoints_for(1000, 4)
     (1, 10, 100, 1000)
@@ -42,9 +43,7 @@ def checkpoints_for(horizon: int, count: int = 60) -> tuple[int, ...]:
 
 @dataclass
 class RunOutcome:
-    """What came of a run so far: cumulative regret as a piecewise linear function of time, and what
-    was sent and opened.
-    """
+    """Outcome of a run so far: cumulative regret, piecewise linear in time, and communication."""
 
     experiment: Experiment
     gaps: Floats | None
@@ -64,7 +63,7 @@ class RunOutcome:
     _known: bool = True
 
     def add(self, played: Played, protocol: Protocol | None, *, wrapped: bool) -> None:
-        """One round more."""
+        """Add one round."""
         self._time.append(self._time[-1][-1] + played.time)
         if played.regret is None:
             self._known = False
@@ -84,12 +83,12 @@ class RunOutcome:
 
     @property
     def played(self) -> int:
-        """How much of the horizon was used."""
+        """Number of participants or rounds of the horizon that are used."""
         return int(self._time[-1][-1])
 
     @property
     def regret(self) -> list[float] | None:
-        """Cumulative pseudo-regret at the checkpoints; None if nobody knows the true means."""
+        """Cumulative pseudo-regret at the checkpoints; None where the true means are unknown."""
         if not self._known:
             return None
         time, regret = np.concatenate(self._time), np.concatenate(self._regret)
@@ -97,12 +96,12 @@ class RunOutcome:
 
     @property
     def final_regret(self) -> float | None:
-        """Cumulative pseudo-regret at the end, whatever the checkpoints."""
+        """Cumulative pseudo-regret at the end of the run; independent of the checkpoints."""
         return float(self._regret[-1][-1]) if self._known else None
 
     @property
     def realised(self) -> list[float] | None:
-        """Cumulative realised regret at the checkpoints."""
+        """Cumulative realised regret at the checkpoints; None where the true means are unknown."""
         if not self._known:
             return None
         ends = [float(part[-1]) for part in self._time]
@@ -110,19 +109,22 @@ class RunOutcome:
 
     @property
     def estimates(self) -> list[dict[str, Any]]:
-        """Where the options stand, where there are not too many to list."""
+        """The arm summary, one dict per option; empty with more than `MOST_LISTED` options."""
         few = len(self.experiment.options) <= MOST_LISTED
         return [asdict(row) for row in self.experiment.estimates()] if few else []
 
     @property
     def final_realised(self) -> float | None:
-        """Cumulative realised regret at the end."""
+        """Cumulative realised regret at the end of the run; None where the true means are
+        unknown.
+        """
         return self._lost[-1] if self._known else None
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """The guarantee of the whole run; the weakest of its rounds, where that is only known
-        afterwards.
+        """The guarantee of the whole run.
+
+        Where the guarantee is known only after each round, it is the weakest of all rounds.
         """
         found = weakest(list(self.earned)) if self.earned else None
         return self.experiment.mechanism.printed(found)
@@ -140,12 +142,35 @@ def run(
     until_decided: bool = False,
     liars: float = 0.0,
 ) -> RunOutcome:
-    """Drives an experiment through its horizon, or until an option is shown to be the best; `noise`
-    is the protocols' generator, `rng`'s own by default. `liars` are the part of all who report
-    against the best option (`tacit.simulation.poisoning`).
+    """Run an experiment through its horizon, or until one option is shown to be the best.
 
-    `dropout`: this part of every round that is opened is served but does not report, as many as
-    the promise allows for. Who they are has nothing to do with their rewards.
+    Parameters
+    ----------
+    experiment : Experiment
+        The learner and its protocol.
+    world : World
+        The simulated environment.
+    rng : numpy.random.Generator
+        Generator of the environment.
+    noise : numpy.random.Generator, optional
+        Generator of the protocols' noise; `rng` by default.
+    checkpoints : tuple of int, optional
+        Rounds at which regret is recorded; `checkpoints_for(horizon)` by default.
+    user_by_user : bool
+        Simulate every participant; only for arms.
+    dropout : float
+        Fraction of each released round that is served but does not report: the largest number that
+        the guarantee tolerates. Dropouts are independent of rewards.
+    until_decided : bool
+        Stop when one option is shown to be the best; only for arms.
+    liars : float
+        Fraction of participants that poison: they report against the best option
+        (`tacit.simulation.poisoning`).
+
+    Returns
+    -------
+    RunOutcome
+        Regret and communication; the run ends early where recorded data are used up.
     """
     source = rng if noise is None else noise
     means: Floats | None = getattr(world, "means", None)
@@ -153,7 +178,7 @@ def run(
     points = checkpoints or checkpoints_for(experiment.learner.horizon)
     outcome = RunOutcome(experiment, gaps, points, means)
     lies = Liars.among(liars, world) if liars else None
-    with suppress(OutOfData):  # a log that is used up ends the run
+    with suppress(OutOfData):  # the run ends when the recorded data are used up
         while rounds := experiment.propose():
             outcome.rounds += any(round_.opened for round_ in rounds)
             for round_ in rounds:
@@ -191,7 +216,7 @@ def run(
 
 
 def _parted(round_: Round, dropout: float) -> tuple[Round, Round | None]:
-    """Those of a round who report, and those who do not, if there are any."""
+    """Split a round into participants that report and dropouts (None without any)."""
     if not dropout:
         return round_, None
     reports = guaranteed_reports(round_.participants, dropout)
@@ -213,8 +238,8 @@ def _one_by_one(
 class Trial:
     """One run as a picklable function of its seed.
 
-    Instances are drawn anew for every seed, unless a world is given. Where options stand is only
-    written down for the `first` seed, if one is named: it takes longer than many a run.
+    Every seed draws a new instance, unless a world is given. The arm summary takes longer than many
+    a run, so only the run of the seed `first` records it.
     """
 
     algorithm: str
@@ -227,7 +252,7 @@ class Trial:
     liars: float = 0.0
 
     def __call__(self, seed: int) -> dict[str, Any]:
-        """A flat record of the run."""
+        """Run with this seed and return a flat record."""
         start = self.problem.start(seed, self.world)
         problem = self.problem.fitted(start.world, seed)
         experiment = lookup(self.algorithm).build(problem)

@@ -1,9 +1,9 @@
-"""Where runs are carried out: in processes of this machine, or on a cluster that Ray keeps.
+"""Execution engines for runs: processes of this machine, or a Ray cluster.
 
-An engine is handed a task and numbers, and gives back `(number, answer)` as runs end, in any order;
-a run that fails gives a `Failure` and takes nothing else with it, even if it ends its process.
-Workers of this machine are fresh interpreters (`spawn`) that end with this process, however it
-ends. There is no scheduler here: on a cluster, Ray decides what runs where.
+An engine takes a task and numbers, and yields `(number, answer)` in order of completion. A run that
+fails yields a `Failure` and affects no other run, even if its process dies. Local workers are fresh
+interpreters (`spawn`) that end with this process, however it ends. This module does not schedule:
+on a cluster, Ray decides what runs where.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ Task = Callable[[int], Any]
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
-"""Linear algebra on one thread: workers do not crowd each other, and sums are added in the same
-order whatever the number of cores."""
-MOST_WORKERS = 61  # Windows waits for no more
-HANDFUL = 0.1  # seconds of work that a worker has in hand
+"""Linear algebra on one thread: workers do not compete for cores, and the order of floating-point
+sums does not depend on the number of cores."""
+MOST_WORKERS = 61  # limit of `wait` on Windows
+HANDFUL = 0.1  # seconds of queued work per worker
 LARGEST_HANDFUL = 64  # runs
 
 
-class Unloadable(TacitError):  # noqa: N818 - the task is sound, only not elsewhere
-    """The task is known to this process alone: a closure, or what a script defines itself."""
+class Unloadable(TacitError):  # noqa: N818 - the task itself is valid
+    """Another process cannot load the task: it is a closure, or defined in a script."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run gave nothing; `error` is the exception itself, where it could be sent."""
+    """Why a run failed; `error` is the exception itself, if it can be pickled."""
 
     reason: str
     trace: str = ""
@@ -56,7 +56,7 @@ Answers = Generator[Answer, None, None]
 
 
 def attempt(task: Task, number: int) -> tuple[int, float, Any]:
-    """A run: its number, how many seconds it took, and what came of it."""
+    """Run the task: its number, elapsed seconds, and its result or a `Failure`."""
     start = time.perf_counter()
     try:
         answer = task(number)
@@ -75,7 +75,7 @@ def _sendable(error: BaseException) -> BaseException | None:
 
 
 def here(task: Task, numbers: Iterable[int]) -> Answers:
-    """In this process, one after another; an interrupt is passed on."""
+    """Run in this process, one after another; an interrupt is re-raised."""
     for number in numbers:
         _, _, answer = attempt(task, number)
         if isinstance(answer, Failure) and isinstance(answer.error, KeyboardInterrupt):
@@ -83,16 +83,16 @@ def here(task: Task, numbers: Iterable[int]) -> Answers:
         yield number, answer
 
 
-# Processes of this machine
+# Local processes
 
 
 @dataclass
 class _Queue:
-    """Numbers that nobody has in hand, and how many are given out at a time."""
+    """Numbers that no worker holds, and the batch size that fits the mean duration of a run."""
 
     numbers: Iterator[int]
-    back: deque[int] = field(default_factory=deque)  # of workers that died
-    mean: float = HANDFUL  # seconds of a run, the late ones counting more
+    back: deque[int] = field(default_factory=deque)  # returned by workers that died
+    mean: float = HANDFUL  # seconds per run, exponentially weighted
 
     def took(self, seconds: float) -> None:
         self.mean += (seconds - self.mean) / 8
@@ -110,7 +110,7 @@ class _Queue:
 
 @dataclass
 class _Worker:
-    """A process, the line to it, and the numbers that it has in hand, in order."""
+    """A process, the connection to it, and the numbers that it holds, in order."""
 
     process: Any
     line: Connection
@@ -118,20 +118,20 @@ class _Worker:
     ready: bool = False
 
     def give(self, queue: _Queue) -> None:
-        """Refills a hand that is nearly empty."""
+        """Refill the worker's queue if it is nearly empty."""
         if self.ready and len(self.hand) <= LARGEST_HANDFUL and (more := queue.handful(HANDFUL)):
             self.hand += more
-            with suppress(OSError):  # it died: its line says so next
+            with suppress(OSError):  # it died: the next `recv` raises
                 self.line.send(more)
 
 
 def local(
     task: Task, numbers: Iterable[int], workers: int, environment: Mapping[str, str] | None = None
 ) -> Answers:
-    """On workers of this machine, which are started in `environment` beside this process's own."""
+    """Run on worker processes of this machine, with `environment` added to this process's own."""
     packed = _packed(task)
     queue, surroundings = _Queue(iter(numbers)), dict(environment or {})
-    if os.name == "posix":  # it lifts signal masks, so it is not started inside `_apart`
+    if os.name == "posix":  # it resets signal masks, so start it before `_apart`
         from multiprocessing import resource_tracker
 
         resource_tracker.ensure_running()
@@ -174,12 +174,10 @@ def local(
 
 
 def _packed(task: Task) -> bytes:
-    """The task in bytes; refused where another process could not load it: what a script or a
-    notebook defines itself is known to that one process.
-    """
+    """Pickle the task; raise `Unloadable` if it is defined in a script or notebook (`__main__`)."""
     try:
         packed = pickle.dumps(task)
-    except Exception as error:  # whatever a callable of somebody else's raises, it cannot be sent
+    except Exception as error:  # foreign callables raise anything in pickling
         raise Unloadable(f"the task cannot be sent to another process: {error}") from error
     if b"__main__" in packed:
         raise Unloadable("the task is defined in a script, which other processes do not run")
@@ -197,7 +195,9 @@ def _hired(packed: bytes) -> _Worker:
 
 
 def _death(worker: _Worker, queue: _Queue) -> Iterator[Answer]:
-    """What a worker's end leaves behind: the run that it was at has failed, the others go back."""
+    """Handle a worker's death: its current run has failed, its other numbers return to the
+    queue.
+    """
     worker.process.join()
     code = worker.process.exitcode
     reason = f"a worker ended unexpectedly (exit code {code}): if memory is short, use fewer "
@@ -211,8 +211,9 @@ def _death(worker: _Worker, queue: _Queue) -> Iterator[Answer]:
 
 @contextmanager
 def _apart(environment: Mapping[str, str]) -> Iterator[None]:
-    """Processes started here do not run the caller's script again, which may have no guard against
-    that, and never see an interrupt, which is for this process to handle.
+    """Context in which to start processes: they neither run the caller's script nor see SIGINT.
+
+    The script may lack a `__main__` guard; the interrupt is for this process to handle.
     """
     main, masks = sys.modules["__main__"], hasattr(signal, "pthread_sigmask")
     before = {name: os.environ.get(name) for name in environment}
@@ -234,7 +235,7 @@ def _apart(environment: Mapping[str, str]) -> Iterator[None]:
 
 
 def _work(packed: bytes, line: Connection) -> None:
-    """A worker's life: it ends with its parent and leaves interrupts to it."""
+    """Main function of a worker: it ends with its parent and ignores SIGINT."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     try:
@@ -243,28 +244,29 @@ def _work(packed: bytes, line: Connection) -> None:
         line.send(None)
         return
     line.send(True)
-    with suppress(EOFError, OSError):  # the parent has no more for it
+    with suppress(EOFError, OSError):  # the parent closed the connection
         while True:
             for number in line.recv():
                 line.send(attempt(task, number))
 
 
 def _leave_with_parent() -> None:
-    """Ends this process when its parent has ended, even by SIGKILL and in the midst of a run."""
+    """End this process when its parent ends, even by SIGKILL or during a run."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
     os._exit(1)
 
 
-# A cluster
+# Ray cluster
 
 
 def on_ray(
     task: Task, numbers: Iterable[int], address: str | None, workers: int | None = None
 ) -> Answers:
-    """On a cluster that Ray keeps: the one at the address, `auto` for one on this machine, `local`
-    for one of this process's own. At most `workers` runs at once, if that is said.
+    """Run on a Ray cluster, at most `workers` runs at once if given.
+
+    `address` is that of a cluster, `auto` for one on this machine, `local` to start one.
     """
     asked = address or "auto"
     if asked not in ("auto", "local"):
@@ -281,8 +283,9 @@ def on_ray(
 
 
 def _with_token() -> None:
-    """Shows the token, where there is one, also to a cluster that is named: Ray itself does so only
-    where it finds the cluster, and asks for this before it is imported.
+    """Enable token authentication for a cluster given by address, if there is a token.
+
+    Ray enables it by itself only for clusters that it discovers, and reads this setting on import.
     """
     kept = Path(os.environ.get("RAY_AUTH_TOKEN_PATH", Path.home() / ".ray" / "auth_token"))
     if "RAY_AUTH_TOKEN" in os.environ or kept.exists():
@@ -301,7 +304,7 @@ def _join(ray: Any, address: str) -> None:
     own = {"include_dashboard": False} if address == "local" else {}
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
-    except Exception as error:  # Ray has many, for one thing: it is not there, or not for us
+    except Exception as error:  # Ray raises many types: unreachable, or not authorized
         said = str(error).strip().splitlines() or [type(error).__name__]
         raise TacitError(
             f"no Ray cluster at {address!r} for us ({said[0].rstrip('.')}): start one with `ray "
@@ -314,7 +317,7 @@ def _remotely(ray: Any, task: Task, numbers: Iterable[int], workers: int | None)
     held, queue = ray.put(task), _Queue(iter(numbers))
     runtime = {"env_vars": ONE_THREAD}
     work = ray.remote(num_cpus=1, max_retries=0, runtime_env=runtime)(_handful)
-    again = work.options(max_retries=2)  # alone: a machine that is lost costs nothing
+    again = work.options(max_retries=2)  # one number at a time: retry after the loss of a machine
     _same_versions(ray, work)
     out: dict[Any, list[int]] = {}
     try:
@@ -348,7 +351,7 @@ def _handful(task: Task, numbers: list[int]) -> list[tuple[int, float, Any]]:
 
 
 def _same_versions(ray: Any, work: Any) -> None:
-    """Refuses a cluster whose numbers could be others."""
+    """Reject a cluster whose versions differ, because results could differ."""
     theirs = ray.get(work.remote(versions, [0]))[0][2]
     if isinstance(theirs, Failure):
         raise TacitError(f"the cluster cannot run tacit ({theirs.reason}): install it there")
@@ -360,7 +363,7 @@ def _same_versions(ray: Any, work: Any) -> None:
 
 
 def versions(_: int = 0) -> dict[str, str]:
-    """What the numbers of a run depend on, beside its configuration."""
+    """The versions on which the numbers of a run depend, besides its configuration."""
     import platform
 
     import numpy as np

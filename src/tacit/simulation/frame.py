@@ -1,4 +1,4 @@
-"""The rows of a sweep by columns: light, without a library, and handed to one that is there."""
+"""The rows of a sweep by columns, without a DataFrame library; convertible to pandas or polars."""
 
 from __future__ import annotations
 
@@ -12,12 +12,22 @@ from tacit.simulation.results import data_frame
 
 @dataclass(frozen=True)
 class Frame:
-    """One row per run, in the order of the grid; what a run does not know is None.
+    """The rows of a sweep: one per run, in the order of the grid; unknown values are None.
 
-    `frame["final_regret"]` is a column, `frame.rows()` are dicts, `frame.where(algorithm="ucb1")`
-    keeps some of them, `frame.pandas()` is a DataFrame. `failures` are the runs that gave nothing,
-    each with its seed and its error.
+    Parameters
+    ----------
+    columns : mapping of str to list
+        The columns, all of the same length.
+    failures : tuple of mapping
+        The failed runs, each with its seed and its error.
 
+    Raises
+    ------
+    TacitError
+        By `frame[name]`, if there is no such column.
+
+    Examples
+    --------
     >>> frame = Frame.of([{"seed": 0, "regret": 3.0}, {"seed": 1, "regret": 5.0}])
     >>> len(frame), frame["regret"], len(frame.where(seed=1))
     (2, [3.0, 5.0], 1)
@@ -30,7 +40,7 @@ class Frame:
     def of(
         cls, rows: Iterable[Mapping[str, Any]], failures: Iterable[Mapping[str, Any]] = ()
     ) -> Frame:
-        """From rows, which need not have the same columns."""
+        """Build a frame from rows, which need not have the same columns."""
         listed = list(rows)
         names = dict.fromkeys(name for row in listed for name in row)
         return cls({name: [row.get(name) for row in listed] for name in names}, tuple(failures))
@@ -44,14 +54,27 @@ class Frame:
         return self.columns[name]
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """One dict per run."""
+        """Yield one dict per run."""
         for values in zip(*self.columns.values(), strict=True):
             yield dict(zip(self.columns, values, strict=True))
 
     def where(self, choose: Callable[[dict[str, Any]], bool] | None = None, **equal: Any) -> Frame:
-        """The rows with these values, for which `choose` is true."""
+        """Select rows.
+
+        Parameters
+        ----------
+        choose : callable, optional
+            Predicate of a row as a dict.
+        **equal
+            Values that columns must have.
+
+        Returns
+        -------
+        Frame
+            The rows that satisfy all conditions; `failures` is unchanged.
+        """
         for name in equal:
-            self[name]  # there is such a column
+            self[name]  # raises if there is no such column
         kept = [
             row
             for row in self.rows()
@@ -61,5 +84,7 @@ class Frame:
         return Frame({name: [row[name] for row in kept] for name in self.columns}, self.failures)
 
     def pandas(self) -> Any:
-        """As a DataFrame of pandas or, without it, of polars; tacit needs neither."""
+        """The rows as a pandas DataFrame, or a polars one without pandas; tacit depends on
+        neither.
+        """
         return data_frame(list(self.rows()))

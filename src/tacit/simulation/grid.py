@@ -1,10 +1,10 @@
-"""Studies: grids of algorithms × problems × environments × guarantees × seeds, from a file or a
-mapping, checked whole before anything runs.
+"""Studies: grids of algorithms × problems × environments × guarantees × seeds.
 
-Every axis is a list of tables of options, and an option that is a list is an axis of its own. An
-option goes to the algorithms that have it, and must go to one at least; tables that come to the
-same for an algorithm are one configuration. A `Study` is a picklable function of a cell's number:
-its row, as JSON, is the same wherever it is computed.
+A study comes from a TOML file or a mapping and is validated before anything runs. Every axis is a
+list of tables of options; an option whose value is a list is an axis of its own. Each algorithm
+gets the options that it has; at least one must have each. Tables that are equal for an algorithm
+are one configuration. A `Study` is a picklable function of a cell's number; its row, as JSON, is
+the same wherever it is computed.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from tacit.simulation.study import RunConfig, asked, matched, promise_of, record
 
 AXES = ("problems", "environments", "guarantees")
 FIELDS = ("name", "algorithms", *AXES, "seeds", "first_seed")
-REPLAY = ("replay", "clip", "resample")  # of an environment, beside a problem's options
-ABOUT = ("label", "family")  # of any table
-NOT_KEPT = ("seed", "estimates", "realised")  # of a run's record
+REPLAY = ("replay", "clip", "resample")  # keys of an environment, besides the problem's options
+ABOUT = ("label", "family")  # keys of any table
+NOT_KEPT = ("seed", "estimates", "realised")  # columns of a run's record
 EXPECTED = {
     "int": ((int, float), "a whole number, such as 1e5"),
     "float": ((int, float), "a number, such as 0.5"),
@@ -49,7 +49,9 @@ MOST_CELLS = 1_000_000
 
 @dataclass(frozen=True)
 class Choice:
-    """One value on an axis: options, or a world of somebody's own, for some families or all."""
+    """One value on an axis: options, or the index of an own world, for some families or all
+    (None).
+    """
 
     place: str
     options: Mapping[str, Any]
@@ -60,20 +62,20 @@ class Choice:
 
 @dataclass(frozen=True)
 class Configuration:
-    """What all runs of one part of the grid share; they differ in their seeds."""
+    """The common part of runs that differ only in their seeds."""
 
     algorithm: str
     label: str
     problem: Problem
     world: int | None
-    axes: Mapping[str, str]  # how the values on the axes are called
-    chosen: Mapping[str, Mapping[str, Any]]  # the options that they are, of the algorithm's own
-    named: Mapping[str, Any]  # options that the study names, and those that everybody asks for
-    options: Mapping[str, Any]  # all that are in force
+    axes: Mapping[str, str]  # labels of the values on the axes
+    chosen: Mapping[str, Mapping[str, Any]]  # their options, as far as the algorithm has them
+    named: Mapping[str, Any]  # the study's options, horizon, epsilon and delta
+    options: Mapping[str, Any]  # all options in force
     promise: Guarantee | None
 
     def described(self) -> dict[str, Any]:
-        """As data, for who reads results without tacit's registry."""
+        """The configuration as data, readable without the registry of algorithms."""
         return {
             "algorithm": self.algorithm,
             "label": self.label,
@@ -96,13 +98,13 @@ class Study:
     first_seed: int
     seeds: int
     worlds: tuple[World, ...] = ()
-    digests: tuple[str, ...] = ()  # of the worlds
-    homes: tuple[str, ...] = ()  # modules that bring the algorithms
-    merged: int = 0  # combinations that came to the same as others
+    digests: tuple[str, ...] = ()  # of the worlds' data
+    homes: tuple[str, ...] = ()  # modules that register algorithms from outside tacit
+    merged: int = 0  # combinations equal to others
 
     @property
     def cells(self) -> int:
-        """How many runs there are."""
+        """Number of runs."""
         return len(self.configurations) * self.seeds
 
     def at(self, cell: int) -> tuple[Configuration, int]:
@@ -111,12 +113,12 @@ class Study:
         return self.configurations[place], self.first_seed + step
 
     def told(self, cell: int) -> dict[str, Any]:
-        """A cell in words, for who wants to run it alone."""
+        """Description of a cell, sufficient to run it alone."""
         where, seed = self.at(cell)
         return {"cell": cell, "algorithm": where.label, **where.axes, "seed": seed}
 
     def __call__(self, cell: int) -> str:
-        """A cell's row, in JSON."""
+        """Run a cell and return its row as JSON."""
         for home in self.homes:
             import_module(home)
         where, seed = self.at(cell)
@@ -132,7 +134,7 @@ class Study:
         )
 
     def identity(self) -> dict[str, Any]:
-        """What its results are results of, as data."""
+        """The identity of the results as data: seeds, data digests and configurations."""
         return {
             "first_seed": self.first_seed,
             "seeds": self.seeds,
@@ -142,7 +144,7 @@ class Study:
 
 
 def settled(algorithm: str, problem: Problem, first: int, runs: int) -> Problem:
-    """The problem with what a search on the seeds decides, where an algorithm leaves that open."""
+    """The problem, with `fixed_clients` found by a search on the seeds if the algorithm has it."""
     if isinstance(problem, LinearProblem) and "fixed_clients" in lookup(algorithm).options:
         return _searched(algorithm, problem, first, runs)
     return problem
@@ -154,7 +156,7 @@ def _searched(algorithm: str, problem: LinearProblem, first: int, runs: int) -> 
 
 
 def read_study(path: Path) -> Study:
-    """The study of a TOML file; what is wrong with it is one line that names the place."""
+    """Read a study from a TOML file; an error is one line that names its location."""
     import tomllib
 
     try:
@@ -183,7 +185,7 @@ def study_of(given: Mapping[str, Any], source: str = "study", beside: Path = Pat
 
 
 def as_fields(text: str) -> str:
-    """Options as a file spells them, not as a command line does.
+    """Spell options as fields of a file instead of command line options.
 
     >>> as_fields("--control-share is 2: leave --arms out")
     'control_share is 2: leave arms out'
@@ -193,7 +195,7 @@ def as_fields(text: str) -> str:
 
 @dataclass
 class _Reader:
-    """A study in the making."""
+    """Parser of a study."""
 
     given: Mapping[str, Any]
     beside: Path
@@ -244,7 +246,7 @@ class _Reader:
             )
 
     def _variants(self) -> list[tuple[Algorithm, Choice]]:
-        """Algorithms, each with options of its own."""
+        """The algorithms, each with its own options."""
         listed = self.given.get("algorithms")
         if not isinstance(listed, (list, tuple)) or not listed:
             raise TacitError(
@@ -286,7 +288,7 @@ class _Reader:
     def _expanded(
         self, place: str, table: dict[str, Any], entries: Iterable[Algorithm]
     ) -> Iterator[Choice]:
-        """The choices that a table stands for: every list in it is an axis."""
+        """The choices that a table stands for; every list in it is an axis."""
         label, family = (table.pop(name, None) for name in ABOUT)
         world = None
         if place.startswith("environments") and "replay" in table:
@@ -317,9 +319,7 @@ class _Reader:
 
     @staticmethod
     def _values(place: str, declared: Any, given: Any) -> Iterator[Any]:
-        """The values that are given for an option; a list is several, but where the option itself
-        is one.
-        """
+        """The values of an option; a list is several values, unless the option itself is a list."""
         kind = str(declared.type).removesuffix(" | None")
         several = isinstance(given, (list, tuple))
         if kind.startswith("tuple"):
@@ -358,7 +358,7 @@ class _Reader:
     def _check_used(
         self, variants: list[tuple[Algorithm, Choice]], axes: dict[str, list[Choice]]
     ) -> None:
-        """Refuses an option that would count for nothing."""
+        """Reject an option that no algorithm has."""
         entries = list({entry.name: entry for entry, _ in variants}.values())
         for choice in (choice for listed in axes.values() for choice in listed):
             suited = [e for e in entries if choice.families is None or e.family in choice.families]
@@ -369,7 +369,9 @@ class _Reader:
 
     @staticmethod
     def _suiting(entry: Algorithm, axis: str, choices: list[Choice]) -> list[Choice]:
-        """The choices of an axis for an algorithm; one that says nothing, where none was given."""
+        """The choices of an axis for an algorithm's family; an empty choice if the axis has
+        none.
+        """
         if not choices:
             return [Choice(axis, {})]
         suited = [c for c in choices if c.families is None or entry.family in c.families]
@@ -421,10 +423,10 @@ class _Reader:
 
 
 def pickle_digest(world: World) -> str:
-    """What tells one world of somebody's own from another."""
+    """A digest that distinguishes the caller's own worlds."""
     try:
         return hashlib.sha256(pickle.dumps(world)).hexdigest()
-    except Exception:  # a lambda, say: it has nothing that outlasts this process
+    except Exception:  # not picklable, e.g. a lambda
         return f"{type(world).__name__} of one process"
 
 
@@ -435,7 +437,7 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 
 def _shown(options: Mapping[str, Any]) -> str:
-    """Options in a few words.
+    """Format options as a label.
 
     >>> _shown({"epsilon": 0.5, "horizon": 1e6, "means": (0.1, 0.25), "lazy": False})
     'ε 0.5, horizon 1,000,000, means 0.1 0.25, lazy no'
@@ -456,7 +458,7 @@ def _word(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it; numbers that it does not know are none."""
+    """Convert to JSON data; numbers that are not finite become None."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

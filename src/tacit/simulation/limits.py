@@ -1,5 +1,5 @@
-"""Lines of a report's charts that nobody measured: what regret comes to at least, and the order of
-what papers prove.
+"""Reference lines in a report's charts: asymptotic lower bounds, and orders of proven upper
+bounds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SOFT, LEAST_DASH, PROVED_DASH = "var(--soft)", "1 3", "2 5"
 
 
 def least(results: Iterable[Result], first: float) -> list[Series]:
-    """What regret comes to at least in the long run, one line for those that share it."""
+    """The asymptotic lower bounds on regret, one line per distinct bound."""
     slopes = {
         result.mean("lower_bound") / math.log(result.horizon): result
         for result in results
@@ -38,8 +38,9 @@ def least(results: Iterable[Result], first: float) -> list[Series]:
 
 
 def proved(shown: Iterable[tuple[Result, str]], first: float, up: Axis) -> list[Series]:
-    """What papers prove about the results that are shown, each in its colour, as far as it lies
-    within the picture; one line where the same is proved about several.
+    """The orders that papers prove, in each result's colour, clipped to the chart.
+
+    Results with the same bound share one line.
     """
     lines: dict[tuple[Point, ...], Series] = {}
     for result, colour in shown:
@@ -59,6 +60,6 @@ def proved(shown: Iterable[tuple[Result, str]], first: float, up: Axis) -> list[
 
 
 def theorems(results: Iterable[Result]) -> list[str]:
-    """Which theorems there are about these."""
+    """Names of the theorems about these results."""
     found = (bounds.of(result) for result in results)
     return list(dict.fromkeys(bound.theorem for bound in found if bound is not None))

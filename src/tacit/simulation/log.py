@@ -1,4 +1,7 @@
-"""The log of a sweep: one JSON record per line; the first line may say what the records are of."""
+"""The log of runs over seeds: one JSON record per line; the first line may be a header.
+
+The header holds the identity of the task (`tacit.simulation.seeds`).
+"""
 
 from __future__ import annotations
 
@@ -24,14 +27,15 @@ REMEDIES = {
 
 
 def unwritable(path: Path, error: OSError) -> TacitError:
-    """Why nothing can be written to a path, and what to do about it."""
+    """The error for a path that is not writable, with its remedy."""
     reason = REMEDIES.get(error.errno or 0, error.strerror or str(error))
     return TacitError(f"cannot write to {path}: {reason}")
 
 
 def start(path: Path, resume: bool, identity: Record) -> tuple[dict[int, Record], int]:
-    """What is kept of a log: records by seed, and bytes; nothing is changed yet. A path that cannot
-    be written to is refused, before any work is done for it.
+    """The records of a log by seed, and its length in bytes; both empty unless `resume`.
+
+    Writes nothing, but rejects a path that is not writable before any work is done.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,8 +46,9 @@ def start(path: Path, resume: bool, identity: Record) -> tuple[dict[int, Record]
 
 
 def _read(path: Path, identity: Record) -> tuple[dict[int, Record], int]:
-    """The records of a log by seed, and how many bytes of it are complete: a last line that was not
-    finished is as good as not there. A log of something else is refused.
+    """The records of a log by seed, and the number of complete bytes.
+
+    An incomplete last line is ignored. A log with another identity is rejected.
     """
     lines = path.read_bytes().splitlines(keepends=True)
     records = [_parsed(line) for line in lines]
@@ -62,8 +67,8 @@ def _read(path: Path, identity: Record) -> tuple[dict[int, Record], int]:
 
 
 def append(path: Path, length: int, identity: Record, record: Record) -> int:
-    """Writes a record after the first `length` bytes of a log, instead of what else is there;
-    returns its new length.
+    """Write a record after the first `length` bytes of a log, truncate the rest, return the new
+    length.
     """
     lines = [record] if length or not identity else [_header(identity), record]
     with path.open("ab") as file:
@@ -77,7 +82,7 @@ def _header(identity: Record) -> Record:
 
 
 def _parsed(line: bytes) -> Record:
-    """The record of a complete line; empty where it is none."""
+    """The record of a complete line; empty if the line is incomplete or invalid."""
     try:
         record = json.loads(line)
     except ValueError:

@@ -1,4 +1,6 @@
-"""How a report looks: in the live pages' colours, light and dark, for a desk and for a phone."""
+"""HTML page and style of a report: the colours of the service's pages, light and dark,
+responsive.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 
 COLOURS = tuple(f"var(--o{place})" for place in range(7))
-"""After Okabe and Ito, which people with colour blindness tell apart."""
+"""After Okabe and Ito: distinguishable with colour blindness."""
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b2227; --soft: #566069; --line: #dcdfe1;
@@ -37,7 +39,7 @@ p.note { color: var(--soft); font-size: .95rem; }
 
 
 def page(title: str, parts: Sequence[str], style: str = "", script: str = "") -> str:
-    """A whole page, in the house's style and what it adds to that."""
+    """A whole HTML page in the common style, with additional style and script."""
     added = f"<script>{script}</script>" if script else ""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'

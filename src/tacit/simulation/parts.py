@@ -1,10 +1,9 @@
-"""A study on disk: what it is, the part files into which finished cells stream, and at the end one
-file, sorted by cell.
+"""A study on disk: manifest, part files of finished cells, and one results file sorted by cell.
 
-A file is there whole or not at all, so a process may be killed at any moment: what is in a part is
-done, what is not is run again. Parts hold rows as they were computed (JSON, in Parquet where
-pyarrow is installed, else in lines); the last file has a typed column for every name. It is the
-same, byte for byte, however the cells were divided among parts.
+Files are written atomically, so a process may be killed at any moment: cells in a part are
+finished, others are run again. Parts hold rows as computed: JSON text, in Parquet if pyarrow is
+installed, else in lines. The results file has a typed column for every name. It is identical, byte
+for byte, however the cells were divided among parts.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ KINDS = ("parquet", "jsonl")
 MANIFEST, PARTS, GONE, LOCK = "study.json", "parts", "parts.gone", "lock"
 FAILURES = "failures.jsonl"
 NAME = re.compile(r"part-(\d{6,})")
-AS_JSON = {b"encoding": b"json"}  # of a column whose values are no plain numbers, words or lists
-GROUP = 1 << 16  # rows of a group in the last file
-LARGEST_INTEGER, LARGEST_EXACT = 1 << 63, 1 << 53  # of a column of integers, of floats
+AS_JSON = {b"encoding": b"json"}  # metadata of a column whose values are JSON text
+GROUP = 1 << 16  # rows of a row group in the results file
+LARGEST_INTEGER, LARGEST_EXACT = 1 << 63, 1 << 53  # exclusive, for int64 and float64
 
 Rows = dict[int, str]
 
 
 def chosen_kind(asked: str) -> str:
-    """The kind of file: as asked, or Parquet where it can be written."""
+    """The file format: as requested, or by default Parquet if pyarrow is installed."""
     if asked not in (*KINDS, "auto"):
         raise TacitError(f"format is {asked!r}; it must be one of auto, {', '.join(KINDS)}")
     if asked == "parquet":
@@ -58,27 +57,27 @@ def _pyarrow() -> tuple[Any, Any]:
 
 @dataclass
 class StudyStore:
-    """The directory of one study; `rows` are those that are done."""
+    """The directory of one study; `rows` are those of finished cells."""
 
     directory: Path
     kind: str
     cells: int
     rows: Rows = field(default_factory=dict)
-    unread: list[str] = field(default_factory=list)  # parts that could not be read: run again
+    unread: list[str] = field(default_factory=list)  # unreadable parts: their cells are run again
     _next: int = 0
 
     @property
     def results(self) -> Path:
-        """The last file."""
+        """Path of the results file."""
         return self.directory / f"results.{self.kind}"
 
     @property
     def failures(self) -> Path:
-        """The cells that gave nothing, and why."""
+        """Path of the file of failed cells and their errors."""
         return self.directory / FAILURES
 
     def read(self) -> None:
-        """What is done: the parts', or all of the last file's."""
+        """Read the finished rows: from the parts or, without any, from the results file."""
         parts = self.directory / PARTS
         if not parts.is_dir():
             if self.results.exists():
@@ -96,7 +95,7 @@ class StudyStore:
             self.rows |= rows
 
     def add(self, rows: Rows) -> None:
-        """One part more."""
+        """Write one more part."""
         path = self.directory / PARTS / f"part-{self._next:06}.{self.kind}"
         with whole(path) as partial:
             _write_part(partial, self.kind, dict(sorted(rows.items())))
@@ -104,7 +103,9 @@ class StudyStore:
         self.rows |= rows
 
     def finish(self, failures: Sequence[Mapping[str, Any]]) -> None:
-        """Writes the last file; parts stay as long as cells are missing, to go on from."""
+        """Write the results file; keep the parts as long as cells are missing, to resume
+        from them.
+        """
         ordered = [self.rows[cell] for cell in sorted(self.rows)]
         if failures:
             with whole(self.failures) as partial:
@@ -123,7 +124,7 @@ class StudyStore:
 def stored(
     directory: Path, manifest: Mapping[str, Any], cells: int, kind: str = "auto"
 ) -> Iterator[StudyStore]:
-    """The directory of a study, for this process alone; one of another study is refused."""
+    """Open and lock the directory of a study; the directory of another study is rejected."""
     found = chosen_kind(kind)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -157,7 +158,7 @@ def stored(
 
 
 def _alone(lock: Any, directory: Path) -> None:
-    """Keeps a second sweep out of a directory; the lock ends with the process."""
+    """Lock the directory against a second sweep; the lock ends with the process."""
     with suppress(ImportError):
         import fcntl
 
@@ -170,7 +171,7 @@ def _alone(lock: Any, directory: Path) -> None:
 
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:
-    """What the directory is of; None if it is of nothing yet."""
+    """The manifest of a directory; None without one."""
     path = directory / MANIFEST
     if not path.exists():
         return None
@@ -185,7 +186,7 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
 def check_same(
     directory: Path, known: Mapping[str, Any], asked: Mapping[str, Any], kind: str
 ) -> None:
-    """Refuses to mix the results of two studies, or of two versions."""
+    """Reject a directory that holds another study, versions or file format."""
     if kind not in ("auto", known["format"]):
         raise TacitError(
             f"{directory} has files of format {known['format']}, not {kind}: leave --format out, "
@@ -241,7 +242,7 @@ def _write_part(path: Path, kind: str, rows: Rows) -> None:
 
 
 def _read_part(path: Path, kind: str) -> Rows | None:
-    """The rows of a part; None where it is torn."""
+    """The rows of a part; None if it is incomplete."""
     try:
         if kind == "jsonl":
             text = path.read_text("utf-8")
@@ -252,7 +253,7 @@ def _read_part(path: Path, kind: str) -> Rows | None:
         return dict(zip(table["cell"].to_pylist(), table["row"].to_pylist(), strict=True))
     except TacitError:
         raise
-    except Exception:  # whatever a library says of half a file
+    except Exception:  # libraries raise anything on an incomplete file
         return None
 
 
@@ -273,7 +274,7 @@ def _write_results(path: Path, kind: str, rows: Sequence[str]) -> None:
 
 
 def _column(arrow: Any, name: str, values: list[Any]) -> tuple[Any, list[Any]]:
-    """The type of a column by all its values, and the values as it has them."""
+    """The type of a column, from all its values, and the values in that type."""
     scalars = {bool: arrow.bool_(), int: arrow.int64(), float: arrow.float64(), str: arrow.string()}
     found = _type(values)
     if found is list:
@@ -287,8 +288,8 @@ def _column(arrow: Any, name: str, values: list[Any]) -> tuple[Any, list[Any]]:
 
 
 def _type(values: Iterable[Any]) -> type | None:
-    """The one type of some values, None where there is none that keeps them; a column of nothing
-    is one of numbers.
+    """The common type of values, None if none represents them exactly; float for an empty
+    column.
     """
     known = [value for value in values if value is not None]
     found = {type(value) for value in known}
@@ -301,7 +302,7 @@ def _type(values: Iterable[Any]) -> type | None:
 
 
 def read_results(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a last file."""
+    """Yield the rows of a results file."""
     try:
         if path.suffix == ".jsonl":
             yield from (json.loads(line) for line in path.read_text("utf-8").split("\n")[:-1])
@@ -315,5 +316,5 @@ def read_results(path: Path) -> Iterator[dict[str, Any]]:
             yield row
     except TacitError:
         raise
-    except Exception as error:  # whatever a library says of a file that somebody changed
+    except Exception as error:  # libraries raise anything on a modified file
         raise TacitError(f"{path} cannot be read ({error}): remove it and sweep again") from error

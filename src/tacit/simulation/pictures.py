@@ -1,8 +1,8 @@
-"""Pictures of results: regret against rounds, with bands of one standard error.
+"""Plots of results with Matplotlib: regret against rounds, with bands of one standard error.
 
-Matplotlib is loaded when a picture is drawn, never before; figures are made without pyplot, so that
-nothing of the caller's own drawing is touched. Curves that coincide can be told apart: every next
-one is thinner and lies over those before, with gaps, and markers are staggered.
+Matplotlib is imported only when a plot is drawn. Figures do not use pyplot, so the caller's own
+figures are not affected. Coinciding curves stay distinguishable: each is thinner than those below
+it and dashed, and markers are staggered.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tacit.errors import TacitError
 from tacit.simulation import bounds
 from tacit.simulation.results import Result, whole, write_csv
 
-SHOWN = 1e-4  # rounds below this part of the horizon are not shown: nothing is learned there
+SHOWN = 1e-4  # of the horizon: earlier rounds are not shown, as nothing is learned there
 DASHES = ("-", (0, (6, 3)), (2, (2, 2)), (1, (8, 2, 1, 2)))
 MARKERS = "osD^vPX"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
 THEOREM = {"linestyle": (0, (1, 1)), "linewidth": 1.3, "zorder": 1.5}
 BOUND = {"color": "#888888", "linestyle": (0, (1, 1.5)), "linewidth": 1.5, "zorder": 1}
-LINE, ROOM = 0.21, 4  # inches of a line of a legend, and lines below axes for which there is room
-MARK_EVERY = 9  # checkpoints between a curve's markers; the next curve's are one further
+LINE, ROOM = 0.21, 4  # inches per line of a legend, and lines that fit below the axes
+MARK_EVERY = 9  # checkpoints between markers; the next curve's are offset by one
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Panel:
 
 
 def axes(rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
-    """A figure, and its axes (a grid of them where there are several), in the house's style."""
+    """A figure and its axes (an array if there are several), in the common style."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -55,7 +55,7 @@ def axes(rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
 
 
 def save(figure: Any, path: Path) -> Path:
-    """Writes a figure, in the format that the file's name asks for; all of it or nothing."""
+    """Write a figure atomically, in the format of the file's suffix."""
     kind = path.suffix[1:].lower() or "png"
     known = figure.canvas.get_supported_filetypes()
     if kind not in known:
@@ -66,7 +66,7 @@ def save(figure: Any, path: Path) -> Path:
 
 
 def style(index: int) -> dict[str, Any]:
-    """How the curve of this index is drawn; no two of the first 28 look alike."""
+    """The style of the curve with this index; the first 28 are distinct."""
     return {
         "color": COLOURS[index % len(COLOURS)],
         "linestyle": DASHES[index % len(DASHES)],
@@ -81,8 +81,9 @@ def style(index: int) -> dict[str, Any]:
 
 
 def legend(one: Any, *, below: bool = False) -> None:
-    """A legend in the order in which the curves end, the highest first: beside the axes or, where
-    others stand there, below them, so that it never hides a curve.
+    """Add a legend outside the axes, in the order of the curves' last values, highest first.
+
+    It is placed to the right of the axes or, with `below`, under them.
     """
     drawn, labels = one.get_legend_handles_labels()
     ends = [float(curve.get_ydata()[-1]) for curve in drawn]
@@ -99,7 +100,7 @@ def legend(one: Any, *, below: bool = False) -> None:
 
 
 def _legends_height(figure: Any) -> float:
-    """Inches that legends below the axes need beyond the few lines there is room for."""
+    """Additional inches that legends below the axes need."""
     texts = [[text.get_text() for text in one.get_legend().get_texts()] for one in _shown(figure)]
     lines = max(sum(text.count("\n") + 1 for text in entries) for entries in texts)
     rows = figure.axes[0].get_gridspec().nrows
@@ -111,7 +112,7 @@ def _shown(figure: Any) -> list[Any]:
 
 
 def band(one: Any, x: Any, mean: Any, spread: Any, *, color: str, **style: Any) -> None:
-    """A line, and how far around it the runs are."""
+    """Plot a line with an error band."""
     one.plot(x, mean, color=color, **style)
     one.fill_between(x, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0)
 
@@ -124,9 +125,7 @@ def picture(
     per: str = "participant",
     regret: str = "regret",
 ) -> Any:
-    """A figure with panels side by side (at most three in a row), all curves of a label in one
-    style.
-    """
+    """A figure with panels side by side, at most three in a row; each label has one style."""
     columns = min(3, len(panels))
     figure, _ = axes(-(-len(panels) // columns), columns)
     labels = dict.fromkeys(label for panel in panels for label in panel.results)
@@ -164,7 +163,7 @@ def _curve(one: Any, label: str, result: Result, drawn: dict[str, Any], average:
 
 
 def _bounds(one: Any, panel: Panel, average: bool) -> None:
-    """What regret comes to at least in the long run, one line for results that share it."""
+    """Plot the asymptotic lower bounds on regret, one line per distinct bound."""
     found: dict[float, float | None] = {}
     for result in panel.results.values():
         if result.times_lower_bound is not None:
@@ -176,14 +175,15 @@ def _bounds(one: Any, panel: Panel, average: bool) -> None:
         line = slope * np.log(rounds) / (rounds if average else 1.0)
         promise = "no privacy" if epsilon is None else f"central DP, ε = {epsilon:g}"
         one.plot(rounds, line, label=f"lower bound\n(asymptotic, {promise})", **BOUND)
-    one.set_ylim(limits)  # early on the bound is far above what there is to lose
+    one.set_ylim(limits)  # early on, the asymptotic bound is far above any regret
 
 
 def theorems(
     one: Any, results: Mapping[str, Result], colours: Mapping[str, str], average: bool
 ) -> None:
-    """What the papers prove about the algorithms that are shown, each in its curve's colour; one
-    line where the same is proved about several. Where it lies beyond the picture, that is said.
+    """Plot the orders that the papers prove, in each curve's colour.
+
+    Results with the same bound share one line. The label says if a line is outside the axes.
     """
     limits, drawn = one.get_ylim(), set[tuple[str, bytes]]()
     for label, result in results.items():
@@ -203,13 +203,13 @@ def theorems(
 
 
 def draw_panels(panels: Sequence[Panel], path: Path, **options: Any) -> None:
-    """The `picture` of panels, with its options, in a file."""
+    """Write the `picture` of panels to a file."""
     save(picture(panels, **options), path)
 
 
 def write_panels(panels: Sequence[Panel], out: Path, name: str) -> list[Path]:
-    """The data of panels beside their picture: `name.csv` has every run, `name-means.csv` means and
-    standard errors.
+    """Write the data of panels: `name.csv` with every run, `name-means.csv` with means and standard
+    errors.
     """
     every, means = out / f"{name}.csv", out / f"{name}-means.csv"
     write_csv(

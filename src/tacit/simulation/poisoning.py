@@ -1,9 +1,9 @@
-"""Participants who lie in a simulation, to have another option than the best one win.
+"""Simulated poisoning: corrupted participants report against the best option.
 
-They know which option is the best and how good each is: asked about it they report as little as
-their protocol lets through, asked about another as much. Where a report may count any number
-(`SumProtocol.reach`), one of them is enough, and they say no more than it takes to have an option
-look perfect or worthless. A liar's noise is added as by anybody else.
+They know the true means. They report the smallest value that their protocol accepts for the best
+option, and the largest for any other. Where a report may contribute any number
+(`SumProtocol.reach`), one corrupted participant is enough. They then add no more than it takes to
+make an option look perfect or worthless. Their reports carry noise like any other report.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tacit.types import Estimate, Levels
 
 @dataclass(frozen=True)
 class Liars:
-    """A part of all participants, among options of these means."""
+    """A fraction of participants that is corrupted, and the true means of the options."""
 
     part: float
     means: tuple[float, ...]
 
     @classmethod
     def among(cls, part: float, world: World) -> Liars:
-        """Liars in a world; refused where nobody knows what is best."""
+        """Corrupted participants in this world; rejected where the true means are unknown."""
         means = getattr(world, "means", None)
         if means is None or getattr(world, "metrics", 1) != 1:
             raise TacitError(
@@ -37,13 +37,15 @@ class Liars:
         return cls(part, tuple(float(mean) for mean in means))
 
     def count(self, participants: int, rng: np.random.Generator) -> int:
-        """How many of a round lie; never all of them."""
+        """Sample the number of corrupted participants in a round; never all of them."""
         return min(int(rng.binomial(participants, self.part)), participants - 1)
 
     def told(
         self, protocol: Protocol, arm: int, load: Levels, lying: int, rng: np.random.Generator
     ) -> Estimate:
-        """The estimate of a round of honest people, who hold this load, and of so many liars."""
+        """The estimate of a round with honest participants of this load and `lying`
+        corrupted ones.
+        """
         if not isinstance(protocol, SumProtocol):
             raise TacitError(f"liars report one number; {type(protocol).__name__} takes others")
         best = self.means[arm] == max(self.means)

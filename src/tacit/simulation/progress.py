@@ -1,4 +1,4 @@
-"""How far something has come, for whoever waits: a bar on a terminal, lines where there is none."""
+"""Progress of runs: a bar on a terminal, lines otherwise."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-WORTH_A_BAR = 2.0  # seconds after which somebody who waits wants to know how long
-BETWEEN_LINES = 15.0  # seconds
+WORTH_A_BAR = 2.0  # seconds until the bar is shown
+BETWEEN_LINES = 15.0  # seconds between lines
 
 
 @contextmanager
 def bar(
     label: str, total: int, done: int, shown: bool, *, lines: bool = False
 ) -> Iterator[Callable[[], None]]:
-    """What to call after each run: it moves a progress bar on standard error, which is shown once
-    the runs have taken a while, or does nothing. Where standard error is no terminal, `lines` asks
-    for a line now and then.
+    """Yield the function to call after each run; it advances a progress bar on standard error.
+
+    The bar appears after `WORTH_A_BAR` seconds. If standard error is not a terminal, `lines` asks
+    for a line every `BETWEEN_LINES` seconds; otherwise nothing is shown.
     """
     if not shown or not sys.stderr.isatty():
         yield _lines(label, total, done) if lines and shown else lambda: None
@@ -61,7 +62,7 @@ def _lines(label: str, total: int, before: int) -> Callable[[], None]:
 
 
 def duration(seconds: float) -> str:
-    """A length of time as people say it.
+    """Format a duration.
 
     >>> [duration(seconds) for seconds in (0.2, 42, 60 * 12, 3600 * 5.3, 86400 * 3.6)]
     ['1 s', '42 s', '12 min', '5.3 h', '3.6 days']

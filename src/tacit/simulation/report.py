@@ -1,8 +1,9 @@
 """The report of a sweep: one self-contained HTML page, and tables as CSV.
 
-What was found is said in words before any picture. Then, for every problem and environment, regret
-with bands, regret against ε, bits against regret and the lower bound; a table of everything that
-can be sorted; and what is needed to run it again. Reports need no algorithm to be installed.
+The page states the findings in words first. For every problem and environment it plots regret with
+error bands, regret against ε, bits against regret, and the lower bound. A sortable table of all
+configurations and the information to reproduce the sweep follow. A report does not need the
+algorithms to be installed.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from tacit.simulation.seeds import Runs
 from tacit.simulation.study import weakest_recorded
 from tacit.simulation.sweeping import Saved, saved
 
-MOST_OPEN = 4  # settings whose pictures are seen at once
-MOST_PANELS = 6  # values of ε with a picture of their own
-SHOWN = 1e-3  # participants below this part of the horizon are not shown: nothing is learned there
+MOST_OPEN = 4  # settings whose plots are not collapsed
+MOST_PANELS = 6  # values of ε with their own plot
+SHOWN = 1e-3  # of the horizon: earlier participants are not shown, as nothing is learned there
 WIDTH = 2.0  # standard errors to either side of a mean: about 95%
-DEEPEST = 1e-3  # of the largest regret is shown
+DEEPEST = 1e-3  # of the largest regret: less is not shown
 
 STYLE = """
 body { max-width: 64rem; }
@@ -87,29 +88,29 @@ class ReportEntry:
 
     @property
     def setting(self) -> tuple[str, str, str]:
-        """What is compared with each other."""
+        """Family, problem and environment; entries with the same setting are compared."""
         return self.about["family"], self.about["problem"], self.about["environment"]
 
     @property
     def epsilon(self) -> float | None:
-        """As it was asked for, which need not be what is promised; None where nothing is."""
+        """The requested ε, which may differ from the guaranteed one; None without privacy."""
         found = self.about["options"].get("epsilon")
         return None if found is None else float(found)
 
     @property
     def short(self) -> str:
-        """What is promised, which need not be the ε that was asked for."""
+        """The guarantee in short notation; its ε may differ from the requested one."""
         return self.result.short
 
     @property
     def variant(self) -> str:
-        """What tells it from other configurations of its algorithm, but for ε."""
+        """Label that distinguishes configurations of one algorithm, except by ε."""
         others = {k: v for k, v in self.about["chosen"]["guarantee"].items() if k != "epsilon"}
         said = [f"{'δ' if name == 'delta' else name} {v}" for name, v in others.items()]
         return ", ".join([self.about["label"], *said])
 
     def final(self) -> Point:
-        """Regret at the end, at its ε."""
+        """Final regret with its error, at the requested ε."""
         return Point(self.epsilon, self.result.regret_mean, WIDTH * (self.result.regret_sem or 0.0))
 
 
@@ -136,7 +137,7 @@ def entries(found: Saved) -> list[ReportEntry]:
 
 
 def summaries(listed: Iterable[ReportEntry]) -> list[dict[str, Any]]:
-    """A row per configuration: what was asked, and means over its runs."""
+    """One row per configuration: its options, and means over its runs."""
     rows = []
     for one in listed:
         result = one.result
@@ -166,7 +167,9 @@ def summaries(listed: Iterable[ReportEntry]) -> list[dict[str, Any]]:
 
 
 def write_report(directory: Path, out: Path | None = None) -> list[Path]:
-    """`report.html`, `summary.csv` (a row per configuration) and `runs.csv` (a row per run)."""
+    """Write `report.html`, `summary.csv` (a row per configuration) and `runs.csv` (a row
+    per run).
+    """
     found, where = saved(directory), out or directory
     listed = entries(found)
     paths = [where / name for name in ("report.html", "summary.csv", "runs.csv")]
@@ -205,21 +208,23 @@ def _by_setting(listed: Sequence[ReportEntry]) -> list[ReportEntry]:
 
 
 def _titled(setting: tuple[str, str, str], settings: Sequence[Any]) -> str:
-    """A setting by what tells it from the others; by all of it, where there is no other."""
+    """The title of a setting: the parts that differ between settings, or all parts of a
+    single one.
+    """
     known = [other for other, _ in settings]
     alone = len(known) == 1
     told = [
         part
         for place, part in enumerate(setting)
         if part not in ("default", "–")
-        and (place or setting[1] == "default")  # a problem tells its family
+        and (place or setting[1] == "default")  # a problem implies its family
         and (alone or len({other[place] for other in known}) > 1)
     ]
     return "; ".join(told) or "Regret"
 
 
 def _looks(listed: Sequence[ReportEntry]) -> dict[str, tuple[str, str]]:
-    """A colour and a dash for every variant, the same all over the page."""
+    """A colour and a dash for every variant, the same on the whole page."""
     names = dict.fromkeys(one.variant for one in listed)
     return {
         name: (COLOURS[place % len(COLOURS)], DASHES[place // len(COLOURS) % len(DASHES)])
@@ -227,7 +232,7 @@ def _looks(listed: Sequence[ReportEntry]) -> dict[str, tuple[str, str]]:
     }
 
 
-# In words
+# Findings in words
 
 
 def _first(found: Saved, settings: Sequence[tuple[tuple[str, str, str], list[ReportEntry]]]) -> str:
@@ -266,7 +271,9 @@ def _count(number: int, name: str) -> str:
 def _least(
     setting: tuple[tuple[str, str, str], list[ReportEntry]], settings: Sequence[Any]
 ) -> Iterator[str]:
-    """Who lost least at which ε, neighbours together."""
+    """The algorithm with least regret for each ε; consecutive values with the same one are
+    joined.
+    """
     place, group = setting
     private = [one for one in group if one.result.guarantee is not None and one.result.regret_known]
     best = []
@@ -290,7 +297,7 @@ def _epsilons(listed: Iterable[ReportEntry]) -> list[float]:
     return sorted({one.epsilon for one in listed if one.epsilon is not None})
 
 
-# In pictures
+# Plots
 
 
 def _pictures(group: list[ReportEntry], looks: Mapping[str, tuple[str, str]]) -> str:
@@ -325,7 +332,7 @@ def _who(per: str) -> str:
 
 
 def _some(epsilons: list[float]) -> list[float]:
-    """At most a few of them, evenly."""
+    """At most `MOST_PANELS` of the values, evenly spaced."""
     if len(epsilons) <= MOST_PANELS:
         return epsilons
     step = (len(epsilons) - 1) / (MOST_PANELS - 1)
@@ -333,7 +340,7 @@ def _some(epsilons: list[float]) -> list[float]:
 
 
 def _keys(known: list[ReportEntry], looks: Mapping[str, tuple[str, str]]) -> str:
-    """Whose colour is whose."""
+    """The legend."""
     names = dict.fromkeys(one.variant for one in known)
     keys = [(name, *looks[name]) for name in names]
     if any(one.result.times_lower_bound is not None for one in known):
@@ -370,7 +377,7 @@ def _bound_note(known: list[ReportEntry]) -> str:
 def _curves(
     known: list[ReportEntry], epsilon: float | None, looks: Mapping[str, tuple[str, str]]
 ) -> str:
-    """Regret on the way, of one ε and of those that promise nothing."""
+    """Regret over time at one ε, and of algorithms without privacy."""
     shown = [one for one in known if one.epsilon in (epsilon, None)]
     longest = max(one.result.horizon for one in shown)
     first = max(1.0, longest * SHOWN)
@@ -402,7 +409,7 @@ def _series_by_variant(known: list[ReportEntry]) -> dict[str, list[ReportEntry]]
 
 
 def _against_epsilon(known: list[ReportEntry], looks: Mapping[str, tuple[str, str]]) -> str:
-    """Regret at the end by ε; who promises nothing is a level."""
+    """Final regret against ε; an algorithm without privacy is a horizontal line."""
     series = [
         Series(name, tuple(one.final() for one in group), *looks[name], marks=True)
         for name, group in _series_by_variant(known).items()
@@ -421,7 +428,7 @@ def _against_epsilon(known: list[ReportEntry], looks: Mapping[str, tuple[str, st
 
 
 def _bits(known: list[ReportEntry], looks: Mapping[str, tuple[str, str]]) -> str:
-    """Regret at the end by what everybody sends; points of one algorithm are joined by ε."""
+    """Final regret against bits per participant; an algorithm's points are joined in order of ε."""
     series = []
     for name, group in _series_by_variant(known).items():
         points = tuple(
@@ -435,7 +442,7 @@ def _bits(known: list[ReportEntry], looks: Mapping[str, tuple[str, str]]) -> str
     return chart("regret at the end by bits", across, up, series)
 
 
-# In numbers
+# Tables
 
 
 def _table(listed: Sequence[ReportEntry]) -> str:
@@ -502,7 +509,7 @@ def _failures(found: Saved) -> list[str]:
 
 
 def _again(found: Saved) -> list[str]:
-    """Configuration, versions and command."""
+    """Configurations, versions and command, to reproduce the sweep."""
     about, versions = found.manifest["study"], found.manifest["versions"]
     first, seeds = about["first_seed"], about["seeds"]
     rows = [

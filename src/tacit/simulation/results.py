@@ -1,11 +1,9 @@
-"""Results of a simulation: one flat record per run, the whole configuration beside them, and the
-numbers people ask for.
+"""Results of a simulation: one flat record per run, the configuration, and summary statistics.
 
 Every record holds at least `seed`, `checkpoints`, `regret` (cumulative, at the checkpoints) and
-`final_regret`; families of algorithms add their own columns (bits, batches, communication,
-repairs). Where a world does not say what its options are worth, regret is unknown and its columns
-are not there. `summary` is what the command line prints with `--json`; `rows` is a tidy table, one
-row per run and checkpoint.
+`final_regret`. Families of algorithms add columns (bits, batches, communication, repairs). Where an
+environment does not know its true means, regret is unknown and its columns are missing. `summary`
+is the output of `--json`; `rows` is a tidy table with one row per run and checkpoint.
 """
 
 from __future__ import annotations
@@ -34,17 +32,17 @@ from tacit.simulation.log import Record, unwritable
 from tacit.simulation.seeds import Runs
 
 Floats = npt.NDArray[np.float64]
-# columns of a record that hold many values
 NON_PRIVATE = "none: nothing is guaranteed to a participant"
-CURVES = ("checkpoints", "regret", "realised", "estimates")
+CURVES = ("checkpoints", "regret", "realised", "estimates")  # columns that hold lists
 
 
 NINE_OF_TEN = 0.9
 
 
 def smooth_quantile(values: list[float], part: float) -> float:
-    """A quantile as a weighted mean of all values in order: it varies less from one set of runs to
-    another than a single one of them does (Harrell & Davis 1982).
+    """The Harrell-Davis estimate of a quantile: a weighted mean of all order statistics.
+
+    It varies less between sets of runs than a single order statistic (Harrell & Davis 1982).
 
     >>> round(smooth_quantile(list(range(1, 1001)), 0.9), 1)
     900.5
@@ -57,16 +55,42 @@ def smooth_quantile(values: list[float], part: float) -> float:
 
 @dataclass(frozen=True)
 class Result:
-    """All runs of one algorithm under one configuration."""
+    """All runs of one algorithm under one configuration.
+
+    Parameters
+    ----------
+    algorithm : str
+        Name of the algorithm.
+    horizon : int
+        Number of participants or rounds.
+    configuration : dict
+        All options in force, defaults included.
+    guarantee : Guarantee or None
+        The guarantee to a participant; None without privacy.
+    done : Runs
+        The finished runs.
+    extras : tuple of str
+        Names of further columns whose means belong in the summary.
+
+    Raises
+    ------
+    TacitError
+        If no run was finished.
+
+    Examples
+    --------
+    >>> from tacit import simulate
+    >>> result = simulate("ucb1", arms=3, horizon=1000, runs=2)
+    >>> result.short, result.regret.shape == (2, len(result.checkpoints))
+    ('none', True)
+    """
 
     algorithm: str
     horizon: int
     configuration: dict[str, Any]
     guarantee: Guarantee | None
     done: Runs
-    extras: tuple[str, ...] = field(
-        default=()
-    )  # names of further columns whose means belong in the summary
+    extras: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
         if not self.done.records:
@@ -78,32 +102,38 @@ class Result:
         return NON_PRIVATE if self.guarantee is None else str(self.guarantee)
 
     def as_json(self) -> dict[str, Any] | None:
-        """The guarantee for readers of JSON."""
+        """The guarantee as JSON data; None without privacy."""
         return None if self.guarantee is None else self.guarantee.to_dict()
 
     @property
     def short(self) -> str:
-        """The guarantee in the field's notation."""
+        """The guarantee in short notation, such as `(1, 0)-DP`."""
         return "none" if self.guarantee is None else self.guarantee.short
 
     @property
     def runs(self) -> list[Record]:
-        """The records."""
+        """The records, one per run."""
         return self.done.records
 
     @property
     def checkpoints(self) -> Floats:
-        """The rounds at which regret was taken."""
+        """The rounds at which regret is recorded."""
         return np.array(self.runs[0]["checkpoints"], dtype=float)
 
     @property
     def regret_known(self) -> bool:
-        """Whether the runs say what was lost."""
+        """Whether the environment knows the true means, so that regret is recorded."""
         return "regret" in self.runs[0]
 
     @property
     def regret(self) -> Floats:
-        """Cumulative pseudo-regret: one row per run, one column per checkpoint."""
+        """Cumulative pseudo-regret: one row per run, one column per checkpoint.
+
+        Raises
+        ------
+        TacitError
+            If regret is unknown.
+        """
         if not self.regret_known:
             raise TacitError(
                 f"the regret of {self.algorithm} is unknown: its environment does not say what its "
@@ -118,13 +148,14 @@ class Result:
 
     @property
     def regret_sem(self) -> float | None:
-        """Standard error of the mean final regret; a single run has none."""
+        """Standard error of the mean final regret; None for a single run."""
         return float(self.curve()[1][-1]) if len(self.runs) > 1 else None
 
     @property
     def times_lower_bound(self) -> float | None:
-        """Mean final regret over the lower bound, where there is one: asymptotic, and for a trusted
-        server.
+        """Mean final regret divided by the lower bound; None without a bound.
+
+        The bound is asymptotic and holds even with a trusted server.
         """
         if not self.regret_known or self.runs[0].get("lower_bound") is None:
             return None
@@ -132,12 +163,13 @@ class Result:
         return self.regret_mean / bound if bound else None
 
     def mean(self, column: str) -> float:
-        """The mean of a column over runs; not a number where they do not know it."""
+        """Mean of a column over the runs; NaN where a value is unknown."""
         return float(np.mean([record[column] for record in self.runs], dtype=float))
 
     def curve(self) -> tuple[Floats, Floats]:
-        """Mean and standard error of cumulative regret at the checkpoints; the latter is not a
-        number for a single run.
+        """Mean and standard error of cumulative regret at the checkpoints.
+
+        The standard error is NaN for a single run.
         """
         regret = self.regret
         if len(regret) == 1:
@@ -145,7 +177,7 @@ class Result:
         return regret.mean(axis=0), regret.std(axis=0, ddof=1) / math.sqrt(len(regret))
 
     def summary(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """The summary that `--json` prints."""
         mean, sem = (self.regret_mean, self.regret_sem) if self.regret_known else (None, None)
         served = self.mean("users") if "users" in self.runs[0] else self.horizon
         return {
@@ -169,8 +201,10 @@ class Result:
         }
 
     def decided(self) -> dict[str, Any]:
-        """Of runs that end once they are decided: the part that is, and participants until nine of
-        ten are; nothing of others.
+        """Fraction of runs that decided, and the 0.9 quantile of participants until a decision.
+
+        Empty unless the runs stop at a decision; the quantile is None if fewer than 0.9 of them
+        decide.
         """
         if "decided" not in self.runs[0]:
             return {}
@@ -179,8 +213,8 @@ class Result:
         return {"decided_part": part, "participants_to_decide": last}
 
     def paused(self) -> dict[str, Any]:
-        """In how many runs the guardrail paused each option that it paused in any; nothing where
-        there is none.
+        """For each option that the guardrail paused, the number of runs; empty without a
+        guardrail.
         """
         if "paused" not in self.runs[0]:
             return {}
@@ -188,8 +222,9 @@ class Result:
         return {"paused_runs": dict(sorted(counts.items()))}
 
     def winner(self) -> dict[str, Any]:
-        """The option that most runs recommend, how many do, and where options stand in the first
-        run; nothing where it depends on a context.
+        """The option that most runs recommend, their number, and the first run's arm summary.
+
+        Empty where the best option depends on a context.
         """
         found = Counter(record.get("winner") for record in self.runs).most_common(1)[0]
         if found[0] is None:
@@ -201,8 +236,9 @@ class Result:
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """One row per run and checkpoint; one per run, with its other numbers, where regret is
-        unknown.
+        """Yield one row per run and checkpoint.
+
+        Where regret is unknown, yield one row per run with its other columns.
         """
         for record in self.runs:
             head = {**self.configuration, "algorithm": self.algorithm, "seed": record["seed"]}
@@ -213,11 +249,26 @@ class Result:
                 yield {**head, "round": round_, "regret": regret}
 
     def frame(self) -> Any:
-        """The rows as a DataFrame of pandas or, without it, of polars; tacit needs neither."""
+        """The rows as a pandas DataFrame, or a polars one without pandas; tacit depends on
+        neither.
+        """
         return data_frame(list(self.rows()))
 
     def plot(self, path: Path | str | None = None, *, time_average: bool = True) -> Any:
-        """Regret against participants: the figure or, with a path, the file it was written to."""
+        """Plot regret against participants.
+
+        Parameters
+        ----------
+        path : Path or str, optional
+            File to write; its suffix selects the format.
+        time_average : bool
+            Plot regret per participant instead of cumulative regret.
+
+        Returns
+        -------
+        matplotlib.figure.Figure or Path
+            The figure, or the path if one is given.
+        """
         from tacit.simulation.pictures import Panel, picture, save
 
         panel = Panel(f"{self.algorithm}, {len(self.runs)} runs", {self.algorithm: self})
@@ -226,7 +277,7 @@ class Result:
 
 
 def data_frame(rows: list[dict[str, Any]]) -> Any:
-    """Rows as a DataFrame of whichever library is there."""
+    """Return rows as a pandas DataFrame, or a polars one without pandas."""
     for library, options in (("pandas", {}), ("polars", {"infer_schema_length": None})):
         with suppress(ModuleNotFoundError):
             return import_module(library).DataFrame(rows, **options)
@@ -238,9 +289,7 @@ def _without_curves(record: Record) -> Record:
 
 
 def probe(out: Path) -> None:
-    """Refuses a directory that could not be written to, before any work is done for it; nothing is
-    left behind.
-    """
+    """Reject a directory that is not writable, before any work is done; leaves no files behind."""
     missing: list[Path] = []
     try:
         missing = [path for path in (out, *out.parents) if not path.exists()]
@@ -256,8 +305,9 @@ def probe(out: Path) -> None:
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """A neighbour to write to, which is moved into place if all went well: no half file is left,
-    and an old one is there until the new one is.
+    """Atomic write: yield a temporary path, then sync it and move it into place.
+
+    On an error the temporary file is removed and an existing file stays as it was.
     """
     partial = path.with_name(path.name + ".partial")
     try:
@@ -274,7 +324,7 @@ def whole(path: Path) -> Iterator[Path]:
 
 
 def write_csv(path: Path, rows: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> None:
-    """A tidy table; a column for every name in any row. All of it is written, or nothing."""
+    """Write a tidy CSV table atomically, with one column for every name in any row."""
     listed = list(rows)
     if not listed:
         raise TacitError(f"nothing to write to {path}")

@@ -1,9 +1,9 @@
-"""Many runs of one task: on all cores, with a progress bar, and with nothing lost when interrupted.
+"""Run one task over many seeds: on all cores, with a progress bar, interruptible and resumable.
 
 A task is a callable from a seed to a flat record (a dict of plain numbers and lists). Records are
-kept in the order of the seeds; an interrupt ends the runs and keeps what is done. With a path,
-every record is written to it as soon as it is there, and a later call can go on from it. Grids of
-algorithms and problems are swept in `tacit.simulation.sweeping`; workers are those of `engines`.
+kept in the order of the seeds; an interrupt keeps the finished ones. With a path, every record is
+appended to a log as soon as it is finished, and a later call can resume from it. Workers come from
+`engines`. Grids of algorithms and problems are in `tacit.simulation.sweeping`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tacit.simulation.progress import bar
 
 Task = Callable[[int], Record]
 Outcomes = Generator[tuple[int, Record], None, None]
-WORTH_A_POOL = 4.0  # seconds of work left; two workers start in 1.4 s, so 2.8 s are break-even
+WORTH_A_POOL = 4.0  # seconds of work left; two workers start in 1.4 s: 2.8 s is break-even
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The records that are done, how long they took, whether they were interrupted, and how many
-    runs were asked for.
+    """Finished records, elapsed seconds, whether an interrupt occurred, and the number of runs
+    requested.
     """
 
     records: list[Record]
@@ -55,14 +55,35 @@ def over_seeds(
     resume: bool = False,
     identity: Mapping[str, Any] | None = None,
 ) -> Runs:
-    """Runs `task(seed)` for every seed. `workers` defaults to the number of cores; what takes a
-    moment, and tasks that another process could not load (closures, what a script defines itself),
-    stay in this process.
+    """Run `task(seed)` for every seed.
 
-    With `resume`, seeds that are in the log at `path` are not run again; `identity` says what the
-    log is of, and going on with a log of something else is refused. Without, an old log is replaced
-    as soon as there is a first new record.
+    Parameters
+    ----------
+    task : callable
+        From a seed to a flat record.
+    seeds : iterable of int
+        The seeds.
+    label : str
+        Label of the progress bar.
+    progress : bool
+        Show a progress bar.
+    workers : int, optional
+        Number of processes; the number of cores by default. Short work stays in this process. So do
+        tasks that cannot be pickled: closures, and functions defined in a script.
+    path : Path, optional
+        Log of the records.
+    resume : bool
+        Skip seeds that are in the log. Without it, the first new record replaces an old log.
+    identity : mapping, optional
+        Description of the task; resuming a log with another identity is rejected.
 
+    Returns
+    -------
+    Runs
+        Records in the order of the seeds.
+
+    Examples
+    --------
     >>> over_seeds(lambda seed: {"regret": 2.0 * seed}, range(3)).records[2]["regret"]
     4.0
     """
@@ -86,7 +107,7 @@ def over_seeds(
 
 
 def _results(task: Task, seeds: list[int], workers: int) -> Outcomes:
-    """Runs in this process until what is left is worth a pool; what no worker could take is run
+    """Run in this process until the rest is worth a pool; tasks that cannot be pickled stay
     here.
     """
     todo, start = dict.fromkeys(seeds), time.perf_counter()
@@ -106,7 +127,7 @@ def _results(task: Task, seeds: list[int], workers: int) -> Outcomes:
 
 
 def _run(task: Task, seed: int) -> Record:
-    """One run; an error tells its seed."""
+    """One run; an error names its seed."""
     try:
         return task(seed)
     except TacitError as error:
@@ -117,7 +138,7 @@ def _run(task: Task, seed: int) -> Record:
 
 
 def _pooled(task: Task, todo: dict[int, None], size: int) -> Outcomes:
-    """Runs of the seeds in `todo` on workers, as they end; the first that fails ends all."""
+    """Run the seeds in `todo` on workers, in order of completion; the first failure ends all."""
     with closing(local(task, list(todo), size)) as answers:
         for seed, answer in answers:
             if isinstance(answer, Failure):

@@ -1,4 +1,4 @@
-"""Named algorithms over many seeds: what `tacit simulate` and `tacit compare` do, in Python."""
+"""Run named algorithms over many seeds; the Python API of `tacit simulate` and `tacit compare`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_PILOTS = 20  # runs on which the communication of dpe-fixed is matched to t
 
 @dataclass(frozen=True)
 class RunConfig:
-    """How often and how an algorithm is run: seeds `seed`, `seed` + 1, and so on."""
+    """Number of runs and how they are executed; the seeds are `seed`, `seed` + 1, and so on."""
 
     runs: int = 20
     seed: int = 0
@@ -37,9 +37,9 @@ class RunConfig:
     log: Path | None = None
     user_by_user: bool = False
     resume: bool = False
-    whole: bool = False  # all runs or none: an interrupt is passed on
-    until_decided: bool = False  # a run ends when an option is shown to be the best
-    liars: float = 0.0  # part of all participants who report against the best option
+    whole: bool = False  # all runs or none: re-raise an interrupt
+    until_decided: bool = False  # stop when one option is shown to be the best
+    liars: float = 0.0  # fraction of participants that poison, against the best option
 
     def __post_init__(self) -> None:
         remedy = "the part of all participants who lie, such as 0.01"
@@ -60,9 +60,30 @@ HOW = tuple(entry.name for entry in fields(RunConfig))
 
 
 def simulate(algorithm: str, environment: World | None = None, **options: Any) -> Result:
-    """Runs a named algorithm over seeds, on the instances of its problem or in an environment of
-    your own. Options are those of the algorithm's problem, and of `RunConfig`.
+    """Run a named algorithm over seeds.
 
+    Parameters
+    ----------
+    algorithm : str
+        Name in the registry; `tacit algorithms` lists them.
+    environment : World, optional
+        Your own environment; by default random instances of the algorithm's problem.
+    **options
+        Options of the algorithm's problem (such as `arms`, `horizon`, `epsilon`) and of `RunConfig`
+        (such as `runs`, `seed`, `workers`).
+
+    Returns
+    -------
+    Result
+        One record per finished run; an interrupt keeps the finished runs.
+
+    Raises
+    ------
+    TacitError
+        If an option is unknown or out of range; raised before any run.
+
+    Examples
+    --------
     >>> result = simulate("dist-dp-se", arms=3, horizon=2000, runs=2)
     >>> result.guarantee.short, len(result.runs)
     ('(1, 0)-DP', 2)
@@ -73,8 +94,12 @@ def simulate(algorithm: str, environment: World | None = None, **options: Any) -
 
 
 def asked(entry: Algorithm, environment: World | None, options: dict[str, Any]) -> dict[str, Any]:
-    """The options, completed by what an environment of one's own decides; what only describes
-    instances is refused beside it.
+    """Complete the options with those that the environment determines.
+
+    Raises
+    ------
+    TacitError
+        If an option describes random instances although an environment is given.
     """
     if environment is None:
         return options
@@ -141,10 +166,10 @@ def promise_of(
     records: list[dict[str, Any]],
     liars: float = 0.0,
 ) -> Guarantee | None:
-    """The guarantee of this world's participants; None without one.
+    """The guarantee to participants of this world; None without one.
 
-    Recorded participants who are drawn again and again take part without end, so nothing is
-    guaranteed to them. Corrupted ones add no noise that shared noise could count on.
+    Recorded participants who are resampled take part without limit, so they have no guarantee.
+    Corrupted participants add no noise that a guarantee of shared noise could rely on.
     """
     if getattr(world, "participations", 1) is None:
         return None
@@ -157,7 +182,7 @@ def promise_of(
 
 
 def weakest_recorded(stored: Iterable[object]) -> Guarantee | None:
-    """The weakest of the guarantees that runs have recorded; None where none has one."""
+    """The weakest guarantee that the runs recorded; None without any."""
     found = [Guarantee.from_data(data) for data in stored if isinstance(data, Mapping)]
     return weakest(found) if found else None
 
@@ -172,7 +197,9 @@ def _poisoned(guarantee: Guarantee, corrupted: float) -> list[Poisoned]:
 def tried(
     entry: Algorithm, problem: Problem, how: RunConfig, world: World | None
 ) -> tuple[Problem, Experiment]:
-    """The first run before its first round: what cannot be done is refused before any work."""
+    """Build the experiment of the first run without playing a round, to reject bad options
+    early.
+    """
     if how.user_by_user and entry.family != "arms":
         raise TacitError(f"{entry.name} is {entry.family}; only arms are simulated user by user")
     if how.until_decided and entry.family != "arms":
@@ -195,7 +222,7 @@ def tried(
 
 
 def recorded(entry: Algorithm, problem: Problem, world: World | None) -> dict[str, Any]:
-    """The options that were in force; those about random instances only where there were some."""
+    """The options in force; those about random instances only if instances are random."""
     described = entry.problem.options()
     own = world is not None
     used = {
@@ -210,9 +237,33 @@ def recorded(entry: Algorithm, problem: Problem, world: World | None) -> dict[st
 
 
 def compare(names: Iterable[str], environment: World | None = None, **options: Any) -> list[Result]:
-    """Several algorithms on the same instances; an option goes to those that have it, and must go
-    to one at least. All are refused before one is run. `log` is a directory here; an interrupt
-    leaves fewer results than names.
+    """Run several algorithms on the same instances.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Names of algorithms.
+    environment : World, optional
+        Your own environment; by default random instances.
+    **options
+        As for `simulate`. Each algorithm gets the options that it has; at least one must have each.
+        `log` is a directory here.
+
+    Returns
+    -------
+    list of Result
+        One per name; fewer after an interrupt.
+
+    Raises
+    ------
+    TacitError
+        If an option is invalid for any algorithm; raised before any run.
+
+    Examples
+    --------
+    >>> results = compare(["ucb1", "dist-dp-se"], arms=3, horizon=2000, runs=2)
+    >>> [(result.algorithm, result.short) for result in results]
+    [('ucb1', 'none'), ('dist-dp-se', '(1, 0)-DP')]
     """
     log: Path | None = options.pop("log", None)
     how = RunConfig(**{name: options.pop(name) for name in HOW if name in options})
@@ -243,8 +294,9 @@ def compare(names: Iterable[str], environment: World | None = None, **options: A
 
 
 def matched(entry: Algorithm, problem: LinearProblem, how: RunConfig) -> LinearProblem:
-    """With the largest fixed number of clients per phase at which no more numbers are sent than by
-    dpe, on these seeds, to a twentieth; unless the number is given.
+    """Set the fixed number of clients per phase, unless it is given.
+
+    It is the largest number, to within 5 %, that sends no more reals on these seeds than dpe.
     """
     if problem.fixed_clients is not None:
         return problem

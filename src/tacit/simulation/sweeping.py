@@ -1,8 +1,8 @@
-"""Sweeps: a study carried out on an engine, cell by cell, with nothing lost however it ends.
+"""Sweeps: run the cells of a study on an engine, resumable after an interrupt or a crash.
 
-Cells that are in the study's directory are not run again; those that fail are told of with their
-seed, and are tried again by the next sweep. The last file depends on the study alone, neither on
-the engine nor on the number of workers.
+Cells that are in the study's directory are not run again. Failed cells are reported with their
+seed, and the next sweep retries them. The results file depends only on the study, not on the engine
+or the number of workers.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from tacit.simulation.parts import (
 from tacit.simulation.progress import bar
 
 ENGINES = ("local", "ray")
-FLUSH, SLOWEST_FLUSH = 1.0, 30.0  # seconds between parts: the latter of a sweep that takes hours
-PROBED = 5.0  # seconds that a dry run computes for
-START = 1.5  # seconds until workers have loaded
+FLUSH, SLOWEST_FLUSH = 1.0, 30.0  # seconds between parts: at least, and at most in a long sweep
+PROBED = 5.0  # seconds of computation in a dry run
+START = 1.5  # seconds until the workers have started
 
 
 @dataclass(frozen=True)
 class ExecutionConfig:
-    """How a study is carried out: where, by how many, and into what files."""
+    """How a study is executed: engine, number of workers, and file format."""
 
     workers: int | None = None
     engine: str = "local"
@@ -71,19 +71,19 @@ class ExecutionConfig:
 
 @dataclass
 class Swept:
-    """What came of a sweep."""
+    """Outcome of a sweep."""
 
     study: Study
     rows: Rows = field(default_factory=dict)
     failures: list[dict[str, Any]] = field(default_factory=list)
-    before: int = 0  # cells that were done already
+    before: int = 0  # cells that an earlier sweep finished
     seconds: float = 0.0
     interrupted: bool = False
     unread: list[str] = field(default_factory=list)
     results: Path | None = None
 
     def frame(self) -> Frame:
-        """Its rows, in the order of cells."""
+        """The rows, in the order of cells."""
         return Frame.of((json.loads(self.rows[cell]) for cell in sorted(self.rows)), self.failures)
 
 
@@ -97,12 +97,39 @@ def sweep(
     progress: bool = False,
     **grid: Any,
 ) -> Frame:
-    """Carries out a study: a file, or the axes of a grid as arguments: `algorithms`, `problems`,
-    `environments`, `guarantees`, `seeds`, `first_seed`.
+    """Run a study: every algorithm × problem × environment × guarantee × seed of a grid.
 
-    With `out`, finished cells are kept in that directory, and the same call goes on where it was
-    interrupted. `workers` are this machine's cores by default; 0 runs in this process.
+    Parameters
+    ----------
+    study : Study, Path or str, optional
+        A study or a TOML file; without it, `**grid` describes the study.
+    out : Path or str, optional
+        Directory for finished cells; the same call resumes an interrupted sweep.
+    workers : int, optional
+        Number of processes; the number of cores by default. 0 runs in this process.
+    engine : {"local", "ray"}
+        Where the cells run.
+    address : str, optional
+        Address of the Ray cluster.
+    progress : bool
+        Show a progress bar.
+    **grid
+        The axes: `algorithms`, `problems`, `environments`, `guarantees`, `seeds`, `first_seed`.
 
+    Returns
+    -------
+    Frame
+        One row per run, and the failures.
+
+    Raises
+    ------
+    TacitError
+        If the study is invalid, or `out` holds another study; raised before any run.
+    KeyboardInterrupt
+        If the sweep was interrupted; finished cells are kept in `out`.
+
+    Examples
+    --------
     >>> frame = sweep(algorithms=["ucb1"], problems={"horizon": [100, 200]}, seeds=2, workers=0)
     >>> frame["horizon"], frame["seed"]
     ([100, 100, 200, 200], [0, 1, 0, 1])
@@ -121,7 +148,7 @@ def sweep(
 
 
 def carry_out(study: Study, way: ExecutionConfig, out: Path | None, command: str = "") -> Swept:
-    """Runs what is not done yet, and writes what there is."""
+    """Run the cells that are not finished, and write the results."""
     start, swept = time.perf_counter(), Swept(study)
     described = {**manifest(study), "command": command}
     keeping = nullcontext() if out is None else stored(out, described, study.cells, way.format)
@@ -145,20 +172,22 @@ def carry_out(study: Study, way: ExecutionConfig, out: Path | None, command: str
 
 
 def _in_order(study: Study) -> list[int]:
-    """Some seeds of every configuration first, so that what is left can be foretold and an early
-    report has all of them; then one configuration after the other, as what they prepare is kept.
+    """Order the cells: first an eighth of the seeds of every configuration, then the rest.
+
+    Early cells give a time estimate and an early report on all configurations. The rest runs by
+    configuration, because prepared data are cached.
     """
     few = -(-study.seeds // 8)
     return sorted(range(study.cells), key=lambda cell: (cell % study.seeds >= few, cell))
 
 
 def manifest(study: Study) -> dict[str, Any]:
-    """What a directory of results says of itself."""
+    """Description of a study for its results directory: name, versions, configurations."""
     return {"name": study.name, "versions": versions(), "study": study.identity()}
 
 
 def _run(swept: Swept, left: list[int], way: ExecutionConfig, store: StudyStore | None) -> None:
-    """Runs cells, and keeps each as soon as it is there, or soon after."""
+    """Run cells and store finished ones at short intervals."""
     fresh: Rows = {}
     start = flushed = time.monotonic()
     total, done = swept.study.cells, len(swept.rows)
@@ -198,17 +227,17 @@ def _answers(study: Study, cells: list[int], way: ExecutionConfig) -> Answers:
         try:
             yield from local(study, cells, workers, ONE_THREAD)
             return
-        except Unloadable:  # a world or an algorithm that only this process knows: nothing was run
+        except Unloadable:  # not picklable, e.g. defined in a script; no cell has run
             pass
     yield from here(study, cells)
 
 
-# Before and after
+# Cost estimates, and studies on disk
 
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """How much work a study is: seconds of one core, and by these workers, from probe cells."""
+    """Cost of a study, extrapolated from probe cells: seconds on one core and on these workers."""
 
     cells: int
     done: int
@@ -224,14 +253,16 @@ class CostEstimate:
 def estimate(
     study: Study, way: ExecutionConfig, out: Path | None, budget: float = PROBED
 ) -> CostEstimate:
-    """Runs first cells of configurations, as many as there is time for, one at least; the others
-    are taken to cost what those of the same algorithm do.
+    """Estimate the cost of a study from its first cells.
+
+    Runs the first cell of as many configurations as fit in `budget` seconds, at least one. Other
+    configurations are assumed to cost the mean of their algorithm's probes.
     """
     done = _done_cells(study, way, out)
     seconds: dict[str, list[float]] = {}
     failures: list[dict[str, Any]] = []
     start, probes = time.perf_counter(), 0
-    attempt(study, 0)  # the first loads what others find there
+    attempt(study, 0)  # warm-up: the first cell loads modules and caches
     for place in _spread(len(study.configurations)):
         if probes and time.perf_counter() - start > budget:
             break
@@ -261,7 +292,7 @@ def estimate(
 
 
 def _spread(count: int) -> Iterator[int]:
-    """Places in an order in which neighbours, which cost alike, come late.
+    """Indices in bit-reversed order: neighbours, which cost about the same, come late.
 
     >>> list(_spread(7))
     [0, 4, 2, 6, 1, 5, 3]
@@ -288,7 +319,7 @@ def _done_cells(study: Study, way: ExecutionConfig, out: Path | None) -> int:
 
 @dataclass(frozen=True)
 class Saved:
-    """A study as it is on disk, finished or not, for who reports on it."""
+    """A study on disk, finished or not, as input of a report."""
 
     name: str
     manifest: Mapping[str, Any]
@@ -297,13 +328,13 @@ class Saved:
 
     @property
     def cells(self) -> int:
-        """How many runs it asks for."""
+        """Number of runs in the study."""
         about = self.manifest["study"]
         return len(about["configurations"]) * int(about["seeds"])
 
 
 def saved(directory: Path) -> Saved:
-    """What is in the directory of a sweep."""
+    """Read the study in the directory of a sweep."""
     known = read_manifest(directory)
     if known is None:
         raise TacitError(

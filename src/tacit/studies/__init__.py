@@ -1,1 +1,3 @@
-"""Studies on top of simulations: plans, corrections, the refuted predecessor, the demonstration."""
+"""Studies built on simulations: plans, corrections, audits, schedules and attacks, the
+demonstration.
+"""

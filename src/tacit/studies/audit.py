@@ -1,10 +1,10 @@
-"""Auditing a named algorithm from its devices to what is opened, with two verdicts.
+"""Empirical audit of a named algorithm, from its devices to the released aggregate, with two tests.
 
-Devices report what is known, so what was opened shows the noise. The first verdict compares it with
-the law that the protocol states, by tests of shape, spread, middle and independence: noise that is
-missing, halved or used twice shows within a few dozen numbers. The second attacks: it guesses a
-person's answer from what is seen and bounds ε from below, which needs far more samples. Neither
-proves a promise; `tests/verify` recomputes it.
+The devices report known values, so the released numbers reveal the noise. The first test compares
+it with the stated distribution, by shape, spread, mean and independence. It detects missing, halved
+or reused noise within a few dozen numbers. The second test is an attack: it guesses a participant's
+answer from the adversary's view and bounds ε from below, which needs far more samples. Neither test
+proves a guarantee; `tests/verify` recomputes it.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from tacit.protocols.vectors import SeparateSums, VectorProtocol
 from tacit.rounds import carry
 from tacit.types import Floats, Opened
 
-ALARM = 1e-3  # how often a sound device is accused
+FALSE_POSITIVE_RATE = 1e-3
 CONFIDENCE = 0.999  # of the lower bound on ε
-ENOUGH, FEWEST = 400, 60  # numbers to compare with the law, and without which nothing is said
+ENOUGH, FEWEST = 400, 60  # numbers to compare with the distribution, and the minimum for a verdict
 CELLS = 12
-SPARSE = 10  # times as many numbers where they take fewer values than there are cells
+SPARSE = 10  # factor on `ENOUGH` for distributions with at most `CELLS` values
 SECONDS = 40.0
-WIDE = 1 << 21  # laws that spread further are smooth: they are summed over a grid
+WIDE = 1 << 21  # wider distributions are smooth: they are integrated on a grid
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number that somebody sees, and the law it should have."""
+    """A number in the adversary's view, and its stated distribution."""
 
     value: float
     law: NoiseLaw | Laplace
@@ -55,23 +55,23 @@ class Number:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether what was opened has the stated law; `p_value` is corrected for several tests."""
+    """Test of the stated distribution; `p_value` is corrected for multiple tests."""
 
     numbers: int
     rounds: int
     p_value: float
     worst: str
-    alarm: float
+    false_positive_rate: float
 
     @property
     def caught(self) -> bool:
-        """Whether the device is accused; a sound one is with probability `alarm`."""
-        return self.p_value < self.alarm
+        """Whether the test rejects; its false positive rate is `false_positive_rate`."""
+        return self.p_value < self.false_positive_rate
 
 
 @dataclass(frozen=True)
 class AlgorithmAudit:
-    """Both verdicts on one algorithm, and what they were about."""
+    """Both tests of one algorithm, and the audited protocol."""
 
     algorithm: str
     protocol: str
@@ -82,17 +82,17 @@ class AlgorithmAudit:
     attack: Audit
     claimed_epsilon: float
     claimed_delta: float
-    samples_to_refute: int | None  # were the noise half as wide, or as it was made
-    counted: bool = False  # rows of bits too long to be made stood as their numbers of ones
+    samples_to_refute: int | None  # at half the noise, or at `noise_factor`
+    counted: bool = False  # rows of bits were replaced by their counts of ones
 
     @property
     def claimed(self) -> str:
-        """What is attacked, in the field's notation."""
+        """The audited guarantee in short notation."""
         return self.guarantee.short
 
     @property
     def caught(self) -> bool:
-        """Whether one of the verdicts is against it."""
+        """Whether either test rejects."""
         return self.residuals.caught or self.attack.refutes(self.claimed_epsilon)
 
 
@@ -103,16 +103,40 @@ def audit_algorithm(
     noise_factor: float = 1.0,
     reuse: bool = False,
     through: str | None = None,
-    alarm: float = ALARM,
+    false_positive_rate: float = FALSE_POSITIVE_RATE,
     seconds: float = SECONDS,
 ) -> AlgorithmAudit:
-    """Audits the first round that a named algorithm opens, on devices that draw exactly.
+    """Audit the first released round of a named algorithm, on devices with exact samplers.
 
-    `noise_factor` scales the noise of the devices (0: none) and `reuse` draws it once for all,
-    while the stated law stays: what an audit should catch. `through` carries the round through a
-    real intermediary. Messages of too many bits to be made are numbers of ones (`sendable`).
+    Parameters
+    ----------
+    name : str
+        Name of the algorithm.
+    options : dict, optional
+        Options of its problem.
+    noise_factor : float
+        Factor on the devices' noise (0: none), while the stated distribution stays: a fault that an
+        audit should detect.
+    reuse : bool
+        Draw noise once and reuse it: another such fault.
+    through : str, optional
+        Run the round through a real intermediary.
+    false_positive_rate : float
+        False positive rate of the first test.
+    seconds : float
+        Approximate duration.
+
+    Returns
+    -------
+    AlgorithmAudit
+        Both tests. Messages with too many bits are represented by counts of ones (`sendable`).
+
+    Raises
+    ------
+    TacitError
+        If the algorithm has no guarantee, or too few numbers were released in time.
     """
-    probability("alarm", alarm)
+    probability("false_positive_rate", false_positive_rate)
     positive("seconds", seconds)
     if not 0 <= noise_factor <= 100:
         raise TacitError(f"noise factor is {noise_factor:g}; it must lie between 0 and 100")
@@ -130,12 +154,12 @@ def audit_algorithm(
     factor = noise_factor if noise_factor != 1 else 0.5
     needed = samples_to_refute(*_pair(sight, factor), epsilon, delta=delta, confidence=CONFIDENCE)
     about = (type(protocol).__name__, protocol.participants, protocol.coordinates)
-    promise, verdict = protocol.guarantee, residuals(rows, alarm)
+    promise, verdict = protocol.guarantee, residuals(rows, false_positive_rate)
     return AlgorithmAudit(name, *about, promise, verdict, bound, epsilon, delta, needed, counted)
 
 
 def first_round(name: str, options: dict[str, Any]) -> Protocol:
-    """The protocol of the first round that this algorithm opens, with these options."""
+    """The protocol of the first round that this algorithm releases, with these options."""
     entry = lookup(name)
     asked = entry.ask(options)
     problem = asked.fitted(asked.start(0, None).world, 0)
@@ -144,22 +168,23 @@ def first_round(name: str, options: dict[str, Any]) -> Protocol:
 
 
 class CountedSums(PrefixSums):
-    """Prefix sums whose silos write down numbers of ones where they would send rows of bits."""
+    """Prefix sums whose silos send counts of ones instead of rows of bits."""
 
     @property
     def bits_per_silo(self) -> float:
-        """A word per number."""
+        """One word per number."""
         return self.shape.steps * self.size * MODULUS_BITS
 
     def form(self, step: int) -> Form:
-        """Numbers of ones instead of bits."""
+        """Counts of ones instead of bits."""
         form = super().form(step)
         return Counts(form.bits, form.offset) if isinstance(form, Bits) else form
 
 
 def sendable(protocol: Protocol) -> tuple[Protocol, bool]:
-    """The protocol as it is audited, and whether bits are counted instead of made: a shuffled row
-    of bits says how many are ones and nothing else, so devices draw, round and add as ever.
+    """The protocol as audited, and whether it counts bits instead of sending them.
+
+    A shuffled row of bits reveals only its count of ones, so devices draw, round and add as before.
     """
     if not isinstance(protocol, PrefixRound) or protocol.sums.noise != "binomial":
         return protocol, False
@@ -176,15 +201,16 @@ def _claim(protocol: Protocol) -> tuple[float, float]:
     return float(promise.epsilon), float(getattr(promise, "delta", 0.0))  # type: ignore[union-attr]
 
 
-# What is seen of a round
+# The adversary's view of a round
 
 
 @dataclass(frozen=True)
 class Sight:
-    """How to look at a protocol: what people report, what the same is when the first person's
-    answer is the opposite, and what numbers are seen of a round.
+    """The adversary's view of a protocol: the reports, the first participant's opposite report, the
+    numbers.
 
-    `law` is that of one number, `copies` of which the first person moves by `move` each.
+    `law` is the distribution of one number. The first participant moves `copies` numbers by `move`
+    each.
     """
 
     reports: Sequence[Any]
@@ -195,14 +221,16 @@ class Sight:
     copies: int = 1
 
     def look(self, protocol: Protocol, reports: Sequence[Any], through: str | None) -> list[Number]:
-        """A whole round: every device, the intermediary, and what somebody sees."""
+        """Run a whole round, with every device and the intermediary, and return the adversary's
+        view.
+        """
         messages = [protocol.report(x, place) for place, x in enumerate(reports)]
         opened = carry(protocol, messages, through) if through else protocol.combine(messages)
         return self.read(opened, messages)
 
 
 def sight_of(protocol: Protocol) -> Sight:
-    """How to look at this protocol."""
+    """The adversary's view of this protocol."""
     if isinstance(protocol, SeparateSums):
         return _separate(protocol)
     if isinstance(protocol, PrefixRound):
@@ -220,7 +248,7 @@ def _sum(protocol: SumProtocol) -> Sight:
     ones = n if alone else (n + 1) // 2
     reports = [1.0] * ones + [0.0] * (n - ones)
     if isinstance(protocol, CentralLaplace):
-        noise, unit = protocol.noise, 1 << 20  # it opens real numbers in such parts of a level
+        noise, unit = protocol.noise, 1 << 20  # releases are in units of 1/unit of a level
 
         def real(opened: Opened, _: Sequence[Any]) -> list[Number]:
             return [Number(opened.value / unit - ones * g, noise)]
@@ -239,8 +267,9 @@ def _sum(protocol: SumProtocol) -> Sight:
 def _unwrapped(
     protocol: Protocol, law: NoiseLaw, truth: int
 ) -> tuple[NoiseLaw, Callable[[Any], int]]:
-    """The law of a residue and the residue itself, turned so that the truth stands in the middle;
-    numbers that are not opened modulo anything as they are.
+    """The distribution of a residue, and the map of residues, rotated so that the truth is central.
+
+    Without a modulus, both are unchanged.
     """
     modulus = getattr(protocol, "modulus", None)
     if modulus is None:
@@ -309,19 +338,20 @@ def _prefix(protocol: PrefixRound) -> Sight:
     return Sight([nothing] * n, moved, read, law, sums.sensitivity * sums.scale)
 
 
-# Devices with less noise than is stated
+# Devices with less noise than stated
 
 
 def weakened(protocol: Protocol, factor: float, reuse: bool) -> Protocol:
-    """A copy of a protocol whose noise is no integer law's draw, with its noise scaled, or drawn
-    once for all; others are tampered with where they draw.
+    """A copy of a protocol without integer noise, with its noise scaled, or drawn once and reused.
+
+    `tampered` changes the draws of protocols with integer noise.
     """
     twin: Any = copy.copy(protocol)
     if isinstance(protocol, CentralLaplace):
         twin.noise = Laplace(protocol.noise.scale * max(factor, 1e-12))
         if reuse:
             twin.combine = lambda sent: twin.combine_batch(sent, np.random.default_rng(0))
-    elif hasattr(protocol, "lie"):  # randomized response: half the noise is twice the ε
+    elif hasattr(protocol, "lie"):  # randomized response: half the noise means twice the ε
         twin.epsilon = Fraction(twin.epsilon) / Fraction(max(factor, 1e-3))
         if reuse:
             kept = twin.lie()
@@ -333,8 +363,8 @@ def weakened(protocol: Protocol, factor: float, reuse: bool) -> Protocol:
 
 @contextmanager
 def tampered(factor: float, reuse: bool) -> Iterator[None]:
-    """Within, every exact draw of an integer law is scaled about its mean and, with `reuse`, made
-    once for all.
+    """Context in which exact integer draws are scaled about their mean or, with `reuse`, drawn
+    once.
     """
     sound, chance, kept = NoiseLaw.draw, np.random.default_rng(), {}
 
@@ -358,7 +388,7 @@ def tampered(factor: float, reuse: bool) -> Iterator[None]:
         NoiseLaw.draw = sound  # type: ignore[method-assign]
 
 
-# The first verdict
+# First test: the stated distribution
 
 
 def observed(
@@ -369,8 +399,9 @@ def observed(
     enough: int | None = None,
     seconds: float = SECONDS,
 ) -> list[list[Number]]:
-    """Rounds until there are enough numbers (by default so many that half the noise shows), at
-    least three of them, or until time is up.
+    """Run at least three rounds until there are enough numbers, or until time is up.
+
+    By default `enough` is the number at which half the noise is detected.
     """
     rows: list[list[Number]] = []
     enough = telling(sight.law) if enough is None else enough
@@ -389,8 +420,10 @@ def observed(
 
 
 def telling(law: NoiseLaw | Laplace) -> int:
-    """How many numbers of this law show half the noise: p-values were below 1e-11 in each of a
-    dozen audits of each kind. An answer of two values says little, so it takes more of them.
+    """How many numbers of this distribution reveal half the noise.
+
+    P-values were below 1e-11 in each of a dozen audits of each kind. An answer of two values
+    carries little information, so it takes more of them.
     """
     if isinstance(law, Laplace):
         return ENOUGH
@@ -398,15 +431,19 @@ def telling(law: NoiseLaw | Laplace) -> int:
     return ENOUGH if high - low > CELLS else SPARSE * ENOUGH
 
 
-def residuals(rows: Sequence[Sequence[Number]], alarm: float = ALARM) -> Verdict:
-    """Whether numbers have their laws and are independent, by tests on what would then be standard
-    normal: each number's place in its law, spread evenly over what the law gives it.
+def residuals(
+    rows: Sequence[Sequence[Number]], false_positive_rate: float = FALSE_POSITIVE_RATE
+) -> Verdict:
+    """Test whether numbers have their stated distributions and are independent.
+
+    Each number is mapped by its randomized probability integral transform to a standard normal
+    score.
     """
     scores = standard(rows)
     found = _tests(scores)
     worst = min(found, key=lambda name: found[name])
     p_value = min(1.0, len(found) * found[worst])
-    return Verdict(scores.size, len(rows), p_value, worst, alarm)
+    return Verdict(scores.size, len(rows), p_value, worst, false_positive_rate)
 
 
 def standard(rows: Sequence[Sequence[Number]]) -> Floats:
@@ -424,7 +461,7 @@ def standard(rows: Sequence[Sequence[Number]]) -> Floats:
 
 
 def _places(law: NoiseLaw | Laplace) -> Callable[[float], tuple[float, float]]:
-    """P[X < x] and P[X = x] of a law."""
+    """P[X < x] and P[X = x] of a distribution."""
     if isinstance(law, Laplace):
         scale = law.scale
         return lambda x: (0.5 - math.copysign(0.5, x) * math.expm1(-abs(x) / scale), 0.0)
@@ -476,13 +513,15 @@ def _unrelated(one: Floats, other: Floats) -> float:
     return float(2 * stdtr(freedom, -r * math.sqrt(freedom / max(1e-300, 1 - r * r))))
 
 
-# The second verdict
+# Second test: the attack
 
 
 def _sample(
     protocol: Protocol, sight: Sight, through: str | None, seconds: float, moved: bool
 ) -> Floats:
-    """What an attacker sees of the first person along the worst direction, round by round."""
+    """The attacker's statistic about the first participant along the worst direction, one per
+    round.
+    """
     reports = [sight.moved if moved else sight.reports[0], *sight.reports[1:]]
     seen: list[float] = []
     started = time.monotonic()
@@ -493,8 +532,8 @@ def _sample(
 
 
 def _pair(sight: Sight, factor: float) -> tuple[Floats, Floats]:
-    """The laws of what the attacker adds up, on both answers, were the noise scaled: probabilities
-    on one grid.
+    """The distributions of the attacker's statistic under both answers, with scaled noise, on one
+    grid.
     """
     if isinstance(sight.law, Laplace):
         points = np.arange(-40, 41 + sight.move / max(sight.law.scale, 1e-9), 0.01)

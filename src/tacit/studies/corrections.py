@@ -1,8 +1,8 @@
-"""Where the papers' constants are wrong or loose, recomputed on the spot.
+"""Wrong or loose constants of the papers, recomputed.
 
-Each row names the line of `docs/corrections.md` that it belongs to, what the paper prints, and what
-is true by exact numerics. `tacit corrections` prints them; a test holds them to the documented
-values.
+Each row names its line of `docs/corrections.md`, the value that the paper prints, and the true
+value by exact numerics. `tacit corrections` prints the rows; a test compares them with the
+documented values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tacit.protocols.shuffled_bits import tkms21_noise
 
 @dataclass(frozen=True)
 class Correction:
-    """One number of a paper, and the true one."""
+    """A number as a paper prints it, and its true value."""
 
     line: int
     what: str
@@ -29,7 +29,7 @@ class Correction:
 
 
 def corrections() -> Iterator[Correction]:
-    """Lines 7, 13, 15 to 17 and 24 to 27, from scratch."""
+    """Recompute lines 7, 13, 15 to 17 and 24 to 27."""
     yield from _gaussian()
     yield from _dropout()
     yield from _fair_bits()
@@ -120,7 +120,7 @@ def _skellam() -> Iterator[Correction]:
 
 
 def _person() -> Iterator[Correction]:
-    """What a recorded pair is promised, and what the person."""
+    """The guarantee to a recorded pair, and to the participant."""
     setting = "M = 100, T = 1e4, B = 25, not lazy"
     for epsilon, delta in ((0.2, 0.1), (1.0, 1e-5)):
         problem = SilosProblem(epsilon=epsilon, delta=delta, lazy=False)
@@ -131,7 +131,9 @@ def _person() -> Iterator[Correction]:
 
 
 def _group() -> Iterator[Correction]:
-    """Lemma F.2's ε of all that a silo holds: T times one record's at the same δ₀, and in truth."""
+    """ε of all records of a silo: Lemma F.2's T times one record's ε at the same δ₀, and the true
+    one.
+    """
     problem = SilosProblem(epsilon=3e-5, delta=1e-6)
     sigma, moved = zc24_noise.sdp_fedlinucb(problem).sums.sigma, zc24_noise.sensitivity(problem)
     delta0 = problem.delta / (16 * zc24_noise.nodes(problem) * problem.silos)
@@ -142,7 +144,7 @@ def _group() -> Iterator[Correction]:
 
 
 def _tree() -> Iterator[Correction]:
-    """The paper's tree with κ as printed and with whole nodes, per silo."""
+    """Per silo, the paper's tree with κ as printed and with whole nodes."""
     for delta in (1e-5, 0.1):
         problem = SilosProblem(epsilon=1.0, delta=delta, setting="paper")
         sums = zc24_noise.ldp_fedlinucb(problem).sums
@@ -154,7 +156,7 @@ def _tree() -> Iterator[Correction]:
 
 
 def _biased_bits() -> Iterator[Correction]:
-    """TKMS21 Algorithm 3 with far more participants than τ: one bit of bias τ/2n from each."""
+    """TKMS21 Algorithm 3 with far more participants than τ: each adds one bit of bias τ/2n."""
     target = ApproximateDP(0.5, 1e-5)
     needed = 96 * math.log(2 / target.delta) / target.epsilon**2
     people = 1000 * math.ceil(needed)

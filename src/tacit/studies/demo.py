@@ -1,8 +1,8 @@
-"""The first thing to run: what the trust models cost at the same promise, in noise and in regret.
+"""The demonstration: noise and regret of each trust model at the same guarantee.
 
-The first picture calibrates every trust model to one guarantee and shows the noise in an estimated
-mean, by size of the batch. The second runs one bandit problem under each of them and shows what is
-lost while learning. Both come with their table.
+The first plot calibrates every trust model to one guarantee and shows the noise in an estimated
+mean against the batch size. The second runs one bandit problem under each trust model and shows
+regret. Each plot comes with its table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PROMISE = f"ε = {EPSILON:g}; δ = {DELTA:g} where it is not pure"
 
 
 def precision(users: int) -> int:
-    """⌈ε √n⌉ levels, so that rounding adds no more than the noise does (CZ23)."""
+    """⌈ε √n⌉ levels, at which rounding adds no more error than the noise (CZ23)."""
     return math.ceil(EPSILON * math.sqrt(users))
 
 
@@ -37,7 +37,7 @@ def trust_models() -> dict[str, Callable[[int], float]]:
         return std(n, "discrete-laplace", pure)
 
     def response(n: int) -> float:
-        """Bits told by chance, as `private-med --trust local` does (Warner 1965)."""
+        """Randomized response on bits, as in `private-med --trust local` (Warner 1965)."""
         return 1 / (2 * math.sinh(EPSILON / 2)) / math.sqrt(n)
 
     return {
@@ -57,8 +57,8 @@ HORIZON, RUNS = 10**6, 10
 
 
 def regret_results() -> dict[str, Result]:
-    """One problem at (ε, 0)-DP under each trust model, the published algorithm beside ours, and no
-    privacy for comparison.
+    """One problem at (ε, 0)-DP under each trust model, with the published algorithm and a
+    non-private one.
     """
     ours = {
         "trusted server": "central",
@@ -86,7 +86,7 @@ def noise_table() -> list[dict[str, float | str]]:
 
 
 def draw(rows: list[dict[str, float | str]], path: Path) -> None:
-    """The table as a picture."""
+    """Plot the noise table."""
     figure, one = axes()
     for place, name in enumerate(dict.fromkeys(str(row["trust"]) for row in rows)):
         std = [float(row["std"]) for row in rows if row["trust"] == name]
@@ -101,6 +101,6 @@ def draw(rows: list[dict[str, float | str]], path: Path) -> None:
 
 
 def draw_regret(results: dict[str, Result], path: Path) -> None:
-    """The regret of every trust model, against users."""
+    """Plot the regret of every trust model against participants."""
     title = f"One problem with {len(MEANS)} options, ε = {EPSILON:g}: what is lost while learning"
     draw_panels([Panel("", results)], path, time_average=False, title=title)

@@ -1,9 +1,9 @@
-"""What participants who lie can do to an experiment under each trust model, and a picture of it.
+"""Influence of poisoning on an experiment under each trust model, and its plot.
 
-One report adds between `low` and `high` answers to an estimated sum (`SumProtocol.reach`), where an
-honest one adds 0 to 1. If a part λ of all who are asked report against the best option, its mean
-reads (1 - λ)μ + λ·low and another's (1 - λ)ν + λ·high; so the winner changes from
-λ = (μ - ν) / (μ - ν + high - low) on, and where a report may add any number, with one liar.
+One report adds between `low` and `high` answers to an estimated sum (`SumProtocol.reach`); an
+honest one adds 0 to 1. If a fraction λ of participants reports against the best option, its mean
+becomes (1 - λ)μ + λ·low and another's (1 - λ)ν + λ·high. So the winner changes from λ = (μ - ν) /
+(μ - ν + high - low) on. Where a report may add any number, one corrupted participant is enough.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from tacit.protocols.contract import SumProtocol
 from tacit.simulation.results import Result
 from tacit.simulation.study import RunConfig, simulate, tried
 
-TRIED = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # times the part that is asked about, in the picture
+TRIED = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # multiples of the requested fraction, in the plot
 WAYS = {"two-servers": "two servers", "verified": "two servers, verified reports"}
 
 
 @dataclass(frozen=True)
 class Influence:
-    """What liars can do in one way of running an experiment.
+    """Influence of corrupted participants under one trust model.
 
-    `lie` is the most by which one of them moves a sum, in answers, `shift` the most by which the
-    part asked about moves an estimate, both None where that is any number; from `part` of all
-    participants on, `people` of those until the experiment is decided, another option wins.
+    `lie` is the most by which one of them moves a sum, in answers. `shift` is the most by which the
+    requested fraction moves an estimate. Both are None if unbounded. Another option wins from a
+    fraction `part` of all participants on: `people` of those until the experiment is decided.
     """
 
     trust: str
@@ -46,7 +46,7 @@ def reached(
     liars: float,
     participants: int | None,
 ) -> Influence:
-    """What a protocol of this reach lets liars do among options of these means.
+    """The influence on a protocol of this reach, among options of these means.
 
     >>> reached("verified", (0.0, 1.0), (0.5, 0.5625), 0.01, 1000)  # doctest: +ELLIPSIS
     Influence(trust='verified', lie=1.0, shift=0.005625, part=0.058..., people=59)
@@ -67,9 +67,7 @@ def reached(
 def influence(
     entry: Algorithm, given: dict[str, Any], liars: float, participants: int | None
 ) -> list[Influence]:
-    """A row for a way of running an algorithm of arms, and one for the same with verification,
-    where there is one.
-    """
+    """One row for an arms algorithm, and one with verified reports where they are available."""
     ways = {given.get("trust") or entry.name: given}
     if given.get("trust") == "two-servers" and "through" in entry.options:
         ways["verified"] = given | {"through": "verified"}
@@ -86,8 +84,9 @@ def influence(
 def right_winners(
     algorithm: str, liars: Sequence[float], how: RunConfig, **options: Any
 ) -> dict[str, list[float]]:
-    """The part of simulated experiments over two servers that find the best option, by the part of
-    participants who lie, without and with verification.
+    """Fraction of simulated experiments over two servers that find the best option.
+
+    By fraction of corrupted participants, without and with verified reports.
     """
     means, found = options["means"], dict[str, list[float]]()
     for through in WAYS:
@@ -105,8 +104,9 @@ def _part_of(best: str, result: Result) -> float:
 
 
 def draw(found: dict[str, list[float]], liars: Sequence[float], turning: float, path: Path) -> Path:
-    """How often the best option is found, against the part who lie; from `turning` on false answers
-    in range are enough to have another look best.
+    """Plot how often the best option is found against the fraction of corrupted participants.
+
+    From `turning` on, false answers in range suffice to make another option look best.
     """
     from tacit.simulation import pictures
 

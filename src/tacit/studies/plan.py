@@ -1,10 +1,11 @@
-"""What an experiment would take under each trust model, before anyone is asked anything.
+"""Experiment planning: the sample size and cost of an experiment under each trust model.
 
-The best learner is simulated on options as good and as different as the planner expects, until one
-is shown to be the best: participants and days until nine of ten experiments are decided, people on
-worse options until then, rounds, bits. With a horizon it is also said what the learner loses when
-it serves everybody. Named algorithms of any family are costed the same way, one row each. What
-cannot be had is a row that says why. Where some may lie, it is said what they can do in each.
+The best learner is simulated on means that the planner expects, until one option is shown to be the
+best. A row reports participants and days until nine of ten experiments are decided, participants on
+worse options until then, rounds and bits. With a horizon, a row also reports the regret of a run
+that serves the whole horizon. Named algorithms of any family are costed the same way, one row each.
+An infeasible row states the reason. With corrupted participants, the plan reports their influence
+under each trust model.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from tacit.simulation.study import RunConfig, simulate
 from tacit.studies.influence import TRIED, Influence, influence, reached, right_winners
 from tacit.studies.influence import draw as draw_right_winners
 
-SETTLED = 0.1  # a run has settled when a user loses less than this part of the gap on average
-SHARED = 0.8  # of all participants are shared out equally until an option is shown to be worse
+SETTLED = 0.1  # of the gap: a run has settled when regret per participant is below it
+SHARED = 0.8  # of all participants: split evenly until an option is shown to be worse
 MOST_OPTIONS = 100
-RUNS = 60  # for each row
-PILOTS = 8  # of them, to find out how long they take
-LONGEST = 4  # horizons that are tried, each four times the one before
-LEVEL = 12.0  # about what a mixture must reach to decide between two options; only a first guess
+RUNS = 60  # per row
+PILOTS = 8  # pilot runs, to find a sufficient horizon
+LONGEST = 4  # pilot horizons, each four times the previous one
+LEVEL = 12.0  # approximate level at which a mixture decides between two options; a first guess
 
 WHAT_IS_TRUSTED = {
     "central": "the server sees every answer and is trusted to publish noisy sums only",
@@ -47,12 +48,12 @@ WHAT_IS_TRUSTED = {
 
 @dataclass(frozen=True)
 class Cost:
-    """What one trust model, or one algorithm, costs; `refused` says why it cannot be had.
+    """The cost of one trust model or algorithm; `refused` is the reason why it is infeasible.
 
-    `participants` are those until nine of ten experiments are decided, with those who fail to
-    report, `worse` those of them who get a worse option, on average; None where that is not known.
-    `regret`, `lost_share` and `users_to_settle` are of a run that serves a whole horizon, where one
-    is given. `command` simulates the row. `note` is what must be read with it.
+    `participants` is the number until nine of ten experiments are decided, dropouts included.
+    `worse` is the mean number of them that get a worse option. Both are None where unknown.
+    `regret`, `lost_share` and `users_to_settle` describe a run over a whole horizon, if one is
+    given. `command` simulates the row. `note` is a caveat.
     """
 
     trust: str
@@ -75,14 +76,16 @@ class Cost:
     promised: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As data, the guarantee too; None where there is none."""
+        """The row as data, with the guarantee as data; None without one."""
         found = asdict(self)
         return found | {"guarantee": found.pop("promised")}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The costs of all trust models, and what to take; what liars can do, where that is asked."""
+    """The costs of all trust models, a recommendation and, if requested, the influence of
+    poisoning.
+    """
 
     costs: list[Cost]
     recommendation: str
@@ -91,8 +94,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the planner expects: so many options, all as good as the baseline but one, which is
-    better by a lift (relative) or a gap (absolute); around one half without a baseline.
+    """Expected means: every option has the baseline rate but one, which is better.
+
+    It is better by a lift (relative) or a gap (absolute). Without a baseline, the means are
+    symmetric around one half.
     """
 
     options: int = 2
@@ -125,14 +130,14 @@ class Expected:
 
     @property
     def difference(self) -> float:
-        """Between the best option and the others."""
+        """The gap between the best option and the others."""
         return self.means[-1] - self.means[0]
 
 
 @dataclass(frozen=True)
 class People:
-    """Who takes part: how many a day, how often each, who fails to report, who lies; and in how
-    many rounds at most.
+    """The participants: number per day, participations of each, dropouts, corrupted ones, most
+    rounds.
     """
 
     participations: int = 1
@@ -155,15 +160,17 @@ class People:
                 object.__setattr__(self, name, found)
 
     def days(self, participants: int | None) -> int | None:
-        """How long it takes for so many to come."""
+        """Days until this many participants have arrived."""
         known = participants is not None and self.per_day is not None
         return math.ceil((participants or 0) / (self.per_day or 1)) if known else None
 
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """All that a plan is asked: what is expected, who takes part, what they are promised, by which
-    algorithms (these trust models of a single one), the control's share, how it is simulated.
+    """The input of a plan: expected means, participants, guarantee, algorithms and execution.
+
+    `trusts` are the trust models to compare, if there is a single algorithm. `control_share` is the
+    share of participants that get the control.
     """
 
     expected: Expected
@@ -188,7 +195,9 @@ class PlanRequest:
 
     @classmethod
     def of(cls, **asked: Any) -> PlanRequest:
-        """From the fields of all parts, by name; `algorithm` is one of `algorithms`."""
+        """Build a request from the fields of all parts, by name; `algorithm` stands for one of
+        `algorithms`.
+        """
         own = ("epsilon", "delta", "control_share", "trusts")
         parts: dict[str, dict[str, Any]] = {}
         kinds = {"expected": Expected, "people": People, "how": RunConfig}
@@ -205,7 +214,7 @@ class PlanRequest:
         return cls(expected, people, algorithms=chosen or (one,), how=how, **mine)
 
     def given(self, entry: Algorithm, trust: str | None) -> dict[str, Any]:
-        """Of what is asked, what an algorithm has an option for."""
+        """The requested options that an algorithm has."""
         share, options = self.control_share, self.expected.options
         asked = {
             "means": self.expected.means,
@@ -228,11 +237,37 @@ def plan(
     delta: float | None = None,
     **more: Any,
 ) -> Plan:
-    """Simulates every trust model of an algorithm, or several algorithms, at one guarantee: that of
-    a person who takes part as often as said. See `Expected` (`baseline`, `lift`), `People`
-    (`participations`, `dropout`, `rounds`, `per_day`), `PlanRequest` (`algorithms`, `trusts`,
-    `control_share`) and `RunConfig` (`runs`, `seed`, `progress`) for what else can be asked.
+    """Estimate what an experiment costs under each trust model, or with each of several algorithms.
 
+    Parameters
+    ----------
+    options : int
+        Number of options.
+    horizon : int, optional
+        Number of participants to serve; adds the regret of a run over the whole horizon.
+    gap : float, optional
+        Absolute difference between the best option and the others; give either `gap` or `lift`.
+    epsilon : float
+        ε of the guarantee to a participant over all participations.
+    delta : float, optional
+        δ of the guarantee; by default the algorithm's own.
+    **more
+        Fields of `Expected` (`baseline`, `lift`), `People` (`participations`, `dropout`, `liars`,
+        `rounds`, `per_day`), `PlanRequest` (`algorithms`, `trusts`, `control_share`) and
+        `RunConfig` (`runs`, `seed`, `progress`).
+
+    Returns
+    -------
+    Plan
+        One row per trust model or algorithm, and a recommendation.
+
+    Raises
+    ------
+    TacitError
+        If a value is out of range, or if every row is infeasible.
+
+    Examples
+    --------
     >>> result = plan(baseline=0.2, lift=0.5, epsilon=1, runs=2)
     >>> [cost.trust for cost in result.costs]
     ['central', 'secure-aggregation', 'two-servers', 'shuffler', 'local']
@@ -245,7 +280,7 @@ def plan(
 
 
 def answer(question: PlanRequest) -> Plan:
-    """One row for each way to do it, and which to take."""
+    """Compute one row per trust model or algorithm, and the recommendation."""
     wanted = [lookup(name) for name in question.algorithms]
     by_trust = len(wanted) == 1 and "trust" in wanted[0].options
     costs, errors, lies = [], [], list[Influence]()
@@ -281,7 +316,7 @@ def _cost(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> dic
 def _until_decided(
     entry: Algorithm, given: dict[str, Any], question: PlanRequest
 ) -> dict[str, Any]:
-    """Runs that stop when they are decided, with a horizon that hardly any of them reaches."""
+    """Runs that stop at a decision, with a horizon that hardly any of them reaches."""
     how = replace(question.how, until_decided=True)
     options = given | {"horizon": _long_enough(entry, given, question)}
     result = simulate(entry.name, **options, **vars(how))
@@ -299,8 +334,9 @@ def _until_decided(
 
 
 def _long_enough(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> int:
-    """A horizon half again as long as the slowest of a few pilots takes, or a little more: the next
-    of a thousand times powers of two, so that ways that cost the same mostly have the same one.
+    """A horizon at least 1.5 times the slowest of a few pilot runs.
+
+    It is rounded up to 1000 times a power of two, so that rows of equal cost mostly share it.
     """
     few = replace(question.how, runs=min(question.how.runs, PILOTS), until_decided=True)
     horizon = _guess(given, question.expected)
@@ -314,7 +350,7 @@ def _long_enough(entry: Algorithm, given: dict[str, Any], question: PlanRequest)
 
 
 def _note(given: dict[str, Any]) -> str:
-    """What must be known of a row besides its numbers."""
+    """The caveat of a row; empty without one."""
     if given.get("trust") != "shuffler" or given.get("delta"):
         return ""
     people = largest_group(given["epsilon"] / given.get("participations", 1))
@@ -325,7 +361,9 @@ def _note(given: dict[str, Any]) -> str:
 
 
 def _guess(given: dict[str, Any], expected: Expected) -> int:
-    """A horizon at which options that all get the same would be told apart, twice over."""
+    """First guess of a horizon: twice the number at which equally served options are
+    distinguishable.
+    """
     rate, arms = expected.means[0], len(expected.means)
     epsilon = given["epsilon"] / given.get("participations", 1)
     share = min(given["control_share"] or 1 / arms, 1 / arms)
@@ -340,7 +378,7 @@ def _guess(given: dict[str, Any], expected: Expected) -> int:
 
 
 def _whole(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> dict[str, Any]:
-    """Runs that serve everybody, without any share for the control."""
+    """Runs over the whole horizon, without a reserved share for the control."""
     how, horizon = question.how, question.people.horizon
     options = {k: v for k, v in given.items() if k != "control_share"}
     if horizon is not None:
@@ -364,7 +402,7 @@ def _whole(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> di
 
 
 def command(algorithm: str, options: Mapping[str, Any], how: RunConfig, *flags: str) -> str:
-    """What simulates a row on the command line.
+    """The command line that simulates a row.
 
     >>> command("private-med", {"means": (0.02, 0.022), "horizon": 1000}, RunConfig(3, 7))
     'tacit simulate --algorithm private-med --means 0.02,0.022 --horizon 1000 --runs 3 --seed 7'
@@ -378,9 +416,7 @@ def command(algorithm: str, options: Mapping[str, Any], how: RunConfig, *flags: 
 
 
 def _settles(result: Result, gap: float) -> int | None:
-    """The first checkpoint from which on the mean regret per user stays below a tenth of the
-    gap.
-    """
+    """The first checkpoint after which regret per participant stays below a tenth of the gap."""
     points, regret = result.checkpoints, result.curve()[0]
     slopes = np.diff(regret) / np.maximum(np.diff(points), 1)
     late = np.flatnonzero(slopes >= SETTLED * gap)
@@ -389,9 +425,7 @@ def _settles(result: Result, gap: float) -> int | None:
 
 
 def _least(served: dict[str, Cost]) -> str:
-    """Which of those that can be had loses least, family by family: their regrets are not
-    comparable.
-    """
+    """The algorithm with least regret in each family; regrets of families are not comparable."""
     families: dict[str, list[Cost]] = {}
     for cost in served.values():
         if cost.regret is not None:
@@ -406,7 +440,9 @@ def _least(served: dict[str, Cost]) -> str:
 
 
 def _by_trust(served: dict[str, Cost], expected: Expected) -> str:
-    """Secure aggregation where it can be had, and how the others compare to it."""
+    """Recommend secure aggregation where feasible, and compare the central and local models with
+    it.
+    """
     decided = {
         name: served[name].participants
         for name in ("secure-aggregation", "two-servers", "shuffler", "central", "local")
@@ -442,7 +478,7 @@ def _by_trust(served: dict[str, Cost], expected: Expected) -> str:
 
 
 def _people(count: float | None) -> str:
-    """To two digits: more would not be true."""
+    """Rounded to two significant digits, the precision of the estimate."""
     if not count:
         return "no participants"
     digits = 2 - 1 - math.floor(math.log10(count))
@@ -450,8 +486,10 @@ def _people(count: float | None) -> str:
 
 
 def draw_liars(question: PlanRequest, result: Plan, path: Path) -> Path:
-    """How often the best option is found over two servers, with and without verification, when
-    some participants lie: parts around the one that is asked about.
+    """Plot how often two servers find the best option under poisoning, with and without
+    verification.
+
+    The fractions of corrupted participants are multiples of the requested one.
     """
     named = [name for name in question.algorithms if "through" in lookup(name).options]
     algorithm = named[0] if named else "private-med"
@@ -471,7 +509,7 @@ def draw_liars(question: PlanRequest, result: Plan, path: Path) -> Path:
 
 
 def draw(result: Plan, path: Path) -> Path:
-    """Participants until decided, and those of them who get a worse option, by trust model."""
+    """Plot participants until a decision, and those on a worse option, by trust model."""
     from tacit.simulation import pictures
 
     shown = [cost for cost in result.costs if cost.participants is not None]

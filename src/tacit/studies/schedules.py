@@ -1,14 +1,15 @@
-"""When silos should speak: four schedules side by side, at one promise to a person.
+"""Four synchronisation schedules for silos, compared at one guarantee to a participant.
 
-The refuted one synchronises when some silo's raw data has grown enough (Dubey & Pentland 2020, ZC24
-Algorithm 3): what it sends is private, when it sends is not, so it promises nothing. ZC24 Appendix
-D asks for the same rule on private statistics: every silo keeps private prefix sums of every round,
-decides from those alone, and publishes them when it speaks, so that both what and when is
-post-processing of one private stream; its noise is made for T rounds instead of as many as there
-are synchronisations. Beside them the paper's fixed schedule, every B rounds, and our geometric one:
-about ln T synchronisations, and nothing to leak. Everything is at silo level, and silos are lazy.
+The refuted schedule synchronises when some silo's raw data has grown enough (Dubey & Pentland 2020,
+ZC24 Algorithm 3). Its messages are private, their times are not, so it has no guarantee. ZC24
+Appendix D asks for the same rule on private statistics. Every silo keeps private prefix sums of
+every round, decides from those alone, and publishes them when it synchronises. Messages and times
+are then post-processing of one private stream, with noise calibrated for T rounds instead of for
+the number of synchronisations. The other two are fixed: the paper's, every B rounds, and our
+geometric one, with about ln T synchronisations and no leak through timing. All guarantees are at
+silo level, and silos are lazy.
 
-Run it with: tacit exhibit
+Run it with: tacit attack
 """
 
 from __future__ import annotations
@@ -42,8 +43,10 @@ PROBLEM = SilosProblem(silos=10, dimension=5, actions=20, horizon=2000, epsilon=
 
 @dataclass(frozen=True)
 class ScheduleResult:
-    """One schedule: what it promises a person (None: nothing), when it synchronised in each run,
-    and the group regret after every round (runs × rounds).
+    """One schedule: its guarantee to a participant (None without one), synchronisation times,
+    regret.
+
+    `regret` is the group regret after every round (runs × rounds).
     """
 
     name: str
@@ -53,7 +56,7 @@ class ScheduleResult:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """As data."""
+        """The result as data."""
         counts = [len(times) for times in self.synchronised]
         return {
             "schedule": self.name,
@@ -65,14 +68,14 @@ class ScheduleResult:
 
 def threshold(problem: SilosProblem) -> float:
     """D of the rule (t - t_last) · log(det V / det V_last) > D: T ln(MT) / (dM) (Wang et al. 2020,
-    from whom the rule is).
+    the origin of the rule).
     """
     people = problem.silos * problem.horizon
     return problem.horizon * math.log(people) / (problem.dimension * problem.silos)
 
 
 def private_sums(problem: SilosProblem, steps: int) -> PrefixSums:
-    """Each silo's own noise, for so many steps at which its sums may be seen."""
+    """Prefix sums with each silo's own noise, for this many steps."""
     return calibrated(
         factorize("square-root", steps),
         problem.silos,
@@ -86,7 +89,7 @@ def private_sums(problem: SilosProblem, steps: int) -> PrefixSums:
 
 
 def compared(problem: SilosProblem, runs: int = 5, seed: int = 0) -> list[ScheduleResult]:
-    """All four on the same people."""
+    """Run all four schedules on the same participants."""
     every = private_sums(problem, problem.horizon)
     outcomes = [
         _study(problem, runs, seed, REFUTED, every),
@@ -110,8 +113,9 @@ def _study(
     sums: PrefixSums,
     batches: tuple[int, ...] = (),
 ) -> ScheduleResult:
-    """All runs of one schedule. What is sent has the sums' guarantee; so has when, unless raw data
-    decides.
+    """All runs of one schedule.
+
+    Messages have the guarantee of the sums; so have their times, unless raw data decides.
     """
     played = [SilosRun(problem, sums, name, batches, seed + run).play() for run in range(runs)]
     times, regret = zip(*played, strict=True)
@@ -164,7 +168,7 @@ class SilosRun:
         )
 
     def play(self) -> tuple[list[int], Floats]:
-        """When silos synchronised, and the group regret after every round."""
+        """Run; return the synchronisation times and the group regret after every round."""
         everyone, lost = np.arange(self.problem.silos), []
         for t in range(1, self.problem.horizon + 1):
             features = self.actor.look(self.world.contexts(self.people))
@@ -185,7 +189,7 @@ class SilosRun:
         grown = self.actor.gram
         if self.name == PRIVATE:
             before = self.noise[:, self.last - 1] if self.last else 0.0
-            fresh = self.noise[:, t - 1] - before  # between two private prefix sums of a silo
+            fresh = self.noise[:, t - 1] - before  # difference of two private prefix sums of a silo
             grown = grown + moments.unpack(fresh, self.problem.dimension)[1]
         start = np.linalg.slogdet(self.base)[1]
         known = (repair(self.base + one - np.eye(len(one)), 1.0)[0] for one in grown)
@@ -193,7 +197,7 @@ class SilosRun:
         return (t - self.last) * most > threshold(self.problem)
 
     def _synchronise(self, t: int) -> None:
-        """Everyone's private sums are published and added up."""
+        """Publish and add up all silos' private sums."""
         self.bias += self.actor.bias
         self.gram += self.actor.gram
         self.last = t
@@ -206,8 +210,9 @@ class SilosRun:
 
 
 def draw(outcomes: list[ScheduleResult], path: Path) -> Path:
-    """Regret per round above, when each schedule speaks in its first run below; what a person is
-    promised is in the legend.
+    """Plot regret per round, and below it the synchronisation times of each schedule's first run.
+
+    The legend states the guarantees.
     """
     figure, _ = axes(2, 1)
     above, below = figure.axes

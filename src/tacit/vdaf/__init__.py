@@ -1,10 +1,12 @@
-"""Verifiable sums between two aggregators: Prio3Count and Prio3Sum of the VDAF draft, version 20.
+"""Prio3Count and Prio3Sum for two aggregators, byte for byte as in draft-irtf-cfrg-vdaf-20.
 
-A report is shared between two aggregators together with a proof that it is a bit, or a whole number
-from 0 to a limit. Each makes a short verifier share of what it holds; from the two shares both see
-whether the report is in range, and nothing else. Byte for byte as draft-irtf-cfrg-vdaf-20, for two
-shares; the proof system is that of Boneh, Boyle, Corrigan-Gibbs, Gilboa & Ishai 2019, Theorem 4.3.
-TurboSHAKE128 comes from `pycryptodome`, the extra `verified`; nothing here needs NumPy.
+A client secret-shares its measurement together with a proof that it is a bit, or an integer from 0
+to a limit. Each aggregator computes a short verifier share; from both shares the two learn whether
+the report is in range, and nothing else. The proof system is that of Boneh, Boyle, Corrigan-Gibbs,
+Gilboa & Ishai 2019, Theorem 4.3.
+
+TurboSHAKE128 comes from `pycryptodome`, the extra `verified`; nothing here needs NumPy. More than
+two shares are not supported.
 """
 
 from tacit.vdaf.field import MODULUS

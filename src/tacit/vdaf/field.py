@@ -1,9 +1,8 @@
-"""The field of Prio3Count and Prio3Sum, the integers modulo 2^64 - 2^32 + 1, and interpolation in
-it.
+"""Field64 of the VDAF draft, the integers modulo 2^64 - 2^32 + 1, and interpolation in it.
 
-Elements are plain integers from 0 to the modulus, eight bytes each, little-endian (VDAF draft,
-section 6.1). Polynomials are given by their values at roots of unity. Python's integers do not run
-in constant time.
+Elements are plain integers below the modulus, eight bytes each, little-endian (VDAF draft, section
+6.1). Polynomials are given by their values at roots of unity. Python integers are not
+constant-time.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from tacit.errors import Refusal
 
 MODULUS = 2**64 - 2**32 + 1
 SIZE = 8  # bytes of an element
-_ORDER = 1 << 32  # of the roots of unity that there are
+_ORDER = 1 << 32  # of the group of roots of unity
 _GENERATOR = pow(7, (MODULUS - 1) // _ORDER, MODULUS)
 
 
 def pack(numbers: Sequence[int]) -> bytes:
-    """The bytes of a vector.
+    """Serialize a vector of field elements.
 
     >>> pack([1, 2**32]).hex()
     '01000000000000000000000001000000'
@@ -33,7 +32,7 @@ def pack(numbers: Sequence[int]) -> bytes:
 
 
 def unpack(data: bytes, count: int, what: str) -> list[int]:
-    """A vector of `count` elements in its only spelling."""
+    """Parse a vector of `count` field elements in canonical encoding."""
     if len(data) != count * SIZE:
         raise Refusal(f"{what} has {len(data)} bytes; expected are {count} numbers of {SIZE}")
     numbers = list(struct.unpack(f"<{count}Q", data))
@@ -43,7 +42,7 @@ def unpack(data: bytes, count: int, what: str) -> list[int]:
 
 
 def roots(count: int) -> list[int]:
-    """The `count`-th roots of unity, a power of two of them, in the order of their exponents.
+    """The `count`-th roots of unity in the order of their exponents; `count` is a power of two.
 
     >>> roots(2) == [1, MODULUS - 1]
     True
@@ -53,7 +52,7 @@ def roots(count: int) -> list[int]:
 
 
 def dot(row: Sequence[int], values: Sequence[int]) -> int:
-    """The sum of products, reduced once; the shorter of the two says how many."""
+    """Inner product, reduced once; the longer vector is truncated."""
     return sum([a * b for a, b in zip(row, values, strict=False)]) % MODULUS
 
 
@@ -63,16 +62,15 @@ def _times(a: int, b: int) -> int:
 
 @dataclass(frozen=True)
 class Nodes:
-    """Points at which polynomials are given, each with the inverse of the product of its distances
-    from all others.
-    """
+    """Interpolation nodes; each weight inverts the product of the differences from the others."""
 
     points: tuple[int, ...]
     weights: tuple[int, ...]
 
     def lagrange(self, at: int) -> list[int]:
-        """What each value counts in a polynomial's value at this point: w_j times the product of
-        all other differences, from both ends, so that no division is needed, not even at a node.
+        """Lagrange coefficients at this point: w_j times the product of all other differences.
+
+        Prefix and suffix products avoid any division, so that the point may be a node.
         """
         gaps = [at - point for point in self.points]
         before = accumulate(gaps[:-1], _times, initial=1)
@@ -85,7 +83,7 @@ class Nodes:
 
 @lru_cache(maxsize=64)
 def nodes(order: int, count: int) -> Nodes:
-    """The first `count` of the roots of unity of this order."""
+    """The first `count` roots of unity of this order, as interpolation nodes."""
     points = tuple(roots(order)[:count])
     distances = [
         prod([own - other for other in points if other != own]) % MODULUS for own in points

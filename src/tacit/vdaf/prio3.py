@@ -1,9 +1,9 @@
-"""Prio3 for two aggregators, without joint randomness (VDAF draft, sections 7.2, 7.4.1 and 7.4.2).
+"""Prio3 for two aggregators without joint randomness (VDAF draft, sections 7.2, 7.4.1 and 7.4.2).
 
-Aggregator 0 holds its share of measurement and proof in full, aggregator 1 a seed from which its
-share is drawn. A report must be verified under one key and one nonce, once: two questions about
-one proof can tell the measurement. What comes from others and makes no sense is a `Refusal`, at the
-stage that the draft says.
+Aggregator 0 (leader) holds its share of measurement and proof in full, aggregator 1 (helper) a seed
+that expands to its share. A report must be verified once, under one key and one nonce: two queries
+to one proof can reveal the measurement. Invalid input from others raises `Refusal` at the stage
+that the draft prescribes.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from tacit.vdaf.field import MODULUS, SIZE, pack, unpack
 from tacit.vdaf.proofs import BIT, Circuit, ProofQuery, whole_number
 from tacit.vdaf.xof import SEED_SIZE, expand, turboshake
 
-VERSION = 18  # of the draft's formats, the last that changed them
+VERSION = 18  # the last draft that changed the formats
 KEY_SIZE = SEED_SIZE
 NONCE_SIZE = 16
 RANDOM_SIZE = 2 * SEED_SIZE
-COUNT, SUM = 1, 2  # the draft's numbers of Prio3Count and Prio3Sum
-_MEASUREMENT, _PROOF, _PROVE, _QUERY = 1, 2, 4, 5  # what a draw is for
-_PROOFS = b"\x01"  # one for each report
+COUNT, SUM = 1, 2  # the draft's algorithm numbers of Prio3Count and Prio3Sum
+_MEASUREMENT, _PROOF, _PROVE, _QUERY = 1, 2, 4, 5  # usages of the XOF
+_PROOFS = b"\x01"  # number of proofs per report
 _HELPER = b"\x01"  # aggregator 1
 
 
 class Verifying(NamedTuple):
-    """What an aggregator has of a report that is being verified: its share of the output, which it
-    keeps, and its verifier share, for the other.
+    """An aggregator's state for a report under verification.
+
+    `output` is its output share, which it keeps; `share` is its verifier share, for the other.
     """
 
     output: int
@@ -39,13 +40,13 @@ class Verifying(NamedTuple):
 
 @dataclass(frozen=True)
 class Prio3:
-    """One kind of report: the draft's number of the kind, and what is proved."""
+    """An instance of Prio3: the draft's algorithm number and the validity circuit."""
 
     number: int
     circuit: Circuit
 
     def __post_init__(self) -> None:
-        turboshake()  # or an error, before anything is drawn
+        turboshake()  # raises if not installed, before any randomness is drawn
 
     def share_size(self, role: int) -> int:
         """Bytes of an aggregator's input share."""
@@ -59,9 +60,7 @@ class Prio3:
     def shard(
         self, context: bytes, measurement: int, nonce: bytes, drawn: bytes
     ) -> tuple[bytes, bytes]:
-        """The input shares of both aggregators, of so many random bytes; the public share is
-        empty.
-        """
+        """The input shares of both aggregators, from random bytes `drawn`; no public share."""
         if len(nonce) != NONCE_SIZE or len(drawn) != RANDOM_SIZE:
             raise TacitError(
                 f"a nonce of {len(nonce)} and {len(drawn)} random bytes; expected are {NONCE_SIZE} "
@@ -76,12 +75,12 @@ class Prio3:
         return pack(leader), seed
 
     def question(self, key: bytes, context: bytes, nonce: bytes) -> ProofQuery:
-        """What is asked of every proof under this key and nonce: the same by both aggregators."""
+        """The query to every proof under this key and nonce, the same at both aggregators."""
         tag = self._tag(_QUERY, context)
         return self.circuit.question(expand(key, tag, _PROOFS + nonce, self.circuit.asked))
 
     def verify_init(self, asked: ProofQuery, context: bytes, role: int, share: bytes) -> Verifying:
-        """An aggregator's first step, with its input share."""
+        """An aggregator's first verification step, on its input share."""
         if len(share) != self.share_size(role):
             raise Refusal(
                 f"an input share has {len(share)} bytes; expected are {self.share_size(role)}"
@@ -95,9 +94,7 @@ class Prio3:
         return Verifying(self.circuit.truncate(bits), pack(verifier))
 
     def verifier_shares_to_message(self, first: bytes, second: bytes) -> bytes:
-        """The verifier message of two verifier shares, which is empty; refused if the report is not
-        valid.
-        """
+        """The (empty) verifier message; raises `Refusal` if the report is invalid."""
         size, what = self.circuit.verifier_size, "a verifier share"
         both = zip(unpack(first, size, what), unpack(second, size, what), strict=True)
         if not self.circuit.decide([(a + b) % MODULUS for a, b in both]):
@@ -105,33 +102,33 @@ class Prio3:
         return b""
 
     def verify_next(self, verifying: Verifying, message: bytes) -> int:
-        """The output share of a report that was found valid."""
+        """The output share of a valid report."""
         if message:
             raise Refusal("a verifier message says something; without joint randomness it is empty")
         return verifying.output
 
     def aggregate(self, outputs: Iterable[int]) -> int:
-        """An aggregator's share of the aggregate."""
+        """An aggregator's aggregate share."""
         return sum(outputs) % MODULUS
 
     def unshard(self, first: int, second: int) -> int:
-        """The aggregate of both shares."""
+        """The aggregate from both aggregate shares."""
         return (first + second) % MODULUS
 
     def _expanded(self, context: bytes, seed: bytes) -> tuple[list[int], list[int]]:
-        """Aggregator 1's shares of measurement and proof."""
+        """The helper's shares of measurement and proof."""
         circuit = self.circuit
         measurement = self._tag(_MEASUREMENT, context), _HELPER, circuit.calls
         proof = self._tag(_PROOF, context), _PROOFS + _HELPER, circuit.proof_size
         return expand(seed, *measurement), expand(seed, *proof)
 
     def _tag(self, usage: int, context: bytes) -> bytes:
-        """What separates draws: the version, the class, the kind, what it is for, the context."""
+        """Domain separation tag: version, class, algorithm, usage, context."""
         return bytes((VERSION, 0)) + self.number.to_bytes(4) + usage.to_bytes(2) + context
 
 
 def report_bits(limit: int) -> int:
-    """Bits of both input shares of a number from 0 to the limit.
+    """Bits of both input shares of an integer from 0 to the limit.
 
     >>> report_bits(1), report_bits(1023)
     (640, 2944)
@@ -142,11 +139,11 @@ def report_bits(limit: int) -> int:
 
 @lru_cache(maxsize=64)
 def prio3_count() -> Prio3:
-    """Prio3Count: bits."""
+    """Prio3Count, for bits."""
     return Prio3(COUNT, BIT)
 
 
 @lru_cache(maxsize=64)
 def prio3_sum(limit: int) -> Prio3:
-    """Prio3Sum: whole numbers from 0 to the limit."""
+    """Prio3Sum, for integers from 0 to the limit."""
     return Prio3(SUM, whole_number(limit))

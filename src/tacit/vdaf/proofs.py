@@ -1,10 +1,10 @@
-"""Proofs on shared data that numbers are in range (VDAF draft, section 7.3): for a bit, and for a
-sum of weighted bits.
+"""Fully linear proofs on shared data that a measurement is in range (VDAF draft, section 7.3).
 
-A circuit calls one gadget of degree two on every bit. The inputs of its calls, with a random seed
-before them, are the values of a wire polynomial at the p-th roots of unity; the proof is the seeds
-and the gadget's polynomial, by its first 2p - 1 values at the 2p-th roots. A verifier compares
-both at a random point t. All but `decide` is linear, so that it works on shares.
+There are circuits for a bit and for a sum of weighted bits. A circuit calls one gadget of degree
+two on every bit. The inputs of its calls, after a random seed, are the values of a wire polynomial
+at the p-th roots of unity. The proof consists of the seeds and the gadget polynomial, given by its
+first 2p - 1 values at the 2p-th roots. A verifier compares both at a random point t. All but
+`decide` is linear, so that it works on shares.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ MOST_BITS = 63  # a limit is below 2^63, so that sums of weights stay below the 
 
 @dataclass(frozen=True)
 class ProofQuery:
-    """What a verifier asks of a proof: how it adds up the outputs of the calls, and what each value
-    of a wire or of the gadget's polynomial counts at t.
+    """A verifier's query: coefficients of the calls' outputs, and Lagrange coefficients at t.
+
+    `wire` applies to the values of a wire polynomial, `gadget` to those of the gadget polynomial.
     """
 
     outputs: Sequence[int]
@@ -32,11 +33,11 @@ class ProofQuery:
 
 @dataclass(frozen=True)
 class Circuit:
-    """What is proved of a measurement: that each of its `calls` elements is 0 or 1.
+    """Validity circuit: each of the `calls` elements of a measurement is 0 or 1.
 
-    `wires` is how many inputs a call of the gadget has, `gadget` what it makes of them, `weights`
-    what each element counts in the aggregate. `offset` says whether the element itself is taken off
-    the output: x² - x in one gadget, or x² in one and x outside of it.
+    `wires` is the number of inputs of the gadget, `gadget` its function, `weights` the weight of
+    each element in the aggregate. `offset` states whether the element is subtracted outside of the
+    gadget: the circuit computes x² - x in one gadget, or x² in a gadget and x outside of it.
     """
 
     wires: int
@@ -46,7 +47,7 @@ class Circuit:
 
     @property
     def calls(self) -> int:
-        """Elements of a measurement, each of which is the input of one call."""
+        """The number of elements of a measurement, which is the number of gadget calls."""
         return len(self.weights)
 
     @cached_property
@@ -61,7 +62,7 @@ class Circuit:
 
     @property
     def values(self) -> int:
-        """Values by which the gadget's polynomial, of degree 2(p - 1), is given."""
+        """The number of values that give the gadget polynomial, of degree 2(p - 1)."""
         return 2 * self.width - 1
 
     @property
@@ -76,13 +77,11 @@ class Circuit:
 
     @property
     def asked(self) -> int:
-        """Random elements that a question is made of."""
+        """Random elements in a query."""
         return 1 + (self.calls if self.calls > 1 else 0)
 
     def encode(self, measurement: int) -> list[int]:
-        """The measurement as bits: those of the lower weights as they are, after the last one is
-        taken off if it must be.
-        """
+        """The measurement as weighted bits; the last is set if the others cannot reach it."""
         if not 0 <= measurement <= self.limit:
             raise TacitError(f"the measurement is {measurement}; it must be 0 to {self.limit}")
         last = measurement > self.limit - self.weights[-1]
@@ -90,12 +89,12 @@ class Circuit:
         return [rest >> place & 1 for place in range(self.calls - 1)] + [int(last)]
 
     def truncate(self, bits: Sequence[int]) -> int:
-        """What (a share of) an encoded measurement counts in the aggregate."""
+        """The aggregate value of an encoded measurement, or of a share of one."""
         return dot(self.weights, bits)
 
     @cached_property
     def _between(self) -> list[list[int]]:
-        """What the values of a wire polynomial count at those 2p-th roots that are no p-th ones."""
+        """Lagrange coefficients of a wire polynomial at the 2p-th roots that are not p-th roots."""
         here = nodes(self.width, self.width)
         return [here.lagrange(point) for point in roots(2 * self.width)[1::2]]
 
@@ -110,8 +109,9 @@ class Circuit:
         return [*seeds, *outputs[: self.values]]
 
     def question(self, drawn: Sequence[int]) -> ProofQuery:
-        """What is asked, of random elements; refused if t is one of the p-th roots, where an answer
-        would say more than it must.
+        """The query made of random elements.
+
+        Raises `Refusal` if t is a p-th root of unity, where an answer would reveal wire values.
         """
         *factors, at = drawn
         if pow(at, self.width, MODULUS) == 1:
@@ -123,9 +123,7 @@ class Circuit:
         )
 
     def query(self, bits: Sequence[int], proof: Sequence[int], asked: ProofQuery) -> list[int]:
-        """A verifier share: the output of the circuit, the wires and the gadget's polynomial at
-        t.
-        """
+        """A verifier share: the circuit output, and the wires and gadget polynomial at t."""
         seeds, gadget = proof[: self.wires], proof[self.wires :]
         output = dot(asked.outputs, gadget[2 : 2 * self.calls + 1 : 2])
         if self.offset:
@@ -134,7 +132,7 @@ class Circuit:
         return [output, *wires, dot(asked.gadget, gadget)]
 
     def decide(self, verifier: Sequence[int]) -> bool:
-        """Whether the sum of both verifier shares is that of a valid proof."""
+        """Whether the sum of both verifier shares belongs to a valid proof."""
         output, *wires, gadget = verifier
         return output == 0 and self.gadget(*wires) == gadget
 
@@ -148,12 +146,14 @@ def _zero_or_one(a: int) -> int:
 
 
 BIT = Circuit(2, _product, (1,), offset=True)
-"""A measurement is 0 or 1: x·x - x = 0."""
+"""Validity circuit of a bit: x·x - x = 0."""
 
 
 def whole_number(limit: int) -> Circuit:
-    """A measurement is a whole number from 0 to the limit: bits, all but the last weighted with
-    powers of two, and the last so that all weights add up to the limit.
+    """Validity circuit of an integer from 0 to the limit.
+
+    All bits but the last have powers of two as weights; the last makes the weights sum to the
+    limit.
 
     >>> whole_number(10).weights, whole_number(10).encode(9)
     ((1, 2, 4, 3), [0, 1, 1, 1])

@@ -1,5 +1,4 @@
-"""XofTurboShake128 of the VDAF draft (section 6.2.1): seeds, tags and binders in, bytes or field
-elements out.
+"""XofTurboShake128 of the VDAF draft (section 6.2.1): expands a seed to bytes or field elements.
 
 TurboSHAKE128 is that of RFC 9861 with domain separation byte 1, from `pycryptodome`.
 """
@@ -22,7 +21,7 @@ SEED_SIZE = 32
 
 @cache
 def turboshake() -> ModuleType:
-    """The module that has it, or an error that says how to get it."""
+    """Import TurboSHAKE128, or raise an error that says how to install it."""
     try:
         from Crypto.Hash import TurboSHAKE128
     except ImportError:
@@ -34,8 +33,9 @@ def turboshake() -> ModuleType:
 
 
 def stream(seed: bytes, tag: bytes, binder: bytes) -> TurboSHAKE:
-    """Bytes without end, by `read`: `size(tag) u16 little-endian | tag | size(seed) u8 | seed |
-    binder` is absorbed.
+    """An endless byte stream, by `read`.
+
+    It absorbs `size(tag) u16 little-endian | tag | size(seed) u8 | seed | binder`.
     """
     data = len(tag).to_bytes(2, "little") + tag + bytes((len(seed),)) + seed + binder
     made: TurboSHAKE = turboshake().new(domain=1, data=data)
@@ -43,7 +43,7 @@ def stream(seed: bytes, tag: bytes, binder: bytes) -> TurboSHAKE:
 
 
 def expand(seed: bytes, tag: bytes, binder: bytes, count: int) -> list[int]:
-    """So many field elements; words that are not below the modulus are skipped."""
+    """Expand a seed to `count` field elements; words not below the modulus are skipped."""
     source, numbers = stream(seed, tag, binder), list[int]()
     while missing := count - len(numbers):
         words = struct.unpack(f"<{missing}Q", source.read(SIZE * missing))

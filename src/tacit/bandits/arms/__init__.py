@@ -1,1 +1,1 @@
-"""Learners of multi-armed bandits: one option, one mean."""
+"""Learners of multi-armed bandits."""

@@ -1,8 +1,7 @@
-"""Upper confidence bounds that rise with a level, and finding the largest of several without
-computing them all.
+"""Upper confidence bounds as functions of a level, and the largest of several by lazy evaluation.
 
-The bounds used here are inverses of convex functions of the mean, hence concave in the level: a
-bound computed at an earlier level stays below its tangent. That is all the search below rests on.
+The bounds are inverses of convex functions of the mean, hence concave in the level. A bound at a
+higher level is therefore at most its tangent at an earlier level. The search below needs only that.
 """
 
 from __future__ import annotations
@@ -12,8 +11,9 @@ from typing import NamedTuple
 
 
 class MeanBound(NamedTuple):
-    """A bound on a mean at a level; `slope` is its growth with the level there, `tilt` the θ of the
-    Chernoff bound.
+    """A bound on a mean at a level.
+
+    `slope` is its derivative in the level, `tilt` the θ of the Chernoff bound.
     """
 
     value: float
@@ -22,7 +22,7 @@ class MeanBound(NamedTuple):
     level: float = 0.0
 
     def at(self, level: float) -> float:
-        """What the bound is at most at a higher level: the tangent."""
+        """An upper bound of this bound at a higher level: the tangent."""
         return self.value + self.slope * (level - self.level)
 
 
@@ -30,10 +30,9 @@ NOTHING_KNOWN = MeanBound(1.0)
 
 
 def leader(bounds: list[MeanBound], level: float, compute: Callable[[int], MeanBound]) -> int:
-    """The place of the largest bound at `level`; `bounds` may be older and are renewed only where
-    it matters.
+    """The index of the largest bound at `level`; outdated `bounds` are recomputed only if needed.
 
-    Whoever leads by the tangents is recomputed, until the leader is up to date.
+    The index that is largest by the tangents is recomputed until the largest one is up to date.
 
     >>> bounds = [MeanBound(0.9, 0.1, 0.0, 1.0), MeanBound(0.5, 0.1, 0.0, 1.0)]
     >>> leader(bounds, 2.0, lambda arm: MeanBound(0.95, 0.1, 0.0, 2.0)), bounds[1].level

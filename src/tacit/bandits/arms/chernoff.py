@@ -1,18 +1,16 @@
-"""What an arm's batches have shown, and the large-deviation bounds on its mean: sampling and noise
-together.
+"""Chernoff bounds on an arm's mean from its batches, for sampling and noise together.
 
-The statistic is W = Σ h_b S_b over batches, S_b the estimated sum of n_b rewards, h_b = 1/(1/4 +
-v_b/n_b) its weight (v_b the variance of its noise): an inverse-variance mean once divided by Σ h_b
-n_b. For a true mean q and any θ > 0
+The statistic is W = Σ h_b S_b over batches, S_b the estimated sum of n_b rewards and h_b = 1/(1/4 +
+v_b/n_b) its weight (v_b the variance of its noise). W / Σ h_b n_b is an inverse-variance weighted
+mean. For a true mean q and any θ > 0
 
     E[e^{-θW}] <= Π_b (1 - q + q e^{-θ h_b})^{n_b} · M_b(-θ h_b),
 
-because among rewards in [0, 1] of mean q the Bernoulli one has the largest moment generating
-function; M_b is that of the noise. So q is refuted at level L when sup_θ [-θW - ln of the
-right-hand side] > L, and a true mean is refuted with probability at most e^{-L}. That holds for a
-design (sizes, weights, noise laws) that does not depend on the rewards of this arm: weights are set
-without looking at them. It does not cover batches that were misread; their probability adds to
-e^{-L}.
+because among rewards in [0, 1] of mean q the Bernoulli distribution has the largest moment
+generating function; M_b is that of the noise. So q is rejected at level L when sup_θ [-θW - ln of
+the right-hand side] > L, and a true mean is rejected with probability at most e^{-L}. This assumes
+that sizes, weights and noise distributions do not depend on the rewards of this arm; weights are
+set without them. It does not cover misread batches: their probability adds to e^{-L}.
 """
 
 from __future__ import annotations
@@ -27,15 +25,13 @@ from tacit.noise.cumulants import Cumulants, cumulants
 from tacit.noise.serialize import law_from_dict, law_to_dict
 from tacit.types import Estimate
 
-# largest θh; where all rewards seen were 0 the best θ is infinite, and e^-30 is close enough
+# largest θh; if all observed rewards are 0 the optimal θ is infinite, and e^-30 is close enough
 STEEPEST = 30.0
 
 
 @dataclass
 class BatchGroup:
-    """Batches of one size and noise law (exact sums: of any size); only their number, users and
-    total matter.
-    """
+    """Batches of one size and noise distribution, stored as totals; exact sums of any size."""
 
     weight: float
     precision: int
@@ -53,8 +49,8 @@ class BatchGroup:
 class ArmEvidence:
     """The estimates of one arm, grouped, with Chernoff bounds on its mean.
 
-    `forget` is the share of the arm's users whose (oldest) batches may be dropped to keep the sums
-    short.
+    `forget` is the share of the arm's participants whose oldest batches may be dropped to keep the
+    sums short.
     """
 
     def __init__(self, forget: float = 0.0) -> None:
@@ -67,7 +63,7 @@ class ArmEvidence:
         self._statistic = self._capacity = self._sampling = self._noise = 0.0
 
     def add(self, estimate: Estimate) -> None:
-        """Take in one batch."""
+        """Add one batch."""
         error, groups = estimate.error, self._groups
         users, precision, noise = int(error.participants), int(error.precision), error.noise
         last = groups[-1] if groups else None
@@ -86,9 +82,7 @@ class ArmEvidence:
         self._sum_up()
 
     def _sum_up(self) -> None:
-        """What the bounds need again and again: ΣhS, Σhn, Σh²n, Σh²v, and per group (n, h, batches,
-        h/precision, K).
-        """
+        """Cache ΣhS, Σhn, Σh²n, Σh²v, and (n, h, batches, h/precision, K) per group."""
         self._statistic = self._capacity = self._sampling = self._noise = 0.0
         for group in self._groups:
             weight, users = group.weight, group.users
@@ -102,20 +96,22 @@ class ArmEvidence:
 
     @property
     def mean(self) -> float:
-        """The inverse-variance mean of the batch means; noise may put it outside [0, 1]."""
+        """The inverse-variance weighted mean of the batches, possibly outside [0, 1] by noise."""
         return self._statistic / self._capacity
 
     @property
     def spread(self) -> tuple[float, float]:
-        """(A, C) such that the mean has variance A·p(1-p) + C for rewards of mean p: sampling and
-        privacy.
+        """(A, C) such that the mean has variance A·p(1-p) + C for rewards of mean p.
+
+        A is due to sampling, C to privacy noise.
         """
         return self._sampling / self._capacity**2, self._noise / self._capacity**2
 
     @property
     def effective(self) -> float:
-        """How many exact rewards would be worth as much, by a normal approximation of the noise:
-        p(1-p) over the variance, p a little nearer to one half than the mean.
+        """The effective number of exact rewards, by a normal approximation of the noise.
+
+        It is p(1-p) over the variance, p the mean shrunk slightly towards 1/2.
         """
         sampling, noise = self.spread
         mean, pull = min(max(self.mean, 0.0), 1.0), sampling + 4 * noise
@@ -123,23 +119,21 @@ class ArmEvidence:
         return 1 / (sampling + noise / (shrunk * (1 - shrunk)))
 
     def upper(self, level: float, start: MeanBound | None = None) -> MeanBound:
-        """The largest mean that is not refuted at `level`; `start` is an earlier bound from the
-        same batches.
+        """The largest mean not rejected at `level`.
+
+        `start` is an earlier bound from the same batches.
         """
         return self._solve(level, -1.0, self._statistic, start)
 
     def lower(self, level: float) -> MeanBound:
-        """The least mean that is not refuted at `level`: the upper bound for 1 - reward,
-        reflected.
-        """
+        """The smallest mean not rejected at `level`: the reflected upper bound for 1 - reward."""
         mirrored = self._solve(level, 1.0, self._capacity - self._statistic, None)
         return MeanBound(1 - mirrored.value, -mirrored.slope, mirrored.tilt, level)
 
     def exponent(self, mean: float) -> float:
-        """The highest level at which a mean above the estimate is refuted: sup of G over θ.
+        """The highest level at which a mean above the estimate is rejected: sup of G over θ.
 
-        Newton in θ, between what is known to be too low and too high; any θ gives a level that
-        holds.
+        Newton's method in θ with bisection as fallback; every θ gives a valid level.
         """
         gap = mean - self.mean
         if gap <= 0:
@@ -150,11 +144,11 @@ class ArmEvidence:
         theta, best = min(gap / spread, high / 2), 0.0
         for _ in range(60):
             g, g1, g2, _, _ = self._exponent(theta, mean, -1.0, self._statistic)
-            if g == -math.inf:  # beyond the noise's moments
+            if g == -math.inf:  # the noise's moment is infinite
                 high, theta = theta, (low + theta) / 2
                 continue
             best = max(best, g)
-            if g1 * g1 < -2e-4 * g2 * best:  # what a step would gain; near a pole steps are short
+            if g1 * g1 < -2e-4 * g2 * best:  # gain of a step; near a pole steps are short
                 break
             low, high = (theta, high) if g1 > 0 else (low, theta)
             theta -= g1 / g2
@@ -165,12 +159,12 @@ class ArmEvidence:
     def _solve(
         self, level: float, side: float, statistic: float, start: MeanBound | None
     ) -> MeanBound:
-        """The least root q of G(θ, q) = level over θ, G the exponent above: convex and rising in q,
-        concave in θ.
+        """The smallest root q of G(θ, q) = level over θ.
 
-        Newton in both at once. Whatever θ it stops at, its last step in q lands on the safe side
-        for that θ (a Newton step on a convex rising function ends at or above the root), so
-        stopping early widens the bound, never breaks it.
+        G, the exponent in the module's docstring, is convex and increasing in q and concave in θ.
+        Newton's method in both variables. For any final θ the last step in q is on the safe side: a
+        Newton step on a convex increasing function ends at or above the root. Stopping early
+        therefore widens the bound and never invalidates it.
         """
         mean = statistic / self._capacity
         if mean >= 1:
@@ -180,15 +174,15 @@ class ArmEvidence:
         else:
             theta, q = self._guess(level, mean)
         finite, steepest = 0.0, STEEPEST / max(group.weight for group in self._groups)
-        theta = min(theta, steepest)  # a first guess from one participant may be anything
+        theta = min(theta, steepest)  # a first guess from one participant may be arbitrary
         for _ in range(100):
             g, g1, g2, gq, g1q = self._exponent(theta, q, side, statistic)
-            if g == -math.inf:  # beyond the noise's moments
+            if g == -math.inf:  # the noise's moment is infinite
                 steepest, theta = theta, (theta + finite) / 2
                 continue
             if (
                 q == 0.0 and g > level
-            ):  # noise alone does not explain what was seen: every mean is refuted
+            ):  # noise alone does not explain the statistic: every mean is rejected
                 return MeanBound(0.0, 0.0, theta, level)
             finite = theta
             moved = min(max(q + (level - g) / gq, 0.0), 1.0)
@@ -202,7 +196,7 @@ class ArmEvidence:
                 return MeanBound(moved, 0.0 if moved in (0.0, 1.0) else 1 / gq, theta, level)
             theta = max(min(theta + step, 4 * theta), theta / 4)
             q = moved
-        # did not settle: keep the last θ, which is as valid as any, and come down to its root
+        # no convergence: keep the last θ, which is valid, and solve for its root from above
         q = 1.0
         for _ in range(50):
             g, _, _, gq, _ = self._exponent(finite, q, side, statistic)
@@ -221,9 +215,7 @@ class ArmEvidence:
     def _exponent(
         self, theta: float, q: float, side: float, statistic: float
     ) -> tuple[float, float, float, float, float]:
-        """G and its derivatives G_θ, G_θθ, G_q, G_θq; `side` is the sign with which the noise
-        enters.
-        """
+        """G and its derivatives G_θ, G_θθ, G_q, G_θq; `side` is the sign of the noise."""
         g, g1, g2, gq, g1q = -theta * statistic, -statistic, 0.0, 0.0, 0.0
         log1p, expm1 = math.log1p, math.expm1
         variance = q * (1 - q)
@@ -259,7 +251,7 @@ class ArmEvidence:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], forget: float = 0.0) -> ArmEvidence:
-        """The reverse of `to_dict`."""
+        """The evidence that `to_dict` serialised."""
         evidence = cls(forget)
         evidence.users, evidence.batches, evidence._forgotten = (
             data["users"],

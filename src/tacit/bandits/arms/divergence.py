@@ -1,6 +1,4 @@
-"""The Bernoulli relative entropy, its inverse, and the regret that it makes inevitable: what KL-UCB
-indices and lower bounds are made of.
-"""
+"""The Bernoulli relative entropy, its inverse, and the lower bound on regret that it implies."""
 
 from __future__ import annotations
 
@@ -23,9 +21,9 @@ def kl(p: float, q: float) -> float:
 
 
 def kl_upper(p: float, level: float, samples: float) -> tuple[float, float]:
-    """The largest q with samples · kl(p, q) <= level, and how fast it grows with the level there.
+    """The largest q with samples · kl(p, q) <= level, and its derivative in the level.
 
-    Newton from the right: kl is convex in q, so every step stays at or above the root.
+    Newton's method from the right: kl is convex in q, so every step stays at or above the root.
 
     >>> q, slope = kl_upper(0.5, level=0.143841, samples=1)
     >>> round(q, 5)
@@ -51,11 +49,11 @@ def kl_upper(p: float, level: float, samples: float) -> tuple[float, float]:
 
 
 def least_regret(means: Sequence[float], horizon: int, epsilon: float = math.inf) -> float:
-    """Σ_a Δ_a ln T / min(kl(μ_a, μ*), 6εΔ_a), Δ_a = μ* - μ_a: what the regret on bits comes to at
-    least, for every learner that does well on all instances and is ε-DP towards those who see its
-    decisions.
+    """The asymptotic lower bound Σ_a Δ_a ln T / min(kl(μ_a, μ*), 6εΔ_a) on regret, Δ_a = μ* - μ_a.
 
-    Asymptotic: as T grows the ratio to it is at least 1; at a given T a learner may be below.
+    It holds on binary rewards for every learner that does well on all instances and is ε-DP against
+    an adversary who sees its decisions. As T grows the ratio of the regret to it is at least 1; at
+    a given T a learner may be below.
 
     >>> round(least_regret([0.5, 0.6], 10**6), 1), round(least_regret([0.5, 0.6], 10**6, 0.01), 1)
     (67.7, 230.3)

@@ -1,8 +1,8 @@
-"""DP-SE, the central baseline of the papers: epochs whose lengths already allow for the noise.
+"""DP-SE, the papers' central-model baseline: epochs whose lengths account for the noise.
 
-Sajed & Sheffet 2019. The noise comes from the protocol (Laplace of scale 1/ε on a batch's sum);
-this learner only knows ε, which its epochs and radii are made from. It takes one independent
-estimate per arm: a draw shared by all arms would cancel in every comparison.
+Implements Sajed & Sheffet 2019. The protocol adds the noise (Laplace of scale 1/ε on a batch's
+sum); this learner uses only ε, for its epochs and radii. It needs one independent estimate per arm:
+noise shared by all arms would cancel in every comparison.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from tacit.errors import Number, positive
 
 
 class DPSE(Elimination):
-    """Successive elimination in epochs e = 1, 2, ... that look for gaps of 2^-e, each from fresh
-    users.
+    """Successive elimination in epochs e = 1, 2, ... for gaps of 2^-e.
+
+    Every epoch uses fresh participants.
 
     Parameters
     ----------
     epsilon
-        The privacy that the protocol's noise gives.
+        The ε of the protocol's guarantee.
     confidence
-        The probability β with which the analysis may fail.
+        The failure probability β of the analysis.
 
     >>> DPSE(arms=2, horizon=10**6, epsilon=1.0, confidence=0.1).propose()[0].participants
     650

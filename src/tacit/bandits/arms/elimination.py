@@ -1,11 +1,10 @@
-"""Elimination: every arm still in the running gets a batch, then arms that are clearly worse than
-another are dropped.
+"""Elimination: every active arm gets a batch, then significantly worse arms are dropped.
 
-Forgetting (CZ23 Algorithm 1) judges by the last batch alone; cumulative (TKMS21 Algorithms 1 and 2)
-by all batches. `paper` compares with the printed radii. `tight` compares Chernoff bounds of the
-exact error law (`tacit.bandits.arms.chernoff`), with failure probability confidence/(c(c+1)) in the
-c-th comparison, shared among the arms: the best arm is ever dropped with probability at most
-`confidence`.
+The forgetting variant (CZ23 Algorithm 1) compares the last batches only; the cumulative one (TKMS21
+Algorithms 1 and 2) compares all batches. `paper` uses the printed radii. `tight` uses Chernoff
+bounds of the exact error distribution (`tacit.bandits.arms.chernoff`). Its c-th comparison has
+failure probability confidence/(c(c+1)), divided among the arms, so the best arm is ever dropped
+with probability at most `confidence`.
 """
 
 from __future__ import annotations
@@ -24,9 +23,7 @@ RADII = ("tight", "paper")
 
 
 class Elimination(Learner):
-    """What eliminating learners share: rounds, in which every active arm gets a batch of the same
-    size.
-    """
+    """Base of elimination learners: each active arm gets a batch of the same size per round."""
 
     def __init__(self, arms: int, horizon: int, confidence: Number, radius: str) -> None:
         super().__init__(arms, horizon)
@@ -49,15 +46,16 @@ class Elimination(Learner):
 
     @abstractmethod
     def _size(self) -> int:
-        """How many users an arm gets in this round."""
+        """The number of participants per arm in this round."""
 
     @abstractmethod
     def _width(self, users: int) -> float:
-        """The radius that the paper prints, for an arm that is judged by this many users."""
+        """The paper's radius for an arm with estimates from this many participants."""
 
     def _level(self) -> float:
-        """Each arm spends an equal part of confidence/(c(c+1)): the best on its upper bound, others
-        on their lower.
+        """The level of the bounds, from an equal share of confidence/(c(c+1)) per arm.
+
+        The best arm spends its share on its upper bound, others on their lower bounds.
         """
         return math.log(self.arms * self._checks * (self._checks + 1) / float(self.confidence))
 
@@ -66,7 +64,7 @@ class Elimination(Learner):
         return True
 
     def _begin(self, arm: int) -> None:
-        """Before a new estimate of the arm is taken in."""
+        """Called before a new estimate of the arm is added."""
 
     @property
     def active(self) -> list[int]:
@@ -75,7 +73,7 @@ class Elimination(Learner):
 
     @property
     def needs_horizon(self) -> bool:
-        """Radii and batches count rounds, not participants."""
+        """False: radii and batch sizes depend on the number of rounds, not of participants."""
         return False
 
     def best(self) -> int:
@@ -90,7 +88,7 @@ class Elimination(Learner):
         if self.radius == "tight" and len(self._active) == 1:
             return [
                 (Arm(self._active[0]), self.horizon + 1)
-            ]  # nothing is left to learn: play on, open nothing
+            ]  # one arm is left: play it to the horizon without any release
         size = self._size()
         return [(Arm(arm), size) for arm in self._active if arm not in self._seen]
 
@@ -141,8 +139,9 @@ class Elimination(Learner):
 
 
 class ForgettingElimination(Elimination):
-    """Successive elimination that forgets: round b sends growth^b users to every active arm and
-    judges by them alone.
+    """Successive elimination in which round b gives every active arm growth^b participants.
+
+    Comparisons use the estimates of that round only.
 
     Parameters
     ----------
@@ -155,8 +154,8 @@ class ForgettingElimination(Elimination):
     sigma, h
         The tail of the protocol's noise, for `paper` only: (√2/ε, 1/ε) with Pólya shares.
     per_user
-        Whether sigma is that of one user's noise and grows with √users (the local model), for
-        `paper` only.
+        Whether sigma is that of one participant's noise and grows with √participants (the local
+        model), for `paper` only.
     start
         The first round; a later one skips batches that are too small for a protocol.
 
@@ -199,8 +198,9 @@ class ForgettingElimination(Elimination):
         self._sums[arm] = (0.0, 0)
 
     def _level(self) -> float:
-        """As in general, but only active arms count: a new batch does not know how the others were
-        dropped.
+        """As in `Elimination`, but divided among active arms only.
+
+        Fresh batches do not depend on how the others were dropped.
         """
         return math.log(
             len(self._active) * self._checks * (self._checks + 1) / float(self.confidence)
@@ -217,22 +217,21 @@ class ForgettingElimination(Elimination):
 
 
 class CumulativeElimination(Elimination):
-    """Arm elimination that adds batches up: SDP-AE with batches of a fixed size, VB-SDP-AE with
-    batches that double.
+    """Arm elimination on cumulative sums: SDP-AE (fixed batches) and VB-SDP-AE (doubling batches).
 
     Parameters
     ----------
     batch
-        Users per arm and round (⌈σ²⌉ for SDP-AE), or None for batches that double (VB-SDP-AE).
+        Participants per arm and round (⌈σ²⌉ for SDP-AE), or None for doubling batches (VB-SDP-AE).
     confidence
         The probability with which the best arm may be dropped, for `tight`; the printed radius
         fixes its own.
     radius
-        `tight`, or `paper` for (2√b·σ/N + 1/√N)·√(2 ln T), N users in b rounds.
+        `tight`, or `paper` for (2√b·σ/N + 1/√N)·√(2 ln T), N participants in b rounds.
     sigma
-        The sub-Gaussian deviation of a batch's noise, for `paper` only.
+        The sub-Gaussian standard deviation of a batch's noise, for `paper` only.
     start
-        The first of the batches that double has 2^start users.
+        The first doubling batch has 2^start participants.
 
     >>> [round_.participants for round_ in CumulativeElimination(3, 100, batch=7).propose()]
     [7, 7, 7]
@@ -258,15 +257,17 @@ class CumulativeElimination(Elimination):
 
     @property
     def needs_horizon(self) -> bool:
-        """The printed radius holds ln T."""
+        """Whether the radius is the printed one, which contains ln T."""
         return self.radius == "paper"
 
     def _size(self) -> int:
         return 2 ** (self.start + self.round - 1) if self.batch is None else self.batch
 
     def _due(self) -> bool:
-        """`tight` compares only once the rounds are a tenth more than at the last time: fewer
-        chances to fail.
+        """Whether arms are compared after this round.
+
+        With fixed batches, `tight` compares only once rounds grew by a tenth since the last time:
+        fewer comparisons divide the confidence less.
         """
         if self.radius == "paper" or self.batch is None or 10 * self.round >= 11 * self._compared:
             self._compared = self.round

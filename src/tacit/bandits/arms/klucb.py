@@ -1,12 +1,11 @@
-"""Batched private KL-UCB: the arm with the largest index gets the next batch, then only its index
-changes.
+"""Batched private KL-UCB: the arm with the largest index gets the next batch.
 
-The index is the largest mean that all of an arm's batches together do not refute at level ln t, t
-the users so far (`tacit.bandits.arms.chernoff`). Batch sizes and weights follow a schedule that
-does not look at rewards, so for every arm, every number of its batches and every fixed level L the
-`chernoff` index lies below the arm's mean with probability at most e^{-L}, for every reward in [0,
-1]. `variance` trades that proof for a normal approximation of the noise. Neither claims a bound on
-the regret.
+The index is the largest mean that an arm's batches together do not reject at level ln t, t the
+participants so far (`tacit.bandits.arms.chernoff`). An arm's batch sizes and weights follow a
+schedule that does not depend on rewards. So for every arm, number of its batches and fixed level L,
+the `chernoff` index is below the arm's mean with probability at most e^{-L}, for all rewards in
+[0, 1]. `variance` replaces that proof by a normal approximation of the noise. Neither has a proven
+regret bound.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ INDICES = ("chernoff", "variance")
 
 
 def check_batches(learner: Learner, index: str, growth: Number) -> None:
-    """Refuses what no schedule of private batches can be made of."""
+    """Reject arguments from which no schedule of private batches can be made."""
     check_horizon(learner.arms, learner.horizon)
     if index not in INDICES:
         raise TacitError(f"index is {index!r}; it must be one of {', '.join(INDICES)}")
@@ -35,24 +34,24 @@ def check_batches(learner: Learner, index: str, growth: Number) -> None:
 
 
 class PrivateKLUCB(Learner):
-    """KL-UCB on batches, with an index that knows the law of the privacy noise.
+    """KL-UCB on batches, with an index that accounts for the distribution of the privacy noise.
 
     Parameters
     ----------
     noise_variance
-        The variance v of the noise in a batch's sum, as the protocol promises it (2/ε² for pure
-        privacy). It only sets batch sizes.
+        The variance v of the noise in a batch's sum, as the protocol states it (2/ε² for pure DP).
+        It only sets batch sizes.
     index
-        `chernoff` (rigorous) or `variance` (normal in its tails: often less regret, more where
-        rates are low).
+        `chernoff` (rigorous) or `variance` (normal tails: often less regret, more where rates are
+        low).
     first_batch
-        Users of an arm's first batch; by default 44√v (20√v for `variance`), as far as half of the
-        horizon reaches.
+        Participants of an arm's first batch; by default 44√v (20√v for `variance`), limited to half
+        of the horizon over all arms.
     growth
-        Factor by which an arm's users grow with each batch, once they outnumber 5v; until then they
-        double.
+        Factor by which an arm's participants grow with each batch once they exceed 5v; until then
+        they double.
     smallest
-        No batch has fewer users.
+        The minimum batch size.
 
     >>> [round_.participants for round_ in PrivateKLUCB(2, 1000, noise_variance=2.0).propose()]
     [63, 63]
@@ -88,11 +87,11 @@ class PrivateKLUCB(Learner):
 
     @property
     def needs_horizon(self) -> bool:
-        """The level is ln t."""
+        """False: the level is ln t."""
         return False
 
     def best(self) -> int:
-        """The arm that most users tried; of several the one with the largest estimate."""
+        """The arm with most participants; ties go to the largest estimate."""
         return max(
             range(self.arms),
             key=lambda arm: (
@@ -108,7 +107,7 @@ class PrivateKLUCB(Learner):
         arm = leader(self._bounds, level, lambda arm: self._bound(arm, level))
         size = self._size(self._evidence[arm].users)
         if size > self.horizon - self.played:
-            arm = self.best()  # nothing will be learned any more
+            arm = self.best()  # the last round, which is not released
         return [(Arm(arm), size)]
 
     def _size(self, users: int) -> int:
@@ -136,11 +135,11 @@ class PrivateKLUCB(Learner):
         return self._evidence[arm].to_dict() if self._evidence[arm].users else None
 
     def recall(self, arm: int, memory: Any) -> None:
-        """As if they had been this learner's own."""
+        """Continue from another learner's batches as from own ones."""
         self._evidence[arm] = ArmEvidence.from_dict(memory, forget=FORGET)
 
     def also(self, arm: int, estimate: Estimate) -> None:
-        """Like any other batch, once the arm has had its first."""
+        """Use it like any other batch, once the arm has had its first."""
         if self._evidence[arm].users:
             self._evidence[arm].add(estimate)
             self._bounds[arm] = NOTHING_KNOWN
@@ -161,6 +160,6 @@ class PrivateKLUCB(Learner):
 FIRST = {
     "chernoff": 44.0,
     "variance": 20.0,
-}  # users of a first batch, in standard deviations of its noise
-SETTLED = 5.0  # an arm's users stop doubling at this many noise variances
-FORGET = 0.01  # share of an arm's users whose oldest batches are dropped
+}  # participants of a first batch, in standard deviations of its noise
+SETTLED = 5.0  # an arm's participants stop doubling at this many noise variances
+FORGET = 0.01  # share of an arm's participants whose oldest batches are dropped

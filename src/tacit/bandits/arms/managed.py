@@ -1,10 +1,9 @@
-"""What experimenters need of any learner of arms: options that come and go, and a control that
-stays.
+"""A wrapper for learners of arms: options can be added, paused or removed, and a control stays.
 
-A learner around a learner. When options are added, paused, resumed or removed, a fresh inner
-learner goes on with those that are there, from the next rounds on; it is handed what the old one
-knew of each, where it can be (`Learner.memory`). The control gets at least a fixed share of the
-participants, in rounds of its own where the inner learner gives it less.
+After a change, a fresh inner learner continues with the present options from the next rounds on. It
+takes over the old one's knowledge of each option where possible (`Learner.memory`). The control
+gets at least a fixed share of participants, in additional rounds where the inner learner assigns it
+fewer.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from tacit.errors import TacitError, integer, probability
 from tacit.names import name_of, named
 from tacit.types import Arm, Estimate, Round
 
-MOST = 0.9  # of all participants may be given out as shares
-LEVEL = 0.95  # at which an option is shown to be worse
-GROWTH = 0.4  # of everybody so far: a round where one option alone is left
+MOST = 0.9  # largest sum of all guaranteed shares
+LEVEL = 0.95  # confidence level at which an option counts as worse
+GROWTH = 0.4  # round size relative to participants so far, if only one option is left
 
 
 class Managed(Learner):
@@ -33,18 +32,18 @@ class Managed(Learner):
     Parameters
     ----------
     learner
-        The inner learner's class by name, as `tacit.names` writes it.
+        The name of the inner learner's class, as in `tacit.names`.
     options
         Its further arguments, without arms and horizon.
     control
-        The option that never goes away, if there is one.
+        The option that can be neither paused nor removed, if any.
     share
-        The least part of all participants that the control gets.
+        The control's minimum share of all participants.
     least
-        Participants of the smallest round that an option gets for the sake of its share.
+        The minimum size of rounds that are added to fill a share.
     explore
-        Whether every other option gets as much, or an equal part of what there is, until it is
-        shown to be worse: what a learner that hardly tries bad options takes long to show.
+        Whether every other option gets the same share, or an equal part of what is left, until it
+        is shown to be worse. A learner that rarely tries bad options takes long to show that.
 
     >>> from tacit.bandits import PrivateKLUCB
     >>> from tacit.names import name_of
@@ -70,19 +69,19 @@ class Managed(Learner):
         self.control: int | None = None
         self.share, self.least, self.explore = 0.0, 1, False
         self._paused: set[int] = set()
-        self._halted: set[int] | None = None  # those of the paused that a guardrail paused
+        self._halted: set[int] | None = None  # paused by a guardrail; None without a guardrail
         self._removed: set[int] = set()
         self._memories: dict[int, Any] = {}
         self._live = list(range(self.arms))  # the option of each inner arm
-        self._inside: dict[int, int] = {}  # the inner number of each outstanding round
-        self._owed: dict[int, float] = {}  # participants that options have yet to get
+        self._inside: dict[int, int] = {}  # the inner number of each pending round
+        self._owed: dict[int, float] = {}  # participants still owed to an option's share
         self._inner: Learner | None = self._fresh()
         self.hold(control, share, least, explore)
 
     def hold(
         self, control: int | None, share: float, least: int = 1, explore: bool = False
     ) -> None:
-        """From the next rounds on this option is the control, with at least this share."""
+        """Set the control and its minimum share, from the next rounds on."""
         remedy = "the part of all participants that the control gets, such as 0.1"
         probability("share", share, remedy, zero=True)
         if share and control is None:
@@ -94,7 +93,7 @@ class Managed(Learner):
 
     @classmethod
     def around(cls, learner: Learner, least: int = 1) -> Self:
-        """Takes over a learner of arms, wherever it stands."""
+        """Wrap an existing learner of arms, at any point of its run."""
         if not learner.separate:
             raise TacitError("options that share one parameter cannot be changed: begin another")
         options = {k: v for k, v in learner.arguments().items() if k not in ("arms", "horizon")}
@@ -111,29 +110,32 @@ class Managed(Learner):
         return managed
 
     def add(self) -> int:
-        """One more option; its number."""
+        """Add an option and return its number."""
         self.arms += 1
         self._tallies.append(Tally(self.horizon, max(1, self.horizon // self.arms)))
         return self.arms - 1
 
     def pause(self, option: int) -> None:
-        """Nobody gets the option from the next rounds on, until it is resumed."""
+        """Assign the option to no participant from the next rounds on, until it is resumed."""
         self._check_change(option)
         self._paused.add(option)
 
     def resume(self, option: int) -> None:
-        """The option takes part again."""
+        """Let the option take part again."""
         self._check_change(option)
         self._paused.discard(option)
         if self._halted is not None:
             self._halted.discard(option)
 
     def guarded(self) -> None:
-        """From the start a guardrail may pause options, which are then not compared any more."""
+        """Declare, at the start, that a guardrail may pause options.
+
+        Options that it pauses are no longer compared.
+        """
         self._halted = set()
 
     def halt(self, option: int) -> None:
-        """The guardrail pauses an option."""
+        """Pause an option because of the guardrail."""
         self.pause(option)
         if self._halted is None:
             raise TacitError(f"option {option} is halted without a guardrail: pause it")
@@ -141,17 +143,17 @@ class Managed(Learner):
 
     @property
     def removed(self) -> frozenset[int]:
-        """The options that were taken out for good."""
+        """The options that were permanently removed."""
         return frozenset(self._removed)
 
     @property
     def paused(self) -> dict[int, bool]:
-        """The options that are paused, and whether a guardrail did it."""
+        """The paused options, and whether a guardrail paused them."""
         halted = self._halted or set()
         return {k: k in halted for k in sorted(self._paused - self._removed)}
 
     def remove(self, option: int) -> None:
-        """The option is taken out for good; what was found about it stays."""
+        """Remove the option permanently; its estimates are kept."""
         self._check_change(option)
         self._removed.add(option)
 
@@ -173,12 +175,12 @@ class Managed(Learner):
 
     @property
     def active(self) -> list[int]:
-        """Of those, the ones that the inner learner may still try, and the control."""
+        """The present options that the inner learner may still try, and the control."""
         inner = self._live if self._inner is None else [self._live[k] for k in self._inner.active]
         return sorted(set(inner) | ({self.control} if self.control is not None else set()))
 
     def best(self) -> int | None:
-        """What the inner learner recommends, if it takes part; else the largest mean."""
+        """The inner learner's recommendation, if that option is present; else the largest mean."""
         place = None if self._inner is None else self._inner.best()
         option = None if place is None else self._live[place]
         return option if option in self.present else leading(self._tallies, self.present)
@@ -189,7 +191,7 @@ class Managed(Learner):
         return Setting(level, self._first, chosen, frozenset(self._removed), halted)
 
     def _fresh(self) -> Learner | None:
-        """An inner learner of the options that are there, with what is remembered of them."""
+        """An inner learner of the present options, with the remembered estimates."""
         if len(self._live) < 2 or self.horizon - self.played < len(self._live):
             return None
         inner: Learner = named(self.learner, Learner)(len(self._live), self.horizon, **self.options)
@@ -223,7 +225,7 @@ class Managed(Learner):
         return extra + plan
 
     def _for_shares(self, plan: list[tuple[Arm, int, bool]]) -> list[tuple[Arm, int, bool]]:
-        """Rounds that make up what options lack of their shares, of everybody then."""
+        """Additional rounds that fill the options' minimum shares of all participants."""
         floors = self._floors()
         if not floors:
             return []
@@ -233,7 +235,7 @@ class Managed(Learner):
                 given[arm.arm] += count
         planned, left = sum(count for _, count, _ in plan), self.horizon - self.played
         everyone = float(min(planned, left))
-        for _ in range(200):  # at most MOST of everybody has a share, so this settles
+        for _ in range(200):  # converges, because shares sum to at most MOST
             lacking = {
                 k: max(0.0, self._owed.get(k, 0.0) + share * everyone - given[k])
                 for k, share in floors.items()
@@ -246,7 +248,7 @@ class Managed(Learner):
         return [(Arm(k), more, True) for k, more in extra.items() if more]
 
     def _floors(self) -> dict[int, float]:
-        """The least share of each option that has one."""
+        """The minimum share of each option that has one."""
         if self.control is None or not self.share:
             return {}
         floors = {self.control: min(self.share, MOST)}
@@ -279,18 +281,18 @@ class Managed(Learner):
         return replace(round_, number=number, assignment=Arm(self._live.index(round_.arm)))
 
     def skip(self, round_: Round) -> None:
-        """Count a round as played but never opened, here and (before the horizon) within."""
+        """Mark a round as skipped, here and (before the horizon) in the inner learner."""
         super().skip(round_)
         number = self._inside.pop(round_.number, None)
         if self._inner is None or self.played >= self.horizon:
             return
         if number is None:
             self._inner.served(self._live.index(round_.arm), round_.participants)
-        else:  # within it is whole, also where the horizon cut it short here
+        else:  # the inner round is not truncated, even if the horizon truncated it here
             self._inner.skip(next(r for r in self._inner.propose() if r.number == number))
 
     def served(self, option: int, count: int) -> None:
-        """Count people who got an option without being asked, here and within."""
+        """Count participants who received an option unasked, here and in the inner learner."""
         super().served(option, count)
         if self._inner is not None:
             self._inner.served(0, count)

@@ -1,14 +1,13 @@
-"""Private minimum empirical divergence: rounds that serve several arms side by side.
+"""Private minimum empirical divergence (MED): rounds that serve several arms concurrently.
 
-A round of (growth - 1)·t participants, t those so far, is shared out in proportion to e^{-I}, I the
-exponent at which an arm's estimates refute the mean of the leader.
+A round of (growth - 1)·t participants, t those so far, is divided among arms in proportion to
+e^{-I}, I the exponent at which an arm's estimates reject the mean of the leader.
 
-What is heuristic: the shares. They are those of MED (Honda & Takemura 2010), whose analysis is of
-exact rewards, one participant at a time. Here sizes depend on an arm's own noisy estimates, so that
-not even the `chernoff` exponent bounds a probability: it decides, it promises nothing, and no bound
-on the regret is claimed. What is proved: privacy, which is the protocol's whatever a learner does,
-and that no opened batch is smaller than told. What was measured: `docs/learners.md`, by
-`benchmarks/learners.py`.
+Heuristic: the shares. They are those of MED (Honda & Takemura 2010), which was analysed for exact
+rewards, one participant at a time. Here sizes depend on an arm's own noisy estimates, so even the
+`chernoff` exponent bounds no probability, and no regret bound is claimed. Proven: privacy, which
+the protocol guarantees for any learner, and that no released batch is smaller than `first` and
+`least` require. Measured: `docs/learners.md`, by `benchmarks/learners.py`.
 """
 
 from __future__ import annotations
@@ -26,30 +25,30 @@ from tacit.bandits.contract import Learner, Plan
 from tacit.errors import Number, integer
 from tacit.types import Arm, Estimate, Round
 
-HIGHEST = 1 - 1e-9  # a mean above is not told from 1, where relative entropy is infinite
+HIGHEST = 1 - 1e-9  # means are clipped here: at 1 the relative entropy is infinite
 
 
 class PrivateMED(Learner):
-    """Shares rounds out among arms by how little speaks against each.
+    """Divides rounds among arms by how weak the evidence against each arm is.
 
     Parameters
     ----------
     first
-        Participants of an arm's first batch: enough that noise alone hardly makes the best arm look
+        Participants of an arm's first batch: enough that noise alone rarely makes the best arm look
         hopeless.
     least
-        Participants of the smallest batch later on; a smaller share becomes such a batch with the
-        matching probability, or nothing.
+        The minimum size of later batches. A smaller share becomes such a batch with the matching
+        probability, or none.
     index
-        The exponent: `variance` (quick) or `chernoff` (that of the very estimate; explores more
-        where noise dominates).
+        The exponent: `variance` (quick) or `chernoff` (exact for the estimate; explores more where
+        noise dominates).
     growth
         Factor by which all participants grow with each round.
     rounds
-        The largest number of rounds; they grow faster where the horizon asks for it. Without it
-        nothing depends on the horizon but the last round, which the leader gets.
+        The maximum number of rounds; they grow faster where the horizon requires it. Without it
+        only the last round, which the leader gets, depends on the horizon.
     seed
-        Of the draws that decide about shares below the smallest batch.
+        Seed of the samples that decide about shares below the minimum batch size.
 
     >>> learner = PrivateMED(2, 10_000, first=100, least=64)
     >>> [round_.participants for round_ in learner.propose()]
@@ -81,7 +80,7 @@ class PrivateMED(Learner):
 
     @property
     def needs_horizon(self) -> bool:
-        """Only to keep to a number of rounds."""
+        """Whether the number of rounds is limited."""
         return self.rounds is not None
 
     def best(self) -> int:
@@ -100,19 +99,21 @@ class PrivateMED(Learner):
         left = self.horizon - self.played
         size = max(self.least, math.ceil((self._factor() - 1) * self.played))
         if size >= left:
-            return [(Arm(self.best()), left + 1)]  # nothing will be learned any more
+            return [(Arm(self.best()), left + 1)]  # the last round, which is not released
         return self._shared(size)
 
     def _factor(self) -> float:
-        """By how much participants grow in this round."""
+        """The growth of participants in this round."""
         if self.rounds is None:
             return float(self.growth)
         more = max(1, self.rounds - self._round + 1)
         return max(float(self.growth), math.exp(math.log(self.horizon / self.played) / more))
 
     def _shared(self, size: int) -> Plan:
-        """A round of about so many: shares below `least` are drawn together (systematic sampling),
-        so that their number hardly varies.
+        """A round of about `size` participants.
+
+        Shares below `least` are drawn jointly (systematic sampling), so that their number varies
+        little.
         """
         weights = {arm: math.exp(-exponent) for arm, exponent in self._exponents().items()}
         scale = size / sum(weights.values())
@@ -128,7 +129,7 @@ class PrivateMED(Learner):
         return plan
 
     def _exponents(self) -> dict[int, float]:
-        """How much speaks against each arm; nothing against the leader."""
+        """The evidence against each arm; 0 for the leader."""
         means = {arm: min(max(self._mean(arm), 0.0), HIGHEST) for arm in self.active}
         top = max(means.values())
         against = chernoff if self.index == "chernoff" else quick
@@ -145,11 +146,11 @@ class PrivateMED(Learner):
         return self._evidence[arm].to_dict() if self._evidence[arm].users else None
 
     def recall(self, arm: int, memory: Any) -> None:
-        """As if they had been this learner's own."""
+        """Continue from another learner's batches as from own ones."""
         self._evidence[arm] = ArmEvidence.from_dict(memory, forget=FORGET)
 
     def also(self, arm: int, estimate: Estimate) -> None:
-        """Like any other batch."""
+        """Use it like any other batch."""
         self._evidence[arm].add(estimate)
 
     def _state(self) -> dict[str, Any]:
@@ -163,8 +164,9 @@ class PrivateMED(Learner):
 
 
 def coarse(size: float) -> int:
-    """The nearest of eight sizes per doubling: rounds of one size share the preparation of their
-    noise, and a sixteenth more or less changes nothing.
+    """The nearest of eight sizes per doubling: equal rounds share the preparation of their noise.
+
+    A sixteenth more or fewer participants does not matter.
 
     >>> coarse(7.4), coarse(1000), coarse(1025), coarse(123_456_789)
     (7, 1024, 1024, 125829120)
@@ -174,18 +176,19 @@ def coarse(size: float) -> int:
 
 
 def chernoff(evidence: ArmEvidence, mean: float, top: float) -> float:  # noqa: ARG001
-    """The exponent of the very estimate, sampling and noise together."""
+    """The exact exponent of the estimate, for sampling and noise together."""
     return evidence.exponent(top)
 
 
 def quick(evidence: ArmEvidence, mean: float, top: float) -> float:
-    """The smaller of two approximations with normal noise: as if the estimate came from fewer exact
-    rewards, and relative entropy for sampling beside a normal exponent for noise.
+    """The smaller of two approximations with normal noise.
 
-    The first is cautious where rates are low, the second where they are high.
+    The first treats the estimate as that of fewer exact rewards. The second combines relative
+    entropy for sampling with a normal exponent for noise. The first is cautious where rates are
+    low, the second where they are high.
     """
     divergence = kl(mean, top)
-    if not divergence:  # means that rounding does not tell apart
+    if not divergence:  # means that are equal up to rounding
         return 0.0
     sampling, noise = evidence.spread
     apart = 1 / (sampling / divergence + 2 * noise / (top - mean) ** 2)

@@ -1,10 +1,9 @@
-"""What private learners are measured against: the textbook learners, on exact sums, in the same
-harness.
+"""Non-private baselines: the textbook learners on exact sums, in the same harness.
 
 UCB1 (Auer, Cesa-Bianchi & Fischer 2002), KL-UCB (Garivier & Cappé 2011), Thompson sampling (Agrawal
 & Goyal 2012), successive elimination (Even-Dar, Mannor & Mansour 2006). They treat estimates as
-exact: fed with noisy ones their guarantees are void. With `lazy` > 0 a chosen arm gets max(1, ⌊lazy
-· pulls⌋) users before the next decision; 0 is the textbook version.
+exact: with noisy ones their guarantees are void. With `lazy` > 0 a chosen arm gets max(1, ⌊lazy ·
+pulls⌋) participants before the next decision; 0 is the textbook version.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from tacit.bandits.contract import Learner, Plan, check_horizon
 from tacit.errors import Number, TacitError, as_fraction, integer
 from tacit.types import Arm, Estimate, Round
 
-DRAWS = 100  # of Thompson sampling, per decision
+DRAWS = 100  # posterior samples of Thompson sampling per decision
 
 
 def check_lazy(lazy: Number) -> None:
-    """Refuses a negative growth."""
+    """Reject a negative growth."""
     if as_fraction("lazy", lazy) < 0:
         raise TacitError(
             f"lazy is {lazy}; it must be 0 (decide after every user) or more, such as 0.01"
@@ -53,11 +52,11 @@ class IndexLearner(Learner):
 
     @property
     def needs_horizon(self) -> bool:
-        """Indices are made of what was seen."""
+        """False: indices depend on past estimates only."""
         return False
 
     def best(self) -> int:
-        """The arm that most users tried."""
+        """The arm with most participants."""
         return max(range(self.arms), key=self._pulls.__getitem__)
 
     def _plan(self) -> Plan:
@@ -128,12 +127,12 @@ class KLUCB(IndexLearner):
 
 
 class Thompson(IndexLearner):
-    """A draw from Beta(1 + S, 1 + n - S), S the sum of rewards; exact for Bernoulli rewards under a
-    uniform prior.
+    """Thompson sampling: samples from Beta(1 + S, 1 + n - S), S the sum of rewards.
 
-    With `lazy` > 0 the next lazy · t users are shared out at once, by up to 100 draws from the same
-    posteriors: a batch that grew with its own arm would starve the others. `seed` makes a run
-    repeatable; the generator's state is stored.
+    Exact for Bernoulli rewards under a uniform prior. With `lazy` > 0 the next lazy · t
+    participants are divided at once, by up to 100 samples from the same posteriors: a batch that
+    grew with its own arm would starve the others. `seed` makes a run reproducible; the generator's
+    state is serialised.
 
     >>> Thompson(arms=3, horizon=100, seed=7).propose()[0].participants
     1
@@ -176,8 +175,7 @@ class Thompson(IndexLearner):
 
 
 class SuccessiveElimination(Elimination):
-    """Every active arm in turn; drops an arm whose mean is two radii √(ln(4Kn²/p) / 2n) below the
-    best.
+    """Plays every active arm in turn; drops arms two radii √(ln(4Kn²/p) / 2n) below the best mean.
 
     >>> [round_.participants for round_ in SuccessiveElimination(3, 100).propose()]
     [1, 1, 1]

@@ -1,8 +1,8 @@
-"""The best that others have published under pure privacy and a trusted server, as printed.
+"""Published baselines under pure DP with a trusted server, as printed.
 
-AdaP-KLUCB (Azize & Basu 2022) and Lazy-DP-TS (Hu & Hegde 2022). Both judge an arm by its last batch
-alone, which doubles, and add to its mean what the Laplace noise of scale 1/ε may have taken away.
-The noise comes from the protocol; these learners only know ε.
+AdaP-KLUCB (Azize & Basu 2022) and Lazy-DP-TS (Hu & Hegde 2022). Both use an arm's last batch only,
+whose size doubles, and add a bonus to its mean for the Laplace noise of scale 1/ε. The protocol
+adds the noise; these learners use only ε.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tacit.types import Arm, Estimate, Round
 
 
 class LastBatch(Learner):
-    """Judges an arm by its last batch, raised by what noise may have taken away."""
+    """Base of learners that use an arm's last batch only, with a bonus for the noise."""
 
     def __init__(self, arms: int, horizon: int, epsilon: Number) -> None:
         super().__init__(arms, horizon)
@@ -39,11 +39,11 @@ class LastBatch(Learner):
 
     @property
     def needs_horizon(self) -> bool:
-        """Indices hold ln t."""
+        """False: indices contain ln t."""
         return False
 
     def best(self) -> int:
-        """The arm with the longest last batch; of several the one with the largest estimate."""
+        """The arm with the largest last batch; ties go to the largest estimate."""
         return max(range(self.arms), key=lambda arm: (self._sizes[arm], self._means[arm]))
 
     def _plan(self) -> Plan:
@@ -51,7 +51,7 @@ class LastBatch(Learner):
         return [(Arm(arm), 1) for arm in new] if new else self._choose()
 
     def _raised(self, arm: int, level: float) -> float:
-        """The mean of the last batch plus level/(ε n), within [0, 1]."""
+        """The mean of the last batch plus level/(ε n), clipped to [0, 1]."""
         offset = level / (float(self.epsilon) * self._sizes[arm])
         return min(max(self._means[arm] + offset, 0.0), 1.0)
 
@@ -67,10 +67,11 @@ class LastBatch(Learner):
 
 
 class AdaPKLUCB(LastBatch):
-    """KL-UCB on an arm's last episode; the chosen arm is played as often as ever before.
+    """KL-UCB on an arm's last episode; each episode doubles the chosen arm's number of plays.
 
     The index is the largest q with n·kl(m, q) <= α ln t, n the participants of the last episode and
-    m its private mean plus α ln t/(ε n), within [0, 1]. `alpha` is 3.1 in the paper's experiments.
+    m its private mean plus α ln t/(ε n), clipped to [0, 1]. `alpha` is 3.1 in the paper's
+    experiments.
 
     >>> [round_.participants for round_ in AdaPKLUCB(3, 100, epsilon=1.0).propose()]
     [1, 1, 1]
@@ -93,11 +94,12 @@ class AdaPKLUCB(LastBatch):
 
 
 class LazyDPTS(LastBatch):
-    """Thompson sampling whose posterior is that of an arm's last batch, shifted by 3 ln t/(ε n).
+    """Thompson sampling with the posterior of an arm's last batch, shifted by 3 ln t/(ε n).
 
-    An arm's plays are collected until they are twice its last batch, then opened together; so a
-    round is proposed when it is complete, and what is incomplete at the horizon is played but never
-    opened. As with `Thompson`, lazy · t participants are shared out at once, by up to 100 draws.
+    An arm's plays are collected until they are twice its last batch, then released together. A
+    round is therefore proposed when it is complete; incomplete batches at the horizon are played
+    but never released. As in `Thompson`, lazy · t participants are divided at once, by up to 100
+    samples.
 
     >>> [round_.participants for round_ in LazyDPTS(3, 100, epsilon=1.0).propose()]
     [1, 1, 1]
@@ -128,7 +130,7 @@ class LazyDPTS(LastBatch):
             self._draw(left)
 
     def _draw(self, left: int) -> None:
-        """Who the next participants would be given to."""
+        """Assign the next participants to arms by posterior samples."""
         now = self.played + sum(self._waiting)
         block = min(max(1, math.floor(self.lazy * now)), left)
         draws = min(block, DRAWS)

@@ -1,9 +1,9 @@
-"""Learners that need a horizon, made to do without: fresh ones over periods that square.
+"""Makes learners anytime by restarting them over periods of squared length.
 
-A learner is run for `start` users, then another for start², then for start⁴. What one learned is
-not handed on to the next; where regret grows with ln T all periods together cost at most four times
-the regret of knowing T, while periods that double would cost ever more (Besson & Kaufmann 2018).
-Most learners say that they do not need it: `Learner.needs_horizon`.
+A learner runs for `start` participants, then a fresh one for start², then for start⁴. No estimates
+are transferred. Where regret grows with ln T, all periods together cost at most four times the
+regret of knowing T; doubling periods would cost ever more (Besson & Kaufmann 2018). Most learners
+do not need this: see `Learner.needs_horizon`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from tacit.types import Estimate, Round
 
 
 class Restarts(Learner):
-    """Runs fresh copies of a learner over periods that square, for as long as users come.
+    """Runs fresh copies of a learner over periods of squared length, up to the horizon.
 
     Parameters
     ----------
     horizon
-        Where the driver will stop at the latest; the inner learners are not told.
+        The latest step at which the driver stops; the inner learners do not use it.
     learner
-        The learner's class by name, as `tacit.names` writes it.
+        The name of the inner learner's class, as in `tacit.names`.
     options
         Its further arguments, without arms and horizon.
     start
-        Users of the first period.
+        Participants of the first period.
 
     >>> from tacit.bandits import ForgettingElimination
     >>> from tacit.names import name_of
@@ -60,7 +60,7 @@ class Restarts(Learner):
 
     @property
     def needs_horizon(self) -> bool:
-        """It is what does without."""
+        """False."""
         return False
 
     def _fresh(self) -> Learner:
@@ -74,12 +74,13 @@ class Restarts(Learner):
         return self._inner.active
 
     def best(self) -> int | None:
-        """What the last period recommended, or the current one once it outgrew it."""
+        """The last period's recommendation, or the current one's after half of its period."""
         return self._inner.best() if 2 * self._inner.played >= self._inner.horizon else self._best
 
     def _plan(self) -> Plan:
-        """The current period's rounds; one that a period cuts short is not opened either, and a
-        new period follows.
+        """The current period's rounds, or those of a new period.
+
+        A round that the end of a period truncates is not released either.
         """
         if not self._inner.propose():
             self._best = self._inner.best()
@@ -95,9 +96,7 @@ class Restarts(Learner):
         self._inner.observe(self._inside(round_), estimate)
 
     def skip(self, round_: Round) -> None:
-        """Count a round as played but never opened, here and in the current period (unless the
-        horizon ends it).
-        """
+        """Mark a round as skipped, here and (before the horizon) in the current period."""
         super().skip(round_)
         if self.played < self.horizon:
             self._inner.skip(self._inside(round_))

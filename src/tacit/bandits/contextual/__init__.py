@@ -1,1 +1,1 @@
-"""Learners of contextual bandits: what is best depends on who comes."""
+"""Learners of contextual bandits: the best option depends on the participant's features."""

@@ -1,10 +1,10 @@
-"""Silos that learn together, on a schedule that is fixed beforehand: ZC24 Algorithms 1 and 8.
+"""Federated LinUCB on a data-independent schedule: ZC24 Algorithms 1 and 8.
 
-`FederatedLinUCB` is the learner: every round is a synchronisation, its assignment a `LinUCBPolicy`,
-its estimate the private prefix sum over silos of all that was seen. `Silo` is one silo's side, in
-the hands of whoever runs it: it acts for one participant after another and reports at the end of
-the round. What a silo sends comes out of an encoder that it was given and depends on its people
-through nothing else; when it sends depends on nothing but the round.
+`FederatedLinUCB` is the learner: every round is a synchronisation, its assignment is a
+`LinUCBPolicy`, its estimate the private prefix sum over silos of all observations. `Silo` is one
+silo's side, run by the silo itself: it acts for one participant after another and reports at the
+end of the round. A silo's message is the output of its encoder and depends on its participants only
+through it; the time of the message depends only on the round.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ from tacit.bandits.contract import Learner, Plan
 from tacit.errors import TacitError, integer, positive, probability
 from tacit.types import Estimate, Floats, Round
 
-FLOOR = 1.0  # least eigenvalue of a repaired matrix: the regularizer without privacy
+FLOOR = 1.0  # smallest eigenvalue of a repaired matrix: the non-private regularizer
 
 
 class EncoderLike(Protocol):
     """A silo's side of a protocol for prefix sums."""
 
     def randomize(self, vector: Floats) -> Any:
-        """What to send, given the vector of this step."""
+        """The message to send, given the vector of this step."""
 
     def to_dict(self) -> dict[str, Any]:
-        """State."""
+        """The state."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Back to a state."""
+        """Restore a state."""
 
 
 def repair(gram: Floats, regularizer: float, floor: float = FLOOR) -> tuple[Floats, bool]:
-    """λI + W with eigenvalues below `floor` raised to it, and whether any was: noise may have made
-    W anything symmetric.
+    """λI + W with eigenvalues raised to at least `floor`, and whether any was raised.
+
+    Noise can make W an arbitrary symmetric matrix.
 
     >>> repair(np.diag([5.0, -3.0]), 2.0)[1]
     True
@@ -61,11 +62,11 @@ def reward_radius(people: int, dimension: int, confidence: float) -> float:
 
 
 def noise_shift(noise: float, dimension: int, regularizer: float, confidence: float) -> float:
-    """The length of λθ* - e, e = h - Nθ*, in a release, but for a chance of α/3.
+    """A bound on ‖λθ* - e‖, e = h - Nθ*, in one release, except with probability α/3.
 
-    For a unit vector θ*, N with off-diagonal entries of half the variance v of the diagonal ones,
-    and h of variance v, e is normal with covariance v(3I + θ*θ*ᵀ)/2 <= 2vI. Its length and its part
-    along θ* stay below their quantiles but for a chance of α/6 each, and ‖λθ* - e‖² = λ² -
+    θ* is a unit vector, off-diagonal entries of N have half the variance v of the diagonal ones,
+    and h has variance v. So e is normal with covariance v(3I + θ*θ*ᵀ)/2 <= 2vI. Its norm and its
+    component along θ* exceed their quantiles with probability α/6 each, and ‖λθ* - e‖² = λ² -
     2λ⟨θ*, e⟩ + ‖e‖².
     """
     chance, spread = confidence / 6, math.sqrt(2) * noise
@@ -75,17 +76,17 @@ def noise_shift(noise: float, dimension: int, regularizer: float, confidence: fl
 
 
 class FederatedLinUCB(Learner):
-    """LinUCB in every silo, private sums of what all silos saw every `sync` rounds.
+    """LinUCB in every silo, with private sums over all silos every `sync` rounds.
 
     Parameters
     ----------
     regularizer, confidence
         λ and α. Without `noise`, β_t = √(2 ln(2/α) + d ln(1 + Mt/(dλ))) + √λ (ZC24 Lemma C.4, as
-        printed: for rewards that are 1-sub-Gaussian).
+        printed: for 1-sub-Gaussian rewards).
     noise
-        The standard deviation of the noise in each number of each release; see `radius`.
+        The standard deviation of the noise in each entry of each release; see `radius`.
     lazy
-        Whether silos decide from private sums only, between synchronisations too.
+        Whether silos use private sums only, also between synchronisations.
     clip, scaled
         See `LinUCBPolicy`.
 
@@ -123,16 +124,16 @@ class FederatedLinUCB(Learner):
         self._bias, self._gram = np.zeros(d), self.regularizer * np.eye(d)
 
     def radius(self, step: int) -> float:
-        """β_t; with `noise` the part of the error that is due to rewards alone.
+        """β_t; with `noise`, the factor of the error due to rewards alone.
 
         Let W and b be the true sums, N and h the noise in them, V = W + λI + N, and V θ = b + h.
-        For the true parameter θ*, of length at most 1, V(θ - θ*) = Σ x η + (h - Nθ*) - λθ*. Rewards
-        in [0, 1] less their means, η, are ½-sub-Gaussian (Hoeffding), so at all times together, but
-        for a chance of α/3, Σ x η has norm at most β = ½ √(2 ln(3/α) + d ln(1 + Mt/d)) with respect
-        to (W + I)⁻¹ (Abbasi-Yadkori, Pál & Szepesvári 2011, Theorem 1); V exceeds W + I where λ - 1
-        exceeds the noise. The rest is at most `shift` long. An action's mean is thus off by no more
-        than β ‖x‖ in the norm of V⁻¹ plus `shift` ‖V⁻¹x‖. It takes means that are linear in x: not
-        those of rewards that are cut to [0, 1].
+        For the true parameter θ*, of norm at most 1, V(θ - θ*) = Σ x η + (h - Nθ*) - λθ*. Rewards
+        in [0, 1] minus their means, η, are ½-sub-Gaussian (Hoeffding). So at all times
+        simultaneously, except with probability α/3, Σ x η has norm at most β = ½ √(2 ln(3/α) + d
+        ln(1 + Mt/d)) with respect to (W + I)⁻¹ (Abbasi-Yadkori, Pál & Szepesvári 2011, Theorem 1).
+        V exceeds W + I where λ - 1 exceeds the noise. The rest has norm at most `shift`. The error
+        of an action's mean is thus at most β ‖x‖ in the norm of V⁻¹ plus `shift` ‖V⁻¹x‖. This
+        assumes means that are linear in x, which those of rewards clipped to [0, 1] are not.
         """
         d, lam = self.dimension, self.regularizer
         if self.noise is not None:
@@ -150,10 +151,10 @@ class FederatedLinUCB(Learner):
         return noise_shift(last, self.dimension, self.regularizer, self.confidence)
 
     def best(self) -> None:
-        """None: what is best depends on the context."""
+        """None: the best action depends on the context."""
 
     def _plan(self) -> Plan:
-        """The next `sync` participants of every silo; fewer at the end are served, not reported."""
+        """The next `sync` participants of every silo; a shorter last batch is not reported."""
         last = min(self.played + self.sync, self.horizon)
         radii = tuple(self.radius(step) for step in range(self.played + 1, last + 1))
         gram = tuple(tuple(row) for row in self._gram.tolist())
@@ -162,7 +163,7 @@ class FederatedLinUCB(Learner):
         return [(policy, self.silos, len(radii) == self.sync)]
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:  # noqa: ARG002
-        """Sums out of an opened prefix sum: unpacked, regularised, repaired."""
+        """Unpack, regularise and repair the sums of a released prefix sum."""
         total = np.asarray(estimate.total, dtype=float)
         bias, gram = moments.unpack(total, self.dimension, scaled=self.scaled)
         self._gram, needed = repair(gram, self.regularizer)
@@ -179,9 +180,9 @@ class FederatedLinUCB(Learner):
 
 
 class Silo:
-    """One silo: `start` a round, then for each participant `act` and `learn`; at its end `report`.
+    """One silo: `start` a round, `act` and `learn` for each participant, then `report`.
 
-    Its state, encoder included, is for its own storage and nobody else's.
+    Its state, including the encoder's, is private to the silo.
     """
 
     def __init__(self, encoder: EncoderLike) -> None:
@@ -190,7 +191,7 @@ class Silo:
         self._round: Round | None = None
 
     def start(self, round_: Round) -> None:
-        """Begins a round that the learner proposed; what the last one saw must be reported."""
+        """Start a proposed round; the previous one must have been reported."""
         if self._actor is not None:
             raise TacitError("the last round is not reported yet: report before the next starts")
         if not isinstance(round_.assignment, LinUCBPolicy):
@@ -199,24 +200,24 @@ class Silo:
 
     @property
     def actor(self) -> LinUCB:
-        """Whoever decides in this round."""
+        """The decisions of the current round."""
         if self._actor is None:
             raise TacitError("no round has started: start the one that the learner proposed")
         return self._actor
 
     def act(self, contexts: npt.ArrayLike) -> int:
-        """Which of the actions, given as rows of features, the next participant gets."""
+        """The index of the action, given as rows of features, for the next participant."""
         table = np.asarray(contexts, dtype=float)
         return int(self.actor.choose(self.actor.look(table[None]))[0])
 
     def learn(self, reward: float) -> None:
-        """Takes the reward of the last action."""
+        """Add the reward of the last action."""
         self.actor.learn(np.array([reward], dtype=float))
 
     def report(self) -> Any:
-        """The randomized message of this round; nothing else about its people ever leaves.
+        """The randomized message of this round; no other data about participants leaves the silo.
 
-        A round that is not to be opened is only ended.
+        A round that is not to be released is only ended.
         """
         packed = self.actor.report()[0]
         opened = self._round is not None and self._round.opened
@@ -225,7 +226,7 @@ class Silo:
         return message
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain numbers."""
+        """The whole state as plain numbers."""
         return {
             "round": None if self._round is None else self._round.to_dict(),
             "actor": None if self._actor is None else self._actor.to_dict(),
@@ -234,7 +235,7 @@ class Silo:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any], encoder: EncoderLike) -> Silo:
-        """The silo of a state; `encoder` is a fresh one of the same protocol."""
+        """The silo with this state; `encoder` is a fresh one of the same protocol."""
         silo = cls(encoder)
         encoder.restore(state["encoder"])
         if state["round"] is not None:

@@ -1,9 +1,9 @@
-"""LinUCB for many silos at once; one silo is a batch of one.
+"""LinUCB for many silos at once; a single silo is a batch of one.
 
-A `LinUCBPolicy` is what the coordinator hands to every silo at a synchronisation: private sums, and
-how wide to look in every round until the next. `LinUCB` acts on it. The inverse of every silo's
-matrix is kept and updated by rank one after each participant (not when lazy); right after a
-synchronisation, and always when lazy, all silos have one and the same. ZC24 Algorithms 1 and 8.
+At a synchronisation the coordinator sends every silo a `LinUCBPolicy`: private sums, and the
+confidence radius of every step until the next. `LinUCB` executes it. It maintains the inverse of
+every silo's matrix by a rank-one update after each participant (not when lazy). Right after a
+synchronisation, and always when lazy, all silos have the same inverse. ZC24 Algorithms 1 and 8.
 """
 
 from __future__ import annotations
@@ -21,22 +21,39 @@ from tacit.errors import TacitError
 from tacit.types import Floats, Policy
 
 Choices = npt.NDArray[np.int64]
-CENTRE = 0.5  # of rewards in [0, 1]
+CENTRE = 0.5  # midpoint of rewards in [0, 1]
 
 
 @dataclass(frozen=True)
 class LinUCBPolicy(Policy):
-    """The private bias and Gram matrix V (regularised, repaired), and β of each round to come; an
-    action x is known to within β ‖x‖ in the norm of V⁻¹, plus `shift` ‖V⁻¹x‖.
+    """The policy of all silos until the next synchronisation.
 
-    `lazy` silos learn nothing between synchronisations; with `clip` features and rewards out of
-    bounds are cut and counted instead of refused; `scaled` as in
-    `tacit.bandits.contextual.moments`.
+    The confidence width of an action x is β ‖x‖ in the norm of V⁻¹, plus `shift` ‖V⁻¹x‖.
 
-    With a `covariance` C, β is about √(xᵀCx) instead. With a `weight` w, w (y - ½) is recorded
-    instead of y, which takes a feature that is the same for all actions: the last one, of value
-    `constant`, or where there is none one that is appended, (a x, √(1 - a²)), a the `shrink`.
-    Where nothing is known yet, silos try their actions `in_turn`.
+    Parameters
+    ----------
+    bias, gram
+        The private bias and the private Gram matrix V, regularised and repaired.
+    radii
+        β of each step to come.
+    lazy
+        Whether silos ignore their own observations between synchronisations.
+    clip
+        Whether features and rewards out of bounds are clipped and counted instead of rejected.
+    scaled
+        As in `tacit.bandits.contextual.moments`.
+    shift
+        The factor of the width's second term.
+    covariance
+        A matrix C; the width's first term is then β √(xᵀCx).
+    weight
+        A weight w; silos then record w (y - ½) instead of y. This requires a constant feature.
+    constant
+        The value of the last feature, if it is the constant one.
+    shrink
+        The a of the features (a x, √(1 - a²)), where a constant feature is appended instead.
+    in_turn
+        Whether silos try their actions in turn, because nothing is known yet.
     """
 
     bias: tuple[float, ...]
@@ -54,22 +71,20 @@ class LinUCBPolicy(Policy):
 
     @property
     def coordinates(self) -> int:
-        """The numbers of a bias and a Gram matrix."""
+        """The number of entries of a bias and a Gram matrix."""
         return moments.size(len(self.bias))
 
     def time(self, participants: int) -> int:  # noqa: ARG002
-        """One step for each participant of a silo."""
+        """One step per participant of a silo."""
         return len(self.radii)
 
     def start(self, silos: int) -> LinUCB:
-        """The decisions of so many silos."""
+        """The decisions of `silos` silos."""
         return LinUCB(self, silos)
 
 
 class LinUCB:
-    """`choose` for one participant of every silo, `learn` their rewards, and so on; `report` what
-    all of them add up to.
-    """
+    """Decisions of all silos: `choose` and `learn` for each step, then `report` the sums."""
 
     def __init__(self, policy: LinUCBPolicy, silos: int = 1) -> None:
         self.policy = policy
@@ -89,7 +104,7 @@ class LinUCB:
 
     @property
     def finished(self) -> bool:
-        """Whether every participant of this policy has come and gone."""
+        """Whether all steps of this policy are done."""
         return self.step == self.steps and self._chosen is None
 
     def look(self, contexts: Floats) -> Floats:
@@ -114,7 +129,7 @@ class LinUCB:
         return np.asarray(features / np.sqrt(np.maximum(squares, 1.0))[:, None, :])
 
     def _check_constant(self, features: Floats) -> None:
-        """Rewards less ½ are linear only in features of which one never changes."""
+        """Check the constant feature: rewards minus ½ are linear only with one."""
         value = self.policy.constant
         if value is None or float(np.abs(features[:, -1] - value).max()) <= TOLERANCE:
             return
@@ -124,7 +139,7 @@ class LinUCB:
         )
 
     def _lifted(self, features: Floats) -> Floats:
-        """With the intercept that is appended, if one is."""
+        """The features, with the appended intercept if there is one."""
         a = self.policy.shrink
         if a is None:
             return features
@@ -132,7 +147,7 @@ class LinUCB:
         return np.concatenate([a * features, constant], axis=1)
 
     def choose(self, features: Floats) -> Choices:
-        """Every silo's action: the largest ⟨x, θ⟩ and what it may be more."""
+        """Every silo's action: the largest ⟨x, θ⟩ plus its confidence width."""
         if self._chosen is not None:
             raise TacitError("the last action's reward is missing: learn it before the next comes")
         if self.step >= self.steps:
@@ -146,9 +161,7 @@ class LinUCB:
         return self._take(features, np.argmax(self._widths(features) + self._values(features), 1))
 
     def outlook(self, features: Floats) -> tuple[Floats, Floats]:
-        """Every action's value as it is estimated, and by how much that may be off; with a weight,
-        the value less ½.
-        """
+        """Every action's estimated value (minus ½ with a weight) and its confidence width."""
         lifted = self._lifted(features)
         return self._values(lifted), self._widths(lifted)
 
@@ -168,12 +181,13 @@ class LinUCB:
         return widths
 
     def _times(self, matrix: Floats, features: Floats) -> Floats:
-        """A matrix, or one for each silo, times every silo's features, until the next is asked for:
-        memory that is taken anew each time costs more than the product.
+        """A matrix, or one per silo, times every silo's features; valid until the next call.
+
+        The buffer is reused, because allocating it costs more than the product.
         """
         if matrix.ndim > 2:
             return np.asarray(matrix @ features)
-        by_feature = features.transpose(1, 0, 2)  # as they usually lie in memory
+        by_feature = features.transpose(1, 0, 2)  # their usual memory layout
         if self._product.shape != by_feature.shape:
             self._product = np.empty(by_feature.shape)
         rows = len(by_feature)
@@ -186,7 +200,7 @@ class LinUCB:
         return chosen
 
     def learn(self, rewards: Floats) -> None:
-        """The rewards of what was chosen last."""
+        """Add the rewards of the last chosen actions."""
         if self._chosen is None:
             raise TacitError("no action is waiting for a reward: act first")
         wrong = rewards[~((rewards >= 0) & (rewards <= 1))]
@@ -214,7 +228,7 @@ class LinUCB:
         self._estimate = np.einsum("sde,se->sd", self._inverses, self._base + self.bias)
 
     def report(self) -> Floats:
-        """What every silo saw since the synchronisation, packed: silos × numbers."""
+        """Every silo's sums since the synchronisation, packed: silos × entries."""
         if not self.finished:
             raise TacitError(
                 f"{self.step} of {self.steps} participants have come: the schedule is fixed, so "
@@ -224,7 +238,7 @@ class LinUCB:
         return moments.pack(self.bias, self.gram, **how)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
-        """What these silos must keep, for their own storage and nobody else's."""
+        """The silos' private state, to be stored by the silos only."""
         arrays = {"bias": self.bias, "gram": self.gram, "chosen": self._chosen}
         learned = {"inverses": self._inverses, "estimate": self._estimate}
         counts = {"clipped": [self.clipped_rewards, self.clipped_contexts], "step": self.step}
@@ -232,7 +246,7 @@ class LinUCB:
         return counts | lists
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Back to a state of `to_dict`."""
+        """Restore what `to_dict` returned."""
         self.step, (self.clipped_rewards, self.clipped_contexts) = state["step"], state["clipped"]
         self.bias, self.gram = np.array(state["bias"]), np.array(state["gram"])
         self._estimate = np.array(state["estimate"])

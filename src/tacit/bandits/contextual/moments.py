@@ -1,10 +1,9 @@
-"""What a silo learns from one user, as one vector: the bias xy and the Gram matrix xxᵀ, entries on
-and above the diagonal.
+"""A silo's statistics as one vector: the bias xy and the upper triangle of the Gram matrix xxᵀ.
 
 By default off-diagonal entries are scaled by √2, so that the vector's norm is the matrix's
-Frobenius norm. Noise of one variance in every entry is then a matrix whose law does not change
-under rotation, with off-diagonal entries of half the variance of the diagonal ones. The joint
-sensitivity is the same √4.5 with or without the scaling, so the smaller noise is free.
+Frobenius norm. Noise of equal variance in every entry is then a matrix with a rotation-invariant
+distribution, whose off-diagonal entries have half the variance of the diagonal ones. The joint
+sensitivity is √4.5 with and without the scaling, so the smaller noise is free.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ import numpy.typing as npt
 from tacit.errors import TacitError, integer, positive, probability
 
 Floats = npt.NDArray[np.float64]
-TOLERANCE = 1e-9  # by how much a norm may exceed 1 in floating point; the sensitivity includes it
+TOLERANCE = 1e-9  # floating-point excess of a norm over 1; the sensitivity includes it
 
 
 def size(dimension: int) -> int:
-    """d + d(d+1)/2: how many numbers are released together.
+    """d + d(d+1)/2: the number of values released together.
 
     >>> size(10)
     65
@@ -32,13 +31,12 @@ def size(dimension: int) -> int:
 
 
 def joint_sensitivity(dimension: int) -> float:
-    """The most that replacing one user's (x, y) moves the vector in l2 norm, for ‖x‖ <= 1 and 0 <=
-    y <= 1 (CORRECTIONS 8).
+    """The l2 sensitivity to replacing one (x, y), for ‖x‖ <= 1 and 0 <= y <= 1 (CORRECTIONS 8).
 
-    The square is convex in y and y', so the worst are at 0 or 1; at y = y' = 1 it is ‖x - x'‖² +
-    ‖xxᵀ - x'x'ᵀ‖² <= 4 - 2c - 2c² with c = ⟨x, x'⟩, at most 4.5, reached at c = -1/2. In one
-    dimension c is ±‖x‖‖x'‖ and the worst is 4, at x = -x'. Without the scaling the same is reached
-    where xxᵀ - x'x'ᵀ is diagonal.
+    The square is convex in y and y', so the maximum is at 0 or 1. At y = y' = 1 it is ‖x - x'‖² +
+    ‖xxᵀ - x'x'ᵀ‖² <= 4 - 2c - 2c² with c = ⟨x, x'⟩, at most 4.5, attained at c = -1/2. In one
+    dimension c is ±‖x‖‖x'‖ and the maximum is 4, at x = -x'. Without the scaling the same is
+    attained where xxᵀ - x'x'ᵀ is diagonal.
 
     >>> round(joint_sensitivity(10) ** 2, 6), round(joint_sensitivity(1) ** 2, 6)
     (4.5, 4.0)
@@ -50,14 +48,15 @@ def joint_sensitivity(dimension: int) -> float:
 
 
 def centred_sensitivity(weight: float) -> float:
-    """The most that replacing one user's (x, y) moves (w (y - 1/2) x, xxᵀ) in l2 norm, for ‖x‖ <= 1
-    and 0 <= y <= 1: √2 (1 + s²/2), s = w/2.
+    """The l2 sensitivity of (w (y - 1/2) x, xxᵀ) to replacing one (x, y): √2 (1 + s²/2), s = w/2.
 
-    Proof. Let r = 2y - 1 in [-1, 1], so that the first part is s r x, and g = ⟨x, x'⟩. The square
-    of the movement is s²(r²‖x‖² + r'²‖x'‖² - 2rr'g) + ‖x‖⁴ + ‖x'‖⁴ - 2g². It is convex in r and in
-    r', so both are ±1 at the worst, and s²(∓2g) - 2g² <= s⁴/2, whatever g (complete the square).
-    Norms are at most 1: the square is at most 2s² + 2 + s⁴/2 = 2(1 + s²/2)². Unit vectors with
-    ⟨x, x'⟩ = -s²/2 and y = y' = 1 reach it where there are any: s² <= 2, in two dimensions or more.
+    For ‖x‖ <= 1 and 0 <= y <= 1.
+
+    Proof. Let r = 2y - 1 in [-1, 1], so that the first part is s r x, and g = ⟨x, x'⟩. The squared
+    change is s²(r²‖x‖² + r'²‖x'‖² - 2rr'g) + ‖x‖⁴ + ‖x'‖⁴ - 2g². It is convex in r and in r', so
+    both are ±1 at the maximum, and s²(∓2g) - 2g² <= s⁴/2 for every g (complete the square). Norms
+    are at most 1, so the square is at most 2s² + 2 + s⁴/2 = 2(1 + s²/2)². Unit vectors with ⟨x, x'⟩
+    = -s²/2 and y = y' = 1 attain it where they exist: s² <= 2, in two dimensions or more.
 
     >>> round(centred_sensitivity(2.0) ** 2, 6)
     4.5
@@ -98,11 +97,10 @@ def _entries(
 
 @lru_cache(maxsize=64)
 def spectral_quantile(dimension: int, level: float) -> float:
-    """The `level` quantile of the largest eigenvalue of a noise matrix with unit variance in every
-    number of the vector.
+    """The `level` quantile of the largest eigenvalue of a unit-variance noise matrix.
 
-    By simulation with a fixed seed: of the order of √(2d) plus a little. It sets a regularizer, not
-    a guarantee.
+    Every entry of the vector has unit variance. By simulation with a fixed seed: of the order of
+    √(2d) plus a little. It sets a regularizer, not a guarantee.
 
     >>> 5.0 < spectral_quantile(10, 0.99) < 5.6
     True
@@ -115,12 +113,12 @@ def spectral_quantile(dimension: int, level: float) -> float:
 
 @lru_cache(maxsize=256)
 def spectral_bound(dimension: int, chance: float) -> float:
-    """A t that the largest eigenvalue of such a (scaled) noise matrix exceeds with at most this
-    chance: at t, so many eigenvalues are expected beyond it.
+    """A t that the largest eigenvalue of such a (scaled) noise matrix rarely exceeds.
 
-    The matrix is of the Gaussian orthogonal ensemble, the density of whose eigenvalues is known
-    (Mehta, Random Matrices, chapter 7): Σ_{j<d} φ_j² + √(d/2) φ_{d-1} ∫ sgn(x - t)/2 φ_d(t) dt, and
-    φ_{d-1}/∫φ_{d-1} more in odd dimensions, φ_j the oscillator functions.
+    The probability is at most `chance`, which is the expected number of eigenvalues above t. The
+    matrix is from the Gaussian orthogonal ensemble, whose eigenvalue density is known (Mehta,
+    Random Matrices, chapter 7): Σ_{j<d} φ_j² + √(d/2) φ_{d-1} ∫ sgn(x - t)/2 φ_d(t) dt, plus
+    φ_{d-1}/∫φ_{d-1} in odd dimensions, φ_j the oscillator functions.
 
     >>> 5.2 < spectral_bound(10, 0.01) < 5.4
     True

@@ -1,10 +1,11 @@
-"""Lazy LinUCB in every silo, on a schedule fixed beforehand, with widths that know the noise.
+"""Lazy LinUCB in every silo on a data-independent schedule, with noise-aware confidence widths.
 
-Rewards are recorded less ½ and weighted against xxᵀ, so that both statistics bear the noise that
-their joint sensitivity allows (`moments.centred_sensitivity`). Two widths by name: `rigorous` has
-two parts and a proof (`PrivateLinUCB.radius`), and holds for all actions and synchronisations at
-once; `calibrated` is the standard deviation of the very error, times a normal quantile, for one
-action and one synchronisation: no theorem, but a claim whose coverage is measured.
+Rewards are recorded minus ½ and weighted against xxᵀ, so that the noise is balanced between both
+statistics as their joint sensitivity allows (`moments.centred_sensitivity`). There are two widths.
+`rigorous` has two terms and a proof (`PrivateLinUCB.radius`) and holds for all actions and
+synchronisations simultaneously. `calibrated` is the standard deviation of the actual error times a
+normal quantile, for one action and one synchronisation; it has no proof, but its coverage is
+measured.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from tacit.errors import TacitError, integer, positive, probability
 from tacit.types import Estimate, Floats, Round
 
 MODES = ("rigorous", "calibrated")
-SPREAD = 0.5  # rewards in [0, 1] less their means are ½-sub-Gaussian (Hoeffding)
-USUAL = 0.01  # chance with which the noise of one release exceeds what calibrated silos take it for
-REGULARIZED = {"rigorous": 0.4, "calibrated": 0.7}  # λ - 1, as a part of the noise's largest value
-LEAST = 0.1  # eigenvalues are raised to this part of the regularizer
+SPREAD = 0.5  # rewards in [0, 1] minus their means are ½-sub-Gaussian (Hoeffding)
+USUAL = 0.01  # probability with which the noise of one release exceeds the bound if calibrated
+REGULARIZED = {"rigorous": 0.4, "calibrated": 0.7}  # (λ - 1) / bound on the noise's eigenvalues
+LEAST = 0.1  # smallest eigenvalue after repair, relative to the regularizer
 
 
 class PrivateLinUCB(Learner):
@@ -35,20 +36,20 @@ class PrivateLinUCB(Learner):
     Parameters
     ----------
     schedule
-        Rounds of each batch; what is left of the horizon after them is served, not reported.
+        Rounds of each batch; the rest of the horizon is played, not reported.
     noise
-        The standard deviation of the noise in each number of each release.
+        The standard deviation of the noise in each entry of each release.
     mode, confidence
-        Which width, and the chance with which it may fail: at any time for any action
-        (`rigorous`), or at one synchronisation for one action (`calibrated`).
+        The width and its failure probability: at any time for any action (`rigorous`), or at one
+        synchronisation for one action (`calibrated`).
     weight
-        How rewards less ½ are weighted; see `moments.centred_sensitivity`.
+        The weight of rewards minus ½; see `moments.centred_sensitivity`.
     constant
-        The value of the last feature, if it is the same for every action; else an intercept is
-        appended, and features are shrunk to make room for it.
+        The value of the last feature, if it is the same for every action. Otherwise an intercept is
+        appended, and features are scaled down to make room for it.
     norm
-        The length of the parameter is at most this, public and part of the problem: that of the
-        rewards less ½ where there is a constant feature, else that of the rewards.
+        A public bound on the norm of the parameter, part of the problem: that of the rewards minus
+        ½ if there is a constant feature, otherwise that of the rewards.
 
     >>> learner = PrivateLinUCB(3, 2, 25, schedule=[10, 10], noise=[1.0, 1.0], constant=0.5)
     >>> learner.propose()[0].time, learner.size, learner.length
@@ -93,13 +94,14 @@ class PrivateLinUCB(Learner):
 
     @property
     def size(self) -> int:
-        """Features, with the one that is appended."""
+        """The number of features, including an appended one."""
         return self.dimension + (self.constant is None)
 
     @property
     def shrink(self) -> float | None:
-        """a of (a x, √(1 - a²)), chosen so that the parameter of the rewards less ½, which is
-        (θ/a, -½/√(1 - a²)), is no longer than it must be: `norm` + ½.
+        """The a of (a x, √(1 - a²)) that minimises the bound on the parameter's norm: `norm` + ½.
+
+        The parameter of the rewards minus ½ is (θ/a, -½/√(1 - a²)).
 
         >>> round(PrivateLinUCB(3, 2, 9, [9], [1.0], norm=1.5).shrink ** 2, 9)
         0.75
@@ -108,24 +110,25 @@ class PrivateLinUCB(Learner):
 
     @property
     def length(self) -> float:
-        """The most that the parameter of the rewards less ½ can be long."""
+        """A bound on the norm of the parameter of the rewards minus ½."""
         return self.norm if self.constant is not None else self.norm + CENTRE
 
     def radius(self, steps: int) -> float:
-        """What an action's width is a multiple of, after so many rounds were reported.
+        """The factor of an action's width after this many reported rounds.
 
-        Rigorous. Let W and b be the true sums of xxᵀ and (y - ½)x, N and h the noise in them,
-        V = W + N + Λ and Vθ = b + h, Λ the regularizer. For the true parameter θ*, V(θ - θ*) =
-        Σ xη + (h - Nθ*) - Λθ*. Rewards in [0, 1] less their means, η, are ½-sub-Gaussian, so at all
-        times together, but for a chance of α/3, Σ xη has norm at most β = ½ √(2 ln(3/α) +
-        d ln(1 + Mt/d)) with respect to (W + I)⁻¹ (Abbasi-Yadkori, Pál & Szepesvári 2011, Theorem
-        1); what silos choose depends on releases alone, so their noise changes nothing about that.
-        W is at most W + N + qI in all K releases but for a chance of α/3, q the noise's
-        `moments.spectral_bound` at α/3K. The rest is at most `shift` long. An action's mean is thus
-        off by no more than β √(xᵀCx) + `shift` ‖V⁻¹x‖, C = V⁻¹(W + N + (1 + q)I)V⁻¹. It takes means
-        that are linear in x: not those of rewards that are cut to [0, 1].
+        Rigorous. Let W and b be the true sums of xxᵀ and (y - ½)x, N and h the noise in them, V = W
+        + N + Λ and Vθ = b + h, Λ the regularizer. For the true parameter θ*, V(θ - θ*) = Σ xη + (h
+        - Nθ*) - Λθ*. Rewards in [0, 1] minus their means, η, are ½-sub-Gaussian. So at all times
+        simultaneously, except with probability α/3, Σ xη has norm at most β = ½ √(2 ln(3/α) + d
+        ln(1 + Mt/d)) with respect to (W + I)⁻¹ (Abbasi-Yadkori, Pál & Szepesvári 2011, Theorem 1).
+        Silos' choices depend on releases only, so their noise does not affect that. W is at most W
+        + N + qI in all K releases, except with probability α/3, q the noise's
+        `moments.spectral_bound` at α/3K. The rest has norm at most `shift`. The error of an
+        action's mean is thus at most β √(xᵀCx) + `shift` ‖V⁻¹x‖, C = V⁻¹(W + N + (1 + q)I)V⁻¹. This
+        assumes means that are linear in x, which those of rewards clipped to [0, 1] are not.
 
-        Calibrated. The normal quantile at 1 - α/2, of the standard deviation of `_error`.
+        Calibrated. The normal quantile at 1 - α/2, as a factor of the standard deviation from
+        `_error`.
         """
         if self.mode == "calibrated":
             return float(ndtri(1 - self.confidence / 2))
@@ -133,18 +136,18 @@ class PrivateLinUCB(Learner):
         return SPREAD * math.sqrt(2 * math.log(3 / self.confidence) + seen)
 
     def largest(self, noise: float) -> float:
-        """q: what the largest eigenvalue of the noise in a Gram matrix does not exceed."""
+        """q: a bound on the largest eigenvalue of the noise in a Gram matrix."""
         chance = self.confidence / (3 * len(self.noise)) if self.mode == "rigorous" else USUAL
         return noise * moments.spectral_bound(self.size, chance)
 
     def shift(self, noise: float, regularizer: float, raised: float) -> float:
-        """The length of Λθ* - e, e = h - Nθ*, in all releases but for a chance of α/3.
+        """A bound on ‖Λθ* - e‖, e = h - Nθ*, in all releases, except with probability α/3.
 
         N has off-diagonal entries of half the variance v of the diagonal ones and h has variance
-        v/w², so for ‖θ*‖ <= S e is normal with covariance (v/w² + v‖θ*‖²/2) I + v θ*θ*ᵀ/2, at most
-        (v/w² + vS²) I. Its length and its part along θ* stay below their quantiles but for a chance
-        of α/6K each. Where Λ = λI, ‖Λθ* - e‖² = λ²‖θ*‖² - 2λ⟨θ*, e⟩ + ‖e‖². Where eigenvalues were
-        `raised` by more than λ, Λ depends on the noise, and lengths add up.
+        v/w². So for ‖θ*‖ <= S, e is normal with covariance (v/w² + v‖θ*‖²/2) I + v θ*θ*ᵀ/2, at most
+        (v/w² + vS²) I. Its norm and its component along θ* exceed their quantiles with probability
+        α/6K each. Where Λ = λI, ‖Λθ* - e‖² = λ²‖θ*‖² - 2λ⟨θ*, e⟩ + ‖e‖². Where eigenvalues were
+        `raised` by more than λ, Λ depends on the noise, and the norms are added.
         """
         chance = self.confidence / (6 * len(self.noise))
         spread = noise * math.hypot(1 / self.weight, self.length)
@@ -155,10 +158,10 @@ class PrivateLinUCB(Learner):
         return math.sqrt(reach**2 + 2 * reach * along + length**2)
 
     def best(self) -> None:
-        """None: what is best depends on the context."""
+        """None: the best action depends on the context."""
 
     def _plan(self) -> Plan:
-        """The next batch of every silo; what is left after the last is served, not reported."""
+        """The next batch of every silo; the rest after the last batch is played, not reported."""
         left, due = self.horizon - self.played, self.schedule[self._released :]
         opened = bool(due) and due[0] <= left
         rounds = due[0] if opened else left
@@ -179,7 +182,7 @@ class PrivateLinUCB(Learner):
         return [(policy, self.silos, opened)]
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:  # noqa: ARG002
-        """Sums out of an opened prefix sum: unpacked, regularised, repaired."""
+        """Unpack, regularise and repair the sums of a released prefix sum."""
         total = np.asarray(estimate.total, dtype=float)
         bias, gram = moments.unpack(total, self.size, weight=self.weight)
         noise = self.noise[self._released]
@@ -201,9 +204,10 @@ class PrivateLinUCB(Learner):
         self._released += 1
 
     def _error(self, seen: Floats, noise: float, regularizer: float) -> Floats:
-        """The covariance of V(θ - θ*), taken for the worst where it is not known: R²W of rewards,
-        R = ½; the noise's v/w² + v‖θ*‖²/2 in every direction; and the regularizer's λθ*, as if θ*
-        were as long as it can be and had any direction.
+        """The covariance of V(θ - θ*), at its worst where it is unknown.
+
+        The sum of R²W for rewards, R = ½; v/w² + v‖θ*‖²/2 in every direction for the noise; and λθ*
+        for the regularizer, as if θ* had the largest norm and any direction.
         """
         square = self.length**2
         spread = noise**2 * (self.weight**-2 + square / 2)

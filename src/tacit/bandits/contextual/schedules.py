@@ -1,18 +1,18 @@
-"""When silos synchronise: fixed beforehand, so that when they speak says nothing.
+"""Data-independent synchronisation schedules: the time of a report leaks nothing.
 
-A geometric schedule has about ln T / ln growth synchronisations where an even one has T / B, the
-first of them early: what is learned soonest is worth most, and noise is shared by fewer releases.
+A geometric schedule has about ln T / ln growth synchronisations, an even one T / B. Its first ones
+are early, when estimates are worth most, and fewer releases divide the privacy budget.
 """
 
 from __future__ import annotations
 
 from tacit.errors import integer
 
-FIRST, GROWTH = 10, 1.3  # rounds before the first synchronisation; total over total before
+FIRST, GROWTH = 10, 1.3  # rounds before the first synchronisation; ratio of successive totals
 
 
 def even(horizon: int, every: int) -> tuple[int, ...]:
-    """Batches of so many rounds, as many as fit.
+    """As many batches of `every` rounds as fit.
 
     >>> even(23, 5)
     (5, 5, 5, 5)
@@ -21,7 +21,7 @@ def even(horizon: int, every: int) -> tuple[int, ...]:
 
 
 def geometric(horizon: int) -> tuple[int, ...]:
-    """Batches of (GROWTH - 1) times what came before, at least `FIRST`; the last takes the rest.
+    """Batches of (GROWTH - 1) times the rounds so far, at least `FIRST`; the last takes the rest.
 
     >>> geometric(100)
     (10, 10, 10, 10, 12, 16, 20, 12)

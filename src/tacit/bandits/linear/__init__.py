@@ -1,1 +1,1 @@
-"""Learners of linear bandits: options are actions, means are linear in them."""
+"""Learners of linear bandits: options are actions, and means are linear in their features."""

@@ -1,12 +1,13 @@
-"""Near-G-optimal designs: how to spread plays over actions so that every action's reward is known
-about equally well.
+"""Near-G-optimal designs: distributions of plays that estimate all actions about equally well.
 
 A design is a distribution π over actions; g(π) = max over actions of ‖x‖² in the norm of V(π)⁻¹,
-V(π) = Σ π(x) x xᵀ. The least possible g is the dimension (Kiefer & Wolfowitz 1960). What phased
-elimination needs is g <= 2d on a support of at most 4d ln ln d + 16 actions (LZJ22 Algorithm 1,
-after Lattimore, Szepesvári & Weisz 2020). Found by Wynn's steps towards the worst-known action and
-away from over-known ones (Todd & Yıldırım 2007), from a start as in Kumar & Yıldırım 2005; actions
-that do not span the space are treated in their span.
+V(π) = Σ π(x) x xᵀ. The minimum of g is the dimension (Kiefer & Wolfowitz 1960). Phased elimination
+needs g <= 2d on a support of at most 4d ln ln d + 16 actions (LZJ22 Algorithm 1, after Lattimore,
+Szepesvári & Weisz 2020).
+
+The search takes Wynn's steps towards the action of largest variance and away from actions of small
+variance (Todd & Yıldırım 2007), from an initial point as in Kumar & Yıldırım 2005. Actions that do
+not span the space are treated in their span.
 """
 
 from __future__ import annotations
@@ -22,15 +23,13 @@ from tacit.errors import TacitError
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-RANK_TOLERANCE = (
-    1e-12  # relative size of an eigenvalue of Σ x xᵀ below which a direction counts as absent
-)
+RANK_TOLERANCE = 1e-12  # relative size of an eigenvalue of Σ x xᵀ below which it counts as zero
 MOST_STEPS = 100_000
-REFRESH = 50  # rank-one updates after which everything is computed afresh
+REFRESH = 50  # rank-one updates between full recomputations
 
 
 def largest_support(dimension: int) -> int:
-    """⌊4d ln ln d + 16⌋ (LZJ22 Algorithm 1); 16 for d = 1, where the double logarithm says nothing.
+    """⌊4d ln ln d + 16⌋ (LZJ22 Algorithm 1); 16 for d = 1, where ln ln d is undefined.
 
     >>> largest_support(20), largest_support(2), largest_support(1)
     (103, 13, 16)
@@ -40,9 +39,7 @@ def largest_support(dimension: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class DesignWeights:
-    """Weights on a few of the actions, the dimension of the actions' span, and the certificate
-    g(π), computed afresh.
-    """
+    """A design: its support and weights, the dimension of the actions' span, the certified g(π)."""
 
     support: Indices
     weights: Floats
@@ -55,10 +52,10 @@ class DesignWeights:
 
 
 def certificate(actions: Floats, support: Indices, weights: Floats) -> float:
-    """g(π) from its definition: the largest xᵀ V(π)⁺ x over all actions; inf if an action leaves
-    the span of the support.
+    """g(π) from its definition: the largest xᵀ V(π)⁺ x over all actions.
 
-    Shares nothing with the search: eigenvectors of V(π) in the original coordinates.
+    Infinite if an action is outside the span of the support. Independent of the search: it uses
+    eigenvectors of V(π) in the original coordinates.
     """
     chosen = actions[support]
     values, vectors = np.linalg.eigh((chosen * weights[:, None]).T @ chosen)
@@ -73,10 +70,9 @@ def certificate(actions: Floats, support: Indices, weights: Floats) -> float:
 def near_g_optimal(actions: npt.ArrayLike, *, ratio: float = 2.0) -> DesignWeights:
     """A design with g(π) <= ratio · (dimension of the span) on few actions.
 
-    A ratio below 2 that takes more actions than `largest_support` is raised until it does not.
-
-    Cost: one pass over the actions per step; about 10 to 20 steps per dimension at ratio 1.2, fewer
-    at 2.
+    If a ratio below 2 needs more actions than `largest_support`, it is increased until it does not.
+    The cost is one pass over the actions per step: about 10 to 20 steps per dimension at ratio 1.2,
+    fewer at 2.
 
     >>> design = near_g_optimal([[1.0, 0.0], [0.0, 1.0], [0.1, 0.1]])
     >>> design.support.tolist(), design.weights.tolist(), round(design.g, 6)
@@ -110,18 +106,14 @@ def near_g_optimal(actions: npt.ArrayLike, *, ratio: float = 2.0) -> DesignWeigh
 
 
 def _whiten(points: Floats) -> Floats:
-    """Coordinates in the span in which Σ x xᵀ is the identity; g does not depend on the
-    coordinates.
-    """
+    """Coordinates of the span in which Σ x xᵀ is the identity; g is invariant to coordinates."""
     values, vectors = np.linalg.eigh(points.T @ points)
     present = values > RANK_TOLERANCE * max(float(values[-1]), 1e-300)
     return np.asarray(points @ (vectors[:, present] / np.sqrt(values[present])))
 
 
 def _first_points(white: Floats) -> Indices:
-    """One action per dimension, each the longest after projecting out those before (pivoted
-    Gram-Schmidt).
-    """
+    """One action per dimension, by pivoted Gram-Schmidt: the longest after projection."""
     remaining = np.einsum("ij,ij->i", white, white)
     basis = np.empty((0, white.shape[1]))
     chosen: list[int] = []
@@ -138,9 +130,7 @@ def _first_points(white: Floats) -> Indices:
 
 
 class _Search:
-    """Weights on all actions, V⁻¹, and every action's variance xᵀV⁻¹x, kept up to date by rank-one
-    steps.
-    """
+    """Weights on all actions, V⁻¹ and variances xᵀV⁻¹x, maintained by rank-one updates."""
 
     def __init__(self, white: Floats, start: Indices) -> None:
         self.white = white
@@ -156,7 +146,7 @@ class _Search:
         self.variances = np.einsum("ij,ij->i", self.white @ self.inverse, self.white)
 
     def run(self, target: float) -> None:
-        """Steps until the largest variance is at most the target."""
+        """Step until the largest variance is at most the target."""
         for step in range(MOST_STEPS):
             if step % REFRESH == REFRESH - 1:
                 self._refresh()
@@ -178,8 +168,9 @@ class _Search:
         )
 
     def _move(self, index: int) -> None:
-        """The step along one action that raises det V most; a negative one takes weight away, at
-        most all of it.
+        """The step along one action that increases det V most.
+
+        A negative step removes weight, at most all of it.
         """
         variance, weight = float(self.variances[index]), float(self.weights[index])
         lowest = -weight / (1 - weight) if weight < 1 else -math.inf
@@ -195,9 +186,7 @@ class _Search:
         self.variances = (self.variances - factor * (self.white @ image) ** 2) / (1 - step)
 
     def pruned(self, target: float) -> tuple[Indices, Floats]:
-        """Support and weights, after leaving out the lightest actions as long as g stays within the
-        target.
-        """
+        """Support and weights without the lightest actions, as far as g stays within the target."""
         support = np.flatnonzero(self.weights)
         order = support[np.argsort(self.weights[support])]
         low, high = 0, len(order) - self.dimension

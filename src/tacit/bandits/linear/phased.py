@@ -1,14 +1,13 @@
-"""Phased elimination for linear bandits: play a near-G-optimal design, estimate, drop what is
-clearly worse, double.
+"""Phased elimination for linear bandits: play a near-G-optimal design, estimate, eliminate, double.
 
-`DistributedElimination` is DP-DPE (LZJ22 Algorithm 1): ⌈2^{αl}⌉ fresh clients of a population watch
-phase l and report their average reward for every played action. `SingleElimination` is DP-PE
-(Algorithm 3): every play is one person's. Learners see the means of the played actions and the law
-of what a protocol added to them, nothing else, and know nothing of protocols.
+`DistributedElimination` is DP-DPE (LZJ22 Algorithm 1): ⌈2^{αl}⌉ fresh clients of a population
+observe phase l and report their average reward for every played action. `SingleElimination` is
+DP-PE (Algorithm 3): every play belongs to a different participant. Learners see only the means of
+the played actions and the distribution of the protocol's error, and know no protocol.
 
-Widths. `paper`: the printed ones, one for all actions. `tight`: for every pair of actions the
-sub-Gaussian variance of the estimated difference, from the actual design, plays, clients and noise
-(`tacit.bandits.linear.widths`).
+Two widths. `paper`: the printed ones, the same for all actions. `tight`: for every pair of actions
+the sub-Gaussian variance of the estimated difference, from the actual design, plays, clients and
+noise (`tacit.bandits.linear.widths`).
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ from tacit.errors import Number, TacitError, integer, positive, probability
 from tacit.types import ArmSummary, Design, Estimate, Fit, Round
 
 SETTINGS = ("tight", "paper")
-# g(π) over the dimension: as the paper asks, and what tight learners use once phases are long
+# g(π) / dimension: the paper's, and that of tight learners once phases are long
 COARSE, SHARP = 2.0, 1.2
-CUT = 0.02  # of the confidence, for parameters that are shrunk to a ball
-WORTH = 0.01  # by how much narrower widths must be for clients to fit parameters
+CUT = 0.02  # share of the confidence for clipping parameters to a ball
+WORTH = 0.01  # relative reduction of widths from which clients fit parameters
 
 
 class PhasedElimination(Learner):
-    """What both learners share: phases, designs, least squares, elimination.
+    """Base of both learners: phases, designs, least squares, elimination.
 
-    Round number l - 1 is phase l. Its participants are the clients who watch and report, or where
-    `each` play is another person's, those people.
+    Round number l - 1 is phase l. Its participants are the clients who observe and report or, with
+    `each`, those who make one play each.
     """
 
     first_length: float
@@ -82,24 +81,24 @@ class PhasedElimination(Learner):
         self._latest = np.zeros(self.actions.shape[1])
         self._asked = np.zeros(len(self.actions), dtype=np.int64)
         self._phases = np.zeros(len(self.actions), dtype=np.int64)  # while each was active
-        # the last design; active sets only shrink, so their size tells them apart
+        # the last design; active sets only shrink, so their size identifies them
         self._known: tuple[float, int, DesignWeights] | None = None
 
     @abstractmethod
     def _participants(self, phase: int, plays: Indices) -> int:
-        """How many people report in a phase."""
+        """How many participants report in a phase."""
 
     @abstractmethod
     def _variances(self, reports: Indices, plays: Floats) -> Floats:
-        """Sub-Gaussian variance of each played action's mean reward, from the rounds alone."""
+        """Sub-Gaussian variance of each played action's mean reward, from reward noise alone."""
 
     @abstractmethod
     def _client_variance(self, reports: Indices) -> float:
-        """Variance per squared length of a direction, from sampling clients."""
+        """Variance from sampling clients, per squared norm of a direction."""
 
     @abstractmethod
     def _paper_width(self, design: Design, reports: int, stated: Floats) -> float:
-        """W of the paper, for noise of these standard deviations in the means."""
+        """The paper's W, for noise of these standard deviations in the means."""
 
     @property
     def active(self) -> list[int]:
@@ -107,7 +106,7 @@ class PhasedElimination(Learner):
         return [int(index) for index in self._active]
 
     def best(self) -> int:
-        """The active action that looks best."""
+        """The active action with the largest estimate."""
         return int(self._active[int((self.actions[self._active] @ self._direction()).argmax())])
 
     def _direction(self) -> Floats:
@@ -115,20 +114,19 @@ class PhasedElimination(Learner):
         return self._evidence.pooled() if tight else self._latest
 
     def length(self, phase: int) -> float:
-        """h of a phase."""
+        """The length h of a phase."""
         return self.first_length * 2.0 ** (phase - 1)
 
     def _plan(self) -> Plan:
-        """The next phase. One that does not fit is cut short and not opened.
+        """The next phase; one that exceeds the horizon is truncated and not released.
 
-        Tight learners then play what looks best, as they do once one action is left.
+        Tight learners then play the best action instead, as they do once one action is left.
         """
         left, phase = self.horizon - self.played, self._number + 1
         if len(self._active) == 1 and self.setting == "tight":
             return [self._rest(left)]
         length = self.length(phase)
-        # a sharper design needs more actions, each played at least once, which short phases cannot
-        # afford
+        # a sharper design needs more actions, each played at least once: too many for short phases
         sharp = self.setting == "tight" and length >= 2 * self.actions.shape[1]
         design = self._design(SHARP if sharp else COARSE)
         plays, support = design.plays(length), self._active[design.support]
@@ -144,21 +142,21 @@ class PhasedElimination(Learner):
         return Design(tuple(support.tolist()), tuple(plays.tolist()), length, self.each)
 
     def _reported(self, design: Design, participants: int) -> Design:  # noqa: ARG002
-        """What so many participants are to report of a design."""
+        """The design, or the `Fit` that this many participants report instead."""
         return design
 
     def _rest(self, left: int) -> tuple[Design, int, bool]:
         return Design((self.best(),), (left,), float(left), self.each), 0, False
 
     def _design(self, ratio: float) -> DesignWeights:
-        """A design for the active actions, kept as long as they stay the same."""
+        """A design for the active actions, cached while they stay the same."""
         if self._known is None or self._known[:2] != (ratio, len(self._active)):
             found = near_g_optimal(self.actions[self._active], ratio=ratio)
             self._known = (ratio, len(self._active), found)
         return self._known[2]
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:
-        """Takes a phase's estimated means, and drops actions that are clearly worse."""
+        """Add a phase's estimated means and drop significantly worse actions."""
         design, error = round_.assignment, estimate.error
         assert isinstance(design, Design)
         means = np.asarray(estimate.mean, dtype=float)
@@ -180,7 +178,7 @@ class PhasedElimination(Learner):
         self._conclude(PhaseEvidence(solve @ means, matrix, cap))
 
     def _conclude(self, phase: PhaseEvidence) -> None:
-        """Drops actions that are clearly worse, given one phase more."""
+        """Add one phase and drop significantly worse actions."""
         self._latest = phase.theta
         self._evidence.add(phase, self.actions[self._active])
         self._phases[self._active] += 1
@@ -192,8 +190,10 @@ class PhasedElimination(Learner):
         level: float = 0.95,
         control: int = 0,  # noqa: ARG002
     ) -> list[ArmSummary]:
-        """Every action's mean reward, from all phases, by a normal approximation; participants are
-        those who reported it. There is no control, which rewards below zero would make no sense of.
+        """Every action's mean reward from all phases, by a normal approximation.
+
+        `participants` counts those who reported the action. There are no lifts over a control,
+        which make no sense for negative rewards.
         """
         means, spreads = self._evidence.means(self.actions, self._phases)
         rows = zip(self._asked.tolist(), means.tolist(), spreads.tolist(), strict=True)
@@ -218,20 +218,19 @@ class PhasedElimination(Learner):
 
 
 class DistributedElimination(PhasedElimination):
-    """DP-DPE. `fixed_clients` gives every phase the same number of clients (the baseline
-    DPE-FixedU).
+    """DP-DPE; `fixed_clients` gives every phase the same number of clients (baseline DPE-FixedU).
 
-    Phases start at h₁ = 2 in the paper's setting. Tight ones start at 1: with widths that know the
-    noise, clients and not rounds are what a phase lacks, and meeting them earlier saves more regret
+    Phases start at h₁ = 2 in the paper's setting and at 1 in the tight one. With tight widths, a
+    phase is limited by its clients, not its rounds. Reaching more clients earlier saves more regret
     than it costs communication.
 
-    From `parameters_from` clients on, where that makes widths narrower by a hundredth at least than
-    an average for each action does, clients report the parameter that they fit, in a ball about
-    what is known of it (`tacit.bandits.linear.shrinking`). Its radius follows from public numbers:
-    the bound on rewards, how much clients differ, `norm`, the largest length of θ*, earlier phases,
-    and `noise_ratio`, the noise's standard deviation over the l2 sensitivity, of every client's own
-    noise where it must suffice `noise_alone`. What the ball cuts off is part of the widths, for a
-    fiftieth of the confidence.
+    From `parameters_from` clients on, clients report the parameter that they fit, in a ball around
+    the current estimate (`tacit.bandits.linear.shrinking`). They do so only if widths get at least
+    1 % narrower than with one average per action. The radius follows from public numbers: the bound
+    on rewards, `client_std`, `norm` (the largest norm of θ*), earlier phases and `noise_ratio`.
+    `noise_ratio` is the noise's standard deviation over the l2 sensitivity: of each client's own
+    noise with `noise_alone`, of the sum's otherwise. The clipping bias is part of the widths and
+    uses a fiftieth of the confidence.
 
     >>> learner = DistributedElimination(np.eye(3), 1000, alpha=0.8, client_std=0.1)
     >>> round_, = learner.propose()
@@ -262,7 +261,7 @@ class DistributedElimination(PhasedElimination):
         self.noise_ratio, self.noise_alone = float(noise_ratio), noise_alone
         self.parameters_from = parameters_from
         self._planned: tuple[Any, shrinking.OwnFit, Floats] | None = None
-        self._off: list[float] = []  # how far each phase's estimate can be from θ*
+        self._off: list[float] = []  # bound on the distance of each phase's estimate from θ*
         if parameters_from is not None:
             if setting == "paper":
                 raise TacitError("the paper's clients report actions: use the tight setting")
@@ -308,7 +307,7 @@ class DistributedElimination(PhasedElimination):
         )
 
     def scheduled_clients(self) -> int:
-        """How many different clients all phases that fit into the horizon sample together."""
+        """The total number of clients sampled by all phases that fit into the horizon."""
         total, elapsed, phase = 0, 0.0, 1
         while (elapsed := elapsed + self.length(phase)) <= self.horizon:
             total += self.clients(phase)
@@ -319,8 +318,9 @@ class DistributedElimination(PhasedElimination):
         return self.clients(phase)
 
     def _variances(self, reports: Indices, plays: Floats) -> Floats:
-        """Rewards within [-B, B] are B-sub-Gaussian around a client's own mean (Hoeffding's lemma);
-        averaged over plays and clients.
+        """B²/(clients · plays), averaged over plays and clients.
+
+        Rewards in [-B, B] are B-sub-Gaussian around a client's own mean (Hoeffding's lemma).
         """
         return np.asarray(self.bound**2 / (reports * plays))
 
@@ -328,7 +328,7 @@ class DistributedElimination(PhasedElimination):
         return float(self.client_std**2 / reports)
 
     def _reported(self, design: Design, participants: int) -> Design:
-        """Parameters, where there are enough participants."""
+        """A `Fit` where there are enough participants and it narrows widths."""
         if self.parameters_from is None or participants < self.parameters_from:
             return design
         below = self._width_of_actions(design, participants) / (1 + WORTH)
@@ -343,8 +343,9 @@ class DistributedElimination(PhasedElimination):
     def _own_fit(
         self, design: Design, phase: int, clients: int, below: float = math.inf
     ) -> tuple[shrinking.OwnFit, Floats] | None:
-        """How clients of a phase fit their parameters, and about which centre, if widths are below
-        that. What was worked out for planning a phase is kept until it is learned from.
+        """How clients of a phase fit their parameters, and the centre, if widths are below `below`.
+
+        The result for a planned phase is cached until its estimate is learned.
         """
         about = (design.support, design.plays, phase, clients)
         if self._planned is None or self._planned[0] != about:
@@ -356,7 +357,7 @@ class DistributedElimination(PhasedElimination):
         return self._planned[1:]
 
     def _centre(self) -> tuple[Floats, float]:
-        """The estimate that is known to be nearest to θ*, or nothing at all, and how near."""
+        """The phase estimate with the smallest error bound, or zero, and that bound."""
         phases = self._evidence.phases
         for number, known in enumerate(phases[len(self._off) :], len(self._off) + 1):
             off = shrinking.distance_of(known.matrix, self._rare(number))
@@ -383,11 +384,11 @@ class DistributedElimination(PhasedElimination):
         )
 
     def _noise(self, clients: int) -> float:
-        """The noise's standard deviation in an average of reports of length at most 1."""
+        """The noise's standard deviation in an average of reports of norm at most 1."""
         return 2 * self.noise_ratio / (math.sqrt(clients) if self.noise_alone else clients)
 
     def _width_of_actions(self, design: Design, clients: int) -> float:
-        """That of a typical difference, if clients reported an average for each action."""
+        """The width of a typical difference, if clients reported one average per action."""
         plays = np.array(design.plays, dtype=float)
         noise = self._noise(clients) * self.bound * math.sqrt(len(plays))
         variances = self.bound**2 / (clients * plays) + noise**2
@@ -399,11 +400,11 @@ class DistributedElimination(PhasedElimination):
         return math.sqrt(2 * self._evidence.level * square)
 
     def _rare(self, phase: int) -> float:
-        """Half of a phase's share of the confidence that is for reports in a ball."""
+        """Half of a phase's share of the confidence for clipped reports."""
         return CUT * self.confidence / (2 * phase * (phase + 1))
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:
-        """Of parameters as of means."""
+        """Learn from means, or from fitted parameters."""
         design = round_.assignment
         if not isinstance(design, Fit):
             super()._learn(round_, estimate)
@@ -412,10 +413,10 @@ class DistributedElimination(PhasedElimination):
         self._conclude(self._fitted(round_, design, estimate))
 
     def _fitted(self, round_: Round, design: Fit, estimate: Estimate) -> PhaseEvidence:
-        """The parameter within the span of what was played, and how far it may be off."""
+        """The parameter within the span of the played actions, with its error bounds."""
         error = estimate.error
         found = self._own_fit(design, round_.number + 1, round_.participants)
-        assert found is not None  # there was nothing to beat
+        assert found is not None  # there is no `below` here
         fit, _ = found
         played, plays = self.actions[np.array(design.support)], np.array(design.plays, dtype=float)
         undo = shrinking.undo(played, plays, np.array(design.solve))
@@ -426,8 +427,9 @@ class DistributedElimination(PhasedElimination):
         return PhaseEvidence(theta, matrix, cap, fit.lost * undo.T if fit.lost else None)
 
     def _paper_width(self, design: Design, reports: int, stated: Floats) -> float:
-        """(√(2d/(|U|h)) + σ/√|U| + 2σ_noise√(Sd)) · √(2 ln(kT)) (LZJ22 equation 3, Theorems 5.3 to
-        5.5).
+        """(√(2d/(|U|h)) + σ/√|U| + 2σ_noise√(Sd)) · √(2 ln(kT)).
+
+        LZJ22 equation 3, Theorems 5.3 to 5.5.
         """
         d = self.actions.shape[1]
         n = reports
@@ -437,9 +439,9 @@ class DistributedElimination(PhasedElimination):
 
 
 class SingleElimination(PhasedElimination):
-    """DP-PE: standard linear bandits, each play by another person.
+    """DP-PE: standard linear bandits, each play by a different participant.
 
-    `per_person`: whether noise is each person's own (the local model), for the paper's widths.
+    `per_person`: whether each participant adds noise (the local model), for the paper's widths.
 
     >>> SingleElimination(np.eye(3), 1000).propose()[0].assignment.plays
     (6, 6, 6)
@@ -471,8 +473,9 @@ class SingleElimination(PhasedElimination):
         return 0.0
 
     def _paper_width(self, design: Design, reports: int, stated: Floats) -> float:  # noqa: ARG002
-        """(√(2d/h) + 2dσ√s/h) · √(2 ln(kT)), σ the standard deviation in a sum (LZJ22 equation 54,
-        Table 4).
+        """(√(2d/h) + 2dσ√s/h) · √(2 ln(kT)), σ the standard deviation in a sum.
+
+        LZJ22 equation 54, Table 4.
         """
         d = int(self.actions.shape[1])
         plays = np.array(design.plays, dtype=float)
@@ -485,8 +488,6 @@ class SingleElimination(PhasedElimination):
 
 
 def _least_squares(played: Floats, weights: Floats) -> Floats:
-    """The matrix that takes means of the played actions to the weighted least squares estimate,
-    within their span.
-    """
+    """The matrix of weighted least squares from means of the played actions, within their span."""
     root = np.sqrt(weights / weights.max())
     return np.asarray(np.linalg.pinv(played * root[:, None], rcond=1e-9) * root)

@@ -1,13 +1,15 @@
-"""Directional widths: how well the difference between two actions is known, from all phases so far.
+"""Directional confidence widths for the difference between two actions, from all phases so far.
 
-For actions b and x let z = b - x. Phase l estimates ⟨θ*, z⟩ with an error that is sub-Gaussian with
-variance v_l(z) = zᵀM_l z, given the past: rewards, sampled clients, rounding and privacy noise,
-each through the very least squares that was solved. Estimates are averaged with weights 1/v_l(z).
-For fixed λ, exp(λ Σ_l error_l/v_l - λ²I/2), I = Σ_l 1/v_l, is a supermartingale, so by Ville's
-inequality the error of the average stays below λ/2 + ln(1/p)/(λI) at all phases at once with
-probability 1 - p. Widths use the best λ of a fixed grid, with p shared among the grid and the k - 1
+For actions b and x let z = b - x. Given the past, phase l estimates ⟨θ*, z⟩ with a sub-Gaussian
+error of variance v_l(z) = zᵀM_l z. The error comes from rewards, sampled clients, rounding and
+privacy noise, each propagated through the phase's own least squares. Estimates are averaged with
+weights 1/v_l(z).
+
+For fixed λ, exp(λ Σ_l error_l/v_l - λ²I/2), I = Σ_l 1/v_l, is a supermartingale. By Ville's
+inequality the error of the average stays below λ/2 + ln(1/p)/(λI) at all phases simultaneously with
+probability 1 - p. Widths use the best λ of a fixed grid. p is divided among the grid and the k - 1
 actions that could wrongly beat the best one: it is ever dropped with probability at most β. Where
-an estimate may be off by a further length, as parameters are that were shrunk, its share is added.
+an estimate has a further bias, as clipped parameters do, its contribution is added.
 """
 
 from __future__ import annotations
@@ -22,18 +24,18 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-GRID = (
-    24  # values of λ, each half the one before: they serve precisions I over 14 orders of magnitude
-)
+GRID = 24  # values of λ, each half the previous one: for precisions I over 14 orders of magnitude
 LARGEST = 512.0  # the largest λ, times the bound on rewards
-CANCELLED = 1e-13  # of two actions' variances, by which that of their difference may be rounded
-RIVALS = 16  # how many leading actions the others are compared with
+CANCELLED = 1e-13  # rounding error of a difference's variance, relative to the two variances
+RIVALS = 16  # the number of leading actions that the others are compared with
 
 
 @dataclass(frozen=True, eq=False)
 class PhaseEvidence:
-    """One phase: its estimate of θ*, the matrix M of its error, the largest λ/√v for which that
-    holds; and a matrix B, if there is one, such that ⟨θ, z⟩ may be off by a further ‖Bz‖.
+    """The estimate of one phase.
+
+    `theta` is its estimate of θ*, `matrix` the M of its error, `cap` the largest λ/√v for which
+    that holds. If `beyond` is a matrix B, ⟨θ, z⟩ may be biased by a further ‖Bz‖.
     """
 
     theta: Floats
@@ -43,7 +45,7 @@ class PhaseEvidence:
 
 
 class Seen(NamedTuple):
-    """Points, one row each; every phase's estimates of ⟨θ*, x⟩, and their variances xᵀMx."""
+    """Points, one per row, with every phase's estimates of ⟨θ*, x⟩ and their variances xᵀMx."""
 
     points: Floats
     estimates: Floats
@@ -61,7 +63,7 @@ class RunEvidence:
         self._typical: list[float] = []
 
     def add(self, phase: PhaseEvidence, active: Floats) -> None:
-        """A new phase, and how well it knew the actions that were active, for pooling."""
+        """Add a phase; `active`, the actions active in it, determines its weight in `pooled`."""
         self.phases.append(phase)
         centred = active - active.mean(axis=0)
         self._typical.append(
@@ -69,8 +71,9 @@ class RunEvidence:
         )
 
     def pooled(self) -> Floats:
-        """One estimate of θ* from all phases, to pick leading actions by; nothing depends on its
-        quality but speed.
+        """One estimate of θ* from all phases, to select leading actions.
+
+        Its quality affects only speed.
         """
         weights = 1 / np.array(self._typical)
         return np.asarray(
@@ -78,9 +81,10 @@ class RunEvidence:
         )
 
     def means(self, points: Floats, known: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """The averaged estimate of ⟨θ*, x⟩ for each row x, and its standard deviation, from the
-        first `known` phases of each: later ones need not span a dropped action. Infinite where
-        there are none.
+        """The averaged estimate of ⟨θ*, x⟩ for each row x, and its standard deviation.
+
+        Uses the first `known` phases of each, because later ones need not span a dropped action.
+        The standard deviation is infinite where there are none.
         """
         precision, weighted = np.zeros(len(points)), np.zeros(len(points))
         for number, phase in enumerate(self.phases):
@@ -93,13 +97,13 @@ class RunEvidence:
         return weighted / safe, np.where(seen, 1 / np.sqrt(safe), np.inf)
 
     def seen(self, points: Floats) -> Seen:
-        """What all phases say of these points."""
+        """Every phase's estimates and variances of these points."""
         thetas = np.array([phase.theta for phase in self.phases])
         variances = [np.einsum("ij,ij->i", points @ p.matrix, points) for p in self.phases]
         return Seen(points, thetas @ points.T, np.array(variances))
 
     def surviving(self, active: Floats) -> npt.NDArray[np.bool_]:
-        """Which of the active actions no leading action clearly beats."""
+        """Which active actions no leading action significantly beats."""
         worth = active @ self.pooled()
         leaders = np.argsort(-worth, kind="stable")[:RIVALS].tolist()
         leaders.append(int((active @ self.phases[-1].theta).argmax()))
@@ -115,9 +119,10 @@ class RunEvidence:
     def compare(
         self, seen: Seen, leader: int, others: npt.NDArray[np.int64]
     ) -> tuple[Floats, Floats]:
-        """The averaged estimate of ⟨θ*, z⟩ for z = leader - x, x each of the others, and its
-        one-sided width. Variances are (b - x)ᵀM(b - x) multiplied out, and a little more than what
-        rounding may have taken away.
+        """The averaged estimate of ⟨θ*, z⟩ and its one-sided width, for z = leader - x.
+
+        x is each of the others. Variances are (b - x)ᵀM(b - x), expanded, plus a bound on the
+        rounding error.
         """
         first, points = seen.points[leader], seen.points[others]
         crossed = np.array([phase.matrix @ first for phase in self.phases]) @ points.T
@@ -144,7 +149,7 @@ class RunEvidence:
         return weighted / precision, np.where(allowed, width, math.inf)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """The state as plain data."""
         return {
             "phases": [
                 {
@@ -159,7 +164,7 @@ class RunEvidence:
         }
 
     def restore(self, data: Mapping[str, Any]) -> None:
-        """What `to_dict` wrote down."""
+        """Restore what `to_dict` returned."""
         self.phases = [
             PhaseEvidence(
                 np.array(item["theta"]),

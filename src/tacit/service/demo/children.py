@@ -1,4 +1,4 @@
-"""Processes of the demonstration: started together, and gone with whoever started them."""
+"""Child processes of the demonstration, which end with their parent."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from tacit.errors import TacitError
 from tacit.service.loopback import NEARBY
 
 STARTING, ENDING = 60.0, 10.0
-_DEATH_OF_PARENT = 1  # PR_SET_PDEATHSIG of Linux
+_DEATH_OF_PARENT = 1  # PR_SET_PDEATHSIG in prctl(2)
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on."""
+    """A free TCP port of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 class Child:
-    """A process of its own, which does not hear the terminal's ^C and dies with its parent."""
+    """Child process in its own session, unaffected by ^C in the terminal; it dies with its
+    parent.
+    """
 
     def __init__(self, words: list[str], log: Path, told: str = "") -> None:
         self.log = log
@@ -49,11 +51,11 @@ class Child:
 
     @property
     def ended(self) -> int | None:
-        """How it ended; None while it runs."""
+        """Exit status; None while it runs."""
         return self._process.poll()
 
     def end(self) -> None:
-        """Ends it, kindly first; harmless again."""
+        """Terminate it, then kill it after a timeout; idempotent."""
         for how in (signal.SIGTERM, signal.SIGKILL):
             if self.ended is None:
                 with suppress(ProcessLookupError):
@@ -62,7 +64,7 @@ class Child:
                     self._process.wait(ENDING)
 
     def wait_for(self, url: str, watch: Callable[[], None]) -> None:
-        """Until it answers there."""
+        """Wait until it answers at `url`; `watch` is called at every attempt."""
         end = time.monotonic() + STARTING
         while time.monotonic() < end:
             watch()

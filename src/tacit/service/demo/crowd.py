@@ -1,9 +1,10 @@
-"""The people of the demonstration, in a process of their own: `python -m tacit.service.demo.crowd`.
+"""Simulated participants of the demonstration, as a process: `python -m tacit.service.demo.crowd`.
 
-Each has the device that ships, with a ledger in memory, and reports at its fixed time. Some vanish
-before they report, some connections break so that devices send again, and some people lie: they
-send nonsense, twice, or for places that they do not have. What happened is counted in a file that
-is replaced every second. Told on standard input, as JSON.
+Each participant uses `AsyncDevice` with a ledger in memory, and reports at its scheduled time. Some
+drop out before they report. Some connections break, so that devices retry. Some participants are
+malicious: they send invalid reports, duplicates, or reports for slots that they do not have. The
+process reads its configuration as JSON from standard input, and writes its counts to a file every
+second.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from tacit.errors import TacitError
 from tacit.service.loopback import NEARBY
 from tacit.signatures import SIGNATURE_SIZE
 
-AT_ONCE = 400  # people who are there at the same time, at most
-ASKING = 24  # of them who wait for an answer
-COMING, COMING_UNASKED = 80.0, 30.0  # people a second, and while nobody is asked
-VANISH, BREAK_OFF, LIE = 0.08, 0.03, 0.02  # the parts of them who do, and of reports unanswered
+AT_ONCE = 400  # maximum number of concurrent participants
+ASKING = 24  # of them with a pending join request
+COMING, COMING_UNASKED = 80.0, 30.0  # arrivals per second, with and without free slots
+VANISH, BREAK_OFF, LIE = 0.08, 0.03, 0.02  # dropout, lost-response and malicious fractions
 OVER = ("finished", "stopped")
 
 
 @dataclass(frozen=True)
 class Told:
-    """What the crowd is told: whom it asks, how people like the options, how many come."""
+    """Configuration: servers and their keys, mean of each option, number of participants."""
 
     address: str
     helper_address: str
@@ -51,7 +52,7 @@ class Told:
 
 @dataclass
 class VisitCounts:
-    """What happened so far."""
+    """Counts of events so far."""
 
     came: int = 0
     asked: int = 0
@@ -67,7 +68,7 @@ class VisitCounts:
 
 
 class Breaking(httpx.AsyncBaseTransport):
-    """A network on which some reports arrive and the answer does not."""
+    """Transport that delivers every report but drops some of the responses."""
 
     def __init__(self, seed: int, counts: VisitCounts) -> None:
         self._under = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=50))
@@ -75,7 +76,7 @@ class Breaking(httpx.AsyncBaseTransport):
         self._seen: set[str] = set()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """One request; reports may lose their answer."""
+        """Send one request; the response to a report may be lost."""
         answer = await self._under.handle_async_request(request)
         if request.method != "PUT":
             return answer
@@ -90,12 +91,12 @@ class Breaking(httpx.AsyncBaseTransport):
         return answer
 
     async def aclose(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         await self._under.aclose()
 
 
 class SimulatedParticipants:
-    """Everybody who comes."""
+    """All simulated participants."""
 
     def __init__(self, told: Told) -> None:
         self._told = told
@@ -110,7 +111,9 @@ class SimulatedParticipants:
         self._over, self._wanted = False, True
 
     async def run(self) -> None:
-        """People come at random, fewer while nobody is asked, until the experiment is over."""
+        """Let participants arrive at random until the experiment is over, fewer without free
+        slots.
+        """
         watching = asyncio.create_task(self._watch())
         people: set[asyncio.Task[None]] = set()
         try:
@@ -129,7 +132,7 @@ class SimulatedParticipants:
             self._write()
 
     async def _watch(self) -> None:
-        """Counts are written every second; a closed experiment is noticed."""
+        """Write the counts every second, and notice the end of the experiment."""
         while True:
             with suppress(httpx.HTTPError, ValueError, KeyError):
                 known = (await self._http.get(f"{self._told.address}/experiments")).json()
@@ -175,8 +178,8 @@ class SimulatedParticipants:
         self.counts.unreported += not arrived
 
     async def _lie(self) -> None:
-        """Sealed bytes that are nonsense for a place that was given, others for the same place, and
-        a place that was not given.
+        """Send an invalid report for an assigned slot, another for the same slot, and a forged
+        token.
         """
         self.counts.liars += 1
         asked = {"nonce": os.urandom(16).hex()}
@@ -205,7 +208,7 @@ class SimulatedParticipants:
 
 
 def main() -> None:
-    """Reads what it is told, and lets people come."""
+    """Read the configuration and run the simulation."""
     said: dict[str, Any] = json.load(sys.stdin)
     told = Told(**{**said, "keys": tuple(said["keys"])})
     with suppress(KeyboardInterrupt):

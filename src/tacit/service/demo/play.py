@@ -1,4 +1,4 @@
-"""The demonstration from beginning to end: found two parties, publish, watch, report."""
+"""The demonstration from beginning to end: set up two parties, publish, watch, report."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from tacit.terms import cosign
 QUESTION = "Which reminder gets people to take a break?"
 LIKING = {"No reminder": 0.2, "A quiet line": 0.35, "A friendly question": 0.6}
 ROLES = ("coordinator", "helper")
-ENOUGH = 90.0  # seconds until it is stopped if it is decided
-LONGEST = 140.0  # and if it is not
-WINDOW = 5  # seconds from an option to the report: time to answer for whoever takes part by hand
-WINDOW_KEPT = 20  # where nobody is in a hurry
-JOINING = (9, 25)  # seconds that a round takes in people, on a quick machine and on a slow one
+ENOUGH = 90.0  # seconds until the experiment is stopped if it is decided
+LONGEST = 140.0  # the same if it is not
+WINDOW = 5  # seconds from assignment to report: time to answer for manual participants
+WINDOW_KEPT = 20  # the same with `keep`
+JOINING = (9, 25)  # seconds that a round assigns slots, on a fast and on a slow machine
 
 
 @dataclass
 class DemoProgress:
-    """How the demonstration stands, for whoever shows it."""
+    """Progress of the demonstration, for display."""
 
     status: dict[str, Any]
     estimates: dict[str, Any]
@@ -48,7 +48,7 @@ class DemoProgress:
     requests: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """The progress as plain data."""
         return {
             "best": self.estimates["best"],
             "decided": self.estimates["decided"],
@@ -77,9 +77,10 @@ Watch = Callable[[str, DemoProgress | None], None]
 def playing(
     people: int = 3000, seed: int = 1, watch: Watch | None = None, *, keep: bool = False
 ) -> Iterator[DemoProgress]:
-    """One live experiment, to its decision or its end: both servers run as long as the context
-    does, and with `keep` people go on taking part. Whatever ends it, no process stays behind and
-    nothing but what the caller writes.
+    """Context manager of one live experiment, until it is decided or over.
+
+    Both servers run as long as the context; with `keep`, participants continue to take part. At the
+    end no process and no file remains, except what the caller writes.
     """
     said = watch or (lambda _stage, _shown: None)
     with ExitStack() as stack:
@@ -88,7 +89,7 @@ def playing(
         said("starting two servers", None)
         started = time.monotonic()
         parties = _start(stack, directory)
-        slow = time.monotonic() - started  # as slow as the machine is
+        slow = time.monotonic() - started  # measures the speed of the machine
         said("publishing the experiment", None)
         joining = min(max(JOINING[0], round(1.5 * slow)), JOINING[1])
         window = WINDOW_KEPT if keep else WINDOW
@@ -115,7 +116,7 @@ def playing(
 
 
 def definition_of(helper: Card, people: int, joining: int, window: int = WINDOW) -> str:
-    """The demonstration's definition, as somebody would write it."""
+    """The definition file of the demonstration's experiment."""
     today = datetime.now(UTC).date()
     return definition.write(
         {
@@ -130,7 +131,7 @@ def definition_of(helper: Card, people: int, joining: int, window: int = WINDOW)
             "first_day": today - timedelta(days=1),
             "last_day": today + timedelta(days=1),
             "epsilon": 1,
-            "crowd": 20,
+            "min_batch_size": 20,
             "joining": joining,
             "margin": 4,
             "grace": 30,
@@ -143,7 +144,7 @@ def definition_of(helper: Card, people: int, joining: int, window: int = WINDOW)
 
 @contextmanager
 def _told_to_stop() -> Iterator[None]:
-    """SIGTERM ends the demonstration as ^C does."""
+    """Let SIGTERM end the demonstration as ^C does."""
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -156,7 +157,7 @@ def _told_to_stop() -> Iterator[None]:
 
 
 def _start(stack: ExitStack, directory: Path) -> Parties:
-    """Both servers, each with its own directory, key and database."""
+    """Start both servers, each with its own directory, key and database."""
     cards, servers = [], []
     for role in ROLES:
         cards.append(found(role, directory / role, None, f"127.0.0.1:{free_port()}"))
@@ -173,7 +174,7 @@ def _start(stack: ExitStack, directory: Path) -> Parties:
 
 
 def _publish(parties: Parties, text: str) -> str:
-    """The coordinator publishes, the helper's operator signs: here both are this program."""
+    """Publish as the coordinator and sign as the helper's operator; here this program is both."""
     coordinator, helper = parties.operated
     digest = str(coordinator.post("/experiments", {"definition": text})["digest"])
     published = coordinator.terms(digest)
@@ -195,8 +196,9 @@ def _watched(
     *,
     keep: bool,
 ) -> DemoProgress:
-    """Looks every second until it is over or time is up; then stops it, unless it is kept, and
-    reads everything.
+    """Poll every second until the experiment is over or time is up; then stop it, unless `keep`.
+
+    Return the final progress with the export and the request counts.
     """
     started = time.monotonic()
     coordinator = parties.operated[0]
@@ -223,7 +225,7 @@ def _watched(
 
 
 def _let_finish(parties: Parties, digest: str, said: Watch) -> None:
-    """Rounds that are open end by themselves."""
+    """Wait until the open rounds end."""
     end = time.monotonic() + 20
     while time.monotonic() < end:
         status = parties.operated[0].get(f"/experiments/{digest}/status")
@@ -243,7 +245,7 @@ def _look(parties: Parties, digest: str, counts: Path, seconds: float) -> DemoPr
 
 
 def _answered(party: Operated) -> dict[str, int]:
-    """How often a party answered what, by what was asked and the status."""
+    """Number of responses of a party, by method, route and status."""
     answers: dict[str, int] = {}
     for family in text_string_to_metric_families(party.text("/metrics")):
         for sample in family.samples:

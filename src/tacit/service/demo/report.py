@@ -1,7 +1,7 @@
-"""The report of a live experiment, for somebody who decides: one self-contained HTML page.
+"""Report of a live experiment as one self-contained HTML page.
 
-It is the experimenter's page, as it was at the end, with what was sent and what was refused. No
-script, no request, light and dark.
+It is the experimenter's page in its final state, with the messages sent and rejected. It has no
+script, sends no request, and supports light and dark mode.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def html(shown: DemoProgress) -> str:
 
 
 def answer(shown: DemoProgress) -> tuple[str, str, str]:
-    """Which is best, how sure, what was promised: in words."""
+    """The best option, its certainty and the guarantee, in words."""
     view = _view(shown)
     best, sure, promised = (
         f"{said.short}{'' if said.short.endswith('.') else ':'} {said.more}".strip()
@@ -44,7 +44,7 @@ def _view(shown: DemoProgress) -> sentences.View:
 
 
 def sent(shown: DemoProgress) -> list[str]:
-    """What left people's devices."""
+    """Sentences about the messages sent by devices."""
     counts = shown.counts
     each = counts.sent_bytes / max(counts.sent, 1)
     return [
@@ -59,7 +59,7 @@ def sent(shown: DemoProgress) -> list[str]:
 
 
 def refused(shown: DemoProgress) -> list[str]:
-    """What was not taken, and why."""
+    """Sentences about the rejected messages and the aborted rounds."""
     counts = shown.counts
     said = {
         "nonsense": "sealed nonsense for a place that was given (taken, and found to be nonsense "

@@ -1,6 +1,6 @@
-"""The parties over HTTP: applications, group commit, driver, link to the helper, limits, metrics.
+"""HTTP layer of coordinator and helper: applications, group commit, driver, limits, metrics, logs.
 
-Nothing here knows how a round works: it brings requests to a `Coordinator` or `Helper`, commits
-what waits in groups, and keeps strangers within limits. Neither addresses nor names of people are
-stored or logged, and there is no access log.
+It passes requests to a `Coordinator` or `Helper`, commits pending writes in groups, and enforces
+rate and size limits. It does not implement any part of a round. It neither stores nor logs
+addresses or identities of participants, and there is no access log.
 """

@@ -1,8 +1,8 @@
-"""The coordinator and the helper as web applications, with OpenAPI documents that are true.
+"""FastAPI applications of the coordinator and the helper, with complete OpenAPI documents.
 
-Everything that can be said is said by the parties; here it becomes paths, statuses and JSON.
-Requests that write what people bring wait for the group that they are committed in; the others run
-in threads.
+It maps paths, statuses and JSON to methods of `Coordinator` and `Helper`. Requests that
+write participants' data wait for the group commit that contains them; other requests run in
+threads. Docstrings of routes and models are part of the OpenAPI documents.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ REASONS = {
     500: "something went wrong here",
     503: "the database is away, or too much waits",
 }
-ANY = (400, 408, 413, 422, 429, 431, 500, 503)  # what every request may hear
+ANY = (400, 408, 413, 422, 429, 431, 500, 503)  # possible statuses of every request
 
 
 SAID = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
 
 
 def _errors(*numbers: int) -> dict[int | str, dict[str, Any]]:
-    """The refusals of an operation, for its documentation."""
+    """The error responses of an operation, for OpenAPI."""
     return {
         number: {"description": REASONS[number], "content": SAID}
         for number in sorted({*numbers, *ANY})
@@ -83,7 +83,7 @@ def _errors(*numbers: int) -> dict[int | str, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Service:
-    """What an application works with while it runs."""
+    """The components of a running application."""
 
     party: ServerParty
     config: PartyConfig
@@ -94,7 +94,7 @@ class Service:
 
     @classmethod
     def of(cls, party: ServerParty, config: PartyConfig, step: Callable[[], float]) -> Service:
-        """Everything that a party's process needs, not yet started."""
+        """Create the components of a party's process without starting them."""
         waiting: list[GroupWriter] = []
 
         def gauges() -> Gauges:
@@ -107,7 +107,7 @@ class Service:
 
     @asynccontextmanager
     async def running(self, _app: FastAPI) -> AsyncIterator[None]:
-        """From start to end: what waits is written before it ends."""
+        """Lifespan of the application; pending work is committed before it ends."""
         self.writer.start()
         self.driver.start()
         try:
@@ -119,7 +119,7 @@ class Service:
 
 
 def coordinator_app(coordinator: Coordinator, config: PartyConfig, link: HelperLink) -> Front:
-    """The coordinator's application; `link` is the helper as it reaches it."""
+    """The coordinator's application; `link` connects it to the helper."""
     service = Service.of(coordinator, config, lambda: round_scheduler.step(coordinator, link))
     app = _application("coordinator", service)
     _add_places(app, service, coordinator)
@@ -138,7 +138,7 @@ def helper_app(helper: Helper, config: PartyConfig) -> Front:
 
 
 def _application(role: str, service: Service) -> FastAPI:
-    """What both have."""
+    """Create the parts common to both applications."""
     app = FastAPI(
         title=f"tacit {role}",
         version=__version__,
@@ -177,7 +177,7 @@ def _fronted(app: FastAPI, service: Service) -> Front:
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, with the reports, which are no route of FastAPI's."""
+    """The OpenAPI document, including the report operation, which is not a FastAPI route."""
     document = get_openapi(title=app.title, version=app.version, routes=app.routes)
     document["components"]["schemas"]["Error"] = models.Error.model_json_schema()
     refusals = {str(number): said for number, said in _errors(403, 404, 409, 410).items()}
@@ -197,14 +197,14 @@ def _refused(_request: Request, reason: Exception) -> JSONResponse:
 
 
 def _nonsense(_request: Request, problem: Exception) -> JSONResponse:
-    """Which field is wrong, and how; never what it held."""
+    """Which field is invalid and why; never its value."""
     assert isinstance(problem, RequestValidationError)
     said = [f"{_where(error)}: {error['msg']}" for error in problem.errors()[:5]]
     return JSONResponse({"error": "; ".join(said)}, 422)
 
 
 def _where(error: dict[str, Any]) -> str:
-    """The field of ours that is wrong; a field that we do not know may be named after anything."""
+    """Path of the invalid field; names of unknown fields are arbitrary input and are omitted."""
     known = error["loc"][:-1] if error["type"] == "extra_forbidden" else error["loc"]
     return ".".join(str(part) for part in known)
 
@@ -219,7 +219,7 @@ def _http_error(request: Request, problem: Exception) -> JSONResponse:
 
 
 def _methods(request: Request) -> set[str]:
-    """What can be asked of a path."""
+    """Methods allowed on the path of a request."""
     found: set[str] = set()
     for route in request.app.routes:
         if route.path_regex.match(request.url.path):
@@ -231,7 +231,7 @@ def _failed(_request: Request, _problem: Exception) -> JSONResponse:
     return JSONResponse({"error": "something went wrong here; it was logged"}, 500)
 
 
-# What both parties say
+# Routes of both parties
 
 
 def _add_health(app: FastAPI, service: Service) -> None:
@@ -336,7 +336,7 @@ def _successor(known: Registered | None) -> dict[str, Any] | None:
 
 
 def _admin(service: Service) -> Any:
-    """Only the holder of the admin token passes; compared in constant time."""
+    """Dependency that requires the admin token, compared in constant time."""
     expected = hashlib.sha256(service.config.admin_token.encode()).digest()
 
     def check(credentials: Credentials) -> None:
@@ -356,7 +356,7 @@ def _add_places(app: FastAPI, service: Service, coordinator: Coordinator) -> Non
     @app.post(
         "/experiments/{digest}/places",
         tags=["devices"],
-        response_model=models.SlotRequest | models.NotAsked,
+        response_model=models.AssignedSlot | models.NotAsked,
         responses=_errors(403, 404, 409),
     )
     async def place(digest: Digest, asked: models.TicketRequest) -> JSONResponse:
@@ -486,7 +486,7 @@ def _add_admission(app: FastAPI, service: Service, helper: Helper) -> None:
 
 def _add_calls(app: FastAPI, service: Service, helper: Helper) -> None:
     def check(call: Call, digest: bytes) -> None:
-        """Only the coordinator of the experiment passes."""
+        """Reject calls not signed by the coordinator of the experiment."""
         check_call("POST", *call, helper.terms(digest).terms.keys[0])
 
     calls: dict[str, Any] = {"tags": ["coordinator"], "responses": _errors(403, 404, 409, 410)}
@@ -527,7 +527,7 @@ def _add_calls(app: FastAPI, service: Service, helper: Helper) -> None:
 
 
 async def _received(request: Request, called: Called) -> tuple[str, bytes, str]:
-    """What a party's call is checked by: where to, the whole body, and the signature."""
+    """The parts that a call's signature covers, and the signature: path, body, header."""
     return request.url.path, await request.body(), called
 
 

@@ -1,7 +1,7 @@
-"""What the coordinator asks of the helper, signed with its long-term key.
+"""Signatures of the coordinator's calls to the helper, with its long-term Ed25519 key.
 
-The signature is under method, path and body's digest, with a label of its own. Every call may be
-repeated and gets the same answer, so that a recorded one gains nothing.
+The signature covers method, path and the SHA-256 digest of the body, under a label of its own.
+Calls are idempotent, so replaying a recorded call gains nothing.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ HEADER = "Tacit-Signature"
 
 
 def sign_call(method: str, path: str, body: bytes, key: Ed25519PrivateKey) -> str:
-    """The header's value, hexadecimal."""
+    """The value of the signature header, hexadecimal."""
     return sign(Signed.CALL, _said(method, path, body), key).hex()
 
 
 def check_call(method: str, path: str, body: bytes, signature: str, public: bytes) -> None:
-    """Refuses what the holder of this key did not ask."""
+    """Reject a call that the holder of this key did not sign."""
     try:
         said = _said(method, path, body)
         verify(Signed.CALL, said, bytes.fromhex(signature), public, "the coordinator")

@@ -1,8 +1,8 @@
-"""An answer that very many ask for, looked up once for all who ask within a tenth of a second.
+"""Cache that coalesces identical reads for 100 ms.
 
-Every device reads the terms of both parties before it joins; what it acts on is checked again when
-it does. Whatever changes an experiment through this process is seen at once, what another process
-changed a moment later.
+Every device reads the terms from both parties before it joins; the party checks them again at
+joining. Changes through this process take effect at once, changes through another process up to 100
+ms later.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ from collections.abc import Callable
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-FRESH = 0.1  # seconds that an answer is not looked up again
-MOST = 256  # answers that are remembered
+FRESH = 0.1  # seconds that a result is cached
+MOST = 256  # maximum number of cached results
 
 
 class Lately:
-    """What `look` said of a name a moment ago."""
+    """Cache of the results of `look`, by name."""
 
     def __init__(self, look: Callable[[str], bytes]) -> None:
         self._look = look
         self._found: dict[str, tuple[float, asyncio.Future[bytes]]] = {}
 
     async def __call__(self, name: str) -> bytes:
-        """What it says; what it raised is raised for all who waited, and then tried anew."""
+        """Return the result of `look`; its exception goes to all waiting callers and is not
+        cached.
+        """
         now = asyncio.get_running_loop().time()
         when, found = self._found.get(name, (now, None))
         if found is None or now - when >= FRESH:
@@ -40,20 +42,21 @@ class Lately:
         return found.result()
 
     def forget(self) -> None:
-        """Everything is looked up anew from now on."""
+        """Clear the cache."""
         self._found.clear()
 
 
 class Changing:
-    """An application of which requests that may change an experiment make forget what was said
-    before; joining changes none.
+    """Middleware that clears the cache on requests that may change an experiment.
+
+    Joining changes none.
     """
 
     def __init__(self, app: ASGIApp, lately: Lately) -> None:
         self._app, self._lately = app, lately
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request; what it changed is known before its answer is."""
+        """Handle one ASGI request; clear the cache before the response is sent."""
         asks = scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS")
 
         async def answer(message: Message) -> None:

@@ -1,6 +1,7 @@
-"""A connection, before there is a request: how long and how large the head of one may be.
+"""HTTP connection with limits on the time and the size of a request's head.
 
-What comes after the head is bounded by the application (`front`); before that there is none to ask.
+The head is the request line and the headers. The application (`middleware`) limits the body; it
+does not exist before the head is complete.
 """
 
 from __future__ import annotations
@@ -10,50 +11,50 @@ import json
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-LARGEST = 1 << 15  # bytes of a request's line and headers
-SLOWEST = 20.0  # seconds that they may take, from the connection or from their first byte
+LARGEST = 1 << 15  # maximum bytes of a request line and its headers
+SLOWEST = 20.0  # maximum seconds, from the connection or from the first byte
 
 
 class Connection(HttpToolsProtocol):
-    """A connection whose requests have bounded heads; beyond that it is closed, with a word."""
+    """uvicorn connection that limits the heads of requests and closes beyond the limits."""
 
     _head = 0
     _waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Somebody came, and is to say what for."""
+        """Start the timeout of the first head."""
         super().connection_made(transport)
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Somebody went."""
+        """Cancel the timeout."""
         self._arrived()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Something came."""
+        """Parse data, and close if the head exceeds its size limit."""
         super().data_received(data)
         if self._waiting is not None and not self.transport.is_closing():
-            self._head += len(data)  # all of it, so far
+            self._head += len(data)  # an upper bound: counts all bytes received
             if self._head > LARGEST:
                 self.send_400_response("")
 
     def on_message_begin(self) -> None:
-        """The first byte of a request."""
+        """Start the timeout at the first byte of a request."""
         super().on_message_begin()
         self._head = 0
         self._wait()
 
     def on_headers_complete(self) -> None:
-        """The head is there; the rest is the application's."""
+        """Cancel the timeout, check the size, and start the application."""
         self._arrived()
         self._head = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         if self._head > LARGEST:
-            raise ValueError("the headers are too large")  # so the parser stops
+            raise ValueError("the headers are too large")  # stops the parser
         super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Says that this is no request, or too large for one, and closes."""
+        """Respond with 400, or 431 if the head is too large, and close."""
         if self._head <= LARGEST:
             super().send_400_response(msg)
             return

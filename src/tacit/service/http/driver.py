@@ -1,7 +1,7 @@
-"""What drives a party: one thread that takes its next step when it is time, or when something came.
+"""Background thread that advances a party: it runs the next step when due or when notified.
 
-A step that fails is taken again, later and later up to a bound, and forever: nothing is lost by a
-database or a helper that is away for a while.
+A failed step is retried forever with exponential backoff. A temporary outage of the database or the
+helper therefore loses nothing.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tacit.errors import TacitError
 from tacit.service.http.logs import traced
 
 LOG = logging.getLogger("tacit.service")
-SHORTEST = 0.2  # seconds between steps, however much comes
-LONGEST = 30.0  # seconds until it is looked again, whatever a step says
-SHARE = 4  # a step of a second is followed by so many seconds of rest, unless it is time
+SHORTEST = 0.2  # minimum seconds between steps
+LONGEST = 30.0  # maximum seconds between steps
+SHARE = 4  # after a step, ignore notifications for this many times its duration
 
 
 class Driver:
-    """A thread that calls `step`, which says in how many seconds it is worth calling again."""
+    """Thread that calls `step`, which returns the seconds until its next call."""
 
     def __init__(
         self, step: Callable[[], float], failed: Callable[[], None] = lambda: None
@@ -34,22 +34,22 @@ class Driver:
         self._thread = threading.Thread(target=self._run, name="tacit-driver", daemon=True)
 
     def start(self) -> None:
-        """Begins to drive."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends after the present step."""
+        """Stop after the current step."""
         self._stop.set()
         self._come.set()
         self._thread.join()
 
     def poke(self) -> None:
-        """Something came: the next step is due."""
+        """Notify the thread of new work: the next step is due."""
         self._come.set()
 
     @property
     def alive(self) -> bool:
-        """Whether there is somebody who drives."""
+        """Whether the thread runs."""
         return self._thread.is_alive()
 
     def _run(self) -> None:
@@ -71,7 +71,7 @@ class Driver:
 
 
 def backoff(failures: int, randomly: Callable[[], float] = random.random) -> float:
-    """Seconds to wait after so many failures in a row: doubling, with a random part.
+    """Seconds to wait after this many consecutive failures: exponential, with jitter.
 
     >>> [backoff(failures, lambda: 1.0) for failures in (1, 2, 3, 40)]
     [0.4, 0.8, 1.6, 30.0]

@@ -1,7 +1,8 @@
-"""The helper as the coordinator reaches it: over HTTP, each call signed, nothing kept.
+"""HTTP client of the coordinator for its helpers; every call is signed, and no state is kept.
 
-What does not get through is `Unavailable`, and is tried again by whoever drives; what the helper
-refuses is a `Refusal` of the same kind. Answers are bounded: a helper is not trusted with memory.
+Transport failures raise `Unavailable`, and the driver retries them. Rejections by the helper raise
+a `Refusal` of the same type. The size and time of answers are bounded, because the helper is not
+trusted.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from tacit.service.http.calls import HEADER, sign_call
 from tacit.service.loopback import NEARBY
 
 PATIENCE = httpx.Timeout(10.0, connect=5.0)
-LARGEST = 1 << 26  # bytes of an answer
-SLOWEST = 60.0  # seconds that they may take: other rounds wait
-LONGEST = 300  # characters of a reason that are repeated
-AGAIN = (408, 425, 429)  # statuses that say: later
+LARGEST = 1 << 26  # maximum bytes of an answer
+SLOWEST = 60.0  # maximum seconds to receive an answer: other rounds wait meanwhile
+LONGEST = 300  # maximum characters of a quoted reason
+AGAIN = (408, 425, 429)  # statuses to retry
 
 
 class HttpLink:
     """Calls to the helpers of a coordinator's experiments.
 
-    `key` says what calls about the experiment with this digest are signed with, `address` where its
-    helper is, `experiment` which experiment a round belongs to.
+    `key` returns the signing key for calls about the experiment with this digest, `address` the URL
+    of its helper, `experiment` the experiment of a round.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class HttpLink:
         return "HttpLink()"
 
     def close(self) -> None:
-        """Lets go of all connections."""
+        """Close all connections."""
         self._client.close()
 
     def keys(self, digest: bytes, identity: bytes, sealing: int) -> bytes:
@@ -75,7 +76,7 @@ class HttpLink:
         return _bytes(said, "announcement")
 
     def exchange(self, identity: bytes, listing: bytes) -> tuple[bytes, bytes]:
-        """The helper's list and its answer, each empty as long as there is none."""
+        """The helper's list of reports and its answer; each is empty until available."""
         digest = self._experiment(identity)
         said = self._call(digest, identity, "exchange", {"listing": listing.hex()})
         return _bytes(said, "listing"), _bytes(said, "answer")
@@ -112,7 +113,7 @@ def _read(answer: httpx.Response) -> bytes:
 
 
 def _answered(status: int, content: bytes) -> Any:
-    """What the helper said; its refusals as what they are."""
+    """The helper's JSON answer; raise its rejections as the matching exceptions."""
     try:
         said = json.loads(content)
     except (ValueError, RecursionError):

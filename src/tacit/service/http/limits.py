@@ -1,6 +1,6 @@
-"""How much a stranger may ask: requests per second and address, and bytes of a body.
+"""Rate limits per client address, and size and time limits for request bodies.
 
-Addresses are kept in memory only, for as long as their bucket is not full, and are written nowhere.
+Addresses are kept in memory only, at most `MOST_ADDRESSES`, and are neither stored nor logged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from starlette.types import Receive
 
 MOST_ADDRESSES = 50_000
-SLOWEST = 20.0  # seconds that a body may take
+SLOWEST = 20.0  # maximum seconds to receive a body
 
 
 class Buckets:
@@ -35,7 +35,7 @@ class Buckets:
         return len(self._buckets)
 
     def wait(self, address: str) -> float:
-        """0 if a request from there is welcome now, else in how many seconds one is."""
+        """Take a token: 0 if a request is allowed now, otherwise seconds until the next token."""
         now, name = self._clock(), neighbourhood(address)
         level, since = self._buckets.pop(name, (float(self._burst), now))
         level = min(self._burst, level + (now - since) * self._rate)
@@ -47,7 +47,7 @@ class Buckets:
 
 
 def neighbourhood(address: str) -> str:
-    """An IPv4 address itself, of an IPv6 address the network that one subscriber has.
+    """The key of a bucket: an IPv4 address, or the /64 network of an IPv6 address.
 
     >>> neighbourhood("2001:db8:1:2:3:4:5:6"), neighbourhood("192.0.2.1"), neighbourhood("?")
     ('2001:db8:1:2::/64', '192.0.2.1', '?')
@@ -61,7 +61,7 @@ def neighbourhood(address: str) -> str:
 
 
 class BodyError(Exception):
-    """A body that is not read to its end; says which status tells so."""
+    """A request body that was not read completely, with the HTTP status to return."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -69,7 +69,7 @@ class BodyError(Exception):
 
 
 async def read_body(receive: Receive, declared: bytes | None, most: int) -> bytes:
-    """The whole body, if it has at most so many bytes and comes in time."""
+    """Read the whole body; raise `BodyError` if it exceeds `most` bytes or the time limit."""
     if declared is not None and int(declared) > most:
         raise too_large(most)
     parts, size = [], 0
@@ -90,5 +90,5 @@ async def read_body(receive: Receive, declared: bytes | None, most: int) -> byte
 
 
 def too_large(most: int) -> BodyError:
-    """The refusal of a body beyond its limit."""
+    """The error for a body beyond its size limit."""
     return BodyError(413, f"the body is too large: at most {most} bytes are taken here")

@@ -1,7 +1,7 @@
-"""Structured logs: one JSON object per line, without bodies, addresses, or names of people.
+"""Structured logs: one JSON object per line, without bodies, addresses or identities.
 
-Requests are not logged at all: when somebody reports is nobody's business. What went wrong is
-logged with the route's template and the places in the code, never with values.
+Requests are not logged at all, because the time of a report is private. Errors are logged with the
+route template and code locations, never with values.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import traceback
 from datetime import UTC, datetime
 from typing import Any
 
-QUIET = ("httpx", "httpcore", "alembic", "asyncio")  # they would print URLs and statements
+QUIET = ("httpx", "httpcore", "alembic", "asyncio")  # they would log URLs and SQL statements
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line of JSON; of an exception, its kind and where it was raised."""
+    """Formatter of one JSON object per line; of an exception, only type and location."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Format one record."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -39,14 +39,14 @@ class JsonLines(logging.Formatter):
 
 
 def traced(problem: BaseException) -> dict[str, Any]:
-    """For a log's `extra`: which exception was raised where, and nothing of its words or values."""
+    """`extra` for a log call: type and location of an exception, without its message and values."""
     frames = traceback.extract_tb(problem.__traceback__)
     places = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in frames[-6:]]
     return {"where": [type(problem).__name__, *places]}
 
 
 def configure(level: str) -> None:
-    """All logs of the process go to standard error, as lines of JSON."""
+    """Send all logs of the process to standard error as JSON lines."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

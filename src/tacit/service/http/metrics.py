@@ -1,4 +1,4 @@
-"""Prometheus metrics of one process: counts by route, groups, rounds; nothing per person."""
+"""Prometheus metrics of one process: requests by route, commits, rounds; none per participant."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # when a first one came is not told
+disable_created_metrics()  # type: ignore[no-untyped-call]  # would reveal the time of the first event
 
 Gauges = Mapping[str, Mapping[str, float]]
-"""Numbers by metric and label."""
+"""Gauge values by metric and label."""
 
 
 class Metrics:
-    """What one process counts. `gauges` is asked at every reading: rounds by stage and the like."""
+    """Metrics of one process; `gauges` is called at every scrape, for rounds by stage and the
+    like.
+    """
 
     def __init__(self, gauges: Callable[[], Gauges]) -> None:
         self.registry = CollectorRegistry()
@@ -57,33 +59,33 @@ class Metrics:
         self.registry.register(_Now(gauges))
 
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
-        """A request was answered."""
+        """Count an answered request."""
         named = method if method in METHODS else "other"
         self._requests.labels(route, named, status).inc()
         self._seconds.labels(route).observe(seconds)
 
     def group(self, size: int, seconds: float) -> None:
-        """A group was written."""
+        """Count a committed group."""
         self._group.observe(size)
         self._commit.observe(seconds)
 
     def failure(self) -> None:
-        """A step failed."""
+        """Count a failed step."""
         self._failures.inc()
 
     def page(self) -> bytes:
-        """What Prometheus reads."""
+        """The metrics in Prometheus text format."""
         return generate_latest(self.registry)
 
 
 class _Now(Collector):
-    """Numbers that are looked up when they are asked for."""
+    """Collector of gauges that are computed at scrape time."""
 
     def __init__(self, gauges: Callable[[], Gauges]) -> None:
         self._gauges = gauges
 
     def collect(self) -> Iterator[Metric]:
-        """The numbers; none while the database is away."""
+        """The gauges; none while the database is unavailable."""
         try:
             found = self._gauges()
         except TacitError:

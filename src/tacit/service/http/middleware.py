@@ -1,8 +1,8 @@
-"""What every request passes: limits on what strangers ask, CORS, security headers, counting.
+"""ASGI middleware for every request: rate and size limits, CORS, security headers, metrics.
 
-One plain ASGI application around the others, because reports are many and each layer costs. A body
-is read here, whole and bounded, before anybody looks at it. What goes wrong inside is logged by the
-route's template and answered without details.
+It is a single plain ASGI application, because reports dominate the load and each layer costs time.
+It reads the whole body, within its limit, before the application sees it. It logs an unhandled
+exception with the route template and answers without details.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tacit.service.http.logs import traced
 from tacit.service.http.metrics import Metrics
 
 LOG = logging.getLogger("tacit.service")
-NOWHERE = "(none)"  # the template of a path that leads nowhere
+NOWHERE = "(none)"  # the template of an unknown path
 SECURITY = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -36,12 +36,12 @@ CROSS_ORIGIN = (
     (re.compile(r"/rounds/[^/]*/outcome"), b"GET"),
     (re.compile(r"/rounds/[^/]*/reports/[^/]*"), b"PUT"),
 )
-"""What a device asks, from a page of whatever origin."""
+"""Paths and methods of devices, allowed for pages of other origins."""
 
 
 @dataclass(frozen=True)
 class Early:
-    """An answer that needs no application."""
+    """A response that needs no application."""
 
     status: int
     reason: str = ""
@@ -49,9 +49,10 @@ class Early:
 
 
 class Front:
-    """An application behind its limits. `reports` are asked first where something is put, because
-    reports are what comes most. `closing` is set when the process is told to end, for answers that
-    would go on.
+    """Middleware that enforces limits around an application.
+
+    `reports` handles PUT requests, because reports are the most frequent requests. `closing` is set
+    at shutdown, so that streaming responses end.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Front:
         self._header = limits.address_header.lower().encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one ASGI request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -109,7 +110,7 @@ class Front:
             self._metrics.request(_template(scope), scope["method"], status, took)
 
     def _most(self, scope: Scope) -> int:
-        """How many bytes a body may have: many only where a list of all reports is brought."""
+        """Maximum size of a body; large only where the coordinator sends a list of all reports."""
         limits, asked = self._limits, (scope["method"], scope["path"])
         if asked[1].startswith("/rounds/"):
             if asked[0] == "PUT":
@@ -119,7 +120,7 @@ class Front:
         return limits.request_bytes
 
     def _early(self, scope: Scope, headers: dict[bytes, bytes]) -> Early | None:
-        """What can be said before the body is read."""
+        """Response before the body is read, if any: rate limit exceeded or CORS preflight."""
         if self._buckets is not None:
             wait = self._buckets.wait(self._address(scope, headers))
             if wait:
@@ -136,7 +137,7 @@ class Front:
         return scope["client"][0] if scope.get("client") else ""
 
     def _cross_origin(self, scope: Scope, headers: dict[bytes, bytes]) -> list[tuple[bytes, bytes]]:
-        """Leave for a page of another origin to read the answer; never with credentials."""
+        """CORS headers for pages of other origins; never with credentials."""
         origin = headers.get(b"origin")
         if origin is None or _device_method(scope["path"]) is None:
             return []
@@ -170,12 +171,12 @@ def _device_method(path: str) -> bytes | None:
 
 
 def _template(scope: Scope) -> str:
-    """The route's template, which names nobody."""
+    """The route template, which contains no identifiers."""
     return getattr(scope.get("route"), "path", NOWHERE)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """The body that was read, for the application to receive."""
+    """Replay the body to the application."""
     first: Message | None = {"type": "http.request", "body": body, "more_body": False}
 
     async def received() -> Message:

@@ -1,4 +1,7 @@
-"""What passes over HTTP as JSON: bytes are hexadecimal, small letters; nothing unknown is taken."""
+"""Pydantic models of the JSON API: bytes are lowercase hexadecimal, unknown fields are rejected.
+
+The docstrings of the models are descriptions in the OpenAPI documents.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,12 @@ State = Annotated[str, Field(json_schema_extra={"enum": list(STATES)})]
 
 
 def _whole(value: object) -> object:
-    """To JSON 3.0 is an integer."""
+    """Convert a float such as 3.0, which JSON Schema counts as an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class Strict(BaseModel):
-    """What is sent here says what it is said to say, and nothing else."""
+    """Base of request models: strict types, no unknown fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -76,7 +79,7 @@ class TicketRequest(Strict):
     invitation: Annotated[str | None, Field(max_length=2048, repr=False)] = None
 
 
-class SlotRequest(BaseModel):
+class AssignedSlot(BaseModel):
     """A place in a round."""
 
     asked: Literal[True]

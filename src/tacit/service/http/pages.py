@@ -1,8 +1,8 @@
-"""The pages over HTTP: who may see them, what a browser may do with them, and what changes.
+"""HTTP routes of the web pages: access control, content security policy, server-sent events.
 
-Changes are server-sent events: a stream says which parts of the page are new, in HTML. What is
-shown is looked up at most every other second, once for all who watch through this process, and only
-while somebody does; processes need not know of each other, because a version is what is shown.
+A stream of server-sent events carries the changed parts of a page as HTML. Each process queries an
+experiment at most every two seconds, once for all viewers, and only while there are any. Processes
+need no coordination, because the version of a page is a hash of its content.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from tacit.service.pages.document import STATIC
 from tacit.service.pages.experimenter import Parts
 from tacit.terms import Terms
 
-FRESH = 2.0  # seconds that what is shown is not looked up again
-PACE = 1.0  # seconds between looks of a stream
-QUIET = 15.0  # seconds after which a stream says that it is there
-LONGEST = 600.0  # seconds of a stream; then the browser asks for another
-AGAIN = 5  # seconds after which a browser asks for another stream
-PULSE, PATIENCE = 10.0, 2.0  # seconds between looks at the helper, and for one
+FRESH = 2.0  # seconds that a snapshot is cached
+PACE = 1.0  # seconds between polls of a stream
+QUIET = 15.0  # seconds after which a stream sends a keep-alive comment
+LONGEST = 600.0  # maximum seconds of a stream; then the browser reconnects
+AGAIN = 5  # seconds before a browser reconnects
+PULSE, PATIENCE = 10.0, 2.0  # seconds between readiness checks of the helper; their timeout
 KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _DIGEST = re.compile("[0-9a-f]{64}")
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-]+(:[0-9]+)?|https?://\[[0-9a-fA-F:]+\](:[0-9]+)?")
@@ -50,7 +50,7 @@ _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-]+(:[0-9]+)?|https?://\[[0-9a-fA-F:
 
 @dataclass(frozen=True)
 class ExperimentSnapshot:
-    """An experiment as it is shown at one moment."""
+    """The rendered page of an experiment at one moment."""
 
     view: dict[str, Any]
     parts: Parts
@@ -58,12 +58,12 @@ class ExperimentSnapshot:
 
     @property
     def marks(self) -> dict[str, str]:
-        """What a part is recognized by."""
+        """Hash of each part."""
         return {name: _mark(part) for name, part in self.parts.items()}
 
     @property
     def version(self) -> str:
-        """What the whole is recognized by, in every process."""
+        """Hash of the whole page, equal in every process."""
         return _mark("".join(self.marks.values()))
 
 
@@ -72,7 +72,7 @@ def _mark(text: str) -> str:
 
 
 class Views:
-    """What is shown, looked up by one at a time and not too often."""
+    """Cache of rendered experiments; one query at a time, at most every `FRESH` seconds."""
 
     def __init__(self, seen: Callable[[bytes], dict[str, Any]]) -> None:
         self._seen = seen
@@ -81,7 +81,7 @@ class Views:
         self._lock = asyncio.Lock()
 
     async def current(self, digest: bytes) -> ExperimentSnapshot:
-        """The experiment of these terms, as it is shown now."""
+        """The current snapshot of the experiment with these terms."""
         if (found := self._fresh(digest)) is not None:
             return found
         async with self._lock:
@@ -101,7 +101,7 @@ class Views:
         return ExperimentSnapshot(view, experimenter.parts(view, up), sentences.announced(view, up))
 
     def _answers(self, address: str) -> bool:
-        """Whether the helper is ready, as it says itself."""
+        """Whether the helper's readiness check succeeds; cached for `PULSE` seconds."""
         when, up = self._up.get(address, (-PULSE, False))
         if time.monotonic() - when >= PULSE:
             try:
@@ -115,7 +115,7 @@ class Views:
 
 
 class Streams:
-    """Those who watch, no more than a process can bear."""
+    """Server-sent event streams of a process, limited in number."""
 
     def __init__(self, views: Views, most: int, closing: threading.Event) -> None:
         self._views, self._most, self._closing = views, most, closing
@@ -123,11 +123,11 @@ class Streams:
 
     @property
     def full(self) -> bool:
-        """Whether nobody else may watch."""
+        """Whether the maximum number of streams is open."""
         return self.open >= self._most
 
     async def events(self, digest: bytes, seen: str) -> AsyncIterator[bytes]:
-        """What changes, from what a browser has seen on."""
+        """Events with all changes since the version that the browser has seen."""
         self.open += 1
         try:
             async for event in self._events(digest, seen):
@@ -156,11 +156,11 @@ class Streams:
             await asyncio.sleep(PACE)
 
 
-# Who may see what
+# Access control
 
 
 def _policy(*connects: str) -> dict[str, str]:
-    """What a browser lets a page do: its own script and style, and the parties."""
+    """Content security policy: own scripts and styles, and connections to the parties."""
     sources = " ".join(("'self'", *connects))
     return {
         "content-security-policy": (
@@ -171,15 +171,17 @@ def _policy(*connects: str) -> dict[str, str]:
 
 
 def _origin(address: str) -> list[str]:
-    """The origin of an address, if it is one that can stand in a policy."""
+    """The origin of an address, if it is valid in a policy; otherwise nothing."""
     parts = urlsplit(address)
     origin = f"{parts.scheme}://{parts.netloc}"
     return [origin] if _ORIGIN.fullmatch(origin) else []
 
 
 def _may_look(config: PartyConfig) -> Callable[[Request], bool]:
-    """Whether whoever asks may see results: anybody, unless the configuration wants the token. A
-    browser sends it as a password; what changes an experiment does not take it so.
+    """Return a predicate: whether a request may see results.
+
+    Results are public unless the configuration requires the admin token. Browsers send the token as
+    the password of basic authentication, which requests that change an experiment do not accept.
     """
     expected = hashlib.sha256(config.admin_token.encode()).digest()
 
@@ -199,19 +201,19 @@ def _may_look(config: PartyConfig) -> Callable[[Request], bool]:
     return may
 
 
-# Paths
+# Routes
 
 
 def add_pages(
     app: FastAPI, coordinator: Coordinator, config: PartyConfig, closing: threading.Event
 ) -> None:
-    """The pages of a coordinator."""
+    """Add the routes of a coordinator's pages."""
     views = Views(coordinator.public if config.results == "open" else coordinator.view)
     streams = Streams(views, config.limits.streams, closing)
     may = _may_look(config)
 
     def route(path: str, root: str, *, guarded: bool = True) -> Callable[..., Any]:
-        """A page at this path, from which `root` leads to the first; trouble is a page, too."""
+        """Register a page, or an error page, at `path`; `root` is the relative URL of the index."""
 
         def wrap(make: Callable[..., Awaitable[Response]]) -> None:
             async def answer(request: Request) -> Response:
@@ -262,7 +264,7 @@ def add_pages(
 
 
 def _named(request: Request) -> bytes:
-    """The experiment that a path names."""
+    """The experiment named in the path."""
     digest = request.path_params.get("digest", "0" * 64)
     if not _DIGEST.fullmatch(digest):
         raise Unknown("an experiment is named by 64 hexadecimal digits")
@@ -296,7 +298,7 @@ def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}."
 
 
-# Files
+# Static files
 
 
 @dataclass(frozen=True)
@@ -309,7 +311,7 @@ class _File:
 
 @cache
 def _files() -> dict[str, _File]:
-    """Everything that may be asked for, by name."""
+    """All static files by name."""
     found = {}
     for entry in STATIC.iterdir():
         kind = KINDS.get(entry.name.rpartition(".")[2])
@@ -321,7 +323,7 @@ def _files() -> dict[str, _File]:
 
 
 def _file(name: str, request: Request) -> Response:
-    """A file; a browser asks whether it is still the same."""
+    """Serve a static file with an ETag for revalidation."""
     found = _files().get(name)
     if found is None:
         raise Unknown("there is no such file")

@@ -1,7 +1,7 @@
-"""The one request that comes from everybody: a sealed half for a place in a round.
+"""ASGI route for reports: a device sends an encrypted report share for its slot in a round.
 
-Plain ASGI, without models: checked without the database, then written with others in one commit,
-and acknowledged after it.
+It uses plain ASGI without pydantic models, because every participant sends this request. The share
+is checked without the database, written by group commit, and acknowledged after the commit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _EMPTY = {"type": "http.response.body", "body": b""}
 
 
 class ReportRoute:
-    """PUT of a report; every other path goes to `others`."""
+    """PUT of a report share; requests to other paths go to `others`."""
 
     path = PATH
 
@@ -44,13 +44,13 @@ class ReportRoute:
         self._asked: dict[bytes, asyncio.Future[Any]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One report."""
+        """Handle one report share."""
         where = _PATH.fullmatch(scope["path"])
         if where is None:
             await self._others(scope, receive, send)
             return
         scope["route"] = self
-        message = await receive()  # whole: the front has read it
+        message = await receive()  # complete: the middleware has read it
         try:
             await self._keep(where["identity"], where["place"], scope["headers"], message["body"])
         except TacitError as reason:
@@ -75,8 +75,9 @@ class ReportRoute:
         self._kept()
 
     async def _fetched(self, identity: bytes) -> None:
-        """Waits until a round is at hand, which is asked for once for all who bring reports; others
-        go on meanwhile.
+        """Wait until a round is loaded.
+
+        All reports of the round share one load; reports of other rounds continue meanwhile.
         """
         if identity not in self._asked:
             asking = asyncio.ensure_future(run_in_threadpool(self._party.server, identity))
@@ -88,7 +89,7 @@ class ReportRoute:
 
 
 async def refuse(send: Send, reason: TacitError) -> None:
-    """Says why not."""
+    """Send the error response."""
     number = status(reason)
     body = json.dumps({"error": told(reason)}).encode()
     headers = [
@@ -102,7 +103,7 @@ async def refuse(send: Send, reason: TacitError) -> None:
 
 
 def operation(errors: dict[str, Any]) -> dict[str, Any]:
-    """How OpenAPI describes it."""
+    """The OpenAPI description of the operation."""
     identity = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
     place = {"type": "integer", "minimum": 0, "maximum": (1 << 32) - 1}
     return {

@@ -1,7 +1,7 @@
-"""A party's process: from its configuration to a server that ends cleanly when it is told to.
+"""Process of a party: from its configuration to a server with graceful shutdown.
 
-SIGTERM and SIGINT let running requests finish, write what waits, and close the database. There is
-no access log, and no header says what runs here.
+On SIGTERM and SIGINT it finishes running requests, commits pending writes and closes the database.
+There is no access log and no `Server` header.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ from tacit.service.http.middleware import Front
 from tacit.service.store import Store
 
 LOG = logging.getLogger("tacit.service")
-FAREWELL = 10  # seconds that running requests may take at the end
+FAREWELL = 10  # maximum seconds for running requests at shutdown
 BACKLOG = 2048
 CONNECTIONS = 4096
-LARGE = 2**16  # bytes of a block that is given back
+LARGE = 2**16  # bytes of a block that malloc returns to the system
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
-IDLE = 15  # seconds that a quiet connection stays: longer than clients (httpx: 5) reuse theirs
+IDLE = 15  # seconds until an idle connection closes: longer than clients (httpx: 5) reuse theirs
 
 
 def application(config: PartyConfig, **sources: Any) -> Front:
-    """A party, ready to be served: its key opened, its tables up to date. `sources` (clock, noise,
-    assignments) are for tests; no configuration can name them.
+    """Create a party ready to serve: signing key loaded, database migrated.
+
+    `sources` (clock, noise, assignments) are for tests; a configuration cannot set them.
     """
     key, *former = load_signing_keys(config.signing_key, config.lock)
     store = Store(config.database)
@@ -56,7 +57,7 @@ def application(config: PartyConfig, **sources: Any) -> Front:
 
 
 def helper_link(coordinator: Coordinator) -> HttpLink:
-    """The helpers of this coordinator's experiments, where their terms say that they are."""
+    """Client for the helpers of this coordinator's experiments, at the addresses in their terms."""
 
     def address(digest: bytes) -> str:
         return coordinator.terms(digest).terms.parties[1].address.rstrip("/")
@@ -68,7 +69,7 @@ def helper_link(coordinator: Coordinator) -> HttpLink:
 
 
 class Server(uvicorn.Server):
-    """A server that ends when told to, and then lets the process end as it likes."""
+    """uvicorn server that stops through `leave` and installs no signal handlers."""
 
     def __init__(self, app: Front) -> None:
         self._closing = app.closing
@@ -91,17 +92,17 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are heard by who runs the process."""
+        """Install no signal handlers: the caller installs them."""
         yield
 
     def leave(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
-        """Ends after what is running."""
+        """Stop after the running requests."""
         self._closing.set()
         self.should_exit = True
 
 
 def listening(config: PartyConfig) -> socket.socket:
-    """The socket of this configuration."""
+    """The bound socket of this configuration."""
     host, port = config.listen
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
@@ -118,9 +119,10 @@ def listening(config: PartyConfig) -> socket.socket:
 
 
 def give_back() -> None:
-    """Lets large blocks go back to the system whenever they are freed. The C library of most Linux
-    systems keeps more and more of them otherwise, so that a party would grow with its largest
-    round; others are left as they are.
+    """Let malloc return large freed blocks to the operating system at once.
+
+    By default glibc raises its thresholds and retains such blocks, so a party's memory would grow
+    with its largest round. Systems without `mallopt` are left unchanged.
     """
     try:
         told = ctypes.CDLL(None).mallopt
@@ -131,18 +133,20 @@ def give_back() -> None:
 
 
 def settle() -> None:
-    """What is there stays, and the collector looks only at what comes from now on, which is little:
-    so it may look at all of it often, and garbage of requests does not pile up.
+    """Freeze all current objects, so that the garbage collector scans only later ones.
+
+    These are few, so full collections are cheap. They run often, and garbage of requests does not
+    accumulate.
     """
     gc.collect()
     gc.freeze()
-    gc.collect()  # counts anew: it waits for a quarter as much garbage as it counted last
+    gc.collect()  # resets the total: full ones wait until new objects exceed a quarter of it
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, 1)
 
 
 def serve(config: PartyConfig, **sources: Any) -> None:
-    """Runs a party until it is told to stop."""
+    """Run a party until it receives SIGTERM or SIGINT."""
     logs.configure(config.log_level)
     give_back()
     with listening(config) as bound:

@@ -1,8 +1,8 @@
-"""Group commit: whatever waits for the database is written in one transaction, and answered after.
+"""Group commit: pending writes are committed in one transaction and acknowledged afterwards.
 
-Requests put work into a queue; one thread takes all that waits, commits it, and only then resolves
-what the requests wait for. While one group is being written the next gathers, so that the slower
-the disk, the larger the groups. The queue is bounded: beyond it requests are asked to come back.
+Requests put work into a queue. One thread takes all pending work, commits it, and only then
+resolves the futures of the requests. The next group gathers during a commit, so groups grow with
+the latency of the disk. The queue is bounded; requests beyond the bound fail with `Unavailable`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tacit.errors import Unavailable
 from tacit.service.http.logs import traced
 
 LOG = logging.getLogger("tacit.service")
-GATHERING = 0.002  # seconds that a group's first one waits for others
-LARGEST = 512  # in one transaction
+GATHERING = 0.002  # seconds that the first work of a group waits for more
+LARGEST = 512  # maximum group size
 
 Work = TypeVar("Work")
 Answer = TypeVar("Answer")
@@ -28,7 +28,7 @@ Commit = Callable[[Sequence[Work]], Sequence[Answer]]
 
 
 class _Waiting:
-    """A piece of work and who waits for it."""
+    """Queued work and the future of its request."""
 
     __slots__ = ("commit", "future", "work")
 
@@ -37,9 +37,9 @@ class _Waiting:
 
 
 class GroupWriter:
-    """The one thread of a process that writes what requests bring.
+    """The single thread of a process that commits the writes of requests.
 
-    `written` is told the size of every group and how long its commit took.
+    `most` bounds the queue. `written` is called with the size and the commit time of every group.
     """
 
     def __init__(
@@ -56,17 +56,17 @@ class GroupWriter:
         return len(self._queue)
 
     def start(self) -> None:
-        """Begins to write."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Writes what waits, and ends; whatever comes later is turned away."""
+        """Commit the pending work and stop; later requests are rejected."""
         self._stopping = True
         self._come.set()
         self._thread.join()
 
     async def __call__(self, commit: Commit[Work, Answer], work: Work) -> Answer:
-        """What `commit` says about this work, once the group that it is part of is on disk."""
+        """Queue work; return the answer of `commit` once the group that contains it is on disk."""
         if self._stopping or len(self._queue) >= self._most:
             raise Unavailable("too much waits to be written; nothing was kept: try again later")
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -104,7 +104,7 @@ class GroupWriter:
 
 
 def _answer(group: list[_Waiting], answers: Sequence[Any]) -> None:
-    """Resolves what requests wait for, in the event loop that they run in."""
+    """Resolve the futures of requests in their event loops."""
     loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
     for one, answer in zip(group, answers, strict=True):
         loops.setdefault(one.future.get_loop(), []).append((one.future, answer))
@@ -115,7 +115,7 @@ def _answer(group: list[_Waiting], answers: Sequence[Any]) -> None:
 
 def _resolve(pairs: list[tuple[asyncio.Future[Any], Any]]) -> None:
     for future, answer in pairs:
-        if future.done():  # whoever asked has gone
+        if future.done():  # the request was cancelled
             continue
         if isinstance(answer, Exception):
             future.set_exception(answer)

@@ -1,1 +1,1 @@
-"""How a party's tables came to be what they are, step by step."""
+"""Alembic migrations of a party's database."""

@@ -1,4 +1,4 @@
-"""Runs the steps that are missing, on the connection that was handed in."""
+"""Alembic environment: runs pending migrations on the connection passed in the configuration."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""What people see of a live experiment: the experimenter's page and the participant's.
+"""HTML pages of a live experiment, for experimenters and participants.
 
-HTML that is right without a script, made of plain data by plain functions; whatever is text is
-escaped where it is put in (`markup`). Nothing here knows HTTP, so that the report of the
-demonstration is drawn by the same code.
+Plain functions render plain data to HTML that is readable without a script; `markup` escapes all
+text. The package has no HTTP code, so the demonstration's report uses the same functions.
 """

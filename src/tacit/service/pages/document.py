@@ -1,4 +1,4 @@
-"""The frame of every page: one column, one style, no request but to where it came from."""
+"""Frame of every page: one column, one style sheet, requests to its own origin only."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def document(
     module: str | None = None,
     crumb: bool = False,
 ) -> Safe:
-    """A whole page. `root` leads from it to the first page, so that a coordinator may live below
-    any path.
+    """Render a whole page.
+
+    `root` is the relative URL of the index, so that a coordinator may be served below any path.
     """
     script = module and tag("script", type="module", src=f"{root}static/{module}")
     head = [
@@ -34,13 +35,13 @@ def document(
 
 
 def alone(title: str, body: Sequence[Content], foot: Sequence[Content] = ()) -> Safe:
-    """A page in one file, which asks nobody for anything and runs nothing."""
+    """Render a self-contained page: one file without scripts and requests."""
     style = Safe(f"<style>{style_sheet()}</style>")
     return _whole([*_head(title), style], [tag("main", body)], foot)
 
 
 def style_sheet() -> str:
-    """The style of all pages."""
+    """The style sheet of all pages."""
     return (STATIC / "page.css").read_text(encoding="utf-8")
 
 

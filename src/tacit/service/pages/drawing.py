@@ -1,8 +1,8 @@
-"""The pictures of an experiment, as SVG that stretches: labels are HTML, so that they keep their
-size on a phone. Each picture has a place of fixed size, whether or not there is something to draw.
+"""Charts of an experiment as scalable SVG with HTML labels, which keep their size on a phone.
 
-Options have colours of Okabe and Ito's palette, which people with colour blindness tell apart,
-darkened or lightened for contrast (`page.css`); an option keeps its own everywhere.
+Each chart has an area of fixed size, with or without data. Options have the colours of Okabe and
+Ito's palette, which people with colour blindness can distinguish, darkened or lightened for
+contrast (`page.css`). An option keeps its colour everywhere.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from tacit.service.pages.sentences import View, leader, percent
 
 COLOURS = 8
 WIDE, HIGH = 1000, 400
-LEAST_MOMENTS = 8  # rounds that the picture has room for from the beginning
+LEAST_MOMENTS = 8  # minimum number of rounds on the axis
 MOST_MOMENTS = 80
 LEAST_COLUMNS, MOST_COLUMNS = 20, 40
 CELL = 24
-HIDDEN = "true"  # of what is said in words beside it
+HIDDEN = "true"  # aria-hidden of drawings whose content is also in the text
 
 
 def colour(view: View, option: str) -> str:
-    """The class of an option's colour."""
+    """The CSS class of an option's colour."""
     names = [one["option"] for one in view["estimates"]["options"]]
     return f"o{names.index(option) % COLOURS}"
 
@@ -37,7 +37,7 @@ def swatch(view: View, option: str) -> Safe:
 
 
 def faded(one: dict[str, Any]) -> bool:
-    """Whether nobody gets an option now."""
+    """Whether an option is not assigned at present."""
     return one["paused"] is not None or one["decision"] in ("paused", "removed")
 
 
@@ -45,7 +45,7 @@ def faded(one: dict[str, Any]) -> bool:
 
 
 def moments(view: View) -> list[dict[str, Any]]:
-    """How it stood after every round; evenly thinned out where there are many."""
+    """The estimates after every round, evenly subsampled to `MOST_MOMENTS`."""
     history: list[dict[str, Any]] = view["history"]
     if len(history) <= MOST_MOMENTS:
         return history
@@ -54,7 +54,7 @@ def moments(view: View) -> list[dict[str, Any]]:
 
 
 def intervals(view: View) -> Safe:
-    """Each option's interval after every round as a band, the leader's on top."""
+    """Chart of each option's interval after every round as a band, the leader's in front."""
     shown = moments(view)
     ticks = _ticks(view, shown)
     rows = max(len(shown), LEAST_MOMENTS)
@@ -93,7 +93,7 @@ def intervals(view: View) -> Safe:
 
 
 def _order(view: View) -> list[dict[str, Any]]:
-    """Options from the back of the picture to its front."""
+    """Options from the back of the chart to its front."""
     first = leader(view)
     best = None if first is None else first["option"]
     found: list[dict[str, Any]] = view["estimates"]["options"]
@@ -110,7 +110,7 @@ def _standing(moment: dict[str, Any], option: str) -> dict[str, Any] | None:
 def _band(
     view: View, option: dict[str, Any], values: Sequence[dict[str, Any] | None], rows: int, y: Any
 ) -> list[Safe]:
-    """Steps: what was known after a round holds until the next one."""
+    """Step band of an option: an estimate holds until the next round."""
     known = [(n, one) for n, one in enumerate(values) if one is not None]
     if not known:
         return []
@@ -132,7 +132,7 @@ def _steps(pieces: Sequence[tuple[int, int, int]]) -> str:
 
 
 def _ticks(view: View, shown: Sequence[dict[str, Any]]) -> list[float]:
-    """Round numbers around the last intervals and all means."""
+    """Round tick values around the last intervals and all means."""
     least, most = (float(end) for end in _range(view))
     means = [one["mean"] for moment in shown for one in moment["options"]]
     known = [one for one in view["estimates"]["options"] if one["mean"] is not None]
@@ -143,7 +143,7 @@ def _ticks(view: View, shown: Sequence[dict[str, Any]]) -> list[float]:
 
 
 def _labels(view: View, ticks: Sequence[float]) -> list[str]:
-    """The ticks as they are written, all with as many digits as they need."""
+    """Labels of the ticks, all with the same sufficient number of digits."""
     values = [100 * tick for tick in ticks] if percent(view) else list(ticks)
     digits = next(n for n in range(13) if all(abs(one - round(one, n)) < 1e-9 for one in values))
     return [f"{value:,.{digits}f}{'%' if percent(view) else ''}" for value in values]
@@ -156,7 +156,7 @@ def _range(view: View) -> Iterator[float]:
 
 
 def _round_numbers(low: float, high: float, least: float, most: float) -> list[float]:
-    """Two to six steps that hold both.
+    """Equally spaced round numbers that cover the interval, in two to six steps.
 
     >>> _round_numbers(0.03, 0.57, 0.0, 1.0)
     [0.0, 0.2, 0.4, 0.6]
@@ -170,11 +170,11 @@ def _round_numbers(low: float, high: float, least: float, most: float) -> list[f
     return [round(step * n, 12) for n in range(first, last + 1)]
 
 
-# How people were shared out
+# Allocation of participants
 
 
 def bar(view: View, option: str, share: float) -> Safe:
-    """A bar of this length, from 0 to 1."""
+    """A horizontal bar of relative length `share`, from 0 to 1."""
     ground = tag("rect", width=100, height=10, class_="ground")
     filled = tag("rect", width=f"{100 * share:.1f}", height=10, class_=_fill(view, option))
     return tag(
@@ -197,7 +197,7 @@ def _fill(view: View, option: str) -> str:
 
 @dataclass
 class _Column:
-    """Rounds that are held side by side."""
+    """Concurrent rounds."""
 
     closes: int
     rounds: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -208,7 +208,7 @@ class _Column:
 
 
 def columns(rounds: Sequence[dict[str, Any]]) -> list[_Column]:
-    """Rounds in the order in which they were held."""
+    """Group rounds into columns of concurrent rounds, in chronological order."""
     found: list[_Column] = []
     for one in rounds:
         if not found or not found[-1].takes(one):
@@ -237,8 +237,9 @@ def strip(view: View, option: str) -> Safe:
 
 
 def cell(one: dict[str, Any], kind: str, left: int = 0) -> Safe:
-    """A round: filled when opened, crossed out when refused, filling up while it is open; half full
-    where it is not told how many places are taken.
+    """Symbol of a round: filled if released, crossed out if aborted, partly filled while open.
+
+    An open round is half full if the number of assigned slots is hidden.
     """
     stage = one["stage"]
     edge = {"x": left + 3, "y": 3, "width": 18, "height": 18, "rx": 4}
@@ -255,11 +256,11 @@ def cell(one: dict[str, Any], kind: str, left: int = 0) -> Safe:
     return outline
 
 
-# Who sends what to whom
+# Data flow
 
 
 def arrow(place: str, *said: Content, **attributes: Value) -> Safe:
-    """An arrow with what passes; `place` says where it stands among the parties."""
+    """An arrow labelled with the data sent; `place` is its CSS class among the parties."""
     line = tag("path", d="M2 6H56M50 1l7 5-7 5", class_="arrow")
     drawn = tag("svg", line, viewBox="0 0 60 12", aria_hidden=HIDDEN)
     words = [tag("span", one) for one in said]

@@ -1,6 +1,6 @@
-"""The experimenter's page: three answers in words, then pictures, then who sees what.
+"""Page for experimenters: three answers in words, then charts, then the view of each party.
 
-Each part has a name, and is replaced as a whole when it changes; everything around the parts stays.
+Each part has a name and is replaced as a whole when it changes; the rest of the page is static.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from tacit.service.pages.drawing import arrow
 from tacit.service.pages.markup import Content, Safe, tag
 from tacit.service.pages.sentences import View, number, octets
 
-MOST_ROWS = 60  # of the tables under pictures
+MOST_ROWS = 60  # of the tables under charts
 
 Parts = dict[str, Safe]
 
 
 def parts(view: View, up: bool) -> Parts:
-    """Everything that changes while somebody watches. `up`: whether the helper answers."""
+    """Render the parts that may change while the page is open; `up`: whether the helper
+    responds.
+    """
     return {
         "state": _state(view, up),
         "answers": _answers(view),
@@ -37,7 +39,7 @@ def parts(view: View, up: bool) -> Parts:
 
 
 def sections(view: View, made: Parts, *, take_part: str | None = None) -> list[Safe]:
-    """The body of the page. `take_part` is the address of the participant's page."""
+    """The body of the page; `take_part` is the address of the participant's page."""
     terms: list[str] = view["status"]["terms"]
     invitation = None
     if take_part is not None:
@@ -73,7 +75,7 @@ def sections(view: View, made: Parts, *, take_part: str | None = None) -> list[S
 
 
 def page(view: View, made: Parts, version: str, root: str) -> Safe:
-    """The whole page of an experiment, which follows what changes."""
+    """The whole page of an experiment, which follows changes by server-sent events."""
     digest = view["status"]["digest"]
     live = tag("p", class_="live", id="live", data_stream=f"{digest}/live", data_seen=version)
     told = tag("p", class_="unseen", id="told", role="status")
@@ -98,7 +100,7 @@ def page(view: View, made: Parts, version: str, root: str) -> Safe:
 
 
 def index(listed: Sequence[tuple[str, str, str]], root: str) -> Safe:
-    """All experiments: digest, question and state of each."""
+    """The list of all experiments, given digest, question and state of each."""
     rows: Content = [
         tag(
             "li",
@@ -120,7 +122,7 @@ def index(listed: Sequence[tuple[str, str, str]], root: str) -> Safe:
 
 
 def problem(title: str, said: str, root: str) -> Safe:
-    """A page that says why there is no other."""
+    """An error page."""
     back = tag("p", tag("a", "All experiments", href=root or "./"))
     return document(title, root, [tag("h1", title, class_="big"), tag("p", said), back])
 
@@ -304,14 +306,14 @@ def _round_list(view: View) -> Safe:
 
 
 def _moment(seconds: int) -> Content:
-    """A time, which a script may write in the reader's own way."""
+    """A time in UTC, which a script may show in the reader's locale."""
     if not seconds:
         return "–"
     when = datetime.fromtimestamp(seconds, UTC)
     return tag("time", f"{when:%d %b %H:%M} UTC", datetime=when.isoformat())
 
 
-# Who sees what
+# Views of the parties
 
 
 def _parties(view: View, up: bool) -> Safe:

@@ -1,4 +1,4 @@
-"""HTML that cannot be forgotten to be escaped: what is not `Safe` is text."""
+"""HTML builder that escapes all text by default; only `Safe` strings are inserted unchanged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html import escape
 
 
 class Safe(str):
-    """HTML already. Whatever is made of it by formatting is a plain text again."""
+    """A string of HTML; formatting it yields a plain `str`, which is escaped again."""
 
     __slots__ = ()
 
@@ -19,8 +19,10 @@ _VOID = frozenset(("br", "circle", "input", "line", "link", "meta", "path", "rec
 
 
 def tag(name: str, /, *content: Content, **attributes: Value) -> Safe:
-    """An element. Attributes lose a last underscore, others become hyphens; None and False leave
-    them out.
+    """Render an element.
+
+    Attribute names lose trailing underscores; other underscores become hyphens. Attributes with the
+    value None or False are omitted.
 
     >>> tag("p", "a < b", class_="note", aria_label='"')
     '<p class="note" aria-label="&quot;">a &lt; b</p>'
@@ -42,7 +44,7 @@ def _attribute(key: str, value: Value) -> str:
 
 
 def join(content: Content) -> Safe:
-    """Pieces one after another, each escaped unless it is HTML.
+    """Concatenate content, escaping everything but `Safe`.
 
     >>> join(["<", Safe("<br>"), None])
     '&lt;<br>'

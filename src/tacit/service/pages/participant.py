@@ -1,8 +1,8 @@
-"""The participant's page: the terms, what they rest on, and a place for each step of taking part.
+"""Page for participants: the terms, their assumptions, and the steps of taking part.
 
-What a step says is here, in templates, so that all words are in one place; the script
-(`take-part.js`) chooses the template and fills in what the device says, as text. Without a script
-the terms can be read, and nothing is sent.
+The text of every step is here, in HTML templates. The script (`take-part.js`) selects a template
+and fills in the device's data as text. Without a script participants can read the terms; nothing is
+sent.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _before(state: str) -> Content:
     ]
 
 
-# Before
+# Terms and assumptions
 
 
 def _terms(terms: Terms) -> Safe:
@@ -138,7 +138,7 @@ def _rests_on(terms: Terms) -> Safe:
     )
 
 
-# What left
+# Data sent
 
 
 def _left(terms: Terms) -> Safe:
@@ -201,7 +201,7 @@ def _ledger() -> Safe:
 
 
 def _templates(terms: Terms) -> list[Safe]:
-    """A template per step; `data-say` marks what the script fills in."""
+    """A template per step; `data-say` marks the fields that the script fills in."""
     option = tag("p", _say("option"), class_="option")
     due = tag("p", "Sent at ", tag("strong", _say("sends")), ", in ", _say("left"), ".")
     leave = tag("button", "Withdraw", type="button", data_do="withdraw", class_="quiet")
@@ -367,7 +367,7 @@ def _invitation(terms: Terms) -> list[Safe]:
 
 
 def _nothing(answer: Answer) -> str:
-    """What is sent where nothing was kept: zero, or what is nearest to it."""
+    """The value sent if nothing is recorded: zero, or the value of the range nearest to zero."""
     return str(min(max(answer.low, 0), answer.high))
 
 
@@ -411,7 +411,7 @@ def _number(answer: Answer, place: int, metric: str) -> Safe:
 
 
 def _asked(answer: Answer, place: int, metric: str) -> str:
-    """What is asked: the meaning, and the metric's name where there are several."""
+    """Label of an answer: the meaning, and the metric's name if there are several."""
     if len(answer.metrics) == 1:
         return answer.meaning
     return f"{answer.meaning}: {metric}" if not place else metric

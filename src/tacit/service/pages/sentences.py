@@ -1,8 +1,7 @@
-"""Sentences of the pages: which option is best, how sure, the guarantee, the state of a round.
-state.
+"""Sentences of the pages: the best option, its certainty, the guarantee, the state of rounds.
 
-Rendered from the plain data of `tacit.service.answers`. Numbers are in the units of the answer; an
-answer from 0 to 1 is given in per cent.
+They are rendered from the plain data of `tacit.service.answers`. Numbers are in the units of the
+answer; answers from 0 to 1 are shown in per cent.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 from tacit.terms.words import factor
 
 View = dict[str, Any]
-"""An experiment as `Coordinator.view` or `Coordinator.public` gives it."""
+"""An experiment as returned by `Coordinator.view` or `Coordinator.public`."""
 
 OVER = ("stopped", "finished")
 STATES = {
@@ -37,15 +36,16 @@ VERDICTS = {
 
 @dataclass(frozen=True)
 class Said:
-    """A short answer, and what is to be known with it."""
+    """A short answer and its details."""
 
     short: str
     more: str = ""
 
 
 def number(view: View) -> Callable[[float | None], str]:
-    """How answers are written: in per cent if they go from 0 to 1. Noise may bring a mean out of
-    the range of answers; it is written as the end that is nearest.
+    """Return the formatter of answers: per cent if they range from 0 to 1.
+
+    Noise may move a mean out of the range; the formatter clips it.
     """
     low, high = (Fraction(end) for end in view["terms"]["answer"]["range"])
     width = float(high - low)
@@ -61,12 +61,12 @@ def number(view: View) -> Callable[[float | None], str]:
 
 
 def percent(view: View) -> bool:
-    """Whether answers go from 0 to 1."""
+    """Whether answers range from 0 to 1."""
     return bool(view["terms"]["answer"]["range"] == ["0", "1"])
 
 
 def between(view: View, one: dict[str, Any], word: str = "to") -> str:
-    """An interval, both ends with as many digits."""
+    """An interval, with the same number of digits at both ends."""
     if not percent(view):
         write = number(view)
         return f"{write(one['low'])} {word} {write(one['high'])}"
@@ -79,7 +79,7 @@ def _percent(value: float) -> str:
 
 
 def chance(value: float) -> str:
-    """A probability that is known approximately; never 0 or 1.
+    """Format an approximate probability; never 0 or 1.
 
     >>> chance(0.9999), chance(0.5), chance(0.0)
     ('> 99%', '50%', '< 1%')
@@ -95,7 +95,7 @@ def _about(value: float) -> str:
 
 
 def best(view: View) -> Said:
-    """Which is best?"""
+    """Answer to "Which is best?"."""
     status, found = view["status"], view["estimates"]
     mine, over = leader(view), status["state"] in OVER
     if mine is None:
@@ -109,7 +109,7 @@ def best(view: View) -> Said:
 
 
 def leader(view: View) -> Any:
-    """The estimate of the option that is best so far; None as long as nothing is known of it."""
+    """The estimate of the best option so far; None if it has no estimate yet."""
     found = view["estimates"]
     name = found["decided"] or found["best"]
     mine = next((one for one in found["options"] if one["option"] == name), None)
@@ -125,7 +125,7 @@ def _first_round(status: dict[str, Any]) -> str:
 
 
 def sure(view: View) -> Said:
-    """How sure are we?"""
+    """Answer to "How sure are we?"."""
     found, mine = view["estimates"], leader(view)
     warned = _warned(found)
     if mine is None:
@@ -156,7 +156,7 @@ def _warned(found: dict[str, Any]) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names in a row.
+    """Join names with commas and "or".
 
     >>> listed(["a", "b", "c"])
     'a, b or c'
@@ -165,7 +165,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def promised(view: View) -> Said:
-    """What were people promised?"""
+    """Answer to "What were people promised?"."""
     promise = view["terms"]["guarantee"]
     epsilon = Fraction(promise["epsilon"])
     times = promise["participations"]
@@ -179,7 +179,7 @@ def promised(view: View) -> Said:
 
 
 def standing(view: View, up: bool) -> str:
-    """How it goes on, in a sentence: trouble first."""
+    """Sentence about the current state of the experiment, problems first."""
     status = view["status"]
     rounds, state = status["rounds"], status["state"]
     if not up and state not in OVER:
@@ -215,7 +215,7 @@ def _open(rounds: Sequence[dict[str, Any]]) -> str:
 
 
 def announced(view: View, up: bool) -> str:
-    """What a screen reader is told when it changes; not every count."""
+    """Text for screen readers on changes; it omits counts."""
     status = view["status"]
     trouble = standing(view, up) if not up or status["state"] != "running" else ""
     parts = (best(view).short, sure(view).short, STATES[status["state"]] + ".", trouble)
@@ -223,7 +223,7 @@ def announced(view: View, up: bool) -> str:
 
 
 def octets(count: int) -> str:
-    """A size as people say it.
+    """Format a size.
 
     >>> octets(118), octets(12_345), octets(5_000_000)
     ('118 bytes', '12 KB', '5.0 MB')

@@ -1,4 +1,4 @@
-"""The tables of the first live version."""
+"""Initial schema."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """The tables of the first live version."""
+    """Create the initial tables."""
     op.create_table(
         "terms",
         sql.Column("digest", sql.LargeBinary, primary_key=True),

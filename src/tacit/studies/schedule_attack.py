@@ -1,15 +1,15 @@
-"""An exhibit: how a schedule gives a user away, and how a fixed one does not.
+"""Attacks on data-dependent schedules of silos, compared with a fixed schedule.
 
-Dubey & Pentland 2020 (ZC24 Algorithm 3) let all silos synchronise when the data of one of them has
-grown enough: a rule on raw features. A silo that did not trigger the synchronisation learns that
-another did, and so a bound on the norm of that silo's user's features, whatever noise is added to
-the content (ZC24 Example 3.1 and Appendix B). `attack` plays that game against it, against the same
-rule on private statistics (Appendix D) and against a fixed schedule. It also breaks the weaker
-notion that was claimed, federated DP, which is about the actions that other silos choose (Appendix
-B.2): what silo 1 gives its next user is another action if there was a synchronisation. For each
-attack it says how large ε must be at least, at 99.9% confidence, if there is any.
+In Dubey & Pentland 2020 (ZC24 Algorithm 3) all silos synchronise when the data of one has grown
+enough: a rule on raw features. A silo that did not trigger the synchronisation learns that another
+did. It thus learns a bound on the norm of a user's features, whatever the noise in the messages
+(ZC24 Example 3.1 and Appendix B). `attack` plays this game against that rule, against the same rule
+on private statistics (Appendix D) and against a fixed schedule. It also breaks the weaker notion
+that was claimed, federated DP, which concerns the actions that other silos choose (Appendix B.2):
+silo 1 gives its next user another action if there was a synchronisation. For each attack it reports
+a lower bound on ε at 99.9 % confidence.
 
-Run it with: tacit exhibit (python -m tacit.studies.exhibit prints the attack alone)
+Run it with: tacit attack (python -m tacit.studies.schedule_attack prints the attack alone)
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from tacit.simulation.pictures import axes, save
 from tacit.simulation.study import MOST_RUNS
 
 Floats = npt.NDArray[np.float64]
-ACTIONS = 100  # among which the attacker's silo chooses for its next user
-THRESHOLD = 0.5  # a synchronisation after the first round means that some ‖x‖² exceeds this
+ACTIONS = 100  # from which the attacker's silo chooses for its next user
+THRESHOLD = 0.5  # a synchronisation after round 1 means that some ‖x‖² exceeds this
 LARGE, SMALL = (
     1.0,
     0.4,
-)  # the two values that ‖x‖² may have, for the victim; the attacker's own user has the small one
+)  # the two values of the victim's ‖x‖²; the attacker's own user has the small one
 
 
 class AdaptiveSilos:
-    """ZC24 Algorithm 3, lines 9 to 17: what is sent is private, when it is sent is not.
+    """ZC24 Algorithm 3, lines 9 to 17: the messages are private, their times are not.
 
-    Not to be used for anything but this exhibit.
+    Only for this attack; do not use it otherwise.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class AdaptiveSilos:
         self._gram, self._bias = np.zeros((silos, d, d)), np.zeros((silos, d))
 
     def next_action(self, silo: int, actions: Floats) -> int:
-        """What a silo gives its next user, by deterministic LinUCB (line 6)."""
+        """The action of a silo's next user, by deterministic LinUCB (line 6)."""
         inverse = np.linalg.inv(self._base + self._gram[silo])
         values = actions @ inverse @ (self._known + self._bias[silo])
         return int(np.argmax(values + np.sqrt(np.abs(np.sum(actions @ inverse * actions, axis=1)))))
 
     def step(self, features: Floats, rewards: Floats) -> bool:
-        """One round of all silos; whether it ended in a synchronisation, which everyone sees."""
+        """Play one round of all silos; return whether they synchronised, which is public."""
         self.round += 1
         self._gram += features[:, :, None] * features[:, None, :]
         self._bias += features * rewards[:, None]
@@ -97,11 +97,11 @@ class AdaptiveSilos:
 
 @dataclass(frozen=True)
 class AttackResult:
-    """How often the attacker guessed the victim's norm right: from the schedule alone, from the
-    action that its own next user is given, and from everything that was sent.
+    """The attacker's success rates: from the schedule, from its next user's action, from all
+    messages.
 
-    `limit` is the most that the guarantee leaves any attacker: (e^ε + δ) / (1 + e^ε).
-    `epsilon_at_least` is what each attack proves about ε at this δ.
+    `limit` is the largest success rate under the guarantee: (e^ε + δ) / (1 + e^ε).
+    `epsilon_at_least` is each attack's lower bound on ε at this δ.
     """
 
     games: int
@@ -135,15 +135,15 @@ def attack(
     delta: float = 1e-5,
     dimension: int = 5,
 ) -> AttackResult:
-    """Plays the game: a fair coin decides whether the first user of silo 0 has large or small
-    features; silo 1 guesses.
+    """Play the game: a fair coin decides if silo 0's first user has large features; silo 1 guesses.
 
-    Against the adaptive schedule it guesses "large" if and only if round 1 ended in a
-    synchronisation, or if and only if its own next user is given another action than without one.
-    Against the fixed one (a synchronisation after every round, each silo's messages in the open,
-    the noise of `ldp-fedlinucb`) it tries the same, looks whether that action leans towards the
-    victim more than usually, and then, knowing both candidate messages but for the noise, takes the
-    likelier one given what silo 0 sent: no attack on it is better.
+    Against the adaptive schedule, silo 1 guesses "large" if and only if round 1 ended in a
+    synchronisation. Alternatively, it does so if and only if its own next user gets another action
+    than without one. The fixed schedule synchronises after every round, reveals each silo's
+    messages, and uses the noise of `ldp-fedlinucb`. Against it, silo 1 tries the same and checks if
+    that action leans towards the victim more than the median does. It finally picks the likelier of
+    both candidate messages, given silo 0's message. No attack on the fixed schedule is better than
+    this likelihood test.
     """
     count = integer("games", games, at_least=1)
     if count > MOST_RUNS:
@@ -192,29 +192,29 @@ def attack(
 
 
 def _rate(truth: Sequence[bool], seen: Sequence[float]) -> float:
-    """How often "large" is guessed rightly from what is seen: where it exceeds what it usually is
-    (a half, for a yes or no).
+    """Success rate of guessing "large" when the statistic exceeds its median (0.5 for a yes
+    or no).
     """
     usual = 0.5 if set(seen) <= {0, 1} else float(np.median(seen))
     return float(np.mean((np.array(seen) > usual) == np.array(truth)))
 
 
 def _at_least(truth: Sequence[bool], seen: Sequence[float], delta: float) -> float:
-    """What ε must be at least, given what was seen of large and of small features."""
+    """Lower bound on ε from the statistics under large and under small features."""
     values, large = np.array(seen, dtype=float), np.array(truth)
     few = min(int(large.sum()), int((~large).sum()))
     return lower_bound(values[large][:few], values[~large][:few], delta=delta).epsilon
 
 
 def _fires(message: Floats, regularizer: float, growth: float, dimension: int) -> bool:
-    """Whether the rule of the refuted schedule fires on the private sums of the first round."""
+    """Whether the refuted rule fires on the private sums of the first round."""
     _, gram = moments.unpack(message, dimension)
     known = repair(gram, regularizer, floor=1e-9)[0]
     return float(np.linalg.slogdet(known)[1]) - dimension * math.log(regularizer) > growth
 
 
 def _fixed(private: PrivateSums, x: Floats, rng: np.random.Generator) -> tuple[bool, Floats]:
-    """Whether our silo reports after its first user, and what it sends."""
+    """Whether a silo on the fixed schedule reports after its first user, and its message."""
     silo = Silo(private.sums.encoder(rng))
     silo.start(FederatedLinUCB(2, len(x), 8, 1, lazy=True).propose()[0])
     silo.act(x[None])
@@ -234,7 +234,7 @@ SHOWN = {
 
 
 def draw(outcome: AttackResult, path: Path) -> Path:
-    """How often each attack is right, beside chance and what the promise allows."""
+    """Plot each attack's success rate, with chance and the limit of the guarantee."""
     figure, one = axes()
     for place, name in enumerate(SHOWN):
         rate, proved = getattr(outcome, name), outcome.epsilon_at_least[name]
