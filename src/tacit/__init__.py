@@ -1,8 +1,9 @@
-"""tacit: learn which option works best from people whose answers you never see.
+"""tacit: bandit experiments under differential privacy without a trusted server.
 
-The package is one idea in three rooms: `bandits` decide, `protocols` hide, `privacy` promises; an
-`Experiment` joins them. What is listed in `__all__` is the front door. Importing `tacit` is cheap:
-whatever stands behind a name is loaded when it is first used.
+A learner (`bandits`) decides which options participants try, a protocol (`protocols`) makes their
+answers private, and a guarantee (`privacy`) states what that achieves. An `Experiment` joins the
+three. `__all__` lists the public API. Importing `tacit` is cheap: each name loads its module when
+it is first used.
 """
 
 from __future__ import annotations

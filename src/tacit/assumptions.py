@@ -1,12 +1,11 @@
-"""Assumptions of privacy guarantees, as frozen values.
+"""Assumptions of privacy guarantees, as frozen values with stable identifiers.
 
-Each assumption is a statement about the world with a stable identifier, typed parameters and an
-implication order: `stated.implies(needed)` holds if a world in which `stated` is true is one in
-which `needed` is true. Guarantees, stored experiments and signed terms hold these values; `text()`
-renders a sentence for readers, is never stored and never compared.
+`stated.implies(needed)` holds if `needed` is true whenever `stated` is. Guarantees, stored
+experiments and signed terms hold these values; `text()` renders a sentence for readers, which is
+never stored and never compared.
 
-Counts say how many participants may be missing, curious or corrupted, not how many are honest:
-that stays true as rounds grow. Nothing here needs NumPy, so devices can read assumptions, too.
+Counts bound the participants who may be missing, curious or corrupted, not the honest ones, so they
+stay valid as rounds grow. The module does not import NumPy: devices read assumptions, too.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from tacit.trust import View
 
 @dataclass(frozen=True)
 class Assumption(ABC):
-    """One statement that a guarantee needs to be true.
+    """One assumption that a guarantee needs.
 
     A subclass sets `identifier`, has fields that are integers, fractions, floats or string enums,
     and overrides `implies` where one of its values is stronger than another.
     """
 
     identifier: ClassVar[str]
-    needed: ClassVar[bool] = True  # False for remarks, which a guarantee holds without
+    needed: ClassVar[bool] = True  # False for remarks, which a guarantee does not depend on
     _known: ClassVar[dict[str, type[Assumption]]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -44,7 +43,7 @@ class Assumption(ABC):
             Assumption._known[cls.identifier] = cls
 
     def implies(self, other: Assumption) -> bool:
-        """Whether `other` is true wherever this assumption is."""
+        """Whether `other` is true whenever this assumption is."""
         return self == other
 
     @abstractmethod
@@ -52,14 +51,14 @@ class Assumption(ABC):
         """The assumption as a clause of a sentence."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Identifier and parameters; fractions as strings such as "1/3"."""
+        """Return identifier and parameters; fractions as strings such as "1/3"."""
         return {"id": self.identifier} | {
             field.name: _plain(getattr(self, field.name)) for field in fields(self)
         }
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Assumption:
-        """The assumption that `to_dict` wrote.
+        """Restore the assumption that `to_dict` wrote.
 
         >>> Assumption.from_dict({"id": "complete-groups"})
         CompleteGroups()
@@ -86,13 +85,13 @@ class Assumption(ABC):
 
 @dataclass(frozen=True)
 class Remark(Assumption):
-    """What a reader should know besides: it restricts nothing and needs no cover."""
+    """Information for readers that restricts nothing: no stated assumption has to imply it."""
 
     needed: ClassVar[bool] = False
 
 
 class Scope(StrEnum):
-    """Among whom participants are counted."""
+    """The set within which participants are counted."""
 
     ROUND = "round"
     GROUP = "group"
@@ -101,8 +100,10 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class DishonestAtMost(Assumption):
-    """Of the n participants of a round (of a group; of the silos) at most max(count, ⌊fraction·n⌋)
-    others are curious, corrupted or invented: their noise protects nobody.
+    """At most max(count, ⌊fraction·n⌋) others of n are curious, corrupted or invented (Sybils).
+
+    n counts the participants of a round or a group, or the silos. Noise of dishonest ones protects
+    nobody.
 
     >>> DishonestAtMost(Scope.ROUND, 1).implies(DishonestAtMost(Scope.ROUND, 5))
     True
@@ -122,7 +123,7 @@ class DishonestAtMost(Assumption):
         object.__setattr__(self, "fraction", part)
 
     def limit(self, members: int) -> int:
-        """How many of so many members may be dishonest; a participant is not one of them."""
+        """The most dishonest ones among `members`, who include the honest participant."""
         return min(max(self.count, int(self.fraction * members)), max(0, members - 1))
 
     def implies(self, other: Assumption) -> bool:
@@ -135,7 +136,7 @@ class DishonestAtMost(Assumption):
         )
 
     def text(self) -> str:
-        """For instance: at most 1 participant of a round is curious, corrupted or invented."""
+        """Render as a clause: at most 1 participant of a round is curious, …."""
         if self.scope is Scope.SILOS:
             if not self.count and not self.fraction:
                 return "every silo adds its noise, and no silo is curious"
@@ -168,11 +169,11 @@ class ReleasedOnlyAbove(Assumption):
         object.__setattr__(self, "fraction", probability("fraction", self.fraction, one=True))
 
     def implies(self, other: Assumption) -> bool:
-        """No fewer reports."""
+        """At least the same fraction of reports."""
         return isinstance(other, ReleasedOnlyAbove) and self.fraction >= other.fraction
 
     def text(self) -> str:
-        """With the fraction as a percentage, rounded down."""
+        """Render as a clause, with the fraction as a percentage, rounded down."""
         if self.fraction == 1:
             return "a round is released only if all of its reports arrive"
         return (
@@ -187,7 +188,7 @@ class CompleteGroups(Assumption):
     identifier: ClassVar[str] = "complete-groups"
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return "a group is released only if all of its members report"
 
 
@@ -204,13 +205,13 @@ class HonestServers(Assumption):
             raise TacitError(f"{self.count} of {self.of} servers cannot be honest: count <= of")
 
     def implies(self, other: Assumption) -> bool:
-        """More honest ones of as many."""
+        """At least as many honest servers, of equally many."""
         return (
             isinstance(other, HonestServers) and self.of == other.of and self.count >= other.count
         )
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         if self.count == self.of:
             return f"all {self.of} servers are honest"
         return f"at least {self.count} of the {self.of} servers is honest, whichever"
@@ -223,18 +224,18 @@ class SemiHonestServer(Assumption):
     identifier: ClassVar[str] = "semi-honest-server"
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return "the aggregator follows the protocol and releases nothing but the sum"
 
 
 @dataclass(frozen=True)
 class TrustedServer(Assumption):
-    """One server sees every answer and adds the noise."""
+    """The trusted server of the central model sees every answer and adds the noise."""
 
     identifier: ClassVar[str] = "trusted-server"
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return "the server is trusted with every answer and adds the noise"
 
 
@@ -245,7 +246,7 @@ class TrustedSilo(Assumption):
     identifier: ClassVar[str] = "trusted-silo"
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return "a participant's silo is trusted with the participant's data"
 
 
@@ -256,29 +257,29 @@ class NonColludingShuffler(Assumption):
     identifier: ClassVar[str] = "non-colluding-shuffler"
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return "the shuffler permutes the messages and does not collude with the analyzer"
 
 
 @dataclass(frozen=True)
 class HonestDevice(Assumption):
-    """The participant's own device runs honest code; in the local model nobody else must."""
+    """The participant's device runs honest code; in the local model no other party is trusted."""
 
     identifier: ClassVar[str] = "honest-device"
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return "no server is trusted, only the code on the participant's own device"
 
 
 @dataclass(frozen=True)
 class PinnedKeys(Assumption):
-    """Devices have the parties' keys, and their own code, from a source that is neither server."""
+    """Devices get the servers' keys and their own code from a source that is neither server."""
 
     identifier: ClassVar[str] = "pinned-keys"
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return (
             "devices have both servers' keys pinned from a source that is neither server and run "
             "code (page included) served by neither; a server that supplies keys or code must be "
@@ -293,28 +294,28 @@ class BoundedAdversary(Assumption):
     identifier: ClassVar[str] = "bounded-adversary"
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return "the adversary is computationally bounded"
 
 
 @dataclass(frozen=True)
 class MetricsPerParticipation(Assumption):
-    """Each participation reports at most so many numbers; all of them are covered together."""
+    """Each participation reports at most `count` numbers, which the guarantee covers together."""
 
     identifier: ClassVar[str] = "metrics-per-participation"
     count: int
 
     def implies(self, other: Assumption) -> bool:
-        """No more metrics."""
+        """At most as many metrics."""
         return isinstance(other, MetricsPerParticipation) and self.count <= other.count
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return f"a participation reports at most {self.count} metrics, all of them covered together"
 
 
 class Spread(StrEnum):
-    """How several visits of one participant may be spread."""
+    """How one participant's visits may be spread over batches."""
 
     PER_BATCH = "per-batch"
     ANYWHERE = "anywhere"
@@ -322,8 +323,9 @@ class Spread(StrEnum):
 
 @dataclass(frozen=True)
 class VisitsAtMost(Assumption):
-    """One participant visits silos in at most `batches` batches, `visits` times in each; or, spread
-    anywhere, `visits` times in all.
+    """One participant visits silos in at most `batches` batches, up to `visits` times in each.
+
+    Spread `ANYWHERE`, `visits` bounds the total instead.
     """
 
     identifier: ClassVar[str] = "visits-at-most"
@@ -334,11 +336,11 @@ class VisitsAtMost(Assumption):
     def __post_init__(self) -> None:
         integer("batches", self.batches, at_least=1)
         integer("visits", self.visits, at_least=1)
-        if self.spread is Spread.ANYWHERE:  # which counts visits alone: one value for one meaning
+        if self.spread is Spread.ANYWHERE:  # `batches` is unused: normalize it
             object.__setattr__(self, "batches", 1)
 
     def implies(self, other: Assumption) -> bool:
-        """No more visits, spread no further."""
+        """At most as many visits, spread no further."""
         if not isinstance(other, VisitsAtMost):
             return False
         if other.spread is Spread.ANYWHERE:
@@ -351,7 +353,7 @@ class VisitsAtMost(Assumption):
         )
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         if self.spread is Spread.ANYWHERE:
             return f"a participant comes up to {self.visits} times, to any silos in any batches"
         batches = "one batch" if self.batches == 1 else f"up to {self.batches} batches"
@@ -360,7 +362,7 @@ class VisitsAtMost(Assumption):
 
 
 class Secret(StrEnum):
-    """Which data of a participant neighbours replace."""
+    """The part of a participant's data in which neighbours differ."""
 
     ONE_REWARD = "one-reward"
     AVERAGE_REWARDS = "average-rewards"
@@ -369,13 +371,13 @@ class Secret(StrEnum):
 
 @dataclass(frozen=True)
 class Protects(Assumption):
-    """What neighbouring data sets differ in."""
+    """The secret in which neighbouring data sets differ."""
 
     identifier: ClassVar[str] = "protects"
     secret: Secret
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return {
             Secret.ONE_REWARD: "the protected secret is a participant's one reward",
             Secret.AVERAGE_REWARDS: "the protected secret is a participant's average reward for "
@@ -394,12 +396,12 @@ class PrivateMessages(Assumption):
     delta: float = 0.0
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return f"each message alone is ({self.epsilon!r}, {self.delta or 0!r})-DP to the same view"
 
 
 class Method(StrEnum):
-    """How the losses of several participations are added up."""
+    """The composition method for several participations."""
 
     GAUSSIAN = "gaussian-comparison"
     RENYI = "renyi"
@@ -411,9 +413,7 @@ class Method(StrEnum):
 
 @dataclass(frozen=True)
 class Accounting(Assumption):
-    """All rounds that one participant may meet are accounted for by the same method; by a Rényi
-    divergence, of the same order.
-    """
+    """All rounds of one participant are composed by the same method (Rényi: at the same order)."""
 
     identifier: ClassVar[str] = "accounting"
     method: Method
@@ -421,7 +421,7 @@ class Accounting(Assumption):
     order: Fraction = Fraction(0)  # of a Rényi divergence
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         count = self.participations
         return {
             Method.GAUSSIAN: f"accounted for by {count} comparisons with Gaussian noise, composed "
@@ -443,7 +443,7 @@ class JointPrivacy(Assumption):
     identifier: ClassVar[str] = "joint-privacy"
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return (
             "joint privacy: it bounds what all other participants together learn; what a "
             "participant is given may depend on that participant's own features"
@@ -451,7 +451,7 @@ class JointPrivacy(Assumption):
 
 
 class Derivation(StrEnum):
-    """The argument by which a guarantee of prefix sums was derived."""
+    """The argument that derives a guarantee of prefix sums."""
 
     EXACT_JOINT = "exact-joint-accounting"
     STRICTEST = "strictest-budget"
@@ -468,7 +468,7 @@ class DerivedBy(Remark):
     releases: int
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         how = {
             Derivation.EXACT_JOINT: "exact joint accounting of all releases",
             Derivation.STRICTEST: "exact joint accounting of all releases; noise is shared, so the "
@@ -483,8 +483,10 @@ class DerivedBy(Remark):
 
 @dataclass(frozen=True)
 class OwnRecords(Remark):
-    """Silos act on raw data within a batch, so one visit may move `records` recorded pairs; between
-    streams that differ in the participant's own pairs only, it is (epsilon, delta)-DP.
+    """Silos act on raw data within a batch, so one visit may change up to `records` recorded pairs.
+
+    Between streams that differ only in the participant's own pairs, the release is (epsilon,
+    delta)-DP.
     """
 
     identifier: ClassVar[str] = "own-records"
@@ -493,7 +495,7 @@ class OwnRecords(Remark):
     delta: float
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return (
             f"silos act on raw data within a batch, so a visit may move up to {self.records} "
             "recorded pairs (x, y): between streams that differ in the participant's own pairs "
@@ -504,12 +506,12 @@ class OwnRecords(Remark):
 
 @dataclass(frozen=True)
 class RangeProofs(Remark):
-    """Reports out of range are dropped unseen, which needs both servers to be honest."""
+    """Reports out of range are dropped without being seen, if both servers are honest."""
 
     identifier: ClassVar[str] = "range-proofs"
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return (
             "a report out of range is dropped, unseen, as long as both servers are honest: a "
             "malicious server can spoil the sum, but not the privacy"
@@ -518,28 +520,29 @@ class RangeProofs(Remark):
 
 @dataclass(frozen=True)
 class AskedFor(Remark):
-    """The numbers that were asked for, where printed noise gives others."""
+    """The requested ε and δ, where the noise printed in a paper gives others."""
 
     identifier: ClassVar[str] = "asked-for"
     epsilon: float
     delta: float = 0.0
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return f"asked for: ({self.epsilon:g}, {self.delta:g})-DP"
 
 
 @dataclass(frozen=True)
 class Declared(Remark):
-    """A protocol from outside the package states its guarantee itself; `draws` of its randomizer
-    were compared with its stated distribution, 0 before that was done.
+    """A protocol from outside the package declares its own guarantee.
+
+    `draws` samples of its randomizer were compared with its stated distribution; 0 if unchecked.
     """
 
     identifier: ClassVar[str] = "declared-by-author"
     draws: int = 0
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         if not self.draws:
             return "declared by its author, not checked"
         digits = {"0": "⁰", "1": "¹", "2": "²", "3": "³", "4": "⁴", "5": "⁵", "6": "⁶", "7": "⁷"}
@@ -554,13 +557,13 @@ class Declared(Remark):
 
 @dataclass(frozen=True)
 class Poisoned(Remark):
-    """In this run a larger part of all participants is corrupted than the guarantee allows."""
+    """In this run more participants are corrupted than the guarantee assumes."""
 
     identifier: ClassVar[str] = "poisoned"
     fraction: Fraction
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         part = f"{float(self.fraction):.4g}"
         return (
             f"{part} of all participants are corrupted here, more than is assumed: allow for them "
@@ -569,7 +572,7 @@ class Poisoned(Remark):
 
 
 class Source(StrEnum):
-    """Where the participants of a simulated run come from."""
+    """Origin of the participants of a simulated run."""
 
     CELL = "table-cell"
     ROW = "log-row"
@@ -578,14 +581,14 @@ class Source(StrEnum):
 
 @dataclass(frozen=True)
 class ParticipantsFrom(Remark):
-    """Participants are recorded; one person occurs at most `occurrences` times, 0 for no limit."""
+    """Participants are recorded; each occurs at most `occurrences` times, 0 for no limit."""
 
     identifier: ClassVar[str] = "participants-from"
     source: Source
     occurrences: int = 1
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         if self.source is Source.RESAMPLED:
             return (
                 "recorded participants are drawn again and again, so nothing is guaranteed to any "
@@ -608,11 +611,11 @@ TRUST_OF_VIEW: dict[View, Assumption] = {
     View.SILO: TrustedSilo(),
     View.OTHER_SERVER: HonestServers(1, of=2),
 }
-"""Who must be trusted for a guarantee about this view to mean anything."""
+"""The trust assumption that a guarantee about each view needs."""
 
 
 def uncovered(needed: Iterable[Assumption], stated: Iterable[Assumption]) -> tuple[Assumption, ...]:
-    """The needed assumptions that no stated one implies, remarks apart.
+    """Return the needed assumptions, without remarks, that no stated assumption implies.
 
     >>> uncovered([CompleteGroups()], [])
     (CompleteGroups(),)
@@ -623,21 +626,21 @@ def uncovered(needed: Iterable[Assumption], stated: Iterable[Assumption]) -> tup
 
 
 def together(*sets: Iterable[Assumption]) -> frozenset[Assumption]:
-    """All assumptions of these sets, without those that another one implies.
+    """Return the union of these sets, without assumptions that another one implies.
 
     >>> sorted(a.count for a in together([DishonestAtMost(Scope.ROUND, n) for n in (1, 2)]))
     [1]
     """
     everything = sorted({one for part in sets for one in part}, key=Assumption.sort_key)
     kept: list[Assumption] = []
-    for one in everything:  # of two that imply each other the first stays
+    for one in everything:  # of two that imply each other, keep the first
         if not any(other.implies(one) for other in kept):
             kept = [other for other in kept if not one.implies(other)] + [one]
     return frozenset(kept)
 
 
 def percent(part: Fraction) -> str:
-    """A fraction as a percentage, rounded down to four digits.
+    """Format a fraction as a percentage, rounded down to four digits.
 
     >>> percent(Fraction(1, 10)), percent(Fraction(2, 3)), percent(Fraction("0.123456"))
     ('10%', '66.66%', '12.34%')

@@ -1,7 +1,8 @@
-"""Refusals that teach: every check names what was given, what is expected, and what to do instead.
+"""Exceptions of tacit and checks of arguments.
 
-All errors of tacit's own derive from `TacitError`, which is a `ValueError`; the command line prints
-them as one line. A check runs before any randomness is spent and before anything is stored.
+Every message names the value given, the rule and the remedy. All errors derive from `TacitError`, a
+`ValueError`; the command line prints them as one line. Checks run before any randomness is drawn
+and before anything is stored.
 """
 
 from __future__ import annotations
@@ -14,24 +15,32 @@ Number = int | float | Fraction
 
 
 class TacitError(ValueError):
-    """Something was asked for that cannot be done as asked; the message says what to do instead."""
+    """An argument, file or request that cannot be processed; the message states the remedy.
 
-
-class Refusal(TacitError):  # noqa: N818 - it is an answer, not a fault
-    """A message, a round or terms that are not accepted; nothing was opened, sent or spent because
-    of it.
+    Examples
+    --------
+    >>> from tacit import PureDP
+    >>> try:
+    ...     PureDP(-1.0)
+    ... except TacitError as error:
+    ...     print(error)
+    epsilon is -1.0; it must be greater than 0: a guarantee needs epsilon > 0
     """
 
 
+class Refusal(TacitError):  # noqa: N818 - it is an answer, not a fault
+    """A message, round or terms document was rejected; nothing was released, sent or spent."""
+
+
 class Unavailable(TacitError):  # noqa: N818 - it is an answer, not a fault
-    """Something that is needed is not there now, such as room on a disk or a database: nothing was
-    changed, and the same may be tried again later.
+    """A required resource, such as disk space or a database, is unavailable; nothing was changed.
+
+    The same request may be retried later.
     """
 
 
 def as_fraction(name: str, value: object, remedy: str = "") -> Fraction:
-    """`value` as an exact fraction; a float stands for the dyadic number that it is, not for its
-    decimal shorthand.
+    """Return `value` as an exact fraction; a float is taken as its exact dyadic value.
 
     >>> as_fraction("scale", 0.5)
     Fraction(1, 2)
@@ -47,7 +56,7 @@ def as_fraction(name: str, value: object, remedy: str = "") -> Fraction:
 
 
 def positive(name: str, value: object, remedy: str = "") -> Fraction:
-    """`value` as an exact fraction that is greater than zero.
+    """Return `value` as an exact fraction greater than zero.
 
     >>> positive("epsilon", 0, "for no privacy use klucb")
     Traceback (most recent call last):
@@ -60,8 +69,7 @@ def positive(name: str, value: object, remedy: str = "") -> Fraction:
 
 
 def integer(name: str, value: object, at_least: int, remedy: str = "") -> int:
-    """`value` as an int no smaller than `at_least`; whole floats such as 1e6 are welcome, because
-    people type them.
+    """Return `value` as an int of at least `at_least`; whole floats such as 1e6 are accepted.
 
     >>> integer("users", 1e6, at_least=1)
     1000000
@@ -86,7 +94,7 @@ def integer(name: str, value: object, at_least: int, remedy: str = "") -> int:
 def probability(
     name: str, value: object, remedy: str = "", *, zero: bool = False, one: bool = False
 ) -> Fraction:
-    """`value` as an exact fraction strictly between 0 and 1, the ends included where said.
+    """Return `value` as an exact fraction in (0, 1); `zero` and `one` include the ends.
 
     >>> probability("delta", 1.5)
     Traceback (most recent call last):

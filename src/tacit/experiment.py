@@ -1,7 +1,7 @@
-"""An experiment: what is tried, who decides, how answers are hidden, what is promised.
+"""`Experiment`: a learner and a privacy mechanism over named options, with storage as JSON.
 
-One object for arms, linear and contextual bandits, driven alike by a simulation and by a live
-service:
+Arms, linear and contextual bandits use the same class. A simulation and a live service drive it
+alike:
 
     while rounds := experiment.propose():
         for round_ in rounds:
@@ -10,11 +10,11 @@ service:
             else:
                 experiment.skip(round_)
 
-It is stored whole and continues where it was. An estimate that was made under another guarantee
-is rejected.
+An experiment is stored as a whole and resumes where it was. `observe` rejects an estimate made
+under another guarantee. The module does no I/O besides `save` and `load`.
 
-With a guardrail everybody answers with two numbers, the metric that is learned from and a second
-one that must not get clearly worse. The mechanism opens both sums under one guarantee, an estimate
+With a guardrail every participant reports two numbers: the metric to learn from, and a second one
+that must not get clearly worse. The mechanism releases both sums under one guarantee, an estimate
 holds both, and an option that is clearly worse than the control is paused:
 
     experiment.keep_control("old", share=0.2)
@@ -48,10 +48,32 @@ BY_HAND = "by hand"
 
 @dataclass(eq=False)
 class Experiment:
-    """Options by name, a learner that decides among them, a mechanism that hides what they did.
+    """Named options, a learner that chooses among them, and a mechanism that privatizes reports.
 
-    `options` is empty where what is tried depends on a context. `control` is the one that others
-    are measured by; the first, unless said otherwise.
+    Parameters
+    ----------
+    options : tuple of str
+        Unique names, one per arm; empty where the arms depend on a context.
+    learner : Learner
+        Proposes rounds and learns from estimates.
+    mechanism : Mechanism
+        Gives each round its protocol and states the guarantee.
+    control : str, optional
+        The option that others are compared with. `estimates` compares with the first by default.
+
+    Raises
+    ------
+    TacitError
+        If the names are not unique, do not match the learner's arms, or lack the control.
+
+    Examples
+    --------
+    >>> from tacit import begin
+    >>> experiment = begin("dist-dp-se", arms=2, horizon=10_000, epsilon=1.0)
+    >>> experiment.options, experiment.finished
+    (('option 1', 'option 2'), False)
+    >>> [round_.arm for round_ in experiment.propose()]
+    [0, 1]
     """
 
     options: tuple[str, ...]
@@ -74,13 +96,13 @@ class Experiment:
 
     @classmethod
     def of(cls, learner: Learner, mechanism: Mechanism, options: Sequence[str] = ()) -> Experiment:
-        """With names made up where none are given."""
+        """Build an experiment; options without given names are called "option 1", "option 2", …."""
         names = tuple(options) or tuple(f"option {k + 1}" for k in range(learner.arms))
         return cls(names, learner, mechanism)
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """The guarantee of a participant over the whole run."""
+        """The guarantee for one participant over the whole run; None if there is none."""
         return self.mechanism.guarantee
 
     @property
@@ -89,11 +111,34 @@ class Experiment:
         return self.learner.finished
 
     def propose(self) -> list[Round]:
-        """The rounds to hold now, side by side: the outstanding ones until all are dealt with."""
+        """Return the rounds to run now, in parallel.
+
+        Returns
+        -------
+        list of Round
+            The same rounds until each is observed or skipped; empty when the experiment is
+            finished.
+        """
         return self.learner.propose()
 
     def open(self, round_: Round) -> Protocol:
-        """The protocol by which the participants of a proposed round report."""
+        """Return the protocol by which the participants of a proposed round report.
+
+        Parameters
+        ----------
+        round_ : Round
+            An outstanding round whose result is to be released.
+
+        Returns
+        -------
+        Protocol
+            Its `analyze` makes the estimate that `observe` expects.
+
+        Raises
+        ------
+        TacitError
+            If the round is not outstanding, or is played without release.
+        """
         if not round_.opened:
             raise TacitError(f"round {round_.number} is played but not opened: call skip(round)")
         self.learner.check_open(round_)
@@ -104,7 +149,17 @@ class Experiment:
     def observe(self, round_: Round, estimate: Estimate) -> None:
         """Learn from the estimate of a round, if it was made under the round's guarantee.
 
-        Which of several outstanding rounds it is of, only the caller knows.
+        Parameters
+        ----------
+        round_ : Round
+            The outstanding round that the estimate belongs to; only the caller knows which.
+        estimate : Estimate
+            The output of the round's protocol; with a guardrail, of both metrics.
+
+        Raises
+        ------
+        TacitError
+            If the estimate does not fit the round or was made under another guarantee.
         """
         if not isinstance(estimate, Estimate):
             raise TacitError(
@@ -128,7 +183,7 @@ class Experiment:
             self._pause_worse(self._guard, round_.arm)
 
     def _metrics(self, round_: Round, estimate: Estimate) -> list[Estimate]:
-        """The estimate of each metric: of the one that is learned from, and of the guardrail."""
+        """Split the estimate into one per metric: the learned metric, then the guardrail."""
         if self._guard is None:
             return [estimate]
         if np.size(estimate.total) != self.mechanism.metrics:
@@ -139,19 +194,19 @@ class Experiment:
         return [estimate.metric(place) for place in range(self.mechanism.metrics)]
 
     def _pause_worse(self, guard: Guard, tried: int) -> None:
-        """Pauses what is clearly worse, now that more is known of an option."""
+        """Pause options that are clearly worse than the control, after new data about an option."""
         learner, control = self._managed(), self._place(str(self.control))
         changed = range(len(self.options)) if tried == control else (tried,)
         for place in guard.newly_worse((k for k in changed if k not in learner.removed), control):
             learner.halt(place)
 
     def skip(self, round_: Round) -> None:
-        """Count a round as played but never opened."""
+        """Count a round as played without releasing its result."""
         self.learner.skip(round_)
         self._opened.pop(round_.number, None)
 
     def served(self, option: str, count: int) -> None:
-        """Count people who got an option without being asked."""
+        """Count participants who got an option without being asked to report."""
         self.learner.served(self._place(option), count)
 
     def _place(self, option: str) -> int:
@@ -160,7 +215,7 @@ class Experiment:
         return self.options.index(option)
 
     def add(self, option: str) -> None:
-        """One more option, which takes part from the next rounds on."""
+        """Add an option, which takes part from the next rounds on."""
         if option in self.options:
             raise TacitError(f"option is {option!r}, which there is already: give a new name")
         self._managed().add()
@@ -169,15 +224,15 @@ class Experiment:
             self._guard.add()
 
     def pause(self, option: str) -> None:
-        """Nobody gets the option from the next rounds on, until it is resumed."""
+        """Stop assigning the option from the next rounds on, until it is resumed."""
         self._changing(option).pause(self._place(option))
 
     def resume(self, option: str) -> None:
-        """A paused option takes part again, from the next rounds on."""
+        """Assign a paused option again, from the next rounds on."""
         self._changing(option).resume(self._place(option))
 
     def remove(self, option: str) -> None:
-        """The option is taken out for good; what was found about it stays among the estimates."""
+        """Remove the option permanently; its estimates stay listed."""
         self._changing(option).remove(self._place(option))
 
     def _changing(self, option: str) -> Managed:
@@ -195,15 +250,30 @@ class Experiment:
 
     @property
     def _smallest(self) -> int:
-        """Participants of the smallest round that may be opened."""
+        """Minimum batch size: participants of the smallest round that may be released."""
         return int(getattr(self.mechanism, "smallest", 1))
 
     def keep_control(
         self, option: str, share: float, least: int = 1, explore: bool = False
     ) -> None:
-        """From the next rounds on the option is the control: it never goes away, and gets at least
-        this share of all participants, in rounds of at least so many. With `explore` every other
-        option gets as much (or an equal part of what there is) until it is shown to be worse.
+        """Make an option the control from the next rounds on; a control is never paused or removed.
+
+        Parameters
+        ----------
+        option : str
+            The control.
+        share : float
+            The control gets at least this fraction of all participants.
+        least : int
+            Fewest participants of a round of the control.
+        explore : bool
+            If true, every other option gets as many participants as the control (or an equal part
+            of those available) until it is shown to be worse.
+
+        Raises
+        ------
+        TacitError
+            If a guardrail already compares with another control.
         """
         if self._guard is not None and option != self.control:
             raise TacitError(
@@ -215,9 +285,28 @@ class Experiment:
     def guard(
         self, name: str, better: str = "lower", margin: float = 0.0, level: float = 0.95
     ) -> None:
-        """The second metric of every estimate is a guardrail: an option whose mean is clearly worse
-        than the control's, by more than the margin, is paused, once; `resume` overrules that. Of
-        options that are not that much worse any is ever paused with probability 1 - level at most.
+        """Treat the second metric of every estimate as a guardrail.
+
+        An option whose mean is worse than the control's by clearly more than the margin is paused,
+        once; `resume` overrules that.
+
+        Parameters
+        ----------
+        name : str
+            Name of the second metric.
+        better : {"lower", "higher"}
+            Which direction is better.
+        margin : float
+            Tolerated difference from the control.
+        level : float
+            Confidence level. Among options that are not worse by more than the margin, the
+            probability that any is ever paused is at most 1 - level.
+
+        Raises
+        ------
+        TacitError
+            If there is no control, the mechanism does not release two metrics, there is a guardrail
+            already, or the learner has started.
         """
         rail = Guardrail(name, better, margin, level)
         if self.control is None:
@@ -241,12 +330,12 @@ class Experiment:
 
     @property
     def guardrail(self) -> Guardrail | None:
-        """What is watched besides the metric that is learned from."""
+        """The guardrail on the second metric; None if there is none."""
         return None if self._guard is None else self._guard.rail
 
     @property
     def paused(self) -> dict[str, str]:
-        """The options that nobody gets now, though they were not removed, and why."""
+        """The options that are paused but not removed, each with the reason."""
         if not isinstance(self.learner, Managed):
             return {}
         reasons = {} if self._guard is None else self._guard.reasons
@@ -256,13 +345,23 @@ class Experiment:
         }
 
     def sample_ratio(self) -> SampleRatio:
-        """Whether reports come back from all options alike, as far as can be told."""
+        """Test for sample ratio mismatch: whether all options' reports arrive at the same rate."""
         return self.learner.sample_ratio()
 
     def estimates(self, level: float = 0.95) -> list[ArmSummary]:
-        """The summary of each option, and what is decided; `ArmSummary` explains the numbers.
+        """Return the summary of each option, with the current decision.
 
-        All of it is made of private estimates, so that looking costs no privacy.
+        Summaries are post-processing of private estimates, so reading them costs no privacy budget.
+
+        Parameters
+        ----------
+        level : float
+            Confidence level of the intervals.
+
+        Returns
+        -------
+        list of ArmSummary
+            One per option, in the order of `options`.
         """
         chance = float(probability("level", level, "how sure intervals are to be, such as 0.95"))
         control = 0 if self.control is None else self._place(self.control)
@@ -273,19 +372,21 @@ class Experiment:
         return [replace(row, paused=why.get(row.option)) for row in rows] if why else rows
 
     def decided(self, level: float = 0.95) -> str | None:
-        """The option that is shown to be better than every other: the experiment can stop. A wrong
-        one is ever named, at any round, with probability 1 - level at most.
+        """Return the option shown to be better than every other: the experiment can stop.
+
+        Anytime-valid: the probability that a wrong option is named in any round is at most
+        1 - level. None if no option is decided.
         """
         place = self.learner.decided(level)
         return None if place is None else self.options[place]
 
     def best(self) -> str | None:
-        """The option to recommend; None where it depends on a context."""
+        """Return the option to recommend; None where it depends on a context."""
         place = self.learner.best()
         return None if place is None else self.options[place]
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data, which JSON keeps exactly."""
+        """Return the whole state as plain data that JSON keeps exactly."""
         return {
             "format": FORMAT,
             "options": list(self.options),
@@ -298,7 +399,13 @@ class Experiment:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Experiment:
-        """The experiment that `to_dict` wrote down."""
+        """Restore the experiment that `to_dict` wrote.
+
+        Raises
+        ------
+        TacitError
+            If the format is another one, or the stored guarantee differs from the mechanism's.
+        """
         if data.get("format") != FORMAT:
             raise TacitError(
                 f"the experiment has format {data.get('format')!r}; this version reads {FORMAT}: "
@@ -325,7 +432,28 @@ def _digest(mechanism: Mechanism) -> str:
 
 
 def save(experiment: Experiment, path: Path | str) -> None:
-    """Writes an experiment to a file; what stood there is replaced at once or not at all."""
+    """Write an experiment to a file, which is replaced atomically.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    path : Path or str
+
+    Raises
+    ------
+    TacitError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from tacit import begin
+    >>> experiment = begin("dist-dp-se", arms=2, horizon=10_000, epsilon=1.0)
+    >>> with TemporaryDirectory() as folder:
+    ...     save(experiment, f"{folder}/experiment.json")
+    ...     load(f"{folder}/experiment.json").guarantee == experiment.guarantee
+    True
+    """
     target = Path(path)
     partial = target.with_name(target.name + ".partial")
     try:
@@ -339,7 +467,25 @@ def save(experiment: Experiment, path: Path | str) -> None:
 
 
 def load(path: Path | str) -> Experiment:
-    """The experiment of a file that `save` wrote."""
+    """Read the experiment that `save` wrote to a file.
+
+    Parameters
+    ----------
+    path : Path or str
+
+    Returns
+    -------
+    Experiment
+
+    Raises
+    ------
+    TacitError
+        If the file cannot be read or holds no experiment of this format.
+
+    Examples
+    --------
+    See `save`.
+    """
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         return Experiment.from_dict(data)

@@ -1,7 +1,7 @@
-"""Things that are stored by name: a class or a function as `module:qualname`, and back.
+"""Conversion of classes and functions to stored names `module:qualname` and back.
 
-A file may name anything of tacit's own, which is imported for it, and whatever this process has
-already loaded; nothing else is ever imported because a file says so.
+A stored name may refer to anything in tacit, which is imported on demand, or to anything this
+process has already loaded. No other module is ever imported because of a file's content.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tacit.errors import TacitError
 
 
 def name_of(thing: Any) -> str:
-    """`module:qualname` of a class or function that stands at the top of its module.
+    """Return `module:qualname` of a class or function defined at the top level of its module.
 
     >>> name_of(TacitError)
     'tacit.errors:TacitError'
@@ -29,7 +29,7 @@ def name_of(thing: Any) -> str:
 
 
 def named(name: object, kind: type) -> Any:
-    """What `name_of` named, if it is a `kind` (a class that derives from it, or an instance).
+    """Return the object that `name_of` named, if it is an instance or subclass of `kind`.
 
     >>> named("tacit.errors:TacitError", Exception)
     <class 'tacit.errors.TacitError'>
@@ -45,7 +45,7 @@ def named(name: object, kind: type) -> Any:
         found = getattr(found, part, None)
     fits = isinstance(found, kind) or (isinstance(found, type) and issubclass(found, kind))
     own = (getattr(found, "__module__", None), getattr(found, "__qualname__", None))
-    if not fits or own != (module, path):  # what a module only imported is not its own
+    if not fits or own != (module, path):  # reject re-exports: the name must be the defining one
         raise TacitError(
             f"{name!r} is not known here as {kind.__name__}: import the module that defines it "
             "before reading what was stored"
@@ -54,7 +54,7 @@ def named(name: object, kind: type) -> Any:
 
 
 class Lazy:
-    """A module that is imported when something of it is first used."""
+    """A proxy that imports its module when an attribute is first used."""
 
     def __init__(self, name: str) -> None:
         self._name = name

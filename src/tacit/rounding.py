@@ -1,4 +1,4 @@
-"""Numbers as they are printed beside a guarantee: rounded up, or down where a bound was shown."""
+"""Directed rounding for printed guarantees: upper bounds round up, lower bounds down."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 
 def up(value: float, digits: int = 4) -> str:
-    """A number as it is printed in a guarantee: rounded up to so many digits. Only a part in 10^12,
-    which is what arithmetic in doubles may leave, is not worth a digit.
+    """Format a number of a guarantee, rounded up to `digits` significant digits.
+
+    An excess of one part in 10^12, the error of double arithmetic, adds no digit.
 
     >>> up(1.0), up(1.0004), up(1.00001), up(0.1 + 0.2), up(3.2e-18)
     ('1', '1.001', '1.001', '0.3', '3.2e-18')
@@ -21,7 +22,7 @@ def up(value: float, digits: int = 4) -> str:
 
 
 def down(value: float, digits: int = 4) -> str:
-    """A number that a bound was shown to be above, as it is printed: rounded down.
+    """Format a proven lower bound, rounded down to `digits` significant digits.
 
     >>> down(1.0), down(0.99996), down(1.23456, 2)
     ('1', '0.9999', '1.2')
@@ -33,6 +34,6 @@ def down(value: float, digits: int = 4) -> str:
 
 
 def no_less(value: float) -> float:
-    """The nearest float that is not below a number, which may be a fraction."""
+    """Return the nearest float that is not below a number, which may be a fraction."""
     near = float(value)
     return near if near >= value else math.nextafter(near, math.inf)

@@ -1,8 +1,8 @@
 """Trust models, adversary views and neighbouring relations: enums with stable identifiers.
 
 One `TrustModel` serves registry, command line, signed terms and service. A `View` names what the
-adversary of a guarantee observes, `Neighbours` the two data sets that must look alike. Values are
-stored and signed; the sentences beside them are rendered for readers and decide nothing.
+adversary of a guarantee observes, `Neighbours` the relation between data sets. Values are stored
+and signed; the rendered sentences are for readers and decide nothing.
 """
 
 from __future__ import annotations
@@ -11,8 +11,20 @@ from enum import Enum, StrEnum
 
 
 class TrustModel(StrEnum):
-    """Who must be trusted with what.
+    """Which parties must be trusted, and with what.
 
+    ========================  ======================================================================
+    ``none``                  no privacy: a baseline
+    ``central``               one server sees every answer and adds the noise
+    ``local``                 only the participant's own device
+    ``silo``                  the participant's silo
+    ``shuffler``              a shuffler that does not collude with the analyzer
+    ``secure-aggregation``    an aggregator that follows the protocol and releases nothing but sums
+    ``two-servers``           one of two servers, either one; both, where devices add the noise
+    ========================  ======================================================================
+
+    Examples
+    --------
     >>> TrustModel("two-servers"), str(TrustModel.SHUFFLER)
     (<TrustModel.TWO_SERVERS: 'two-servers'>, 'shuffler')
     """
@@ -27,12 +39,12 @@ class TrustModel(StrEnum):
 
     @property
     def shares_noise(self) -> bool:
-        """Whether participants add shares of the noise, which only together suffice."""
+        """Whether each participant adds a share of the noise, which suffices only in the sum."""
         return self in (TrustModel.SHUFFLER, TrustModel.SECURE_AGGREGATION)
 
 
 class Neighbours(Enum):
-    """Which two data sets must look alike."""
+    """The neighbouring relation of a guarantee: how two neighbouring data sets differ."""
 
     REPLACE_ONE = "replace-one"
     ADD_OR_REMOVE_ONE = "add-or-remove-one"
@@ -46,7 +58,7 @@ class Neighbours(Enum):
 
 
 class View(Enum):
-    """What the adversary of a guarantee observes: everything that it ever sees of a run."""
+    """The adversary's view: everything that the adversary of a guarantee observes of a run."""
 
     OPENED_SUM = "opened-sum"
     SERVER_OUTPUT = "server-output"

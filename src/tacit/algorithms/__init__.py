@@ -8,7 +8,7 @@ from tacit.algorithms.registry import Algorithm, algorithm, algorithms, lookup, 
 
 
 class _Package(ModuleType):
-    """`tacit.algorithms()` lists them: the package and the function have one name."""
+    """Makes the package callable: `tacit.algorithms()` lists the algorithms."""
 
     def __call__(self) -> dict[str, Algorithm]:
         return algorithms()

@@ -1,4 +1,4 @@
-"""Putting an experiment of arms together: what all named compositions have in common."""
+"""Assembly of multi-armed bandit experiments, shared by all named algorithms."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ def assemble(
     sizes: Iterable[int] = (),
     **arguments: Any,
 ) -> Experiment:
-    """A learner, and `make(participants, **arguments)` as the protocol of every round.
+    """Build an experiment of a learner and of `make(participants, **arguments)` as round protocol.
 
-    The guarantee of the run is the weakest of all `sizes` of rounds that the learner is known to
-    propose, of the `smallest` size by default; smaller rounds are rejected, and so are others that
-    earn less. A learner that needs a horizon and is not to know it is started anew
-    over periods that square.
+    The guarantee of the run is the weakest over the `smallest` round and all `sizes` of rounds that
+    the learner is known to propose. Smaller rounds and rounds with a weaker guarantee are rejected.
+    With `anytime`, a learner that needs a horizon is restarted over periods of squared length.
     """
     tried = dict.fromkeys((smallest, *sizes))
     guarantee = privacy.weakest([make(size, **arguments).guarantee for size in tried])

@@ -1,10 +1,9 @@
-"""Distributed DP in multi-armed bandits (Chowdhury & Zhou, ICLR 2023): batched successive
-elimination over private sums.
+"""CZ23, distributed DP in multi-armed bandits: batched successive elimination over private sums.
 
-Six named algorithms that differ only in the protocol, and DP-SE, the paper's central baseline
-(Sajed & Sheffet 2019). `paper` settings are those of the figures: confidence 0.1, batches 4^b, s =
-10, the printed radii and moduli. Shared draws between arms, as in the authors' DP-SE, are not
-reproduced: every arm gets its own noise.
+Chowdhury & Zhou, ICLR 2023. Six named algorithms differ only in the protocol; DP-SE is the paper's
+central baseline (Sajed & Sheffet 2019). `paper` settings are those of the figures: confidence 0.1,
+batches 4^b, s = 10, the printed radii and moduli. Shared draws between arms, as in the authors'
+DP-SE, are not reproduced: every arm gets its own noise.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def _elimination(
 def _shared(
     problem: ArmsProblem, tail: tuple[float, float], paper: Any, tight: Any, **how: Any
 ) -> Experiment:
-    """Rounds of shares: the printed ones, with what they truly earn, or exact ones for a crowd."""
+    """Rounds of noise shares: as printed, with their true guarantee, or exactly calibrated."""
     if problem.setting == "paper":
         problem.refuse_losses("the printed noise is set for everyone present")
         first = math.ceil(problem.growth)
@@ -73,9 +72,7 @@ def _shared(
 
 
 def _batch_sizes(problem: ArmsProblem) -> list[int]:
-    """Every size of a batch that fits the horizon: ⌈growth^b⌉. What printed noise earns depends on
-    it.
-    """
+    """Every batch size ⌈growth^b⌉ within the horizon, as printed noise depends on it."""
     powers = range(1, math.ceil(math.log(problem.horizon, problem.growth)) + 1)
     sizes = (math.ceil(problem.growth**power) for power in powers)
     return [size for size in sizes if size <= problem.horizon]
@@ -140,12 +137,12 @@ def cdp_se(problem: ArmsProblem) -> Experiment:
 
 @cz23("ldp-se", trust=TrustModel.LOCAL, promise="(ε, 0)-DP of each message")
 def ldp_se(problem: ArmsProblem) -> Experiment:
-    """Every participant adds discrete Laplace noise of their own (Theorem 6), or in the tight
-    setting answers bits by randomized response; the printed radius has √n of it, with constants of
-    our own.
+    """Local model: every participant adds discrete Laplace noise (Theorem 6).
 
-    The paper leaves the constant of Lemma 5 open: Laplace noise of scale b is sub-exponential with
-    (4b², √2 b), so n of them stay within √8 b √(n ln(2/p)) + 2√2 b ln(2/p).
+    In the tight setting participants report bits by randomized response. The printed radius has √n
+    of the noise, with constants of our own, since the paper leaves the constant of Lemma 5 open:
+    Laplace noise of scale b is sub-exponential with (4b², √2 b), so n of them stay within √8 b √(n
+    ln(2/p)) + 2√2 b ln(2/p).
     """
     e, paper = problem.each, problem.setting == "paper"
     learner = _elimination(problem, math.sqrt(8) / e, 2 * math.sqrt(2) / e, per_user=True)
@@ -161,7 +158,7 @@ def ldp_se(problem: ArmsProblem) -> Experiment:
     options=(*COMMON, "min_batch_size"),
 )
 def split_dp_se(problem: ArmsProblem) -> Experiment:
-    """Pólya shares, split and mixed by a shuffler (App. G.2), from rounds of 20 on."""
+    """Pólya shares by split-and-mix through a shuffler (App. G.2), from rounds of 20 on."""
     problem.refuse_losses("shares are split for everyone present")
     smallest = max(split_and_mix.FEWEST_USERS + 1, 1 if problem.printed else problem.min_batch_size)
     tail = (math.sqrt(2) / problem.each, 1 / problem.each)
@@ -181,11 +178,11 @@ def split_dp_se(problem: ArmsProblem) -> Experiment:
     options=(*COMMON, "min_batch_size"),
 )
 def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
-    """Certified groups behind a shuffler (Theorem 3 with the construction of docs/design/pure.md);
-    real rewards are rounded to bits.
+    """Certified groups behind a shuffler (Theorem 3 with the construction of docs/design/pure.md).
 
-    There is no `paper` protocol: the one that the theorem cites needs about n^2.5 messages per
-    participant (CORRECTIONS 9). The `paper` setting changes the radius only.
+    Real rewards are rounded to bits. There is no `paper` protocol: the one that the theorem cites
+    needs about n^2.5 messages per participant (CORRECTIONS 9). The `paper` setting changes only the
+    radius.
     """
     problem.refuse_losses("certificates are for complete groups only")
     tail, smallest = (math.sqrt(2) / problem.each, 1 / problem.each), problem.min_batch_size
@@ -204,6 +201,6 @@ def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
     options=(*WORLD, "epsilon", "participations", "confidence"),
 )
 def dp_se(problem: ArmsProblem) -> Experiment:
-    """A trusted server, epochs made for the noise (Sajed & Sheffet 2019)."""
+    """A trusted server, with epochs sized for the noise (Sajed & Sheffet 2019)."""
     learner = bandits.DPSE(problem.arms, problem.horizon, problem.each, problem.confidence)
     return assemble(problem, learner, factories.continuous_laplace, target=problem.pure)

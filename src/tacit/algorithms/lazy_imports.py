@@ -1,6 +1,4 @@
-"""The rooms that algorithms are composed from, each loaded when something of it is first used, so
-that names can be listed without NumPy.
-"""
+"""Lazy imports of the packages that algorithms are composed from: listing names needs no NumPy."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""LZJ22, differentially private linear bandits with partial distributed feedback: its algorithms as
-compositions.
+"""LZJ22, differentially private linear bandits with partial distributed feedback, as compositions.
 
-DP-DPE and DP-PE over the trust models none, central, local, shuffle and (not in the paper) secure
+DP-DPE and DP-PE over the trust models none, central, local, shuffler and (not in the paper) secure
 aggregation. `tight` is the default: exact calibration at every ε, directional widths. `paper` has
-the printed noise and widths, and says what they truly guarantee. Instances are random: seed r gives
+the printed noise and widths, and states their true guarantee. Instances are random: seed r gives
 every algorithm the same actions and the same θ*. The figure is in `tacit.figures.lzj22`.
 """
 
@@ -35,9 +34,7 @@ if TYPE_CHECKING:
 WORLD = ("dimension", "actions", "covering", "horizon", "bound", "confidence", "setting")
 CLIENTS = ("alpha", "client_std", "population")
 FITTED = ("reports", "norm")
-FEWEST = {
-    TrustModel.SHUFFLER: 19
-}  # clients of a phase whose parameters can be split for a shuffler
+FEWEST = {TrustModel.SHUFFLER: 19}  # fewest clients of a phase for split-and-mix of parameters
 PRIVATE = ("epsilon", "delta", "participations")
 EARNED = {
     TrustModel.NONE: "nothing",
@@ -50,7 +47,7 @@ EARNED = {
 
 
 def _enter(name: str, trust: TrustModel, distributed: bool, *more: str) -> None:
-    """One of the paper's algorithms: which learner, which trust model."""
+    """Register one of the paper's algorithms: a learner and a trust model."""
     private = trust != TrustModel.NONE
     options = (*WORLD, *(CLIENTS if distributed else ()), *(PRIVATE if private else ()))
     options += FITTED if distributed and private else ()
@@ -82,7 +79,7 @@ _enter("dpe-fixed", TrustModel.NONE, True, "fixed_clients")
 
 
 def compose(problem: LinearProblem, trust: TrustModel) -> Experiment:
-    """Phased elimination over the actions of the problem, and the protocol of every phase."""
+    """Build phased elimination over the problem's actions, with the protocol of every phase."""
     if problem.setting == "paper" and trust == TrustModel.SECURE_AGGREGATION:
         raise TacitError(
             "secure aggregation is not in the paper: use the tight setting for secagg-dpe and "
@@ -106,7 +103,7 @@ def compose(problem: LinearProblem, trust: TrustModel) -> Experiment:
 def learner_for(
     problem: LinearProblem, trust: TrustModel
 ) -> DistributedElimination | SingleElimination:
-    """A fresh learner."""
+    """Build a fresh learner for the problem."""
     size = (problem.table, problem.horizon)
     common: dict[str, Any] = {
         "bound": problem.bound,
@@ -135,8 +132,10 @@ def learner_for(
 
 
 def status(problem: LinearProblem, trust: TrustModel) -> PrivacyStatus:
-    """The guarantee where it is known beforehand; in the paper's setting only what was asked for,
-    because the printed noise depends on the phases.
+    """The guarantee where it is known in advance.
+
+    In the `paper` setting only the target is known, because the printed noise depends on the
+    phases.
     """
     if trust == TrustModel.NONE:
         return privacy.NonPrivate()

@@ -1,4 +1,4 @@
-"""What private algorithms are measured against: textbook learners that see every sum as it is."""
+"""Non-private baselines: textbook learners that see every exact sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The best that others have published for a trusted server and pure privacy, as references."""
+"""Published state of the art for a trusted server and pure DP, as reference algorithms."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ peer = partial(
 
 @peer("adap-klucb", paper="Azize & Basu 2022")
 def adap_klucb(problem: ArmsProblem) -> Experiment:
-    """KL-UCB on episodes that double and forget."""
+    """KL-UCB on episodes that double and forget earlier rewards."""
     size = (problem.arms, problem.horizon)
     return _trusted(problem, bandits.AdaPKLUCB(*size, problem.each))
 
 
 @peer("lazy-dp-ts", paper="Hu & Hegde 2022")
 def lazy_dp_ts(problem: ArmsProblem) -> Experiment:
-    """Thompson sampling on batches that double and forget."""
+    """Thompson sampling on batches that double and forget earlier rewards."""
     size, seed = (problem.arms, problem.horizon), problem.learner_seed
     return _trusted(problem, bandits.LazyDPTS(*size, problem.each, seed=seed))
 

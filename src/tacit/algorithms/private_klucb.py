@@ -1,8 +1,8 @@
-"""Beyond the papers: batched private KL-UCB under every trust model.
+"""Batched private KL-UCB under every trust model; not from the papers.
 
-One arm at a time gets a round of fresh participants; its index is the large-deviation bound of the
-estimate itself, sampling and privacy noise together. Same messages and same guarantee as successive
-elimination, several times less regret.
+One arm at a time gets a round of fresh participants. Its index is the large-deviation bound of the
+estimate itself, sampling and privacy noise together. Messages and guarantee are those of successive
+elimination, with several times less regret.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tacit.trust import TrustModel
 if TYPE_CHECKING:
     from tacit.experiment import Experiment
 
-TYPICAL = 4096  # participants of the round by which the noise of a protocol is judged in advance
+TYPICAL = 4096  # participants of the round at which a protocol's noise is evaluated in advance
 OPTIONS = (
     *WORLD,
     *PEOPLE,
@@ -40,9 +40,7 @@ OPTIONS = (
     defaults={"growth": 1.4},
 )
 def private_klucb(problem: ArmsProblem) -> Experiment:
-    """The protocol of the trust model asked for; a pure guarantee unless the shuffler is given
-    a δ.
-    """
+    """Use the protocol of the requested trust model; pure DP unless the shuffler is given a δ."""
     make, smallest, how = protocols(problem)
     error = make(TYPICAL, **how).error(TYPICAL)
     local = problem.trust == TrustModel.LOCAL
@@ -59,8 +57,9 @@ def private_klucb(problem: ArmsProblem) -> Experiment:
 
 
 def protocols(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
-    """The recipe of a trust model, the smallest round, and the recipe's arguments; with a guardrail
-    both metrics under one promise.
+    """The protocol factory of a trust model, the minimum batch size, and the factory's arguments.
+
+    With a guardrail both metrics are covered by one guarantee.
     """
     make, smallest, how = sums(problem)
     if problem.metrics == 1:

@@ -1,8 +1,8 @@
-"""Beyond the papers: private minimum empirical divergence under every trust model.
+"""Private minimum empirical divergence (MED) under every trust model; not from the papers.
 
-Every round serves several options side by side, so that what is compared was tried at the same
-time, and a run takes some twenty to thirty rounds. Same messages and same guarantee as
-`private-klucb`, less regret; what of it is heuristic says `tacit.bandits.arms.med`.
+Every round serves several options in parallel, so that compared options were tried at the same
+time. A run takes some twenty to thirty rounds. Messages and guarantee are those of `private-klucb`,
+with less regret. `tacit.bandits.arms.med` states which parts are heuristic.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ LOCAL = 20.0  # participants of a first batch in the local model, in 1/ε²
     defaults={"index": "variance", "growth": 1.4, "rounds": 32},
 )
 def private_med(problem: ArmsProblem) -> Experiment:
-    """The protocol of the trust model asked for; a pure guarantee unless the shuffler is given
-    a δ.
-    """
+    """Use the protocol of the requested trust model; pure DP unless the shuffler is given a δ."""
     make, smallest, how = protocols(problem)
     if problem.trust == TrustModel.LOCAL:
         usual = LOCAL / problem.each**2

@@ -1,9 +1,7 @@
-"""Problems: what an algorithm is asked to do. Their fields are the options, here and on the command
-line.
+"""Problems that named algorithms solve; their fields are the options of API and command line.
 
-A problem also says where a simulation's rewards come from unless somebody brings an environment of
-their own, and what a run of its family is measured by. Nothing here loads NumPy before it is
-needed.
+A problem also provides the default simulated environment and the metrics of a run of its family.
+The module imports NumPy only when it is needed.
 """
 
 from __future__ import annotations
@@ -27,8 +25,8 @@ if TYPE_CHECKING:
 Setting = Literal["paper", "tight"]
 Budget = tuple[float, float]  # (ε, δ)
 DEFAULT_DELTA = 1e-6
-MOST = 10**15  # participants: what 64-bit generators can still draw
-LARGEST_BUDGET = 10_000  # epsilon of a silo
+MOST = 10**15  # most participants that 64-bit generators can draw
+LARGEST_BUDGET = 10_000  # largest epsilon of a silo
 SETTINGS = ("tight", "paper")
 TRUSTS = (
     TrustModel.SECURE_AGGREGATION,
@@ -50,7 +48,7 @@ ARMS, LINEAR, SILOS = "Arms", "Linear bandits", "Federated bandits"
 
 @dataclass(frozen=True)
 class Start:
-    """A run before its first round: its world, and where chance comes from."""
+    """A run before its first round: its environment and its random generators."""
 
     world: World
     rng: np.random.Generator
@@ -59,7 +57,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Problem:
-    """What all problems have. `learner_seed` is for learners that draw; a run sets it."""
+    """Base class of problems. A run sets `learner_seed` for learners that draw random numbers."""
 
     family: ClassVar[str]
     per: ClassVar[str] = "participant"
@@ -72,24 +70,24 @@ class Problem:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the options are called, if somebody said."""
+        """The names of the options, if given."""
         return ()
 
     def start(self, seed: int, world: World | None) -> Start:  # noqa: ARG002
-        """The world and the generators of one run."""
+        """The environment and the generators of one run."""
         raise TacitError(f"{type(self).__name__} says nowhere where rewards come from ({seed})")
 
     def fitted(self, world: World, seed: int) -> Self:  # noqa: ARG002
-        """This problem in a world: what a learner must know of it, and the seed of its draws."""
+        """This problem with what the learner must know of the environment, and with its seed."""
         return self
 
     def record(self, outcome: RunOutcome) -> dict[str, Any]:  # noqa: ARG002
-        """The columns of a run beyond those that all families have."""
+        """The columns of a run's record beyond those of all families."""
         return {}
 
 
 def check_counts(problem: Problem, **least: int) -> None:
-    """Whole numbers as such (1e6 is one), from their least values on and within reason."""
+    """Check integers (1e6 is one) against their least values and an upper limit."""
     for name, at_least in least.items():
         remedy = "a bandit chooses among two or more" if name == "arms" else ""
         value = integer(name, getattr(problem, name), at_least=at_least, remedy=remedy)
@@ -99,16 +97,47 @@ def check_counts(problem: Problem, **least: int) -> None:
 
 
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    """Refuses what is not in a list."""
+    """Reject a value that is not in a list."""
     if value not in allowed:
         raise TacitError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
 
 
 @dataclass(frozen=True)
 class ArmsProblem(Problem):
-    """A multi-armed bandit.
+    """A multi-armed bandit problem.
 
-    Fields that an algorithm does not list among its options are ignored by it.
+    An algorithm ignores the fields that are not among its options.
+
+    Parameters
+    ----------
+    arms, horizon : int
+        Number of options and of participants.
+    epsilon, delta, participations
+        The guarantee; without δ it is pure. ε covers all participations of one participant.
+    trust, through : str
+        Trust model, and how reports reach two servers.
+    setting : {"tight", "paper"}
+        Exact constants, or those of the paper.
+    dropout, corrupt, min_batch_size
+        Tolerated fractions of missing and of corrupted participants, and the minimum batch size,
+        where participants add shares of noise.
+    control_share, guardrail, guardrail_better, guardrail_margin
+        The control's least share of participants, and a second metric that pauses worse options.
+    rewards, instance, means, guardrail_means
+        The simulated environment.
+    **others
+        Every option has a help text: see `ArmsProblem.options()`.
+
+    Raises
+    ------
+    TacitError
+        If a value is out of range or contradicts another.
+
+    Examples
+    --------
+    >>> problem = ArmsProblem(arms=3, horizon=1e4, epsilon=0.5)
+    >>> problem.horizon, problem.pure.short, problem.target.short
+    (10000, '(0.5, 0)-DP', '(0.5, 1e-06)-DP')
     """
 
     family: ClassVar[str] = "arms"
@@ -176,9 +205,9 @@ class ArmsProblem(Problem):
         None, "Mean rewards, comma-separated, instead of random ones.", panel=ARMS, world=True
     )
     binary: bool = False
-    levels: int | None = None  # of every round alike, where terms name them
-    smallest: int = 1  # participants of the smallest round of two servers
-    control: int = 0  # which option it is
+    levels: int | None = None  # the same in every round, where terms fix them
+    smallest: int = 1  # minimum batch size with two servers
+    control: int = 0  # index of the control
     learner_seed: int = 0
     labels: tuple[str, ...] = ()
 
@@ -259,17 +288,17 @@ class ArmsProblem(Problem):
 
     @property
     def metrics(self) -> int:
-        """How many numbers everybody answers with."""
+        """How many numbers each participant reports."""
         return 1 if self.guardrail is None else 2
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those of the world, if it has any."""
+        """The names from the environment, if it has any."""
         return self.labels
 
     @property
     def target(self) -> ApproximateDP:
-        """(ε, δ), for algorithms that cannot do without a δ."""
+        """(ε, δ), for algorithms that need a δ."""
         from tacit.privacy import ApproximateDP
 
         if self.delta == 0:
@@ -290,12 +319,12 @@ class ArmsProblem(Problem):
 
     @property
     def each(self) -> float:
-        """ε of one number of one participation, where they add up."""
+        """ε of one number of one participation, under basic composition."""
         return self.epsilon / (self.participations * self.metrics)
 
     @property
     def people(self) -> dict[str, float]:
-        """Who may be missing or lie, as factories of shares take it."""
+        """The tolerated dropout and corruption, as arguments of protocol factories."""
         return {"dropout": self.dropout, "corrupt": self.corrupt}
 
     @property
@@ -304,7 +333,10 @@ class ArmsProblem(Problem):
         return self.confidence if self.setting == "paper" else None
 
     def refuse_losses(self, reason: str, *names: str) -> None:
-        """For algorithms whose noise is not shared, or whose rounds need everyone's report."""
+        """Reject dropout or corruption that an algorithm does not tolerate.
+
+        Its noise is not shared, or its rounds need every report.
+        """
         for name, value in self.people.items():
             if value and name in (names or self.people):
                 raise TacitError(
@@ -313,7 +345,7 @@ class ArmsProblem(Problem):
                 )
 
     def start(self, seed: int, world: World | None) -> Start:
-        """One generator for people and noise; a fresh instance unless means are given."""
+        """One generator for participants and noise; a fresh instance unless means are given."""
         import numpy as np
 
         rng = np.random.default_rng([seed, 0x7AC17])
@@ -336,7 +368,7 @@ class ArmsProblem(Problem):
         return Guarded(world, Bernoulli(self.guardrail_means))
 
     def fitted(self, world: World, seed: int) -> Self:
-        """Bits need no rounding."""
+        """Check the environment against the problem, and take over whether rewards are bits."""
         from tacit.environments.contract import Environment
         from tacit.environments.recorded import RecordedRun, check_horizon
 
@@ -358,7 +390,7 @@ class ArmsProblem(Problem):
         return replace(self, binary=world.binary, learner_seed=seed, labels=world.names)
 
     def record(self, outcome: RunOutcome) -> dict[str, Any]:
-        """What a multi-armed run is measured by."""
+        """The metrics of a multi-armed run."""
         best, gaps = outcome.experiment.learner.best(), outcome.gaps
         return {
             "realised": outcome.realised,
@@ -376,8 +408,9 @@ class ArmsProblem(Problem):
         }
 
     def lower_bound(self, outcome: RunOutcome) -> float | None:
-        """The regret on bits that comes close to inevitable with the horizon; of a promise that is
-        not pure only what holds without any. It knows no guardrail.
+        """The nearly inevitable regret on bits at this horizon; None with a guardrail.
+
+        For a guarantee that is not pure, it is the bound without privacy.
         """
         from tacit.bandits.arms.divergence import least_regret
         from tacit.privacy import PureDP
@@ -391,10 +424,30 @@ class ArmsProblem(Problem):
 
 @dataclass(frozen=True)
 class LinearProblem(Problem):
-    """A linear bandit: options are actions in the unit ball, rewards lie in [-bound, bound].
+    """A linear bandit problem: options are actions in the unit ball, rewards in [-bound, bound].
 
-    `distributed` says whether participants are clients who watch a whole phase, or people who try
-    one option once; an algorithm sets it.
+    Parameters
+    ----------
+    dimension, actions, covering
+        The action set: random actions, or a covering of the ball.
+    horizon : int
+        Number of rounds.
+    epsilon, delta, participations
+        The guarantee; δ = 0 for a pure one. ε covers all participations of one participant.
+    alpha, client_std, population, fixed_clients
+        Clients: growth of their number per phase, how much they differ, and their number.
+    reports, norm, noise
+        What clients report, the largest length of the parameter, and the kind of shared noise.
+    bound, confidence, setting
+        Largest absolute reward, error probability, and exact or printed constants.
+    distributed : bool
+        Whether participants are clients who observe a whole phase, or try one option once each; an
+        algorithm sets it.
+
+    Examples
+    --------
+    >>> LinearProblem(dimension=5, epsilon=0.5, delta=0).target.short
+    '(0.5, 0)-DP'
     """
 
     family: ClassVar[str] = "linear"
@@ -465,12 +518,12 @@ class LinearProblem(Problem):
 
     @property
     def fits(self) -> bool:
-        """Whether clients report parameters."""
+        """Whether clients report fitted parameters."""
         return self.reports != "actions" and self.delta > 0 and self.setting == "tight"
 
     @property
     def target(self) -> PureDP | ApproximateDP:
-        """What is asked for."""
+        """The requested guarantee."""
         from tacit.privacy import ApproximateDP, PureDP
 
         often = self.participations
@@ -479,7 +532,7 @@ class LinearProblem(Problem):
         return ApproximateDP(self.epsilon, self.delta, participations=often)
 
     def start(self, seed: int, world: World | None) -> Start:
-        """One generator for the instance, another for people and noise."""
+        """One generator for the instance, another for participants and noise."""
         import numpy as np
 
         first, rng = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
@@ -496,7 +549,7 @@ class LinearProblem(Problem):
         return random_population(self.dimension, self.actions, **clients, **how)
 
     def fitted(self, world: World, seed: int) -> Self:  # noqa: ARG002
-        """The learner is told the actions."""
+        """Give the learner the actions."""
         from tacit.environments.population import LinearWorld
 
         if not isinstance(world, LinearWorld):
@@ -504,7 +557,7 @@ class LinearProblem(Problem):
         return replace(self, table=world.actions)
 
     def record(self, outcome: RunOutcome) -> dict[str, Any]:
-        """What a linear run is measured by."""
+        """The metrics of a linear run."""
         learner, gaps = outcome.experiment.learner, outcome.gaps
         kept = gaps is not None and int(gaps.argmin()) in learner.active
         return {
@@ -522,11 +575,27 @@ class LinearProblem(Problem):
 
 @dataclass(frozen=True)
 class SilosProblem(Problem):
-    """A federated contextual bandit: silos that learn together.
+    """A federated contextual bandit problem: silos that learn together.
 
-    Returning participants: the guarantee is for somebody who comes `participations` times, to any
-    silos in any batches; or, where more is known of it, in at most `visits` batches, at most
-    `visits_per_batch` times in each (ZC24 App. G.4).
+    Parameters
+    ----------
+    silos, dimension, actions, horizon, sync
+        Size of the problem, and the rounds between synchronisations.
+    epsilon, delta, budgets
+        The guarantee, or one (ε, δ) for each silo.
+    participations, visits, visits_per_batch
+        The guarantee covers a participant who comes `participations` times, to any silos in any
+        batches; or in at most `visits` batches, at most `visits_per_batch` times in each (ZC24
+        App. G.4).
+    lazy, mode, schedule, norm, confidence, noise, setting
+        How silos act and synchronise, their confidence sets, and the noise.
+    deviation, data, field
+        The simulated environment: synthetic, or a MSLR-WEB10K file.
+
+    Examples
+    --------
+    >>> SilosProblem(silos=2, budgets=((0.5, 1e-6), (1.0, 1e-5))).target.short
+    '(1, 1e-05)-DP'
     """
 
     family: ClassVar[str] = "federated"
@@ -589,7 +658,7 @@ class SilosProblem(Problem):
     field: str = option(
         "title", "Features of recorded data: title or body.", panel=SILOS, world=True
     )
-    constant: float | None = None  # value of the last feature, where a world declares one
+    constant: float | None = None  # value of the last feature, where an environment declares one
 
     def __post_init__(self) -> None:
         self._settle_budgets()
@@ -627,7 +696,7 @@ class SilosProblem(Problem):
             one_of("schedule", self.schedule, SCHEDULES)
 
     def _settle_budgets(self) -> None:
-        """Every budget a pair, epsilon and delta what holds for everybody; bad ones are refused."""
+        """Check all budgets, make each a pair, and set epsilon and delta to the weakest."""
         if self.budgets is None:
             return
         pairs = tuple(_budget(place, one, self.delta) for place, one in enumerate(self.budgets))
@@ -649,17 +718,17 @@ class SilosProblem(Problem):
 
     @property
     def returning(self) -> bool:
-        """Whether anybody may come more than once."""
+        """Whether a participant may come more than once."""
         return self.participations * self.visits * self.visits_per_batch > 1
 
     @property
     def steps(self) -> int:
-        """Synchronisations: whole batches."""
+        """The number of synchronisations: whole batches."""
         return self.horizon // self.sync
 
     @property
     def batches(self) -> tuple[int, ...]:
-        """Rounds before each synchronisation of lazy silos, of every silo alike."""
+        """Rounds before each synchronisation of lazy silos, the same in every silo."""
         from tacit.bandits.contextual.schedules import even, geometric
 
         if self.schedule == "fixed":
@@ -668,13 +737,13 @@ class SilosProblem(Problem):
 
     @property
     def target(self) -> ApproximateDP:
-        """What is asked for."""
+        """The requested guarantee."""
         from tacit.privacy import ApproximateDP
 
         return ApproximateDP(self.epsilon, self.delta)
 
     def start(self, seed: int, world: World | None) -> Start:
-        """People and noise have generators of their own, so all algorithms meet the same people."""
+        """Separate generators for participants and noise, so all algorithms meet the same ones."""
         import numpy as np
 
         rng, noise = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
@@ -690,7 +759,7 @@ class SilosProblem(Problem):
         return Synthetic.draw(*size, rng, self.deviation)
 
     def fitted(self, world: World, seed: int) -> Self:  # noqa: ARG002
-        """A recorded world sets the number of silos and the dimension."""
+        """A recorded environment sets the number of silos and the dimension."""
         from tacit.environments.silos import Silos
 
         if not isinstance(world, Silos):
@@ -699,7 +768,7 @@ class SilosProblem(Problem):
         return replace(self, **size, constant=world.intercept)
 
     def record(self, outcome: RunOutcome) -> dict[str, Any]:
-        """What a federated run is measured by."""
+        """The metrics of a federated run."""
         people = self.silos * self.horizon
         notes: Mapping[str, float] = outcome.notes
         return {

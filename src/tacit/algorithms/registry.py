@@ -1,8 +1,8 @@
-"""Every named algorithm, in one registry.
+"""Registry of named algorithms.
 
-A name stands for a function that puts an `Experiment` together for a problem. `@algorithm` enters
-it; a package outside tacit enters its own through the entry-point group `tacit.algorithms`, and is
-then simulated, compared, planned with and tested like all others. Listing names loads no NumPy.
+Each name stands for a function that builds an `Experiment` for a problem; `@algorithm` registers
+it. Other packages register theirs through the entry-point group `tacit.algorithms`; these are
+simulated, compared, planned with and tested like our own. Listing names does not import NumPy.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ OWN = (
     "lzj22",
     "zc24",
 )
-HIDDEN = ("binary", "control", "levels", "smallest", "table")  # of a problem, beside its options
+HIDDEN = ("binary", "control", "levels", "smallest", "table")  # fields that are no options
 Build = TypeVar("Build", bound=Callable[[Any], Any])
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One named algorithm: where it comes from, whom it trusts, what it promises, what it takes."""
+    """One named algorithm: its source, trust models, guarantee, problem and options."""
 
     name: str
     paper: str
@@ -53,16 +53,16 @@ class Algorithm:
 
     @property
     def trust(self) -> str:
-        """The trust models that it runs under, by name."""
+        """The names of its trust models."""
         return ", ".join(self.trusts)
 
     @property
     def family(self) -> str:
-        """Arms, linear or federated."""
+        """Family of problems: arms, linear or federated."""
         return self.problem.family
 
     def ask(self, options: Mapping[str, Any]) -> Problem:
-        """The problem with these options; one that this algorithm does not have is refused."""
+        """Return the problem with these options; options it does not support are rejected."""
         strange = [name for name in options if name not in self.options]
         if strange:
             raise TacitError(
@@ -72,7 +72,7 @@ class Algorithm:
         return self.problem(**{**self.defaults, **options})
 
     def describe(self, problem: Problem) -> dict[str, Any]:
-        """The options that were in force."""
+        """The options in force."""
         return {name: getattr(problem, name) for name in self.options}
 
 
@@ -99,12 +99,43 @@ def algorithm(
     defaults: Mapping[str, Any] | None = None,
     cautions: Mapping[str, str] | None = None,
 ) -> Callable[[Build], Build]:
-    """Enters a function from problems to experiments under a name.
+    """Register a function from problems to experiments under a name.
 
-    `options` are the fields of the problem that matter to it, all by default; `defaults` are its
-    own where they differ from the problem's; `trust` is the trust model, or all that `--trust`
-    may name; `cautions` are what a reader of a run must know, by
-    setting.
+    Parameters
+    ----------
+    name : str
+        Unique name.
+    paper : str
+        Short name of its source.
+    trust : TrustModel or iterable of TrustModel
+        The trust model, or all that `--trust` may name.
+    promise : str
+        The guarantee, in the field's notation.
+    problem : type
+        The class of problems that it solves.
+    options : iterable of str, optional
+        Fields of the problem that it uses, all by default.
+    defaults : mapping, optional
+        Its own defaults, where they differ from the problem's.
+    cautions : mapping, optional
+        Warnings for readers of a run, by setting.
+
+    Returns
+    -------
+    callable
+        A decorator that returns the function unchanged.
+
+    Raises
+    ------
+    TacitError
+        If the name is taken, or the problem lacks one of the options.
+
+    Examples
+    --------
+    See `tacit.algorithms.nonprivate_baselines` for the shortest registrations.
+
+    >>> lookup("klucb").trust
+    'none'
     """
 
     def enter(build: Build) -> Build:
@@ -138,13 +169,23 @@ def _load() -> None:
 
 
 def algorithms() -> dict[str, Algorithm]:
-    """All of them by name, ours first."""
+    """Return all algorithms by name, tacit's own first.
+
+    Returns
+    -------
+    dict of str to Algorithm
+
+    Examples
+    --------
+    >>> "dist-dp-se" in algorithms()
+    True
+    """
     _load()
     return dict(_KNOWN)
 
 
 def lookup(name: str) -> Algorithm:
-    """The algorithm of a name, or an error that says which was meant."""
+    """Return the algorithm of a name, or raise an error that suggests a similar one."""
     known = algorithms()
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
@@ -154,11 +195,33 @@ def lookup(name: str) -> Algorithm:
 
 
 def begin(name: str, options: Iterable[str] = (), **given: Any) -> Experiment:
-    """An experiment by a named algorithm, to be driven by hand or by a service.
+    """Build an experiment by a named algorithm, for a service or a caller's own loop.
 
-    `options` are their names; `given` are the algorithm's own options, `binary=True` where answers
-    are 0 or 1, `control` (which option it is), `levels` and `smallest` where terms name an answer's
-    levels and a crowd, and `table` where options are actions of a linear bandit.
+    Parameters
+    ----------
+    name : str
+        Name of the algorithm.
+    options : iterable of str
+        Names of the experiment's options; replaces `arms`.
+    **given
+        The algorithm's own options. Besides these: `binary=True` if answers are 0 or 1; `control`,
+        the index of the control; `levels` and `smallest`, where terms fix an answer's levels and a
+        minimum batch size; `table`, where options are actions of a linear bandit.
+
+    Returns
+    -------
+    Experiment
+
+    Raises
+    ------
+    TacitError
+        If the name is unknown, or the algorithm lacks one of the options.
+
+    Examples
+    --------
+    >>> experiment = begin("dist-dp-se", ["Hello", "Hi"], horizon=10_000, epsilon=1.0)
+    >>> experiment.options, experiment.guarantee.short
+    (('Hello', 'Hi'), '(1, 0)-DP')
     """
     entry, names = lookup(name), tuple(options)
     hidden: dict[str, Any] = {key: given.pop(key) for key in HIDDEN if key in given}
@@ -171,7 +234,7 @@ def begin(name: str, options: Iterable[str] = (), **given: Any) -> Experiment:
 
 
 def check_together(options: Mapping[str, Any]) -> None:
-    """Refuses what contradicts itself, or would count for nothing."""
+    """Reject options that contradict each other or would be ignored."""
     means, arms = options.get("means"), options.get("arms")
     if means is not None and arms is not None and len(means) != arms:
         raise TacitError(f"--arms is {arms}, but --means has {len(means)}: leave --arms out")
@@ -188,12 +251,32 @@ def check_together(options: Mapping[str, Any]) -> None:
 
 
 def spelled(name: str) -> str:
-    """An option as it is typed."""
+    """The command-line spelling of an option."""
     return f"--{name.replace('_', '-')}"
 
 
 def option(default: Any, text: str, *, panel: str = "", world: bool = False) -> Any:
-    """A field of a problem that is an option: its help, and whether it only describes the
-    environment, so that it does not count where somebody brings their own.
+    """Declare a field of a problem as an option.
+
+    Parameters
+    ----------
+    default
+        Default value.
+    text : str
+        Help text.
+    panel : str
+        Section of the command line's help.
+    world : bool
+        Whether the option describes only the simulated environment; it is ignored where the caller
+        brings an environment.
+
+    Returns
+    -------
+    dataclasses.Field
+
+    Examples
+    --------
+    >>> option(10, "Number of options.").metadata["help"]
+    'Number of options.'
     """
     return field(default=default, metadata={"help": text, "panel": panel, "world": world})

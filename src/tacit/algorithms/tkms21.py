@@ -1,8 +1,8 @@
-"""DP multi-armed bandits in the shuffle model (Tenenbaum, Kaplan, Mansour & Stemmer, NeurIPS 2021).
+"""TKMS21, DP multi-armed bandits in the shuffle model: SDP-AE and VB-SDP-AE.
 
-SDP-AE gives every viable arm batches of a fixed size, VB-SDP-AE batches that double; sums
-accumulate. `paper` sends the printed number of noise bits (ε < 1, rewards 0 or 1), `tight` the
-least that suffice, at any ε and for rewards in [0, 1].
+Tenenbaum, Kaplan, Mansour & Stemmer, NeurIPS 2021. SDP-AE gives every viable arm batches of a fixed
+size, VB-SDP-AE batches that double; sums accumulate. `paper` sends the printed number of noise bits
+(ε < 1, rewards 0 or 1), `tight` the least that suffice, at any ε and for rewards in [0, 1].
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ tkms21 = partial(
 
 @tkms21("sdp-ae")
 def sdp_ae(problem: ArmsProblem) -> Experiment:
-    """Fixed batches of ⌈σ²⌉ participants, σ² the variance of a batch's noise (Cor. 3.2 as
-    corrected).
-    """
+    """Fixed batches of ⌈σ²⌉ participants, σ² a batch's noise variance (Cor. 3.2 as corrected)."""
     return _arm_elimination(problem, fixed=True)
 
 
@@ -89,13 +87,11 @@ def _arm_elimination(problem: ArmsProblem, *, fixed: bool) -> Experiment:
 
 
 def _doubling_sizes(start: int, horizon: int) -> list[int]:
-    """Every size of a doubling batch that fits the horizon; what printed noise earns depends on
-    it.
-    """
+    """Every doubling batch size within the horizon, as printed noise depends on it."""
     return [1 << power for power in range(start, horizon.bit_length()) if 1 << power <= horizon]
 
 
 @lru_cache(maxsize=256)
 def _noise_variance(target: ApproximateDP, method: Setting) -> float:
-    """The variance of the noise of a batch; every run asks for it again."""
+    """The noise variance of a batch; cached, as every run needs it."""
     return float(privacy.calibrate("binomial", 1, target, method=method).law.variance)

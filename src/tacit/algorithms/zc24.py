@@ -1,11 +1,10 @@
-"""Differentially private federated linear contextual bandits (Zhou & Chowdhury, ICLR 2024): silos
-that learn together.
+"""ZC24, differentially private federated linear contextual bandits: silos that learn together.
 
-Six named algorithms that differ only in how sums over silos are made private. λ and β_t are those
-of Lemma C.4; the `tight` setting takes λ from the spectral quantile of the noise that is really
-there. `secagg-fedlinucb` is ours; `jdp-linucb` is the super-agent that the paper compares with
-(Shariff & Sheffet 2018), who is trusted with every record and always lazy: joint privacy is about
-what other people are given. Figures are in `tacit.figures.zc24`.
+Zhou & Chowdhury, ICLR 2024. Six named algorithms differ only in how sums over silos are made
+private. λ and β_t are those of Lemma C.4; the `tight` setting takes λ from the spectral quantile of
+the actual noise. `secagg-fedlinucb` is ours. `jdp-linucb` is the super-agent that the paper
+compares with (Shariff & Sheffet 2018): it is trusted with every record and always lazy, as joint DP
+covers what other participants are given. Figures are in `tacit.figures.zc24`.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ CALIBRATED = (
 def _enter(
     name: str, trust: TrustModel, promise: str, options: tuple[str, ...], paper: str
 ) -> None:
-    """One of the six: by whose hands, and through which prefix sums of `zc24_noise`."""
+    """Register one of the six: a trust model and the prefix sums of `zc24_noise`."""
 
     def build(problem: SilosProblem) -> Experiment:
         private = getattr(zc24_noise, name.replace("-", "_"))(problem)
@@ -106,7 +105,7 @@ for _name, _trust, _promise, _options, _paper in (
 
 
 def compose(problem: SilosProblem, private: PrivateSums) -> Experiment:
-    """LinUCB in every silo over these prefix sums; the printed noise has the printed radius."""
+    """LinUCB in every silo over these prefix sums; printed noise comes with the printed radius."""
     learner = federated.FederatedLinUCB(
         **_silos(problem),
         sync=problem.sync,
@@ -119,7 +118,7 @@ def compose(problem: SilosProblem, private: PrivateSums) -> Experiment:
 
 
 def compose_centred(problem: SilosProblem, private: PrivateSums) -> Experiment:
-    """Lazy silos over prefix sums of rewards less ½, by the named kind of confidence."""
+    """Lazy silos over prefix sums of rewards less ½, with the selected confidence mode."""
     learner = centred.PrivateLinUCB(
         **_silos(problem),
         schedule=problem.batches,
@@ -133,7 +132,7 @@ def compose_centred(problem: SilosProblem, private: PrivateSums) -> Experiment:
 
 
 def _silos(problem: SilosProblem) -> dict[str, Any]:
-    """What every learner of silos is told; what is out of range is clipped."""
+    """Arguments common to all learners of silos; values out of range are clipped."""
     where = {"silos": problem.silos, "dimension": problem.dimension, "horizon": problem.horizon}
     return {**where, "confidence": problem.confidence, "clip": True}
 
@@ -144,12 +143,12 @@ def _over(problem: SilosProblem, private: PrivateSums, learner: Learner) -> Expe
 
 
 def regularizer(private: PrivateSums, problem: SilosProblem) -> float:
-    """λ: 1 without noise; the printed max{1, σ(√d + √ln(T/(Bα)))} with the printed noise; else 1
-    and the noise's spectral quantile.
+    """The regularizer λ of the Gram matrices.
 
-    The quantile is that of the largest eigenvalue of the noise in the last, noisiest, released Gram
-    matrix, at level 1 - α/3: λI plus the noise then exceeds I but for a chance of α/3, and the rest
-    is repaired and counted.
+    λ is 1 without noise, the printed max{1, σ(√d + √ln(T/(Bα)))} with the printed noise, and
+    otherwise 1 plus the noise's spectral quantile. The quantile is that of the largest eigenvalue
+    of the noise in the last, noisiest released Gram matrix, at level 1 - α/3. λI plus the noise
+    then exceeds I except with probability α/3; exceptions are repaired and counted.
     """
     if private.guarantee is None:
         return 1.0
@@ -162,12 +161,12 @@ def regularizer(private: PrivateSums, problem: SilosProblem) -> float:
 
 
 def status(problem: SilosProblem, private: PrivateSums) -> PrivacyStatus:
-    """The guarantee of all releases, with how it was derived.
+    """The guarantee of all releases, with its derivation.
 
     When actions react to raw data within a batch (not lazy), replacing a participant changes what
-    later participants of the same silo and batch are given, so up to `sync` pairs (x, y) of every
-    silo visited move at once. ZC24 counts the pairs that are a participant's own. Both are stated,
-    the participant's first.
+    later participants of the same silo and batch are given. Up to `sync` pairs (x, y) of every
+    visited silo then change at once. ZC24 counts only a participant's own pairs. Both guarantees
+    are stated, the participant's first.
     """
     if private.guarantee is None or private.derivation is None:
         return privacy.NonPrivate()

@@ -1,10 +1,9 @@
-"""The noise of ZC24's algorithms: as printed, and as exact accounting has it.
+"""The noise of ZC24's algorithms: as printed, and by exact accounting.
 
 `tight` is the default: one joint accounting of (xy, xxᵀ) with sensitivity √4.5, the square-root
-factorization wherever real coefficients can be sent, exact (ε, δ). `paper` is what the figures
-need: the tree, the printed variances with every unspecified constant set to 1, L = 1 and ε halved
-between the two streams. Whatever the setting, the guarantee is computed from the noise that is
-added.
+factorization wherever real coefficients can be sent, exact (ε, δ). `paper` is for the figures: the
+tree, the printed variances with every unspecified constant set to 1, L = 1 and ε halved between the
+two streams. In both settings the guarantee is computed from the noise that is added.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from tacit.trust import TrustModel
 # standard deviation of printed binomial noise in units; its distance from a Gaussian is summed term
 # by term
 BIT_WIDTH = 2e5
-WEIGHT = 1.6  # of rewards less ½ against xxᵀ: the error of both together is then about the least
-FINE = 1e-3  # by what part a grid may add to the sensitivity, or to δ
+WEIGHT = 1.6  # of rewards less ½ relative to xxᵀ: about minimizes the error of both together
+FINE = 1e-3  # largest relative increase of the sensitivity, or of δ, by the grid
 
 
 @dataclass(frozen=True, eq=False)
 class PrivateSums:
-    """Prefix sums, the guarantee of everything that they release, and by what argument.
+    """Prefix sums, the guarantee of all their releases, and its derivation.
 
     `sigma` is the printed bound on the noise of a prefix sum, for the printed regularizer.
     """
@@ -54,31 +53,29 @@ class PrivateSums:
 
 
 def nodes(problem: SilosProblem) -> int:
-    """κ: nodes of the tree that hold one batch."""
+    """κ: the number of tree nodes that contain one batch."""
     return depth(problem.steps)
 
 
 def size(problem: SilosProblem) -> int:
-    """Numbers per message."""
+    """How many numbers a message has."""
     return moments.size(problem.dimension)
 
 
 def sensitivity(problem: SilosProblem) -> float:
-    """Joint, under replacement."""
+    """Joint sensitivity, under replacement."""
     return moments.joint_sensitivity(problem.dimension)
 
 
 def coming(problem: SilosProblem, *, eager: bool) -> Presence:
-    """How often one person may come; to silos that act on raw data within a batch, or do not."""
+    """How often one participant may come; `eager` silos act on raw data within a batch."""
     if problem.participations > 1:
         return Presence(1, problem.participations, eager, anywhere=True)
     return Presence(problem.visits, problem.visits_per_batch, eager)
 
 
 def guarantee_of(problem: SilosProblem, sums: PrefixSums) -> ApproximateDP:
-    """What prefix sums give to a person who returns as often as is allowed for; the target itself
-    where that was checked to hold.
-    """
+    """The guarantee of prefix sums for the allowed visits; the target itself where it is met."""
     found = sums.guarantee(problem.delta)
     met = sums.loss().delta(problem.epsilon) <= problem.delta
     if not met:
@@ -90,17 +87,17 @@ def guarantee_of(problem: SilosProblem, sums: PrefixSums) -> ApproximateDP:
 def finished(
     problem: SilosProblem, sums: PrefixSums, derivation: Derivation, sigma: float | None = None
 ) -> PrivateSums:
-    """Prefix sums as these silos use them, with what a person is promised.
+    """Prefix sums as these silos use them, with the guarantee for a participant.
 
-    ZC24 counts one recorded (x, y) whether or not silos are lazy; where they are not, a person may
-    move more, and that is what is stated first.
+    ZC24 counts one recorded (x, y) whether or not silos are lazy. Where they are not, a participant
+    may change more, and the stated guarantee covers that.
     """
     used = replace(sums, presence=coming(problem, eager=not problem.lazy))
     return PrivateSums(used, guarantee_of(problem, used), derivation, sigma)
 
 
 def own_records(problem: SilosProblem, private: PrivateSums) -> ApproximateDP:
-    """What ZC24 states: as if a visit moved nothing but its own record."""
+    """The guarantee that ZC24 states: as if a visit changed only its own record."""
     return guarantee_of(problem, replace(private.sums, presence=coming(problem, eager=False)))
 
 
@@ -114,7 +111,7 @@ def _tree(
 
 
 def _fine_enough(protocol: PrefixSums, target: ApproximateDP) -> PrefixSums:
-    """The same noise on the coarsest grid on which neither rounding nor being discrete counts."""
+    """The same noise on the coarsest grid on which rounding and discreteness are negligible."""
     while (
         protocol.rounding_overhead > FINE or protocol.excess(target.epsilon) > FINE * target.delta
     ):
@@ -128,7 +125,7 @@ EXACT = Derivation.EXACT_JOINT
 def _by_budget(
     problem: SilosProblem, make: Callable[[SilosProblem], PrivateSums]
 ) -> dict[tuple[float, float], PrivateSums]:
-    """What each budget takes, as if all silos had it."""
+    """The prefix sums of each budget, as if all silos had it."""
     assert problem.budgets is not None
     pairs = dict.fromkeys(problem.budgets)
     return {pair: make(_alike(problem, pair)) for pair in pairs}  # type: ignore[arg-type, misc]
@@ -140,8 +137,9 @@ def _alike(problem: SilosProblem, budget: tuple[float, float]) -> SilosProblem:
 
 
 def own_noise(problem: SilosProblem, make: Callable[[SilosProblem], PrivateSums]) -> PrivateSums:
-    """Every silo's noise by its own budget (ZC24 Definition 2.1), on the finest grid that one of
-    them needs; its people's promise is computed from it. The tight setting weights silos.
+    """Give every silo noise by its own budget (ZC24 Definition 2.1), on the finest grid any needs.
+
+    Each silo's guarantee is computed from its noise. The tight setting weights silos.
     """
     found = _by_budget(problem, make)
     scale = max(private.sums.scale for private in found.values())
@@ -160,11 +158,11 @@ def own_noise(problem: SilosProblem, make: Callable[[SilosProblem], PrivateSums]
 
 
 def weights(sigmas: tuple[float, ...]) -> tuple[float, ...]:
-    """By what the server counts each silo: 1/σ_i² over the largest, with which what all sums hold
-    together is largest against the standard deviation of their noise. None where all are alike.
+    """The server's weight of each silo: 1/σ_i² over the largest; empty if all are equal.
 
-    A weight w in (0, 1] changes nothing about confidence, since w x η = (√w x)(√w η): features that
-    are no longer than 1, rewards that are no noisier.
+    These weights maximize the signal of the sums relative to the standard deviation of their noise.
+    A weight w in (0, 1] does not affect confidence, since w x η = (√w x)(√w η): features no longer
+    than 1, rewards no noisier.
 
     >>> weights((1.0, 2.0)), weights((1.0, 1.0))
     ((1.0, 0.25), ())
@@ -175,8 +173,9 @@ def weights(sigmas: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def common_noise(problem: SilosProblem, make: Callable[[SilosProblem], PrivateSums]) -> PrivateSums:
-    """The noise of the strictest budget, for everybody: what is opened is one sum. Each silo's
-    people have at least what their silo asked for.
+    """Use the noise of the strictest budget for all silos, since only one sum is released.
+
+    Each silo's participants get at least the guarantee that their silo asked for.
     """
     strictest = max(_by_budget(problem, make).values(), key=lambda one: one.sums.sigma)
     pairs: tuple[tuple[float, float], ...] = problem.budgets  # type: ignore[assignment]
@@ -189,7 +188,7 @@ def common_noise(problem: SilosProblem, make: Callable[[SilosProblem], PrivateSu
 
 @lru_cache(maxsize=32)
 def fedlinucb(problem: SilosProblem) -> PrivateSums:
-    """No privacy: sums as they are."""
+    """No privacy: exact sums."""
     shape = factorize("tree", problem.steps)
     return PrivateSums(
         PrefixSums(shape, problem.silos, size(problem), sensitivity(problem)),
@@ -200,8 +199,9 @@ def fedlinucb(problem: SilosProblem) -> PrivateSums:
 
 @lru_cache(maxsize=32)
 def ldp_fedlinucb(problem: SilosProblem) -> PrivateSums:
-    """Every silo adds its own noise (Theorem 5.1: σ₀² = 8κ (ln(2/δ) + ε) / ε²), discrete where the
-    paper has real numbers, so that silos can draw it exactly.
+    """Every silo adds its own noise (Theorem 5.1: σ₀² = 8κ (ln(2/δ) + ε) / ε²).
+
+    It is discrete where the paper has real numbers, so that silos can draw it exactly.
     """
     if problem.budgets is not None:
         return own_noise(problem, ldp_fedlinucb)
@@ -218,9 +218,7 @@ def ldp_fedlinucb(problem: SilosProblem) -> PrivateSums:
 
 @lru_cache(maxsize=32)
 def sdp_fedlinucb(problem: SilosProblem) -> PrivateSums:
-    """Gaussian nodes behind a shuffler (Theorem 5.3), in the range where that theorem holds
-    (CORRECTIONS 12).
-    """
+    """Gaussian nodes behind a shuffler (Theorem 5.3), where that theorem holds (CORRECTIONS 12)."""
     e, d, silos = problem.epsilon, problem.delta, problem.silos
     if problem.setting == "tight":
         limit = math.sqrt(nodes(problem)) / (problem.horizon * math.sqrt(silos))
@@ -262,8 +260,8 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
 
     `paper` takes the variance of the theorem's proof, κ ln(1/δ) ln²(d²κ/δ) / ε², constant 1: with
     the constants of Appendix F.2 (24·10⁴) its noise would exceed that of silo-level privacy and
-    Figure 2(b) could not be as it is. What it truly gives is what is left when a silo that looks
-    takes its own bits off.
+    Figure 2(b) could not be as it is. Its true guarantee is computed from the noise that remains
+    when a curious silo subtracts its own bits.
     """
     e, d = problem.epsilon, problem.delta
     if problem.setting == "tight":
@@ -291,11 +289,10 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
 
 @lru_cache(maxsize=32)
 def secagg_fedlinucb(problem: SilosProblem) -> PrivateSums:
-    """Discrete Gaussian (or Skellam) shares; only their sum over silos is opened. Ours; there is no
-    printed form, so the paper's setting is refused.
+    """Discrete Gaussian (or Skellam) shares; only their sum over silos is released.
 
-    Shares are made for all silos but one, so the guarantee also holds against a curious silo that
-    takes its own share off.
+    Ours: there is no printed form, so the `paper` setting is rejected. Shares are made for all
+    silos but one, so the guarantee also holds against a curious silo that subtracts its own share.
     """
     if problem.budgets is not None:
         return common_noise(problem, secagg_fedlinucb)
@@ -315,9 +312,11 @@ def secagg_fedlinucb(problem: SilosProblem) -> PrivateSums:
 
 @lru_cache(maxsize=32)
 def jdp_linucb(problem: SilosProblem) -> PrivateSums:
-    """One trusted server, which sees every record and adds noise once to what it publishes: the
-    super-agent under joint DP (Shariff & Sheffet 2018) that ZC24 compares with. Its matrices are
-    regularised by a shift beyond the noise's largest eigenvalue, their shifted Gaussian.
+    """One trusted server sees every record and adds noise once to what it publishes.
+
+    This is the super-agent under joint DP (Shariff & Sheffet 2018) that ZC24 compares with. Its
+    matrices are regularized by a shift beyond the noise's largest eigenvalue, their shifted
+    Gaussian.
     """
     if problem.budgets is not None:
         return common_noise(problem, jdp_linucb)
@@ -325,9 +324,10 @@ def jdp_linucb(problem: SilosProblem) -> PrivateSums:
 
 
 def centred(problem: SilosProblem, trust: TrustModel, noise: Noise) -> PrivateSums:
-    """Prefix sums of rewards less ½, weighted, and xxᵀ, for lazy silos on their schedule: the
-    factorization under which the sum of all releases' variances, each over the rounds it holds, is
-    the least. With a trusted agent there are no shares, hence no curious silo.
+    """Prefix sums of weighted rewards less ½ and of xxᵀ, for lazy silos on their schedule.
+
+    The factorization minimizes the sum of all releases' variances, each divided by the rounds it
+    contains. With a trusted server there are no shares, hence no curious silo.
     """
     batches = problem.batches
     importance = tuple(1 / rounds for rounds in accumulate(batches))
@@ -372,12 +372,14 @@ def _tight(
 def amplified(
     epsilon0: float, delta0: float, group: float, silos: int, delta: float
 ) -> ApproximateDP | None:
-    """Lemma F.2 for one node: (ε, δ) of the shuffled messages of silos that are (ε₀, δ₀)-DP when
-    one person changes and (group, δ₀)-DP when everything does that a silo holds.
+    """Lemma F.2 for one node: the (ε, δ) of the silos' shuffled messages.
 
-    None where the lemma says nothing. Its proof prints (ε - 1)/(ε + 1) for (e^ε - 1)/(e^ε + 1)
-    (CORRECTIONS 6), and takes ε₀ times the number of records for `group`, which at the same δ₀ is
-    less than the truth for the exact ε₀ of Gaussian noise (CORRECTIONS 25).
+    Each silo's message is (ε₀, δ₀)-DP when one participant changes and (group, δ₀)-DP when all of
+    the silo's data change. None where the lemma does not apply.
+
+    Its proof prints (ε - 1)/(ε + 1) for (e^ε - 1)/(e^ε + 1) (CORRECTIONS 6). It takes ε₀ times the
+    number of records for `group`. For the exact ε₀ of Gaussian noise, that is less than the truth
+    at the same δ₀ (CORRECTIONS 25).
     """
     if not 0 < delta <= 1 or group > math.log(silos / (16 * math.log(2 / delta))):
         return None
@@ -395,9 +397,11 @@ def amplified(
 def _amplified_guarantee(
     problem: SilosProblem, sigma: float, records: int = 1
 ) -> ApproximateDP | None:
-    """Lemma F.2 at every node and advanced composition over the nodes of one person, who moves so
-    many records of one silo and batch; δ split evenly, None where nodes fail more often than that.
-    One silo may look, and knows its message: the others' hide the person.
+    """Lemma F.2 at every node, and advanced composition over the nodes of one participant.
+
+    The participant changes `records` records of one silo and batch. δ is split evenly; None where
+    nodes fail more often than that. One silo may be curious and knows its own message: the others'
+    messages hide the participant.
     """
     level, silos = problem.delta / (2 * nodes(problem)), _unknown(problem)
     delta0 = level / (8 * silos)
@@ -413,14 +417,12 @@ def _amplified_guarantee(
 
 
 def _unknown(problem: SilosProblem) -> int:
-    """How many silos' messages are unknown to whoever looks."""
+    """How many silos' messages are unknown to the adversary."""
     return max(1, problem.silos - 1)
 
 
 def _amplified_sigma(problem: SilosProblem, enough: float) -> float:
-    """The least noise that amplification is known to need; infinite where it needs more than
-    `enough`.
-    """
+    """The least noise that amplification needs; inf where it needs more than `enough`."""
 
     def holds(sigma: float) -> bool:
         found = _amplified_guarantee(problem, sigma)
@@ -432,8 +434,9 @@ def _amplified_sigma(problem: SilosProblem, enough: float) -> float:
 def _shuffled(
     problem: SilosProblem, protocol: PrefixSums, sigma: float | None = None
 ) -> PrivateSums:
-    """What is proven about shuffled Gaussian nodes: each silo's own noise, accounted for exactly,
-    or Lemma F.2, whichever says more.
+    """The guarantee of shuffled Gaussian nodes: exact for each silo's own noise, or by Lemma F.2.
+
+    The smaller ε is stated.
     """
     alone = finished(problem, protocol, Derivation.OWN_NOISE, sigma)
     assert alone.guarantee is not None

@@ -1,8 +1,7 @@
-"""What is promised: guarantees, the exact loss of noise, calibration to a target, composition,
-amplification, audit.
+"""Guarantees, exact privacy loss, calibration, composition, amplification by shuffling, auditing.
 
-Everything here is computed from the probabilities of the noise that is actually added, and errs on
-the safe side where it must round. The papers' closed forms are available by name, for comparison.
+Everything is computed from the probabilities of the noise that is added; rounding errors count
+against the guarantee. The papers' closed forms are available by name, for comparison only.
 """
 
 from tacit.privacy.accounting import Target, best_order, derived, earned, promised

@@ -1,17 +1,20 @@
-"""Derivation of guarantees from noise distributions and their use: the only place that derives one.
+"""Derivation of guarantees from noise distributions and their use: no other module derives one.
 
-A protocol states the distribution of the noise that is certain to be in the adversary's view, and a
-target. `promised` computes what that noise earns and returns the target with view, assumptions and
-arithmetic, or rejects it; `earned` returns the computed numbers themselves. `derived` states the
-arithmetic of a guarantee from the distributions that it was computed from. Numbers are exact for
-one participation.
+A protocol states a target and the distribution of the noise that is certain to be in the
+adversary's view. `promised` computes the guarantee of that noise and returns the target with view,
+assumptions and arithmetic, or rejects it. `earned` returns the computed numbers themselves.
+`derived` sets the arithmetic of a guarantee from the distributions it was computed from.
 
-For several, pure losses add up. Others are accounted for in one way that is fixed beforehand, so
-that rounds of different sizes compose: where the target asks for enough noise (`bell_shaped`) each
-round is compared with Gaussian noise (`gaussian_mu`), which composes exactly; else, and for noise
-with exponential tails, by a Rényi divergence of one order, which is the target's (`common_order`)
-or, where the noise is not made for the target, that of the smallest round (`best_order`). Rounds
-that one person may meet are of one kind of noise.
+Numbers are exact for one participation. For several, pure losses add up. Others use one accounting
+method that is fixed in advance, so that rounds of different sizes compose:
+
+- where the target needs enough noise (`bell_shaped`), each round is compared with Gaussian noise
+  (`gaussian_mu`), which composes exactly;
+- otherwise, and for noise with exponential tails, by a Rényi divergence of one order: the target's
+  (`common_order`) or, where the noise is not made for the target, that of the smallest round
+  (`best_order`).
+
+All rounds that one participant may join must use one kind of noise.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ Asked = TypeVar("Asked", bound=Target)
 LARGEST_RATIO = "exact: the largest ratio of probabilities"
 SUMMED = "exact: summed over the noise's probabilities, both directions"
 PACKAGE = __name__.partition(".")[0]
-DROPPED = 0.1  # the part of δ that pays for losses too large for any divergence or comparison
+DROPPED = 0.1  # fraction of δ spent on losses too large for any divergence or comparison
 SMOOTH = 3.0  # from this standard deviation on Skellam noise is nearly as good as Gaussian noise
 
 
@@ -63,12 +66,30 @@ def promised(
     apart: float = 0,
     order: float | None = None,
 ) -> Asked:
-    """The target, about this view and under these assumptions, if the noise earns it.
+    """Return the target for this view and these assumptions, if the noise achieves it.
 
-    `law` is the noise that is certain to be there, `sensitivity` the most that one participation
-    moves what it hides. `apart`: the log of the ratio between the noise and this law may be so
-    large everywhere (sums of shares that do not divide).
+    Parameters
+    ----------
+    law : NoiseLaw
+        Distribution of the noise that is certain to be present.
+    sensitivity : int
+        The most that one participation changes the protected sum.
+    target : PureDP or ApproximateDP
+    view : View
+    *assumptions : Assumption
+    apart : float
+        Bound, at every point, on the absolute log ratio between the actual noise and `law`: sums
+        of shares of a distribution that is not divisible.
+    order : float, optional
+        Rényi order for several participations.
 
+    Raises
+    ------
+    TacitError
+        If the noise achieves less than the target.
+
+    Examples
+    --------
     >>> from tacit.noise import DiscreteLaplace
     >>> promised(DiscreteLaplace(10), 10, PureDP(1.0), View.OPENED_SUM).short
     '(1, 0)-DP'
@@ -94,9 +115,9 @@ def promised(
 def earned(
     law: NoiseLaw, sensitivity: int, target: Asked, apart: float = 0, order: float | None = None
 ) -> Asked:
-    """What the noise earns: the least ε at the target's δ, for as many participations.
+    """Return the achieved guarantee: the least ε at the target's δ and participations.
 
-    Rounds that one person may meet must be given the same `order`.
+    Rounds that one participant may join must be given the same `order`.
     """
     epsilon = epsilon_of(law, sensitivity, target, apart, order)
     ways = accounting(law, target, order)
@@ -104,9 +125,10 @@ def earned(
 
 
 def derived(guarantee: Kept, *distributions: Any) -> Kept:
-    """The guarantee with the arithmetic in which noise of these distributions is drawn: `EXACT` for
-    integer noise and coins with exact samplers, `IDEAL` for continuous noise, `UNSTATED` for
-    distributions from outside this package, whose samplers nobody here has checked.
+    """Return the guarantee with the arithmetic in which noise of these distributions is drawn.
+
+    `EXACT` for integer noise and coins with exact samplers, `IDEAL` for continuous noise,
+    `UNSTATED` for distributions from outside this package, whose samplers are unchecked.
 
     >>> from tacit.noise import DiscreteLaplace
     >>> derived(PureDP(1.0), DiscreteLaplace(1)).arithmetic.value, PureDP(1.0).arithmetic.value
@@ -122,9 +144,7 @@ def derived(guarantee: Kept, *distributions: Any) -> Kept:
 
 
 def about(epsilon: float, target: Asked, view: View, *assumptions: Assumption) -> Asked:
-    """The target's kind of guarantee with an ε that was computed, about a view, under assumptions;
-    its arithmetic is not stated.
-    """
+    """Return the target with a computed ε, for a view and assumptions; arithmetic is unstated."""
     check_replaced(target)
     if not math.isfinite(epsilon):
         raise TacitError(
@@ -136,8 +156,9 @@ def about(epsilon: float, target: Asked, view: View, *assumptions: Assumption) -
 
 
 def check_replaced(target: Guarantee) -> None:
-    """Refuses a target about people who are added or removed: how many take part is seen, and
-    whoever is removed takes their share of the noise along.
+    """Reject targets with add-or-remove neighbours.
+
+    The number of participants is public, and a removed participant's share of the noise is missing.
     """
     if target.neighbours is not Neighbours.REPLACE_ONE:
         raise TacitError(
@@ -150,7 +171,7 @@ def check_replaced(target: Guarantee) -> None:
 def epsilon_of(
     law: NoiseLaw, sensitivity: int, target: Target, apart: float = 0, order: float | None = None
 ) -> float:
-    """The ε at the target's δ of a person who takes part as often as the target says."""
+    """The ε at the target's δ for as many participations as the target states."""
     times = target.participations
     if isinstance(target, PureDP):
         return times * (law.pure_loss(sensitivity) + 2 * apart)
@@ -164,7 +185,7 @@ def epsilon_of(
 
 
 def accounting(law: NoiseLaw, target: Target, order: float | None = None) -> tuple[Accounting, ...]:
-    """How several participations are accounted for; nothing for one, or where losses add up."""
+    """The accounting method of several participations; empty for one or for pure targets."""
     count = target.participations
     if count == 1 or isinstance(target, PureDP):
         return ()
@@ -175,9 +196,11 @@ def accounting(law: NoiseLaw, target: Target, order: float | None = None) -> tup
 
 
 def bell_shaped(law: NoiseLaw, target: ApproximateDP) -> bool:
-    """Whether the target's participations are compared with Gaussian noise: where one that is
-    moved by 1 would need a standard deviation of 3. It depends on the target and on the kind of
-    noise alone, so that it is the same for all rounds.
+    """Whether the target's participations are compared with Gaussian noise.
+
+    True if, at sensitivity 1, Gaussian noise would need a standard deviation of at least 3, and the
+    noise has no exponential tail. It depends only on the target and the kind of noise, so it is the
+    same for all rounds.
     """
     return math.isinf(law.mgf_radius) and _gaussian_std(target) >= SMOOTH
 
@@ -190,9 +213,10 @@ def _gaussian_std(target: ApproximateDP) -> float:
 
 
 def _as_gaussian(loss: PrivacyLoss, target: ApproximateDP, apart: float) -> float:
-    """The ε of several participations, each no easier to tell than Gaussian noise moved by μ: √V μ
-    for V of them, also if each is chosen with a view to those before (Dong, Roth & Su 2022,
-    Theorem 3.2 and Corollary 3.3).
+    """The ε of V participations, each dominated by Gaussian noise shifted by μ: together by √V μ.
+
+    This holds for adaptively chosen rounds, too (Dong, Roth & Su 2022, Theorem 3.2 and
+    Corollary 3.3).
     """
     dropped, rest = split_delta(target)
     mu = max(gaussian_mu(direction, dropped, apart) for direction in loss.directions)
@@ -202,15 +226,16 @@ def _as_gaussian(loss: PrivacyLoss, target: ApproximateDP, apart: float) -> floa
 
 
 def gaussian_mu(direction: Direction, dropped: float, apart: float = 0) -> float:
-    """The least μ such that the pair is no easier to tell apart than N(0, 1) and N(μ, 1), but for
-    an event of probability `dropped` that tells all.
+    """The least μ such that N(0, 1) and N(μ, 1) dominate the pair, except with probability γ.
 
-    For ε >= 0 the set where P - e^ε Q is largest is that of the losses above ε. Each such set has
-    P-mass t and Q-mass f, and t <= γ + (1 - γ) Φ(Φ⁻¹(f) + μ) for all of them bounds δ(ε) by that
-    of the Gaussian pair that fails openly with probability γ; the same for the other direction
-    bounds it for ε < 0. Where the noise is only within e^±a of the law, t is at most e^a and f at
-    least e^-a times the law's, and the sets are those of the law's losses above ε - 2a. The largest
-    has a P-mass of at least 1 - e^-2a, so that from a = 1 on nothing is known.
+    γ is `dropped`; that event reveals everything. For ε >= 0 the set where P - e^ε Q is largest is
+    the set of losses above ε. Each such set has P-mass t and Q-mass f. If t <= γ + (1 - γ) Φ(Φ⁻¹(f)
+    + μ) for all of them, δ(ε) is at most that of the Gaussian pair that fails openly with
+    probability γ. The other direction bounds δ(ε) for ε < 0.
+
+    Where the noise is only within e^±a of the distribution (a = `apart`), t is at most e^a and f at
+    least e^-a times the distribution's, and the sets are those of its losses above ε - 2a. The
+    largest has a P-mass of at least 1 - e^-2a, so from a = 1 on no bound is computed.
     """
     if apart >= 1 or direction.infinite * math.exp(apart) > dropped:
         return math.inf
@@ -225,7 +250,7 @@ def gaussian_mu(direction: Direction, dropped: float, apart: float = 0) -> float
 
 
 def _at_order(loss: PrivacyLoss, order: float, target: ApproximateDP, apart: float) -> float:
-    """The ε of several participations by a divergence of this order."""
+    """The ε of several participations by a Rényi divergence of this order."""
     dropped, rest = split_delta(target)
     divergence = trimmed_renyi(loss, order, dropped * math.exp(-apart))
     widened = divergence + apart * (2 * order - 1) / (order - 1)
@@ -233,32 +258,31 @@ def _at_order(loss: PrivacyLoss, order: float, target: ApproximateDP, apart: flo
 
 
 def best_order(law: NoiseLaw, sensitivity: int, target: ApproximateDP, apart: float = 0) -> float:
-    """The Rényi order at which this noise earns the least ε for the target's participations."""
+    """The Rényi order at which this noise has the least ε for the target's participations."""
     inner = target.delta * math.exp(-apart) / target.participations
     loss = resolved_loss(law, sensitivity, inner)
     return min(ORDERS, key=lambda order: _at_order(loss, order, target, apart))
 
 
 def resolved_loss(law: NoiseLaw, sensitivity: int, delta: float) -> PrivacyLoss:
-    """The exact loss, resolved as far as δ needs."""
-    # what lies outside the window counts as lost; its mass is about the floor's probability times
+    """The exact privacy loss, resolved as far as δ requires."""
+    # mass outside the window counts as infinite loss; it is about the floor's probability times
     # the standard deviation
     floor = math.log(delta) - 30 - math.log1p(law.std) if delta else LOG_TINY
     return privacy_loss(law, sensitivity, log_floor=max(floor, LOG_TINY))
 
 
 def split_delta(target: ApproximateDP) -> tuple[float, float]:
-    """The mass that each participation may drop, and the δ that is left for divergences."""
+    """The mass that each participation may drop, and the δ that remains for divergences."""
     return DROPPED * target.delta / target.participations, (1 - DROPPED) * target.delta
 
 
 @lru_cache(maxsize=1024)
 def common_order(target: ApproximateDP) -> tuple[float, float, float]:
-    """The Rényi order for several participations, the mass that each may drop, and the δ that is
-    left: the order at which Gaussian noise needs least.
+    """The Rényi order for several participations, the mass each may drop, and the remaining δ.
 
-    Every round of a run, whatever its size and levels, is held to the same order, so that
-    divergences add up.
+    It is the order at which Gaussian noise needs the least variance. Every round of a run, of any
+    size and levels, uses this order, so that divergences add up.
     """
     dropped, rest = split_delta(target)
     order = max(
@@ -268,12 +292,12 @@ def common_order(target: ApproximateDP) -> tuple[float, float, float]:
 
 
 def trimmed_renyi(loss: PrivacyLoss, order: float, dropped: float) -> float:
-    """The Rényi divergence once the largest losses, of mass at most `dropped`, are left out.
+    """The Rényi divergence without the largest losses, of mass at most `dropped`.
 
-    For measures P' <= P with P - P' of mass γ, Σ P'^α Q^{1-α} = e^{(α-1)D} gives every event P(E)
-    <= e^ε Q(E) + γ + the δ of divergence D at ε, because CKS20 Proposition 12 holds point by point;
-    over V participations γ and D add up, adaptively. It makes divergences finite for noise of
-    finite range.
+    For measures P' <= P with P - P' of mass γ, let Σ P'^α Q^{1-α} = e^{(α-1)D}. Then every event
+    has P(E) <= e^ε Q(E) + γ + the δ of divergence D at ε, because CKS20 Proposition 12 holds
+    pointwise. Over V participations γ and D add up, adaptively. Divergences become finite for noise
+    of finite range.
     """
     found = 0.0
     for direction in loss.directions:

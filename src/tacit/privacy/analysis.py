@@ -1,4 +1,8 @@
-"""What noise that one already has promises."""
+"""`privacy_of`: the guarantee that a given noise distribution achieves.
+
+It computes the exact privacy loss (`loss`) and composes it over participations (`composition`). It
+does not choose noise; `calibration.calibrate` does.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,35 @@ from tacit.privacy.loss import privacy_loss
 def privacy_of(
     law: NoiseLaw, sensitivity: int = 1, delta: float | None = None, *, participations: int = 1
 ) -> PureDP | ApproximateDP:
-    """The guarantee of adding this noise to a sum that one person moves by at most `sensitivity`,
-    for whoever sees the noisy sum, of somebody who takes part so often; pure without a delta.
+    """Return the guarantee of adding this noise to a sum; the adversary sees the noisy sum.
 
+    Parameters
+    ----------
+    law : NoiseLaw
+        Distribution of the total noise.
+    sensitivity : int
+        The most that one participation changes the sum.
+    delta : float, optional
+        The δ to state ε at; without it the guarantee is pure.
+    participations : int
+        How often one participant takes part; ε covers all participations together.
+
+    Returns
+    -------
+    PureDP or ApproximateDP
+
+    Raises
+    ------
+    TacitError
+        If the noise has no finite ε at this δ.
+
+    Notes
+    -----
+    Pure losses add up over participations. Otherwise `composition.compose_participations` chooses
+    the least ε among its accounting methods, and the guarantee states the method as an assumption.
+
+    Examples
+    --------
     >>> from tacit.noise import DiscreteLaplace
     >>> privacy_of(DiscreteLaplace(2)).short, privacy_of(DiscreteLaplace(2), delta=1e-6).short
     ('(0.5, 0)-DP', '(0.5, 1e-06)-DP')

@@ -1,9 +1,9 @@
-"""Auditing by attack: a lower confidence bound on ε from samples of a mechanism's output.
+"""Privacy auditing: a lower confidence bound on ε from samples of a mechanism's output.
 
-The attacker chooses an event on one half of the samples and measures it on the other, so the choice
-costs no confidence. The bound is never above the true ε but for the stated chance of error; a
-mechanism whose noise is halved is caught when the bound passes its claim. A low bound proves
-nothing: an audit refutes guarantees, it does not give them.
+The attack chooses an event on one half of the samples and measures it on the other, so the choice
+costs no confidence. The false positive rate is the stated 1 - confidence: otherwise the bound never
+exceeds the true ε. A mechanism with half its noise is detected when the bound exceeds its claim. A
+low bound proves nothing: an audit refutes guarantees, it does not establish them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from tacit.errors import TacitError, integer, probability
 Floats = npt.NDArray[np.float64]
 MOST_SAMPLES = 50_000_000
 MOST_EVENTS = 1 << 16
-MOST_COUNTED = 1e15  # more samples than this are as good as none
+MOST_COUNTED = 1e15  # beyond this no number of samples is reported
 
 
 @dataclass(frozen=True)
 class Audit:
-    """ε is at least `epsilon` with the stated confidence; the event that shows it is {output >=
-    threshold} or {output <= threshold}.
+    """The result of an audit: ε is at least `epsilon` with the stated confidence.
+
+    The refuting event is {output >= threshold} if `above`, else {output <= threshold}.
     """
 
     epsilon: float
@@ -52,14 +53,31 @@ def audit(
     delta: float = 0.0,
     confidence: float = 0.999,
 ) -> Audit:
-    """A lower bound on the ε (at this δ) of a mechanism with numeric output, from `samples` outputs
-    on each of two neighbouring inputs.
+    """Return a lower bound on the ε, at this δ, of a mechanism with numeric output.
 
-    `mechanism(input, count)` returns `count` independent outputs. Half of the samples choose among
-    the events {output >= t} and {output <= t}, in both directions, the one with the best ratio; the
-    other half bound its two probabilities by Clopper-Pearson, each with half of the error. Then
-    P[E] <= e^ε P'[E] + δ gives ε >= ln((P_low - δ) / P'_high).
+    Parameters
+    ----------
+    mechanism : callable
+        `mechanism(input, count)` returns `count` independent outputs.
+    x, x_prime
+        Neighbouring inputs.
+    samples : int
+        Number of outputs on each input.
+    delta : float
+    confidence : float
 
+    Returns
+    -------
+    Audit
+
+    Notes
+    -----
+    Half of the samples choose the event of the best ratio among {output >= t} and {output <= t}, in
+    both directions. The other half bound its two probabilities by Clopper-Pearson, each with half
+    of the error probability. Then P[E] <= e^ε P'[E] + δ gives ε >= ln((P_low - δ) / P'_high).
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> noisy = lambda value, count: value + np.floor(rng.laplace(scale=1.0, size=count) + 0.5)
     >>> result = audit(noisy, 0, 1, samples=20_000)
@@ -82,7 +100,7 @@ def audit(
 def lower_bound(
     one: Floats, other: Floats, *, delta: float = 0.0, confidence: float = 0.999
 ) -> Audit:
-    """The same from outputs that are there, as many on either input; of very few the bound is 0."""
+    """The same from given outputs, equally many on each input; with very few the bound is 0."""
     error, half = 1 - confidence, len(one) // 2
     if half == 0:
         return Audit(0.0, confidence, len(one), 0.0, True, False)
@@ -104,11 +122,11 @@ def lower_bound(
 def samples_to_refute(
     p: Floats, q: Floats, claimed: float, *, delta: float = 0.0, confidence: float = 0.999
 ) -> int | None:
-    """About how many samples on each input an attacker needs to refute a claimed ε, where outputs
-    have probabilities p and q on one grid; None where no number does.
+    """Approximate number of samples on each input that an audit needs to refute a claimed ε.
 
-    The events are half-lines, their Clopper-Pearson bounds taken by the normal approximation. Half
-    of the samples choose the event.
+    `p` and `q` are the probabilities of the outputs on one grid. None where no number suffices. The
+    events are half-lines, with Clopper-Pearson bounds by the normal approximation. Half of the
+    samples choose the event.
 
     >>> from tacit.noise import DiscreteLaplace
     >>> points = np.arange(-60, 61)
@@ -155,8 +173,9 @@ def _outputs(mechanism: Callable[[Any, int], npt.ArrayLike], value: Any, count: 
 
 
 def _choose(one: Floats, other: Floats, delta: float) -> tuple[float, bool, bool]:
-    """The threshold, side and direction with the largest estimated ln ratio, less three standard
-    errors, lest rare events win by luck.
+    """The threshold, side and direction with the largest estimated ln ratio.
+
+    Three standard errors are subtracted, so that rare events do not win by chance.
     """
     thresholds = np.unique(np.concatenate([one, other]))
     if len(thresholds) > 4096:

@@ -1,9 +1,9 @@
-"""From a target guarantee to the least noise that earns it.
+"""Calibration: the least noise of a kind that achieves a target guarantee.
 
-Every answer is found by bisection on the exact δ(ε) of the noise (or, for vectors under an l2
-bound, on the best proven bound) and is the safe end: the returned law itself was checked against
-the target, for a person who takes part as often as it says. `method="paper"` gives the papers'
-closed forms instead and reports what they truly guarantee.
+Bisection runs on the exact δ(ε) of the noise or, for vectors under an l2 bound, on the best proven
+bound. It returns the safe end: the returned distribution itself was checked against the target, for
+as many participations as the target states. `method="paper"` returns the papers' closed forms
+instead and reports their true guarantee.
 """
 
 from __future__ import annotations
@@ -36,16 +36,28 @@ Kind = type[NoiseLaw] | type[Gaussian]
 Norm = Literal["linf", "l2"]
 Target = PureDP | ApproximateDP | ConcentratedDP
 LEAST_EPSILON, LARGEST_EPSILON = 1e-9, 500
-WIDEST_APART = 100.0  # of two laws, past which one says nothing of the other
+WIDEST_APART = 100.0  # log ratio of two distributions beyond which no bound is computed
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The least noise of a kind for a target, and what it truly guarantees.
+    """The least noise of a kind for a target, and its true guarantee.
 
-    `law` is the law of the total noise. `share` is what each of `users` people adds (for binomial
-    noise, `bits_per_user` bits of bias `probability` each). `epsilon` is the true ε at the target's
-    δ (for a pure or concentrated target, the guarantee's own number).
+    Attributes
+    ----------
+    kind, method : str
+        Family of the noise; "tight" or "paper".
+    target : PureDP, ApproximateDP or ConcentratedDP
+    law : NoiseLaw or Gaussian
+        Distribution of the total noise.
+    epsilon : float
+        The true ε at the target's δ (ε of a pure target, ρ of a concentrated one).
+    derivation : str
+        How `epsilon` was derived.
+    share : NoiseLaw, optional
+        Distribution that each of `users` adds; for binomial noise, `bits_per_user` biased bits
+        each.
+    users : int, optional
     """
 
     kind: str
@@ -59,14 +71,14 @@ class Calibration:
 
     @property
     def integer_law(self) -> NoiseLaw:
-        """The law, for devices: continuous noise is refused."""
+        """The distribution, for devices; continuous noise is rejected."""
         if self.law.continuous:
             raise TacitError(f"{self.kind} noise is no noise of integers: use discrete-gaussian")
         return self.law
 
     @property
     def bits_per_user(self) -> int | None:
-        """The noise bits that each user sends, where noise is bits."""
+        """The number of noise bits that each user sends; None unless the noise is binomial."""
         return int(self.share.support[1]) if self.share and self.kind == Binomial.kind else None
 
     @property
@@ -76,14 +88,16 @@ class Calibration:
 
     @property
     def meets_target(self) -> bool:
-        """Whether the noise truly earns the target; a paper's closed form may not."""
+        """Whether the noise achieves the target; a paper's closed form may not."""
         wanted = self.target.rho if isinstance(self.target, ConcentratedDP) else self.target.epsilon
         return self.epsilon <= wanted
 
     @property
     def guarantee(self) -> Target:
-        """What the noise truly guarantees; where users share it, if all of them add their share
-        and none of them is curious.
+        """The true guarantee of the noise.
+
+        Where users share the noise, it assumes that all of them add their share and none is
+        curious.
         """
         target = self.target
         if (self.users or 1) > 1:
@@ -105,17 +119,43 @@ def calibrate(
     dimension: int = 1,
     norm: Norm = "linf",
 ) -> Calibration:
-    """The least noise of `kind` that gives `target` to a sum that one person moves by at most
-    `sensitivity`.
+    """Return the least noise of `kind` that achieves `target` for a sum of given sensitivity.
 
-    `kind`: the name of a family, or a class of laws that has `of_std`. `users`: how many people add
-    the noise together (shares are worked out; for binomial noise also bits per user and their bias;
-    for a law that does not divide, such as the discrete Gaussian, the sum of shares is accounted
-    for by its closeness to one draw). `bits`: a fixed number of binomial noise bits per user, the
-    least bias is found. `bias`: a fixed bias, the least number of bits is found. `dimension` and
-    `norm`: the sum is a vector and `sensitivity` bounds the movement of each coordinate (linf) or
-    of all (l2).
+    Parameters
+    ----------
+    kind : str or type
+        Name of a noise family, or a class of distributions that has `of_std`.
+    sensitivity : Number
+        The most that one participation changes the sum; an integer unless noise is continuous or
+        `norm` is "l2".
+    target : PureDP, ApproximateDP or ConcentratedDP
+        Covers all of its participations together.
+    method : {"tight", "paper"}
+        Exact accounting, or the papers' closed forms.
+    users : int, optional
+        Number of users who add the noise together: shares are computed, and for binomial noise the
+        bits per user and their bias. For a distribution that is not divisible, such as the discrete
+        Gaussian, the sum of shares is accounted for by its distance from one draw.
+    bits : int, optional
+        Fixed number of binomial noise bits per user; the least bias is found.
+    bias : Number, optional
+        Fixed bias; the least number of bits is found.
+    dimension : int
+        Number of coordinates of the sum.
+    norm : {"linf", "l2"}
+        Whether `sensitivity` bounds the change of each coordinate or of the whole vector.
 
+    Returns
+    -------
+    Calibration
+
+    Raises
+    ------
+    TacitError
+        If the kind of noise cannot achieve this kind of target, or an argument is out of range.
+
+    Examples
+    --------
     >>> calibrate("binomial", 1, ApproximateDP(1.0, 1e-5)).law
     Binomial(n=62, p=Fraction(1, 2))
     >>> round(calibrate("gaussian", 1, ApproximateDP(10.0, 0.25)).law.std, 4)
@@ -177,8 +217,10 @@ def calibrate(
 
 
 def _check_shared(target: Target) -> None:
-    """Refuses what shares of noise cannot promise: of one message, which has only one of them, or
-    about people who take theirs along.
+    """Reject targets that shared noise cannot achieve.
+
+    These are guarantees about one message, which holds one share only, and add-or-remove
+    neighbours.
     """
     check_replaced(target)
     if target.view not in (View.OPENED_SUM, View.SHUFFLED):
@@ -189,7 +231,7 @@ def _check_shared(target: Target) -> None:
 
 
 def _family(kind: str | Kind) -> Kind:
-    """The class that a kind names; a class is its own."""
+    """The class that a kind names; a class stands for itself."""
     if isinstance(kind, type):
         return kind
     known: dict[str, Kind] = {**NoiseLaw.kinds, Gaussian.kind: Gaussian}
@@ -225,12 +267,12 @@ class _Problem:
 
     @property
     def times(self) -> int:
-        """How often a person takes part."""
+        """Participations of one participant."""
         return self.target.participations
 
     @property
     def start(self) -> float:
-        """A first guess at the standard deviation: that of the continuous Gaussian."""
+        """First guess at the standard deviation: that of continuous Gaussian noise."""
         return float(self.sensitivity) * self._spread * math.sqrt(self.times)
 
     @property
@@ -244,21 +286,21 @@ class _Problem:
 
     @property
     def l2(self) -> float:
-        """The most that one person moves all coordinates of all participations, in l2 norm."""
+        """The l2 sensitivity of all coordinates of all participations together."""
         each = math.sqrt(self.dimension) if self.norm == "linf" else 1.0
         return float(self.sensitivity) * each * math.sqrt(self.times)
 
     def met_by(self, law: NoiseLaw | Gaussian) -> bool:
-        """Whether the law earns the target."""
+        """Whether the distribution achieves the target."""
         return self.excess(law) <= 0
 
     def least(self, family: Kind) -> NoiseLaw | Gaussian:
-        """The least noise of a family that earns the target: the returned law was checked."""
+        """The least noise of a family that achieves the target; the result itself was checked."""
         make, start = family.family(self.start)
         return make(least_root(lambda amount: self.excess(make(amount)), start))
 
     def excess(self, law: NoiseLaw | Gaussian) -> float:
-        """At most 0 if the law earns the target; falls smoothly as noise is added."""
+        """At most 0 if the distribution achieves the target; decreases smoothly as noise grows."""
         target = self.target
         if isinstance(target, ConcentratedDP):
             return math.log(self.account(law)[0] / target.rho)
@@ -270,9 +312,7 @@ class _Problem:
         return math.log(epsilon / target.epsilon) if epsilon else -math.inf
 
     def account(self, law: NoiseLaw | Gaussian) -> tuple[float, str]:
-        """The ε at the target's δ that the law gives (or ρ, for a concentrated target), and how
-        that is derived.
-        """
+        """The ε at the target's δ (ρ for a concentrated target), and its derivation."""
         target = self.target
         if isinstance(target, ConcentratedDP):
             return self._rho(law), "divergence of shifted laws, all orders"
@@ -298,7 +338,7 @@ class _Problem:
 
     @property
     def whole(self) -> int:
-        """The most that one participation moves an integer."""
+        """The integer sensitivity of one participation."""
         return math.floor(self.sensitivity)
 
     def _rho(self, law: NoiseLaw | Gaussian) -> float:
@@ -315,13 +355,11 @@ class _Problem:
         return self.times * self.dimension * PureDP(pure).rho_bound()
 
     def apart(self, law: NoiseLaw, users: int) -> float:
-        """ψ: the log of the ratio between everything's sums of shares and single draws is within
-        ±ψ everywhere.
-        """
+        """ψ: bound on the absolute log ratio between all sums of shares and single draws."""
         return self.dimension * self.times * law.nearby_share(users).closeness(users)
 
     def tightened(self, psi: float) -> _Problem:
-        """What single draws must earn so that the sums of shares earn the target.
+        """The target that single draws must achieve so that the sums of shares achieve this one.
 
         For every event P <= e^ψ P' and Q' <= e^ψ Q, so (ε', δ') of single draws gives
         (ε' + 2ψ, e^ψ δ') of the sums.
@@ -331,7 +369,7 @@ class _Problem:
         return replace(self, target=replace(self.target, epsilon=max(0.0, epsilon), delta=delta))
 
     def account_of_rounds(self, law: NoiseLaw, users: int) -> tuple[float, str]:
-        """The same where each of several rounds must stand for itself, whatever the others are."""
+        """As `account_of_shares`, but each of several rounds is accounted for independently."""
         assert isinstance(self.target, ApproximateDP)
         apart = law.nearby_share(users).closeness(users)
         how = (
@@ -340,9 +378,7 @@ class _Problem:
         return epsilon_of(law, self.whole, self.target, apart), how
 
     def account_of_shares(self, law: NoiseLaw, users: int) -> tuple[float, str]:
-        """The ε at the target's δ of noise that is the sum of so many shares, which is only close
-        to one draw.
-        """
+        """The ε at the target's δ of a sum of shares that is only close to one draw."""
         psi = self.apart(law, users)
         if not psi < WIDEST_APART:
             raise TacitError(
@@ -362,16 +398,14 @@ class _Problem:
         method: str = "tight",
         account: tuple[float, str] | None = None,
     ) -> Calibration:
-        """A calibration with the law's true guarantee and, where it divides, the shares."""
+        """A calibration with the true guarantee and, where the noise is divisible, the shares."""
         epsilon, how = account or self.account(law)
         share = None if users is None or law.continuous else law.nearby_share(users)
         return Calibration(self.kind, method, self.target, law, epsilon, how, share, users)
 
 
 def _pure(problem: _Problem, epsilon: float, family: Kind, users: int | None) -> Calibration:
-    """In closed form where there is one: for discrete Laplace noise the scale g/ε, an exact
-    fraction.
-    """
+    """Calibrate a pure target, in closed form where known (discrete Laplace: scale g/ε, exact)."""
     if problem.norm == "l2" and problem.dimension > 1:
         raise TacitError(
             "a guarantee without exceptions is calibrated to an l∞ or l1 bound: use norm='linf', "
@@ -390,7 +424,7 @@ def _pure(problem: _Problem, epsilon: float, family: Kind, users: int | None) ->
 
 
 def _close_shares(problem: _Problem, family: type[NoiseLaw], users: int) -> Calibration:
-    """The least noise as a sum of n draws, which is only close to one."""
+    """The least noise as a sum of n draws that is only close to one draw."""
     target = problem.target
     if not isinstance(target, ApproximateDP):
         raise TacitError(
@@ -398,7 +432,7 @@ def _close_shares(problem: _Problem, family: type[NoiseLaw], users: int) -> Cali
             "give a delta"
         )
     make, start = family.family(problem.start)
-    rounds = problem.times > 1 and problem.dimension == 1  # as protocols account for them
+    rounds = problem.times > 1 and problem.dimension == 1  # protocols account for each round
     account = problem.account_of_rounds if rounds else problem.account_of_shares
 
     def enough(amount: float) -> bool:
@@ -431,8 +465,9 @@ def _binomial(
     everyone = users or 1
 
     def needed() -> int:
-        """Bits per user, all of bias p; more bits never hurt: they can be added after the fact.
-        Of more than 10^7 the least but for a part in 10^7.
+        """The least bits per user, all of bias p; beyond 10^7 the least up to a part in 10^7.
+
+        More bits never weaken the guarantee: they could be added by post-processing.
         """
         first = max(1, guess // everyone)
         if first * RELATIVE < 1:
@@ -457,9 +492,7 @@ def _binomial(
 
 
 def _least_bias(problem: _Problem, trials: int) -> float:
-    """The least p <= ½ at which Binomial(trials, p) is known to meet the target: the safe end of a
-    bisection.
-    """
+    """The least p <= ½ at which Binomial(trials, p) meets the target, from above."""
     variance = problem.start**2 * (problem.dimension if problem.norm == "linf" else 1)
     guess = (1 - math.sqrt(max(0.0, 1 - 4 * min(0.25, variance / trials)))) / 2
     return min(
@@ -487,5 +520,5 @@ def _paper(problem: _Problem, users: int | None) -> Calibration:
 
 
 def _said(ways: tuple[Accounting, ...]) -> str:
-    """How several participations were accounted for, in words."""
+    """The accounting methods of several participations, in words."""
     return "; ".join(way.text().removeprefix("accounted for by ") for way in ways)

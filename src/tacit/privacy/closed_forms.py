@@ -1,9 +1,9 @@
 """The papers' closed forms for noise, by name, for comparison and for reproducing figures.
 
-None of them is used by default. Some are loose (the binomial ones, by 4 to 6 in standard
-deviation), one is wrong outside its range (the Gaussian one beyond ε = 1): `calibrate(...,
-method="paper")` reports what each truly gives. See CORRECTIONS 7, 15, 16, 17. Each takes a
-sensitivity, a target and the number of users who add the noise together.
+Nothing uses them by default. The binomial ones are loose, by 4 to 6 in standard deviation; the
+Gaussian one is wrong beyond ε = 1. `calibrate(..., method="paper")` reports the true guarantee of
+each. See CORRECTIONS 7, 15, 16, 17. Each takes a sensitivity, a target and the number of users who
+add the noise together.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def laplace(
     target: PureDP | ApproximateDP,
     users: int | None = None,  # noqa: ARG001
 ) -> DiscreteLaplace:
-    """Scale g/ε, whatever δ (CZ23 Theorem 1)."""
+    """Scale g/ε for every δ (CZ23 Theorem 1)."""
     return DiscreteLaplace(sensitivity / target.epsilon)
 
 
@@ -72,8 +72,10 @@ def skellam(
 
 
 def binomial(sensitivity: int, target: ApproximateDP, users: int | None = None) -> Binomial:
-    """96 ln(2/δ)/ε² fair bits for a bit of data (TKMS21 Algorithm 3); for levels, of n users, b =
-    ⌈180g²ln(2/δ)/(ε²n)⌉ bits each of bias 90g²ln(2/δ)/(bε²n) (LZJ22 Algorithm 4).
+    """The printed numbers of noise bits for one bit of data and for several levels.
+
+    One bit: 96 ln(2/δ)/ε² fair bits (TKMS21 Algorithm 3). Levels, n users: b = ⌈180g²ln(2/δ)/(ε²n)⌉
+    bits each, of bias 90g²ln(2/δ)/(bε²n) (LZJ22 Algorithm 4).
     """
     if users is None and sensitivity != 1:
         raise TacitError(

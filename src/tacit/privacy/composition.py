@@ -1,10 +1,10 @@
-"""Composition of losses: what a person has who is in several batches.
+"""Composition of privacy losses over several participations, and a privacy odometer.
 
-Loss distributions of independent (or adaptively ordered, but fixed in advance) releases convolve.
-Each loss is put on a common grid pessimistically, splitting every atom between its two neighbours
-on the grid so that P-mass and Q-mass are kept (Doroshenko et al. 2022), and Google's dp-accounting
-convolves. The grid is chosen from the losses' own spread, so that discretization adds about a part
-in 10^4 to the variance and memory stays bounded.
+Privacy loss distributions of independent releases, or of releases in an adaptive order but fixed in
+advance, convolve. Each loss is put on a common grid pessimistically: every atom is split between
+its two neighbours on the grid so that P-mass and Q-mass are kept (Doroshenko et al. 2022). Google's
+dp-accounting convolves. The grid follows the losses' own spread, so that discretization adds about
+a part in 10^4 to the variance and memory stays bounded.
 """
 
 from __future__ import annotations
@@ -32,21 +32,19 @@ from tacit.privacy.loss import Direction, Floats, PrivacyLoss
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-GRID_FRACTION = (
-    0.02  # grid step over the spread of one loss: adds (0.02)² / 4 to the variance, relatively
-)
+GRID_FRACTION = 0.02  # grid step / spread of one loss: adds a fraction (0.02)² / 4 to the variance
 MOST_GRID_POINTS = 1 << 22
 TRUNCATION = 1e-15  # mass moved to infinite loss by each convolution
-# below this the Fourier transform's rounding shows, for up to a thousand uses; it grows with their
-# number
+# below this the Fourier transform's rounding error dominates, for up to a thousand uses; it grows
+# with their number
 LEAST_DELTA = 1e-12
 
 
 def dominating_loss(guarantee: PureDP | ApproximateDP) -> PrivacyLoss:
-    """The loss of the worst mechanism that a guarantee allows: randomized response, failing openly
-    with probability δ.
+    """The loss of the worst mechanism that a guarantee allows.
 
-    Composing it gives the optimal composition of the guarantees (Kairouz, Oh & Viswanath 2015).
+    It is randomized response that fails openly with probability δ. Composing it gives the optimal
+    composition of the guarantees (Kairouz, Oh & Viswanath 2015).
     """
     epsilon = guarantee.epsilon
     failure = guarantee.delta if isinstance(guarantee, ApproximateDP) else 0.0
@@ -59,7 +57,7 @@ def dominating_loss(guarantee: PureDP | ApproximateDP) -> PrivacyLoss:
 
 @dataclass(frozen=True, eq=False)
 class ComposedLoss:
-    """Several losses, each met a number of times, taken together.
+    """The composition of several losses, each a number of times.
 
     >>> from tacit.noise import DiscreteLaplace
     >>> from tacit.privacy.loss import privacy_loss
@@ -78,12 +76,13 @@ class ComposedLoss:
 
     @property
     def pure(self) -> float:
-        """The largest loss possible: the sum of the parts'."""
+        """The largest possible loss: the sum of the parts' largest."""
         return sum(loss.pure * times for loss, times in self.parts)
 
     def delta(self, epsilon: float) -> float:
-        """An upper bound on the least δ at ε, tight to discretization; not below 10^-12 unless ε
-        reaches the largest loss.
+        """An upper bound on the least δ at ε, tight up to discretization.
+
+        It is at least 10^-12 unless ε reaches the largest loss.
         """
         at = finite_epsilon(epsilon)
         if at >= self.pure:
@@ -93,7 +92,7 @@ class ComposedLoss:
         return min(1.0, float(self._distribution.get_delta_for_epsilon(at)) + self._resolution)
 
     def epsilon(self, delta: float) -> float:
-        """An upper bound on the least ε at δ, tight to discretization."""
+        """An upper bound on the least ε at δ, tight up to discretization."""
         level = float(probability("delta", delta, zero=True))
         if level == 0:
             return self.pure
@@ -110,14 +109,12 @@ class ComposedLoss:
 
     @property
     def _resolution(self) -> float:
-        """What rounding in the Fourier transforms may hide: a transform to the n-th power is off by
-        about n units in the last place.
-        """
+        """Rounding error of the Fourier transforms: about n units in the last place for power n."""
         return LEAST_DELTA * max(1.0, sum(times for _, times in self.parts) / 1000)
 
     @property
     def _hopeless(self) -> bool:
-        """Whether some part gives everything away: no finite loss has any mass to speak of."""
+        """Whether some part reveals everything: its finite losses have negligible mass."""
         return any(
             float(direction.masses.sum()) <= 2 * TRUNCATION
             for loss, _ in self.parts
@@ -176,12 +173,12 @@ def _moments(direction: Direction) -> tuple[float, float]:
 
 
 def _dominating_masses(loss: PrivacyLoss, step: float) -> tuple[int, Floats, float]:
-    """Lowest grid index, masses on consecutive grid points, infinite mass, of one pair that
-    dominates every direction of a loss.
+    """Lowest grid index, grid masses and infinite mass of one pair that dominates all directions.
 
-    A person's change may raise one batch's sum and lower another's, so each part must be dominated
-    in both directions at once: the pointwise largest δ(ε) of the directions belongs to such a pair
-    (Zhu, Dong & Wang 2022), and its masses are second differences of that curve, taken on the grid.
+    One participant's change may raise one batch's sum and lower another's, so each part must be
+    dominated in both directions at once. The pointwise largest δ(ε) of the directions belongs to
+    such a pair (Zhu, Dong & Wang 2022). Its masses are second differences of that curve on the
+    grid.
     """
     gridded = [_on_grid(direction, step) for direction in loss.directions]
     if len(gridded) == 1:
@@ -203,8 +200,9 @@ def _dominating_masses(loss: PrivacyLoss, step: float) -> tuple[int, Floats, flo
 
 
 def _curve(masses: Floats, infinite: float, step: float) -> tuple[Floats, Floats]:
-    """δ at each grid point, and the rise Σ_{j >= i} m_j e^{x_i - x_j} below each: δ(x_{i-1}) -
-    δ(x_i) = (1 - e^{-step}) rise_i.
+    """δ at each grid point, and the rise Σ_{j >= i} m_j e^{x_i - x_j} below each.
+
+    δ(x_{i-1}) - δ(x_i) = (1 - e^{-step}) rise_i.
     """
     from scipy.signal import lfilter  # slow to import
 
@@ -217,11 +215,11 @@ def _curve(masses: Floats, infinite: float, step: float) -> tuple[Floats, Floats
 def _larger(
     one: tuple[Floats, Floats, Floats], other: tuple[Floats, Floats, Floats], step: float
 ) -> tuple[Floats, Floats, Floats]:
-    """Masses, curve and rises of the larger of two curves: taken from its owner wherever that does
-    not change, so nothing cancels there.
+    """Masses, curve and rises of the pointwise maximum of two curves.
 
-    Where the owner changes between x_{i-1} and x_i the dots are connected: the rise is that of the
-    owner at x_{i-1} less what the other one is ahead by at x_i.
+    They are taken from the larger curve wherever that stays the same one, so nothing cancels there.
+    Where it changes between x_{i-1} and x_i the dots are connected: the rise is that of the larger
+    curve at x_{i-1} less the lead of the other one at x_i.
     """
     (m, c, r), (n, d, s) = one, other
     owned = c >= d
@@ -235,12 +233,12 @@ def _larger(
 
 
 def _on_grid(direction: Direction, step: float) -> tuple[int, Floats, float]:
-    """Lowest grid index, masses on consecutive grid points, infinite mass. Atoms of tiny mass far
-    up count as infinite.
+    """Lowest grid index, masses on consecutive grid points, infinite mass.
 
-    An atom of loss l between grid points a < l <= b puts the share (1 - e^{a-l}) / (1 - e^{a-b}) on
-    b and the rest on a: P-mass and Q-mass are kept and δ(ε) rises nowhere below the truth. Losses
-    far below the rest, up to mass 10^-15, are raised.
+    An atom of loss l between grid points a < l <= b puts the fraction (1 - e^{a-l}) / (1 - e^{a-b})
+    on b and the rest on a: P-mass and Q-mass are kept, and δ(ε) is nowhere below the true one.
+    Atoms of tiny mass far up count as infinite. Losses far below the rest, up to mass 10^-15, are
+    raised.
     """
     losses, masses = direction.losses, direction.masses
     top = int(np.searchsorted(np.cumsum(masses), TRUNCATION, side="right"))
@@ -265,26 +263,23 @@ def _on_grid(direction: Direction, step: float) -> tuple[int, Floats, float]:
 
 
 def compose_losses(losses: Sequence[PrivacyLoss | tuple[PrivacyLoss, int]]) -> ComposedLoss:
-    """Losses, or (loss, times) pairs, taken together.
-
-    They must be fixed before any outcome is seen.
-    """
+    """Compose losses, or (loss, times) pairs, that are fixed before any outcome is seen."""
     return ComposedLoss(tuple(item if isinstance(item, tuple) else (item, 1) for item in losses))
 
 
 def advanced_composition(
     guarantee: PureDP | ApproximateDP, times: int, slack: float
 ) -> ApproximateDP:
-    """Dwork, Rothblum & Vadhan 2010: ε' = ε √(2k ln(1/δ')) + kε(e^ε - 1), δ_total = kδ + δ'.
+    """Advanced composition: ε' = ε √(2k ln(1/δ')) + kε(e^ε - 1), δ_total = kδ + δ'.
 
-    The papers' way (CZ23 App. I).
+    Dwork, Rothblum & Vadhan 2010; the papers' method (CZ23 App. I).
     """
     count = integer("times", times, at_least=1)
     extra = float(
         probability("slack", slack, "the part of delta that pays for composing, such as 1e-6")
     )
     e = guarantee.epsilon
-    # past e = 30 the second term is far above k e, which basic composition gives
+    # past e = 30 the second term far exceeds k e of basic composition
     epsilon = e * math.sqrt(2 * count * math.log(1 / extra)) + count * e * math.expm1(min(e, 30.0))
     failure = extra + (count * guarantee.delta if isinstance(guarantee, ApproximateDP) else 0.0)
     if failure >= 1:
@@ -298,7 +293,8 @@ def advanced_composition(
 
 @dataclass(frozen=True)
 class ComposedParticipations:
-    """The ε at δ of a participant in at most `participations` rounds, by each way of accounting;
+    """The ε at δ of one participant in at most `participations` rounds, by each accounting method.
+
     `best` is the least of them.
     """
 
@@ -315,7 +311,7 @@ class ComposedParticipations:
 
     @property
     def accounting(self) -> Accounting:
-        """Which way of accounting gives it."""
+        """The accounting method that gives `best`."""
         ways = {
             self.exact: Method.LOSS,
             self.renyi: Method.RENYI,
@@ -327,14 +323,26 @@ class ComposedParticipations:
 def compose_participations(
     release: PrivacyLoss | PureDP | ApproximateDP, participations: int, delta: float
 ) -> ComposedParticipations:
-    """Account for a participant in at most `participations` rounds of one kind (CZ23 App. I, ZC24
-    App. G.4).
+    """Account for one participant in several rounds of one kind (CZ23 App. I, ZC24 App. G.4).
 
-    `release` is the exact loss of one batch, or only its guarantee. Exact: composition of loss
-    distributions. Rényi: at the best order, real orders included where the loss is exact; none
-    where divergences are infinite. Advanced: from the guarantee, with the δ that the batches' own
-    exceptions leave over; none where they leave nothing. From an exact loss, δ split in half.
+    Parameters
+    ----------
+    release : PrivacyLoss, PureDP or ApproximateDP
+        The exact loss of one round, or only its guarantee.
+    participations : int
+        The most rounds that the participant is in.
+    delta : float
 
+    Returns
+    -------
+    ComposedParticipations
+        `exact`: composition of privacy loss distributions. `renyi`: at the best order, real orders
+        included where the loss is exact; None where divergences are infinite. `advanced`: from the
+        guarantee, with the δ left over by the rounds' own; None where nothing is left. From an
+        exact loss, δ is split in half.
+
+    Examples
+    --------
     >>> found = compose_participations(PureDP(0.1), participations=100, delta=1e-5)
     >>> found.exact < found.advanced
     True
@@ -371,16 +379,16 @@ def compose_participations(
 
 
 class BudgetExceeded(TacitError):  # noqa: N818 (it names what happened)
-    """A release was refused because it would exceed the budget; nothing was spent."""
+    """A release was rejected because it would exceed the privacy budget; nothing was spent."""
 
 
 class Odometer:
-    """Accumulates what a person has been exposed to, and refuses what would exceed the budget.
+    """Privacy odometer and filter: adds up the spent budget, rejects releases that would exceed it.
 
-    With `adaptive=True` (the default) the releases may be chosen as one goes, each with a view to
-    earlier outcomes: the odometer adds up Rényi divergences at one order that is fixed beforehand,
-    which is a valid filter (Feldman & Zrnic 2021). With `adaptive=False` the list of releases must
-    have been fixed in advance; then exact loss composition applies, which is tighter.
+    With `adaptive=True` (the default) each release may be chosen after earlier outcomes. The
+    odometer adds up Rényi divergences at one order fixed in advance, which is a valid filter
+    (Feldman & Zrnic 2021). With `adaptive=False` the list of releases must be fixed in advance;
+    then exact composition of losses applies, which is tighter.
 
     >>> meter = Odometer(ApproximateDP(1.0, 1e-5))
     >>> meter.spend(PureDP(0.1)); meter.spend(PureDP(0.1))
@@ -401,7 +409,7 @@ class Odometer:
         self._assumptions = budget.assumptions
 
     def spend(self, release: PrivacyLoss | Guarantee, times: int = 1) -> None:
-        """Adds a release, or raises `BudgetExceeded` and changes nothing."""
+        """Add a release, or raise `BudgetExceeded` and change nothing."""
         count = integer("times", times, at_least=1)
         self._same_promise(release)
         spent = self._times | {release: self._times.get(release, 0) + count}
@@ -416,8 +424,9 @@ class Odometer:
             self._assumptions = together(self._assumptions, release.assumptions)
 
     def spent(self) -> ApproximateDP:
-        """What the releases so far amount to, at the budget's δ, to somebody who was in all of
-        them; under all their assumptions.
+        """The spent budget at the budget's δ, for a participant in all releases.
+
+        It holds under the assumptions of all releases together.
         """
         if self.adaptive:
             epsilon = (
@@ -485,9 +494,7 @@ class Odometer:
 
 
 def _filter_order(budget: ApproximateDP) -> float:
-    """The order at which a concentrated guarantee has most room: it maximises (ε - conversion cost)
-    / α.
-    """
+    """The order that maximises (ε - conversion cost) / α: most room for concentrated guarantees."""
     orders = 1 + np.geomspace(1e-3, 1e6, 4000)
     room = [(budget.epsilon - renyi_epsilon(order, 0.0, budget.delta)) / order for order in orders]
     return float(orders[int(np.argmax(room))])

@@ -1,9 +1,9 @@
-"""The Gaussian mechanism, exactly, at every ε.
+"""The Gaussian mechanism, with exact δ(ε) at every ε.
 
 Adding N(0, σ²) to a query of l2 sensitivity Δ is (ε, δ)-DP if and only if δ is at least Φ(μ/2 -
-ε/μ) - e^ε Φ(-μ/2 - ε/μ) with μ = Δ/σ (Balle & Wang 2018). The closed form σ = Δ √(2 ln(1.25/δ)) / ε
-of the papers holds only for ε < 1 (CORRECTIONS 7). The law is continuous, so it serves central and
-local baselines in simulation; what devices add is discrete.
+ε/μ) - e^ε Φ(-μ/2 - ε/μ) with μ = Δ/σ (Balle & Wang 2018). The papers' closed form σ = Δ √(2
+ln(1.25/δ)) / ε holds only for ε < 1 (CORRECTIONS 7). The distribution is continuous, so it serves
+central and local baselines in simulation; devices add discrete noise.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from scipy.special import erfcx, log_ndtr, ndtri
 from tacit.errors import TacitError, positive, probability
 from tacit.privacy.guarantees import ConcentratedDP, finite_epsilon
 
-NARROW = 0.5  # standard deviations that are moved, below which two logarithms would cancel
+NARROW = 0.5  # shift in standard deviations, below which two logarithms would cancel
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(7)
 
 
 def _narrow(t: float, mu: float) -> float:
-    """δ where little is moved: with R(s) = Φ(-s)/φ(s), and because e^ε φ(t + μ) = φ(t), it is
-    φ(t) (R(t) - R(t + μ)), the integral of φ(t) (1 - s R(s)) from t to t + μ.
+    """δ at a small shift: φ(t) (R(t) - R(t + μ)) with R(s) = Φ(-s)/φ(s).
+
+    Because e^ε φ(t + μ) = φ(t). It is the integral of φ(t) (1 - s R(s)) from t to t + μ.
     """
     s = t + mu * (_NODES + 1) / 2
     ratio = math.sqrt(math.pi / 2) * erfcx(s / math.sqrt(2))
@@ -34,9 +35,9 @@ def _narrow(t: float, mu: float) -> float:
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Continuous noise N(0, sigma²), for simulation and for comparison.
+    """Continuous noise N(0, sigma²), for simulation and comparison.
 
-    It answers what calibration asks of a `NoiseLaw`, and has its exact `loss` besides.
+    It has the methods of a `NoiseLaw` that calibration uses, and its exact `loss`.
     """
 
     sigma: float
@@ -64,19 +65,19 @@ class Gaussian:
 
     @classmethod
     def family(cls, std: float) -> tuple[type[Self], float]:
-        """By sigma."""
+        """Parametrized by sigma."""
         return cls, std
 
     def concentration(self, l2: float) -> float:
-        """l2² / 2σ²."""
+        """The ρ of zCDP: l2² / 2σ²."""
         return l2**2 / (2 * self.sigma**2)
 
     def loss(self, l2: float) -> GaussianLoss:
-        """The exact loss of adding it to numbers that move by `l2` in all."""
+        """The exact privacy loss at l2 sensitivity `l2`."""
         return GaussianLoss(self.sigma, l2)
 
     def scaled(self, factor: float) -> Gaussian:
-        """The same kind of noise with its standard deviation multiplied."""
+        """The same noise with its standard deviation multiplied by `factor`."""
         return Gaussian(self.sigma * factor)
 
     def bound(self, p: float) -> float:
@@ -88,15 +89,16 @@ class Gaussian:
         return self.sigma * rng.standard_normal(size)
 
     def sample_sum(self, rng: np.random.Generator, count: int, size: tuple[int, ...]) -> Any:
-        """Sums of so many values each."""
+        """Sums of `count` values each."""
         return self.sigma * math.sqrt(count) * rng.standard_normal(size)
 
 
 @dataclass(frozen=True)
 class GaussianLoss:
-    """The exact loss of adding `Gaussian(sigma)` to a query of l2 sensitivity `sensitivity`.
+    """The exact privacy loss of adding `Gaussian(sigma)` to a query of this l2 sensitivity.
 
-    # the paper's noise for (10, 0.25)
+    The paper's noise for (10, 0.25):
+
     >>> round(GaussianLoss(sigma=0.1794, sensitivity=1).delta(10), 3)
     0.789
     """
@@ -114,7 +116,7 @@ class GaussianLoss:
 
     @property
     def pure(self) -> float:
-        """Unbounded."""
+        """inf: the loss is unbounded."""
         return math.inf
 
     def delta(self, epsilon: float) -> float:
@@ -125,7 +127,7 @@ class GaussianLoss:
         if mu < NARROW:
             return _narrow(at / mu - mu / 2, mu)
         one, other = log_ndtr(mu / 2 - at / mu), at + log_ndtr(-mu / 2 - at / mu)
-        # so far out that the difference of both logs is rounding, e^one is 0
+        # so far out, the difference of both logs is rounding error and e^one is 0
         return math.exp(one) * -math.expm1(min(0.0, other - one)) + 0.0
 
     @property
@@ -161,7 +163,7 @@ class GaussianLoss:
             )
         )
         step = 1e-15
-        while self.delta(root) > level:  # the safe side
+        while self.delta(root) > level:  # round up: δ must not exceed the level
             root, step = root * (1 + step), 2 * step
         return root
 

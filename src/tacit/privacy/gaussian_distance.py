@@ -1,10 +1,10 @@
-"""Integer noise that is nearly Gaussian, accounted for as the Gaussian that it nearly is.
+"""Privacy loss of nearly Gaussian integer noise, by its distance from a rounded Gaussian.
 
 Rounding N(0, σ²) to integers is post-processing, so a rounded Gaussian on an integer query has the
-exact δ(ε) of the Gaussian mechanism. A wide discrete Gaussian, Skellam or fair binomial law lies
-within a tiny total variation distance of a rounded Gaussian; that distance is computed, not
-assumed, and paid for in δ. At large δ this is far tighter than converting zCDP or Rényi bounds: 27%
-less noise at (0.2, 0.1).
+exact δ(ε) of the Gaussian mechanism. A wide discrete Gaussian, Skellam or fair binomial
+distribution lies within a tiny total variation distance of a rounded Gaussian. That distance is
+computed, not assumed, and added to δ. At large δ this is far tighter than converting zCDP or Rényi
+bounds: 27% less noise at (0.2, 0.1).
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from tacit.privacy.search import least
 
 @lru_cache(maxsize=256)
 def distance_from_gaussian(law: NoiseLaw) -> float:
-    """A bound on the total variation distance between a law, less its mean, and N(0, variance)
-    rounded to integers: the law's own, kept.
+    """Bound the total variation distance between centred noise and rounded N(0, variance).
+
+    Results are cached.
 
     >>> from tacit.noise import DiscreteGaussian
     >>> distance_from_gaussian(DiscreteGaussian(1000.0)) < 2.1e-8
@@ -34,13 +35,12 @@ def distance_from_gaussian(law: NoiseLaw) -> float:
 
 @dataclass(frozen=True)
 class NearlyGaussianLoss:
-    """The loss of adding `law` to each of `coordinates` integers that one person moves by at most
-    `sensitivity` in l2 norm.
+    """The loss of adding `law` to each of `coordinates` integers, at l2 sensitivity `sensitivity`.
 
-    `shares` > 1: a law that does not divide, as the sum of that many of its nearby shares. With |ln
-    ratio| <= ψ between the sum and one draw everywhere, (ε', δ') of one draw is (ε' + 2ψ, e^ψ δ')
-    of the sum. Independent noise and a movement bound that is fixed in advance: the bound also
-    holds when later queries depend on earlier outputs, as for the Gaussian mechanism.
+    `shares` > 1: the noise is the sum of that many shares of a distribution that is not divisible.
+    With |ln ratio| <= ψ between the sum and one draw everywhere, (ε', δ') of one draw is (ε' + 2ψ,
+    e^ψ δ') of the sum. As for the Gaussian mechanism, the bound also holds when later queries
+    depend on earlier outputs: noise is independent and the sensitivity is fixed in advance.
 
     >>> from tacit.noise import DiscreteGaussian
     >>> loss = NearlyGaussianLoss(DiscreteGaussian(3731.0), 1000.0, coordinates=65)
@@ -63,7 +63,7 @@ class NearlyGaussianLoss:
 
     @property
     def divergence(self) -> float:
-        """ψ: how far the sum of shares is from one draw; 0 for laws that divide."""
+        """ψ: the log ratio between the sum of shares and one draw; 0 for divisible noise."""
         if self.shares == 1 or self.law.divisible:
             return 0.0
         return self.coordinates * self.law.nearby_share(self.shares).closeness(self.shares)
@@ -93,8 +93,9 @@ class NearlyGaussianLoss:
         return float(least(lambda e: self.delta(e) <= delta, enough))
 
     def _concentrated(self, delta: float) -> float:
-        """The ε at δ by concentration, for large ε, where a small distance weighs e^ε; inf for laws
-        that are not known to be concentrated.
+        """The ε at δ by zCDP, for large ε, where a small distance is multiplied by e^ε.
+
+        inf for distributions without a known zCDP bound.
         """
         psi, rho = self.divergence, self.law.concentration(self.sensitivity)
         if rho is None or psi > 1:

@@ -1,10 +1,10 @@
-"""Guarantees as values: numbers, neighbouring relation, adversary's view, assumptions, arithmetic.
+"""Guarantees as frozen values: numbers, neighbours, adversary's view, assumptions, arithmetic.
 
-A guarantee can be rendered in one sentence, compared, composed with others and converted into
-weaker kinds; its assumptions go along. Conversions follow CZ23 Lemma 10 (Canonne, Kamath & Steinke
-2020 for Rényi to approximate; Bun & Steinke 2016 for pure to concentrated). What is exact and what
-is a bound is said at each function; the exact route through loss distributions is in `loss`, and
-`promises` derives guarantees from noise distributions and their use.
+A guarantee renders as one sentence, and can be compared, composed and converted into weaker kinds;
+its assumptions go along. Conversions follow CZ23 Lemma 10 (Canonne, Kamath & Steinke 2020 for Rényi
+to approximate; Bun & Steinke 2016 for pure to concentrated). Each function states whether it is
+exact or a bound. This module derives no guarantee from noise: `loss` computes exact privacy loss
+distributions, and `accounting` derives guarantees from them.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tacit.trust import View as View
 
 
 class Arithmetic(StrEnum):
-    """In which arithmetic the noise of a guarantee is drawn.
+    """The arithmetic in which the noise of a guarantee is drawn.
 
-    `EXACT` is set by derivation from an integer noise distribution only (`promises.derived`);
-    constructors, `dataclasses.replace` and users' own values give `UNSTATED`.
+    Only derivation from an integer noise distribution sets `EXACT` (`accounting.derived`).
+    Constructors, `dataclasses.replace` and users' own values give `UNSTATED`.
     """
 
     EXACT = "exact"
@@ -43,7 +43,7 @@ class Arithmetic(StrEnum):
         return order.index(self) >= order.index(other)
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return {
             Arithmetic.EXACT: "noise is drawn exactly, in integers",
             Arithmetic.IDEAL: "in ideal real arithmetic: floating-point noise is for simulation "
@@ -55,7 +55,7 @@ class Arithmetic(StrEnum):
 TIMES = {1: "once", 2: "twice"}
 
 
-READ_AT = 1e-6  # the δ at which Rényi and concentrated guarantees are read as ε and δ
+READ_AT = 1e-6  # δ at which Rényi and concentrated guarantees are converted to (ε, δ)
 ORDERS: tuple[float, ...] = (
     *(1 + x / 10 for x in range(1, 100)),
     *range(11, 64),
@@ -73,9 +73,7 @@ Kept = TypeVar("Kept", bound="Guarantee")
 
 
 def state_arithmetic(guarantee: Kept, arithmetic: Arithmetic) -> Kept:
-    """The same guarantee with this arithmetic; for derivations and conversions within
-    `tacit.privacy`, which know it.
-    """
+    """Return the guarantee with this arithmetic; for derivations within `tacit.privacy` only."""
     made = replace(guarantee)
     object.__setattr__(made, "arithmetic", Arithmetic(arithmetic))
     return made
@@ -83,21 +81,31 @@ def state_arithmetic(guarantee: Kept, arithmetic: Arithmetic) -> Kept:
 
 @dataclass(frozen=True)
 class Guarantee(ABC):
-    """A differential privacy guarantee for one participant, within one view, between stated
-    neighbours, for all participations of that participant together.
+    """A differential privacy guarantee for one participant, over all of their participations.
 
     Attributes
     ----------
     neighbours : Neighbours
-        The two data sets that must look alike.
+        The neighbouring relation.
     view : View
-        What the adversary observes. Who must be trusted for that follows from it.
+        What the adversary observes. It determines which party must be trusted.
     participations : int
-        How often one participant takes part at most.
+        The most times that one participant takes part.
     assumptions : frozenset of Assumption
-        What else must hold. They are part of equality, JSON and `implies`.
+        Further assumptions. They are part of equality, JSON and `implies`.
     arithmetic : Arithmetic
         Not an argument: derivations set it, everything else is `UNSTATED`.
+
+    Notes
+    -----
+    Subclasses are `PureDP`, `ApproximateDP`, `RenyiDP` and `ConcentratedDP`. They implement
+    `delta_at`, `epsilon_at` and `renyi`.
+
+    Examples
+    --------
+    >>> strong, weak = PureDP(0.5), ApproximateDP(1.0, 1e-6)
+    >>> strong.implies(weak), weak.implies(strong)
+    (True, False)
     """
 
     kind: ClassVar[str]
@@ -117,7 +125,7 @@ class Guarantee(ABC):
             raise TacitError(
                 f"assumptions hold {strange[0]!r}; they must be values of tacit.assumptions"
             )
-        # the trust that the view itself stands for is not stated twice
+        # the view implies its trust assumption: drop the duplicate
         stated = together(self.assumptions) - {TRUST_OF_VIEW[self.view]}
         object.__setattr__(self, "assumptions", stated)
 
@@ -140,16 +148,14 @@ class Guarantee(ABC):
 
     @abstractmethod
     def _meaning(self) -> str:
-        """What it means, as the end of a sentence."""
+        """The meaning, as the end of a sentence."""
 
     def __str__(self) -> str:
         claim = f"{self.short}: to {self.view.text()}, {self.neighbours.text()} {self._meaning()}"
         return "; ".join((claim, *self.clauses())) + "."
 
     def clauses(self) -> tuple[str, ...]:
-        """Everything that must hold, one clause each: participations, trust, assumptions,
-        arithmetic.
-        """
+        """Everything that must hold, one clause each: participations, trust, assumptions, noise."""
         return (
             f"each participant takes part at most {times(self.participations)}, and whether they "
             "do does not depend on the answer",
@@ -159,13 +165,13 @@ class Guarantee(ABC):
         )
 
     def sorted_assumptions(self) -> list[Assumption]:
-        """The assumptions in the order in which they are listed."""
+        """The assumptions in display order."""
         return sorted(self.assumptions, key=Assumption.sort_key)
 
     def to_dict(self) -> dict[str, Any]:
-        """For readers of JSON: numbers are rounded up, sentences are rendered beside identifiers.
+        """Return JSON for readers: numbers rounded up, sentences beside identifiers.
 
-        `to_data` is what is stored and compared.
+        `to_data` is the form that is stored and compared.
         """
         at = self.approximated
         trust = TRUST_OF_VIEW[self.view]
@@ -181,7 +187,7 @@ class Guarantee(ABC):
         }
 
     def to_data(self) -> dict[str, Any]:
-        """Every field as plain data, without any sentence; `from_data` reads it."""
+        """Return every field as plain data, without any sentence; `from_data` reads it."""
         about = {
             "kind": self.kind,
             "neighbours": self.neighbours.value,
@@ -194,7 +200,7 @@ class Guarantee(ABC):
 
     @staticmethod
     def from_data(data: Mapping[str, Any]) -> Guarantee:
-        """The guarantee that `to_data` wrote.
+        """Restore the guarantee that `to_data` wrote.
 
         >>> Guarantee.from_data(PureDP(1.0).to_data()) == PureDP(1.0)
         True
@@ -217,19 +223,19 @@ class Guarantee(ABC):
 
     @classmethod
     def _numbers(cls) -> list[str]:
-        """The fields that a kind of guarantee has besides those of all kinds."""
+        """The fields that this kind of guarantee adds to those of all kinds."""
         common = {entry.name for entry in fields(Guarantee)}
         return [entry.name for entry in fields(cls) if entry.name not in common]
 
     @property
     def digest(self) -> str:
-        """SHA-256 of `to_data`: names exactly this guarantee, its assumptions included."""
+        """SHA-256 of `to_data`: identifies exactly this guarantee, its assumptions included."""
         spelled = json.dumps(self.to_data(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(spelled.encode()).hexdigest()
 
     @property
     def approximated(self) -> PureDP | ApproximateDP:
-        """The guarantee as ε and δ; other kinds at a δ of 10^-6."""
+        """The guarantee as (ε, δ); Rényi and concentrated ones at δ = 10^-6."""
         return self.to_approximate(READ_AT)
 
     @property
@@ -243,12 +249,18 @@ class Guarantee(ABC):
         }
 
     def given(self, *assumptions: Assumption) -> Self:
-        """The same guarantee under these assumptions, too."""
+        """Return the same guarantee under these additional assumptions."""
         made = replace(self, assumptions=together(self.assumptions, assumptions))
         return state_arithmetic(made, self.arithmetic)
 
     def to_approximate(self, delta: float) -> ApproximateDP:
-        """The (ε, δ) guarantee that this one implies."""
+        """Return the (ε, δ) guarantee that this one implies at `delta`.
+
+        Raises
+        ------
+        TacitError
+            If it implies none at any ε.
+        """
         level = float(
             probability("delta", delta, "give the failure probability to convert at, such as 1e-5")
         )
@@ -261,12 +273,11 @@ class Guarantee(ABC):
         return state_arithmetic(ApproximateDP(epsilon, level, **self.about), self.arithmetic)
 
     def implies(self, other: Guarantee) -> bool:
-        """Whether this guarantee is at least as strong as `other`, as far as the conversions here
-        can tell.
+        """Whether this guarantee is at least as strong as `other`, as far as conversions can tell.
 
-        Numbers alone do not suffice: every assumption that this guarantee needs must be implied by
-        one that `other` states, for the same view and neighbours, at least as many participations,
-        and in arithmetic that is no weaker.
+        Numbers alone do not suffice. View and neighbours must be equal. Every assumption that this
+        guarantee needs must be implied by one that `other` states. Participations must be at least
+        as many, and the arithmetic no weaker.
         """
         if self.neighbours is not other.neighbours or self.view is not other.view:
             return False
@@ -292,15 +303,16 @@ class Guarantee(ABC):
         return math.inf
 
     def group(self, size: int) -> Guarantee:
-        """The guarantee for a group of people together, where there is a simple one."""
+        """Return the guarantee for a group of participants together, where one is known."""
         raise TacitError(
             f"no group guarantee is known here for {self.short} and {size} people: use PureDP or "
             "ConcentratedDP"
         )
 
     def at(self, *, neighbours: Neighbours | None = None, view: View | None = None) -> Self:
-        """The same numbers about another view or other neighbours; the caller vouches that they
-        hold there.
+        """Return the same numbers for another view or other neighbours.
+
+        The caller must ensure that they hold there.
         """
         made = replace(self, neighbours=neighbours or self.neighbours, view=view or self.view)
         return state_arithmetic(made, self.arithmetic)
@@ -308,8 +320,20 @@ class Guarantee(ABC):
 
 @dataclass(frozen=True)
 class PureDP(Guarantee):
-    """P[M(D) in E] <= e^ε P[M(D') in E] for every event E.
+    """Pure differential privacy: P[M(D) in E] <= e^ε P[M(D') in E] for every event E.
 
+    Parameters
+    ----------
+    epsilon : float
+        ε > 0.
+
+    Raises
+    ------
+    TacitError
+        If epsilon is not positive.
+
+    Examples
+    --------
     >>> print(PureDP(1.0))  # doctest: +NORMALIZE_WHITESPACE +ELLIPSIS
     (1, 0)-DP: to an adversary who sees the released sums, replacing one participant's data changes
     the probability of anything by a factor of at most 2.72, without exception; each participant
@@ -335,7 +359,7 @@ class PureDP(Guarantee):
 
     @property
     def approximated(self) -> PureDP:
-        """Itself."""
+        """The guarantee itself."""
         return self
 
     def _meaning(self) -> str:
@@ -346,27 +370,26 @@ class PureDP(Guarantee):
         )
 
     def delta_at(self, epsilon: float) -> float:
-        """Exact for the worst mechanism, randomized response: (e^ε₀ - e^ε) / (1 + e^ε₀) below
-        ε₀.
-        """
+        """(e^ε₀ - e^ε) / (1 + e^ε₀) below ε₀: exact for randomized response, the worst case."""
         if finite_epsilon(epsilon) >= self.epsilon:
             return 0.0
         return -math.expm1(epsilon - self.epsilon) / (1 + math.exp(-self.epsilon))
 
     def epsilon_at(self, delta: float) -> float:
-        """The inverse of `delta_at`, rounded up: at a tiny δ half a unit in the last place of ε is
-        more than δ allows.
+        """The inverse of `delta_at`, rounded up.
+
+        At a tiny δ, half a unit in the last place of ε is more than δ allows.
         """
         used = float(probability("delta", delta, zero=True)) * (1 + math.exp(-self.epsilon))
         found = self.epsilon + math.log1p(-used) if used < 1 else 0.0
         return min(self.epsilon, math.nextafter(found, math.inf)) if found > 0 else 0.0
 
     def renyi(self, order: float) -> float:
-        """Exact for the worst mechanism, randomized response; never above CZ23 Lemma 10's ½ε²α.
+        """Exact for the worst mechanism, randomized response; at most ½ε²α (CZ23 Lemma 10).
 
-        With q the likelier answer's probability, q^α (1-q)^{1-α} + (1-q)^α q^{1-α} = cosh((α-½)ε) /
-        cosh(ε/2), which is 1 + 2 sinh(αε/2) sinh((α-1)ε/2) / cosh(ε/2): no cancellation at a small
-        ε.
+        With q the probability of the likelier answer, q^α (1-q)^{1-α} + (1-q)^α q^{1-α} =
+        cosh((α-½)ε) / cosh(ε/2) = 1 + 2 sinh(αε/2) sinh((α-1)ε/2) / cosh(ε/2). The last form does
+        not cancel at a small ε.
         """
         e, rest = self.epsilon, _beyond_one(order)
         if order * e > 30:
@@ -394,8 +417,22 @@ class PureDP(Guarantee):
 
 @dataclass(frozen=True)
 class ApproximateDP(Guarantee):
-    """P[M(D) in E] <= e^ε P[M(D') in E] + δ for every event E.
+    """Approximate differential privacy: P[M(D) in E] <= e^ε P[M(D') in E] + δ for every event E.
 
+    Parameters
+    ----------
+    epsilon : float
+        ε >= 0, finite.
+    delta : float
+        0 < δ < 1.
+
+    Raises
+    ------
+    TacitError
+        If epsilon or delta is out of range.
+
+    Examples
+    --------
     >>> ApproximateDP(1.0, 1e-5).short
     '(1, 1e-05)-DP'
     """
@@ -426,12 +463,12 @@ class ApproximateDP(Guarantee):
 
     @property
     def approximated(self) -> ApproximateDP:
-        """Itself."""
+        """The guarantee itself."""
         return self
 
     @property
     def pairs(self) -> tuple[tuple[float, float], ...]:
-        """Every (ε, δ) that is stated."""
+        """Every (ε, δ) that the guarantee states."""
         return ((self.epsilon, self.delta),)
 
     def _meaning(self) -> str:
@@ -441,8 +478,9 @@ class ApproximateDP(Guarantee):
         )
 
     def delta_at(self, epsilon: float) -> float:
-        """Exact for the worst mechanism: one that fails openly with probability δ and else answers
-        at random.
+        """Exact for the worst mechanism.
+
+        That mechanism reveals the data with probability δ and otherwise is randomized response.
         """
         exception = self.delta
         if finite_epsilon(epsilon) >= self.epsilon:
@@ -460,14 +498,14 @@ class ApproximateDP(Guarantee):
         )
 
     def renyi(self, order: float) -> float:
-        """None is implied."""
+        """inf: an approximate guarantee implies no Rényi bound."""
         _beyond_one(order)
         return math.inf
 
 
 @dataclass(frozen=True)
 class RenyiDP(Guarantee):
-    """D_α(M(D) || M(D')) <= ε(α) at each (α, ε(α)) of the curve.
+    """Rényi differential privacy: D_α(M(D) || M(D')) <= ε(α) at each (α, ε(α)) of the curve.
 
     >>> RenyiDP.of(lambda order: order / 2).epsilon_at(1e-5) < 5.3
     True
@@ -497,14 +535,14 @@ class RenyiDP(Guarantee):
         neighbours: Neighbours = Neighbours.REPLACE_ONE,
         view: View = View.OPENED_SUM,
     ) -> RenyiDP:
-        """The curve of a function, at these orders."""
+        """Evaluate a curve, given as a function, at these orders."""
         return cls(
             tuple((order, curve(order)) for order in orders), neighbours=neighbours, view=view
         )
 
     @property
     def short(self) -> str:
-        """A typical point of the curve."""
+        """The point of the curve nearest to order 10."""
         order, value = min(self.curve, key=lambda point: abs(point[0] - 10))
         return f"({order:g}, {up(value)})-RDP and {len(self.curve) - 1} other orders"
 
@@ -526,14 +564,12 @@ class RenyiDP(Guarantee):
         return max(0.0, min(renyi_epsilon(order, value, level) for order, value in self.curve))
 
     def renyi(self, order: float) -> float:
-        """The value at the next listed order (divergences grow with the order); inf past the
-        last.
-        """
+        """The value at the next listed order, as divergences grow with it; inf past the last."""
         _beyond_one(order)
         return min((value for listed, value in self.curve if listed >= order), default=math.inf)
 
     def repeat(self, times: int) -> RenyiDP:
-        """Divergences add up."""
+        """Compose `times` times: divergences add up."""
         count = integer("times", times, at_least=1)
         curve = tuple((order, value * count) for order, value in self.curve)
         made = replace(self, curve=curve, participations=self.participations * count)
@@ -542,9 +578,9 @@ class RenyiDP(Guarantee):
 
 @dataclass(frozen=True)
 class ConcentratedDP(Guarantee):
-    """D_α(M(D) || M(D')) <= ρ α for every α > 1 (zero-concentrated differential privacy).
+    """Zero-concentrated differential privacy: D_α(M(D) || M(D')) <= ρ α for every α > 1.
 
-    >>> round(ConcentratedDP(0.5).epsilon_at(1e-5), 2)  # what "epsilon = 1" of Dist-RDP-SE means
+    >>> round(ConcentratedDP(0.5).epsilon_at(1e-5), 2)  # "epsilon = 1" of Dist-RDP-SE
     4.73
     """
 
@@ -566,7 +602,7 @@ class ConcentratedDP(Guarantee):
         return f"is bounded at every Rényi order, which implies {implied}"
 
     def delta_at(self, epsilon: float) -> float:
-        """The infimum over real orders."""
+        """The infimum of the Rényi bounds over real orders."""
         at = finite_epsilon(epsilon)
         return math.exp(
             min(0.0, self._best(lambda order: renyi_log_delta(order, self.rho * order, at)))
@@ -591,7 +627,7 @@ class ConcentratedDP(Guarantee):
     def _best(self, bound: Callable[[float], float]) -> float:
         from scipy.optimize import minimize_scalar  # slow to import
 
-        # any order gives a valid bound, so an inexact minimum is still safe
+        # every order gives a valid bound, so an inexact minimum is valid, too
         found = minimize_scalar(
             lambda t: bound(1 + math.exp(t)),
             bounds=(-12.0, 25.0),
@@ -619,7 +655,7 @@ KINDS = (PureDP, ApproximateDP, RenyiDP, ConcentratedDP)
 
 
 def times(participations: int) -> str:
-    """How often, in words.
+    """Format a number of participations in words.
 
     >>> times(1), times(2), times(3000)
     ('once', 'twice', '3,000 times')
@@ -628,7 +664,7 @@ def times(participations: int) -> str:
 
 
 def finite_epsilon(epsilon: float) -> float:
-    """An ε at which a δ can be computed: finite, at least 0."""
+    """Check that a δ can be computed at this ε: finite, at least 0."""
     if (
         isinstance(epsilon, bool)
         or not isinstance(epsilon, (int, float))
@@ -641,15 +677,15 @@ def finite_epsilon(epsilon: float) -> float:
 
 
 def _beyond_one(order: float) -> float:
-    """α - 1, for a Rényi order that is one."""
+    """Return α - 1 after checking that the Rényi order is finite and above 1."""
     if not 1 < order < math.inf:
         raise TacitError(f"the Rényi order is {order}; it must be greater than 1, and finite")
     return order - 1
 
 
 def _factor(epsilon: float) -> str:
-    """e^ε for a sentence, rounded up, also where it is too large for a float."""
-    if 0 < epsilon < 1e-11:  # what `up` leaves out is all that there is
+    """Format e^ε, rounded up, even where it overflows a float."""
+    if 0 < epsilon < 1e-11:  # smaller than the tolerance of `up`
         return "1.01"
     if epsilon < 700:
         return up(math.nextafter(math.exp(epsilon), math.inf), 3)
@@ -657,7 +693,7 @@ def _factor(epsilon: float) -> str:
 
 
 def for_fewer(guarantee: Kept, participations: int) -> Kept:
-    """The same guarantee, stated for no more participations than it was derived for."""
+    """Return the same guarantee, stated for at most the participations it was derived for."""
     if not 1 <= participations <= guarantee.participations:
         raise TacitError(
             f"participations is {participations}; the guarantee was derived for "
@@ -668,7 +704,7 @@ def for_fewer(guarantee: Kept, participations: int) -> Kept:
 
 
 def _with_subclasses(*kinds: type[Any]) -> list[type[Any]]:
-    """These kinds of guarantees and all that derive from them."""
+    """These kinds of guarantees and all their subclasses."""
     return [one for kind in kinds for one in (kind, *_with_subclasses(*kind.__subclasses__()))]
 
 
@@ -703,13 +739,18 @@ def renyi_epsilon(order: float, value: float, delta: float) -> float:
 
 
 def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
-    """The guarantee of a participant in all of these, each holding whatever the others' outputs
-    (adaptive composition).
+    """Return the guarantee of a participant in all of these releases (adaptive composition).
 
-    Concentrated guarantees add up in ρ, pure ones in ε, Rényi ones at common orders; a mixture with
-    an approximate one adds up ε and δ. For tighter answers through loss distributions see
-    `tacit.privacy.composition`.
+    Each guarantee must hold whatever the other releases' outputs are.
 
+    Notes
+    -----
+    Pure guarantees add up in ε, concentrated ones in ρ, Rényi ones at common orders. A mixture with
+    approximate ones adds up ε and δ. `tacit.privacy.composition` gives tighter results through
+    privacy loss distributions.
+
+    Examples
+    --------
     >>> compose([PureDP(0.5), PureDP(0.25)]).short
     '(0.75, 0)-DP'
     """
@@ -774,10 +815,10 @@ def _common_arithmetic(items: Sequence[Guarantee]) -> Arithmetic:
 
 
 def weakest(guarantees: Sequence[Guarantee | None]) -> PureDP | ApproximateDP | None:
-    """The guarantee of everybody, where each participant has one of these; None if one has none.
+    """Return the guarantee that holds for everybody if each participant has one of these.
 
-    Largest ε, largest δ, fewest participations, all assumptions together. All must be about the
-    same view and neighbours.
+    It has the largest ε, the largest δ, the fewest participations and all assumptions; None if a
+    participant has none. All guarantees must share view and neighbours.
 
     >>> found = weakest([ApproximateDP(1.0, 1e-6), ApproximateDP(0.5, 1e-5)])
     >>> found.short, weakest([PureDP(1.0), None])

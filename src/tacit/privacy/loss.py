@@ -1,12 +1,13 @@
-"""The exact privacy loss of adding integer noise, from the probabilities of the noise itself.
+"""The exact privacy loss of adding integer noise, from the noise's probabilities.
 
-For two neighbouring inputs the opened value has the noise's law, once shifted by the sensitivity.
-The pair's privacy loss at k is the log of the ratio of the two probabilities; δ(ε) is the
-hockey-stick divergence Σ_k max(0, P(k) - e^ε Q(k)), in the worse of the two directions. Sums run
-over every integer up to a standard deviation of 2,000; wider laws are summed in blocks of a 1,000th
-of it with rigorous bounds, so that the reported δ is never below the true one and exceeds it by
-about a part in 10^6 to 10^5 (more, far in the tail of a law that is many times wider than the
-shift). What floating point may lose is added on the safe side.
+For two neighbouring inputs the released value has the noise distribution, once shifted by the
+sensitivity. The privacy loss at k is the log ratio of the two probabilities. δ(ε) is the
+hockey-stick divergence Σ_k max(0, P(k) - e^ε Q(k)), in the worse of the two directions.
+
+Sums run over every integer up to a standard deviation of 2,000. Wider distributions are summed in
+blocks of a 1,000th of it with rigorous bounds: the reported δ is never below the true one and
+exceeds it by about a part in 10^6 to 10^5 (more, far in the tail of a distribution many times
+wider than the shift). Floating-point errors are added on the safe side.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ POINTS_PER_STD = 1000
 MOST_POINTS = 4_000_000
 MOST_SHIFTS = 4096
 WIDEST = 1e14
-LARGEST_INTEGER = 1 << 53  # past this a double no longer tells k from k + 1
+LARGEST_INTEGER = 1 << 53  # beyond this a double cannot distinguish k from k + 1
 LOG_ROUNDING = 1e-15  # rounding error of a log-probability, relative to its size
 
 
 @dataclass(frozen=True, eq=False)
 class Direction:
-    """A pair (P, Q) as atoms: P has mass `masses[i]` where the loss ln(P/Q) is `losses[i]`
-    (falling), and `infinite` where Q has none.
+    """A pair (P, Q) as atoms: P-mass `masses[i]` at loss ln(P/Q) = `losses[i]`, in falling order.
+
+    `infinite` is the P-mass where Q has none.
     """
 
     losses: Floats
@@ -44,7 +46,7 @@ class Direction:
 
     @classmethod
     def of(cls, losses: Floats, masses: Floats, infinite: float) -> Direction:
-        """Atoms in any order, sorted here; an infinite loss is moved to `infinite`."""
+        """Sort atoms given in any order; those of infinite loss move to `infinite`."""
         certain = np.isposinf(losses) & (masses > 0)
         keep = (masses > 0) & ~np.isposinf(losses)
         order = np.argsort(-losses[keep], kind="stable")
@@ -88,8 +90,9 @@ class Direction:
 
 @dataclass(frozen=True, eq=False)
 class PrivacyLoss:
-    """The loss in each direction (one, when both are alike) and the largest loss possible (`pure`,
-    inf if unbounded).
+    """The loss in each direction (one, if both are alike) and the largest possible loss `pure`.
+
+    `pure` is inf if the loss is unbounded.
 
     >>> from tacit.noise import DiscreteLaplace
     >>> loss = privacy_loss(DiscreteLaplace(2), sensitivity=1)
@@ -117,9 +120,7 @@ class PrivacyLoss:
         return min(self.pure, max(direction.epsilon(level) for direction in self.directions))
 
     def renyi(self, order: float) -> float:
-        """The exact Rényi divergence of this order, in the worse direction; inf where a loss is
-        infinite.
-        """
+        """The exact Rényi divergence in the worse direction; inf where a loss is infinite."""
         if self.renyi_source is None:
             raise TacitError(
                 "this loss is already composed; add the Rényi divergences of its parts instead"
@@ -134,23 +135,38 @@ class PrivacyLoss:
 
 
 def privacy_loss(law: NoiseLaw, sensitivity: int, *, log_floor: float = LOG_TINY) -> PrivacyLoss:
-    """The exact loss of adding `law` to an integer query that one person moves by at most
-    `sensitivity`.
+    """The exact privacy loss of adding `law` to an integer query of this sensitivity.
 
-    For log-concave laws the largest shift is the worst: with f = ln P concave, the loss at shift s,
-    f(k) - f(k+s), grows with s at every k to the right of any point where it is positive, and the
-    hockey-stick divergence is the P-mass of a half-line {k >= t} less e^ε times that of {k >= t+s}:
-    for fixed t it grows with s, and so does its maximum over t.
+    Parameters
+    ----------
+    law : NoiseLaw
+    sensitivity : int
+    log_floor : float
+        Points of smaller log-probability are not resolved; their mass counts as infinite loss
+        (safe).
 
-    The same holds for a law that is symmetric and falls away from its centre, log-concave or not (a
-    Pólya difference with r < 1), and for one that falls from 0 on (Pólya): P(k) > e^ε P(k+s) with ε
-    >= 0 needs |k| < |k+s|, so k+s lies right of the centre, where a larger shift only makes P(k+s)
-    smaller; the set that is best for a shift does at least as well for every larger one. For any
-    other law (a table) every shift up to the sensitivity is computed and the worst kept.
+    Returns
+    -------
+    PrivacyLoss
 
-    `log_floor`: points of smaller log-probability are not resolved; their mass counts as infinite
-    loss (safe). Cost: about 0.1 µs per integer in the window, at most 4 million of them.
+    Notes
+    -----
+    For log-concave distributions the largest shift is the worst. With f = ln P concave, the loss at
+    shift s, f(k) - f(k+s), grows with s at every k to the right of any point where it is positive.
+    The hockey-stick divergence is the P-mass of a half-line {k >= t} less e^ε times that of {k >=
+    t+s}: for fixed t it grows with s, and so does its maximum over t.
 
+    The same holds for a distribution that is symmetric and decreases away from its centre,
+    log-concave or not (a Pólya difference with r < 1), and for one that decreases from 0 on
+    (Pólya). P(k) > e^ε P(k+s) with ε >= 0 needs |k| < |k+s|, so k+s lies right of the centre, where
+    a larger shift only makes P(k+s) smaller; the best set for a shift does at least as well for
+    every larger one. For any other distribution (a table) every shift up to the sensitivity is
+    computed and the worst kept.
+
+    Cost: about 0.1 µs per integer in the window, at most 4 million of them.
+
+    Examples
+    --------
     >>> from tacit.noise import Binomial
     >>> privacy_loss(Binomial(62), 1).delta(1.0) <= 1e-5 < privacy_loss(Binomial(61), 1).delta(1.0)
     True
@@ -175,7 +191,7 @@ def privacy_loss(law: NoiseLaw, sensitivity: int, *, log_floor: float = LOG_TINY
 
 
 def _shifts(law: NoiseLaw, sensitivity: int) -> range:
-    """The shifts to check: only the largest, where that is the worst."""
+    """The shifts to compute: only the largest, where that is the worst."""
     return range(sensitivity if law.largest_shift_is_worst else 1, sensitivity + 1)
 
 
@@ -198,7 +214,7 @@ def _directions(law: NoiseLaw, shifts: list[int], log_floor: float) -> tuple[Dir
     step = max(1, -(-span // MOST_POINTS), min(int(law.std // POINTS_PER_STD), farthest // 4))
     at_end = (
         first <= law.support[0] or last >= law.support[1]
-    )  # no chord reaches past the end of the support
+    )  # no chord extends beyond the support
     if step > 1 and law.log_concave and not at_end:
         return _blocks(law, shifts, grid(first - 1, last, step), infinite)
     if span > 5 * MOST_POINTS:
@@ -218,24 +234,21 @@ def _directions(law: NoiseLaw, shifts: list[int], log_floor: float) -> tuple[Dir
 
 
 def _log_rounding(log_p: Floats, log_q: Floats) -> Floats:
-    """What the difference of two computed log-probabilities may be off by; matters where the loss
-    itself is tiny.
-    """
+    """Error bound of the difference of two computed log-probabilities; matters at tiny losses."""
     return LOG_ROUNDING * (1 + np.abs(log_p) + np.abs(log_q))
 
 
 def _blocks(
     law: NoiseLaw, shifts: list[int], points: Integers, infinite: float
 ) -> tuple[Direction, ...]:
-    """Blocks of integers between `points`, each split into two atoms at the losses of its ends that
-    keep its P-mass and its Q-mass.
+    """Blocks of integers between `points`, each split into two atoms that keep its P- and Q-mass.
 
-    The loss is monotone, so it stays between those of a block's ends. Spreading the points of a
-    block to its two ends, with P-mass and Q-mass kept, can only raise Σ max(0, P - e^ε Q), which is
-    convex in that sense ("connect the dots", Doroshenko et al. 2022). The P-mass p is taken from
-    above and the Q-mass from below (`chord_sums`), which raises it further. Where these bounds
-    leave no room for the loss to be below the larger end's, all of p is put there: no point of the
-    block has a larger loss.
+    The atoms have the losses of the block's ends. The loss is monotone, so it stays between them.
+    Spreading the points of a block to its two ends, with P-mass and Q-mass kept, can only raise Σ
+    max(0, P - e^ε Q), which is convex in that sense ("connect the dots", Doroshenko et al. 2022).
+    The P-mass p is bounded from above and the Q-mass from below (`chord_sums`), which raises it
+    further. Where these bounds leave no room for the loss to be below the larger end's, all of p is
+    put there: no point of the block has a larger loss.
     """
     log_p = law.log_pmf(points)
     _, p = chord_sums(points, log_p)
@@ -260,8 +273,7 @@ def _blocks(
 
 
 def renyi_divergence(law: NoiseLaw, shift: int, order: float) -> float:
-    """D_α(P || Q) for P(k) = P[X = k], Q(k) = P[X = k + shift], by summing P^α Q^{1-α} where it
-    lives.
+    """D_α(P || Q) for P(k) = P[X = k], Q(k) = P[X = k + shift], by summing P^α Q^{1-α}.
 
     Exact up to rounding; inf where Q vanishes on P's support or the sum diverges. Cost grows with
     the standard deviation and the shift.

@@ -11,8 +11,7 @@ RELATIVE = 1e-7
 
 
 def least(holds: Callable[[float], bool], guess: float, relative: float = RELATIVE) -> float:
-    """The least positive value at which `holds` (which stays true once it is true), to a part in
-    10^7 or as told, from above.
+    """The least positive value at which a monotone condition holds, from above, to `relative`.
 
     >>> round(least(lambda x: x * x >= 2, guess=10.0), 6)
     1.414214
@@ -36,12 +35,11 @@ def least(holds: Callable[[float], bool], guess: float, relative: float = RELATI
 
 
 def least_root(excess: Callable[[float], float], guess: float) -> float:
-    """The least positive value at which a falling function is at most 0, to a part in 10^7, from
-    above; for costly functions.
+    """The least positive value at which a decreasing, costly function is at most 0, from above.
 
-    Brackets as `least` does, then interpolates in ln x and probes just beside the estimate, so that
-    both ends close in. Steps that do not shrink the bracket by 0.6 are followed by a bisection,
-    hence it is never much slower than one.
+    The result is within a part in 10^7. It brackets as `least` does, then interpolates in ln x and
+    probes just beside the estimate, so that both ends close in. A step that does not shrink the
+    bracket by 0.6 is followed by a bisection, so it is never much slower than one.
 
     >>> round(least_root(lambda x: 2 - x * x, guess=10.0), 6)
     1.414214
@@ -69,7 +67,7 @@ def least_root(excess: Callable[[float], float], guess: float) -> float:
             root = low[0] + width * low[1] / (low[1] - high[1])
             at = (
                 root + (0.4 if root < middle else -0.4) * RELATIVE
-            )  # beyond the root, seen from the nearer end
+            )  # beyond the root, from the nearer end
             at = min(max(at, low[0] + 0.2 * RELATIVE), high[0] - 0.2 * RELATIVE)
         point = (at, excess(math.exp(at)))
         low, high = (low, point) if point[1] <= 0 else (point, high)
@@ -78,7 +76,7 @@ def least_root(excess: Callable[[float], float], guess: float) -> float:
 
 
 def least_integer(holds: Callable[[int], bool], guess: int) -> int:
-    """The least positive integer at which `holds` (which stays true once it is true).
+    """The least positive integer at which a monotone condition holds.
 
     >>> least_integer(lambda n: n * n >= 200, guess=3)
     15

@@ -1,9 +1,10 @@
-"""Amplification by shuffling: what a crowd adds to an ε₀-local randomizer.
+"""Privacy amplification by shuffling of ε₀-local randomizers.
 
-Each person randomizes alone, with a pure guarantee ε₀ of their message; a shuffler removes who sent
-what. The shuffled view of n people is then much more private. `Clones` bounds it for every
-randomizer (the variation-ratio bound of Wang et al. 2023, which tightens Feldman, McMillan & Talwar
-2021), numerically; `RandomizedResponse` computes it exactly for binary randomized response.
+Each participant randomizes locally, with a pure guarantee ε₀ for the message; a shuffler removes
+the origin of messages. The shuffled view of n participants is much more private. `Clones` bounds it
+numerically for every randomizer (the variation-ratio bound of Wang et al. 2023, which tightens
+Feldman, McMillan & Talwar 2021). `RandomizedResponse` computes it exactly for binary randomized
+response.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tacit.privacy.guarantees import finite_epsilon
 from tacit.privacy.loss import Direction
 
 Floats = npt.NDArray[np.float64]
-UNRESOLVED = 1e-18  # mass of unlikely numbers of clones that counts as lost
+UNRESOLVED = 1e-18  # mass of unlikely numbers of clones that is added to δ
 MOST_COUNTS = 4096
 MOST_USERS_EVERY_INPUT = 512
 LARGEST_EPSILON0 = 500
@@ -41,16 +42,16 @@ def _check(epsilon0: float, users: int) -> None:
 
 @dataclass(frozen=True)
 class Clones:
-    """A bound for any ε₀-local randomizer and n people, replacing one.
+    """An amplification bound for any ε₀-local randomizer and n participants, replacing one.
 
-    Let P and Q be a message's laws under the two inputs, at total variation distance β, and α =
-    β/(e^ε₀-1). With P' and Q' the parts where one exceeds the other, as laws on disjoint sets, P =
-    e^ε₀ α P' + α Q' + a rest, Q = α P' + e^ε₀ α Q' + the same rest, and any other person's message
-    holds α P' + α Q', because it is at least e^-ε₀ times P and Q: it is a clone of one or the other
-    kind, each equally likely. β is at most (e^ε₀-1)/(e^ε₀+1), where the view is largest (Wang et
-    al. 2023): C ~ Bin(n-1, 2/(1+e^ε₀)) clones, A ~ Bin(C, ½) of them of the first kind, a coin of
-    bias e^ε₀/(1+e^ε₀) for the person; what is seen is no more telling than (A + coin, C - A + 1 -
-    coin).
+    Let P and Q be a message's distributions under the two inputs, at total variation distance β,
+    and α = β/(e^ε₀-1). Let P' and Q' be the parts where one exceeds the other, as distributions on
+    disjoint sets. Then P = e^ε₀ α P' + α Q' + a rest, and Q = α P' + e^ε₀ α Q' + the same rest. Any
+    other participant's message contains α P' + α Q', because it is at least e^-ε₀ times P and Q: it
+    is a clone of either kind, with equal probability. β is at most (e^ε₀-1)/(e^ε₀+1), where the
+    bound is largest (Wang et al. 2023): C ~ Bin(n-1, 2/(1+e^ε₀)) clones, A ~ Bin(C, ½) of them of
+    the first kind, and a coin of bias e^ε₀/(1+e^ε₀) for the participant. The pair (A + coin, C - A
+    + 1 - coin) dominates the shuffled view.
 
     >>> round(Clones(epsilon0=1.0, users=10_000).epsilon(1e-6), 3)
     0.043
@@ -90,10 +91,10 @@ class Clones:
 
     @cached_property
     def _clones(self) -> tuple[Floats, Floats, float]:
-        """Likely numbers of clones, their probabilities, and a bound on the rest.
+        """Likely numbers of clones, their probabilities, and a bound on the remaining mass.
 
-        Neighbouring numbers are counted as the least of them, which is safe: a clone can always be
-        added afterwards.
+        Neighbouring numbers are merged into the least of them, which is safe: a clone can always be
+        added by post-processing.
         """
         if self.users == 1:
             return np.zeros(1), np.ones(1), 0.0
@@ -106,8 +107,10 @@ class Clones:
 
 
 def _flipped(epsilon0: float) -> float:
-    """1/(1+e^ε₀), which one less the likelier answer's probability is not in double precision: at
-    ε₀ = 36 that is off by half of itself.
+    """1/(1+e^ε₀), computed directly.
+
+    One minus the likelier answer's probability would cancel: at ε₀ = 36 it is off by half of
+    itself.
     """
     return math.exp(-epsilon0) / (1 + math.exp(-epsilon0))
 
@@ -121,11 +124,11 @@ def _binomial_tail(counts: Floats, threshold: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class RandomizedResponse:
-    """The exact value for binary randomized response: each of n people flips their bit with
-    probability 1/(1+e^ε₀).
+    """The exact amplification of binary randomized response: bits flip with probability 1/(1+e^ε₀).
 
-    The view is the number of ones. `delta(ε, ones=k)` takes k ones among the other n-1 people;
-    without `ones` it is the worst over all k, for at most 512 people (cost grows with n³).
+    The view is the number of ones among n participants. `delta(ε, ones=k)` takes k ones among the
+    other n-1; without `ones` it is the worst over all k, for at most 512 participants (cost grows
+    with n³).
 
     >>> response = RandomizedResponse(epsilon0=1.0, users=100)
     >>> response.epsilon(1e-3) < Clones(1.0, 100).epsilon(1e-3)
@@ -180,7 +183,7 @@ class RandomizedResponse:
 def _responses(epsilon0: float, users: int, ones: int) -> tuple[Direction, ...]:
     flip = _flipped(epsilon0)
     others = np.ones(1)
-    for count, step in ((ones, -1), (users - 1 - ones, 1)):  # zeros among the ones, and the reverse
+    for count, step in ((ones, -1), (users - 1 - ones, 1)):  # ones flipped to zero, and the reverse
         if count:
             others = product(others, Binomial(count, flip).pmf(np.arange(count + 1))[::step])
     with_one = product(others, np.array([flip, 1 - flip]))

@@ -1,5 +1,6 @@
-"""Guarantees of silos that each have a budget of their own: (ε_i, δ_i) silo-level LDP (ZC24
-Definition 2.1). The headline is what holds for everybody; every silo's own numbers go along.
+"""Guarantees of silos with individual budgets: (ε_i, δ_i) silo-level LDP (ZC24 Definition 2.1).
+
+The headline numbers hold for every participant; each silo's own numbers are stated besides.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tacit.privacy.guarantees import ApproximateDP, Guarantee, state_arithmetic
 
 @dataclass(frozen=True)
 class SilosDP(ApproximateDP):
-    """The largest ε and the largest δ of all silos, and `budgets`: what each silo's people have.
+    """The largest ε and the largest δ of all silos, with each silo's own (ε, δ) in `budgets`.
 
     >>> weakest([ApproximateDP(0.5, 1e-6), ApproximateDP(2.0, 1e-7)]).short
     '(2, 1e-06)-DP'
@@ -27,11 +28,11 @@ class SilosDP(ApproximateDP):
 
     @property
     def pairs(self) -> tuple[tuple[float, float], ...]:
-        """Those of everybody, and every silo's."""
+        """The (ε, δ) that holds for everybody, then those of each silo."""
         return (*super().pairs, *self.budgets)
 
     def implies(self, other: Guarantee) -> bool:
-        """Silo by silo, where both state every silo's budget."""
+        """Compare silo by silo, where both guarantees state every silo's budget."""
         if not (self.budgets and isinstance(other, SilosDP) and other.budgets):
             return super().implies(other)
         everybody = state_arithmetic(replace(other, budgets=()), other.arithmetic)
@@ -45,7 +46,7 @@ class SilosDP(ApproximateDP):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As data, every silo's own numbers included, rounded up."""
+        """Return plain data with each silo's own numbers, rounded up."""
         each = [ApproximateDP(*budget, **self.about).to_dict() for budget in self.budgets]
         silos = [
             {"silo": place, "epsilon": one["epsilon"], "delta": one["delta"]}
@@ -54,7 +55,7 @@ class SilosDP(ApproximateDP):
         return super().to_dict() | {"silos": silos}
 
     def clauses(self) -> tuple[str, ...]:
-        """With the range of all silos' budgets."""
+        """Add the range of the silos' budgets."""
         if not self.budgets:
             return super().clauses()
         low, high = (ApproximateDP(*pick(self.budgets)).short for pick in (min, max))
@@ -66,7 +67,7 @@ class SilosDP(ApproximateDP):
 
 
 def weakest(each: Sequence[ApproximateDP]) -> SilosDP:
-    """The guarantee of everybody where silo i has the i-th of these, with every silo's budget."""
+    """Return the guarantee that holds for everybody if silo i has the i-th of these."""
     common = guarantees.weakest(each)
     if not isinstance(common, ApproximateDP):
         raise TacitError(

@@ -1,6 +1,6 @@
-"""Whether and how a mechanism is private: guaranteed, known round by round, or not at all.
+"""Privacy status of a mechanism: guaranteed for the run, known per round, or non-private.
 
-Everything that releases data asks this value; no sentence decides.
+All code that releases data branches on this value, never on a rendered sentence.
 """
 
 from __future__ import annotations
@@ -15,15 +15,37 @@ from tacit.privacy.guarantees import ApproximateDP, Guarantee, PureDP
 
 @dataclass(frozen=True)
 class Guaranteed:
-    """Every round must earn this guarantee, which holds for the whole run."""
+    """The mechanism is private: every round must satisfy this guarantee, which covers the run.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee for one participant.
+
+    Examples
+    --------
+    >>> Guaranteed(PureDP(1.0)).guarantee.short
+    '(1, 0)-DP'
+    """
 
     guarantee: Guarantee
 
 
 @dataclass(frozen=True)
 class KnownPerRound:
-    """Every round must earn a guarantee; which one is known only when it is proposed, because
-    printed noise depends on the size of a round. `target` is what was asked for.
+    """The mechanism is private; each round's guarantee is known only when the round is proposed.
+
+    The noise printed in a paper depends on the size of a round, and so does its guarantee.
+
+    Parameters
+    ----------
+    target : PureDP or ApproximateDP
+        The guarantee that was requested.
+
+    Examples
+    --------
+    >>> KnownPerRound(ApproximateDP(1.0, 1e-6)).target.short
+    '(1, 1e-06)-DP'
     """
 
     target: PureDP | ApproximateDP
@@ -31,7 +53,13 @@ class KnownPerRound:
 
 @dataclass(frozen=True)
 class NonPrivate:
-    """Nothing is guaranteed: a baseline that sees every sum as it is."""
+    """The mechanism has no guarantee: a baseline that sees every exact sum.
+
+    Examples
+    --------
+    >>> status_of(None)
+    NonPrivate()
+    """
 
 
 PrivacyStatus = Guaranteed | KnownPerRound | NonPrivate
@@ -39,12 +67,12 @@ NON_PRIVATE_TEXT = "none: no privacy, the server sees every sum as it is"
 
 
 def status_of(guarantee: Guarantee | None) -> Guaranteed | NonPrivate:
-    """`Guaranteed` with a guarantee, else `NonPrivate`."""
+    """Return `Guaranteed` for a guarantee, `NonPrivate` for None."""
     return NonPrivate() if guarantee is None else Guaranteed(guarantee)
 
 
 def status_to_data(status: PrivacyStatus) -> dict[str, Any]:
-    """As plain data; `status_from_data` reads it."""
+    """Return the status as plain data; `status_from_data` reads it."""
     match status:
         case Guaranteed():
             return {"status": "guaranteed", "guarantee": status.guarantee.to_data()}
@@ -54,7 +82,7 @@ def status_to_data(status: PrivacyStatus) -> dict[str, Any]:
 
 
 def status_from_data(data: Mapping[str, Any]) -> PrivacyStatus:
-    """The status that `status_to_data` wrote."""
+    """Restore the status that `status_to_data` wrote."""
     match data.get("status"):
         case "guaranteed":
             return Guaranteed(Guarantee.from_data(data["guarantee"]))

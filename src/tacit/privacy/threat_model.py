@@ -1,10 +1,10 @@
-"""Threat model of a round: how many participants may drop out, be corrupted or be curious, and how
-many shares of noise remain.
+"""Threat model: how many participants may drop out, be corrupted or be curious, and the remaining
+noise.
 
-Every protocol that splits noise into n shares loses part of the noise when fewer than n honest
-shares arrive (CORRECTIONS 13), and one share to each curious participant, who knows their own.
-Shares are therefore made for the number that is certain. More of them only add noise, which never
-weakens a guarantee.
+A protocol that splits noise into n shares loses noise when fewer than n honest shares arrive
+(CORRECTIONS 13), and one share to each curious participant, who knows their own. Shares are
+therefore sized for the number of honest shares that is certain. Further shares only add noise,
+which never weakens a guarantee.
 """
 
 from __future__ import annotations
@@ -22,12 +22,20 @@ from tacit.privacy.loss import PrivacyLoss, privacy_loss
 
 @dataclass(frozen=True)
 class ThreatModel:
-    """What a round of noise shares withstands.
+    """Deviations that a round of noise shares tolerates.
 
-    At least 1 - `dropout` of its participants report, else nothing is released. Of all participants
-    at most `corrupt` add no noise and reveal what they know. `curious` of the rest see the released
-    sum and know their own share; corrupted ones count as curious.
+    Parameters
+    ----------
+    dropout : Number
+        Fraction of participants that may fail to report; with fewer reports the round is aborted.
+    corrupt : Number
+        Fraction of participants that may add no noise and reveal what they know.
+    curious : int
+        Participants who see the released sum and know their own share; corrupted ones count as
+        curious.
 
+    Examples
+    --------
     >>> ThreatModel().honest(64), ThreatModel(dropout=0.1).reports(64)
     (63, 58)
     >>> ThreatModel(corrupt=0.1).honest(100)
@@ -43,20 +51,18 @@ class ThreatModel:
         guaranteed_reports(1, self.dropout, self.corrupt)
 
     def reports(self, participants: int) -> int:
-        """The number of reports below which nothing is opened."""
+        """The minimum number of reports for a release."""
         return guaranteed_reports(participants, self.dropout)
 
     def honest(self, participants: int) -> int:
-        """How many shares are certain to be there and unknown to whoever looks: at least the
-        person's own.
-        """
+        """The number of shares, one's own included, certain and unknown to the adversary."""
         certain = guaranteed_reports(participants, self.dropout, self.corrupt)
         return min(certain, max(1, self.reports(participants) - self.curious))
 
     def dishonest(self, scope: Scope = Scope.ROUND) -> DishonestAtMost:
-        """How many participants may be curious, corrupted or invented.
+        """The bound on participants who may be curious, corrupted or invented.
 
-        `honest(n)` never exceeds `reports(n)` less `limit(n)` of this, whatever n (but for the
+        `honest(n)` never exceeds `reports(n)` less `limit(n)` of this, for every n (apart from the
         participant's own share): ⌈a - b⌉ <= ⌈a⌉ - ⌊b⌋.
         """
         return DishonestAtMost(scope, self.curious, _decimal(self.corrupt))
@@ -82,7 +88,7 @@ def guaranteed_reports(users: int, dropout: Number = 0, corrupt: Number = 0) -> 
 
 @lru_cache(maxsize=256)
 def _kept(dropout: Number, corrupt: Number) -> Fraction:
-    """The part of a round whose honest reports are certain."""
+    """The fraction of a round whose honest reports are certain."""
     lost = sum(
         (
             probability(name, _decimal(value), zero=True)
@@ -99,17 +105,17 @@ def _kept(dropout: Number, corrupt: Number) -> Fraction:
 
 
 def _decimal(value: Number) -> Fraction:
-    """0.1 as one tenth, as people mean it, so that 10% of 10 is 1 and not a little more."""
+    """Read a float as its decimal notation: 0.1 is one tenth, so 10% of 10 is exactly 1."""
     try:
         return Fraction(str(value)) if isinstance(value, float) else Fraction(value)
     except (TypeError, ValueError, OverflowError):
-        return value  # type: ignore[return-value]  # which whoever checks it refuses by name
+        return value  # type: ignore[return-value]  # the caller's check rejects it
 
 
 def dropout_loss(law: NoiseLaw, arriving: Number, sensitivity: int) -> PrivacyLoss:
-    """The exact loss when only this fraction of the shares of `law` arrives.
+    """The exact privacy loss when only this fraction of the shares of `law` arrives.
 
-    Noise that was set for epsilon = 1:
+    Noise calibrated for ε = 1:
 
     >>> from tacit.noise import DiscreteLaplace
     >>> round(dropout_loss(DiscreteLaplace(1), 0.8, sensitivity=1).pure, 2)

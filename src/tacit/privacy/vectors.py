@@ -1,11 +1,10 @@
-"""Joint guarantees for sums of vectors: one person's data moves many coordinates at once.
+"""Joint guarantees for vector sums, where one participant changes many coordinates at once.
 
-Two ways of bounding that movement, and for each what is proven. Under an l∞ bound every coordinate
-may move by the bound at the same time: the coordinates' exact losses compose. Under an l2 bound the
-movement is shared among coordinates: exact for the Gaussian, and for integers where so few ways of
-sharing it exist that all can be tried; else the least of a law's own concentrated or Rényi bound
-where one is proven (discrete Gaussian, Skellam) and a Rényi bound on the likely outcomes, from its
-probabilities.
+Under an l∞ bound every coordinate may change by the bound: the coordinates' exact losses compose.
+Under an l2 bound the change is shared among coordinates. That is exact for the Gaussian, and for
+integers where so few ways of sharing exist that all can be enumerated. Otherwise the guarantee is
+the least of the distribution's own zCDP or Rényi bound where one is proven (discrete Gaussian,
+Skellam) and a Rényi bound on the likely outcomes, from its probabilities.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from tacit.privacy.guarantees import ConcentratedDP, renyi_epsilon
 from tacit.privacy.loss import privacy_loss
 
 MOST_SHIFTS = 512
-MOST_WAYS = 40  # of sharing a movement among coordinates that are all tried
-SMALL_SHIFT = 32  # up to which likely outcomes are looked at beside a proven bound
+MOST_WAYS = 40  # most ways of sharing a change among coordinates that are enumerated
+SMALL_SHIFT = 32  # up to this shift, likely outcomes are tried besides a proven bound
 ORDERS = (1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 28, 34, 40, 50, 64, 80, 100)
 
 
 @dataclass(frozen=True)
 class VectorGuarantee:
-    """(epsilon, delta)-DP of a noisy vector sum, and how that was derived."""
+    """(epsilon, delta)-DP of a noisy vector sum, with its derivation."""
 
     epsilon: float
     delta: float
@@ -42,18 +41,19 @@ class VectorGuarantee:
 
 
 def linf_loss(law: NoiseLaw, bound: int, dimension: int) -> ComposedLoss:
-    """The exact loss of adding independent noise to `dimension` coordinates, each moved by at most
-    `bound`.
+    """The exact loss of independent noise on coordinates that each change by at most `bound`.
 
-    Proof that the worst movement is `bound` in every coordinate. One coordinate: let f = ln P be
-    concave and s > 0. The loss f(k) - f(k+s) does not fall as k grows, so the set where it exceeds
-    ε is a half-line and the hockey-stick divergence at shift s is max over t of S(t) - e^ε S(t+s),
-    where S(t) = P[X >= t] falls with t. For each t this grows with s, hence so does the maximum, at
-    every ε: the pair with the larger shift dominates. A negative shift is the mirror image; where
-    the law is not symmetric both directions are kept, and one pair that dominates both is composed.
+    Proof that the worst change is `bound` in every coordinate. One coordinate: let f = ln P be
+    concave and s > 0. The loss f(k) - f(k+s) does not decrease as k grows, so the set where it
+    exceeds ε is a half-line. The hockey-stick divergence at shift s is max over t of S(t) - e^ε
+    S(t+s), where S(t) = P[X >= t] decreases in t. For each t this grows with s, hence so does the
+    maximum, at every ε: the pair with the larger shift dominates. A negative shift is the mirror
+    image; for an asymmetric distribution both directions are kept, and one pair that dominates both
+    is composed.
+
     Several coordinates: the joint pair is the product of independent pairs, and domination carries
     over to products (Zhu, Dong & Wang 2022, Theorem 10). A Pólya difference with r < 1 is not
-    log-concave but symmetric and falling, for which `privacy_loss` proves the same.
+    log-concave but symmetric and decreasing, for which `privacy_loss` proves the same.
     """
     if not law.largest_shift_is_worst:
         raise TacitError(
@@ -66,12 +66,12 @@ def linf_loss(law: NoiseLaw, bound: int, dimension: int) -> ComposedLoss:
 def l2_guarantee(
     law: NoiseLaw | Gaussian, bound: float, dimension: int, delta: float, *, at_once: bool = True
 ) -> VectorGuarantee:
-    """(ε, δ) of adding independent noise to `dimension` integer coordinates that one person moves
-    by at most `bound` in l2 norm.
+    """(ε, δ) of independent noise on `dimension` integer coordinates at l2 sensitivity `bound`.
 
-    Integer movements: no coordinate moves by more than ⌊bound⌋ and at most bound² coordinates move
-    at all. Not `at_once`: they are opened one after another, and how later ones move may depend on
-    what was opened; the worst of all ways to move in advance is then not the worst.
+    Integer changes: no coordinate changes by more than ⌊bound⌋, and at most bound² coordinates
+    change. With `at_once=False` coordinates are released one after another and later changes may
+    depend on earlier releases; the worst change fixed in advance is then not the worst, so changes
+    are not enumerated.
     """
     norm = float(
         positive("bound", bound, "the most that one person can move the vector, in l2 norm")
@@ -82,7 +82,7 @@ def l2_guarantee(
         return VectorGuarantee(
             law.loss(norm).epsilon(level), level, "exact: Gaussian mechanism (Balle & Wang 2018)"
         )
-    # a bound of √3 lets three coordinates move, though its float's square is below 3
+    # a bound of √3 allows three coordinates to change, though its float's square is below 3
     square = math.floor(norm * norm * (1 + 1e-12))
     if square < 1:
         return VectorGuarantee(0.0, level, "an integer vector cannot move by less than 1")
@@ -99,7 +99,7 @@ def l2_guarantee(
 
 
 def _proven(law: NoiseLaw, norm: float, size: int, delta: float) -> VectorGuarantee | None:
-    """By the law's own concentrated or Rényi bound, if it has one."""
+    """The guarantee by the distribution's own zCDP or Rényi bound, if it has one."""
     rho = law.concentration(norm)
     if rho is not None:
         epsilon = ConcentratedDP(rho).epsilon_at(delta)
@@ -112,9 +112,10 @@ def _proven(law: NoiseLaw, norm: float, size: int, delta: float) -> VectorGuaran
 
 
 def _ways(square: int, room: int, most: int | None = None) -> Iterator[tuple[int, ...]]:
-    """The sizes of integer movements of at most `room` coordinates whose squares add up to at most
-    `square`, largest first, but for those to which another coordinate could be added: those move
-    less in every coordinate.
+    """Maximal integer changes of at most `room` coordinates with sum of squares at most `square`.
+
+    Sizes are listed largest first. Changes that allow a further coordinate are left out, as another
+    one dominates them in every coordinate.
     """
     if square < 1 or room < 1:
         yield ()
@@ -125,8 +126,9 @@ def _ways(square: int, room: int, most: int | None = None) -> Iterator[tuple[int
 
 
 def _exact(law: NoiseLaw, ways: list[tuple[int, ...]], delta: float) -> VectorGuarantee:
-    """The worst of all ways to move: for each the exact losses of its coordinates compose, and a
-    smaller movement in any coordinate is dominated (`linf_loss`).
+    """The worst of all enumerated changes: the exact losses of its coordinates compose.
+
+    A smaller change in any coordinate is dominated (`linf_loss`).
     """
     losses = {shift: privacy_loss(law, shift) for shift in {part for way in ways for part in way}}
     worst = max(
@@ -144,12 +146,12 @@ def _exact(law: NoiseLaw, ways: list[tuple[int, ...]], delta: float) -> VectorGu
 def _likely_outcomes(law: NoiseLaw, l2: float, dimension: int, delta: float) -> VectorGuarantee:
     """A Rényi bound restricted to likely outcomes, optimised over orders.
 
-    Let E be the event that every moved coordinate's noise lies within R of its rounded mean. Then
-    δ(ε) <= P[not E] + Σ_E max(0, P - e^ε Q) and the second term is at most e^{-(α-1)ε} (1-1/α)^α /
+    Let E be the event that every changed coordinate's noise lies within R of its rounded mean. Then
+    δ(ε) <= P[not E] + Σ_E max(0, P - e^ε Q), and the second term is at most e^{-(α-1)ε} (1-1/α)^α /
     (α-1) · Σ_E P^α Q^{1-α}, as for Rényi divergences. The sum over E is a product over coordinates
     of M(s_i) = Σ_{|k - mean| <= R} P(k)^α P(k + s_i)^{1-α}, and Σ ln M(s_i) <= Δ₂² max_s ln
-    M(s)/s², because Σ s_i² <= Δ₂². Coordinates that do not move contribute nothing. A tenth of δ
-    pays for P[not E].
+    M(s)/s², because Σ s_i² <= Δ₂². Unchanged coordinates contribute nothing. A tenth of δ covers
+    P[not E].
     """
     square = l2 * l2 * (1 + 1e-12)
     largest, moved = math.floor(math.sqrt(square)), min(dimension, math.floor(square))

@@ -1,8 +1,9 @@
 """Signed terms of experiments, and the checks that devices and parties derive from them.
 
-Nothing here needs NumPy. `Terms` is the document, `Pinned` are terms whose parties' keys a device
-has from a source that it trusts, `Offer` is what a round says that concerns a participant, and
-`Pinned.check(offer)` rejects what is weaker than the terms. `Account` adds up what was spent.
+`Terms` is the document. `Pinned` are terms whose parties' keys a device has from a trusted source.
+`Offer` holds the fields of a round description that concern a participant, and
+`Pinned.check(offer)` rejects rounds weaker than the terms. `Account` adds up the spent privacy
+budget. Nothing here imports NumPy.
 """
 
 from tacit.terms.account import Account

@@ -11,12 +11,12 @@ from tacit.terms.document import Terms
 
 @dataclass(frozen=True)
 class Account:
-    """What one participant has spent under some terms and all of their successors.
+    """The budget that one participant has spent under some terms and all of their successors.
 
-    The limits are the smallest ε and the fewest participations that this participant was ever
-    shown for them; every round counts as one participation, whatever it costs. A round is charged
-    when the encrypted report is stored, before it is sent; a refund needs signed rejections of
-    every server, and gives the participation back, too.
+    The limits are the smallest ε and the fewest participations that the terms shown to this
+    participant have stated. Every round counts as one participation, whatever it costs. A round is
+    charged when the encrypted report is stored, before it is sent. A refund needs signed rejections
+    of every server, and returns the participation, too.
     """
 
     limit: Fraction
@@ -26,11 +26,11 @@ class Account:
 
     @classmethod
     def under(cls, terms: Terms) -> Account:
-        """A new one, for the first terms of an experiment."""
+        """Open an account for the first terms of an experiment."""
         return cls(terms.promise.epsilon, terms.promise.participations)
 
     def shown(self, terms: Terms) -> Account:
-        """After successor terms were shown, whose limits may be smaller."""
+        """Return the account after successor terms were shown, whose limits may be smaller."""
         promise = terms.promise
         return replace(
             self,
@@ -39,7 +39,7 @@ class Account:
         )
 
     def charged(self, cost: Fraction) -> Account:
-        """After one more round; rejected beyond either limit.
+        """Return the account after one more round; reject it beyond either limit.
 
         >>> Account(Fraction(1), 2).charged(Fraction(2, 3)).charged(Fraction(1, 3)).spent
         Fraction(1, 1)
@@ -59,7 +59,7 @@ class Account:
         return replace(self, spent=self.spent + cost, taken=self.taken + 1)
 
     def refunded(self, cost: Fraction) -> Account:
-        """After every server has signed that the round was rejected."""
+        """Return the account after every server has signed that the round was rejected."""
         if not 0 < cost <= self.spent or not self.taken:
             raise TacitError(f"{cost} cannot be given back: {self.spent} is spent")
         return replace(self, spent=self.spent - cost, taken=self.taken - 1)

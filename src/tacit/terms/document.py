@@ -1,8 +1,9 @@
 """Signed terms of an experiment: one canonical JSON document, version 3.
 
 Terms are JSON with sorted keys, integers and strings; fractions are strings such as "1/3". Their
-SHA-256 digest is the experiment's name in every round description, encryption and key derivation.
-Fields that nothing uses yet have one allowed value. The layout is in docs/wire-formats.md.
+SHA-256 digest identifies the experiment in every round description, encryption and key derivation.
+Fields that nothing uses yet have one allowed value. docs/wire-formats.md specifies the layout. This
+module does not sign or verify; `tacit.signatures` and `pinned` do.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from tacit.trust import TrustModel, View
 
 VERSION = 3
 DIGEST_SIZE = 32
-LONGEST = 1 << 16  # bytes of a document
-LARGEST = (1 << 53) - 1  # integers that every reader of JSON holds exactly
+LONGEST = 1 << 16  # most bytes of a document
+LARGEST = (1 << 53) - 1  # largest integer that every JSON parser represents exactly
 LONGEST_GRACE = 7 * 86_400
-"""Seconds that round keys may live after a round closes, at most, whatever is signed."""
+"""Longest time in seconds that round keys may live after a round closes, in any terms."""
 
 ROLES = {
     TrustModel.TWO_SERVERS: ("coordinator", "helper"),
@@ -56,7 +57,7 @@ VIEWS = {
     (TrustModel.SHUFFLER, "devices"): View.SHUFFLED,
     (TrustModel.LOCAL, "devices"): View.MESSAGE,
 }
-"""The adversary's view, by trust model and by who adds the noise."""
+"""The adversary's view, by trust model and by the party that adds the noise."""
 
 KINDS = {
     (TrustModel.TWO_SERVERS, 0): "two-servers",
@@ -65,7 +66,7 @@ KINDS = {
     (TrustModel.SHUFFLER, 0): "mixing",
     (TrustModel.LOCAL, 0): "local",
 }
-"""What rounds are called on the wire, by trust model and range proofs."""
+"""The wire name of rounds, by trust model and range proofs."""
 
 HPKE_SUITES = (
     "hpke-x25519-aes128gcm",
@@ -79,7 +80,7 @@ POST_QUANTUM_SUITE = HPKE_SUITES[2]
 
 DISCRETE_LAPLACE = "discrete-laplace"
 SHARE_DIVISOR = "certain"
-"""The rule of share divisors: the reports that are certain to be honest and there draw enough."""
+"""Share divisor rule: the reports certain to be honest and present draw enough noise."""
 
 SEMI_HONEST = "semi-honest"
 
@@ -90,7 +91,7 @@ _TURNING = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 
 def canonical(document: object) -> bytes:
-    """The one spelling of a document: keys sorted, no spaces, UTF-8; integers and strings only.
+    """Encode a document canonically: sorted keys, no spaces, UTF-8, integers and strings only.
 
     >>> canonical({"b": [1, "1/3"], "a": "ö"}).decode()
     '{"a":"ö","b":[1,"1/3"]}'
@@ -105,7 +106,7 @@ def canonical(document: object) -> bytes:
 
 
 def parsed(data: bytes) -> Any:
-    """The document that these bytes are the one spelling of."""
+    """Decode a document; reject bytes that are not in canonical form."""
     if len(data) > LONGEST:
         raise Refusal(
             f"terms have {len(data)} bytes; at most {LONGEST} are read: shorten the texts"
@@ -125,8 +126,9 @@ def parsed(data: bytes) -> Any:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one report says: a number per metric, from `low` to `high` in so many levels, of what
-    happened within the observation window (seconds).
+    """The content of one report: a number per metric, from `low` to `high` in `levels` steps.
+
+    It is about what happened within the observation window of `window` seconds.
     """
 
     meaning: str
@@ -139,7 +141,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Promise:
-    """(ε, δ) for everything that one person ever sends under these terms and their successors."""
+    """The (ε, δ) guarantee for all reports of one participant under these terms and successors."""
 
     epsilon: Fraction
     delta: Fraction = Fraction(0)
@@ -148,11 +150,11 @@ class Promise:
 
 @dataclass(frozen=True)
 class Noise:
-    """The noise on every metric, and who adds it.
+    """The noise on every metric, and the party that adds it.
 
-    `minimum` bounds from below what a round announces: the scale of discrete Laplace noise, the
-    variance of any other distribution; None stands for what `scale` gives. `share_divisor` names
-    the rule by which a round divides noise among devices.
+    `minimum` is a lower bound on the noise that a round announces: the scale of discrete Laplace
+    noise, the variance of any other distribution. None stands for the value that `scale` gives.
+    `share_divisor` names the rule by which a round divides noise among devices.
     """
 
     scale: Fraction
@@ -167,20 +169,21 @@ class Noise:
 
     @property
     def parameter(self) -> Fraction:
-        """What `minimum` bounds: the scale, or the variance that a standard deviation gives."""
+        """The quantity that `minimum` bounds: the scale, or its square, the variance."""
         return self.scale if self.distribution == DISCRETE_LAPLACE else self.scale**2
 
     @property
     def least(self) -> Fraction:
-        """`minimum`, which is known once this is made."""
+        """`minimum`, after it was set."""
         assert self.minimum is not None
         return self.minimum
 
 
 @dataclass(frozen=True)
 class Aggregation:
-    """Fewest reports per aggregate, and how many participants of a round may be missing or
-    dishonest; `claim` is what secure aggregation withstands.
+    """Minimum batch size, and how many participants of a round may be missing or dishonest.
+
+    `claim` names the adversary that secure aggregation withstands.
 
     >>> Aggregation(20, dishonest_count=3, dishonest_fraction=Fraction(1, 10)).dishonest(64)
     6
@@ -193,12 +196,12 @@ class Aggregation:
     claim: str = SEMI_HONEST
 
     def missing(self, slots: int) -> int:
-        """How many of so many reports may be missing."""
+        """How many of `slots` reports may be missing."""
         part = self.missing_fraction
         return slots * part.numerator // part.denominator
 
     def dishonest(self, slots: int) -> int:
-        """How many of so many participants may be dishonest; at least one is not."""
+        """How many of `slots` participants may be dishonest; at least one is honest."""
         part = self.dishonest_fraction
         tolerated = max(self.dishonest_count, slots * part.numerator // part.denominator)
         return min(tolerated, slots - 1)
@@ -206,7 +209,7 @@ class Aggregation:
 
 @dataclass(frozen=True)
 class Party:
-    """Who runs a server: its address and its long-term Ed25519 key."""
+    """The operator of a server: its address and its long-term Ed25519 key."""
 
     role: str
     address: str
@@ -215,18 +218,18 @@ class Party:
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of one experiment; contradictions are rejected when they are made.
+    """The terms of one experiment; the constructor rejects contradictions.
 
     Parameters
     ----------
     question, options, answer
-        What participants are asked, in words that they read.
+        The question to participants, in words that they read.
     promise, noise, aggregation
-        The guarantee and what it needs of every round.
+        The guarantee and its requirements on every round.
     parties
-        Who runs the servers of the trust model, in the order of `ROLES`.
+        The operators of the servers of the trust model, in the order of `ROLES`.
     first_day, last_day
-        On which rounds may close.
+        The days on which rounds may close.
     trust, proofs
         The trust model; `proofs` is 1 where two servers verify range proofs.
     admission, issuer
@@ -236,11 +239,16 @@ class Terms:
     grace
         Seconds that round keys live after a round closes, at most `LONGEST_GRACE`.
     no_show
-        The fraction of slots given out that never report; 0 in this version.
+        The fraction of assigned slots that never report; 0 in this version.
     organisation, purpose, contact
-        Who asks, what for, and where to complain; may be empty.
+        Controller, purpose and address for complaints; may be empty.
     predecessor
         The digest of the terms that these succeed, or empty.
+
+    Raises
+    ------
+    TacitError
+        If a field is invalid or contradicts another.
 
     Examples
     --------
@@ -297,7 +305,7 @@ class Terms:
         return hash(self.digest)
 
     def document(self) -> dict[str, Any]:
-        """The terms as plain data."""
+        """Return the terms as plain data."""
         answer, promise, noise = self.answer, self.promise, self.noise
         aggregation, least = self.aggregation, self.noise.least
         return {
@@ -354,17 +362,17 @@ class Terms:
 
     @cached_property
     def view(self) -> View:
-        """What the adversary of the guarantee observes."""
+        """The adversary's view in the guarantee."""
         return VIEWS[self.trust, self.noise.by]
 
     @property
     def kind(self) -> str:
-        """What a round under these terms is called on the wire."""
+        """The wire name of a round under these terms."""
         return KINDS[self.trust, self.proofs]
 
     @cached_property
     def assumptions(self) -> frozenset[Assumption]:
-        """What the guarantee needs to be true: exactly these, from the other fields."""
+        """The assumptions of the guarantee: exactly these, derived from the other fields."""
         if self.view is View.OTHER_SERVER:
             return frozenset((HonestServers(1, of=2), PinnedKeys(), BoundedAdversary()))
         if self.trust is TrustModel.LOCAL:
@@ -381,7 +389,7 @@ class Terms:
         return summed | both
 
     def encode(self) -> bytes:
-        """The one spelling of these terms."""
+        """Return the canonical encoding."""
         return self._spelled
 
     @cached_property
@@ -390,14 +398,12 @@ class Terms:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the spelling: the experiment's name."""
+        """SHA-256 of the canonical encoding: identifies the experiment."""
         return hashlib.sha256(self.encode()).digest()
 
     @classmethod
     def decode(cls, data: bytes) -> Terms:
-        """The terms that these bytes spell; rejected if they are no terms, or contradict
-        themselves.
-        """
+        """Decode and check terms; reject other documents and contradictions."""
         document = parsed(data)
         _check_version(document)
         try:
@@ -419,12 +425,12 @@ class Terms:
 
     @property
     def cost(self) -> Fraction:
-        """What one round may cost a person: ε in as many parts as there are participations."""
+        """The ε that one round may cost a participant: ε divided by the participations."""
         return self.promise.epsilon / self.promise.participations
 
     @property
     def first_second(self) -> int:
-        """The beginning of the first day, in seconds since 1970."""
+        """The start of the first day, in seconds since 1970."""
         return _seconds(self.first_day)
 
     @property
@@ -434,7 +440,7 @@ class Terms:
 
 
 def _seconds(day: date, days: int = 0) -> int:
-    """The beginning of a day, or of one so many days later, in seconds since 1970."""
+    """The start of a day, or of a day `days` later, in seconds since 1970."""
     return (day.toordinal() - _FIRST_OF_1970 + days) * _DAY
 
 
@@ -485,7 +491,7 @@ def _check_version(document: Any) -> None:
 
 
 def _check_assumptions(stated: Any, needed: list[dict[str, Any]]) -> None:
-    """Rejects any list but that of the assumptions which these terms need."""
+    """Reject any list other than the assumptions that these terms need."""
     missing = [str(one["id"]) for one in needed if one not in stated]
     extra = [str(one["id"]) for one in stated if one not in needed]
     if missing or extra or len(stated) != len(needed):
@@ -555,7 +561,7 @@ def _pair(numbers: Any) -> Fraction:
 
 
 def check_text(what: str, text: object) -> None:
-    """Refuses what people could not read."""
+    """Reject text that participants could not read, such as invisible characters."""
     if not isinstance(text, str) or not text.strip() or text != text.strip():
         raise TacitError(f"{what} is {text!r}; it must be a text without spaces around it")
     if any(unicodedata.category(sign) in ("Cc", "Cs") or sign in _TURNING for sign in text):
@@ -622,7 +628,7 @@ def _check_numbers(terms: Terms) -> None:
 
 
 def _check_model(terms: Terms) -> None:
-    """Rejects a trust model, proofs, suite, admission or claim that do not belong together."""
+    """Reject a trust model, proofs, suite, admission or claim that are incompatible."""
     trust, by, about = terms.trust, terms.noise.by, terms.aggregation
     if (trust, by) not in VIEWS:
         known = "; ".join(f"{kind} with noise by {who}" for kind, who in VIEWS)
@@ -661,7 +667,7 @@ def _check_model(terms: Terms) -> None:
 
 
 def _check_noise(terms: Terms) -> None:
-    """Rejects noise that does not give the guarantee, as far as that is known here."""
+    """Reject noise that does not achieve the guarantee, as far as this module knows."""
     noise, promise, least = terms.noise, terms.promise, terms.noise.least
     if not re.fullmatch("[a-z-]+", noise.distribution):
         raise TacitError("a distribution is named in small letters and hyphens")

@@ -1,8 +1,8 @@
 """Checks of rounds and successors against pinned terms.
 
-A device compares the description of a round with the terms that it was shown (`Pinned.check`)
-before it draws any randomness, and rejects whatever is weaker. Parties do the same before they
-sign. Only integers are compared, so that a browser can do the same.
+A device compares the description of a round with the terms it was shown (`Pinned.check`) before it
+draws any randomness, and rejects weaker rounds. Parties do the same before they sign. Only integers
+are compared, so that a browser can do the same.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tacit.terms.document import POST_QUANTUM_SUITE, Terms
 
 @dataclass(frozen=True)
 class Offer:
-    """What the description of a round says that concerns a participant.
+    """The fields of a round description that concern a participant.
 
-    `scale` is that of each server's own noise, None where devices draw the noise. There each draws
-    one of `divisor` shares of noise whose parameter is `total`: the scale of discrete Laplace
-    noise, the variance of any other. `closes` is the deadline in seconds since 1970, `grace` how
-    many seconds round keys live after it.
+    `scale` is that of each server's own noise; None where devices draw the noise. There each device
+    draws one of `divisor` shares of noise whose parameter is `total`: the scale of discrete Laplace
+    noise, the variance of any other. `closes` is the deadline in seconds since 1970; round keys
+    live `grace` seconds longer.
     """
 
     terms: bytes
@@ -48,9 +48,9 @@ class Offer:
 
 @dataclass(frozen=True)
 class Pinned:
-    """Terms that a device was shown, with the parties' keys from where it trusts them.
+    """Terms that a device was shown, with the parties' keys from a source that it trusts.
 
-    Making one checks that these very keys signed; so whoever holds one needs to ask no more.
+    The constructor verifies that exactly these keys signed, so holders need no further check.
     """
 
     terms: Terms
@@ -77,17 +77,23 @@ class Pinned:
             verify(kind, message, signature, party.key, f"the {party.role}")
 
     def check_signed_round(self, description: bytes, signatures: Sequence[bytes]) -> None:
-        """Refuses a description that not all parties of the terms have signed."""
+        """Reject a description that not all parties of the terms have signed."""
         self._check_signed(Signed.ROUND, description, signatures)
 
     def check(self, offer: Offer) -> Fraction:
-        """What taking part costs; rejects a round that is weaker than the terms. To be called
-        before any randomness is drawn.
+        """Return the cost of a round; reject one that is weaker than the terms.
+
+        Call it before any randomness is drawn.
 
         Returns
         -------
         Fraction
             levels · metrics / scale where servers add the noise, else an equal part of ε.
+
+        Raises
+        ------
+        Refusal
+            If the round differs from the terms or is weaker.
         """
         terms, answer = self.terms, self.terms.answer
         self._same("terms", offer.terms.hex(), terms.digest.hex())
@@ -141,15 +147,16 @@ class Pinned:
         return self.terms.cost
 
     def _check_least(self, what: str, parameter: Fraction) -> None:
-        """Rejects less noise than the terms' minimum, in integers."""
+        """Reject less noise than the terms' minimum, in integers."""
         least = self.terms.noise.least
         top, bottom = parameter.numerator, parameter.denominator
         if top * least.denominator < least.numerator * bottom:
             raise Refusal(f"{what} {parameter}; the terms need at least {least}")
 
     def _check_shares(self, offer: Offer) -> None:
-        """Rejects shares of noise that do not suffice with as many missing and dishonest as the
-        terms tolerate: divisor <= minimum - dishonest, and minimum >= slots - missing.
+        """Reject noise shares that do not suffice with all tolerated missing and dishonest ones.
+
+        Requires divisor <= minimum - dishonest, and minimum >= slots - missing.
         """
         about, slots = self.terms.aggregation, offer.slots
         if offer.divisor is None or offer.total is None:
@@ -175,8 +182,10 @@ class Pinned:
         signatures: tuple[bytes, ...],
         approvals: Sequence[bytes],
     ) -> Pinned:
-        """Terms that take the place of these: signed by their own parties (`signatures`) and
-        approved by both of these (`approvals`), and no weaker. Keys change in no other way.
+        """Return successor terms as pinned terms; keys change in no other way.
+
+        They must be signed by their own parties (`signatures`), approved by all parties of these
+        terms (`approvals`), and no weaker.
         """
         check_successor(self.terms, terms)
         self._check_signed(Signed.SUCCESSOR, terms.encode(), approvals)
@@ -184,13 +193,14 @@ class Pinned:
 
 
 def check_successor(old: Terms, new: Terms) -> None:
-    """Rejects new terms that do not succeed the old ones, or promise less.
+    """Reject new terms that do not succeed the old ones, or are weaker.
 
     Notes
     -----
     Question, options, days, organisation, purpose, contact and the parties' addresses and keys may
-    change. Admission and issuer may, too, where no participant's noise depends on who is let in:
-    where servers add it. A suite may become post-quantum. Nothing else may become weaker.
+    change. Admission and issuer may change only where servers add the noise, since no participant's
+    noise then depends on who is admitted. A suite may become post-quantum. Nothing else may become
+    weaker.
     """
     if new.predecessor != old.digest:
         raise Refusal("these terms do not name the ones that they would succeed")
@@ -241,16 +251,16 @@ def _wholes(*numbers: int) -> tuple[Fraction, Fraction]:
 
 
 def cosign(terms: Terms, key: Ed25519PrivateKey) -> bytes:
-    """A party's signature under terms that name it."""
+    """Sign terms that name this party's key."""
     if public_key(key) not in terms.keys:
         raise TacitError("this key is none of those that the terms name")
     return sign(Signed.TERMS, terms.encode(), key)
 
 
 def approve_successor(old: Terms, new: Terms, key: Ed25519PrivateKey, records: Records) -> bytes:
-    """The signature of a party of the old terms under their successor: one per digest, ever.
+    """Sign the successor as a party of the old terms: one successor per digest, ever.
 
-    Which one is in `records` before it is signed; asked again for the same, the same is given.
+    `records` stores the successor before it is signed; the same request gets the same signature.
     """
     if public_key(key) not in old.keys:
         raise TacitError("this key is none of those that the terms to be succeeded name")

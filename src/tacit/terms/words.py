@@ -1,4 +1,4 @@
-"""Terms in plain words, for the person who decides whether to take part."""
+"""Terms in plain words, for participants who decide whether to take part."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CHECKED = DISCRETE_LAPLACE  # the distribution whose terms are checked for contr
 
 
 def in_words(terms: Terms) -> list[str]:
-    """Sentences that say everything that these terms say."""
+    """Render everything that these terms state, as sentences."""
     answer, promise, about = terms.answer, terms.promise, terms.aggregation
     times = "once" if promise.participations == 1 else f"up to {promise.participations} times"
     return [
@@ -74,7 +74,7 @@ def in_words(terms: Terms) -> list[str]:
 
 
 def assumed(terms: Terms) -> list[Assumption]:
-    """The assumptions of terms, in the order in which they are listed."""
+    """The assumptions of terms, in display order."""
     return sorted(terms.assumptions, key=Assumption.sort_key)
 
 
@@ -83,7 +83,7 @@ def _told(what: str, text: str) -> list[str]:
 
 
 def _unchecked(distribution: str) -> list[str]:
-    """Contradictions are known of one distribution only."""
+    """A warning for noise distributions other than the one that terms check."""
     if distribution == CHECKED:
         return []
     return [
@@ -106,7 +106,7 @@ def _duration(seconds: int) -> str:
 
 
 def factor(epsilon: Fraction) -> str:
-    """e^ε, rounded up to hundredths.
+    """Format e^ε, rounded up to hundredths.
 
     >>> factor(Fraction(1)), factor(Fraction(13)), factor(Fraction(50))
     ('2.72', '442413.4', 'e^50')

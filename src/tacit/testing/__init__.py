@@ -1,9 +1,8 @@
-"""Contract suites: whether a law, a protocol, a learner or an algorithm keeps what its kind
-promises.
+"""Contract test suites for noise distributions, protocols, learners and algorithms.
 
-Each function takes the thing itself and raises an AssertionError that says what does not hold. They
-need no test framework and no registration; our own tests call them on everything that they
-discover. Statistical checks have a stated false-alarm rate, seeded where the thing can be.
+Each function takes an object and raises an AssertionError that states the violated property. They
+need no test framework and no registration; tacit's own tests call them on everything they discover.
+Statistical checks state their false positive rate, and are seeded where the object can be.
 """
 
 from tacit.testing.algorithms import check_algorithm

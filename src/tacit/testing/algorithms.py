@@ -1,4 +1,4 @@
-"""The suite of named algorithms."""
+"""Contract suite of named algorithms."""
 
 from __future__ import annotations
 
@@ -19,10 +19,26 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 def check_algorithm(name: str, **options: Any) -> None:
-    """It builds, runs to its horizon, repeats itself by its seed, can be stored in the middle,
-    takes only its own options, and promises for every round what it promises for the run.
+    """Check that a named algorithm fulfils its contract.
 
-    Sizes are small ones of its family unless `options` say otherwise.
+    It builds, runs to its horizon, is reproducible by its seed, and can be stored and restored in
+    the middle. It rejects unknown options, and every round's guarantee implies the run's.
+
+    Parameters
+    ----------
+    name : str
+        Name in the registry.
+    **options
+        Options of the algorithm; its family's small sizes by default.
+
+    Raises
+    ------
+    AssertionError
+        If a property is violated.
+
+    Examples
+    --------
+    >>> check_algorithm("klucb", horizon=500)
     """
     entry = lookup(name)
     size = SMALL.get(entry.family, {})
@@ -49,7 +65,7 @@ def _check_strange_options(entry: Algorithm) -> None:
 
 
 def _check_rounds(entry: Algorithm, trial: Trial) -> None:
-    """Stored after its first round an experiment goes on; no round promises less than the run."""
+    """A restored experiment continues; no round has a weaker guarantee than the run."""
     start = trial.problem.start(3, None)
     experiment = entry.build(trial.problem.fitted(start.world, 3))
     round_ = experiment.propose()[0]

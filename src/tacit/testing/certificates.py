@@ -1,9 +1,9 @@
-"""Proves the certificates of the pure shuffle, and searches for parameters that have one.
+"""Prover of the certificates of the pure shuffle protocol, and search for certified parameters.
 
-    python -m tacit.testing.certificates --check        # every row of the committed table, again
-    python -m tacit.testing.certificates --regenerate   # all parameters anew; rewrites the table
+    python -m tacit.testing.certificates --check        # prove every row of the committed table
+    python -m tacit.testing.certificates --regenerate   # search all parameters, rewrite the table
 
-`count_ratios` has the law of what is seen and the two ways to bound its ratios.
+`count_ratios` has the distribution of the adversary's view and two methods to bound its ratios.
 """
 
 from __future__ import annotations
@@ -43,13 +43,11 @@ TABLE_TARGETS = {Fraction(over, under): most for over, under, most in LARGEST_GR
 TABLE_DECIMALS = 6
 SPOIL = Fraction(1, 10**6)
 STEPS = 1000  # noise_epsilon is searched among the multiples of epsilon / STEPS
-FEWER_BITS = Fraction(5, 1000)  # how much of noise_epsilon the search gives away for fewer bits
+FEWER_BITS = Fraction(5, 1000)  # fraction of noise_epsilon that the search trades for fewer bits
 
 
 def as_row(row: TableRow) -> dict[str, int | str]:
-    """The row as it stands in the data file: fractions as strings, the certified epsilon
-    rounded up.
-    """
+    """The row of the data file: fractions as strings, the certified epsilon rounded up."""
     parameters = row.certificate.parameters
     epsilon = round_up(row.certificate.epsilon, TABLE_DECIMALS)
     return {
@@ -69,11 +67,11 @@ def as_row(row: TableRow) -> dict[str, int | str]:
 def certify(
     parameters: PureShuffleParameters, kind: Kind | None = None, method: Method | None = None
 ) -> Certificate:
-    """The epsilon that these parameters provably have, rounded up to nine decimals.
+    """The proven epsilon of these parameters, rounded up to nine decimals.
 
-    By default every k up to 1024 users and the extreme ks (none, half, all of the others hold a
-    one) beyond; exact integers up to 64 users of 100 bits and tilted polynomials beyond. Naming a
-    kind or a method overrides that, at its price in time.
+    By default it covers every k up to 1024 users and the extreme ks (none, half, all of the others
+    hold a one) beyond. It uses exact integers up to 64 users of 100 bits and tilted polynomials
+    beyond. Naming a kind or a method overrides that, at a cost in time.
 
     >>> from fractions import Fraction
     >>> certificate = certify(PureShuffleParameters(4, 1, Fraction(4, 5), 20, Fraction(1, 10**6)))
@@ -99,12 +97,12 @@ def certify(
 
 
 def search(users: int, epsilon: float | Fraction, spoil: float | Fraction = SPOIL) -> Certificate:
-    """Parameters for this batch size whose certificate is at most `epsilon`, with that certificate.
+    """Find parameters for this batch size whose certified epsilon is at most `epsilon`.
 
     The mixture is the largest power of two that spoils a batch with probability at most `spoil`.
-    The noise is the least that the certificate permits, up to half a percent, which is given away
-    for fewer bits. The search looks at k = 0, the worst as far as we have seen; what it finds is
-    then certified in full, with more noise if need be.
+    The noise is the least that the certificate permits, up to half a percent, which is traded for
+    fewer bits. The search evaluates k = 0, the worst k observed so far; the result is then
+    certified in full, with more noise if necessary.
     """
     users = integer("users", users, at_least=1)
     target = positive("epsilon", epsilon)
@@ -139,9 +137,7 @@ def search(users: int, epsilon: float | Fraction, spoil: float | Fraction = SPOI
 
 
 def _last(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """The last number of low..high up to which `holds` holds, given that it holds at `low`; by
-    bisection.
-    """
+    """The last number of low..high up to which `holds` holds, by bisection; it holds at `low`."""
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if holds(middle) else (low, middle - 1)
@@ -149,7 +145,7 @@ def _last(low: int, high: int, holds: Callable[[int], bool]) -> int:
 
 
 def _regenerate(console: Console) -> None:
-    """Searches the parameters of every row again and rewrites the data file."""
+    """Search the parameters of every row again and rewrite the data file."""
     from rich.progress import track
 
     wanted = [
@@ -173,9 +169,7 @@ def _regenerate(console: Console) -> None:
 
 
 def _check(row: TableRow) -> dict[str, int | str | float | bool]:
-    """Proves a row from its parameters alone; it holds if the epsilon found is no larger than the
-    one in the row.
-    """
+    """Prove a row from its parameters alone; the epsilon found must not exceed the row's."""
     stored = row.certificate
     start = time.perf_counter()
     found = certify(stored.parameters, stored.kind, stored.method)
@@ -188,7 +182,7 @@ def _check(row: TableRow) -> dict[str, int | str | float | bool]:
 
 
 def _as_table(checked: Sequence[dict[str, Any]]) -> Table:
-    """The results for a person, narrow enough for a terminal."""
+    """The results as a table that fits a terminal."""
     from rich.table import Table
 
     table = Table(title="Pure shuffle certificates, proven again")

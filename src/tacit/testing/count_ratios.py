@@ -1,19 +1,18 @@
-"""How much the number of ones in a pure shuffle batch can tell about one person: the worst
-likelihood ratio.
+"""Worst likelihood ratio of the number of ones in a pure shuffle batch: its exact epsilon.
 
 Every user sends `bits` = 2 tau + g bits, c of them ones: c = tau + x + eta, where eta is a
-Pólya-difference share of Lap_Z(g / noise_epsilon) (CZ23, Fact 1) conditioned on |eta| <= tau, and
-with probability `mixture` instead c is uniform on 0..bits, so that every count can come from every
+Pólya-difference share of Lap_Z(g / noise_epsilon) (CZ23, Fact 1) conditioned on |eta| <= tau. With
+probability `mixture` instead, c is uniform on 0..bits, so that every count is possible for every
 input. With f_x the generating polynomial of c given x, and k ones among the other n - 1 users, the
-view of the server has the law f_0^(n-1-k) f_1^k f_x. The largest |log ratio| of its coefficients at
-x = 0 and x = 1 is the epsilon of the batch.
+server's view has the distribution f_0^(n-1-k) f_1^k f_x. The largest |log ratio| of its
+coefficients at x = 0 and x = 1 is the epsilon of the batch.
 
-Two independent computations, each an upper bound and never an estimate. `integer_ratio` brackets
-the probabilities between integers and multiplies exactly. `tilted_ratio` multiplies the
-exponentially tilted f_x(e^t z) in floating point and counts every rounding: all terms are
-non-negative, so nothing cancels and the relative error of a coefficient is at most the number of
-roundings it went through. Several tilts t together see every count at full relative precision. What
-this module does not do: precision g > 1 (the others then no longer reduce to one number k).
+Two independent computations give upper bounds, never estimates. `integer_ratio` brackets the
+probabilities between integers and multiplies exactly. `tilted_ratio` multiplies the exponentially
+tilted f_x(e^t z) in floating point and counts every rounding: all terms are non-negative, so
+nothing cancels and the relative error of a coefficient is at most the number of roundings it went
+through. Several tilts t together cover every count at full relative precision. The module does not
+cover precision g > 1 (the others then no longer reduce to one number k).
 """
 
 from __future__ import annotations
@@ -34,9 +33,7 @@ from tacit.protocols.certificates import PureShuffleParameters
 INTEGER_BITS = 64  # bits of the smallest probability in the integer brackets
 BALL_BITS = 192
 ROUNDING = 2.0**-53  # relative error of one IEEE double operation
-SMALLEST_KEPT = (
-    2.0**-1000
-)  # tilted coefficients below this are dropped, and the loss is accounted for
+SMALLEST_KEPT = 2.0**-1000  # tilted coefficients below this are dropped; the loss is accounted for
 SMALLEST_TRUSTED = 2.0**-850  # tilted coefficients above this keep their relative precision
 BLOCK = 1024
 LARGEST_COUNT = 2**20
@@ -46,9 +43,7 @@ WINDOW = (
 
 
 def flint() -> Any:
-    """The python-flint package, or an error that says how to get it; only computing a certificate
-    needs it.
-    """
+    """Import python-flint, or raise an error with installation advice; only the prover needs it."""
     try:
         import flint
     except ImportError:
@@ -65,9 +60,8 @@ def count_law(parameters: PureShuffleParameters) -> list[Any]:
 
     With Pólya weights p_m = (r)_m / m! b^m, r = 1/n, b = exp(-noise_epsilon / g), P[eta = j] is
     proportional to the sum of p_m p_(m+|j|) over m. Each term is at most b^2 times the one before,
-    which bounds what is left out after finitely many; conditioning on |eta| <= tau divides by the
-    sum over j. A user who holds a 1 (g = 1) has the same law read backwards, because eta is
-    symmetric.
+    which bounds the truncation error; conditioning on |eta| <= tau divides by the sum over j. A
+    user who holds a 1 (g = 1) has the reversed distribution, because eta is symmetric.
     """
     arb, fmpq, arb_poly = flint().arb, flint().fmpq, flint().arb_poly
     users, tau, bits = parameters.users, parameters.tau, parameters.bits
@@ -132,7 +126,7 @@ def integer_ratio(parameters: PureShuffleParameters, ks: Iterable[int]) -> Fract
 def tilted_ratio(parameters: PureShuffleParameters, ks: Iterable[int]) -> Fraction:
     """Upper bound on the worst log ratio over all counts and the given ks, by tilted polynomials.
 
-    Refuses, rather than guesses, when a count is not seen at full precision under any tilt.
+    Raises an error if no tilt covers some count at full precision.
     """
     users, wanted = parameters.users, _mirrored(ks, parameters.users)
     if users * parameters.bits >= LARGEST_COUNT:
@@ -174,18 +168,17 @@ def tilted_ratio(parameters: PureShuffleParameters, ks: Iterable[int]) -> Fracti
 def _mirrored(ks: Iterable[int], users: int) -> list[int]:
     """The ks folded onto the lower half: k and n - 1 - k have the same worst ratio.
 
-    f_1 is f_0 read backwards, so f_0^(n-k) f_1^k read backwards is f_0^k f_1^(n-k): the ratios of k
-    at the count s are those of n - 1 - k at n * bits - s, inverted.
+    f_1 is f_0 reversed, so f_0^(n-k) f_1^k reversed is f_0^k f_1^(n-k): the ratios of k at the
+    count s are those of n - 1 - k at n * bits - s, inverted.
     """
     return sorted({min(k, users - 1 - k) for k in ks})
 
 
 def _views(zero: P, one: P, users: int, ks: Sequence[int]) -> Iterator[tuple[int, P, P]]:
-    """For every k (ascending): k, and the law of the view when the one user in question holds a 0
-    and when a 1.
+    """For every k, ascending: k, and the view's distribution if the target user holds 0 or 1.
 
-    The others' law f_0^(n-1-k) f_1^k is built by halving the list of ks: a node holds the factor
-    that all its ks have in common, so that each product is shared as widely as it can be.
+    The others' polynomial f_0^(n-1-k) f_1^k is built by halving the list of ks: a node holds the
+    factor that all its ks have in common, so that each product is shared as widely as possible.
     """
     powers: dict[tuple[bool, int], P] = {(False, 1): zero, (True, 1): one}
 
@@ -226,8 +219,7 @@ class _Tilted:
     lost: int
 
     def __mul__(self, other: _Tilted) -> _Tilted:
-        """The product. An inner product of m non-negative terms, in whatever order, costs at most m
-        roundings.
+        """The product: an inner product of m non-negative terms costs at most m roundings.
 
         What was lost on either side meets a total mass below 1.5 on the other. Trimming
         coefficients below 2^-1000 loses at most one more unit, and so does underflow: at most
@@ -244,8 +236,9 @@ class _Tilted:
         )
 
     def trusted_roundings(self) -> int:
-        """Roundings that cover every error of a coefficient above SMALLEST_TRUSTED: one more
-        absorbs what was lost.
+        """Roundings that cover every error of a coefficient above SMALLEST_TRUSTED.
+
+        One more rounding absorbs what was lost.
         """
         if self.lost * SMALLEST_KEPT > SMALLEST_TRUSTED * ROUNDING / 4 or self.roundings > 2**40:
             raise TacitError(
@@ -256,9 +249,7 @@ class _Tilted:
 
 
 def _convolve(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Plain convolution, never by Fourier transform, in blocks too short for BLAS to spread over
-    threads.
-    """
+    """Direct convolution, never by Fourier transform, in blocks too short for BLAS threads."""
     long, short = (a, b) if len(a) >= len(b) else (b, a)
     product = np.zeros(len(a) + len(b) - 1)
     for start in range(0, len(short), BLOCK):
@@ -290,9 +281,7 @@ def _tilted_pair(law: list[Any], tilt: float) -> tuple[_Tilted, _Tilted, Any]:
 
 
 def _overlap(a: _Tilted, b: _Tilted) -> tuple[int, NDArray[np.float64], NDArray[np.float64]]:
-    """The counts that both windows hold: the first of them, and the two stretches of
-    coefficients.
-    """
+    """The first count in both windows, and both windows' coefficients from there."""
     start = max(a.start, b.start)
     stop = max(start, min(a.start + len(a.values), b.start + len(b.values)))
     return (
@@ -303,13 +292,12 @@ def _overlap(a: _Tilted, b: _Tilted) -> tuple[int, NDArray[np.float64], NDArray[
 
 
 def _tilts(law: list[float], users: int) -> list[float]:
-    """Tilts whose windows reach from each one's centre beyond its neighbours', up to both ends of
-    the counts.
+    """Tilts whose windows overlap their neighbours' centres and reach both ends of the counts.
 
     By Cramér's theorem the view tilted by t has, at the centre of the view tilted by t', the log
     probability L(t') - L(t) - (t' - t) L'(t'), up to lower order; L is n times the cumulant
     function of a user's count. The choice needs no rigour, since `tilted_ratio` checks that every
-    count is seen.
+    count is covered.
     """
     counts = np.arange(len(law))
     logs = np.log(np.array([law, law[::-1]]))
@@ -338,7 +326,7 @@ def _tilts(law: list[float], users: int) -> list[float]:
 
 
 def _log_upper(ratio: Fraction, factor: Any = 1) -> Fraction:
-    """An upper bound on log(ratio * factor), exact as a fraction."""
+    """An upper bound on log(ratio * factor), as an exact fraction."""
     with flint().ctx.workprec(BALL_BITS):
         mantissa, exponent = (
             (flint().arb(flint().fmpq(ratio.numerator, ratio.denominator)) * factor)
@@ -350,7 +338,7 @@ def _log_upper(ratio: Fraction, factor: Any = 1) -> Fraction:
 
 
 def round_up(value: Fraction, decimals: int) -> Fraction:
-    """The smallest decimal of that many places that is no smaller than `value`.
+    """The smallest decimal with `decimals` places that is at least `value`.
 
     >>> round_up(Fraction(1, 3), 3)
     Fraction(167, 500)

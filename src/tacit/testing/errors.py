@@ -1,8 +1,8 @@
-"""The stated error distribution of a sum protocol against the exact one.
+"""Comparison of a sum protocol's stated error distribution with the exact one.
 
 The exact distribution comes from `opened_law`, for the smallest, a middle and the largest sum: an
-error bound must hold whatever participants hold. Probabilities at most `misread` (and rounding) are
-left out of sums and allowed for in tails.
+error bound must hold for all participants' data. Probabilities of at most `misread` (and rounding)
+are left out of sums and allowed for in tails.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TOLERANCE = 1e-3  # relative, of mean and variance: rare events may be bounded i
 
 
 def exact_error(protocol: SumProtocol, total: int, reports: int) -> tuple[Floats, Floats]:
-    """All errors of the estimated sum of rewards, and their probabilities."""
+    """All errors of the estimated sum of rewards, with their probabilities."""
     start, probabilities = entries(protocol.opened_law(total, reports))
     values = range(start, start + len(probabilities))
     sums = [protocol._sum(Opened((value,), reports)) for value in values]
@@ -33,7 +33,7 @@ def exact_error(protocol: SumProtocol, total: int, reports: int) -> tuple[Floats
 
 
 def check_error(protocol: SumProtocol, reports: int) -> None:
-    """Mean, variance, log-MGF, and `radius(p)` for p from 0.1 to 1e-12."""
+    """Check mean, variance, log-MGF, and `radius(p)` for p from 0.1 to 1e-12."""
     error, top = protocol.error(reports), reports * protocol.precision
     assert error.participants == reports, "the error distribution counts the reports"
     rare = error.misread + ROUNDING

@@ -1,4 +1,4 @@
-"""The suite of noise laws."""
+"""Contract suite of noise distributions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,28 @@ from tacit.testing.statistics import SEEDED, UNSEEDED, check_source, follows
 
 
 def check_law(law: NoiseLaw, *, samples: int = 20_000, draws: int = 1_000) -> None:
-    """Probabilities, moments, tails, shares, both ways of drawing, and being stored.
+    """Check that a noise distribution fulfils its contract.
 
-    Chi-square of `samples` simulated values at 1e-6 and of `draws` exact ones at 1e-9.
+    It compares probabilities, moments, tails, shares and both samplers, and stores and restores the
+    distribution.
+
+    Parameters
+    ----------
+    law : NoiseLaw
+    samples : int
+        Simulated values; chi-square at a false positive rate of 1e-6.
+    draws : int
+        Exact values; chi-square at a false positive rate of 1e-9.
+
+    Raises
+    ------
+    AssertionError
+        If a property is violated.
+
+    Examples
+    --------
+    >>> from tacit.noise import DiscreteLaplace
+    >>> check_law(DiscreteLaplace(2))
     """
     _check_probabilities(law)
     _check_tails(law)
@@ -73,11 +92,11 @@ def _check_tails(law: NoiseLaw) -> None:
 
 
 def _check_shares(law: NoiseLaw) -> None:
-    """Three shares add up to the law, exactly or as closely as is claimed."""
+    """Three shares add up to the distribution, exactly or within the stated distance."""
     try:
         share = law.nearby_share(3)
     except TacitError:
-        return  # it does not divide, and says so
+        return  # not divisible, and rejected as such
     total = convolve(convolve(share, share), share)
     low, high = law.window(-25.0)
     points = np.arange(low, high + 1)

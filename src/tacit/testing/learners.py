@@ -1,4 +1,4 @@
-"""The suite of learners, whatever their rounds assign."""
+"""Contract suite of learners, for every kind of assignment."""
 
 from __future__ import annotations
 
@@ -19,10 +19,26 @@ REPORTS = 10
 
 
 def check_learner(build: Callable[[], Learner]) -> None:
-    """A barrier, a horizon that is used up, reports that are counted, nothing strange taken in, and
-    a state that goes on.
+    """Check that a learner fulfils its contract.
 
-    `build` makes a fresh learner; make its horizon small.
+    Outstanding rounds stay until all are dealt with, the horizon is used up, and reports are
+    counted. Foreign rounds and invalid estimates are rejected, and a stored state continues
+    identically.
+
+    Parameters
+    ----------
+    build : callable
+        Returns a fresh learner; use a small horizon.
+
+    Raises
+    ------
+    AssertionError
+        If a property is violated.
+
+    Examples
+    --------
+    >>> from tacit.bandits import KLUCB
+    >>> check_learner(lambda: KLUCB(3, 200))
     """
     _check_barrier(build())
     _check_strangers(build())
@@ -32,7 +48,7 @@ def check_learner(build: Callable[[], Learner]) -> None:
 
 
 def answer(learner: Learner, round_: Round, seed: int) -> None:
-    """Observe or skip a round, with chance that depends on nothing but the seed and the round."""
+    """Observe or skip a round, with randomness that depends only on the seed and the round."""
     if not round_.opened:
         learner.skip(round_)
         return
@@ -40,7 +56,7 @@ def answer(learner: Learner, round_: Round, seed: int) -> None:
 
 
 def invent(round_: Round, rng: np.random.Generator) -> Estimate:
-    """An estimate that a round could have."""
+    """Return a plausible estimate of a round."""
     n, size = round_.participants, round_.assignment.coordinates
     if isinstance(round_.assignment, Arm):
         mean = (1 + round_.arm % 3) / 4
@@ -53,7 +69,8 @@ def invent(round_: Round, rng: np.random.Generator) -> Estimate:
 
 
 def _check_counts(build: Callable[[], Learner]) -> None:
-    """What is learned from ten reports is the same, whether ten or forty participants were asked.
+    """Ten reports teach the same whether ten or forty participants were asked.
+
     Learners that hold other learners' rounds, and designs of single plays, are not covered.
     """
     states = []
@@ -83,7 +100,7 @@ def _simple(round_: Round) -> bool:
 
 
 def _few(round_: Round, reports: int, mean: float) -> Estimate:
-    """An exact estimate of so many reports."""
+    """An exact estimate of this many reports."""
     if isinstance(round_.assignment, Arm):
         return Estimate(mean * reports, ErrorLaw(reports, 1, None))
     size = round_.assignment.coordinates
@@ -150,7 +167,7 @@ def _check_lost(learner: Learner) -> None:
 
 
 def _check_stored(build: Callable[[], Learner]) -> None:
-    """Stored in the middle, also of several outstanding rounds, it goes on exactly as it would."""
+    """A learner stored midway, with outstanding rounds, continues exactly as the original."""
     original = build()
     trace = _play(original, 7)
     for place in sorted({0, 1, len(trace) // 3, len(trace) // 2, len(trace) - 1}):

@@ -1,4 +1,4 @@
-"""The suite of protocols."""
+"""Contract suite of protocols."""
 
 from __future__ import annotations
 
@@ -26,13 +26,38 @@ def check_protocol(
     rounds: int = 2_000,
     exact_rounds: int = 150,
 ) -> None:
-    """Device, simulation and stated distribution agree; error bounds and the guarantee hold in it.
+    """Check that device, simulation and stated distribution of a protocol agree.
 
-    Chi-square of `rounds` simulated rounds at 1e-6 and of `exact_rounds` device rounds at 1e-9
-    against `opened_law`; mean, variance, log-MGF and bounds of the error from the same
-    (`tacit.testing.errors`); the declared guarantee by `tacit.protocols.checking`. A protocol that
-    is no `SumProtocol` is given what its participants report and the same as a simulation's load,
-    and both paths are compared by means and variances.
+    Parameters
+    ----------
+    protocol : Protocol
+    reports : sequence
+        One report for each participant; only for protocols other than `SumProtocol`.
+    load
+        The same reports as a simulation's load; only for protocols other than `SumProtocol`.
+    rounds : int
+        Simulated rounds; chi-square against `opened_law` at a false positive rate of 1e-6.
+    exact_rounds : int
+        Device rounds; chi-square at a false positive rate of 1e-9.
+
+    Raises
+    ------
+    AssertionError
+        If a property is violated.
+
+    Notes
+    -----
+    Mean, variance, log-MGF and bounds of the error are compared with the same distribution
+    (`tacit.testing.errors`); `tacit.protocols.checking` recomputes the declared guarantee. For a
+    protocol that is no `SumProtocol`, devices and simulation are compared by means and mean
+    absolute deviations.
+
+    Examples
+    --------
+    >>> from tacit import PureDP
+    >>> from tacit.protocols.factories import polya_tight
+    >>> protocol = polya_tight(8, target=PureDP(1.0), binary=True, dropout=0, corrupt=0)
+    >>> check_protocol(protocol, rounds=200, exact_rounds=20)
     """
     if not isinstance(protocol, SumProtocol):
         _check_paths(protocol, reports, load, rounds, exact_rounds)
@@ -43,7 +68,7 @@ def check_protocol(
     try:
         law = protocol.opened_law(int(levels.sum()), len(levels))
     except TacitError:
-        return  # continuous noise, for comparison only, has none
+        return  # continuous noise, for comparison only, has no integer distribution
     rng = np.random.default_rng(3)
     for name, opened in (
         ("simulate", _simulated(protocol, levels, rng, rounds)),
@@ -65,8 +90,10 @@ def check_protocol(
 def _check_paths(
     protocol: Protocol, reports: Sequence[Any], load: Any, rounds: int, exact_rounds: int
 ) -> None:
-    """Devices and simulation agree in mean and in mean distance from it, each coordinate within 6
-    standard errors: a false alarm in a million runs, of noise with exponential tails too.
+    """Devices and simulation agree in mean and in mean absolute deviation, in each coordinate.
+
+    The tolerance is 6 standard errors: one false positive in a million runs, even for noise with
+    exponential tails.
     """
     assert len(reports) == protocol.participants, "give one report for each participant"
     rng, count = np.random.default_rng(6), min(rounds, 1000)
@@ -141,7 +168,7 @@ def _refused(call: Any, what: str) -> None:
 
 
 def _check_estimates(protocol: SumProtocol, levels: Any, rounds: int) -> None:
-    """Unbiased, with the stated variance, each within 6 standard errors; with its promise."""
+    """Estimates are unbiased with the stated variance, within 6 standard errors each."""
     rng, truth = np.random.default_rng(4), float(levels.sum()) / protocol.precision
     values, counts = np.unique(levels, return_counts=True)
     made = [protocol.simulate(Levels(values, counts), rng) for _ in range(rounds)]

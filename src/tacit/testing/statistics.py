@@ -1,4 +1,4 @@
-"""The statistics of the suites: chi-square against a law, and sources that must not be seeded."""
+"""Statistics of the contract suites: chi-square tests, and detection of seeded generators."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from scipy.special import chdtrc
 from tacit.noise import NoiseLaw
 from tacit.noise.goodness_of_fit import seeded
 
-SEEDED = 1e-6  # false-alarm rate of a seeded check, had the seed been chosen at random
-UNSEEDED = 1e-9  # of a check of exact draws, which no seed repeats
-EXPECTED = 8.0  # least expected count of a class
+SEEDED = 1e-6  # false positive rate of a seeded check, over random seeds
+UNSEEDED = 1e-9  # false positive rate of a check of exact draws, which no seed reproduces
+EXPECTED = 8.0  # least expected count of a bin
 
 
 def follows(values: Sequence[int], law: NoiseLaw) -> float:
-    """The chi-square p-value of integer values against a law, classes joined where few are
-    expected.
-    """
+    """The chi-square p-value of integers against a distribution; sparse bins are merged."""
     observed = np.asarray(values, dtype=np.int64)
     low, high = law.window(-40.0)
     if int(observed.min()) < low or int(observed.max()) > high:
@@ -44,5 +42,5 @@ def follows(values: Sequence[int], law: NoiseLaw) -> float:
 
 
 def check_source(draw: Callable[[], Any], what: str) -> None:
-    """Fails if resetting the seeds of Python and NumPy repeats what is drawn."""
+    """Fail if resetting the seeds of Python and NumPy reproduces the draws."""
     assert not seeded(draw), f"{what} is drawn from a seeded generator"
