@@ -317,7 +317,7 @@ class Experiment:
         if self.mechanism.metrics != 2:
             raise TacitError(
                 f"the guardrail {name} is a second metric, and the mechanism opens "
-                f"{self.mechanism.metrics} of everybody: make it of recipes.joint with metrics=2"
+                f"{self.mechanism.metrics} of everybody: make it of factories.joint with metrics=2"
             )
         if self._guard is not None or self.learner.started:
             raise TacitError(
