@@ -11,14 +11,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt src/tacit/__init__.py
+$(READY): pyproject.toml constraints.txt src/tacit/version.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tacit needs Python 3.11 or newer; run: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --editable '.[all,dev,docs]'
 	@touch $(READY) $(DEMO_READY)
 
 # only what the demonstration needs: no development tools, no Ray
-$(DEMO_READY): pyproject.toml constraints.txt src/tacit/__init__.py
+$(DEMO_READY): pyproject.toml constraints.txt src/tacit/version.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tacit needs Python 3.11 or newer; run: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --editable '.[live,plot]'

@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0.dev0"
+from tacit.version import __version__
 
 _HOMES = {
     "algorithms.registry": ("algorithm", "begin", "option"),

@@ -18,9 +18,9 @@ from tacit.trust import TrustModel
 if TYPE_CHECKING:
     import numpy as np
 
+    from tacit.algorithms.run_totals import RunTotals
     from tacit.environments.contract import Environment, World
     from tacit.privacy import ApproximateDP, PureDP
-    from tacit.simulation.driver import RunOutcome
 
 Setting = Literal["paper", "tight"]
 Budget = tuple[float, float]  # (ε, δ)
@@ -81,7 +81,7 @@ class Problem:
         """This problem with what the learner must know of the environment, and with its seed."""
         return self
 
-    def record(self, outcome: RunOutcome) -> dict[str, Any]:  # noqa: ARG002
+    def record(self, outcome: RunTotals) -> dict[str, Any]:  # noqa: ARG002
         """The columns of a run's record beyond those of all families."""
         return {}
 
@@ -389,7 +389,7 @@ class ArmsProblem(Problem):
             )
         return replace(self, binary=world.binary, learner_seed=seed, labels=world.names)
 
-    def record(self, outcome: RunOutcome) -> dict[str, Any]:
+    def record(self, outcome: RunTotals) -> dict[str, Any]:
         """The metrics of a multi-armed run."""
         best, gaps = outcome.experiment.learner.best(), outcome.gaps
         return {
@@ -407,7 +407,7 @@ class ArmsProblem(Problem):
             **({} if self.guardrail is None else {"paused": outcome.experiment.paused}),
         }
 
-    def lower_bound(self, outcome: RunOutcome) -> float | None:
+    def lower_bound(self, outcome: RunTotals) -> float | None:
         """The nearly inevitable regret on bits at this horizon; None with a guardrail.
 
         For a guarantee that is not pure, it is the bound without privacy.
@@ -556,7 +556,7 @@ class LinearProblem(Problem):
             raise TacitError(f"{type(world).__name__} is no environment of linear bandits")
         return replace(self, table=world.actions)
 
-    def record(self, outcome: RunOutcome) -> dict[str, Any]:
+    def record(self, outcome: RunTotals) -> dict[str, Any]:
         """The metrics of a linear run."""
         learner, gaps = outcome.experiment.learner, outcome.gaps
         kept = gaps is not None and int(gaps.argmin()) in learner.active
@@ -767,7 +767,7 @@ class SilosProblem(Problem):
         size: dict[str, Any] = {"silos": world.silos, "dimension": world.dimension}
         return replace(self, **size, constant=world.intercept)
 
-    def record(self, outcome: RunOutcome) -> dict[str, Any]:
+    def record(self, outcome: RunTotals) -> dict[str, Any]:
         """The metrics of a federated run."""
         people = self.silos * self.horizon
         notes: Mapping[str, float] = outcome.notes

@@ -16,10 +16,10 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from tacit import __version__
 from tacit.cli import accounting, demo, doctor, experiments, live, serving, simulating, sweeping
 from tacit.cli.printing import harmless
 from tacit.errors import TacitError
+from tacit.version import __version__
 
 LOOK: dict[str, Any] = {
     "no_args_is_help": True,

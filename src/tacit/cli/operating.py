@@ -98,7 +98,7 @@ def guarded(url: str) -> str:
     """An address to which the admin token is sent; warns if it is sent unencrypted over a
     network.
     """
-    from tacit.service.loopback import on_this_machine
+    from tacit.client.loopback import on_this_machine
 
     if url.lower().startswith("http://") and not on_this_machine(url):
         said = "sends the admin token where it can be read on the way: use https://"

@@ -22,7 +22,7 @@ from tacit.client.http import (
     without_cookies,
 )
 from tacit.client.ledger import Ledger
-from tacit.service.loopback import NEARBY
+from tacit.client.loopback import NEARBY
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ import httpx
 from tacit.client.device import DeviceCore, Experiment, Pins, Slot, TermsForConsent
 from tacit.client.exchange import LONGEST_REPLY, Reply, Request, Talk
 from tacit.client.ledger import Ledger
-from tacit.service.loopback import NEARBY
+from tacit.client.loopback import NEARBY
 
 T = TypeVar("T")
 TIMEOUT = 10.0  # seconds for one request

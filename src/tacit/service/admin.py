@@ -15,8 +15,8 @@ from typing import Any
 
 import httpx
 
+from tacit.client.loopback import NEARBY
 from tacit.errors import Refusal, TacitError, Unavailable
-from tacit.service.loopback import NEARBY
 from tacit.signatures import fingerprint
 from tacit.terms import Pinned, Terms
 

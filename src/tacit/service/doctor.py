@@ -19,12 +19,12 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from tacit import __version__
+from tacit.client.loopback import NEARBY, on_this_machine
 from tacit.errors import TacitError
 from tacit.service.admin import Operated, Published
 from tacit.service.config import PartyConfig
-from tacit.service.loopback import NEARBY, on_this_machine
 from tacit.signatures import fingerprint
+from tacit.version import __version__
 
 OK, WARNING, BROKEN = "ok", "warning", "broken"
 TIMEOUT = httpx.Timeout(15.0, connect=5.0)

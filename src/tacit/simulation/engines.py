@@ -369,7 +369,7 @@ def versions(_: int = 0) -> dict[str, str]:
     import numpy as np
     import scipy
 
-    from tacit import __version__
+    from tacit.version import __version__
 
     python = ".".join(platform.python_version_tuple()[:2])
     return {

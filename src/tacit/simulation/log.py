@@ -11,8 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tacit import __version__
 from tacit.errors import TacitError
+from tacit.version import __version__
 
 Record = dict[str, Any]
 REMEDIES = {

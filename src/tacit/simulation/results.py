@@ -25,11 +25,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc
 
-from tacit import __version__
 from tacit.errors import TacitError
 from tacit.privacy import Guarantee
 from tacit.simulation.log import Record, unwritable
 from tacit.simulation.seeds import Runs
+from tacit.version import __version__
 
 Floats = npt.NDArray[np.float64]
 NON_PRIVATE = "none: nothing is guaranteed to a participant"

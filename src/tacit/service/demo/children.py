@@ -13,8 +13,8 @@ from pathlib import Path
 
 import httpx
 
+from tacit.client.loopback import NEARBY
 from tacit.errors import TacitError
-from tacit.service.loopback import NEARBY
 
 STARTING, ENDING = 60.0, 10.0
 _DEATH_OF_PARENT = 1  # PR_SET_PDEATHSIG in prctl(2)

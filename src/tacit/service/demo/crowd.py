@@ -25,8 +25,8 @@ import httpx
 from tacit.aggregation.two_servers import Place, TwoServerRound
 from tacit.aggregation.wire import Kind, header
 from tacit.client import AsyncDevice, Ledger, Pins
+from tacit.client.loopback import NEARBY
 from tacit.errors import TacitError
-from tacit.service.loopback import NEARBY
 from tacit.signatures import SIGNATURE_SIZE
 
 AT_ONCE = 400  # maximum number of concurrent participants

@@ -24,7 +24,6 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Route
 
-from tacit import __version__
 from tacit.aggregation.two_servers import TwoServerRound
 from tacit.errors import Refusal, TacitError, Unavailable
 from tacit.service import definition, round_scheduler
@@ -44,6 +43,7 @@ from tacit.service.http.writer import GroupWriter
 from tacit.service.party import Registered, ServerParty
 from tacit.service.round_scheduler import HelperLink
 from tacit.terms import Terms, in_words
+from tacit.version import __version__
 
 _bearer = HTTPBearer(auto_error=False, description="the admin token of this party")
 Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="an experiment's name")]

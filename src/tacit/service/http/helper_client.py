@@ -16,10 +16,10 @@ import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.aggregation.two_servers import TwoServerRound
+from tacit.client.loopback import NEARBY
 from tacit.errors import Refusal, Unavailable
 from tacit.service.errors import STATUS
 from tacit.service.http.calls import HEADER, sign_call
-from tacit.service.loopback import NEARBY
 
 PATIENCE = httpx.Timeout(10.0, connect=5.0)
 LARGEST = 1 << 26  # maximum bytes of an answer

@@ -27,11 +27,11 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from tacit.client.loopback import NEARBY
 from tacit.errors import TacitError
 from tacit.service.config import PartyConfig
 from tacit.service.coordinator import Coordinator
 from tacit.service.errors import Unknown, status, told
-from tacit.service.loopback import NEARBY
 from tacit.service.pages import experimenter, participant, sentences
 from tacit.service.pages.document import STATIC
 from tacit.service.pages.experimenter import Parts
