@@ -50,7 +50,7 @@ LOSS = ("tests/privacy/test_loss.py",)
 COMPOSITION = ("tests/privacy/test_composition.py",)
 GUARANTEES = ("tests/privacy/test_guarantees.py",)
 ASSUMED = ("tests/privacy/test_assumptions.py",)
-EVERY = ("tests/protocols/test_every_protocol.py",)
+EVERY = ("tests/protocols/test_protocol_assumptions.py",)
 CROWD = (
     "tests/privacy/test_close_shares.py",
     "tests/privacy/test_dropout.py",
@@ -224,7 +224,7 @@ TARGETS: tuple[Target, ...] = (
         "privacy/accounting.py",
         "promised",
         (swap("accounting(law, target, order)", "()"), swap("derived(made, law)", "made")),
-        RETURNING + ASSUMED,
+        RETURNING + EVERY,
     ),
     Target(
         "privacy/accounting.py",

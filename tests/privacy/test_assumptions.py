@@ -152,6 +152,8 @@ def test_shares_are_made_for_no_more_than_the_assumptions_leave(
         (MetricsPerParticipation(2), MetricsPerParticipation(1), False),
         (VisitsAtMost(1, 2), VisitsAtMost(2, 2), True),
         (VisitsAtMost(2, 2), VisitsAtMost(1, 4), False),
+        (VisitsAtMost(1, 3), VisitsAtMost(1, 2), False),
+        (VisitsAtMost(1, 2), VisitsAtMost(1, 3), True),
         (VisitsAtMost(2, 2), VisitsAtMost(1, 4, Spread.ANYWHERE), True),
         (VisitsAtMost(2, 2), VisitsAtMost(1, 3, Spread.ANYWHERE), False),
         (VisitsAtMost(1, 1, Spread.ANYWHERE), VisitsAtMost(1, 1), False),
@@ -166,6 +168,41 @@ def test_shares_are_made_for_no_more_than_the_assumptions_leave(
 def test_the_order_of_assumptions(stated: Assumption, needed: Assumption, holds: bool) -> None:
     assert stated.implies(needed) is holds
     assert (uncovered([needed], [stated]) == ()) is holds
+
+
+@pytest.mark.parametrize(
+    ("threat", "dishonest", "released"),
+    [
+        (ThreatModel(), (1, Fraction(0)), Fraction(1)),
+        (ThreatModel(0.1, 0.05), (1, Fraction(1, 20)), Fraction(9, 10)),
+        (ThreatModel(Fraction(1, 3), 0, 4), (4, Fraction(0)), Fraction(2, 3)),
+        (ThreatModel(corrupt=0.25, curious=0), (0, Fraction(1, 4)), Fraction(1)),
+    ],
+)
+def test_a_threat_model_states_all_that_it_withstands(
+    threat: ThreatModel, dishonest: tuple[int, Fraction], released: Fraction
+) -> None:
+    for scope in Scope:
+        stated = {DishonestAtMost(scope, *dishonest), ReleasedOnlyAbove(released)}
+        assert set(threat.assumptions(scope)) == stated
+
+
+@pytest.mark.parametrize(
+    ("one", "members", "limit"),
+    [
+        (DishonestAtMost(Scope.ROUND, 1), 64, 1),
+        (DishonestAtMost(Scope.ROUND, 1, TENTH), 64, 6),
+        (DishonestAtMost(Scope.ROUND, 9, TENTH), 64, 9),
+        (DishonestAtMost(Scope.ROUND, 0, TENTH), 9, 0),
+        (DishonestAtMost(Scope.ROUND, 0, TENTH), 10, 1),
+        (DishonestAtMost(Scope.ROUND, 5), 3, 2),
+        (DishonestAtMost(Scope.ROUND, 1), 1, 0),
+    ],
+)
+def test_how_many_of_a_round_may_be_dishonest(
+    one: DishonestAtMost, members: int, limit: int
+) -> None:
+    assert one.limit(members) == limit
 
 
 def test_remarks_need_no_cover_and_stay_in_equality() -> None:
@@ -254,6 +291,8 @@ def test_arithmetic_is_derived_and_never_assumed() -> None:
     assert derived(ApproximateDP(1.0, 1e-6), Gaussian(3.0)).arithmetic is Arithmetic.IDEAL
     assert replace(exact, epsilon=0.5).arithmetic is Arithmetic.UNSTATED
     assert exact.given(ROUND).arithmetic is Arithmetic.EXACT
+    assert PureDP(1.0).given(ROUND).arithmetic is Arithmetic.UNSTATED
+    assert PureDP(1.0).at(view=View.MESSAGE).arithmetic is Arithmetic.UNSTATED
     assert exact.at(view=View.MESSAGE).arithmetic is Arithmetic.EXACT
     assert exact.to_approximate(1e-6).arithmetic is Arithmetic.EXACT
     assert compose([exact, PureDP(1.0)]).arithmetic is Arithmetic.UNSTATED

@@ -188,7 +188,7 @@ TOLERANT = Aggregation(50, Fraction(1, 5), 3, Fraction(1, 10))
         (
             under(TrustModel.SHUFFLER, "devices", aggregation=TOLERANT),
             View.SHUFFLED,
-            {NonColludingShuffler(), *SHARED},
+            {NonColludingShuffler(), BoundedAdversary(), *SHARED},
         ),
         (under(TrustModel.LOCAL, "devices"), View.MESSAGE, {HonestDevice()}),
     ],

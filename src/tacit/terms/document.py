@@ -383,7 +383,7 @@ class Terms:
             ReleasedOnlyAbove(1 - about.missing_fraction),
         }
         if self.trust is TrustModel.SHUFFLER:
-            return frozenset(shared | {NonColludingShuffler()})
+            return frozenset(shared | {NonColludingShuffler(), BoundedAdversary()})
         summed = frozenset(shared | {SemiHonestServer(), BoundedAdversary()})
         both = {HonestServers(2, of=2)} if self.trust is TrustModel.TWO_SERVERS else set()
         return summed | both
