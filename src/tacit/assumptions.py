@@ -299,11 +299,28 @@ class BoundedAdversary(Assumption):
 
 
 @dataclass(frozen=True)
+class DistinctRounds(Assumption):
+    """A participant's participations fall into different rounds, so that their losses compose as
+    those of independent releases.
+    """
+
+    identifier: ClassVar[str] = "distinct-rounds"
+
+    def text(self) -> str:
+        """Render as a clause of a sentence."""
+        return "all participations of a participant are in different rounds"
+
+
+@dataclass(frozen=True)
 class MetricsPerParticipation(Assumption):
     """Each participation reports at most `count` numbers, which the guarantee covers together."""
 
     identifier: ClassVar[str] = "metrics-per-participation"
+    needed: ClassVar[bool] = False  # it says how much is covered: `Guarantee.metrics` compares it
     count: int
+
+    def __post_init__(self) -> None:
+        integer("count", self.count, at_least=1)
 
     def implies(self, other: Assumption) -> bool:
         """At most as many metrics."""
@@ -535,11 +552,13 @@ class AskedFor(Remark):
 class Declared(Remark):
     """A protocol from outside the package declares its own guarantee.
 
-    `draws` samples of its randomizer were compared with its stated distribution; 0 if unchecked.
+    `draws` samples of its randomizer were compared with its stated distribution, in rounds of
+    `participants`; 0 if unchecked.
     """
 
     identifier: ClassVar[str] = "declared-by-author"
     draws: int = 0
+    participants: int = 0
 
     def text(self) -> str:
         """Render as a clause of a sentence."""
@@ -551,7 +570,7 @@ class Declared(Remark):
         times = f"10{digits[str(power)]}" if exact else f"{self.draws:,}"
         return (
             "declared by its author; recomputed from its stated distribution; randomizer sampled "
-            f"{times} times"
+            f"{times} times, in rounds of {self.participants:,}"
         )
 
 

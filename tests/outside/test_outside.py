@@ -110,11 +110,11 @@ def test_it_is_listed_simulated_compared_swept_and_planned_with(
         "(1, 0)-DP: to an adversary who sees the participant's own message"
     )
     assert found["guarantee"]["arithmetic"] == "unstated"
-    declared = {"id": "declared-by-author", "draws": 100_000}
+    declared = {"id": "declared-by-author", "draws": 100_000, "participants": 1}
     assert declared in found["guarantee"]["assumptions"]
     assert found["guarantee"]["text"].endswith(
         "declared by its author; recomputed from its stated distribution; randomizer sampled 10⁵ "
-        "times; how the noise is drawn is not stated."
+        "times, in rounds of 1; how the noise is drawn is not stated."
     )
     assert set(found["configuration"]) >= {"arms", "horizon", "epsilon"}
     assert "trust" not in found["configuration"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from fractions import Fraction
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from tacit.assumptions import (
 )
 from tacit.errors import TacitError
 from tacit.experiment import Experiment
+from tacit.names import name_of
 from tacit.privacy import (
     ApproximateDP,
     Arithmetic,
@@ -47,13 +48,22 @@ from tacit.privacy.guarantees import state_arithmetic
 from tacit.privacy.silos import SilosDP
 from tacit.privacy.status import status_to_data
 from tacit.protocols import factories
-from tacit.protocols.contract import Protocol
+from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.factorization import factorize
-from tacit.protocols.mechanism import Mechanism, PerRound, Releases, plain, rich
+from tacit.protocols.mechanism import (
+    Mechanism,
+    PerRound,
+    Releases,
+    _ours,
+    from_outside,
+    plain,
+    rich,
+)
 from tacit.protocols.prefix_noise import calibrated
 from tacit.protocols.prefix_sums import Presence
+from tacit.protocols.sums import TwoServers
 from tacit.trust import TrustModel
-from tacit.types import Arm, Design, Round
+from tacit.types import Arm, Design, Opened, Round
 
 SILO, SHUFFLER = TrustModel.SILO, TrustModel.SHUFFLER
 SECURE = TrustModel.SECURE_AGGREGATION
@@ -317,12 +327,10 @@ def test_releases_refuse_headlines_and_amplification_that_nothing_earns() -> Non
     about, target = (factorize("tree", 4), 3, 2, 1.5), ApproximateDP(2.0, 0.05)
     sums = calibrated(*about, SILO, "gaussian", target, people=4)
     own = sums.guarantee(0.05)
-    for headline in (
-        PureDP(2.0, **own.about),
-        SilosDP(1e-9, 1e-9, budgets=((own.epsilon, own.delta),) * 3, **own.about),
-    ):
-        with pytest.raises(TacitError, match="do not earn"):
-            Releases(sums, Guaranteed(headline))
+    with pytest.raises(TacitError, match="do not earn"):
+        Releases(sums, Guaranteed(PureDP(2.0, **own.about)))
+    with pytest.raises(TacitError, match="budget is above"):
+        SilosDP(1e-9, 1e-9, budgets=((own.epsilon, own.delta),) * 3, **own.about)
     mixed = replace(sums, trust=SHUFFLER)
     assert Releases(mixed, Guaranteed(mixed.guarantee(0.05))).guarantee is not None
     with pytest.raises(TacitError, match="do not earn"):  # the sum of all messages tells more
@@ -585,3 +593,58 @@ def test_prefix_sums_promise_no_more_than_they_earn_however_they_are_made() -> N
     assert Releases(loud, Guaranteed(found)).guarantee == found
     with pytest.raises(TacitError, match="do not earn"):
         Releases(loud, Guaranteed(replace(found, epsilon=0.9 * found.epsilon)))
+
+
+class Bare(TwoServers):
+    """Two servers from outside, without noise in large rounds."""
+
+    def combine(self, messages: Any) -> Opened:
+        if self.participants <= 64:
+            return super().combine(messages)
+        return Opened((int(np.sum(messages)),), len(messages))
+
+
+Bare.__module__ = "elsewhere"
+
+
+def bare(users: int, target: PureDP) -> SumProtocol:
+    """Tacit's protocol for small rounds, another for large ones."""
+    return TwoServers(users, 1, target) if users <= 64 else Bare(users, 1, target)
+
+
+def patched(users: int, target: PureDP) -> SumProtocol:
+    """Tacit's protocol with a method replaced."""
+    protocol = TwoServers(users, 1, target)
+    protocol.combine = lambda messages: Opened((sum(messages),), len(messages))  # type: ignore[method-assign]
+    return protocol
+
+
+class Lenient(PerRound):
+    """A mechanism of somebody else's."""
+
+    @property
+    def outside(self) -> bool:
+        return False
+
+
+Lenient.__module__ = "elsewhere"
+
+
+def test_code_from_outside_is_never_taken_for_tacits() -> None:
+    target, name = PureDP(1.0), name_of(bare)
+    ours = PerRound(factories.two_servers_laplace, {"target": target, "binary": True})
+    assert not from_outside(ours)
+    copied = wraps(factories.two_servers_laplace)(bare)
+    joint: dict[str, Any] = {"metrics": 2, "each": name, "target": target}
+    for mechanism in (
+        PerRound(bare, {"target": target}),
+        PerRound(copied, {"target": target}),
+        PerRound(patched, {"target": target}),
+        PerRound(factories.joint, joint),
+        Lenient(factories.two_servers_laplace, {"target": target, "binary": True}),
+    ):
+        assert from_outside(mechanism)
+    tampered = TwoServers(64, 1, target)
+    tampered.combine = lambda messages: Opened((0,), len(messages))  # type: ignore[method-assign]
+    assert not _ours(tampered)
+    assert _ours(TwoServers(64, 1, target))

@@ -153,6 +153,7 @@ def status(problem: LinearProblem, trust: TrustModel) -> PrivacyStatus:
         TrustModel.SHUFFLER: view.SHUFFLED,
     }
     promised = target.at(view=views.get(trust, view.OPENED_SUM))
+    promised = promised.given(*privacy.in_distinct_rounds(target))
     if trust not in (TrustModel.CENTRAL, TrustModel.LOCAL):
         whom = scope.ROUND if problem.distributed else scope.GROUP
         promised = promised.given(*privacy.ThreatModel().assumptions(whom))

@@ -4,7 +4,14 @@ Everything is computed from the probabilities of the noise that is added; roundi
 against the guarantee. The papers' closed forms are available by name, for comparison only.
 """
 
-from tacit.privacy.accounting import Target, best_order, derived, earned, promised
+from tacit.privacy.accounting import (
+    Target,
+    best_order,
+    derived,
+    earned,
+    in_distinct_rounds,
+    promised,
+)
 from tacit.privacy.analysis import privacy_of
 from tacit.privacy.audit import Audit, audit
 from tacit.privacy.calibration import Calibration, calibrate
@@ -86,6 +93,7 @@ __all__ = [
     "dropout_loss",
     "earned",
     "guaranteed_reports",
+    "in_distinct_rounds",
     "l2_guarantee",
     "linf_loss",
     "privacy_loss",

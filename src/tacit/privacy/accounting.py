@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy.special import ndtri
 
-from tacit.assumptions import Accounting, Assumption, Method, together
+from tacit.assumptions import Accounting, Assumption, DistinctRounds, Method, together
 from tacit.errors import TacitError
 from tacit.noise import Chance, NoiseLaw
 from tacit.noise.law import LOG_TINY, ROUNDING
@@ -108,7 +108,8 @@ def promised(
             f"{target.short}{nearly if found.short == target.short else ''}: calibrate the noise "
             "to the target"
         )
-    made = about(target.epsilon, target, view, *assumptions, *accounting(law, target, order))
+    ways = (*accounting(law, target, order), *in_distinct_rounds(target))
+    made = about(target.epsilon, target, view, *assumptions, *ways)
     return derived(made, law)
 
 
@@ -120,7 +121,7 @@ def earned(
     Rounds that one participant may join must be given the same `order`.
     """
     epsilon = epsilon_of(law, sensitivity, target, apart, order)
-    ways = accounting(law, target, order)
+    ways = (*accounting(law, target, order), *in_distinct_rounds(target))
     return derived(about(epsilon, target, target.view, *target.assumptions, *ways), law)
 
 
@@ -193,6 +194,14 @@ def accounting(law: NoiseLaw, target: Target, order: float | None = None) -> tup
         return (Accounting(Method.GAUSSIAN, count),)
     used = order or common_order(target)[0]
     return (Accounting(Method.RENYI, count, Fraction(str(used))),)
+
+
+def in_distinct_rounds(target: Target) -> tuple[DistinctRounds, ...]:
+    """The assumption under which several participations with a δ compose: two of them in one round
+    would move its sum twice under a single draw of the noise. Pure losses add up either way.
+    """
+    composed = target.participations > 1 and not isinstance(target, PureDP)
+    return (DistinctRounds(),) if composed else ()
 
 
 def bell_shaped(law: NoiseLaw, target: ApproximateDP) -> bool:

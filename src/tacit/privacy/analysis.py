@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from tacit.assumptions import DistinctRounds
 from tacit.errors import TacitError, integer
 from tacit.noise import NoiseLaw
 from tacit.privacy.accounting import derived
@@ -63,7 +64,9 @@ def privacy_of(
         return derived(ApproximateDP(_finite(law, loss.epsilon(delta), delta), delta), law)
     total = compose_participations(loss, times, delta)
     epsilon = _finite(law, total.best, delta)
-    made = ApproximateDP(epsilon, delta, participations=times).given(total.accounting)
+    made = ApproximateDP(epsilon, delta, participations=times).given(
+        total.accounting, DistinctRounds()
+    )
     return derived(made, law)
 
 

@@ -24,6 +24,7 @@ from tacit.privacy.accounting import (
     check_replaced,
     derived,
     epsilon_of,
+    in_distinct_rounds,
     resolved_loss,
 )
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
@@ -104,6 +105,7 @@ class Calibration:
             target = target.given(*ThreatModel(curious=0).assumptions())
         if isinstance(target, ConcentratedDP):
             return derived(replace(target, rho=self.epsilon), self.law)
+        target = target.given(*in_distinct_rounds(target))
         return derived(replace(target, epsilon=self.epsilon), self.law)
 
 

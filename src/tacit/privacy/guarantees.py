@@ -19,7 +19,13 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar, Self, TypeVar
 
-from tacit.assumptions import TRUST_OF_VIEW, Assumption, together, uncovered
+from tacit.assumptions import (
+    TRUST_OF_VIEW,
+    Assumption,
+    MetricsPerParticipation,
+    together,
+    uncovered,
+)
 from tacit.errors import TacitError, integer, positive, probability
 from tacit.rounding import no_less, up
 from tacit.trust import Neighbours as Neighbours
@@ -239,6 +245,12 @@ class Guarantee(ABC):
         return self.to_approximate(READ_AT)
 
     @property
+    def metrics(self) -> int:
+        """How many metrics of a participation are covered together; 1 if nothing is stated."""
+        counts = [one.count for one in self.assumptions if isinstance(one, MetricsPerParticipation)]
+        return min(counts, default=1)
+
+    @property
     def about(self) -> dict[str, Any]:
         """The arguments that a conversion keeps."""
         return {
@@ -283,7 +295,7 @@ class Guarantee(ABC):
             return False
         if self.participations < other.participations:
             return False
-        if not self.arithmetic.covers(other.arithmetic):
+        if self.metrics < other.metrics or not self.arithmetic.covers(other.arithmetic):
             return False
         if uncovered(self.assumptions, other.assumptions):
             return False
@@ -765,7 +777,7 @@ def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
         )
     about = first.about | {
         "participations": sum(item.participations for item in items),
-        "assumptions": together(*(item.assumptions for item in items)),
+        "assumptions": _joined_assumptions(items),
     }
     return state_arithmetic(_composed(items, about), _common_arithmetic(items))
 
@@ -806,6 +818,14 @@ def _compose_approximately(items: list[Guarantee], about: dict[str, Any]) -> App
     return ApproximateDP(epsilon, delta, **about)
 
 
+def _joined_assumptions(items: Sequence[Guarantee]) -> frozenset[Assumption]:
+    """All assumptions of these; of their metrics as many as every one covers."""
+    everything = together(*(item.assumptions for item in items))
+    others = {one for one in everything if not isinstance(one, MetricsPerParticipation)}
+    metrics = min(item.metrics for item in items)
+    return frozenset(others | ({MetricsPerParticipation(metrics)} if metrics > 1 else set()))
+
+
 def _common_arithmetic(items: Sequence[Guarantee]) -> Arithmetic:
     """The weakest arithmetic of all of these."""
     found = Arithmetic.EXACT
@@ -843,7 +863,7 @@ def weakest(guarantees: Sequence[Guarantee | None]) -> PureDP | ApproximateDP | 
         )
     about = first.about | {
         "participations": min(item.participations for item in items),
-        "assumptions": together(*(item.assumptions for item in items)),
+        "assumptions": _joined_assumptions(items),
     }
     epsilon = max(item.epsilon for item in numbers)
     deltas = [item.delta for item in numbers if isinstance(item, ApproximateDP)]

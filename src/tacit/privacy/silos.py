@@ -26,6 +26,14 @@ class SilosDP(ApproximateDP):
 
     budgets: tuple[tuple[float, float], ...] = field(default=(), kw_only=True)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if any(one[0] > self.epsilon or one[1] > self.delta for one in self.budgets):
+            raise TacitError(
+                f"a silo's budget is above ({self.epsilon:g}, {self.delta:g}): the numbers of all "
+                "silos together must be the largest of them"
+            )
+
     @property
     def pairs(self) -> tuple[tuple[float, float], ...]:
         """The (ε, δ) that holds for everybody, then those of each silo."""

@@ -29,6 +29,7 @@ from tacit.noise import (
 )
 from tacit.noise.table import convolution_power
 from tacit.privacy import ApproximateDP, PureDP, ThreatModel, View, derived
+from tacit.privacy.accounting import in_distinct_rounds
 from tacit.protocols.contract import random_level
 from tacit.protocols.vector_noise import (
     binomial_noise,
@@ -152,7 +153,8 @@ class ShuffledVector(LevelProtocol):
             self.noise_bits, self.bias = binomial_noise(
                 self.precision, self.coordinates, each_time(target), self.honest
             )
-            made = target.at(view=View.SHUFFLED).given(*ThreatModel().assumptions())
+            others = (*ThreatModel().assumptions(), *in_distinct_rounds(target))
+            made = target.at(view=View.SHUFFLED).given(*others)
             self.guarantee = derived(made, self.noise(self.honest))
         self.bits_per_participant = self.coordinates * (self.precision + self.noise_bits)
 
@@ -260,7 +262,8 @@ class SecureVector(LevelProtocol):
             self.share = shared_gaussian_noise(self.precision, self.coordinates, each, self.honest)
         else:
             raise TacitError(f"noise is {noise_kind!r}; it must be skellam or discrete-gaussian")
-        made = target.at(view=View.OPENED_SUM).given(*crowd.assumptions())
+        others = (*crowd.assumptions(), *in_distinct_rounds(target))
+        made = target.at(view=View.OPENED_SUM).given(*others)
         self.guarantee = derived(made, self.share)
         self._top = self.participants * self.precision
         self.modulus = self._top + 2 * self._room() + 1

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tacit.assumptions import MetricsPerParticipation
+from tacit.assumptions import DistinctRounds, MetricsPerParticipation
 from tacit.errors import TacitError, integer
 from tacit.noise import NoiseLaw
 from tacit.privacy import ApproximateDP, PureDP, Target
-from tacit.privacy.guarantees import for_fewer
+from tacit.privacy.guarantees import for_fewer, state_arithmetic
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.types import ErrorLaw, Estimate, Floats, Levels, Opened
 
@@ -60,8 +60,10 @@ class JointSums(Protocol):
                 f"part promises {promised or 'nothing'}: make it for for_each(target, {metrics})"
             )
         often = promised.participations // metrics
-        covered = promised.given(MetricsPerParticipation(metrics))
-        self.guarantee = for_fewer(covered, often)
+        kept = promised.assumptions - (frozenset() if often > 1 else {DistinctRounds()})
+        covered = replace(promised, assumptions=kept).given(MetricsPerParticipation(metrics))
+        made = for_fewer(covered, often)
+        self.guarantee = state_arithmetic(made, promised.arithmetic)
         self.participants, self.minimum = part.participants, part.minimum
         self.honest, self.precision = part.honest, part.precision
         self.bits_per_participant = metrics * part.bits_per_participant

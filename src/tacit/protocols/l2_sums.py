@@ -23,6 +23,7 @@ from tacit.errors import TacitError, integer, positive
 from tacit.noise import DiscreteGaussian, NoiseLaw, Skellam
 from tacit.noise.coins import below
 from tacit.privacy import ApproximateDP, Target, ThreatModel, View, derived
+from tacit.privacy.accounting import in_distinct_rounds
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.privacy.search import least
 from tacit.protocols.contract import Protocol, random_level
@@ -104,7 +105,8 @@ class BallSum(Protocol):
         self.modulus = 1 << math.ceil(math.log2(2 * most + 1))
         number = self.modulus.bit_length() - 1
         self.bits_per_participant: float = self.coordinates * number * self.shares
-        self.guarantee = derived(self._earned(target), self.law)
+        made = self._earned(target).given(*in_distinct_rounds(target))
+        self.guarantee = derived(made, self.law)
 
     @cached_property
     def shares(self) -> int:

@@ -7,7 +7,9 @@ jointly. Both serialize to plain data, privacy status included.
 
 from __future__ import annotations
 
+import inspect
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -85,11 +87,6 @@ class Mechanism(ABC):
         """The guarantee of the whole run, if it is known beforehand."""
         return self.privacy.guarantee if isinstance(self.privacy, Guaranteed) else None
 
-    @property
-    def outside(self) -> bool:
-        """Whether a protocol of this mechanism contains code from outside tacit."""
-        return False
-
     def example(self) -> Protocol | None:
         """The protocol of a small round, if its size is known."""
         return None
@@ -119,11 +116,10 @@ class Mechanism(ABC):
             delta = target.delta if isinstance(target, ApproximateDP) else 0.0
             asked = AskedFor(float(target.epsilon), float(delta))
             shown = shown.given(asked, *target.assumptions)
-        if not self.outside:
+        if not from_outside(self):
             return shown
-        protocol = self.example()
-        draws = DRAWS if protocol is not None and check_declared(protocol) else 0
-        return state_arithmetic(shown, Arithmetic.UNSTATED).given(Declared(draws))
+        remark = _checked(self.example())
+        return state_arithmetic(shown, Arithmetic.UNSTATED).given(remark)
 
     def text(self) -> str:
         """The privacy of a run as a sentence."""
@@ -209,6 +205,11 @@ class PerRound(Mechanism):
                 f"needs at least {self.smallest} in each: hold larger rounds"
             )
         protocol = self.make(*self._size(round_), **self.arguments)
+        if not all(map(_ours, parts_of(protocol))) and not from_outside(self):
+            raise TacitError(
+                f"round {round_.number} has a protocol from outside tacit, small rounds have not: "
+                "use the same protocol for rounds of every size"
+            )
         problem = self._weaker(protocol.guarantee)
         if problem:
             raise TacitError(f"round {round_.number} {problem}: its noise was changed")
@@ -222,16 +223,6 @@ class PerRound(Mechanism):
             case KnownPerRound(target) if earned is None:
                 return f"earns no guarantee, the experiment asks for {target.short}"
         return ""
-
-    @property
-    def outside(self) -> bool:
-        """Whether the factory, or a protocol that it makes for a small round, comes from outside
-        tacit.
-        """
-        if _package(self.make) != PACKAGE:
-            return True
-        protocol = self.example()
-        return protocol is not None and not all(map(_ours, parts_of(protocol)))
 
     def example(self) -> Protocol | None:
         """The protocol of the smallest round of arms, or of one coordinate for designs."""
@@ -383,6 +374,8 @@ def falls_short(earned: Guarantee | None, stated: Guarantee) -> str:
         return f"earns no guarantee, not {stated.short}"
     if earned.implies(stated):
         return ""
+    if earned.metrics < stated.metrics:
+        return f"covers {earned.metrics} metrics, not {stated.metrics}"
     missing = [one.identifier for one in uncovered(earned.assumptions, stated.assumptions)]
     if missing:
         return f"needs assumptions that are not stated: {', '.join(missing)}"
@@ -488,12 +481,52 @@ def parts_of(protocol: Protocol) -> Iterator[Any]:
         yield from parts_of(part)
 
 
+def from_outside(mechanism: Mechanism) -> bool:
+    """Whether code from outside tacit takes part in a mechanism: its class, its factory, a factory
+    that its arguments name, or a protocol that is made for a small round.
+
+    Classes of tacit that somebody has patched in this process are not recognised.
+    """
+    if _package(type(mechanism)) != PACKAGE:
+        return True
+    if not isinstance(mechanism, PerRound):
+        return False
+    if not _genuine(mechanism.make) or any(map(_names_others, mechanism.arguments.values())):
+        return True
+    protocol = mechanism.example()
+    return protocol is not None and not all(map(_ours, parts_of(protocol)))
+
+
+def _genuine(make: Any) -> bool:
+    """Whether a factory is tacit's, by identity: attributes of a function can be copied."""
+    module = sys.modules.get(str(make.__module__))
+    return _package(make) == PACKAGE and getattr(module, make.__name__, None) is make
+
+
+def _names_others(argument: Any) -> bool:
+    """Whether an argument names a function, as `tacit.names` writes it, that is not tacit's."""
+    return isinstance(argument, str) and ":" in argument and not argument.startswith(f"{PACKAGE}.")
+
+
+def _checked(protocol: Protocol | None) -> Declared:
+    """What can be said of a protocol from outside, after it was checked if it can be."""
+    if protocol is None:
+        return Declared()
+    others = [part for part in parts_of(protocol) if not _ours(part)] or [protocol]
+    checked = [check_declared(part) for part in others]
+    return Declared(DRAWS, protocol.participants) if all(checked) else Declared()
+
+
 def _package(thing: Any) -> str:
     return str(thing.__module__).partition(".")[0]
 
 
 def _ours(protocol: Protocol) -> bool:
-    return _package(type(protocol)) == PACKAGE
+    """Whether a protocol is tacit's, with none of its methods replaced on the instance."""
+    replaced = (
+        name for name in vars(protocol) if inspect.isfunction(getattr(type(protocol), name, None))
+    )
+    return _package(type(protocol)) == PACKAGE and not any(replaced)
 
 
 def plain(value: Any) -> Any:

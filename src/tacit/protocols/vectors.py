@@ -36,7 +36,7 @@ from tacit.privacy import (
     derived,
     weakest,
 )
-from tacit.privacy.accounting import check_replaced
+from tacit.privacy.accounting import check_replaced, in_distinct_rounds
 from tacit.privacy.guarantees import state_arithmetic
 from tacit.protocols.continuous import Laplace
 from tacit.protocols.contract import Protocol, random_level
@@ -448,4 +448,5 @@ def grid_noise(coordinates: int, target: Target, view: View) -> tuple[NoiseLaw, 
         noise: NoiseLaw = DiscreteLaplace(scale)
     else:
         noise = gaussian_noise(FINE, coordinates, each)
-    return noise, derived(target.at(view=view), noise)
+    made = target.at(view=view).given(*in_distinct_rounds(target))
+    return noise, derived(made, noise)

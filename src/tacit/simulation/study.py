@@ -12,7 +12,7 @@ import numpy as np
 
 from tacit.algorithms.problems import LinearProblem, Problem
 from tacit.algorithms.registry import Algorithm, lookup, spelled
-from tacit.assumptions import DishonestAtMost, Poisoned
+from tacit.assumptions import DishonestAtMost, DistinctRounds, Poisoned
 from tacit.environments.contract import Environment, World
 from tacit.errors import TacitError, integer, probability
 from tacit.experiment import Experiment
@@ -212,6 +212,11 @@ def tried(
     fitted = problem.fitted(start.world, how.seed)
     experiment = entry.build(fitted)
     often = getattr(world, "participations", None) or 1
+    if often > 1 and _assumes_distinct_rounds(experiment):
+        raise TacitError(
+            f"a recorded person occurs {often} times, perhaps twice in one round; the guarantee "
+            "assumes different rounds: leave --delta out, or keep one row of each person"
+        )
     if experiment.guarantee is not None and often > experiment.guarantee.participations:
         raise TacitError(
             f"a recorded person occurs {often} times, the promise is for "
@@ -219,6 +224,11 @@ def tried(
             "rows of each person"
         )
     return fitted, experiment
+
+
+def _assumes_distinct_rounds(experiment: Experiment) -> bool:
+    guarantee = experiment.guarantee
+    return guarantee is not None and DistinctRounds() in guarantee.assumptions
 
 
 def recorded(entry: Algorithm, problem: Problem, world: World | None) -> dict[str, Any]:
