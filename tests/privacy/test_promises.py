@@ -19,6 +19,7 @@ from tacit.assumptions import (
     TRUST_OF_VIEW,
     Accounting,
     DishonestAtMost,
+    DistinctRounds,
     Method,
     ReleasedOnlyAbove,
     Scope,
@@ -339,7 +340,7 @@ def test_a_person_who_comes_often_is_accounted_for_by_the_smaller_way_and_it_is_
     often = privacy_of(DiscreteLaplace(40), delta=1e-6, participations=100)
     assert often.participations == 100
     assert often.epsilon < 2.5  # a hundred times 1/40
-    assert often.assumptions == {Accounting(Method.LOSS, 100)}
+    assert often.assumptions == {Accounting(Method.LOSS, 100), DistinctRounds()}
     assert "accounted for by 100 privacy loss distributions, composed exactly" in often.clauses()
     composed = ComposedLoss(((privacy_loss(DiscreteLaplace(40), 1), 100),))
     assert often.epsilon == pytest.approx(composed.epsilon(1e-6), rel=1e-9)  # not one batch less
