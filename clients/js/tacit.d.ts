@@ -8,7 +8,7 @@ export interface Pinned {
 
 export interface Options {
   pinned: Pinned;
-  /** The participant's own limit of ε over all experiments of this origin, such as "3/2"; null for none, "8" unless told. Where one was set before, a limit given here only falls; `setLimit` sets it. */
+  /** The participant's own limit of ε over all experiments of this origin, such as "3/2". It only lowers the limit in force, "8" unless told; null lowers nothing. `setLimit` raises it or switches it off. */
   limit?: string | null;
   /** Name of the IndexedDB database, "tacit" unless told. All experiments of one person belong into one. */
   database?: string;

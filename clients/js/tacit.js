@@ -420,7 +420,7 @@ export class Device {
     device.#fetch = fetch;
     device.#now = () => now() / 1000;
     device.#storage = storage ?? browserStorage(database);
-    if (limit !== undefined) await device.#storage.update((ledger) => (ledger.own = "own" in ledger ? lower(given(limit), ledger.own) : given(limit)));
+    if (limit !== undefined) await device.#storage.update((ledger) => (ledger.own = lower(given(limit), ownOf(ledger))));
     await device.#refresh(true);
     return device;
   }

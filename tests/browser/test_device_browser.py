@@ -736,14 +736,16 @@ def test_without_a_limit_of_ones_own_eight_is_the_limit(tab: Tab, hosts: World) 
         tab.call("join")
     assert problem.value.field == "limit"
     assert "your own limit of 8 over all experiments" in str(problem.value)
-    tab.open(limit="20")
-    assert tab.call("ledger")["ownLimit"] == "20"
-    tab.open(limit=None)
+    for raised in ("20", None):
+        tab.open(limit=raised)
+        assert tab.call("ledger")["ownLimit"] == "8"
+        tab.open(database=f"fresh {raised}", limit=raised)
+        assert tab.call("ledger")["ownLimit"] == "8"
+    tab.open()
+    tab.call("setLimit", "20")
     tab.open(limit="30")
     assert tab.call("ledger")["ownLimit"] == "20"
     assert tab.call("join")["stage"] == "waiting"
-    tab.open(database="none", limit=None)
-    assert tab.call("ledger")["ownLimit"] is None
 
 
 def test_the_overview_of_parties_is_that_of_python(tab: Tab, hosts: World) -> None:

@@ -13,7 +13,7 @@ RUNNER = Path(__file__).parent / "node.mjs"
 
 def known() -> dict[str, Any]:
     """All vectors, as `failures` of check.mjs takes them."""
-    shared = ROOT / "tests" / "intermediaries" / "vectors"
+    shared = ROOT / "tests" / "aggregation" / "vectors"
     files = {
         "device": CLIENT / "vectors" / "device.json",
         "terms": ROOT / "tests" / "terms" / "vectors" / "terms.json",

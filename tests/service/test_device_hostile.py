@@ -17,7 +17,7 @@ from tacit.client import Device, Ledger, Pins
 from tacit.client.device import NONCE_SIZE
 from tacit.errors import Refusal, TacitError
 from tacit.signatures import public_key
-from tacit.terms import Aggregation, Noise, Party, Promise, Terms
+from tacit.terms import REHEARSED, Aggregation, Noise, Party, Promise, Terms
 
 
 class Watched:
@@ -196,6 +196,11 @@ def test_a_weaker_successor_named_by_the_app_is_refused_where_the_old_terms_are_
 def test_terms_of_another_middle_are_refused(ledger: Ledger) -> None:
     parties = Parties(terms(noise=Noise(Fraction(2), "devices")))
     Watched(parties, ledger).assert_refuses("two servers add noise of their own", 1)
+
+
+def test_terms_of_rehearsals_are_rejected(ledger: Ledger) -> None:
+    parties = Parties(terms(noise=Noise(Fraction(2), "devices", REHEARSED)))
+    Watched(parties, ledger).assert_refuses("noise.distribution is 'rehearsed'", 1)
 
 
 # Rounds

@@ -174,7 +174,9 @@ def test_without_a_limit_of_ones_own_eight_is_the_limit_over_all_experiments() -
     ledger.join(joining(known[2], bytes([2]) * 16, Fraction(2)))
 
 
-def test_a_limit_that_an_app_gives_is_set_once_and_falls_after_that(tmp_path: Path) -> None:
+def test_a_limit_that_an_app_gives_only_lowers_the_one_in_force(tmp_path: Path) -> None:
+    """Also the default: an app neither raises it nor switches it off in passing."""
+
     def opened(**given: Any) -> Fraction | None:
         ledger = Ledger(tmp_path / "ledger.db")
         Device(ledger, PINS, **given).close()
@@ -182,17 +184,27 @@ def test_a_limit_that_an_app_gives_is_set_once_and_falls_after_that(tmp_path: Pa
         ledger.close()
         return limit
 
-    assert opened() == 8
-    assert opened(limit=Fraction(20)) == 20
-    assert opened() == 20
-    assert opened(limit=Fraction(30)) == 20
-    assert opened(limit=None) == 20
+    for fresh in ({}, {"limit": None}, {"limit": Fraction(1000)}):
+        ledger = Ledger(":memory:")
+        Device(ledger, PINS, **fresh).close()
+        assert ledger.own_limit == OWN_LIMIT
+    assert opened(limit=Fraction(20)) == 8
+    assert opened(limit=None) == 8
     assert opened(limit=Fraction(3, 2)) == Fraction(3, 2)
-    other = Ledger(":memory:")
-    Device(other, PINS, limit=None).close()
-    assert other.own_limit is None
-    other.begin_limit(Fraction(9))
-    assert other.own_limit == 9
+    assert opened(limit=Fraction(2)) == Fraction(3, 2)
+    assert opened() == Fraction(3, 2)
+
+
+def test_a_limit_is_raised_or_switched_off_by_an_explicit_call_only() -> None:
+    ledger = Ledger(":memory:")
+    ledger.set_own_limit(Fraction(20))
+    Device(ledger, PINS, limit=Fraction(30)).close()
+    assert ledger.own_limit == 20
+    ledger.set_own_limit(None)
+    Device(ledger, PINS, limit=None).close()
+    assert ledger.own_limit is None
+    ledger.lower_own_limit(Fraction(9))
+    assert ledger.own_limit == 9
 
 
 def test_experiments_of_the_same_party_are_listed_together_with_their_total() -> None:

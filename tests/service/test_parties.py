@@ -30,7 +30,7 @@ from tacit.service.assignment import Assigned, Ticket
 from tacit.service.errors import Conflict, Forbidden, Gone, TooEarly, Unknown
 from tacit.service.http.models import TicketRequest
 from tacit.signatures import SIGNATURE_SIZE, public_key
-from tacit.terms import HPKE_SUITES, Answer, Noise, approve_successor, cosign
+from tacit.terms import HPKE_SUITES, REHEARSED, Answer, Noise, approve_successor, cosign
 
 WORTH = {"plain": 0, "friendly": 1, "short": 0}
 
@@ -600,6 +600,14 @@ def test_terms_of_other_trust_models_are_taken_by_neither_party(quiet: Pair) -> 
     ):
         with pytest.raises(TacitError, match="noise by devices"):
             take()
+
+
+def test_terms_of_rehearsals_are_taken_by_neither_party(quiet: Pair) -> None:
+    made = terms_of(quiet.keys, noise=Noise(Fraction(1), "devices", REHEARSED))
+    with pytest.raises(TacitError, match=r"noise\.distribution is 'rehearsed'"):
+        quiet.coordinator.create(made, experiment_of(), TIMING)
+    with pytest.raises(TacitError, match=r"noise\.distribution is 'rehearsed'"):
+        quiet.helper.admit(made, tuple(cosign(made, key) for key in quiet.secrets))
 
 
 def test_an_invited_report_is_checked_without_the_database(

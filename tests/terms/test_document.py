@@ -32,12 +32,15 @@ from tacit.terms import (
     KINDS,
     LONGEST_GRACE,
     MASKING_SUITE,
+    REHEARSED,
     ROLES,
     VIEWS,
     Aggregation,
     Noise,
     Party,
+    Promise,
     Terms,
+    check_live,
     check_successor,
 )
 from tacit.trust import TrustModel, View
@@ -153,14 +156,31 @@ def test_the_longest_grace_and_the_least_noise_are_accepted() -> None:
     assert json.loads(made.encode())["noise"]["minimum"] == [48, 1]
     third = terms(noise=Noise(Fraction(145, 3)))
     assert json.loads(third.encode())["noise"]["minimum"] == [145, 3]
-    variance = masked(noise=Noise(Fraction(7, 2), "devices", "skellam"))
+    variance = masked(noise=Noise(Fraction(7, 2), "devices", REHEARSED))
     assert json.loads(variance.encode())["noise"]["minimum"] == [49, 4]
     with pytest.raises(TacitError, match="integers must stay within"):
         terms(noise=Noise(Fraction(2**53)))
     assert terms(noise=Noise(Fraction(2**53), minimum=Fraction(48))).noise.least == 48
     assert terms(noise=Noise(Fraction(2**53 - 1))).noise.least == 2**53 - 1
-    with pytest.raises(TacitError, match="small letters and hyphens"):
-        masked(noise=Noise(Fraction(48), "devices", "Gauss!"))
+
+
+@pytest.mark.parametrize("name", ["anything-at-all", "skellam", "Gauss!", "", 1, None, ["x"]])
+def test_only_a_distribution_that_is_verified_against_epsilon_is_accepted(name: Any) -> None:
+    weak = {"promise": Promise(Fraction(1, 1000), Fraction(1, 10**9), 100)}
+    with pytest.raises(TacitError, match=r"noise.distribution is .*: must be discrete-laplace"):
+        masked(noise=Noise(Fraction(1, 10**6), "devices", name), **weak)
+    with pytest.raises(Refusal, match=r"noise.distribution is .*: must be discrete-laplace"):
+        Terms.decode(mutated(masked(), ("noise", "distribution"), name or "none").encode())
+
+
+def test_terms_of_rehearsals_are_read_and_rejected_by_live_parties() -> None:
+    made = masked(noise=Noise(Fraction(1), "devices", REHEARSED))
+    assert Terms.decode(made.encode()) == made
+    with pytest.raises(Refusal, match=r"noise\.distribution is 'rehearsed': .* Publish terms"):
+        check_live(made)
+    check_live(masked())
+    with pytest.raises(TacitError, match="two servers' own noise is discrete Laplace"):
+        terms(noise=Noise(Fraction(48), "servers", REHEARSED))
 
 
 # Assumptions

@@ -39,6 +39,7 @@ from tacit.signatures import Signed, fingerprint, public_key, sign, verify
 from tacit.terms import (
     HPKE_SUITES,
     MASKING_SUITE,
+    REHEARSED,
     Account,
     Aggregation,
     Answer,
@@ -231,11 +232,13 @@ def test_terms_in_words_say_everything_and_round_the_promise_up() -> None:
     ):
         assert said in text
     assert "two servers" not in text
-    assert "Nobody has checked" not in text
-    unknown = replace(other, noise=Noise(Fraction(48), "devices", "skellam"))
-    said = "Nobody has checked here that skellam noise keeps this promise"
-    assert said in "\n".join(in_words(unknown))
-    assert _guarantee(unknown) is None  # in --json of `tacit terms show`
+    assert "rehearsal" not in text
+    unverified = replace(other, noise=Noise(Fraction(48), "devices", REHEARSED))
+    said = (
+        "These are the terms of a rehearsal: nobody has checked that the noise keeps this promise"
+    )
+    assert said in "\n".join(in_words(unverified))
+    assert _guarantee(unverified) is None  # in --json of `tacit terms show`
     assert _guarantee(other) is not None
 
 
@@ -328,6 +331,34 @@ def test_noise_that_devices_draw_is_checked_against_missing_and_dishonest(
         pinned(masked()).check(shared(**changes))
 
 
+def test_in_the_local_model_every_device_draws_all_of_the_noise() -> None:
+    """The adversary sees each message alone, so that no other device's share helps."""
+    local = pinned(
+        masked(
+            trust=TrustModel.LOCAL,
+            suite=HPKE_SUITES[0],
+            aggregation=Aggregation(50),
+            promise=terms().promise,
+        )
+    )
+    about = {"terms": local.terms.digest, "kind": "local", "suite": HPKE_SUITES[0]}
+    asked = shared(**about, slots=1000, minimum=1000, divisor=1, modulus=None)
+    assert local.check(asked) == Fraction(1, 6)
+    for divisor in (2, 1000):
+        with pytest.raises(Refusal, match=rf"divisor of the round is {divisor}: must be 1 with"):
+            local.check(replace(asked, divisor=divisor))
+
+
+def test_reports_that_no_slot_can_send_count_for_no_share() -> None:
+    held = pinned(masked())
+    asked = shared(slots=10, minimum=1000, divisor=900)
+    with pytest.raises(Refusal, match="minimum is 1000 and slots 10"):
+        held.check(asked)
+    with pytest.raises(Refusal, match="allow at most 7"):  # by itself, too
+        held._check_shares(asked)
+    held._check_shares(replace(asked, divisor=7))
+
+
 def test_more_reports_than_needed_allow_more_shares_and_small_rounds_count_dishonest() -> None:
     held = pinned(masked())
     assert held.check(shared(minimum=90, divisor=80))
@@ -388,6 +419,11 @@ def test_the_first_and_last_option_and_second_of_the_terms_are_among_them() -> N
         ({"suite": HPKE_SUITES[1]}, "suite of the round is hpke-x25519-chacha20poly1305"),
         ({"suite": HPKE_SUITES[2]}, "suite of the round is hpke-mlkem768x25519"),
         ({"grace": 86_401}, "grace of the round is 86401 seconds; .* at most 86400"),
+        ({"grace": -1}, "grace of the round is -1 seconds; .* from 0"),
+        ({"minimum": 201}, "minimum is 201 and slots 200"),
+        ({"slots": 0}, "minimum is 50 and slots 0"),
+        ({"slots": -1, "minimum": -1}, "minimum is -1 and slots -1"),
+        ({"slots": 0, "minimum": 0}, "minimum is 0 and slots 0"),
         ({"option": 2}, "option 2"),
         ({"option": -1}, "option -1"),
         ({"minimum": 49}, "minimum batch size of 50"),
@@ -492,7 +528,7 @@ def test_successors_keep_what_the_promise_would_not_need(changes: Any, words: st
         ({"dishonest_count": 2}, "fewer dishonest tolerated"),
         ({"dishonest_fraction": Fraction(1, 20)}, "a smaller part dishonest tolerated"),
         ({"promise": Promise(Fraction(1, 2), Fraction(1, 10**5), 3)}, "a larger delta"),
-        ({"noise": Noise(Fraction(48), "devices", "skellam")}, "change the distribution"),
+        ({"noise": Noise(Fraction(48), "devices", REHEARSED)}, "change the distribution"),
         ({"admission": "invitation", "issuer": public_key(KEYS[3])}, "change the admission"),
     ],
 )

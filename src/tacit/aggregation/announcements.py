@@ -78,7 +78,7 @@ class SharedNoise:
     """Noise drawn by clients, each of whom adds one of `divisor` shares.
 
     All shares together have the parameter `total`: the scale of discrete Laplace noise, the
-    variance of any other distribution.
+    variance in rehearsals.
 
     >>> SharedNoise.first(SharedNoise(40, Fraction(5, 2)).encode())
     (SharedNoise(divisor=40, total=Fraction(5, 2)), b'')

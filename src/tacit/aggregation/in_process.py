@@ -36,12 +36,12 @@ from tacit.aggregation.two_servers import TwoServerRound, split
 from tacit.aggregation.verified import MODULUS
 from tacit.errors import TacitError
 from tacit.records import MemoryRecords
-from tacit.terms import Aggregation, Noise, Promise
+from tacit.terms import REHEARSED, Aggregation, Noise, Promise
 from tacit.trust import TrustModel
 
 Report = int | Sequence[int]
 GRACE = 3600  # seconds
-_BROUGHT = Noise(Fraction(1), "devices", "rehearsed")
+_BROUGHT = Noise(Fraction(1), "devices", REHEARSED)  # in the reports, unverified
 
 
 @dataclass(frozen=True)

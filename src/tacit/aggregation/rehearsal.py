@@ -57,7 +57,8 @@ def rehearse(
     """Make terms for a trust model, signed by all of its parties.
 
     The noise just suffices for the guarantee `promise` (default: (1, 0)-DP); clients add it where
-    servers do not. `source` is for test vectors only.
+    servers do not. Noise of the distribution `REHEARSED` is not verified, for reports that have it
+    already; devices and live parties reject such terms. `source` is for test vectors only.
     """
     made = promise or Promise(Fraction(1))
     scale = Fraction(levels * metrics * made.participations) / made.epsilon

@@ -64,11 +64,11 @@ def show(
 
 
 def _guarantee(terms: Terms) -> Guarantee | None:
-    """The guarantee in the terms; None unless the noise distribution is one that was checked."""
+    """The guarantee in the terms; None for rehearsals, whose noise is not verified."""
     from tacit.privacy import ApproximateDP, PureDP
-    from tacit.terms.words import CHECKED
+    from tacit.terms import REHEARSED
 
-    if terms.noise.distribution != CHECKED:
+    if terms.noise.distribution == REHEARSED:
         return None
     promise = terms.promise
     about: dict[str, Any] = {
@@ -103,10 +103,11 @@ def sign(
     with needs_live():
         from tacit.records import RecordDirectory
         from tacit.service.admin import Operated, Published
-        from tacit.terms import approve_successor, cosign
+        from tacit.terms import approve_successor, check_live, cosign
     told = configured(config, "helper")
     published = _published(source)
     terms = published.terms
+    check_live(terms)
     key = told.key_for(terms)
     if terms.parties[1].address != told.address:
         raise TacitError(

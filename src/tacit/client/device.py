@@ -33,7 +33,7 @@ from tacit.client.levels import Value, levels_of, nothing_happened
 from tacit.client.report_schedule import MOST_QUESTIONS, SEED_SIZE, Attempt, Pace, check_times
 from tacit.errors import Refusal, TacitError, Unavailable
 from tacit.signatures import KEY_SIZE
-from tacit.terms import DIGEST_SIZE, Pinned, Terms, check_successor, in_words
+from tacit.terms import DIGEST_SIZE, Pinned, Terms, check_live, check_successor, in_words
 from tacit.trust import View
 
 MOST_REFUSED = 3  # aborted or unresolved rounds of one experiment
@@ -201,9 +201,9 @@ class DeviceCore:
     pins : Pins
         Address of the coordinator and the long-term keys of both servers.
     limit : Fraction or None, optional
-        The participant's own limit of ε over all experiments of the ledger; None for no limit. A
-        limit set earlier can only decrease here; `Ledger.set_own_limit` sets any value. By default
-        the ledger's limit applies, which is `OWN_LIMIT` = 8 if none was set.
+        The participant's own limit of ε over all experiments of the ledger. It only ever lowers
+        the limit in force, which is `OWN_LIMIT` = 8 if none was set; None lowers nothing.
+        `Ledger.set_own_limit` raises the limit or switches it off.
     clock : callable
         Returns seconds since 1970; replaced in tests.
     source : callable
@@ -221,7 +221,7 @@ class DeviceCore:
     ) -> None:
         self.ledger, self.pins = ledger, pins
         if not isinstance(limit, Unset):
-            ledger.begin_limit(limit)
+            ledger.lower_own_limit(limit)
         self._clock, self._source = clock, source
 
     # Local operations
@@ -351,6 +351,7 @@ class DeviceCore:
             raise Refusal(
                 f"{who} gave the terms {terms.digest.hex()} where {digest.hex()} were asked for"
             )
+        check_live(terms)
         if terms.view is not View.OTHER_SERVER:
             raise Refusal("this device takes part where two servers add noise of their own only")
         successor = found.get("successor")

@@ -218,18 +218,23 @@ class Ledger:
             return self._own_limit()
 
     def set_own_limit(self, limit: Fraction | None) -> None:
-        """Set the participant's own limit, or None to switch it off; `spent` does not change."""
+        """Set the participant's own limit, also a larger one, or None to switch it off.
+
+        `spent` does not change. Call it only where the participant decides so.
+        """
         _check_limit(limit)
         with self.together():
             self._set_limit(limit)
 
-    def begin_limit(self, limit: Fraction | None) -> None:
-        """Apply the own limit given by an app; it only decreases a limit set earlier."""
+    def lower_own_limit(self, limit: Fraction | None) -> None:
+        """Lower the limit in force to that of an app, if it is smaller; None lowers nothing.
+
+        The default `OWN_LIMIT` is in force, too. Only `set_own_limit` raises a limit or switches it
+        off.
+        """
         _check_limit(limit)
         with self.together():
-            if self._one("SELECT 1 FROM own WHERE name = 'limit'"):
-                limit = _lesser(limit, self._own_limit())
-            self._set_limit(limit)
+            self._set_limit(_lesser(limit, self._own_limit()))
 
     def _set_limit(self, limit: Fraction | None) -> None:
         text = None if limit is None else str(limit)

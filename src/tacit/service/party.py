@@ -32,7 +32,7 @@ from tacit.service import store
 from tacit.service.errors import Conflict, Forbidden, Gone, TooEarly, Unknown
 from tacit.service.store import Store
 from tacit.signatures import SIGNATURE_SIZE, fingerprint, public_key
-from tacit.terms import Pinned, Terms, cosign
+from tacit.terms import Pinned, Terms, check_live, cosign
 
 Clock = Callable[[], float]
 Noise = Callable[[bytes], Draw]
@@ -206,7 +206,8 @@ class ServerParty:
             connection.execute(sql.update(store.terms).where(known).values(row))
 
     def _check_own(self, terms: Terms) -> None:
-        """Reject terms of another party or another kind of round."""
+        """Reject terms of rehearsals, of another party or another kind of round."""
+        check_live(terms)
         if terms.kind != KIND or terms.noise.by != "servers":
             raise TacitError(
                 f"live experiments run over {KIND} with noise by servers; these terms say "

@@ -79,6 +79,14 @@ MASKING_SUITE = "masking-x25519-chacha20poly1305"
 POST_QUANTUM_SUITE = HPKE_SUITES[2]
 
 DISCRETE_LAPLACE = "discrete-laplace"
+"""The distribution of noise: `Terms` verifies its minimum against epsilon."""
+
+REHEARSED = "rehearsed"
+"""In place of a distribution: terms of rehearsals in one process, whose noise is not verified.
+
+Devices and live parties reject such terms (`check_live`).
+"""
+
 SHARE_DIVISOR = "certain"
 """Share divisor rule: the reports certain to be honest and present draw enough noise."""
 
@@ -153,7 +161,7 @@ class Noise:
     """The noise on every metric, and the party that adds it.
 
     `minimum` is a lower bound on the noise that a round announces: the scale of discrete Laplace
-    noise, the variance of any other distribution. None stands for the value that `scale` gives.
+    noise, the variance in terms of rehearsals. None stands for the value that `scale` gives.
     `share_divisor` names the rule by which a round divides noise among devices.
     """
 
@@ -669,8 +677,12 @@ def _check_model(terms: Terms) -> None:
 def _check_noise(terms: Terms) -> None:
     """Reject noise that does not achieve the guarantee, as far as this module knows."""
     noise, promise, least = terms.noise, terms.promise, terms.noise.least
-    if not re.fullmatch("[a-z-]+", noise.distribution):
-        raise TacitError("a distribution is named in small letters and hyphens")
+    if noise.distribution not in (DISCRETE_LAPLACE, REHEARSED):
+        raise TacitError(
+            f"noise.distribution is {noise.distribution!r}: must be {DISCRETE_LAPLACE}, the one "
+            f"distribution that is verified against epsilon. Use {DISCRETE_LAPLACE} noise; only "
+            f"rehearsals in one process say {REHEARSED}."
+        )
     if noise.by == "servers" and (noise.distribution != DISCRETE_LAPLACE or promise.delta):
         raise TacitError("two servers' own noise is discrete Laplace noise, and delta is 0")
     if noise.share_divisor != SHARE_DIVISOR:
@@ -692,6 +704,15 @@ def _check_noise(terms: Terms) -> None:
             f"{terms.answer.levels} levels, {promise.participations} participations and "
             f"{len(terms.answer.metrics)} metrics need a scale of at least "
             f"{Fraction(wanted) / promise.epsilon}"
+        )
+
+
+def check_live(terms: Terms) -> None:
+    """Reject terms of rehearsals; devices and live parties call it."""
+    if terms.noise.distribution == REHEARSED:
+        raise Refusal(
+            f"noise.distribution is {REHEARSED!r}: must be {DISCRETE_LAPLACE} outside of "
+            f"rehearsals in one process. Publish terms with {DISCRETE_LAPLACE} noise."
         )
 
 

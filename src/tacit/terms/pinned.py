@@ -17,6 +17,7 @@ from tacit.errors import Refusal, TacitError
 from tacit.records import Records
 from tacit.signatures import Signed, fingerprint, public_key, sign, verify
 from tacit.terms.document import POST_QUANTUM_SUITE, Terms
+from tacit.trust import TrustModel
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Offer:
 
     `scale` is that of each server's own noise; None where devices draw the noise. There each device
     draws one of `divisor` shares of noise whose parameter is `total`: the scale of discrete Laplace
-    noise, the variance of any other. `closes` is the deadline in seconds since 1970; round keys
+    noise, the variance in rehearsals. `closes` is the deadline in seconds since 1970; round keys
     live `grace` seconds longer.
     """
 
@@ -104,6 +105,12 @@ class Pinned:
         self._same("suite", offer.suite, terms.suite)
         if not 0 <= offer.option < len(terms.options):
             raise Refusal(f"option {offer.option} is none of the {len(terms.options)} of the terms")
+        if not 1 <= offer.minimum <= offer.slots:
+            raise Refusal(
+                f"minimum is {offer.minimum} and slots {offer.slots}: a round has at least one "
+                "slot, and is released from 1 to as many reports on. Announce more slots or a "
+                "smaller minimum."
+            )
         if offer.minimum < terms.aggregation.minimum_batch_size:
             raise Refusal(
                 f"the round is released from {offer.minimum} reports on; the terms promise a "
@@ -114,10 +121,10 @@ class Pinned:
                 f"the round closes at {offer.closes}, outside of {terms.first_day} to "
                 f"{terms.last_day}, the days of the terms"
             )
-        if offer.grace > terms.grace:
+        if not 0 <= offer.grace <= terms.grace:
             raise Refusal(
                 f"the grace of the round is {offer.grace} seconds; under the terms round keys live "
-                f"at most {terms.grace} seconds after a round closes"
+                f"from 0 to at most {terms.grace} seconds after a round closes"
             )
         self._check_modulus(offer)
         return self._check_noise(offer)
@@ -156,19 +163,26 @@ class Pinned:
     def _check_shares(self, offer: Offer) -> None:
         """Reject noise shares that do not suffice with all tolerated missing and dishonest ones.
 
-        Requires divisor <= minimum - dishonest, and minimum >= slots - missing.
+        Requires divisor <= min(minimum, slots) - dishonest, and minimum >= slots - missing. In the
+        local model the adversary sees each message, so every device draws all of the noise:
+        divisor = 1.
         """
         about, slots = self.terms.aggregation, offer.slots
         if offer.divisor is None or offer.total is None:
             raise Refusal("the round does not say how the noise is divided among devices")
         self._check_least("the total noise of the round is", offer.total)
+        if self.terms.trust is TrustModel.LOCAL and offer.divisor != 1:
+            raise Refusal(
+                f"the share divisor of the round is {offer.divisor}: must be 1 with trust local, "
+                "where each message is seen alone. Announce a divisor of 1."
+            )
         certain = slots - about.missing(slots)
         if offer.minimum < certain:
             raise Refusal(
                 f"the round is released from {offer.minimum} reports on; of {slots} the terms "
                 f"tolerate {about.missing(slots)} missing: at least {certain} must be there"
             )
-        honest = offer.minimum - about.dishonest(slots)
+        honest = min(offer.minimum, slots) - about.dishonest(slots)
         if not 1 <= offer.divisor <= honest:
             raise Refusal(
                 f"the share divisor of the round is {offer.divisor}; {offer.minimum} reports, of "

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from tacit.assumptions import Assumption
 from tacit.signatures import fingerprint
-from tacit.terms.document import DISCRETE_LAPLACE, Terms
+from tacit.terms.document import REHEARSED, Terms
 
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
@@ -27,7 +27,10 @@ _MODEL = {
     "local": "Your device adds all of the noise before anything leaves it.",
 }
 
-CHECKED = DISCRETE_LAPLACE  # the distribution whose terms are checked for contradictions
+_REHEARSAL = (
+    "These are the terms of a rehearsal: nobody has checked that the noise keeps this promise, and "
+    "no device takes part."
+)
 
 
 def in_words(terms: Terms) -> list[str]:
@@ -52,7 +55,7 @@ def in_words(terms: Terms) -> list[str]:
         f"your answers; each metric gets {terms.noise.distribution} noise of scale "
         f"{terms.noise.scale}, added by {terms.noise.by}.",
         *(f"It assumes that {one.text()}." for one in assumed(terms)),
-        *_unchecked(terms.noise.distribution),
+        *([_REHEARSAL] if terms.noise.distribution == REHEARSED else []),
         f"Nothing is released for fewer than {about.minimum_batch_size} "
         f"{_plural('report', about.minimum_batch_size)}.",
         f"Reports are encrypted with {terms.suite}; round keys are destroyed at most "
@@ -80,16 +83,6 @@ def assumed(terms: Terms) -> list[Assumption]:
 
 def _told(what: str, text: str) -> list[str]:
     return [f"{what}: {text}"] if text else []
-
-
-def _unchecked(distribution: str) -> list[str]:
-    """A warning for noise distributions other than the one that terms check."""
-    if distribution == CHECKED:
-        return []
-    return [
-        f"Nobody has checked here that {distribution} noise keeps this promise: ask whoever made "
-        "it."
-    ]
 
 
 def _plural(word: str, count: int) -> str:
