@@ -33,17 +33,19 @@ from typing import Any
 import numpy as np
 
 from tacit.bandits.arms.managed import Managed
+from tacit.bandits.contextual.silos import SiloLearner
 from tacit.bandits.contract import Learner
 from tacit.bandits.guardrail import Guard, Guardrail
 from tacit.bandits.sample_ratio import SampleRatio
 from tacit.errors import TacitError, probability
 from tacit.privacy import Guarantee, Guaranteed, KnownPerRound
 from tacit.protocols.contract import Protocol
-from tacit.protocols.mechanism import Mechanism
+from tacit.protocols.mechanism import Mechanism, Releases
 from tacit.types import ArmSummary, Estimate, Round
 
 FORMAT = 4
 BY_HAND = "by hand"
+ROUNDING = 1e-12  # relative difference of a sensitivity that was computed elsewhere
 
 
 @dataclass(eq=False)
@@ -64,7 +66,8 @@ class Experiment:
     Raises
     ------
     TacitError
-        If the names are not unique, do not match the learner's arms, or lack the control.
+        If the names are not unique, do not match the learner's arms, or lack the control; or if
+        private prefix sums do not account for the statistics that the learner's silos report.
 
     Examples
     --------
@@ -93,6 +96,8 @@ class Experiment:
             raise TacitError(f"options are {', '.join(self.options)}; every name is given once")
         if self.control is not None:
             self._place(self.control)
+        if isinstance(self.mechanism, Releases) and self.mechanism.guarantee is not None:
+            _check_statistics(self.learner, self.mechanism)
 
     @classmethod
     def of(cls, learner: Learner, mechanism: Mechanism, options: Sequence[str] = ()) -> Experiment:
@@ -420,6 +425,34 @@ class Experiment:
         restored = cls(tuple(data["options"]), learner, mechanism, data["control"])
         restored._guard = None if data["guard"] is None else Guard.from_dict(data["guard"])
         return restored
+
+
+def _check_statistics(learner: Learner, mechanism: Releases) -> None:
+    """Reject prefix sums whose guarantee is computed for other statistics than silos report."""
+    if not isinstance(learner, SiloLearner):
+        raise TacitError(
+            f"learner is a {type(learner).__name__}; the guarantee of prefix sums needs a "
+            "SiloLearner, whose statistics it covers"
+        )
+    needed, sums = learner.statistics, mechanism.sums
+    least = needed.sensitivity * (1 - ROUNDING)
+    eager = sums.presence.eager
+    for name, value, holds, rule in (
+        ("size", sums.size, sums.size == needed.size, f"must be {needed.size}"),
+        (
+            "sensitivity",
+            f"{sums.sensitivity:.6g}",
+            sums.sensitivity >= least,
+            f"must be at least {needed.sensitivity:.6g}",
+        ),
+        ("people", sums.people, sums.people >= needed.records, f"must be >= {needed.records}"),
+        ("eager", eager, eager == (not needed.lazy), f"must be {not needed.lazy}"),
+    ):
+        if not holds:
+            raise TacitError(
+                f"{name} of the prefix sums is {value}; for the statistics that silos report it "
+                f"{rule}: the noise, the guarantee or the learner was changed"
+            )
 
 
 def _digest(mechanism: Mechanism) -> str:

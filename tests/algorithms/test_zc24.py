@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tests.algorithms.asking import options_of
 
-from tacit.algorithms import SilosProblem, algorithms, lookup, zc24
+from tacit.algorithms import ArmsProblem, SilosProblem, algorithms, lookup, zc24
 from tacit.algorithms.zc24_noise import (
     WEIGHT,
     PrivateSums,
@@ -24,13 +24,16 @@ from tacit.algorithms.zc24_noise import (
     sdp_fedlinucb_vec,
     secagg_fedlinucb,
 )
+from tacit.assumptions import Derivation, DerivedBy, DishonestAtMost, Scope
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.federated import FederatedLinUCB
 from tacit.bandits.contextual.moments import joint_sensitivity
 from tacit.errors import TacitError
 from tacit.experiment import Experiment
-from tacit.privacy import GaussianLoss
+from tacit.privacy import ApproximateDP, GaussianLoss, Guarantee, Guaranteed
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
+from tacit.privacy.guarantees import state_arithmetic
+from tacit.privacy.status import status_to_data
 from tacit.protocols.prefix_sums import Presence
 from tacit.simulation import Result, simulate
 from tacit.simulation.driver import run as drive
@@ -354,3 +357,133 @@ def test_large_dimensions_and_many_actions_work() -> None:
         delta=1e-5,
     )
     assert np.isfinite(result.regret_mean)
+
+
+BOTH = (True, False)
+SMALL = SilosProblem(silos=20, dimension=3, actions=4, sync=5, horizon=60, epsilon=0.5, delta=1e-3)
+
+
+def through_json(experiment: Experiment) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(json.dumps(experiment.to_dict()))
+    return data
+
+
+@pytest.mark.parametrize("name", FEDERATED)
+@pytest.mark.parametrize("setting", ["tight", "paper"])
+@pytest.mark.parametrize("lazy", BOTH)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"dimension": 2},
+        {"participations": 2},
+        {"visits": 2, "visits_per_batch": 2},
+        {"budgets": ((0.5, 1e-3), (1.0, 1e-4)) * 10},
+        {"schedule": "fixed"},
+        {"constant": 0.5},
+    ],
+)
+def test_every_federated_experiment_is_restored(
+    name: str, setting: str, lazy: bool, changes: dict[str, Any]
+) -> None:
+    options = lookup(name).options
+    if not {*changes} - {"constant"} <= {*options} or not (lazy or "lazy" in options):
+        pytest.skip("not an option of this algorithm")
+    if name == "secagg-fedlinucb" and setting == "paper":
+        pytest.skip("not in the paper")
+    if name == "sdp-fedlinucb" and setting == "tight" and {*changes} & {"visits", "participations"}:
+        pytest.skip("amplification is for participants who come once")
+    tiny: dict[str, Any] = (
+        {"epsilon": 1e-3} if name == "sdp-fedlinucb" and setting == "tight" else {}
+    )
+    experiment = built(name, replace(SMALL, setting=setting, lazy=lazy, **tiny, **changes))
+    stored = through_json(experiment)
+    assert Experiment.from_dict(stored).to_dict() == experiment.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("name", "lazy", "change", "message"),
+    [
+        ("secagg-fedlinucb", True, {"sensitivity": 1e-3, "sigma": 2e-3}, "sensitivity of the"),
+        ("secagg-fedlinucb", False, {"sensitivity": 1e-3, "sigma": 2e-3}, "sensitivity of the"),
+        ("jdp-linucb", True, {"sensitivity": 0.99, "sigma": 1.0}, "sensitivity of the"),
+        ("ldp-fedlinucb", True, {"sensitivity": 0.99, "sigma": 1.0}, "sensitivity of the"),
+        ("ldp-fedlinucb", True, {"size": 1 / 9}, "size of the prefix sums is 1; .* must be 9"),
+        ("ldp-fedlinucb", True, {"people": 0.2}, "people of the prefix sums is 1; .* >= 5"),
+        ("ldp-fedlinucb", False, {"people": 0.2}, "people of the prefix sums is 1; .* >= 5"),
+    ],
+)
+def test_stored_sums_account_for_the_statistics_that_silos_report(
+    name: str, lazy: bool, change: dict[str, float], message: str
+) -> None:
+    """Each change leaves the guarantee earned by the numbers of the sums alone."""
+    stored = through_json(built(name, replace(SMALL, lazy=lazy)))
+    sums = stored["mechanism"]["sums"]
+    for field, factor in change.items():
+        value = sums[field] * factor
+        sums[field] = round(value) if isinstance(sums[field], int) else value
+    with pytest.raises(TacitError, match=message):
+        Experiment.from_dict(stored)
+
+
+def test_stored_silos_that_act_on_raw_data_move_whole_batches() -> None:
+    """Otherwise the remark about a participant's own records would become the guarantee."""
+    lazy, eager = (through_json(built("ldp-fedlinucb", replace(SMALL, lazy=x))) for x in BOTH)
+    for one, other in ((lazy, eager), (eager, lazy)):
+        with pytest.raises(TacitError, match="eager of the prefix sums is"):
+            Experiment.from_dict(one | {"learner": other["learner"]})
+
+
+def test_a_guarantee_of_prefix_sums_needs_a_learner_of_silos() -> None:
+    stored = through_json(built("ldp-fedlinucb", SMALL))
+    arms = lookup("dist-dp-se").build(ArmsProblem(horizon=2000))
+    changed = stored | {"learner": arms.learner.to_dict(), "options": list(arms.options)}
+    with pytest.raises(TacitError, match="needs a SiloLearner"):
+        Experiment.from_dict(changed)
+
+
+def with_guarantee(stored: dict[str, Any], guarantee: Guarantee) -> dict[str, Any]:
+    mechanism = stored["mechanism"] | {"privacy": status_to_data(Guaranteed(guarantee))}
+    return stored | {"mechanism": mechanism, "guarantee_id": guarantee.digest}
+
+
+def test_shuffled_silos_state_what_their_own_noise_earns() -> None:
+    problem = replace(SMALL, silos=64, horizon=2000, sync=25, delta=1e-4, setting="paper")
+    experiment = built("sdp-fedlinucb", problem)
+    found, stored = experiment.guarantee, through_json(experiment)
+    assert isinstance(found, ApproximateDP)
+    same = state_arithmetic(replace(found), found.arithmetic)
+    assert Experiment.from_dict(with_guarantee(stored, same)).guarantee == found
+    remark = DerivedBy(Derivation.AMPLIFIED, experiment_steps(stored))
+    for factor in (0.999, 0.2):
+        less = state_arithmetic(replace(found, epsilon=factor * found.epsilon), found.arithmetic)
+        for stated in (less, less.given(remark, DishonestAtMost(Scope.SILOS, 1))):
+            with pytest.raises(TacitError, match="do not earn"):
+                Experiment.from_dict(with_guarantee(stored, stated))
+
+
+def experiment_steps(stored: dict[str, Any]) -> int:
+    return int(stored["mechanism"]["sums"]["shape"]["steps"])
+
+
+@pytest.mark.parametrize("lazy", BOTH)
+def test_an_amplified_guarantee_is_derived_anew(lazy: bool) -> None:
+    problem = SilosProblem(silos=10**7, horizon=10_000, epsilon=1e-6, delta=1e-12, setting="paper")
+    experiment = built("sdp-fedlinucb", replace(problem, lazy=lazy))
+    found, stored = experiment.guarantee, through_json(experiment)
+    assert isinstance(found, ApproximateDP)
+    one = DishonestAtMost(Scope.SILOS, 1)
+    assert one in found.assumptions
+    assert Experiment.from_dict(stored).guarantee == found
+    remark = DerivedBy(Derivation.AMPLIFIED, experiment_steps(stored))
+    changes: list[dict[str, Any]] = [
+        {"epsilon": 0.99 * found.epsilon},
+        {"delta": 0.9 * found.delta},
+        {"assumptions": found.assumptions - {one}},
+        {"assumptions": found.assumptions - {remark}},
+        {"assumptions": found.assumptions - {one} | {DishonestAtMost(Scope.SILOS, 5 * 10**6)}},
+    ]
+    for change in changes:
+        stated = state_arithmetic(replace(found, **change), found.arithmetic)
+        with pytest.raises(TacitError, match="do not earn"):
+            Experiment.from_dict(with_guarantee(stored, stated))

@@ -801,14 +801,14 @@ TARGETS: tuple[Target, ...] = (
     Target("protocols/mechanism.py", "_earns", (swap("sums.slack(epsilon)", "0.0"),), PREFIX),
     Target("protocols/mechanism.py", "earned_by", (swap("sums.of(silo)", "sums.of(0)"),), BUDGETS),
     Target(
-        "algorithms/zc24_noise.py",
+        "privacy/shuffling.py",
         "amplified",
         (swap("silos * (math.exp(epsilon) + 1)", "(math.exp(epsilon) + 1)"),),
         SILOS,
     ),
     Target(
-        "algorithms/zc24_noise.py",
-        "_amplified_guarantee",
+        "privacy/shuffling.py",
+        "amplified_nodes",
         (swap("node.delta > level", "False"),),
         SILOS,
     ),

@@ -18,9 +18,10 @@ from tacit.algorithms.problems import SilosProblem
 from tacit.assumptions import Derivation, DishonestAtMost, Scope
 from tacit.bandits.contextual import moments
 from tacit.errors import TacitError
-from tacit.privacy import ApproximateDP, GaussianLoss, advanced_composition
+from tacit.privacy import ApproximateDP
 from tacit.privacy.guarantees import state_arithmetic
 from tacit.privacy.search import least
+from tacit.privacy.shuffling import amplified_nodes
 from tacit.privacy.silos import weakest
 from tacit.protocols.factorization import Kind, depth, factorize
 from tacit.protocols.prefix_noise import calibrated
@@ -369,51 +370,15 @@ def _tight(
     return finished(problem, protocol, EXACT)
 
 
-def amplified(
-    epsilon0: float, delta0: float, group: float, silos: int, delta: float
-) -> ApproximateDP | None:
-    """Lemma F.2 for one node: the (ε, δ) of the silos' shuffled messages.
-
-    Each silo's message is (ε₀, δ₀)-DP when one participant changes and (group, δ₀)-DP when all of
-    the silo's data change. None where the lemma does not apply.
-
-    Its proof prints (ε - 1)/(ε + 1) for (e^ε - 1)/(e^ε + 1) (CORRECTIONS 6). It takes ε₀ times the
-    number of records for `group`. For the exact ε₀ of Gaussian noise, that is less than the truth
-    at the same δ₀ (CORRECTIONS 25).
-    """
-    if not 0 < delta <= 1 or group > math.log(silos / (16 * math.log(2 / delta))):
-        return None
-    bias = math.tanh(epsilon0 / 2)
-    inner = (
-        8 * math.sqrt(math.exp(group) * math.log(4 / delta) / silos) + 8 * math.exp(group) / silos
-    )
-    epsilon = math.log1p(bias * inner)
-    failure = (
-        bias * delta + silos * (math.exp(epsilon) + 1) * (1 + math.exp(-epsilon0) / 2) * delta0
-    )
-    return ApproximateDP(epsilon, failure) if failure < 1 else None
-
-
 def _amplified_guarantee(
     problem: SilosProblem, sigma: float, records: int = 1
 ) -> ApproximateDP | None:
-    """Lemma F.2 at every node, and advanced composition over the nodes of one participant.
+    """Lemma F.2 for a participant who changes `records` records of one silo and batch.
 
-    The participant changes `records` records of one silo and batch. δ is split evenly; None where
-    nodes fail more often than that. One silo may be curious and knows its own message: the others'
-    messages hide the participant.
+    One silo may be curious and knows its own message: the others' messages hide the participant.
     """
-    level, silos = problem.delta / (2 * nodes(problem)), _unknown(problem)
-    delta0 = level / (8 * silos)
-    epsilon0 = GaussianLoss(sigma, records * sensitivity(problem)).epsilon(delta0)
-    if epsilon0 == 0:
-        return None
-    group = GaussianLoss(sigma, problem.horizon * sensitivity(problem)).epsilon(delta0)
-    failing = min(1.0, level / (2 * math.tanh(epsilon0 / 2)))
-    node = amplified(epsilon0, delta0, group, silos, failing)
-    if node is None or node.epsilon <= 0 or node.delta > level:
-        return None
-    return advanced_composition(node, nodes(problem), problem.delta / 2)
+    moved, group = (count * sensitivity(problem) for count in (records, problem.horizon))
+    return amplified_nodes(sigma, moved, group, _unknown(problem), nodes(problem), problem.delta)
 
 
 def _unknown(problem: SilosProblem) -> int:

@@ -4,7 +4,7 @@ Each participant randomizes locally, with a pure guarantee ε₀ for the message
 the origin of messages. The shuffled view of n participants is much more private. `Clones` bounds it
 numerically for every randomizer (the variation-ratio bound of Wang et al. 2023, which tightens
 Feldman, McMillan & Talwar 2021). `RandomizedResponse` computes it exactly for binary randomized
-response.
+response. `amplified` is Lemma F.2 of ZC24 for silos, whose messages have an (ε₀, δ₀) guarantee.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from scipy.special import betainc
 from tacit.errors import TacitError, integer, positive, probability
 from tacit.noise import Binomial
 from tacit.noise.table import product
-from tacit.privacy.guarantees import finite_epsilon
+from tacit.privacy.composition import advanced_composition
+from tacit.privacy.gaussian import GaussianLoss
+from tacit.privacy.guarantees import ApproximateDP, finite_epsilon
 from tacit.privacy.loss import Direction
 
 Floats = npt.NDArray[np.float64]
@@ -192,3 +194,50 @@ def _responses(epsilon0: float, users: int, ones: int) -> tuple[Direction, ...]:
         losses = np.nan_to_num(np.log(with_one) - np.log(with_zero), nan=0.0)
     bounded = np.clip(losses, -epsilon0, epsilon0)
     return Direction.of(bounded, with_one, 0.0), Direction.of(-bounded, with_zero, 0.0)
+
+
+def amplified(
+    epsilon0: float, delta0: float, group: float, silos: int, delta: float
+) -> ApproximateDP | None:
+    """Lemma F.2 for one node: the (ε, δ) of the silos' shuffled messages.
+
+    Each silo's message is (ε₀, δ₀)-DP when one participant changes and (group, δ₀)-DP when all of
+    the silo's data change. None where the lemma does not apply.
+
+    Its proof prints (ε - 1)/(ε + 1) for (e^ε - 1)/(e^ε + 1) (CORRECTIONS 6). It takes ε₀ times the
+    number of records for `group`. For the exact ε₀ of Gaussian noise, that is less than the truth
+    at the same δ₀ (CORRECTIONS 25).
+    """
+    if not 0 < delta <= 1 or group > math.log(silos / (16 * math.log(2 / delta))):
+        return None
+    bias = math.tanh(epsilon0 / 2)
+    inner = (
+        8 * math.sqrt(math.exp(group) * math.log(4 / delta) / silos) + 8 * math.exp(group) / silos
+    )
+    epsilon = math.log1p(bias * inner)
+    failure = (
+        bias * delta + silos * (math.exp(epsilon) + 1) * (1 + math.exp(-epsilon0) / 2) * delta0
+    )
+    return ApproximateDP(epsilon, failure) if failure < 1 else None
+
+
+def amplified_nodes(
+    sigma: float, moved: float, group: float, silos: int, nodes: int, delta: float
+) -> ApproximateDP | None:
+    """Lemma F.2 at every node, and advanced composition over the nodes of one participant.
+
+    Every message has Gaussian noise `sigma`. A participant moves one silo's message by at most
+    `moved`, all of the silo's data move it by at most `group`. δ is split evenly; None where nodes
+    fail more often than that.
+    """
+    level = delta / (2 * nodes)
+    delta0 = level / (8 * silos)
+    epsilon0 = GaussianLoss(sigma, moved).epsilon(delta0)
+    if epsilon0 == 0:
+        return None
+    whole = GaussianLoss(sigma, group).epsilon(delta0)
+    failing = min(1.0, level / (2 * math.tanh(epsilon0 / 2)))
+    node = amplified(epsilon0, delta0, whole, silos, failing)
+    if node is None or node.epsilon <= 0 or node.delta > level:
+        return None
+    return advanced_composition(node, nodes, delta / 2)

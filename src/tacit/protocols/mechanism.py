@@ -8,7 +8,6 @@ jointly. Both serialize to plain data, privacy status included.
 from __future__ import annotations
 
 import inspect
-import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -20,30 +19,42 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from tacit.assumptions import AskedFor, Declared, uncovered
+from tacit.assumptions import (
+    AskedFor,
+    Declared,
+    Derivation,
+    DerivedBy,
+    DishonestAtMost,
+    Scope,
+    uncovered,
+)
 from tacit.errors import TacitError
 from tacit.names import name_of, named
 from tacit.privacy import (
     ApproximateDP,
     Arithmetic,
-    GaussianLoss,
     Guarantee,
     Guaranteed,
     KnownPerRound,
     Neighbours,
     NonPrivate,
     PrivacyStatus,
+    PureDP,
 )
 from tacit.privacy.accounting import PACKAGE
 from tacit.privacy.guarantees import state_arithmetic
+from tacit.privacy.shuffling import amplified_nodes
 from tacit.privacy.silos import SilosDP
 from tacit.privacy.status import NON_PRIVATE_TEXT, status_from_data, status_to_data
 from tacit.protocols.checking import DRAWS, check_declared
 from tacit.protocols.contract import Protocol
-from tacit.protocols.factorization import factorize
+from tacit.protocols.factorization import depth, factorize
 from tacit.protocols.prefix_sums import Encoder, PrefixRound, PrefixSums, Presence
 from tacit.trust import TrustModel
 from tacit.types import Arm, Design, Fit, Floats, Round
+
+SLACK = 1e-6  # relative increase of δ that a stored guarantee may differ by
+BISECTIONS = 40
 
 
 class Mechanism(ABC):
@@ -272,13 +283,27 @@ class PerRound(Mechanism):
         Raises
         ------
         TacitError
-            If a small round does not earn the stored privacy status.
+            If a small round does not earn the stored privacy status, or earns a guarantee although
+            none is stored, or if rounds are made for another target than the stored one.
         """
         make = recipe(named(data["make"], Callable))  # type: ignore[arg-type]
         arguments = {key: rich(value) for key, value in data["arguments"].items()}
         found = cls(make, arguments, status_from_data(data["privacy"]), data["smallest"])
+        found._check_target()
         found._check_small_round()
         return found
+
+    def _check_target(self) -> None:
+        """Reject rounds that are made for other numbers than the stored status asks for."""
+        if not isinstance(self.privacy, KnownPerRound):
+            return
+        asked, made_for = self.privacy.target, self.arguments.get("target")
+        if not isinstance(made_for, Guarantee) or _numbers(made_for) != _numbers(asked):
+            value = made_for.short if isinstance(made_for, Guarantee) else repr(made_for)
+            raise TacitError(
+                f"target of the rounds is {value}; epsilon, delta and participations must be those "
+                f"that the experiment asks for, {asked.short}: the stored noise was changed"
+            )
 
     def _check_small_round(self) -> None:
         """Reject a stored privacy status that a small round does not earn under the stored
@@ -288,6 +313,8 @@ class PerRound(Mechanism):
         if small is None:
             return
         problem = self._weaker(small.guarantee)
+        if isinstance(self.privacy, NonPrivate) and small.guarantee is not None:
+            problem = f"earns {small.guarantee.short}, the experiment states non-private"
         if problem:
             raise TacitError(
                 f"a small round {problem}: the stored noise, guarantee or smallest round was "
@@ -386,8 +413,8 @@ def earned_by(sums: PrefixSums, guarantee: Guarantee) -> bool:
     """Whether the sums earn this guarantee for a participant with the maximum number of
     participations, with the same view and assumptions.
 
-    Amplification by shuffling is not checked here. The sum of all messages, which the adversary can
-    compute, must not refute the guarantee.
+    Gaussian messages behind a shuffler earn what each silo's own noise gives, or amplification by
+    shuffling where the guarantee is derived by it.
     """
     if (
         sums.noise == "none"
@@ -395,13 +422,54 @@ def earned_by(sums: PrefixSums, guarantee: Guarantee) -> bool:
         or not _about(sums, guarantee)
     ):
         return False
-    if sums.trust == TrustModel.SHUFFLER and sums.noise == "gaussian":
-        all_of_it = GaussianLoss(sums.sigma * math.sqrt(sums.silos), sums.movement)
-        return all_of_it.delta(guarantee.epsilon) <= guarantee.delta
-    return all(
-        _earns(sums.of(silo), epsilon, delta * (1 + 1e-6))
-        for silo, (epsilon, delta) in enumerate(_pairs(guarantee))
+    pairs = _pairs(guarantee)
+    if sums.sigmas and len(pairs) == 1:  # a common budget is that of every silo
+        pairs *= sums.silos
+    if len(pairs) not in (1, sums.silos):
+        return False
+    return _amplifies(sums, guarantee) or all(
+        _earns(sums.of(silo), epsilon, delta * (1 + SLACK))
+        for silo, (epsilon, delta) in enumerate(pairs)
     )
+
+
+def _amplifies(sums: PrefixSums, guarantee: ApproximateDP) -> bool:
+    """Whether amplification by shuffling (ZC24 Lemma F.2), derived anew, gives the guarantee.
+
+    The lemma is for the nodes of a tree and one participation. It needs a stated bound on curious
+    silos, whose messages hide nobody.
+    """
+    bounds = [
+        one.limit(sums.silos)
+        for one in guarantee.assumptions
+        if isinstance(one, DishonestAtMost) and one.scope is Scope.SILOS
+    ]
+    if (
+        (sums.trust, sums.noise, sums.shape.kind) != (TrustModel.SHUFFLER, "gaussian", "tree")
+        or sums.presence.participations > 1
+        or DerivedBy(Derivation.AMPLIFIED, sums.shape.steps) not in guarantee.assumptions
+        or _pairs(guarantee) != ((guarantee.epsilon, guarantee.delta),)
+        or not bounds
+    ):
+        return False
+    nodes, honest = depth(sums.shape.steps), sums.silos - min(bounds)
+    records = sums.people if sums.presence.eager else 1
+    group = sums.people * sums.shape.steps
+    moved, whole = (count * sums.sensitivity for count in (records, group))
+    # the derivation leaves some of its δ unused: find the largest that fails as rarely as stated
+    low, high = guarantee.delta, min(2 * guarantee.delta, 1 - 1e-9)
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        found = amplified_nodes(sums.sigma, moved, whole, honest, nodes, middle)
+        if found is None:
+            low = middle
+        elif found.delta > guarantee.delta * (1 + SLACK):
+            high = middle
+        elif found.epsilon <= guarantee.epsilon:
+            return True
+        else:
+            low = middle
+    return False
 
 
 def _about(sums: PrefixSums, guarantee: ApproximateDP) -> bool:
@@ -433,6 +501,16 @@ def _pairs(guarantee: ApproximateDP) -> tuple[tuple[float, float], ...]:
     if isinstance(guarantee, SilosDP) and guarantee.budgets:
         return guarantee.budgets
     return ((guarantee.epsilon, guarantee.delta),)
+
+
+def _numbers(guarantee: Guarantee) -> tuple[float, float, int] | None:
+    """ε, δ and participations; None for guarantees of another kind."""
+    match guarantee:
+        case PureDP():
+            return guarantee.epsilon, 0.0, guarantee.participations
+        case ApproximateDP():
+            return guarantee.epsilon, guarantee.delta, guarantee.participations
+    return None
 
 
 def recipe(make: Any) -> Callable[..., Protocol]:

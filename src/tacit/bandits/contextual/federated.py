@@ -19,7 +19,8 @@ from scipy.special import chdtri, ndtri
 
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.linucb import LinUCB, LinUCBPolicy
-from tacit.bandits.contract import Learner, Plan
+from tacit.bandits.contextual.silos import SiloLearner, SiloStatistics
+from tacit.bandits.contract import Plan
 from tacit.errors import TacitError, integer, positive, probability
 from tacit.types import Estimate, Floats, Round
 
@@ -75,7 +76,7 @@ def noise_shift(noise: float, dimension: int, regularizer: float, confidence: fl
     return math.sqrt(regularizer**2 + 2 * regularizer * along + length**2)
 
 
-class FederatedLinUCB(Learner):
+class FederatedLinUCB(SiloLearner):
     """LinUCB in every silo, with private sums over all silos every `sync` rounds.
 
     Parameters
@@ -122,6 +123,13 @@ class FederatedLinUCB(Learner):
         self.noise = None if noise is None else tuple(map(float, noise))
         self.repairs = 0
         self._bias, self._gram = np.zeros(d), self.regularizer * np.eye(d)
+
+    @property
+    def statistics(self) -> SiloStatistics:
+        """Sums of xy and xxᵀ."""
+        d = self.dimension
+        moved = moments.joint_sensitivity(d)
+        return SiloStatistics(moments.size(d), moved, self.sync, self.lazy)
 
     def radius(self, step: int) -> float:
         """β_t; with `noise`, the factor of the error due to rewards alone.

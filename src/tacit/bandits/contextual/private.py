@@ -19,7 +19,8 @@ from scipy.special import chdtri, ndtri
 
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.linucb import CENTRE, LinUCBPolicy
-from tacit.bandits.contract import Learner, Plan
+from tacit.bandits.contextual.silos import SiloLearner, SiloStatistics
+from tacit.bandits.contract import Plan
 from tacit.errors import TacitError, integer, positive, probability
 from tacit.types import Estimate, Floats, Round
 
@@ -30,7 +31,7 @@ REGULARIZED = {"rigorous": 0.4, "calibrated": 0.7}  # (λ - 1) / bound on the no
 LEAST = 0.1  # smallest eigenvalue after repair, relative to the regularizer
 
 
-class PrivateLinUCB(Learner):
+class PrivateLinUCB(SiloLearner):
     """LinUCB in every silo, from private sums only (ZC24 Algorithm 8).
 
     Parameters
@@ -96,6 +97,12 @@ class PrivateLinUCB(Learner):
     def size(self) -> int:
         """The number of features, including an appended one."""
         return self.dimension + (self.constant is None)
+
+    @property
+    def statistics(self) -> SiloStatistics:
+        """Sums of w (y - ½) x and xxᵀ; silos are lazy."""
+        moved = moments.centred_sensitivity(self.weight)
+        return SiloStatistics(moments.size(self.size), moved, max(self.schedule, default=1), True)
 
     @property
     def shrink(self) -> float | None:
