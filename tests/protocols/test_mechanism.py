@@ -50,9 +50,11 @@ from tacit.privacy.status import status_to_data
 from tacit.protocols import factories
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import factorize
+from tacit.protocols.joint import JointSums, for_each
 from tacit.protocols.mechanism import Mechanism, PerRound, Releases, plain, rich
 from tacit.protocols.prefix_noise import calibrated
 from tacit.protocols.prefix_sums import Presence
+from tacit.protocols.sums import TwoServers
 from tacit.trust import TrustModel
 from tacit.types import Arm, Design, Round
 
@@ -572,6 +574,26 @@ def test_a_guarantee_found_round_by_round_is_printed_with_what_the_target_assume
     assert shown is not None
     assert shown.assumptions == {Protects(Secret.ONE_REWARD), AskedFor(1.0), *ROUND}
     assert mechanism.printed() is None
+
+
+class Elsewhere(TwoServers):
+    """A part from outside tacit."""
+
+
+Elsewhere.__module__ = "elsewhere.parts"
+
+
+def joined(participants: int) -> JointSums:
+    return JointSums(Elsewhere(participants, 1, for_each(PureDP(1.0), 2)), 2)
+
+
+def test_a_part_from_outside_makes_a_mechanism_one_from_outside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(joined, "__module__", factories.__name__)
+    assert PerRound(joined).outside
+    monkeypatch.setattr(Elsewhere, "__module__", factories.__name__)
+    assert not PerRound(joined).outside
 
 
 def test_steps_are_opened_one_after_another_and_for_all_silos() -> None:
