@@ -403,6 +403,12 @@ def test_together_means_as_much_as_all(ones: list[Assumption]) -> None:
     assert together(reversed(ones)) == kept
 
 
+def test_no_fewer_than_none_are_curious() -> None:
+    assert ThreatModel(curious=0).honest(8) == 8
+    with pytest.raises(TacitError, match="curious is -1"):
+        ThreatModel(curious=-1)
+
+
 @pytest.mark.parametrize("numbers", [(0, 1), (1, 0), (-1, 1)])
 def test_nobody_visits_less_than_once(numbers: tuple[int, int]) -> None:
     with pytest.raises(TacitError, match="it must be"):
