@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cache
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import pytest
 from tests.algorithms.asking import built, problem_for
 from tests.samples import same_law
 
-from tacit.algorithms import ArmsProblem, algorithms
+from tacit.algorithms import ArmsProblem, algorithms, tkms21
 from tacit.algorithms.problems import TRUSTS, Setting
 from tacit.bandits import Restarts, Thompson
 from tacit.environments import Bernoulli
@@ -253,6 +253,28 @@ def test_a_promise_at_scale_one_fades_with_the_round() -> None:
     sound = factories.gaussian_paper(10**7, target, 10, 0.1).guarantee
     assert isinstance(sound, ApproximateDP)
     assert sound.epsilon < small.epsilon
+
+
+def test_printed_noise_guarantees_what_its_weakest_batch_earns() -> None:
+    """At scale 1 larger batches of Skellam shares earn less: the last one counts."""
+    experiment = built("dist-rdp-se", ArmsProblem(5, 5000, scale=1, setting="paper"))
+    target = ApproximateDP(1.0, 1e-6)
+    earned = [
+        factories.skellam_paper(n, target, 1, 0.1, 4).guarantee
+        for n in (4, 16, 64, 256, 1024, 4096)
+    ]
+    assert earned[-1] != earned[0]
+    assert experiment.guarantee is not None
+    assert experiment.guarantee == earned[-1]
+    assert all(one is not None and one.implies(experiment.guarantee) for one in earned)
+
+
+@pytest.mark.parametrize(("start", "horizon"), [(1, 64), (3, 100), (2, 4)])
+def test_doubling_batches_are_tried_up_to_the_horizon(start: int, horizon: int) -> None:
+    tried = tkms21._doubling_sizes(start, horizon)
+    assert tried[0] == 2**start
+    assert tried[-1] <= horizon < 2 * tried[-1]
+    assert all(after == 2 * before for before, after in pairwise(tried))
 
 
 # Noise of different arms

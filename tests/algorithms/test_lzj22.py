@@ -13,11 +13,15 @@ import pytest
 from tests.algorithms.asking import options_of
 
 from tacit.algorithms import LinearProblem, algorithms, lookup
+from tacit.algorithms.lzj22 import status
+from tacit.assumptions import Protects, Secret
 from tacit.bandits.linear.phased import DistributedElimination
 from tacit.environments.population import Population, covering
 from tacit.errors import TacitError
+from tacit.privacy import Guaranteed, KnownPerRound
 from tacit.simulation import Result, Trial, simulate
 from tacit.simulation.study import RunConfig, matched
+from tacit.trust import TrustModel
 
 SMALL: dict[str, Any] = {"dimension": 5, "actions": 60, "horizon": 20_000, "workers": 1}
 PROMISE: dict[str, Any] = {"epsilon": 10.0, "delta": 0.25}  # of the paper's simulations
@@ -84,6 +88,25 @@ def test_the_papers_setting_says_its_true_guarantee() -> None:
         assert "asked for: (10, 0.25)-DP" in promise
     loose = small("sdp-dpe", runs=1, setting="paper").runs[0]["guarantee"]
     assert loose["epsilon"] < 1.0  # far stronger than the 10 that was asked for
+
+
+@pytest.mark.parametrize(
+    ("options", "secret"),
+    [
+        ({"distributed": False}, Secret.ONE_REWARD),
+        ({"distributed": True}, Secret.FITTED_PARAMETER),
+        ({"distributed": True, "reports": "actions"}, Secret.AVERAGE_REWARDS),
+        ({"distributed": True, "delta": 0.0}, Secret.AVERAGE_REWARDS),
+        ({"distributed": True, "setting": "paper"}, Secret.AVERAGE_REWARDS),
+    ],
+)
+def test_a_guarantee_states_the_secret_that_a_report_holds(
+    options: dict[str, Any], secret: Secret
+) -> None:
+    found = status(LinearProblem(**options), TrustModel.CENTRAL)
+    assert isinstance(found, (Guaranteed, KnownPerRound))
+    stated = found.guarantee if isinstance(found, Guaranteed) else found.target
+    assert stated.assumptions == {Protects(secret)}
 
 
 def test_the_tight_setting_stands_where_it_should() -> None:

@@ -18,9 +18,17 @@ from tacit.algorithms.zc24_noise import (
     sdp_fedlinucb_vec,
     sensitivity,
 )
-from tacit.assumptions import Derivation, DishonestAtMost, Scope, Spread, VisitsAtMost
+from tacit.assumptions import (
+    Derivation,
+    DerivedBy,
+    DishonestAtMost,
+    OwnRecords,
+    Scope,
+    Spread,
+    VisitsAtMost,
+)
 from tacit.errors import TacitError
-from tacit.privacy import ApproximateDP, GaussianLoss, advanced_composition
+from tacit.privacy import ApproximateDP, Arithmetic, GaussianLoss, advanced_composition
 from tacit.privacy.shuffling import amplified
 from tacit.simulation import simulate
 
@@ -90,6 +98,18 @@ def test_a_run_that_is_not_lazy_headlines_the_persons_number(
     said = experiment.mechanism.text()
     assert said.startswith(guarantee.short)
     assert "the participant's own pairs only it is (1, 1e-05)-DP" in said
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_a_guarantee_states_how_it_was_derived_and_what_else_a_visit_moves(lazy: bool) -> None:
+    experiment = lookup("secagg-fedlinucb").build(replace(SMALL, lazy=lazy))
+    assert experiment.guarantee is not None
+    found = experiment.guarantee.assumptions
+    steps = experiment.mechanism.sums.shape.steps  # type: ignore[attr-defined]
+    assert DerivedBy(Derivation.EXACT_JOINT, steps) in found
+    own = [one for one in found if isinstance(one, OwnRecords)]
+    assert [one.records for one in own] == ([] if lazy else [SMALL.sync])
+    assert all(0.97 <= one.epsilon <= 1.0 and one.delta == SMALL.delta for one in own)
 
 
 @pytest.mark.parametrize("name", ["secagg-fedlinucb", "ldp-fedlinucb", "sdp-fedlinucb-vec"])
@@ -232,6 +252,7 @@ def test_amplification_rests_on_all_silos_but_one_who_looks() -> None:
     one = DishonestAtMost(Scope.SILOS, 1)
     assert one in found.guarantee.assumptions
     assert one.to_dict() in found.guarantee.to_dict()["assumptions"]
+    assert found.guarantee.arithmetic is Arithmetic.IDEAL
     alone = sdp_fedlinucb(replace(problem, silos=10))
     assert alone.guarantee is not None
     assert not any(isinstance(one, DishonestAtMost) for one in alone.guarantee.assumptions)

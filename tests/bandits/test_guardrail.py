@@ -368,7 +368,9 @@ def test_a_guardrail_needs_a_control() -> None:
 def test_a_guardrail_needs_a_second_metric_under_the_same_promise() -> None:
     single = begin("private-med", ["a", "b"], binary=True, horizon=9_000, control_share=0.2)
     before = written(single)
-    with pytest.raises(TacitError, match="the mechanism opens 1 of everybody: make it of recipes"):
+    with pytest.raises(
+        TacitError, match="the mechanism opens 1 of everybody: make it of factories"
+    ):
         single.guard("errors")
     assert written(single) == before
     assert single.guardrail is None

@@ -573,7 +573,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "noise/goodness_of_fit.py",
         "seeded",
-        (swap("seen[0] == seen[1]", "False"),),
+        (swap("first != second", "True"),),
         CHECKING,
     ),
     Target(
@@ -847,7 +847,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "protocols/mechanism.py",
         "Mechanism.printed",
-        (swap("not self.outside", "True"), swap("check_declared(protocol)", "True")),
+        (swap("not from_outside(self)", "True")),
         MECHANISM,
     ),
     Target(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import pytest
@@ -60,7 +61,10 @@ from tacit.privacy import (
     status_of,
     weakest,
 )
+from tacit.privacy.accounting import earned
+from tacit.privacy.guarantees import for_fewer
 from tacit.privacy.silos import SilosDP
+from tacit.privacy.silos import weakest as weakest_of_silos
 from tacit.privacy.status import status_from_data, status_to_data
 
 TENTH = Fraction(1, 10)
@@ -214,6 +218,29 @@ def test_remarks_need_no_cover_and_stay_in_equality() -> None:
     assert PureDP(1.0).given(Declared()).implies(PureDP(1.0))
 
 
+@pytest.mark.parametrize("view", View)
+def test_only_the_trust_of_its_own_view_goes_without_saying(view: View) -> None:
+    trusts = set(TRUST_OF_VIEW.values())
+    stated = PureDP(1.0, view=view).given(*trusts)
+    assert stated.assumptions == trusts - {TRUST_OF_VIEW[view]}
+    assert not stated.implies(PureDP(1.0, view=view))
+
+
+def test_nothing_but_these_is_a_remark() -> None:
+    """Whatever else is assumed needs cover before one guarantee implies another."""
+    kinds = [one for one in Assumption._known.values() if one.__module__ == "tacit.assumptions"]
+    assert {one.identifier for one in kinds if not one.needed} == {
+        "asked-for",
+        "declared-by-author",
+        "derived-by",
+        "own-records",
+        "participants-from",
+        "poisoned",
+        "range-proofs",
+    }
+    assert len(kinds) > 20
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -342,6 +369,36 @@ def test_arithmetic_is_derived_and_never_assumed() -> None:
     assert "exactly" not in str(PureDP(1.0))
 
 
+def test_the_weakest_arithmetic_counts_in_any_order() -> None:
+    kinds = [PureDP(1.0), derived(PureDP(1.0), Gaussian(1.0)), derived(PureDP(1.0), Skellam(1))]
+    for one, other in product(kinds, repeat=2):
+        least = one if other.arithmetic.covers(one.arithmetic) else other
+        found = weakest([one, other])
+        assert found is not None
+        assert found.arithmetic is least.arithmetic
+        assert compose([one, other]).arithmetic is least.arithmetic
+    silos = [derived(ApproximateDP(1.0, 1e-5), Skellam(1)), ApproximateDP(1.0, 1e-5)]
+    assert weakest_of_silos(silos).arithmetic is Arithmetic.UNSTATED
+
+
+def test_numbers_that_noise_earns_keep_the_assumptions_of_the_target() -> None:
+    target = PureDP(1.0, view=View.MESSAGE).given(ROUND)
+    found = earned(DiscreteLaplace(4), 1, target)
+    assert (found.epsilon, found.view, found.assumptions) == (0.25, View.MESSAGE, {ROUND})
+    assert found.arithmetic is Arithmetic.EXACT
+
+
+def test_a_guarantee_is_stated_for_no_more_participations_than_derived() -> None:
+    often = derived(PureDP(1.0, participations=3).given(ROUND), DiscreteLaplace(1))
+    assert for_fewer(often, 3) == often
+    fewer = for_fewer(often, 1)
+    assert (fewer.participations, fewer.assumptions) == (1, {ROUND})
+    assert fewer.arithmetic is Arithmetic.EXACT
+    for strange in (0, 4, 6):
+        with pytest.raises(TacitError, match="was derived for 3"):
+            for_fewer(often, strange)
+
+
 def test_noise_of_somebody_elses_is_not_called_exact() -> None:
     class Mine(DiscreteLaplace):
         """Drawn as its author likes."""
@@ -389,6 +446,21 @@ def test_together_keeps_the_strongest() -> None:
     assert PureDP(1.0).given(*ones).assumptions == {ROUND}
 
 
+@pytest.mark.parametrize(
+    ("weaker", "stronger"),
+    [
+        (DishonestAtMost(Scope.ROUND, 10), DishonestAtMost(Scope.ROUND, 2)),
+        (ReleasedOnlyAbove(TENTH), ReleasedOnlyAbove(Fraction(1, 2))),
+        (HonestServers(1, of=2), HonestServers(2, of=2)),
+    ],
+)
+def test_together_drops_a_weaker_one_that_is_listed_first(
+    weaker: Assumption, stronger: Assumption
+) -> None:
+    assert weaker.sort_key() < stronger.sort_key()
+    assert together([weaker], [stronger]) == {stronger}
+
+
 def test_together_never_drops_both_of_two_that_imply_each_other() -> None:
     """Visits anywhere have no batches: two spellings of one assumption are one value."""
     one, other = (VisitsAtMost(batches, 3, Spread.ANYWHERE) for batches in (1, 2))
@@ -405,6 +477,12 @@ def test_together_means_as_much_as_all(ones: list[Assumption]) -> None:
     assert uncovered(ones, kept) == ()
     assert together(kept) == kept
     assert together(reversed(ones)) == kept
+
+
+def test_no_fewer_than_none_are_curious() -> None:
+    assert ThreatModel(curious=0).honest(8) == 8
+    with pytest.raises(TacitError, match="curious is -1"):
+        ThreatModel(curious=-1)
 
 
 @pytest.mark.parametrize("numbers", [(0, 1), (1, 0), (-1, 1)])

@@ -140,6 +140,7 @@ def test_assumptions_go_along_with_a_guarantee() -> None:
     assert found.participations == 2
     assert found.assumptions == {HONEST}
     assert RenyiDP.of(one.renyi).repeat(4).participations == 4
+    assert RenyiDP.of(one.renyi).repeat(4).repeat(2).participations == 8
     curve = RenyiDP.of(one.renyi).given(HONEST)
     concentrated = ConcentratedDP(0.5).given(HONEST)
     for kept in (

@@ -72,7 +72,7 @@ REFUSALS: list[tuple[str, Callable[[float], object], list[float]]] = [
     ("users", lambda v: guaranteed_reports(v), BAD_COUNT),  # type: ignore[arg-type]
     ("users", lambda v: calibrate("skellam", 1, ApproximateDP(1.0, 1e-5), users=v), BAD_COUNT),  # type: ignore[arg-type]
     ("users", lambda v: Clones(1.0, v), BAD_COUNT),  # type: ignore[arg-type]
-    ("batches", lambda v: compose_participations(PureDP(1.0), v, 1e-5), BAD_COUNT),  # type: ignore[arg-type]
+    ("participations", lambda v: compose_participations(PureDP(1.0), v, 1e-5), BAD_COUNT),  # type: ignore[arg-type]
     ("dimension", lambda v: linf_loss(LAW, 1, v), BAD_COUNT),  # type: ignore[arg-type]
     ("samples", lambda v: audit(lambda x, n: [x] * n, 0, 1, v), BAD_COUNT),  # type: ignore[arg-type]
 ]

@@ -218,7 +218,7 @@ def test_the_way_is_named_where_a_promise_is_made() -> None:
     target = ApproximateDP(1.0, 1e-6, participations=5)
     law = calibrate("skellam", 3, target).integer_law
     stated = promised(law, 3, target, View.OPENED_SUM, CompleteGroups())
-    assert stated.assumptions == {CompleteGroups(), *accounting(law, target)}
+    assert stated.assumptions == {CompleteGroups(), DistinctRounds(), *accounting(law, target)}
     assert accounting(law, target) == (Accounting(Method.GAUSSIAN, 5),)
     assert "accounted for by 5 comparisons with Gaussian noise" in str(stated)
     once = promised(Skellam(4000), 3, ApproximateDP(1.0, 1e-6), View.OPENED_SUM)

@@ -17,6 +17,7 @@ from tests.protocols.overstated import overstated, with_assumptions
 from tacit.algorithms import problems
 from tacit.algorithms.registry import algorithms, lookup
 from tacit.assumptions import (
+    AskedFor,
     CompleteGroups,
     Declared,
     DishonestAtMost,
@@ -50,6 +51,7 @@ from tacit.privacy.status import status_to_data
 from tacit.protocols import factories
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.factorization import factorize
+from tacit.protocols.joint import JointSums, for_each
 from tacit.protocols.mechanism import (
     Mechanism,
     PerRound,
@@ -571,6 +573,35 @@ def test_the_privacy_status_of_a_mechanism_is_rendered() -> None:
     assert (known.guarantee, nothing.guarantee) == (None, None)
     assert known.text() == "known round by round; asked for: (1, 0)-DP"
     assert nothing.text() == "none: no privacy, the server sees every sum as it is"
+
+
+def test_a_guarantee_found_round_by_round_is_printed_with_what_the_target_assumes() -> None:
+    target = PureDP(1.0).given(Protects(Secret.ONE_REWARD))
+    mechanism = PerRound(factories.exact, {"binary": True}, KnownPerRound(target))
+    shown = mechanism.printed(PureDP(1.5).given(*ROUND))
+    assert shown is not None
+    assert shown.assumptions == {Protects(Secret.ONE_REWARD), AskedFor(1.0), *ROUND}
+    assert mechanism.printed() is None
+
+
+class Elsewhere(TwoServers):
+    """A part from outside tacit."""
+
+
+Elsewhere.__module__ = "elsewhere.parts"
+
+
+def joined(participants: int) -> JointSums:
+    return JointSums(Elsewhere(participants, 1, for_each(PureDP(1.0), 2)), 2)
+
+
+def test_a_part_from_outside_makes_a_mechanism_one_from_outside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(joined, "__module__", factories.__name__)
+    assert from_outside(PerRound(joined))
+    monkeypatch.setattr(Elsewhere, "__module__", factories.__name__)
+    assert not from_outside(PerRound(joined))
 
 
 def test_steps_are_opened_one_after_another_and_for_all_silos() -> None:

@@ -27,6 +27,7 @@ from tacit.assumptions import (
     SemiHonestServer,
     Spread,
     TrustedServer,
+    TrustedSilo,
     VisitsAtMost,
 )
 from tacit.noise import DiscreteLaplace
@@ -107,12 +108,18 @@ TRUSTED: dict[View, Assumption] = {
     View.SERVER_OUTPUT: TrustedServer(),
     View.MESSAGE: HonestDevice(),
     View.SHUFFLED: NonColludingShuffler(),
+    View.SILO: TrustedSilo(),
     View.OTHER_SERVER: HonestServers(1, of=2),
 }
 
 
 def test_every_protocol_is_in_the_table() -> None:
     assert set(TABLE) == set(CASES)
+
+
+def test_the_trust_behind_every_view() -> None:
+    assert TRUST_OF_VIEW == TRUSTED
+    assert set(TRUSTED) == set(View)
 
 
 @pytest.mark.parametrize("name", TABLE)

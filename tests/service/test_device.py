@@ -522,6 +522,23 @@ def test_one_servers_refusal_twice_or_a_forged_one_gives_nothing_back() -> None:
         assert device.status()[0].charged
 
 
+def test_the_other_servers_refusal_is_no_answer_and_the_server_is_asked_again() -> None:
+    parties = Parties()
+    device = parties.device()
+    opened = refused_round(parties, device)
+    parties.finish(opened)
+    relayed = [opened.servers[1].outcome()]
+
+    def relay(request: httpx.Request) -> httpx.Response | None:
+        mine = str(request.url).startswith(ADDRESSES[0]) and request.url.path.endswith("outcome")
+        return httpx.Response(200, content=relayed.pop()) if mine and relayed else None
+
+    parties.fail = relay
+    device.wait_and_report(outcomes=True)
+    assert relayed == []
+    assert (device.status()[0].outcome, device.status()[0].charged) == ("refused", False)
+
+
 def test_in_an_opened_round_the_charge_stays_though_the_report_never_arrived() -> None:
     parties = Parties()
     opened = parties.open(minimum=1)

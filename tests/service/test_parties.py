@@ -506,6 +506,26 @@ def test_successor_terms_add_and_remove_options_and_open_rounds_finish(quiet: Pa
     assert quiet.coordinator.shown(digest).successor is not None
 
 
+def test_invitations_stay_valid_and_spent_under_successor_terms(quiet: Pair) -> None:
+    first = quiet.begin(admission="invitation")
+    quiet.step(2)
+    used, unused = invitations.make(first, quiet.secrets[0], 2)
+    assert quiet.join(first, invitation=used).place is not None
+    old = quiet.coordinator.terms(first).terms
+    terms = replace(old, options=(*OPTIONS[:2], "new"), predecessor=first)
+    after = quiet.coordinator.succeed(terms)
+    signature = cosign(terms, quiet.secrets[1])
+    approval = approve_successor(old, terms, quiet.secrets[1], quiet.helper.records)
+    mine = approve_successor(old, terms, quiet.secrets[0], quiet.coordinator.records)
+    quiet.helper.admit(terms, (quiet.coordinator.signature(after), signature), (mine, approval))
+    quiet.coordinator.cosign(after, signature, approval)
+    quiet.clock.now += 200
+    quiet.step(3)
+    with pytest.raises(Forbidden, match="has been used"):
+        quiet.join(after, invitation=used)
+    assert quiet.join(after, invitation=unused).place is not None
+
+
 def test_invitations_are_those_of_the_issuer_at_both_servers(quiet: Pair) -> None:
     """Somebody else lets participants in: what the coordinator signs itself is no invitation."""
     issuer = Ed25519PrivateKey.from_private_bytes(bytes([9]) * 32)

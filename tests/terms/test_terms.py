@@ -187,6 +187,20 @@ def test_terms_that_contradict_themselves_are_refused(changes: Any, words: str) 
         terms(**changes)
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"noise": Noise(Fraction(47), "devices")}, "need a scale of at least 48"),
+        ({"missing_fraction": Fraction(1)}, "missing_fraction is 1: must be .* below 1"),
+        ({"dishonest_fraction": Fraction(1)}, "dishonest_fraction is 1: must be .* below 1"),
+        ({"missing_fraction": Fraction(-1, 5)}, "must be at least 0"),
+    ],
+)
+def test_terms_of_shared_noise_that_cannot_hold_are_rejected(changes: Any, words: str) -> None:
+    with pytest.raises(TacitError, match=words):
+        masked(**changes)
+
+
 def test_terms_in_words_say_everything_and_round_the_promise_up() -> None:
     text = "\n".join(in_words(terms()))
     for said in (
