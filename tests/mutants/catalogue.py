@@ -308,7 +308,6 @@ TARGETS: tuple[Target, ...] = (
                 "min((item.participations for item in items))",
                 "max(i.participations for i in items)",
             ),
-            swap("together(*(item.assumptions for item in items))", "items[0].assumptions"),
         ),
         ASSUMED,
     ),
@@ -353,9 +352,12 @@ TARGETS: tuple[Target, ...] = (
     Target("privacy/guarantees.py", "compose", (checks,), GUARANTEES),
     Target(
         "privacy/guarantees.py",
-        "compose",
-        (swap("together(*(item.assumptions for item in items))", "first.assumptions"),),
-        GUARANTEES,
+        "_joined_assumptions",
+        (
+            swap("together(*(item.assumptions for item in items))", "items[0].assumptions"),
+            swap("min((item.metrics for item in items))", "max(i.metrics for i in items)"),
+        ),
+        ASSUMED,
     ),
     Target("privacy/guarantees.py", "renyi_epsilon", (signs,), GUARANTEES),
     Target("privacy/guarantees.py", "PureDP.delta_at", (limits,), GUARANTEES),
@@ -847,7 +849,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "protocols/mechanism.py",
         "Mechanism.printed",
-        (swap("not from_outside(self)", "True")),
+        (swap("not from_outside(self)", "True"),),
         MECHANISM,
     ),
     Target(

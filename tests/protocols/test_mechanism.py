@@ -599,6 +599,7 @@ def test_a_part_from_outside_makes_a_mechanism_one_from_outside(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(joined, "__module__", factories.__name__)
+    monkeypatch.setattr(factories, "joined", joined, raising=False)
     assert from_outside(PerRound(joined))
     monkeypatch.setattr(Elsewhere, "__module__", factories.__name__)
     assert not from_outside(PerRound(joined))
