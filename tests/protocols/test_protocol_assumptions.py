@@ -34,6 +34,7 @@ from tacit.noise import DiscreteLaplace
 from tacit.privacy import ApproximateDP, Arithmetic, Guarantee, PureDP, View
 from tacit.protocols import factories
 from tacit.protocols.factorization import factorize
+from tacit.protocols.integer_vectors import ShuffledVector
 from tacit.protocols.joint import JointSums, for_each
 from tacit.protocols.prefix_sums import Noise, PrefixSums, Presence
 from tacit.protocols.pure_shuffle import PureShuffle
@@ -137,6 +138,13 @@ def test_a_protocol_states_exactly_its_threat_model(name: str) -> None:
     assert TRUSTED[found.view].text() in clauses
     assert found.arithmetic.text() in clauses
     assert all(one.text() in clauses for one in expected.assumptions)
+
+
+@pytest.mark.parametrize("paper", [True, False])
+def test_shuffled_vectors_state_the_threat_model_in_both_settings(paper: bool) -> None:
+    found = ShuffledVector(100, 3, 1.0, ApproximateDP(10.0, 0.25), paper=paper).guarantee
+    assert found is not None
+    assert Stated(found.view, found.assumptions, found.arithmetic) == SHUFFLED
 
 
 @pytest.mark.parametrize("name", [name for name, one in TABLE.items() if one is not None])
