@@ -233,6 +233,7 @@ def test_nothing_but_these_is_a_remark() -> None:
         "asked-for",
         "declared-by-author",
         "derived-by",
+        "metrics-per-participation",  # which `Guarantee.metrics` compares
         "own-records",
         "participants-from",
         "poisoned",

@@ -115,8 +115,9 @@ def test_without_the_token_nothing_is_told_of_results(several: tuple[Processes, 
     """What is answered is what everybody is answered about an experiment that there is not."""
     both, second = several
     digest = both.begin(experiment_of(1500, ("first", "other")), question="Secret?")
-    both.place(digest)
+    waiting = both.place(digest)
     offered = both.get(0, f"/e/{digest.hex()}/take-part").text
+    both.report(both.pinned(digest), waiting, int(waiting.option == "other"))
     both.hold(digest, lambda option: int(option == "other"))
     wait_for(lambda: both.coordinator.estimates(digest)["options"][1]["mean"])
     wrong = {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {PACKED[:-4]}"}
