@@ -722,3 +722,30 @@ def test_a_common_guarantee_is_earned_by_the_noise_of_every_silo() -> None:
     two = SilosDP(own.epsilon, own.delta, budgets=((own.epsilon, own.delta),) * 2, **own.about)
     with pytest.raises(TacitError, match="do not earn"):
         Releases(loud, Guaranteed(two))
+
+
+def test_large_rounds_have_the_same_protocol_as_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A factory that passes for tacit's and gives large rounds a protocol from outside."""
+    monkeypatch.setattr(bare, "__module__", factories.__name__)
+    monkeypatch.setattr(factories, "bare", bare, raising=False)
+    guarantee = bare(1, PureDP(1.0)).guarantee
+    assert guarantee is not None
+    mechanism = PerRound(bare, {"target": PureDP(1.0)}, Guaranteed(guarantee))
+    assert not from_outside(mechanism)
+    assert mechanism.open(Round(0, 64, Arm(0))).participants == 64
+    with pytest.raises(TacitError, match="from outside tacit, small rounds have not"):
+        mechanism.open(Round(0, 65, Arm(0)))
+
+
+def test_what_is_declared_from_outside_is_printed_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    guarantee = bare(1, PureDP(1.0)).guarantee
+    assert guarantee is not None
+    assert guarantee.arithmetic is Arithmetic.EXACT
+    mechanism = PerRound(bare, {"target": PureDP(1.0)}, Guaranteed(guarantee))
+    for checked, remark in ((True, Declared(100_000, 1)), (False, Declared())):
+        monkeypatch.setattr("tacit.protocols.mechanism.check_declared", lambda _, c=checked: c)
+        shown = mechanism.printed()
+        assert shown is not None
+        assert shown.arithmetic is Arithmetic.UNSTATED
+        assert remark in shown.assumptions
+        assert "declared by its author" in mechanism.text()

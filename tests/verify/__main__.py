@@ -238,6 +238,8 @@ def settings(entry: Algorithm, quick: bool) -> Iterator[dict[str, Any]]:
         {"trust": "shuffler"},
         {"trust": "shuffler", "delta": 1e-6},
         {"trust": "two-servers"},
+        {"min_batch_size": 2},  # so that small rounds are opened, too
+        {"min_batch_size": 2, "trust": "shuffler"},
         *returning(),
     ]
     for epsilon, more in itertools.product(epsilons, others):
