@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from functools import lru_cache
@@ -356,3 +357,20 @@ def test_independent_draws_show_no_lag_and_repeated_ones_show_theirs() -> None:
     for lag, drawn in ((None, values), (700, np.tile(values[:700], 5))):
         ranks, variance = scores(drawn, DiscreteLaplace(3))
         assert dependent_lag(ranks, np.full(len(ranks), variance), 1e-9) == lag
+
+
+def test_missing_reports_take_their_noise_along() -> None:
+    """Shares that suffice if all report, where half of them may be missing."""
+    law = DiscreteLaplace(1)
+    protocol = SecureSum(20, 1, law, PureDP(3.0), share=law.share(19))
+    protocol.guarantee = PureDP(1.0).given(*ThreatModel().assumptions())
+    recompute(protocol)
+    protocol.guarantee = PureDP(1.0).given(*ThreatModel(dropout=0.5).assumptions())
+    with pytest.raises(TacitError, match="of 9 reports"):
+        recompute(protocol)
+
+
+def test_the_worse_of_both_directions_counts() -> None:
+    one, other = np.array([0.9, 0.1]), np.array([0.5, 0.5])
+    for pair in ((one, other), (other, one)):
+        assert checking._delta(*pair, math.log(2), 1) == pytest.approx(0.3)
