@@ -5,7 +5,7 @@ stored guarantee that states more than a round earns is rejected.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from fractions import Fraction
 from functools import partial, wraps
 from typing import Any
@@ -21,6 +21,7 @@ from tacit.assumptions import (
     CompleteGroups,
     Declared,
     DishonestAtMost,
+    MetricsPerParticipation,
     Protects,
     ReleasedOnlyAbove,
     Scope,
@@ -51,6 +52,7 @@ from tacit.privacy.status import status_to_data
 from tacit.protocols import factories
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.factorization import factorize
+from tacit.protocols.integer_vectors import SecureVector
 from tacit.protocols.joint import JointSums, for_each
 from tacit.protocols.mechanism import (
     Mechanism,
@@ -62,7 +64,7 @@ from tacit.protocols.mechanism import (
     rich,
 )
 from tacit.protocols.prefix_noise import calibrated
-from tacit.protocols.prefix_sums import Presence
+from tacit.protocols.prefix_sums import PrefixSums, Presence
 from tacit.protocols.sums import TwoServers
 from tacit.trust import TrustModel
 from tacit.types import Arm, Design, Opened, Round
@@ -667,7 +669,7 @@ def test_code_from_outside_is_never_taken_for_tacits() -> None:
     target, name = PureDP(1.0), name_of(bare)
     ours = PerRound(factories.two_servers_laplace, {"target": target, "binary": True})
     assert not from_outside(ours)
-    copied = wraps(factories.two_servers_laplace)(bare)
+    copied = wraps(factories.two_servers_laplace)(partial(bare))
     joint: dict[str, Any] = {"metrics": 2, "each": name, "target": target}
     for mechanism in (
         PerRound(bare, {"target": target}),
@@ -749,3 +751,34 @@ def test_what_is_declared_from_outside_is_printed_as_such(monkeypatch: pytest.Mo
         assert shown.arithmetic is Arithmetic.UNSTATED
         assert remark in shown.assumptions
         assert "declared by its author" in mechanism.text()
+
+
+def test_releases_and_vectors_claim_no_metrics_that_they_do_not_cover() -> None:
+    mechanism = releases()
+    assert mechanism.guarantee is not None
+    many = mechanism.guarantee.given(MetricsPerParticipation(5))
+    with pytest.raises(TacitError, match="do not earn"):
+        Releases(mechanism.sums, Guaranteed(many))
+    target = ApproximateDP(1.0, 1e-5).given(MetricsPerParticipation(5))
+    made = SecureVector(20, 2, 1.0, target).guarantee
+    assert made is not None
+    assert made.metrics == 1
+    known, _ = MECHANISMS["known-per-round"]
+    stored = known.to_dict()
+    stored["privacy"]["target"]["assumptions"] = [MetricsPerParticipation(5).to_dict()]
+    with pytest.raises(TacitError, match="target of the rounds"):
+        Mechanism.from_dict(stored)
+
+
+class Silent(PrefixSums):
+    """Prefix sums from outside."""
+
+
+Silent.__module__ = "elsewhere"
+
+
+def test_prefix_sums_from_outside_are_recognised() -> None:
+    mechanism = releases()
+    assert not from_outside(mechanism)
+    own = {entry.name: getattr(mechanism.sums, entry.name) for entry in fields(mechanism.sums)}
+    assert from_outside(Releases(Silent(**own), mechanism.privacy))

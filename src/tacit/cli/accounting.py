@@ -175,7 +175,7 @@ def privacy(
 
     Example: tacit privacy --noise skellam --variance 1388 --sensitivity 10 --delta 1e-5
     """
-    from tacit.assumptions import Accounting, Assumption, Method
+    from tacit.assumptions import Accounting, Assumption, DistinctRounds, Method
     from tacit.privacy import (
         ComposedLoss,
         Gaussian,
@@ -221,7 +221,7 @@ def privacy(
     if arriving != 1:
         assumed += ThreatModel(dropout=1 - Fraction(str(arriving)), curious=0).assumptions()
     if participations > 1:
-        assumed.append(Accounting(Method.LOSS, participations))
+        assumed += [Accounting(Method.LOSS, participations), DistinctRounds()]
     assumptions = frozenset(assumed)
     promise = _promise(**answer, law=law, participations=participations, assumptions=assumptions)
     record = {
@@ -253,11 +253,12 @@ def compose(
 
     Example: tacit compose --epsilon 0.1 --participations 100 --delta 1e-5
     """
-    from tacit.assumptions import PrivateMessages
+    from tacit.assumptions import DistinctRounds, PrivateMessages
     from tacit.privacy import compose_participations
 
     result = compose_participations(_target(epsilon, batch_delta), participations, delta)
-    assumed = frozenset({PrivateMessages(epsilon, batch_delta), result.accounting})
+    alone = PrivateMessages(epsilon, batch_delta)
+    assumed = frozenset({alone, result.accounting, DistinctRounds()})
     promise = _promise(result.best, delta, participations=participations, assumptions=assumed)
     record = {**asdict(result), "best": result.best, "guarantee": _said(promise, as_json)}
     show(record, f"{participations} participations of epsilon {epsilon}", as_json, PROMISED)

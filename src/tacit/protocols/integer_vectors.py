@@ -32,6 +32,7 @@ from tacit.privacy import ApproximateDP, PureDP, ThreatModel, View, derived
 from tacit.privacy.accounting import in_distinct_rounds
 from tacit.protocols.contract import random_level
 from tacit.protocols.vector_noise import (
+    bare,
     binomial_noise,
     each_time,
     joint_epsilon,
@@ -154,7 +155,7 @@ class ShuffledVector(LevelProtocol):
                 self.precision, self.coordinates, each_time(target), self.honest
             )
             others = (*ThreatModel().assumptions(), *in_distinct_rounds(target))
-            made = target.at(view=View.SHUFFLED).given(*others)
+            made = bare(target, View.SHUFFLED).given(*others)
             self.guarantee = derived(made, self.noise(self.honest))
         self.bits_per_participant = self.coordinates * (self.precision + self.noise_bits)
 
@@ -263,7 +264,7 @@ class SecureVector(LevelProtocol):
         else:
             raise TacitError(f"noise is {noise_kind!r}; it must be skellam or discrete-gaussian")
         others = (*crowd.assumptions(), *in_distinct_rounds(target))
-        made = target.at(view=View.OPENED_SUM).given(*others)
+        made = bare(target, View.OPENED_SUM).given(*others)
         self.guarantee = derived(made, self.share)
         self._top = self.participants * self.precision
         self.modulus = self._top + 2 * self._room() + 1

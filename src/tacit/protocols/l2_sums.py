@@ -28,7 +28,7 @@ from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.privacy.search import least
 from tacit.protocols.contract import Protocol, random_level
 from tacit.protocols.split_and_mix import SECURITY, mixed, shares_needed
-from tacit.protocols.vector_noise import each_time, gaussian_ratio
+from tacit.protocols.vector_noise import bare, each_time, gaussian_ratio
 from tacit.protocols.vectors import noise_proxy
 from tacit.types import Estimate, Floats, Integers, Opened, Reports, VectorError
 
@@ -117,7 +117,7 @@ class BallSum(Protocol):
         return ball_noise(self.coordinates, each, self.noise_kind)
 
     def _earned(self, target: ApproximateDP) -> ApproximateDP:
-        return target.at(view=self.view)
+        return bare(target, self.view)
 
     @abstractmethod
     def noise(self, reports: int) -> NoiseLaw:

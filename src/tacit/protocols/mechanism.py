@@ -298,7 +298,11 @@ class PerRound(Mechanism):
         if not isinstance(self.privacy, KnownPerRound):
             return
         asked, made_for = self.privacy.target, self.arguments.get("target")
-        if not isinstance(made_for, Guarantee) or _numbers(made_for) != _numbers(asked):
+        if (
+            not isinstance(made_for, Guarantee)
+            or _numbers(made_for) != _numbers(asked)
+            or asked.metrics != 1
+        ):
             value = made_for.short if isinstance(made_for, Guarantee) else repr(made_for)
             raise TacitError(
                 f"target of the rounds is {value}; epsilon, delta and participations must be those "
@@ -483,6 +487,7 @@ def _about(sums: PrefixSums, guarantee: ApproximateDP) -> bool:
     return (
         guarantee.neighbours is Neighbours.REPLACE_ONE
         and guarantee.view is sums.view
+        and guarantee.metrics == 1
         and guarantee.participations <= sums.presence.participations
         and not uncovered(sums.assumptions, guarantee.assumptions)
         and arithmetic.covers(guarantee.arithmetic)
@@ -567,6 +572,9 @@ def from_outside(mechanism: Mechanism) -> bool:
     """
     if _package(type(mechanism)) != PACKAGE:
         return True
+    if isinstance(mechanism, Releases):
+        inside = (mechanism.sums, mechanism.sums.shape)
+        return not all(_package(type(one)) == PACKAGE for one in inside)
     if not isinstance(mechanism, PerRound):
         return False
     if not _genuine(mechanism.make) or any(map(_names_others, mechanism.arguments.values())):

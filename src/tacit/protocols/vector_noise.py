@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from tacit.errors import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam
-from tacit.privacy import ApproximateDP, PureDP, calibrate, privacy_loss
+from tacit.privacy import ApproximateDP, PureDP, View, calibrate, privacy_loss
 from tacit.privacy.accounting import check_replaced
 from tacit.privacy.composition import ComposedLoss, dominating_loss
 from tacit.privacy.search import least
@@ -52,6 +52,15 @@ def joint_epsilon(law: NoiseLaw, levels: int, coordinates: int, delta: float) ->
         if coordinates == 1
         else ComposedLoss(((loss, coordinates),)).epsilon(delta)
     )
+
+
+Asked = TypeVar("Asked", PureDP, ApproximateDP, PureDP | ApproximateDP)
+
+
+def bare(target: Asked, view: View) -> Asked:
+    """The numbers of a target about a view, without any assumption or claim that came with it."""
+    made: Asked = replace(target, view=view, assumptions=frozenset())
+    return made
 
 
 @lru_cache(maxsize=256)

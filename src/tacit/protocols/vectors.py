@@ -40,7 +40,7 @@ from tacit.privacy.accounting import check_replaced, in_distinct_rounds
 from tacit.privacy.guarantees import state_arithmetic
 from tacit.protocols.continuous import Laplace
 from tacit.protocols.contract import Protocol, random_level
-from tacit.protocols.vector_noise import each_time, gaussian_noise, gaussian_ratio
+from tacit.protocols.vector_noise import bare, each_time, gaussian_noise, gaussian_ratio
 from tacit.types import (
     Estimate,
     Floats,
@@ -448,5 +448,5 @@ def grid_noise(coordinates: int, target: Target, view: View) -> tuple[NoiseLaw, 
         noise: NoiseLaw = DiscreteLaplace(scale)
     else:
         noise = gaussian_noise(FINE, coordinates, each)
-    made = target.at(view=view).given(*in_distinct_rounds(target))
+    made = bare(target, view).given(*in_distinct_rounds(target))
     return noise, derived(made, noise)
