@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sql
 
-from tacit.aggregation.aggregator import HalfServer
-from tacit.aggregation.two_servers import Place
+from tacit.aggregation.aggregator import Aggregator
+from tacit.aggregation.two_servers import ReportSlot
 from tacit.errors import Refusal
 from tacit.service import invitations, store
 from tacit.service.errors import Conflict, Forbidden
@@ -82,7 +82,7 @@ class Assigned:
 
     option: str
     announcement: bytes = b""
-    place: Place | None = None
+    place: ReportSlot | None = None
 
 
 def at_random(_nonce: bytes, places: int) -> int:
@@ -95,7 +95,7 @@ class _Open:
     """An open round and the slots assigned in this transaction."""
 
     row: Any
-    server: HalfServer
+    server: Aggregator
     given: int
     names: dict[bytes, bytes] = field(default_factory=dict)
     new: dict[bytes, int] = field(default_factory=dict)
@@ -237,15 +237,15 @@ class SlotAssigner:
             mine.values(waiting=served.c.waiting + unasked, total=served.c.total + unasked)
         )
 
-    def _places(self, seats: Sequence[_Seat]) -> dict[_Seat, Place]:
+    def _places(self, seats: Sequence[_Seat]) -> dict[_Seat, ReportSlot]:
         """The slots with their tokens."""
-        places: dict[_Seat, Place] = {}
+        places: dict[_Seat, ReportSlot] = {}
         for number, one in enumerate(self._rounds):
             mine = [seat for seat in seats if seat.round == number]
-            places |= dict(zip(mine, one.server.places(s.number for s in mine), strict=True))
+            places |= dict(zip(mine, one.server.slots(s.number for s in mine), strict=True))
         return places
 
-    def _said(self, seat: _Seat | None, places: dict[_Seat, Place]) -> Assigned:
+    def _said(self, seat: _Seat | None, places: dict[_Seat, ReportSlot]) -> Assigned:
         options = self._known.terms.options
         if seat is None:
             return Assigned(options[self._leader % len(options)])

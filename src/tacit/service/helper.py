@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tacit.aggregation.aggregator import HalfServer
+from tacit.aggregation.aggregator import Aggregator
 from tacit.aggregation.aggregator_context import AggregatorStage
 from tacit.aggregation.announcements import accept, announce
-from tacit.aggregation.encryption import suite
+from tacit.aggregation.encryption import suite_numbered
 from tacit.aggregation.two_servers import TwoServerRound
 from tacit.errors import Refusal, TacitError
 from tacit.service import invitations, store
@@ -51,13 +51,13 @@ class Helper(ServerParty):
 
     def keys(self, digest: bytes, identity: bytes, sealing: int) -> bytes:
         """Public keys for a new round; idempotent. Only the HPKE suite of the terms is accepted."""
-        seat, asked = self.seat(digest, identity), suite(sealing)
-        named = seat.pinned.terms.suite
+        aggregator, asked = self.aggregator_context(digest, identity), suite_numbered(sealing)
+        named = aggregator.pinned.terms.suite
         if asked.identifier != named:
             raise Refusal(
                 f"the suite of the round is {asked.identifier}: must be {named}, as the terms say"
             )
-        return seat.prepare(identity, asked)
+        return aggregator.prepare(identity, asked)
 
     def describe(self, description: bytes, signature: bytes) -> bytes:
         """Return the announcement of a round: its description with both signatures.
@@ -69,10 +69,10 @@ class Helper(ServerParty):
         about, identity = described.binding, described.identity
         if about.closes <= self.now and self._round(identity) is None:
             raise Refusal(f"the round closes at {about.closes}, which is over: open a new round")
-        seat = self.seat(about.terms, identity)
-        own = seat.endorse(description)
+        aggregator = self.aggregator_context(about.terms, identity)
+        own = aggregator.endorse(description)
         announcement = announce(description, (signature, own))
-        accept(TwoServerRound, seat.pinned, announcement)
+        accept(TwoServerRound, aggregator.pinned, announcement)
         with self.store.begin() as connection:
             self.store.insert_new(connection, store.rounds, [_row(described, announcement)])
         return announcement
@@ -94,7 +94,7 @@ class Helper(ServerParty):
             server.take(listing, now)
         return self._go_on(server, now)
 
-    def _go_on(self, server: HalfServer, now: int) -> tuple[bytes, bytes]:
+    def _go_on(self, server: Aggregator, now: int) -> tuple[bytes, bytes]:
         """Advance a round as far as possible; this helper's list and answer."""
         try:
             out = server.close(now)
@@ -103,9 +103,9 @@ class Helper(ServerParty):
         self._end(server)
         return out.get(server.peer, b""), out.get(server.round.collector, b"")
 
-    def _end(self, server: HalfServer) -> None:
+    def _end(self, server: Aggregator) -> None:
         identity = server.round.identity
-        record = self.seat(server.round.binding.terms, identity).record(identity)
+        record = self.aggregator_context(server.round.binding.terms, identity).record(identity)
         if record is not None and record.stage is AggregatorStage.CLOSED:
             with self.store.begin() as connection:
                 self._finish(connection, identity, "opened" if record.partial else "refused")
@@ -132,7 +132,7 @@ class Helper(ServerParty):
         self._go_on(self.serving(row), now)
         return max(float(row.expires - now), SOON)
 
-    def _invited(self, server: HalfServer, invitation: str | None) -> bytes:
+    def _invited(self, server: Aggregator, invitation: str | None) -> bytes:
         """The digest of a valid invitation where the terms require one.
 
         The helper checks it itself and does not trust the coordinator's admission.
@@ -155,7 +155,7 @@ def _row(described: TwoServerRound, announcement: bytes) -> dict[str, Any]:
         "number": 0,
         "arm": 0,
         "option": about.option,
-        "places": described.places,
+        "places": described.slots,
         "given": 0,
         "started": 0,
         "assigned_until": described.assigned_until,

@@ -19,11 +19,16 @@ from typing import Any, NamedTuple
 import sqlalchemy as sql
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tacit.aggregation.aggregator import Aggregator, ClosedRound, UnknownRound
 from tacit.aggregation.aggregator import CheckedShare as CheckedHalf
-from tacit.aggregation.aggregator import ClosedRound, HalfServer, UnknownRound
-from tacit.aggregation.aggregator_context import AggregatorStage, Draw, RoundRecord, Seat
+from tacit.aggregation.aggregator_context import (
+    AggregatorContext,
+    AggregatorStage,
+    Draw,
+    RoundRecord,
+)
 from tacit.aggregation.interface import IDENTITY_SIZE
-from tacit.aggregation.two_servers import HALF_FRONT, PLACE, RoundOutcome
+from tacit.aggregation.two_servers import SHARE_FRONT, SLOT, RoundOutcome
 from tacit.aggregation.wire import HEADER_SIZE, Kind, header
 from tacit.errors import Refusal, TacitError
 from tacit.noise import DiscreteLaplace
@@ -86,7 +91,7 @@ class CheckedReport:
     """A validated report, to be written with others in one transaction."""
 
     identity: bytes
-    server: HalfServer
+    server: Aggregator
     half: CheckedHalf
     invitation: bytes = b""
 
@@ -127,7 +132,7 @@ class ServerParty:
         self._noise = noise
         self._pinned: dict[bytes, Pinned] = {}
         self._lineages: dict[bytes, bytes] = {}
-        self._servers: dict[bytes, HalfServer] = {}
+        self._servers: dict[bytes, Aggregator] = {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -237,11 +242,11 @@ class ServerParty:
             self._pinned[digest] = Pinned(known.terms, known.signatures, known.terms.keys)
         return self._pinned[digest]
 
-    def seat(self, digest: bytes, identity: bytes) -> Seat:
+    def aggregator_context(self, digest: bytes, identity: bytes) -> AggregatorContext:
         """This party's aggregator context for one round of an experiment."""
         pinned = self.pinned(digest)
         key, draw = self.key_for(pinned.terms), self._noise(identity)
-        return Seat(pinned, self.role, key, self.records, draw)
+        return AggregatorContext(pinned, self.role, key, self.records, draw)
 
     def signature(self, digest: bytes) -> bytes:
         """This party's own signature under known terms."""
@@ -261,11 +266,11 @@ class ServerParty:
             raise Unknown(str(reason)) from None
         except ClosedRound as reason:
             raise Gone(str(reason)) from None
-        if PLACE.unpack_from(message, HEADER_SIZE + HALF_FRONT - PLACE.size)[0] != place:
+        if SLOT.unpack_from(message, HEADER_SIZE + SHARE_FRONT - SLOT.size)[0] != place:
             raise Refusal(f"this report is not that of place {place}")
         return CheckedReport(identity, server, half, self._invited(server, invitation))
 
-    def _invited(self, server: HalfServer, invitation: str | None) -> bytes:  # noqa: ARG002
+    def _invited(self, server: Aggregator, invitation: str | None) -> bytes:  # noqa: ARG002
         """The digest of the invitation that a report needs here; empty for none."""
         return b""
 
@@ -321,7 +326,7 @@ class ServerParty:
         """Whether a report of this round can be checked without a database query."""
         return identity in self._servers
 
-    def server(self, identity: bytes) -> HalfServer:
+    def server(self, identity: bytes) -> Aggregator:
         """This party's aggregator of an announced, live round."""
         with self._lock:
             found = self._servers.get(identity)
@@ -332,7 +337,7 @@ class ServerParty:
             raise Unknown("this round is unknown here, or over")
         return self.serving(row)
 
-    def serving(self, row: Any) -> HalfServer:
+    def serving(self, row: Any) -> Aggregator:
         """The aggregator of the round in this row, whatever its stage."""
         identity, digest = bytes(row.identity), bytes(row.terms)
         with self._lock:
@@ -340,7 +345,7 @@ class ServerParty:
         if found is not None:
             return found
         table = store.PendingShares(self.store, identity)
-        made = HalfServer(self.seat(digest, identity), bytes(row.announcement), table)
+        made = Aggregator(self.aggregator_context(digest, identity), bytes(row.announcement), table)
         if row.stage not in LIVE:
             return made
         with self._lock:

@@ -15,7 +15,7 @@ import numpy as np
 import sqlalchemy as sql
 
 from tacit.aggregation import SumView
-from tacit.aggregation.aggregator import HalfServer, UnknownRound
+from tacit.aggregation.aggregator import Aggregator, UnknownRound
 from tacit.aggregation.aggregator_context import AggregatorStage
 from tacit.aggregation.announcements import Binding, accept
 from tacit.aggregation.collecting import Collector, prepare_collector
@@ -184,7 +184,7 @@ def _announce(party: Coordinator, link: HelperLink, row: Any) -> float:
     A round that is stale, or whose key this server no longer holds, is planned again.
     """
     identity = bytes(row.identity)
-    seat = party.seat(bytes(row.terms), identity)
+    aggregator = party.aggregator_context(bytes(row.terms), identity)
     try:
         if not row.announcement:
             _describe(party, link, row)
@@ -194,8 +194,8 @@ def _announce(party: Coordinator, link: HelperLink, row: Any) -> float:
         description = bytes(row.announcement)
         if party.now > (row.assigned_until + row.started) // 2 + 1:
             raise Refusal("the helper did not sign the round in time")
-        signature = seat.endorse(description)
-        record = seat.record(identity)
+        signature = aggregator.endorse(description)
+        record = aggregator.record(identity)
         if record is None or record.stage is not AggregatorStage.OPEN:
             raise Refusal("this server has given the round up before")
     except Refusal as reason:
@@ -203,7 +203,7 @@ def _announce(party: Coordinator, link: HelperLink, row: Any) -> float:
         _abandon(party, row)
         return AGAIN
     announcement = link.describe(description, signature)
-    accept(TwoServerRound, seat.pinned, announcement)
+    accept(TwoServerRound, aggregator.pinned, announcement)
     with party.store.begin() as connection:
         if party._move(connection, identity, "preparing", "open"):
             mine = store.rounds.c.identity == identity
@@ -227,7 +227,7 @@ def _describe(party: Coordinator, link: HelperLink, row: Any) -> None:
     protocol, way = opened_protocol(experiment, round_, terms)
     suite, grace = suite_named(terms.suite), min(timing.grace, terms.grace)
     theirs = link.keys(digest, identity, suite)  # first: if it rejects, no local key is made
-    own = party.seat(digest, identity).prepare(identity, suite)
+    own = party.aggregator_context(digest, identity).prepare(identity, suite)
     start, about = party.now, terms.answer
     closes = start + timing.joining + about.window + timing.margin
     described = TwoServerRound(
@@ -264,12 +264,12 @@ def _abandon(party: Coordinator, row: Any) -> None:
     A round that another process has opened meanwhile is left alone.
     """
     identity, rounds = bytes(row.identity), store.rounds
-    seat = party.seat(bytes(row.terms), identity)
+    aggregator = party.aggregator_context(bytes(row.terms), identity)
     mine = sql.update(rounds).where(rounds.c.identity == identity, rounds.c.stage == "preparing")
     with party.store.begin() as connection:
         anew = mine.values(identity=new_identity(), announcement=b"")
         if connection.execute(anew).rowcount == 1:
-            seat.abandon(identity)
+            aggregator.abandon(identity)
 
 
 # Closing
@@ -294,7 +294,7 @@ def _close(party: Coordinator, link: HelperLink, row: Any) -> float:
         if theirs and not mine:
             server.take(theirs, party.now)
         elif _refuses(answer):  # the helper aborted: destroy this server's secret, too
-            party.seat(bytes(row.terms), identity).abandon(identity)
+            party.aggregator_context(bytes(row.terms), identity).abandon(identity)
         mine, _ = _own(party, server)
         if mine:
             collector.take(mine)
@@ -308,7 +308,7 @@ def _refuses(answer: bytes) -> bool:
     return answer[3:4] == bytes((Kind.OUTCOME,))
 
 
-def _own(party: Coordinator, server: HalfServer) -> tuple[bytes, bytes]:
+def _own(party: Coordinator, server: Aggregator) -> tuple[bytes, bytes]:
     """This server's answer for the collector and its list for the helper, each empty until it
     exists.
     """
