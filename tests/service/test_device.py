@@ -860,7 +860,7 @@ def test_terms_under_keys_that_the_app_pins_no_longer_are_not_used() -> None:
     ledger = Ledger(":memory:")
     parties.device(ledger).terms(parties.experiment)
     other = Pins(ADDRESSES[0], PINS.helper, PINS.coordinator)
-    with pytest.raises(Refusal, match="pinned is"):
+    with pytest.raises(Refusal, match="must be the pinned key"):
         parties.device(ledger, other).join(parties.experiment)
     assert all(seen.method == "GET" for seen in parties.trace)
 

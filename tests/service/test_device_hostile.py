@@ -189,7 +189,7 @@ def test_a_weaker_successor_named_by_the_app_is_refused_where_the_old_terms_are_
     watched = Watched(parties, ledger)
     watched.device.terms(parties.experiment)
     parties.succeed(terms(predecessor=parties.experiment, promise=Promise(Fraction(2))))
-    with pytest.raises(Refusal, match="larger epsilon"):
+    with pytest.raises(Refusal, match="epsilon of successor terms"):
         watched.device.join(parties.experiment)
 
 
@@ -238,27 +238,30 @@ ROUNDS: dict[str, tuple[Any, str]] = {
     "with a longer window": (bound(window=61), "observation window"),
     "with a shorter window": (bound(window=59), "observation window"),
     "with more levels": (bound(levels=2), "number of levels"),
-    "about an option that is none": (bound(option=2), "option 2 is none"),
+    "about an option that is none": (bound(option=2), "option of the round is 2"),
     "outside of the terms' days": (bound(closes=4_000_000_000), "the days of the terms"),
-    "with less noise": (altered(lambda r: replace(r, scale=Fraction(199, 100))), "scale 199/100"),
+    "with less noise": (
+        altered(lambda r: replace(r, scale=Fraction(199, 100))),
+        "scale of the round is",
+    ),
     "with keys that live too long": (
         altered(lambda r: replace(r, grace=86_401)),
-        "grace of the round is 86401 seconds",
+        "grace of the round is 86401",
     ),
     "with keys that live for 136 years": (
         altered(lambda r: replace(r, grace=(1 << 32) - 1)),
-        "at most 86400 seconds",
+        "must be from 0 to 86400",
     ),
     "with another suite": (
         altered(lambda r: replace(r, suite=HpkeSuite.X25519)),
         "suite of the round is hpke-x25519-chacha20poly1305",
     ),
-    "without noise": (altered(lambda r: replace(r, scale=None)), "add the noise"),
+    "without noise": (altered(lambda r: replace(r, scale=None)), "adds the noise"),
     "with more numbers": (altered(lambda r: replace(r, length=2)), "number of metrics"),
-    "without room": (altered(lambda r: replace(r, modulus=4)), "has no room"),
+    "without room": (altered(lambda r: replace(r, modulus=4)), "modulus of the round is 4"),
     "from fewer reports on": (
         altered(lambda r: replace(r, minimum=2)),
-        "a minimum batch size of 3",
+        "the minimum batch size of 3",
     ),
     "that is over for joining": (
         altered(lambda r: replace(r, assigned_until=r.assigned_until - 101)),
@@ -347,7 +350,7 @@ def test_a_crowd_that_is_too_small_is_refused(ledger: Ledger) -> None:
     opened = parties.open()
     give = altered(lambda round_: replace(round_, minimum=2))
     parties.given = lambda reply: give(parties, opened, reply)
-    Watched(parties, ledger).assert_refuses("a minimum batch size of 3", 3)
+    Watched(parties, ledger).assert_refuses("the minimum batch size of 3", 3)
 
 
 def test_cheap_rounds_do_not_get_a_device_into_more_rounds_than_the_terms_say(
@@ -376,7 +379,7 @@ def test_cheap_rounds_do_not_get_a_device_into_more_rounds_than_the_terms_say(
     copy = Ledger(":memory:")
     copy.merge(ledger.export())
     other = Fresh(parties, copy)
-    with pytest.raises(Refusal, match="participations: 2 of 2 that the terms allow are taken"):
+    with pytest.raises(Refusal, match="number of participations is 2: must be below 2"):
         other.device.join(parties.experiment)
     assert other.drawn == []
 

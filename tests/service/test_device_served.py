@@ -148,7 +148,7 @@ def test_paused_and_stopped_experiments_ask_nobody(both: Threads) -> None:
 def test_devices_pin_keys_against_real_servers(both: Threads) -> None:
     digest, mine = begin(both, "Is it pinned?"), pins(both)
     with Device(Ledger(":memory:"), Pins(mine.address, mine.helper, mine.coordinator)) as device:
-        with pytest.raises(Refusal, match="pinned is"):
+        with pytest.raises(Refusal, match="must be the pinned key"):
             device.join(digest)
         with pytest.raises(Refusal, match="there is no experiment"):
             device.join(bytes(32))
@@ -191,14 +191,14 @@ def bound(**changes: Any) -> Callable[[TwoServerRound], TwoServerRound]:
 
 WEAKER: dict[str, Callable[[TwoServerRound], TwoServerRound]] = {
     "scale": lambda round_: replace(round_, scale=Fraction(99, 100)),
-    "add the noise": lambda round_: replace(round_, scale=None),
+    "adds the noise": lambda round_: replace(round_, scale=None),
     "window": bound(window=2),
     "number of levels": bound(levels=2),
-    "option 3 is none": bound(option=3),
+    "option of the round is 3": bound(option=3),
     "days of the terms": bound(closes=4_000_000_000),
     "minimum batch size of 2": lambda round_: replace(round_, minimum=1),
     "number of metrics": lambda round_: replace(round_, length=2),
-    "has no room": lambda round_: replace(round_, modulus=round_.slots),
+    "modulus of the round": lambda round_: replace(round_, modulus=round_.slots),
     "terms of the round": bound(terms=bytes(32)),
 }
 
