@@ -46,7 +46,7 @@ class Watched:
         self.device.wait_and_report(outcomes=True)
         assert len(self.parties.trace) == requests
         assert rows(self.ledger, "SELECT * FROM rounds") == []
-        assert rows(self.ledger, "SELECT * FROM posts") == []
+        assert rows(self.ledger, "SELECT * FROM shares") == []
         assert rows(self.ledger, "SELECT 1 FROM lineages WHERE nonce NOT NULL") == []
         assert rows(self.ledger, "SELECT 1 FROM lineages WHERE option NOT NULL") == []
         assert self.ledger.spent == 0
@@ -80,7 +80,7 @@ def foreign() -> tuple[Party, ...]:
 def test_other_terms_than_those_asked_for_are_refused(ledger: Ledger, role: int) -> None:
     parties = Parties()
     shown(parties, terms(promise=Promise(Fraction(9))), role)
-    Watched(parties, ledger).assert_refuses("were asked for", 1 + role)
+    Watched(parties, ledger).assert_refuses("digest of the terms of", 1 + role)
     assert rows(ledger, "SELECT * FROM terms") == []
 
 
@@ -88,7 +88,7 @@ def test_terms_under_other_keys_than_pinned_are_refused_before_the_helper_is_ask
     ledger: Ledger,
 ) -> None:
     parties = Parties(terms(parties=foreign()))
-    Watched(parties, ledger).assert_refuses("pinned is", 1)
+    Watched(parties, ledger).assert_refuses("must be the pinned key", 1)
     assert rows(ledger, "SELECT * FROM terms") == []
 
 
@@ -195,7 +195,7 @@ def test_a_weaker_successor_named_by_the_app_is_refused_where_the_old_terms_are_
 
 def test_terms_of_another_middle_are_refused(ledger: Ledger) -> None:
     parties = Parties(terms(noise=Noise(Fraction(2), "devices")))
-    Watched(parties, ledger).assert_refuses("two servers add noise of their own", 1)
+    Watched(parties, ledger).assert_refuses("only where both servers add noise", 1)
 
 
 def test_terms_of_rehearsals_are_rejected(ledger: Ledger) -> None:
@@ -265,24 +265,24 @@ ROUNDS: dict[str, tuple[Any, str]] = {
     ),
     "that is over for joining": (
         altered(lambda r: replace(r, assigned_until=r.assigned_until - 101)),
-        "too late, or one of the clocks",
+        "Check the clocks",
     ),
     "without time to send": (
         altered(lambda r: replace(r, assigned_until=r.binding.closes - 60)),
-        "no time to send",
+        "time to send is",
     ),
-    "about another option": (field("option", "Hi"), "another option"),
-    "with an option that is none": (field("option", "Hey"), "do not have"),
+    "about another option": (field("option", "Hi"), "option of the round is"),
+    "with an option that is none": (field("option", "Hey"), "option is 'Hey'"),
     "with no option": (field("option", None), "option"),
-    "with a place beyond": (field("place", 4), "place 4 is none"),
-    "with a negative place": (field("place", -1), "place"),
-    "with a place that is none": (field("place", True), "no number"),
+    "with a place beyond": (field("place", 4), "slot is 4: must be below 4"),
+    "with a negative place": (field("place", -1), "slot"),
+    "with a place that is none": (field("place", True), "slot of the coordinator is True"),
     "with half a token": (field("token", "00"), "token"),
     "with a token that is none": (field("token", 7), "token"),
-    "asked perhaps": (field("asked", "yes"), "do not have"),
+    "asked perhaps": (field("asked", "yes"), "asked is 'yes'"),
     "without announcement": (field("announcement", ""), "hexadecimal"),
     "with too short an announcement": (field("announcement", "00"), "no room for its signatures"),
-    "no object": (lambda *_: ["asked"], "no JSON object"),
+    "no object": (lambda *_: ["asked"], "a JSON object"),
 }
 
 
@@ -424,7 +424,7 @@ def test_an_announcement_of_yesterday_is_refused(ledger: Ledger) -> None:
     before = rows(ledger, "SELECT * FROM rounds")
     replayed, parties.asked = next(iter(parties.nonces.values())), False
     parties.given = lambda _: replayed
-    with pytest.raises(Refusal, match="too late"):
+    with pytest.raises(Refusal, match="time of this device"):
         device.join(parties.experiment)
     parties.clock.now = opened.round.assigned_until - 1.0  # also with a clock that goes back
     ledger._db.execute("UPDATE lineages SET until = 0")

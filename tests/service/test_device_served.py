@@ -104,7 +104,7 @@ def test_a_round_that_too_few_joined_is_refunded_over_http(both: Threads, ledger
         assert device.join(digest).asked
         device.wait_and_report()
         assert ledger.spent == 1
-        assert all(half.sent for half in device.status()[0].halves)
+        assert all(half.sent for half in device.status()[0].shares)
         device.wait_and_report(outcomes=True)
     assert device.status()[0].outcome == "refused"
     assert ledger.spent == 0
@@ -126,14 +126,14 @@ def test_a_device_comes_back_after_a_crash_and_sends_what_it_sealed(
     time.sleep(max(0.0, given.reports_at - time.time()))
     dead = httpx.Client(transport=httpx.MockTransport(lost))
     Device(device.ledger, pins(both), http=dead).run_due()
-    digests = [half.digest for half in device.status()[0].halves]
+    digests = [half.digest for half in device.status()[0].shares]
     assert len(digests) == 2
     device.ledger.close()
     with Device(Ledger(tmp_path / "ledger.db"), pins(both)) as again:
         again.wait_and_report()
     (receipt,) = again.status()
-    assert [half.digest for half in receipt.halves] == digests
-    assert all(half.sent for half in receipt.halves)
+    assert [half.digest for half in receipt.shares] == digests
+    assert all(half.sent for half in receipt.shares)
     again.ledger.close()
 
 
@@ -160,7 +160,7 @@ def test_an_invited_person_takes_part_and_another_does_not(both: Threads) -> Non
     with Device(Ledger(":memory:"), pins(both)) as device:
         assert device.join(digest, ticket).asked
         device.wait_and_report()
-        assert all(half.sent for half in device.status()[0].halves), device.status()
+        assert all(half.sent for half in device.status()[0].shares), device.status()
     for wrong in ("made-up", ticket[:-1] + ("A" if ticket[-1] != "A" else "B")):
         device = Device(Ledger(":memory:"), pins(both))
         with device, pytest.raises(Refusal, match="invitation"):
@@ -226,8 +226,8 @@ def test_a_flag_is_evaluated_tracked_and_reported_over_http(both: Threads, ledge
         client = api.get_client()
         assert client.get_string_value("greeting", "none") in ("plain", "friendly", "short")
         client.track("greeting")
-        wait_for(lambda: any(half.sent for half in device.status()[0].halves))
-        wait_for(lambda: all(half.sent for half in device.status()[0].halves))
+        wait_for(lambda: any(half.sent for half in device.status()[0].shares))
+        wait_for(lambda: all(half.sent for half in device.status()[0].shares))
         api.clear_providers()
 
 
