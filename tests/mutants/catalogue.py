@@ -936,9 +936,9 @@ TARGETS: tuple[Target, ...] = (
         "aggregation/masking.py",
         "check_withstands",
         (
-            swap("found.bits < bits", "False"),
-            swap("math.floor(middle.corrupt * announced.reports)", "0"),
-            swap("Claim(middle.claim)", "Claim.SEMI_HONEST"),
+            swap("found.bits >= bits", "True"),
+            swap("about.dishonest(announced.reports)", "0"),
+            swap("Claim(about.claim)", "Claim.SEMI_HONEST"),
         ),
         COORDINATOR,
     ),

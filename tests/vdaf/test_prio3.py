@@ -225,7 +225,7 @@ def test_what_makes_no_sense_is_refused_at_its_stage(prio3: Prio3) -> None:
     shares = prio3.shard(CONTEXT, 1, bytes(16), bytes(RANDOM_SIZE))
     for role in (0, 1):
         for share in (shares[role][:-1], shares[role] + b"\x00", b""):
-            with pytest.raises(Refusal, match="an input share has"):
+            with pytest.raises(Refusal, match="input share is"):
                 prio3.verify_init(asked, CONTEXT, role, share)
     with pytest.raises(Refusal, match="not below the modulus"):
         prio3.verify_init(asked, CONTEXT, 0, b"\xff" * len(shares[0]))
@@ -235,15 +235,15 @@ def test_what_makes_no_sense_is_refused_at_its_stage(prio3: Prio3) -> None:
             prio3.verifier_shares_to_message(share, second.share)
     with pytest.raises(Refusal, match="does not hold"):
         prio3.verifier_shares_to_message(first.share, first.share)
-    with pytest.raises(Refusal, match="it is empty"):
+    with pytest.raises(Refusal, match="is not empty"):
         prio3.verify_next(first, b"something")
-    with pytest.raises(TacitError, match="expected are 16 and 64"):
+    with pytest.raises(TacitError, match=r"must be (16|64)"):
         prio3.shard(CONTEXT, 1, bytes(15), bytes(RANDOM_SIZE))
 
 
 @pytest.mark.parametrize("limit", [0, -3, 2**63])
 def test_limits_that_no_proof_covers_are_refused(limit: int) -> None:
-    with pytest.raises(TacitError, match="the limit is"):
+    with pytest.raises(TacitError, match="limit is"):
         prio3_sum(limit)
 
 

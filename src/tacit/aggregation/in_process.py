@@ -34,7 +34,7 @@ from tacit.aggregation.shuffler import (
 )
 from tacit.aggregation.two_servers import TwoServerRound, split
 from tacit.aggregation.verified import MODULUS
-from tacit.errors import TacitError
+from tacit.errors import require
 from tacit.records import MemoryRecords
 from tacit.terms import REHEARSED, Aggregation, Noise, Promise
 from tacit.trust import TrustModel
@@ -435,5 +435,4 @@ def _lists(reports: Sequence[Report]) -> list[list[int]]:
 
 
 def _check_any(reports: Sequence[object]) -> None:
-    if not len(reports):
-        raise TacitError("there are no reports; a round needs at least one")
+    require(len(reports), "number of reports", 0, "at least 1")

@@ -26,7 +26,13 @@ from typing import Self
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.aggregation.agreement import KEY_SIZE, Channel, derive, public_bytes
-from tacit.aggregation.announcements import WHOLE_NOISE, Binding, SharedNoise, accept
+from tacit.aggregation.announcements import (
+    WHOLE_NOISE,
+    Binding,
+    RoundDescription,
+    SharedNoise,
+    accept,
+)
 from tacit.aggregation.encryption import (
     DEFAULT,
     HpkeSuite,
@@ -42,6 +48,8 @@ from tacit.aggregation.interface import (
     Source,
     check_counts,
     check_minimum,
+    expect,
+    expect_size,
     new_identity,
 )
 from tacit.aggregation.round_state import (
@@ -64,7 +72,7 @@ from tacit.aggregation.wire import (
     records,
     unpacked,
 )
-from tacit.errors import TacitError, integer
+from tacit.errors import TacitError, integer, require
 from tacit.records import Records
 from tacit.terms import Offer, Pinned
 
@@ -80,7 +88,7 @@ _KEYS_INFO = b"tacit mixing keys v2"
 
 
 @dataclass(frozen=True)
-class ShufflerRound:
+class ShufflerRound(RoundDescription):
     """Public description of a round: terms, counts, message format, noise and keys.
 
     Each of `reports` clients sends `messages` messages of `size` bytes about `metrics` metrics,
@@ -104,22 +112,18 @@ class ShufflerRound:
         integer("size", self.size, at_least=1)
         integer("messages", self.messages, at_least=1)
         integer("metrics", self.metrics, at_least=1)
-        if self.reports * self.messages * self.encrypted_size >= SIZE_LIMIT:
-            raise TacitError(
-                f"the batch would exceed {SIZE_LIMIT} bytes; open several rounds of fewer reports"
-            )
-        sizes = {len(self.shuffler), len(self.analyzer)}
-        if len(self.identity) != IDENTITY_SIZE or sizes != {self.suite.public_size}:
-            raise TacitError(
-                f"a round names a shuffler and an analyzer by keys of its suite {self.suite.name}"
-            )
+        size = self.reports * self.messages * self.encrypted_size
+        rule = f"below {SIZE_LIMIT}. Split the round into several"
+        require(size < SIZE_LIMIT, "size of the batch in bytes", size, rule)
+        sizes = [len(one) for one in (self.identity, self.shuffler, self.analyzer)]
+        wanted = [IDENTITY_SIZE, *[self.suite.public_size] * 2]
+        rule = f"{wanted}, as in the suite {self.suite.name}"
+        require(sizes == wanted, "list of sizes of identity and keys", sizes, rule)
         if (
             self.shuffler[:KEY_SIZE] == self.analyzer[:KEY_SIZE]
             or self.shuffler[KEY_SIZE:] == self.analyzer[KEY_SIZE:]
         ):
-            raise TacitError(
-                "the shuffler and the analyzer have the same key; each must have its own"
-            )
+            raise TacitError("shuffler and analyzer have the same key: must have different ones")
 
     def encode(self) -> bytes:
         """Serialize the round description."""
@@ -133,11 +137,11 @@ class ShufflerRound:
         """Parse a round description."""
         with described():
             binding, rest = Binding.first(body(message, Kind.MIXING_ROUND))
-            fields, rest = head(_HEAD, rest, "the description")
+            fields, rest = head(_HEAD, rest, "description")
             reports, minimum, size, messages, metrics, number = fields
             suite = suite_numbered(number)
             noise, rest = SharedNoise.first(rest)
-            shuffler, analyzer = records(rest, suite.public_size, 2, "the list of keys")
+            shuffler, analyzer = records(rest, suite.public_size, 2, "list of keys")
             return cls(
                 binding,
                 reports,
@@ -163,11 +167,6 @@ class ShufflerRound:
             divisor=self.noise.divisor,
             total=self.noise.total,
         )
-
-    @cached_property
-    def context(self) -> bytes:
-        """SHA-256 of the description; it is bound into every ciphertext and every key."""
-        return hashlib.sha256(self.encode()).digest()
 
     @cached_property
     def recipients(self) -> tuple[Recipient, Recipient]:
@@ -212,13 +211,8 @@ def wrap(
     shuffler does.
     """
     announced = accept(ShufflerRound, pinned, announcement)
-    if len(messages) != announced.messages or any(
-        len(message) != announced.size for message in messages
-    ):
-        raise TacitError(
-            f"a report of this round is {announced.messages} messages of {announced.size} bytes "
-            "each: pad shorter ones"
-        )
+    sizes, wanted = [len(message) for message in messages], [announced.size] * announced.messages
+    require(sizes == wanted, "list of message sizes", sizes, f"{wanted}. Pad shorter messages")
     shuffler, analyzer = announced.recipients
     info = _inner_info(announced.context)
     inner = b"".join([analyzer.encrypt(source(ID_SIZE) + message, info) for message in messages])
@@ -293,12 +287,8 @@ class Shuffler:
             if digest in self._taken:
                 return
             if self.full:
-                raise Refusal(f"the round is full: it was opened for {self.round.reports} reports")
-            if len(data) + HEADER_SIZE != self.round.report_size:
-                raise Refusal(
-                    f"a report has {self.round.report_size} bytes here; this has "
-                    f"{len(data) + HEADER_SIZE}"
-                )
+                raise Refusal(f"round is full: it accepts {self.round.reports} reports")
+            expect_size("report", data, self.round.report_size - HEADER_SIZE)
             inner = keys.encryption.decrypt(data, _outer_info(self.round.context))
             self._keep(digest, inner)
 
@@ -356,11 +346,11 @@ class Shuffler:
 
     def _keep(self, digest: bytes, inner: bytes) -> None:
         encrypted = records(
-            inner, self.round.encrypted_size, self.round.messages, "the wrapped report"
+            inner, self.round.encrypted_size, self.round.messages, "decrypted report"
         )
         seen = {hashlib.sha256(item).digest()[:_SEEN_SIZE] for item in encrypted}
         if len(seen) != len(encrypted) or not seen.isdisjoint(self._seen):
-            raise Refusal("a message of this report has arrived before; it counts once")
+            raise Refusal("a message of this report was accepted before: each counts once")
         self._seen |= seen
         self._taken[digest] = encrypted
 
@@ -430,7 +420,7 @@ class Analyzer:
                 raise ended(self._state.read().phase)
             data = body(message, Kind.BATCH, self.round.identity)
             if self._batch and self._batch != data:
-                raise Refusal("another batch of this round has arrived before; there is one")
+                raise Refusal("batch differs from the earlier one of this round: must be the same")
             self._read(keys, data)
             self._batch = data
 
@@ -452,12 +442,12 @@ class Analyzer:
         with self._lock:
             entry = self._state.read()
             if entry.phase is not RoundPhase.ANSWERED:
-                raise Refusal("this round was not opened; there are no messages")
-            counts, rest = head(_VIEW_HEAD, entry.content, "the record")
+                raise Refusal("round is not released: there are no messages")
+            counts, rest = head(_VIEW_HEAD, entry.content, "record")
             reports, unopened, repeated = counts
             size, spoilt = self.round.size, unopened + repeated
             count = reports * self.round.messages - spoilt
-            messages = tuple(records(rest, size, count, "the record"))
+            messages = tuple(records(rest, size, count, "record"))
             return ShuffledView(messages, reports, spoilt, repeated)
 
     def abort(self) -> None:
@@ -484,18 +474,16 @@ class Analyzer:
         """The number of reports in a batch, and its messages, still encrypted."""
         line = _line(self.round, keys, starts=False)
         content = line.decrypt(header(Kind.BATCH, self.round.identity), data)
-        (reports,), rest = head(_BATCH_HEAD, content, "the batch")
-        if reports > self.round.reports:
-            raise Refusal(
-                f"the batch has {reports} reports; the round was opened for {self.round.reports}"
-            )
+        (reports,), rest = head(_BATCH_HEAD, content, "batch")
+        most = self.round.reports
+        expect(reports <= most, "number of reports of the batch", reports, f"at most {most}")
         size, count = self.round.encrypted_size, reports * self.round.messages
-        return reports, records(rest, size, count, "the batch")
+        return reports, records(rest, size, count, "batch")
 
     def _opened(self) -> bytes:
         """The decrypted batch in the format of the record."""
         if self._keys is None or not self._batch:
-            raise Refusal("no batch has arrived; nothing was opened")
+            raise Refusal("batch is missing. Nothing was released")
         reports, encrypted = self._read(self._keys, self._batch)
         check_minimum(reports, self.round.minimum)
         info = _inner_info(self.round.context)
@@ -509,9 +497,9 @@ class Analyzer:
             else:
                 opened.setdefault(content[:ID_SIZE], content[ID_SIZE:])
         repeated = len(encrypted) - unopened - len(opened)
-        good = "messages that open" + (
-            f" ({unopened} do not and {repeated} are repeated)" if unopened or repeated else ""
-        )
+        good = "valid messages"
+        if unopened or repeated:
+            good += f" ({unopened} cannot be decrypted, {repeated} are repeated)"
         check_minimum(len(opened), self.round.minimum * self.round.messages, good)
         return _VIEW_HEAD.pack(reports, unopened, repeated) + b"".join(opened.values())
 
@@ -530,7 +518,7 @@ def _keys(secret: bytes, identity: bytes, suite: HpkeSuite) -> ServerKeys:
 def _keys_of(entry: RoundEntry, announced: ShufflerRound, public: bytes, who: str) -> ServerKeys:
     keys = _keys(entry.content, announced.identity, announced.suite)
     if keys.public() != public:
-        raise TacitError(f"the round names other keys of the {who} than those that were prepared")
+        raise TacitError(f"round names other keys than the {who} prepared")
     return keys
 
 
