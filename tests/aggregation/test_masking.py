@@ -215,7 +215,7 @@ def test_the_graph_is_dealt_anew_for_others_and_the_same_for_the_same() -> None:
 def test_after_a_refusal_the_server_holds_nothing_and_says_so() -> None:
     session = MaskingSession([1, 2, 3, 4], MaskingPlan(4, 100))
     session.join()
-    with pytest.raises(Refusal, match="1 more, or a new round"):
+    with pytest.raises(Refusal, match="must be at least 4"):
         session.share(without=[0])
     assert "SHARING" in repr(session.server)
     for _ in range(2):
@@ -224,7 +224,7 @@ def test_after_a_refusal_the_server_holds_nothing_and_says_so() -> None:
         assert "clients=0" in repr(session.server)
         assert len(session.server.save()) == 4 + len(session.server.round.encode())
         for attempt in (session.server.close, lambda: session.server.take(b"")):
-            with pytest.raises(Refusal, match="over: it was refused"):
+            with pytest.raises(Refusal, match=r"over \(aborted\)"):
                 attempt()
         with pytest.raises(Refusal, match="there is no sum"):
             session.server.view()
@@ -239,7 +239,7 @@ def test_a_sum_is_opened_once_and_stays_opened() -> None:
     for _ in range(2):
         assert session.server.close() == session.server.close(MaskingStage.REVEALING) == {}
         session.server.abort()
-        with pytest.raises(Refusal, match="over \\(released\\)"):
+        with pytest.raises(Refusal, match=r"over \(released\)"):
             session.server.take(session.clients[0].join())
         assert session.server.view() == SumView((6,), 3)
 
@@ -263,7 +263,7 @@ def test_messages_out_of_order_again_or_from_another_round_are_refused() -> None
     early = session.clients[0]._channel.encrypt(shares[:3] + b"\x15" + shares[4:52], bytes(1))
     for message in (shares, shares, join):
         session.server.take(message)
-    for message, reason in ((other, "already"), (early, "kind 0x15")):
+    for message, reason in ((other, "already"), (early, "MASKED does not belong")):
         with pytest.raises(Refusal, match=reason):
             session.server.take(message)
     with pytest.raises(Refusal, match="another round"):
@@ -361,7 +361,7 @@ def test_what_is_not_a_report_is_refused_before_anything_is_sent() -> None:
     client = session.clients[0]
     pairs = session.outgoing[client.address]
     for values, reason in (
-        ([1, 2], "takes 1 per report"),
+        ([1, 2], "number of values is"),
         ([0.5], "whole numbers"),
         (["3"], "whole numbers"),
     ):

@@ -88,7 +88,7 @@ def test_a_neighbour_listed_both_as_there_and_as_gone_is_refused() -> None:
         ([0, 1, 2, 3, 4, 5, 6], [7], N, "among its own neighbours"),
         ([1, 2, 3, 4, 5, 6, 7], [0], N, "among its own neighbours"),
         ([1, 2, 3, 4], [5, 6, 7], N, "neighbours is 4: must be at least the threshold"),
-        ([1, 2, 3, 4, 5, 6], [], N, "other neighbours than those"),
+        ([1, 2, 3, 4, 5, 6], [], N, "other neighbours than the remaining"),
         ([1, 2, 3, 4, 5, 6, 7], [], 5, "must be at least 6, the minimum batch size"),
         ([2, 1, 3, 4, 5, 6, 7], [], N, "ascending"),
         ([1, 1, 2, 3, 4, 5, 6, 7], [], N, "ascending"),
@@ -164,7 +164,7 @@ def test_setups_that_make_no_sense_are_refused() -> None:
         (0, N, good[:-1], "neighbours"),  # too few
         (0, 5, good[:4], "number of clients is"),  # below the minimum
         (0, N + 1, good, "number of clients is"),
-        (9, N, good, "neighbours"),  # a number that nobody can have
+        (9, N, good, "number of this client"),  # a number that nobody can have
         (0, N, [own, *good[1:]], "ascending"),
         (0, N, [*good[1:], good[0]], "ascending"),
         (0, N, [*good[:-1], (99, *good[-1][1:])], "ascending"),
@@ -195,7 +195,7 @@ def test_inboxes_that_make_no_sense_are_refused_before_numbers_are_sent() -> Non
     client = session.clients[0]
     ciphertexts = inbox_entries(session, 0)
     cases = [
-        (ciphertexts[:4], "only 4 neighbours shared"),
+        (ciphertexts[:4], "shared their secrets is 4"),
         ([*ciphertexts[:-1], (99, *ciphertexts[-1][1:])], "not a neighbour"),
         ([(0, *ciphertexts[0][1:]), *ciphertexts[1:]], "own neighbours"),
         ([*ciphertexts[:-1], ciphertexts[-2]], "ascending"),
@@ -215,7 +215,7 @@ def test_pairs_that_make_no_sense_are_refused_before_numbers_are_sent() -> None:
     session = session_until("check")
     client = session.clients[0]
     for listed, evidence, reason in (
-        ([1, 2, 3, 4], b"", "only 4 neighbours are left to mask with"),
+        ([1, 2, 3, 4], b"", "neighbours to mask with is 4"),
         ([1, 2, 3, 4, 99], b"", "not a neighbour"),
         ([0, 1, 2, 3, 4], b"", "own neighbours"),
         ([2, 1, 3, 4, 5], b"", "ascending"),

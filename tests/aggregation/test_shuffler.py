@@ -272,7 +272,7 @@ def test_too_early_a_close_and_a_second_one_change_nothing() -> None:
     for attempt, reason in (
         (shuffler.close, "number of reports is 0: must be at least 3"),
         (analyzer.close, "batch is missing"),
-        (analyzer.view, "was not opened"),
+        (analyzer.view, "is not released"),
     ):
         with pytest.raises(Refusal, match=reason):
             attempt()
@@ -313,7 +313,7 @@ def test_reports_of_another_round_key_or_size_are_refused() -> None:
     other, _, _ = parties()
     with pytest.raises(Refusal, match="another round"):
         shuffler.take(other.wrap([b"a"]))
-    with pytest.raises(Refusal, match="does not open"):
+    with pytest.raises(Refusal, match="cannot be decrypted"):
         shuffler.take(header(Kind.WRAPPED, session.round.identity) + other.wrap([b"a"])[20:])
     with pytest.raises(Refusal, match="bytes long"):
         shuffler.take(session.wrap([b"a"]) + b"x")
@@ -347,10 +347,10 @@ def test_batches_that_make_no_sense_are_refused() -> None:
     analyzer.take(batch)
     two = (2).to_bytes(4, "big") + sealed[: 2 * announced.encrypted_size]
     other = line.encrypt(header(Kind.BATCH, announced.identity), two)
-    with pytest.raises(Refusal, match="another batch"):
+    with pytest.raises(Refusal, match="differs from the earlier"):
         analyzer.take(other)
     analyzer.close()
-    with pytest.raises(Refusal, match="over \\(released\\)"):
+    with pytest.raises(Refusal, match=r"over \(released\)"):
         analyzer.take(batch)
     assert analyzer.view().reports == 3
 
@@ -361,7 +361,7 @@ def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
     other = replace(announced, identity=new_identity())
     strange = replace(announced, shuffler=keys)
     for party in (Shuffler, Analyzer):
-        with pytest.raises(Refusal, match="unknown here"):
+        with pytest.raises(Refusal, match="is unknown"):
             party(other, store)
         with pytest.raises(Refusal, match="a round has one description"):
             party(strange, store)
@@ -408,7 +408,7 @@ def test_a_partys_keys_of_a_round_are_made_once_and_not_after_its_end() -> None:
     store, identity = session.store, session.round.identity
     assert prepare_party(store, ShuffleRole.SHUFFLER, identity) == session.round.shuffler
     shuffler.abort()
-    with pytest.raises(Refusal, match="over: it was refused"):
+    with pytest.raises(Refusal, match=r"over \(aborted\)"):
         prepare_party(store, ShuffleRole.SHUFFLER, identity)
 
 

@@ -169,7 +169,7 @@ def test_a_place_holds_one_half_and_no_other() -> None:
     mine, another = session.split(0, [10]), session.split(0, [20])
     for role in (0, 1):
         session.server(role).take(mine[role], session.now)
-        with pytest.raises(Refusal, match="something else"):
+        with pytest.raises(Refusal, match="another report share"):
             session.server(role).take(another[role], session.now)
     assert session.finish() == SumView((10,), 1)
 
@@ -182,7 +182,7 @@ def test_nobody_can_put_another_half_in_place_of_one() -> None:
     honest = session.split(2, [30])
     session.server(1).take(session.split(2, [77])[1], session.now)
     session.server(0).take(honest[0], session.now)
-    with pytest.raises(Refusal, match="something else"):
+    with pytest.raises(Refusal, match="another report share"):
         session.server(1).take(honest[1], session.now)
     assert session.finish() == SumView((30,), 2)
 
@@ -255,7 +255,7 @@ def test_an_early_close_changes_nothing() -> None:
                 session.server(role).close(session.now)
             with pytest.raises(Refusal, match="not closed yet"):
                 session.server(role).outcome()
-        with pytest.raises(Refusal, match="0 of 2 servers"):
+        with pytest.raises(Refusal, match="number of answers is 0"):
             session.collector().close()
         assert session.tables == before
     report(session, 2, 30)
@@ -579,7 +579,7 @@ def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
         lambda: AggregatorContext(session.pinned, 1, keys[0], MemoryRecords()),
         lambda: Collector(session.pinned, session.announcement, MemoryRecords()),
     ):
-        with pytest.raises(TacitError, match=r"not that of|no key"):
+        with pytest.raises(TacitError, match=r"must be that of|no record"):
             wrong()
     announced = session.round
     same = (announced.servers[0], announced.servers[0])
@@ -737,7 +737,7 @@ def test_a_collector_takes_what_each_server_signed_about_this_round_and_once() -
 
     refused = {
         "server 0": partial(keys[1]),
-        "the partial sum": partial(keys[0], rest=bytes(1)),
+        "partial sum": partial(keys[0], rest=bytes(1)),
         "role of the server is 2": header(Kind.PARTIAL, announced.identity)
         + bytes((2,))
         + bytes(99),

@@ -130,7 +130,7 @@ def test_a_party_signs_no_round_beyond_its_terms_and_none_with_a_strangers_key()
 @pytest.mark.parametrize("change", [{"levels": 0}, {"option": -1}, {"closes": 1 << 64}])
 def test_numbers_that_no_description_holds_are_refused(change: dict[str, Any]) -> None:
     _, announced = thousand()
-    with pytest.raises(TacitError, match=r"is invalid: (levels|option|deadline) is"):
+    with pytest.raises(TacitError, match=r"(levels|option|deadline) is"):
         replace(announced.binding, **change)
 
 
@@ -189,10 +189,10 @@ def test_a_coordinator_that_names_itself_as_the_analyzer_reads_nothing() -> None
 
 def test_a_party_signs_one_description_per_round() -> None:
     session, mixing = MaskingSession([1, 2, 3], MaskingPlan(3, 100)), ShufflerSession(4, 3)
-    with pytest.raises(Refusal, match="one description per round"):
+    with pytest.raises(Refusal, match="a round has one description"):
         MaskingServer(replace(session.server.round, modulus=101), session.store)
     for party in (type(mixing.shuffler), type(mixing.analyzer)):
-        with pytest.raises(Refusal, match="one description per round"):
+        with pytest.raises(Refusal, match="a round has one description"):
             party(replace(mixing.round, size=2), mixing.store)
 
 
@@ -206,12 +206,12 @@ def test_a_party_signs_no_second_description_when_the_round_is_over_either() -> 
     for party in (session.server, mixing.analyzer):
         party.abort()
     weaker, other = replace(session.server.round, modulus=101), replace(mixing.round, reports=9)
-    with pytest.raises(Refusal, match="one description per round"):
+    with pytest.raises(Refusal, match="a round has one description"):
         MaskingServer(weaker, session.store)
     said = masking_outcome(weaker, session.store, session.rehearsal.keys[0])
     assert read_outcome(session.pinned, weaker, said) == (0, RoundOutcome.UNKNOWN)
     for number, role in enumerate(ShuffleRole):
-        with pytest.raises(Refusal, match="one description per round"):
+        with pytest.raises(Refusal, match="a round has one description"):
             type((mixing.shuffler, mixing.analyzer)[number])(other, mixing.store)
         said = shuffler_outcome(other, mixing.store, role, mixing.rehearsal.keys[number])
         assert read_outcome(mixing.pinned, other, said) == (number, RoundOutcome.UNKNOWN)
@@ -243,7 +243,7 @@ def test_a_restored_server_never_asks_for_the_shares_of_other_survivors() -> Non
         copy = MaskingServer.restore(before, session.store)
         for message in held:
             copy.take(message)
-        with pytest.raises(Refusal, match="does not hold"):
+        with pytest.raises(Refusal, match="server lacks"):
             copy.close(MaskingStage.MASKING)
     with pytest.raises(Refusal, match="too late"):
         copy.take(masked[5])
@@ -257,7 +257,7 @@ def test_a_restored_server_never_asks_for_the_shares_of_other_survivors() -> Non
 def test_a_server_without_its_record_says_nothing() -> None:
     session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
     carried_to(MaskingStage.MASKING, session)
-    with pytest.raises(Refusal, match="unknown here"):
+    with pytest.raises(Refusal, match="is unknown"):
         MaskingServer.restore(session.server.save(), MemoryRecords())
 
 

@@ -57,7 +57,7 @@ def test_a_late_client_does_not_get_into_a_stage_that_is_over() -> None:
     late = session.clients[3]
     join = late.join()
     session.join(without=[3])
-    with pytest.raises(Refusal, match="this round is sharing"):
+    with pytest.raises(Refusal, match="the stage sharing"):
         session.server.take(join)
     for stage in (session.share, session.mask, session.reveal):
         stage()

@@ -93,7 +93,7 @@ def test_neither_tables_nor_records_ever_hold_a_bare_sum_or_the_noise() -> None:
             session.server(role).take(half, session.now)
             look()
     bare = [
-        sum(half[DIGEST_SIZE] for half in server._shares(server._record()))
+        sum(int.from_bytes(share[DIGEST_SIZE:]) for share in server._shares(server._record()))
         for server in (session.server(0), session.server(1))
     ]
     look()

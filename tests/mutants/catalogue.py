@@ -995,7 +995,7 @@ TARGETS: tuple[Target, ...] = (
         "aggregation/aggregator_context.py", "AggregatorContext.prepare", (checks,), TWO_SERVERS
     ),
     Target("aggregation/shuffler.py", "Analyzer.take", (checks,), SHUFFLER),
-    Target("aggregation/shuffler.py", "Analyzer._opened", (checks,), SHUFFLER),
+    Target("aggregation/shuffler.py", "Analyzer._answer", (checks,), SHUFFLER),
     Target("aggregation/shuffler.py", "Shuffler._batch", (checks,), SHUFFLER),
     Target(
         "aggregation/shuffler.py",

@@ -17,11 +17,12 @@ import io
 import secrets
 import struct
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Self
+from typing import ClassVar, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -85,6 +86,13 @@ _SEEN_SIZE = 16
 _DIGEST_SIZE = 32
 _SECRET_SIZE = 32
 _KEYS_INFO = b"tacit mixing keys v2"
+
+
+class ShuffleRole(Enum):
+    """The two parties of the shuffle model; the value is the name of their record."""
+
+    SHUFFLER = b"shuffler"
+    ANALYZER = b"analyzer"
 
 
 @dataclass(frozen=True)
@@ -173,6 +181,10 @@ class ShufflerRound(RoundDescription):
         """The HPKE public keys of shuffler and analyzer, for clients."""
         return recipients(self.suite, (self.shuffler, self.analyzer))
 
+    def public(self, role: ShuffleRole) -> bytes:
+        """The public keys of a party."""
+        return self.shuffler if role is ShuffleRole.SHUFFLER else self.analyzer
+
     @property
     def encrypted_size(self) -> int:
         """Bytes of one message encrypted to the analyzer."""
@@ -221,13 +233,6 @@ def wrap(
     )
 
 
-class ShuffleRole(Enum):
-    """The two parties of the shuffle model; the value is the name of their record."""
-
-    SHUFFLER = b"shuffler"
-    ANALYZER = b"analyzer"
-
-
 def prepare_party(
     store: Records,
     role: ShuffleRole,
@@ -251,27 +256,77 @@ def shuffler_outcome(
     return state.outcome(announced, list(ShuffleRole).index(role), key)
 
 
-class Shuffler:
+class _ShuffleParty(ABC):
+    """The shuffler or the analyzer in one round: its record, and its keys while it is open."""
+
+    _role: ClassVar[ShuffleRole]
+
+    def __init__(self, announced: ShufflerRound, store: Records) -> None:
+        """Create the party of a round prepared in this store."""
+        self.round = announced
+        self._lock = threading.RLock()
+        self._state = PartyRoundState.bound(store, self._role.value, announced)
+        self._keys: ServerKeys | None = None
+        self._forget()
+        self._obey(self._state.read())
+
+    __reduce_ex__ = never_copied
+
+    def abort(self) -> None:
+        """Abort the round permanently; one that has ended stays as it is."""
+        with self._lock:
+            self._obey(self._state.abort())
+
+    @abstractmethod
+    def _answer(self) -> bytes:
+        """The content that replaces the keys in the record; raises `Refusal` if it is too early."""
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Delete everything that was received."""
+
+    def _closed(self) -> bytes:
+        """Close the round, once; return the answer on record."""
+        entry = self._state.read()
+        while entry.phase is RoundPhase.OPEN:
+            answer = RoundEntry(RoundPhase.ANSWERED, entry.context, self._answer())
+            entry = self._state.move(entry, answer)
+        self._obey(entry)
+        if entry.phase is not RoundPhase.ANSWERED:
+            raise ended(entry.phase)
+        return entry.content
+
+    def _open_keys(self) -> ServerKeys:
+        if self._keys is None:
+            raise ended(self._state.read().phase)
+        return self._keys
+
+    def _obey(self, entry: RoundEntry) -> None:
+        """Adopt the state of the record; once the round is over, delete all reports."""
+        if entry.phase is not RoundPhase.OPEN:
+            self._keys = None
+            self._forget()
+            return
+        self._keys = _keys(entry.content, self.round.identity, self.round.suite)
+        if self._keys.public() != self.round.public(self._role):
+            raise TacitError(f"round names other keys than the {self._role.name.lower()} prepared")
+
+
+class Shuffler(_ShuffleParty):
     """The shuffler in one round: takes reports, then releases all messages once, in random order.
 
     The batch replaces the round's keys in its record, and only the content of the record is ever
     sent. A rejected call changes nothing. One lock guards the whole round.
     """
 
-    def __init__(self, announced: ShufflerRound, store: Records) -> None:
-        """Create the shuffler of a round prepared in this store."""
-        self.round = announced
-        self._lock = threading.RLock()
-        self._state = PartyRoundState.bound(store, ShuffleRole.SHUFFLER.value, announced)
-        self._taken: dict[bytes, list[bytes]] = {}
-        self._seen: set[bytes] = set()
-        self._keys: ServerKeys | None = None
-        self._obey(self._state.read())
-
-    __reduce_ex__ = never_copied
+    _role = ShuffleRole.SHUFFLER
 
     def __repr__(self) -> str:
         return f"Shuffler(round={self.round.identity.hex()}, reports={len(self._taken)})"
+
+    def _forget(self) -> None:
+        self._taken: dict[bytes, list[bytes]] = {}
+        self._seen: set[bytes] = set()
 
     @property
     def full(self) -> bool:
@@ -295,21 +350,7 @@ class Shuffler:
     def close(self) -> Mapping[bytes, bytes]:
         """The batch for the analyzer in random order, made once; repeated calls return the same."""
         with self._lock:
-            entry = self._state.read()
-            while entry.phase is RoundPhase.OPEN:
-                check_minimum(len(self._taken), self.round.minimum)
-                entry = self._state.move(
-                    entry, RoundEntry(RoundPhase.ANSWERED, entry.context, self._batch())
-                )
-            self._obey(entry)
-            if entry.phase is not RoundPhase.ANSWERED:
-                raise ended(entry.phase)
-            return {self.round.analyzer[:KEY_SIZE]: entry.content}
-
-    def abort(self) -> None:
-        """Abort the round permanently; an existing batch stays."""
-        with self._lock:
-            self._obey(self._state.abort())
+            return {self.round.analyzer[:KEY_SIZE]: self._closed()}
 
     def forget(self) -> None:
         """Delete the batch once the analyzer has it."""
@@ -354,26 +395,16 @@ class Shuffler:
         self._seen |= seen
         self._taken[digest] = encrypted
 
+    def _answer(self) -> bytes:
+        check_minimum(len(self._taken), self.round.minimum)
+        return self._batch()
+
     def _batch(self) -> bytes:
         batch = [message for report in self._taken.values() for message in report]
         secrets.SystemRandom().shuffle(batch)
         content = _BATCH_HEAD.pack(len(self._taken)) + b"".join(batch)
         line = _line(self.round, self._open_keys(), starts=True)
         return line.encrypt(header(Kind.BATCH, self.round.identity), content)
-
-    def _open_keys(self) -> ServerKeys:
-        if self._keys is None:
-            raise ended(self._state.read().phase)
-        return self._keys
-
-    def _obey(self, entry: RoundEntry) -> None:
-        """Adopt the state of the record; once the round is over, delete all reports."""
-        if entry.phase is RoundPhase.OPEN:
-            self._keys = _keys_of(entry, self.round, self.round.shuffler, "shuffler")
-            return
-        self._keys = None
-        self._taken.clear()
-        self._seen.clear()
 
 
 @dataclass(frozen=True)
@@ -391,33 +422,25 @@ class ShuffledView:
     repeated: int = 0
 
 
-class Analyzer:
+class Analyzer(_ShuffleParty):
     """The analyzer in one round: takes the shuffler's batch and decrypts its messages, once.
 
     The decrypted messages replace the round's keys in its record. A rejected call changes nothing.
     One lock guards the whole round.
     """
 
-    def __init__(self, announced: ShufflerRound, store: Records) -> None:
-        """Create the analyzer of a round prepared in this store."""
-        self.round = announced
-        self._lock = threading.RLock()
-        self._state = PartyRoundState.bound(store, ShuffleRole.ANALYZER.value, announced)
-        self._batch = b""
-        self._keys: ServerKeys | None = None
-        self._obey(self._state.read())
-
-    __reduce_ex__ = never_copied
+    _role = ShuffleRole.ANALYZER
 
     def __repr__(self) -> str:
         return f"Analyzer(round={self.round.identity.hex()}, batch={bool(self._batch)})"
 
+    def _forget(self) -> None:
+        self._batch = b""
+
     def take(self, message: bytes) -> None:
         """Accept the shuffler's batch; a repetition is accepted, another batch is rejected."""
         with self._lock:
-            keys = self._keys
-            if keys is None:
-                raise ended(self._state.read().phase)
+            keys = self._open_keys()
             data = body(message, Kind.BATCH, self.round.identity)
             if self._batch and self._batch != data:
                 raise Refusal("batch differs from the earlier one of this round: must be the same")
@@ -427,14 +450,7 @@ class Analyzer:
     def close(self) -> Mapping[bytes, bytes]:
         """Decrypt the messages; raises `Refusal` without a batch or with too few valid messages."""
         with self._lock:
-            entry = self._state.read()
-            while entry.phase is RoundPhase.OPEN:
-                entry = self._state.move(
-                    entry, RoundEntry(RoundPhase.ANSWERED, entry.context, self._opened())
-                )
-            self._obey(entry)
-            if entry.phase is not RoundPhase.ANSWERED:
-                raise ended(entry.phase)
+            self._closed()
             return {}
 
     def view(self) -> ShuffledView:
@@ -449,11 +465,6 @@ class Analyzer:
             count = reports * self.round.messages - spoilt
             messages = tuple(records(rest, size, count, "record"))
             return ShuffledView(messages, reports, spoilt, repeated)
-
-    def abort(self) -> None:
-        """Abort the round permanently; a released round stays released."""
-        with self._lock:
-            self._obey(self._state.abort())
 
     def save(self) -> bytes:
         """The description and the batch, encrypted as received."""
@@ -480,18 +491,18 @@ class Analyzer:
         size, count = self.round.encrypted_size, reports * self.round.messages
         return reports, records(rest, size, count, "batch")
 
-    def _opened(self) -> bytes:
-        """The decrypted batch in the format of the record."""
-        if self._keys is None or not self._batch:
+    def _answer(self) -> bytes:
+        keys = self._open_keys()
+        if not self._batch:
             raise Refusal("batch is missing. Nothing was released")
-        reports, encrypted = self._read(self._keys, self._batch)
+        reports, encrypted = self._read(keys, self._batch)
         check_minimum(reports, self.round.minimum)
         info = _inner_info(self.round.context)
         opened: dict[bytes, bytes] = {}
         unopened = 0
         for item in encrypted:
             try:
-                content = self._keys.encryption.decrypt(item, info)
+                content = keys.encryption.decrypt(item, info)
             except Refusal:
                 unopened += 1  # a malicious client spoils only its own message
             else:
@@ -503,23 +514,10 @@ class Analyzer:
         check_minimum(len(opened), self.round.minimum * self.round.messages, good)
         return _VIEW_HEAD.pack(reports, unopened, repeated) + b"".join(opened.values())
 
-    def _obey(self, entry: RoundEntry) -> None:
-        if entry.phase is RoundPhase.OPEN:
-            self._keys = _keys_of(entry, self.round, self.round.analyzer, "analyzer")
-            return
-        self._keys, self._batch = None, b""
-
 
 def _keys(secret: bytes, identity: bytes, suite: HpkeSuite) -> ServerKeys:
     """A party's keys for one round, derived from the secret in its record."""
     return ServerKeys.new(suite, io.BytesIO(derive(secret, identity, _KEYS_INFO, 256)).read)
-
-
-def _keys_of(entry: RoundEntry, announced: ShufflerRound, public: bytes, who: str) -> ServerKeys:
-    keys = _keys(entry.content, announced.identity, announced.suite)
-    if keys.public() != public:
-        raise TacitError(f"round names other keys than the {who} prepared")
-    return keys
 
 
 def _vault(announced: ShufflerRound, keys: ServerKeys, *, writes: bool) -> Channel:
