@@ -32,8 +32,7 @@ from tacit.errors import TacitError
 from tacit.service.config import PartyConfig
 from tacit.service.coordinator import Coordinator
 from tacit.service.errors import Unknown, status, told
-from tacit.service.pages import experimenter, participant, sentences
-from tacit.service.pages.document import STATIC
+from tacit.service.pages import STATIC, experimenter, participant, sentences
 from tacit.service.pages.experimenter import Parts
 from tacit.terms import Terms
 
@@ -236,7 +235,7 @@ def add_pages(
     @route("/e/{digest}", "../")
     async def experiment(_request: Request, digest: bytes) -> Response:
         shown = await views.current(digest)
-        body = experimenter.page(shown.view, shown.parts, shown.version, "../")
+        body = experimenter.page(shown.view, shown.parts, version=shown.version, root="../")
         return HTMLResponse(body, headers=_policy())
 
     @route("/e/{digest}/live", "../../")
