@@ -87,7 +87,7 @@ class Breaking(httpx.AsyncBaseTransport):
         self._seen.add(name)
         if self._random.random() < BREAK_OFF:
             await answer.aclose()
-            raise httpx.ReadError("the connection broke", request=request)
+            raise httpx.ReadError("connection lost", request=request)
         return answer
 
     async def aclose(self) -> None:
@@ -161,7 +161,7 @@ class SimulatedParticipants:
             self.counts.asked += 1
             await self._take_part(device, given.option, vanishes=kind > 1 - VANISH)
         except TacitError as reason:
-            self._refused[f"a device did not go on: {reason}"] += 1
+            self._refused[f"a device stopped: {reason}"] += 1
         finally:
             ledger.close()
 

@@ -65,7 +65,8 @@ def refused(shown: DemoProgress) -> list[str]:
     lines = [f"{counts.liars:,} people lied."]
     for name, count in sorted(counts.refused.items()):
         what, _, status = name.partition(": ")
-        lines.append(f"{count:,} times {said.get(what, what)}: answered {status}.")
+        why = f"{said[what]}: answered {status}" if what in said else name
+        lines.append(f"{count:,} times {why.removesuffix('.')}.")
     small = sum(one["stage"] == "refused" for one in shown.status["rounds"])
     lines.append(
         f"{small:,} {'round' if small == 1 else 'rounds'} had too few reports: destroyed unopened."
