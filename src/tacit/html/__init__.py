@@ -56,6 +56,7 @@ def _environment(package: str) -> Environment:
         loader=ChoiceLoader([PackageLoader(package), PackageLoader(__name__)]),
         autoescape=True,
         undefined=StrictUndefined,
+        auto_reload=False,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -27,13 +27,13 @@ from tacit.aggregation.wire import Kind, header
 from tacit.client import AsyncDevice, Ledger, Pins
 from tacit.client.loopback import NEARBY
 from tacit.errors import TacitError
+from tacit.service.pages.sentences import OVER
 from tacit.signatures import SIGNATURE_SIZE
 
 AT_ONCE = 400  # maximum number of concurrent participants
 ASKING = 24  # of them with a pending join request
 COMING, COMING_UNASKED = 80.0, 30.0  # arrivals per second, with and without free slots
 VANISH, BREAK_OFF, LIE = 0.08, 0.03, 0.02  # dropout, lost-response and malicious fractions
-OVER = ("finished", "stopped")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Each part has a name and is replaced as a whole when it changes; the rest of the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
@@ -22,7 +22,7 @@ LEAST_COLUMNS, MOST_COLUMNS = 20, 40  # of the chart of rounds
 APART = 5  # seconds between deadlines of rounds that are not concurrent
 MOST_ROWS = 60  # of the tables under charts
 
-Parts = dict[str, str]
+Parts = Mapping[str, str]
 
 
 def parts(view: View, up: bool) -> Parts:
@@ -49,8 +49,7 @@ def parts(view: View, up: bool) -> Parts:
         "least_columns": LEAST_COLUMNS,
         "most_rows": MOST_ROWS,
     }
-    made = html.parts(__package__, "parts.html", view=view, up=up, say=sentences, **values)
-    return {**made}
+    return html.parts(__package__, "parts.html", view=view, up=up, say=sentences, **values)
 
 
 def page(view: View, made: Parts, template: str = "experiment.html", **values: Any) -> str:
