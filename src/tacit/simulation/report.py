@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -65,9 +65,9 @@ class ReportEntry:
         said = [f"{'δ' if name == 'delta' else name} {v}" for name, v in others.items()]
         return ", ".join([self.about["label"], *said])
 
-    def final(self) -> Point:
-        """Final regret with its error, at the requested ε."""
-        return Point(self.epsilon, self.result.regret_mean, WIDTH * (self.result.regret_sem or 0.0))
+    def final(self, x: float | None) -> Point:
+        """Final regret with its error, at a position."""
+        return Point(x, self.result.regret_mean, WIDTH * (self.result.regret_sem or 0.0))
 
     def options(self) -> str:
         """All options that have a value."""
@@ -294,7 +294,7 @@ def _by_variant(
     """Final regret of every variant in order of ε, at the places given."""
     found: dict[str, list[Point]] = {}
     for one in sorted(known, key=lambda one: one.epsilon or 0.0):
-        found.setdefault(one.variant, []).append(replace(one.final(), x=place(one)))
+        found.setdefault(one.variant, []).append(one.final(place(one)))
     return [Series(name, tuple(p), *looks[name], marks=True) for name, p in found.items()]
 
 
