@@ -955,7 +955,7 @@ TARGETS: tuple[Target, ...] = (
     Target("aggregation/masking_client.py", "MaskingClient._check_proof", (checks,), LYING),
     Target(
         "aggregation/masking_client.py",
-        "MaskingClient._stands",
+        "MaskingClient._at_fault",
         (
             swap("root != self._roots[number]", "False"),
             swap("evidence.ciphertext(self._number) != ciphertext", "False"),
@@ -1056,7 +1056,7 @@ TARGETS: tuple[Target, ...] = (
     Target("aggregation/verified.py", "commitment", (swap("key", "b''"),), VERIFIED),
     Target(
         "aggregation/aggregator_context.py",
-        "AggregatorContext._opened",
+        "AggregatorContext._bound",
         (checks,),
         (*TWO_SERVERS, *VERIFIED),
     ),
@@ -1177,7 +1177,7 @@ TARGETS: tuple[Target, ...] = (
 )
 
 EQUIVALENT: dict[str, str] = {
-    "aggregation/masking_client.py: MaskingClient._stands: root != self._roots[number] -> False": (
+    "aggregation/masking_client.py: MaskingClient._at_fault: root != self._roots[number] -> False": (
         "a parcel that an honest sender signed opens under the root that it signed, so that its "
         "key stays unknown whatever root the server told"
     ),

@@ -235,14 +235,10 @@ class Aggregator:
         ):
             raise Refusal("list of the other server is too long or not in ascending order")
         name = working.list_name
-        if not self._kept(working, name, content):
-            raise Refusal("list of the other server differs from its earlier one: must be the same")
-
-    def _kept(self, working: _Working, name: bytes, content: bytes) -> bool:
-        """Store an entry; whether the table now holds this content."""
         wrapped = working.wrap(name, content)
         there = self._table.setdefault(name, wrapped)
-        return there is wrapped or working.unwrap(name, there) == content
+        if there is not wrapped and working.unwrap(name, there) != content:
+            raise Refusal("list of the other server differs from its earlier one: must be the same")
 
     # Outgoing messages
 

@@ -140,7 +140,7 @@ class AggregatorContext:
         _check_usable(described)
         record = self.record(described.identity)
         if record is not None and record.stage is AggregatorStage.MADE:
-            record = self._opened(record, described)
+            record = self._bound(record, described)
         if record is None or record.context != described.context:
             raise Refusal(
                 "description cannot be signed: a server signs one description per round, after it "
@@ -152,7 +152,7 @@ class AggregatorContext:
         """Abort a round that is not closed, and destroy its keys.
 
         This is for rounds that no client was invited to or that the other server rejected. If a
-        description was signed, the record keeps a signed REFUSED outcome for it.
+        description was signed, the record keeps a signed ABORTED outcome for it.
         """
         record = self.record(identity)
         while record is not None and record.stage is not AggregatorStage.CLOSED:
@@ -175,7 +175,7 @@ class AggregatorContext:
         """The name of a round's record."""
         return bytes((self.role,)) + identity
 
-    def _opened(self, made: RoundRecord, described: TwoServerRound) -> RoundRecord | None:
+    def _bound(self, made: RoundRecord, described: TwoServerRound) -> RoundRecord | None:
         secrets = RoundSecrets(made.secret, described.identity, made.suite)
         if secrets.keys.public() != described.servers[self.role]:
             raise Refusal("description names other keys than this server prepared for the round")
@@ -183,8 +183,8 @@ class AggregatorContext:
             described.identity, described.servers
         ):
             raise Refusal("description commits to another verify key than that of the servers")
-        opened = replace(made, stage=AggregatorStage.OPEN, context=described.context)
-        self.records.replace(self.name(described.identity), made.encode(), opened.encode())
+        bound = replace(made, stage=AggregatorStage.OPEN, context=described.context)
+        self.records.replace(self.name(described.identity), made.encode(), bound.encode())
         return self.record(described.identity)
 
 

@@ -168,23 +168,7 @@ def check_withstands(announced: MaskingRound, about: Aggregation, bits: int = BI
     expect(found.bits >= bits, "security of the round", f"{found.bits:.1f} bits", rule)
 
 
-CLIENT_KINDS = (
-    Kind.JOIN,
-    Kind.SHARES,
-    Kind.CHECKED,
-    Kind.MASKED,
-    Kind.ACCUSED,
-    Kind.KEYS,
-    Kind.SEEDS,
-    Kind.REVEAL,
-    Kind.LAST_SEEDS,
-)
 _BY_BYTE = {bytes((kind,)): kind for kind in Kind}
-
-
-def client_kind(message: bytes, identity: bytes) -> Kind:
-    """The kind of a client's message in this round; raises `Refusal` if it is none."""
-    return one_of(CLIENT_KINDS, message, identity)
 
 
 def one_of(kinds: tuple[Kind, ...], message: bytes, identity: bytes) -> Kind:

@@ -47,7 +47,7 @@ from tacit.aggregation.masking import (
     BITS,
     MaskingRound,
     check_withstands,
-    client_kind,
+    one_of,
 )
 from tacit.aggregation.masking_messages import (
     READERS,
@@ -121,6 +121,16 @@ _STAGE_OF = {
 }
 
 
+_CONCLUSIONS: Mapping[MaskingStage, Callable[[ClientRegistry], None]] = {
+    MaskingStage.SHARING: ClientRegistry.gather,
+    MaskingStage.CHECKING: ClientRegistry.pair_up,
+    MaskingStage.MASKING: ClientRegistry.part,
+    MaskingStage.LEAVING: ClientRegistry.rebuild,
+    MaskingStage.PROVING: ClientRegistry.desert,
+    MaskingStage.REVEALING: ClientRegistry.complete,
+}
+
+
 def prepare_server(store: Records, identity: bytes, source: Source = SYSTEM) -> bytes:
     """Make the server's key for a round and return the public key; the secret is on record before.
 
@@ -136,7 +146,7 @@ def masking_outcome(announced: MaskingRound, store: Records, key: Ed25519Private
 
 
 class MaskingServer:
-    """One round of masking: `take` messages and `close` stages until `view`; `refuse` aborts it.
+    """One round of masking: `take` messages and `close` stages until `view`; `abort` ends it.
 
     A rejected call changes nothing. One lock guards the whole round.
     """
@@ -180,7 +190,7 @@ class MaskingServer:
         with self._lock:
             if self.stage not in STAGES:
                 raise _over(self.stage)
-            kind, message = client_kind(message, self.round.identity), bytes(message)
+            kind, message = self._kind(message), bytes(message)
             digest = hashlib.sha256(message).digest()
             if digest in self._taken[_STAGE_OF[kind]]:
                 return
@@ -253,10 +263,14 @@ class MaskingServer:
         with server._lock:
             by_stage: dict[MaskingStage, list[bytes]] = {stage: [] for stage in STAGES}
             for message in messages:
-                by_stage[_STAGE_OF[client_kind(message, server.round.identity)]].append(message)
+                by_stage[_STAGE_OF[server._kind(message)]].append(message)
             while server.stage in STAGES and server._retake(by_stage[server.stage]):
                 pass
         return server
+
+    def _kind(self, message: bytes) -> Kind:
+        """The kind of a client's message in this round; raises `Refusal` if it is none."""
+        return one_of(tuple(_STAGE_OF), message, self.round.identity)
 
     def _retake(self, messages: Iterable[bytes]) -> bool:
         """Accept saved messages of the current stage; whether it was decided and is complete."""
@@ -323,29 +337,18 @@ class MaskingServer:
             if public_bytes(self._key) != self.round.server:
                 raise TacitError("round names another server key than the prepared one")
         while rest:
-            place, count = _DECIDED.unpack_from(rest)
+            index, count = _DECIDED.unpack_from(rest)
             end = _DECIDED.size + _DIGEST_SIZE * count
             listed = records(rest[_DECIDED.size : end], _DIGEST_SIZE, count, "record")
-            self._decided[STAGES[place]], rest = frozenset(listed), rest[end:]
+            self._decided[STAGES[index]], rest = frozenset(listed), rest[end:]
 
     def _conclude(self) -> None:
         """Evaluate the messages of the current stage; raise `Refusal` if it cannot end yet."""
-        match self.stage:
-            case MaskingStage.JOINING:
-                check_minimum(len(self._by_address), self.round.minimum, "clients that joined")
-                self._deal_graph()
-            case MaskingStage.SHARING:
-                self._registry.gather()
-            case MaskingStage.CHECKING:
-                self._registry.pair_up()
-            case MaskingStage.MASKING:
-                self._registry.part()
-            case MaskingStage.LEAVING:
-                self._registry.rebuild()
-            case MaskingStage.PROVING:
-                self._registry.desert()
-            case MaskingStage.REVEALING:
-                self._registry.complete()
+        if self.stage is MaskingStage.JOINING:
+            check_minimum(len(self._by_address), self.round.minimum, "clients that joined")
+            self._deal_graph()
+        elif self.stage in _CONCLUSIONS:
+            _CONCLUSIONS[self.stage](self._registry)
 
     def _advance(self, *, concluded: bool = False) -> None:
         """Advance to the next stage with exactly the messages that count.
@@ -380,7 +383,7 @@ class MaskingServer:
 
     def _drop(self, message: bytes) -> None:
         """Undo a message."""
-        kind = client_kind(message, self.round.identity)
+        kind = self._kind(message)
         address = body(message, kind)[: layout.ADDRESS_SIZE]
         if kind is Kind.JOIN:
             self._known_keys -= self._by_address.pop(address).its_keys()

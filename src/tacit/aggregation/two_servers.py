@@ -332,7 +332,7 @@ def split(
         The terms that the client agreed to, with the keys of their parties.
     announcement : bytes
         The round, signed by all parties; it must comply with the terms.
-    place : Place
+    slot : ReportSlot
         The client's slot.
     values : sequence of int
         The numbers to report: 0..levels where servers add the noise, else any integers.
