@@ -955,7 +955,7 @@ TARGETS: tuple[Target, ...] = (
     Target("aggregation/masking_client.py", "MaskingClient._check_proof", (checks,), LYING),
     Target(
         "aggregation/masking_client.py",
-        "MaskingClient._at_fault",
+        "MaskingClient._guilty",
         (
             swap("root != self._roots[number]", "False"),
             swap("evidence.ciphertext(self._number) != ciphertext", "False"),
@@ -1084,7 +1084,7 @@ TARGETS: tuple[Target, ...] = (
     Target("terms/document.py", "_check_model", (checks,), DOCUMENT),
     Target("terms/document.py", "_check_noise", (checks, limits), DOCUMENT),
     Target("terms/parts.py", "Promise.check", (limits,), DOCUMENT),
-    Target("terms/parts.py", "Noise.check", (limits,), DOCUMENT),
+    Target("terms/parts.py", "Noise.check", (limits,), DOCUMENT, ("least",)),
     Target("terms/parts.py", "Aggregation.check", (limits,), DOCUMENT),
     Target("terms/parts.py", "check_whole", (checks, limits), DOCUMENT),
     Target("terms/parts.py", "Aggregation.dishonest", (sides, signs), TERMS),
@@ -1177,7 +1177,7 @@ TARGETS: tuple[Target, ...] = (
 )
 
 EQUIVALENT: dict[str, str] = {
-    "aggregation/masking_client.py: MaskingClient._at_fault: root != self._roots[number] -> False": (
+    "aggregation/masking_client.py: MaskingClient._guilty: root != self._roots[number] -> False": (
         "a parcel that an honest sender signed opens under the root that it signed, so that its "
         "key stays unknown whatever root the server told"
     ),

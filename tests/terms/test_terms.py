@@ -197,6 +197,7 @@ def test_terms_that_contradict_themselves_are_refused(changes: Any, words: str) 
             {"noise": Noise(Fraction(47), "devices")},
             "noise.minimum is 47: must be at least 48 for epsilon",
         ),
+        ({"promise": Promise(Fraction(1, 2), Fraction(1), 3)}, "delta is 1: must be at least 0"),
         ({"missing_fraction": Fraction(1)}, "missing_fraction is 1: must be .* below 1"),
         ({"dishonest_fraction": Fraction(1)}, "dishonest_fraction is 1: must be .* below 1"),
         ({"missing_fraction": Fraction(-1, 5)}, "must be at least 0"),

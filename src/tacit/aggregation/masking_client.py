@@ -244,7 +244,7 @@ class MaskingClient:
         if Kind.MASKED in self._answers:
             raise Refusal("client has sent its masked numbers: it reveals no key")
         _, evidence = self._read_pairs(content)
-        shown = [number for number, one in evidence.items() if self._at_fault(number, one)]
+        shown = [number for number, one in evidence.items() if self._guilty(number, one)]
         if not shown:
             raise Refusal(
                 "no sender signed invalid encrypted shares: the server may have altered them, so "
@@ -254,7 +254,7 @@ class MaskingClient:
         self._forget()
         return b"".join(keys)
 
-    def _at_fault(self, number: int, evidence: SignedShares) -> bool:
+    def _guilty(self, number: int, evidence: SignedShares) -> bool:
         """Whether the neighbour signed the invalid encrypted shares as they were received.
 
         They must not decrypt under the commitments that it signed either, whatever the server
