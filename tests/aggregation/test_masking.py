@@ -362,12 +362,12 @@ def test_what_is_not_a_report_is_refused_before_anything_is_sent() -> None:
     pairs = session.outgoing[client.address]
     for values, reason in (
         ([1, 2], "number of values is"),
-        ([0.5], "whole numbers"),
-        (["3"], "whole numbers"),
+        ([0.5], "a whole number"),
+        (["3"], "a whole number"),
     ):
         with pytest.raises(TacitError, match=reason):
             client.mask(pairs, values)  # type: ignore[arg-type]
-    with pytest.raises(TacitError, match="expected here is REQUEST"):
+    with pytest.raises(TacitError, match="must be REQUEST"):
         client.reveal(pairs)
     assert client.mask(pairs, [7]) == client.mask(pairs, [7])
 

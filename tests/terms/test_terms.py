@@ -166,7 +166,7 @@ def test_only_integers_and_strings_are_spelt(value: Any) -> None:
         ({"promise": Promise(Fraction(1), Fraction(1, 10))}, "delta is 1/10: must be 0 where"),
         ({"noise": Noise(48)}, "noise.scale is 48: must be a Fraction"),  # type: ignore[arg-type]
         ({"noise": Noise(Fraction(10**40))}, "no fraction"),  # too long to be written
-        ({"parties": parties(KEYS[0], KEYS[0])}, "must be its own"),
+        ({"parties": parties(KEYS[0], KEYS[0])}, "same key"),
         ({"parties": parties(KEYS[0], KEYS[1])[::-1]}, "in this order"),
         ({"parties": parties(KEYS[0], KEYS[1])[:1]}, "coordinator, helper"),
         (

@@ -131,7 +131,7 @@ class ShufflerRound(RoundDescription):
             self.shuffler[:KEY_SIZE] == self.analyzer[:KEY_SIZE]
             or self.shuffler[KEY_SIZE:] == self.analyzer[KEY_SIZE:]
         ):
-            raise TacitError("shuffler and analyzer have the same key: must have different ones")
+            raise TacitError("shuffler and analyzer have the same key: each must have its own")
 
     def encode(self) -> bytes:
         """Serialize the round description."""

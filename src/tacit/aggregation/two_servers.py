@@ -63,7 +63,7 @@ from tacit.aggregation.wire import (
     pack_numbers,
     records,
 )
-from tacit.errors import require
+from tacit.errors import TacitError, require
 from tacit.signatures import Signed, verify
 from tacit.terms import Offer, Pinned
 
@@ -123,8 +123,8 @@ class TwoServerRound(RoundDescription):
         require(sizes == wanted, "list of sizes of identity and keys", sizes, rule)
         lines = {self.line(0), self.line(1)}
         keys = {self.servers[0][KEY_SIZE:], self.servers[1][KEY_SIZE:], self.collector}
-        distinct = len(lines) == 2 and len(keys) == 3
-        require(distinct, "a key", "that of two parties", "of one party only")
+        if len(lines) != 2 or len(keys) != 3:
+            raise TacitError("two parties have the same key: each must have its own")
 
     def _check_verified(self) -> None:
         proofs = self.proofs
