@@ -319,7 +319,7 @@ class Aggregator:
         size = self._entry_size
         whole = not len(listing) % size
         expect(
-            whole, "list of the other server", f"{len(listing)} bytes long", f"records of {size}"
+            whole, "list of the other server", f"{len(listing)} bytes long", f"a multiple of {size}"
         )
         for at in range(0, len(listing), size):
             yield listing[at : at + DIGEST_SIZE], listing[at + DIGEST_SIZE : at + size]

@@ -95,7 +95,9 @@ class SharedNoise:
         integer("divisor", self.divisor, at_least=1)
         require(self.divisor < 1 << 32, "share divisor", self.divisor, "below 2^32")
         small = 0 < self.total < 1 << 1000 and self.total.denominator < 1 << 1000
-        require(small, "total noise", self.total, "above 0 and below 2^1000, as its denominator")
+        require(
+            small, "total noise", self.total, "above 0 and below 2^1000, with such a denominator"
+        )
 
     def encode(self) -> bytes:
         """Serialize the noise."""

@@ -171,7 +171,8 @@ def last_modulus(data: bytes) -> int:
     """Parse the modulus at the end of a description, in its shortest encoding."""
     modulus, rest = first_integer(data, "modulus")
     expect(modulus >= 2, "modulus", modulus, "at least 2")
-    expect(not rest, "end of the description", f"{len(rest)} bytes too late", "after the modulus")
+    if rest:
+        raise Refusal(f"description has {len(rest)} bytes after the modulus: must have none")
     return modulus
 
 
@@ -210,7 +211,9 @@ def _whole(value: object) -> int:
     try:
         return value.__index__()  # type: ignore[attr-defined, no-any-return]
     except AttributeError:
-        raise TacitError(f"value is {value!r}: must be a whole number. Encode it first") from None
+        raise TacitError(
+            f"value is a {type(value).__name__}: must be a whole number. Encode it first"
+        ) from None
 
 
 def packed(parts: Iterable[bytes]) -> bytes:
