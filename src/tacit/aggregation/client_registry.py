@@ -59,11 +59,7 @@ class Member:
     signature: bytes = b""
     checked: frozenset[int] | None = None
     masked: list[int] = field(default_factory=list)
-    accused: Mapping[int, bytes] = field(default_factory=dict)
-    keys: Mapping[int, bytes] = field(default_factory=dict)
-    seeds: Mapping[int, bytes] = field(default_factory=dict)
-    revealed: Mapping[int, bytes] = field(default_factory=dict)
-    last_seeds: Mapping[int, bytes] = field(default_factory=dict)
+    secrets: dict[Kind, Mapping[int, bytes]] = field(default_factory=dict)  # about others, by kind
     pairs: list[int] = field(default_factory=list)
 
     def card(self) -> bytes:
@@ -82,6 +78,10 @@ class Member:
         head = repeat(INBOX_HEAD.pack(self.number, self.root))
         return zip(self.neighbours, head, self.commitments.both(), ciphertexts, strict=False)
 
+    def revealed(self, kind: Kind) -> Mapping[int, bytes]:
+        """The secrets that a message of this kind revealed, by the number of their owner."""
+        return self.secrets.get(kind, {})
+
     def unsay(self, kind: Kind) -> None:
         """Undo a message that is not among those decided for its stage."""
         match kind:
@@ -91,16 +91,8 @@ class Member:
                 self.checked = None
             case Kind.MASKED:
                 self.masked = []
-            case Kind.ACCUSED:
-                self.accused = {}
-            case Kind.KEYS:
-                self.keys = {}
-            case Kind.SEEDS:
-                self.seeds = {}
-            case Kind.REVEAL:
-                self.revealed = {}
-            case Kind.LAST_SEEDS:
-                self.last_seeds = {}
+            case _:
+                self.secrets.pop(kind, None)
 
     def evidence(self) -> SignedShares:
         """The list of commitments and encrypted shares that the client signed."""
@@ -186,7 +178,7 @@ class ClientRegistry:
 
     def rebuild(self) -> None:
         """Reconstruct the dropouts' masking keys, or the proofs that they shared something else."""
-        answers = {number: self.members[number].keys for number in self.stayed}
+        answers = {number: self.members[number].revealed(Kind.KEYS) for number in self.stayed}
         held = self._held(Kind.KEYS, answers, self.left, frozenset())
         self.keys, self.convicted = self._put_together(held, SharedSecret.MASKING)
 
@@ -194,7 +186,9 @@ class ClientRegistry:
         """Count as dropouts those that did not reveal pairwise masks with convicted clients."""
         asked = {number for owner in self.convicted for number in self.members[owner].pairs}
         self.vanished = frozenset(
-            number for number in asked & self.stayed if not self.members[number].seeds
+            number
+            for number in asked & self.stayed
+            if not self.members[number].revealed(Kind.SEEDS)
         )
         self.staying = self.stayed - self.vanished
         self._check_opens(self.staying)
@@ -207,7 +201,7 @@ class ClientRegistry:
         before any secret is reconstructed.
         """
         staying, gone = self.staying, self._beside(self.vanished)
-        answers = {number: self.members[number].revealed for number in staying}
+        answers = {number: self.members[number].revealed(Kind.REVEAL) for number in staying}
         held = self._held(Kind.REVEAL, answers, gone, staying)
         own, masking = ({one: held[one] for one in whose} for whose in (staying, gone))
         keys, convicted = self._put_together(masking, SharedSecret.MASKING)
@@ -245,7 +239,7 @@ class ClientRegistry:
             number
             for owner in self.appealed
             for number in self._near(owner, honest)
-            if not self.members[number].last_seeds
+            if not self.members[number].revealed(Kind.LAST_SEEDS)
         }
         if not silent:
             return honest, self.own_seeds
@@ -298,7 +292,8 @@ class ClientRegistry:
 
     def _judged(self, sender: Member, receiver: Member) -> Blame:
         """The blame for encrypted shares that the receiver reported as invalid."""
-        key, pair = receiver.accused.get(sender.number), (sender.number, receiver.number)
+        pair = sender.number, receiver.number
+        key = receiver.revealed(Kind.ACCUSED).get(sender.number)
         committed, context = sender.commitments.at(receiver.number), self.round.context
         if key is None or committed is None or key_commitment(context, *pair, key) != committed[2]:
             return self._blame(Misbehaviour.INVALID_SHARES, *pair)
@@ -368,8 +363,8 @@ class ClientRegistry:
         else:
             for number in told:
                 member = self.members[number]
-                seeds = member.last_seeds if other in self.appealed else member.seeds
-                yield number, seeds[other]
+                kind = Kind.LAST_SEEDS if other in self.appealed else Kind.SEEDS
+                yield number, member.revealed(kind)[other]
 
     def _near(self, owner: int, among: AbstractSet[int]) -> list[int]:
         return [number for number in self.members[owner].pairs if number in among]

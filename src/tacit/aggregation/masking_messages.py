@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from functools import partial
 
 from tacit.aggregation.client_registry import ClientRegistry, Member
 from tacit.aggregation.interface import Refusal
@@ -141,59 +142,55 @@ def _read_checked(registry: ClientRegistry, member: Member, content: bytes) -> N
 
 
 def _read_masked(registry: ClientRegistry, member: Member, content: bytes) -> None:
-    _check_turn(member, member.masked or member.accused, "sent its masked numbers, or left,")
+    _check_turn(
+        member, member.masked or member.revealed(Kind.ACCUSED), "sent its masked numbers, or left,"
+    )
     _check_there(member, member.pairs, "has too few neighbours to mask with")
     member.masked = unpack_numbers(content, registry.round.modulus, registry.round.length, "MASKED")
 
 
 def _read_accused(_registry: ClientRegistry, member: Member, content: bytes) -> None:
-    _check_turn(member, member.masked or member.accused, "sent its masked numbers, or left,")
+    _check_turn(
+        member, member.masked or member.revealed(Kind.ACCUSED), "sent its masked numbers, or left,"
+    )
     count = len(content) // ACCUSED_ENTRY.size
     parts = records(content, ACCUSED_ENTRY.size, count, "ACCUSED")
     accused = dict(ACCUSED_ENTRY.unpack(part) for part in parts)
     complained = member.checked or frozenset()
     if not accused or len(accused) != count or not complained >= accused.keys():
         raise Refusal("ACCUSED names clients that the client did not complain about")
-    member.accused = accused
+    member.secrets[Kind.ACCUSED] = accused
 
 
 def _read_keys(registry: ClientRegistry, member: Member, content: bytes) -> None:
-    _check_turn(member, member.keys, "revealed its shares of dropouts")
+    _check_turn(member, member.revealed(Kind.KEYS), "revealed its shares of dropouts")
     _check_there(member, member.masked, "sent no masked numbers")
     gone = registry.left_of(member)
     _check_there(member, gone, "has no neighbour that dropped out")
-    member.keys = read_shares(content, gone, "KEYS")
+    member.secrets[Kind.KEYS] = read_shares(content, gone, "KEYS")
 
 
-def _read_seeds(registry: ClientRegistry, member: Member, content: bytes) -> None:
-    _check_turn(member, member.seeds, "revealed its masks with convicted clients")
-    member.seeds = _seeds(registry, member, content, registry.convicted)
-
-
-def _read_last_seeds(registry: ClientRegistry, member: Member, content: bytes) -> None:
-    _check_turn(member, member.last_seeds, "revealed its masks with convicted clients")
-    member.last_seeds = _seeds(registry, member, content, registry.appealed)
-
-
-def _seeds(
-    registry: ClientRegistry, member: Member, content: bytes, against: Mapping[int, Proof]
-) -> dict[int, bytes]:
+def _read_seeds(
+    registry: ClientRegistry, member: Member, content: bytes, kind: Kind = Kind.SEEDS
+) -> None:
+    _check_turn(member, member.revealed(kind), "revealed its masks with convicted clients")
     _check_there(member, member.masked, "sent no masked numbers")
+    against = registry.convicted if kind is Kind.SEEDS else registry.appealed
     named = registry.convicts_of(member, against)
     _check_there(member, named, "has no neighbour that is convicted")
     parts = records(content, SEEDS_ENTRY.size, len(named), "list of seeds")
     entries = [SEEDS_ENTRY.unpack(part) for part in parts]
     if [number for number, _ in entries] != named:
         raise Refusal(f"seeds of client {member.number} are of other clients than requested")
-    return dict(entries)
+    member.secrets[kind] = dict(entries)
 
 
 def _read_reveal(registry: ClientRegistry, member: Member, content: bytes) -> None:
-    _check_turn(member, member.revealed, "revealed its shares")
+    _check_turn(member, member.revealed(Kind.REVEAL), "revealed its shares")
     there = member.masked and member.number not in registry.vanished
     _check_there(member, there, "sent no masked numbers, or dropped out since")
     stayed, gone = registry.fates_of(member)
-    member.revealed = read_shares(content, sorted(stayed + gone), "REVEAL")
+    member.secrets[Kind.REVEAL] = read_shares(content, sorted(stayed + gone), "REVEAL")
 
 
 def _check_turn(member: Member, already: object, what: str) -> None:
@@ -214,5 +211,5 @@ READERS: Mapping[Kind, Callable[[ClientRegistry, Member, bytes], None]] = {
     Kind.KEYS: _read_keys,
     Kind.SEEDS: _read_seeds,
     Kind.REVEAL: _read_reveal,
-    Kind.LAST_SEEDS: _read_last_seeds,
+    Kind.LAST_SEEDS: partial(_read_seeds, kind=Kind.LAST_SEEDS),
 }
