@@ -44,7 +44,7 @@ def new(
     Example: tacit experiment new greeting.toml --option Hello --option Hi
     """
     with needs_live():
-        from tacit.service import bootstrap, definition, readers
+        from tacit.service import bootstrap, definition
     today = datetime.now(UTC).date()
     if not 1 <= days <= LONGEST:
         raise TacitError(f"--days is {days:.4g}; it must be from 1 to {LONGEST:,}")
@@ -54,25 +54,18 @@ def new(
         "meaning": meaning or "1 if you wrote back within the time, 0 if not",
         "first_day": today,
         "last_day": today + timedelta(days=days),
+        "epsilon": epsilon,
+        "participants": participants,
+        "window": window,
+        "joining": joining,
+        "margin": margin,
     }
-    said: dict[str, tuple[Any, Any]] = {
-        "epsilon": (epsilon, readers.above_zero),
-        "participants": (participants, readers.whole),
-        "window": (window, readers.duration),
-        "joining": (joining, readers.lasting),
-        "margin": (margin, readers.twice),
-    }
-    for name, (words, read) in said.items():
-        try:
-            values[name] = read(words)
-        except readers.Wrong as wrong:
-            raise TacitError(f"--{name} is {words!r}; it must be {wrong}") from None
     card = None if helper is None else bootstrap.read_card(helper)
     if card is not None and card.role != "helper":
         raise TacitError(f"{helper} is the card of a {card.role}; give that of the helper")
     values["helper_address"] = "https://helper.example" if card is None else card.address
     values["helper_key"] = bytes(32) if card is None else card.key
-    made = definition.Definition(**values)
+    made = definition.Definition.of(**values)
     shown = {name: value for name, value in vars(made).items() if name not in _LEFT_OUT}
     if card is None:
         del shown["helper_key"]
@@ -112,8 +105,7 @@ def check(
     found = forecasting.forecast(defined, runs, interactive()) if forecast else None
     if as_json:
         entries = {
-            place: _plain(getattr(defined, entry.name))
-            for place, entry in definition.ENTRIES.items()
+            place: _plain(getattr(defined, name)) for place, name in definition.ENTRIES.items()
         }
         told = None if found is None else {**vars(found), "words": list(found.sentences())}
         record = {"definition": entries, "words": words, "warnings": doubts, "forecast": told}
