@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,6 +15,7 @@ from tacit.service.http import limits as limits_module
 from tacit.service.http.limits import MOST_ADDRESSES, Buckets
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.middleware import Front
+from tacit.service.http.problems import TYPES
 
 PLACES = f"/experiments/{'a' * 64}/places"
 REPORT = f"/rounds/{'b' * 32}/reports/3"
@@ -172,3 +174,9 @@ def test_paths_are_counted_by_template_and_methods_by_name() -> None:
     assert 'method="other"' in page
     assert "who-was-it" not in page
     assert "BREW" not in page
+
+
+def test_every_problem_type_is_documented() -> None:
+    page = Path(__file__).parents[2].joinpath("docs/operations.md").read_text(encoding="utf-8")
+    for status, (name, title) in TYPES.items():
+        assert f"| {status} | `/problems/{name}` | {title} |" in page

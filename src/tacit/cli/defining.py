@@ -16,26 +16,24 @@ from tacit.cli.options import Json, Whole, interactive
 from tacit.cli.printing import print_json, sentence
 from tacit.errors import TacitError
 
-File = Annotated[Path, typer.Argument(help="The definition, in TOML or YAML.")]
+File = Annotated[Path, typer.Argument(help="Definition file, TOML or YAML.")]
 
 
 def new(
     file: File,
-    question: Annotated[str, typer.Option(help="What you want to know.")] = "",
-    option: Annotated[
-        list[str] | None, typer.Option(help="An option; give this once for each.")
-    ] = None,
+    question: Annotated[str, typer.Option(help="The question that participants read.")] = "",
+    option: Annotated[list[str] | None, typer.Option(help="Name of an option; repeatable.")] = None,
     meaning: Annotated[str, typer.Option(help="What a device reports, in words.")] = "",
-    epsilon: Annotated[str, typer.Option(help="The promise, such as 1 or 1/2.")] = "1",
-    participants: Annotated[
-        int, typer.Option(help="How many people to ask in all.", **Whole)
-    ] = 20_000,
-    window: Annotated[str, typer.Option(help="How long a device watches.")] = "1 day",
-    joining: Annotated[str, typer.Option(help="How long a round takes people in.")] = "6 hours",
+    epsilon: Annotated[str, typer.Option(help="Privacy parameter, such as 1 or 1/2.")] = "1",
+    participants: Annotated[int, typer.Option(help="Number of participants.", **Whole)] = 20_000,
+    window: Annotated[
+        str, typer.Option(help="How long a device watches before it reports.")
+    ] = "1 day",
+    joining: Annotated[str, typer.Option(help="How long a round can be joined.")] = "6 hours",
     margin: Annotated[str, typer.Option(help="Time for reports to arrive.")] = "1 hour",
-    days: Annotated[int, typer.Option(help="How many days it lasts, from today.", **Whole)] = 30,
+    days: Annotated[int, typer.Option(help="Duration in days, from today.", **Whole)] = 30,
     helper: Annotated[
-        Path | None, typer.Option(help="The helper's card.toml, as its operator sent it.")
+        Path | None, typer.Option(help="The card.toml from the helper's operator.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -62,7 +60,7 @@ def new(
     }
     card = None if helper is None else bootstrap.read_card(helper)
     if card is not None and card.role != "helper":
-        raise TacitError(f"{helper} is the card of a {card.role}; give that of the helper")
+        raise TacitError(f"{helper} is the card of a {card.role}: give the card of the helper")
     values["helper_address"] = "https://helper.example" if card is None else card.address
     values["helper_key"] = bytes(32) if card is None else card.key
     made = definition.Definition.of(**values)
@@ -76,7 +74,9 @@ def new(
         return
     sentence("written", str(file))
     if card is None:
-        sentence("next", "fill in [helper]: address and key are in the card of who runs the helper")
+        sentence(
+            "next", "fill in [helper]: address and key are in the card of the helper's operator"
+        )
     sentence("next", f"edit it, then: tacit experiment check {file}")
 
 
@@ -86,12 +86,12 @@ _LEFT_OUT = ("control_share", "levels", "most", "guardrail_better", "guardrail_m
 
 def check(
     file: File,
-    forecast: Annotated[bool, typer.Option(help="Simulate the experiment, too.")] = True,
-    runs: Annotated[int, typer.Option(help="Simulated experiments.", **Whole)] = 20,
+    forecast: Annotated[bool, typer.Option(help="Also simulate the experiment.")] = True,
+    runs: Annotated[int, typer.Option(help="Number of simulated experiments.", **Whole)] = 20,
     as_json: Json = False,
 ) -> None:
-    """Explain a definition in words, with a forecast: what people are promised, who sees what, how
-    long it takes, how likely a lift is found.
+    """Check a definition and explain it: guarantee, who sees what, duration, and a forecast of the
+    probability to detect the lift.
 
     Example: tacit experiment check greeting.toml
     """

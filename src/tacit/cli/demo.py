@@ -25,17 +25,18 @@ LEAST, MOST = 300, 1_000_000
 
 def demo(
     context: typer.Context,
-    people: Annotated[int, typer.Option(help="About how many people are asked.", **Whole)] = 3000,
+    people: Annotated[
+        int, typer.Option(help="Approximate number of participants.", **Whole)
+    ] = 3000,
     out: Annotated[Path, typer.Option(help="Directory for the report.")] = Path("demo-output"),
-    seed: Annotated[int, typer.Option(help="Seed of the simulated people.", **Whole)] = 1,
-    keep: Annotated[bool, typer.Option("--keep", help="Stay open after the report, until ^C.")] = (
-        False
-    ),
+    seed: Annotated[int, typer.Option(help="Seed of the simulated participants.", **Whole)] = 1,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep serving after the report, until ^C.")
+    ] = (False),
     as_json: Json = False,
 ) -> None:
-    """A live private experiment on this machine: two servers, simulated people over HTTP with the
-    cryptography and the device that ship, pages to watch it and to take part, a winner, and a
-    report. Ends by itself.
+    """Run a live private experiment on this machine: two servers, simulated participants over HTTP
+    with the shipped device and cryptography, web pages, and a report. It ends by itself.
     """
     if context.invoked_subcommand is not None:
         return
@@ -45,7 +46,7 @@ def demo(
     from tacit.simulation import results
 
     if not LEAST <= people <= MOST:
-        raise TacitError(f"people is {people:.4g}; ask {LEAST} to {MOST:,}")
+        raise TacitError(f"people is {people:.4g}; it must be from {LEAST} to {MOST:,}")
     integer("seed", seed, at_least=0)
     results.probe(out)
     with ExitStack() as stack:
@@ -66,7 +67,7 @@ def demo(
 def _wait(shown: DemoProgress) -> None:
     """Wait until ^C."""
     page = f"{shown.addresses[0]}/e/{shown.status['digest']}"
-    print(f"still open at {page}; ^C ends it", file=sys.stderr)
+    print(f"serving at {page} until ^C", file=sys.stderr)
     with suppress(KeyboardInterrupt):
         while True:
             time.sleep(1.0)
@@ -93,8 +94,8 @@ def _say(shown: DemoProgress) -> None:
     heads = ["option", "answers", "mean", "95% interval", "best (about)", "verdict"]
     table(shown.status["question"], heads, rows)
     sentence("sent", " ".join(report.sent(shown)))
-    sentence("refused", " ".join(report.refused(shown)))
-    sentence("mind", "both servers ran here: it shows the protocol, not the separation of trust")
+    sentence("rejected", " ".join(report.refused(shown)))
+    sentence("note", "both servers ran here: this shows the protocol, not the separation of trust")
 
 
 def _progress(as_json: bool) -> Any:
@@ -140,9 +141,7 @@ def noise(
     out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("demo-output"),
     as_json: Json = False,
 ) -> None:
-    """What the trust models cost at the same promise, in noise and in regret: two tables, two
-    pictures.
-    """
+    """Compare the trust models at the same guarantee: noise and regret, as tables and pictures."""
     from tacit.simulation import results as files
     from tacit.studies import demo as demonstration
 
@@ -165,7 +164,7 @@ def noise(
         ["(sampling error of a coin)", *(row["sampling_std"] for row in rows[: len(sizes)])]
     )
     table(
-        f"noise in the mean (standard deviation), by people in the round; {demonstration.PROMISE}",
+        f"noise in the mean (standard deviation), by participants; {demonstration.PROMISE}",
         ["trust model", *(f"{n:,}" for n in sizes)],
         body,
     )
@@ -175,6 +174,6 @@ def noise(
         for label, r in ordered
     ]
     size = f"{demonstration.HORIZON:,} users, {demonstration.RUNS} runs"
-    title = f"regret on one problem, {size}: what is lost while learning"
+    title = f"regret on one problem, {size}"
     table(title, ["trust model", "regret", "± s.e.", "bits per user", "guarantee"], lost)
     print(f"pictures: {noise} {regret}")

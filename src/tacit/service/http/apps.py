@@ -52,6 +52,8 @@ Digest = Annotated[
 Identity = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="name of a round")]
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 Called = Annotated[str, Header(alias=HEADER, pattern="^[0-9a-f]{128}$")]
+HEALTH: dict[str, Any] = {"tags": ["health"]}
+DEVICES: dict[str, Any] = {"tags": ["devices"], "responses": responses(404)}
 
 
 @dataclass(frozen=True)
@@ -121,12 +123,11 @@ def _application(role: str, service: Service) -> FastAPI:
         redirect_slashes=False,
         lifespan=service.running,
         separate_input_output_schemas=False,
+        responses=responses(),
     )
     app.state.service = service
-    app.add_exception_handler(TacitError, _rejected)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(StarletteHTTPException, _http_error)
-    app.add_exception_handler(Exception, _failed)
+    for kind in (TacitError, RequestValidationError, StarletteHTTPException, Exception):
+        app.add_exception_handler(kind, _error)
     put = reports.ReportRoute(service.party, service.writer, service.driver.poke, app)
     app.state.reports = put
     app.router.routes.append(Route(reports.PATH, put, methods=["PUT"]))
@@ -161,24 +162,20 @@ def _document(app: FastAPI) -> dict[str, Any]:
 # Errors
 
 
-def _rejected(_request: Request, reason: Exception) -> JSONResponse:
-    assert isinstance(reason, TacitError)
-    return problems.rejected(reason)
-
-
-def _invalid(_request: Request, problem: Exception) -> JSONResponse:
-    assert isinstance(problem, RequestValidationError)
-    return problems.invalid(problem.errors())
-
-
-def _http_error(request: Request, problem: Exception) -> JSONResponse:
-    assert isinstance(problem, StarletteHTTPException)
-    headers = dict(problem.headers or {})
-    if problem.status_code == 405:
-        headers["allow"] = ", ".join(sorted(_methods(request)))
-    if problem.status_code == 400:
-        return problems.problem(422, "Request validation failed: the body cannot be parsed.")
-    return problems.problem(problem.status_code, headers=headers)
+def _error(request: Request, error: Exception) -> JSONResponse:
+    """The problem document of an exception."""
+    match error:
+        case TacitError():
+            return problems.rejected(error)
+        case RequestValidationError():
+            return problems.invalid(error.errors())
+        case StarletteHTTPException(status_code=400):
+            return problems.problem(422, "Request validation failed: the body cannot be parsed.")
+        case StarletteHTTPException(status_code=405):
+            return problems.problem(405, headers={"allow": ", ".join(sorted(_methods(request)))})
+        case StarletteHTTPException():
+            return problems.problem(error.status_code, headers=error.headers)
+    return problems.problem(500)
 
 
 def _methods(request: Request) -> set[str]:
@@ -190,20 +187,16 @@ def _methods(request: Request) -> set[str]:
     return found
 
 
-def _failed(_request: Request, _problem: Exception) -> JSONResponse:
-    return problems.problem(500)
-
-
 # Routes of both parties
 
 
 def _add_health(app: FastAPI, service: Service) -> None:
-    @app.get("/healthz", tags=["health"], responses=responses())
+    @app.get("/healthz", **HEALTH)
     async def alive() -> models.Fine:
         """Whether the process answers."""
         return models.Fine()
 
-    @app.get("/readyz", tags=["health"], responses=responses())
+    @app.get("/readyz", **HEALTH)
     def ready() -> models.Fine:
         """Whether database and key files are usable and the background thread runs."""
         if not service.driver.alive:
@@ -213,12 +206,7 @@ def _add_health(app: FastAPI, service: Service) -> None:
         service.party.ready()
         return models.Fine()
 
-    @app.get(
-        "/metrics",
-        tags=["health"],
-        response_class=PlainTextResponse,
-        responses=responses(),
-    )
+    @app.get("/metrics", response_class=PlainTextResponse, **HEALTH)
     def metrics() -> Response:
         """Metrics for Prometheus; none per participant."""
         return Response(service.metrics.page(), media_type=CONTENT_TYPE)
@@ -239,7 +227,7 @@ def _add_reading(app: FastAPI, party: ServerParty) -> None:
     lately = Lately(partial(_terms, party))
     app.add_middleware(Changing, lately=lately)
 
-    @app.get("/experiments", tags=["devices"], responses=responses())
+    @app.get("/experiments", **DEVICES)
     def experiments() -> list[models.Listed]:
         """All experiments of this party."""
         return [
@@ -251,36 +239,22 @@ def _add_reading(app: FastAPI, party: ServerParty) -> None:
             for known in party.experiments()
         ]
 
-    @app.get(
-        "/experiments/{digest}/terms",
-        tags=["devices"],
-        response_model=models.TermsAnswer,
-        responses=responses(404),
-    )
+    @app.get("/experiments/{digest}/terms", response_model=models.TermsAnswer, **DEVICES)
     async def terms(digest: Digest) -> Response:
         """The terms, their signatures, and their successor if there is one."""
         return Response(await lately(digest), media_type="application/json")
 
-    @app.get(
-        "/experiments/{digest}/words",
-        tags=["devices"],
-        response_class=PlainTextResponse,
-        responses=responses(404),
-    )
+    @app.get("/experiments/{digest}/words", response_class=PlainTextResponse, **DEVICES)
     def words(digest: Digest) -> PlainTextResponse:
         """The terms in plain language."""
         lines = in_words(party.terms(bytes.fromhex(digest)).terms)
         return PlainTextResponse("\n".join(lines) + "\n")
 
-    octets = {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}
+    octets = {"application/octet-stream": {"schema": {"type": "string"}}}
+    signed = {"description": "the signed outcome, once the round is over", "content": octets}
+    how = DEVICES | {"responses": {**responses(404, 425), 200: signed}}
 
-    @app.get(
-        "/rounds/{identity}/outcome",
-        tags=["devices"],
-        response_class=Response,
-        responses=responses(404, 425)
-        | {200: octets | {"description": "the signed outcome, once the round is over"}},
-    )
+    @app.get("/rounds/{identity}/outcome", response_class=Response, **how)
     def outcome(identity: Identity) -> Response:
         """The outcome of a round: the same signed bytes for every client."""
         said = party.outcome(bytes.fromhex(identity))
@@ -301,8 +275,8 @@ def _successor(known: Registered | None) -> dict[str, Any] | None:
     }
 
 
-def _admin(service: Service) -> Any:
-    """Dependency that requires the admin token, compared in constant time."""
+def _admin(service: Service) -> dict[str, Any]:
+    """Settings of routes that require the admin token, compared in constant time."""
     expected = hashlib.sha256(service.config.admin_token.encode()).digest()
 
     def check(credentials: Credentials) -> None:
@@ -310,7 +284,11 @@ def _admin(service: Service) -> Any:
         if not hmac.compare_digest(hashlib.sha256(given.encode()).digest(), expected):
             raise HTTPException(401, headers={"WWW-Authenticate": "Bearer"})
 
-    return Depends(check)
+    return {
+        "tags": ["admin"],
+        "dependencies": [Depends(check)],
+        "responses": responses(401, 404, 409),
+    }
 
 
 # The coordinator
@@ -319,12 +297,10 @@ def _admin(service: Service) -> Any:
 def _add_places(app: FastAPI, service: Service, coordinator: Coordinator) -> None:
     join = coordinator.join
 
-    @app.post(
-        "/experiments/{digest}/places",
-        tags=["devices"],
-        response_model=models.AssignedSlot | models.NotAsked,
-        responses=responses(403, 404, 409),
-    )
+    slot = models.AssignedSlot | models.NotAsked
+    how = DEVICES | {"responses": responses(403, 404, 409)}
+
+    @app.post("/experiments/{digest}/places", response_model=slot, **how)
     async def place(digest: Digest, asked: models.TicketRequest) -> JSONResponse:
         """A slot in a round, or the best option so far if no slot is free."""
         ticket = Ticket(bytes.fromhex(digest), bytes.fromhex(asked.nonce), asked.invitation)
@@ -347,15 +323,9 @@ def _assigned(answer: Assigned) -> dict[str, Any]:
 
 
 def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -> None:
-    admin = [_admin(service)]
+    admin = _admin(service)
 
-    @app.post(
-        "/experiments",
-        tags=["admin"],
-        status_code=201,
-        dependencies=admin,
-        responses=responses(401, 409),
-    )
+    @app.post("/experiments", status_code=201, **admin)
     def create(asked: models.CreateRequest) -> models.Created:
         """Publish an experiment; it starts when the helper has signed its terms."""
         defined = definition.parse(asked.definition)
@@ -363,12 +333,9 @@ def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -
         coordinator.create(terms, defined.experiment(), defined.timing, asked.definition)
         return models.Created(digest=terms.digest.hex(), terms=terms.encode().decode())
 
-    @app.post(
-        "/experiments/{digest}/cosignature",
-        tags=["helper"],
-        status_code=204,
-        responses=responses(404, 409),
-    )
+    helper: dict[str, Any] = {"tags": ["helper"], "responses": responses(404, 409)}
+
+    @app.post("/experiments/{digest}/cosignature", status_code=204, **helper)
     def cosign(digest: Digest, asked: models.CosignRequest) -> None:
         """Add the helper's signature to the terms. Anyone may send it; it must be valid."""
         signature, approval = (
@@ -377,13 +344,7 @@ def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -
         coordinator.cosign(bytes.fromhex(digest), signature, approval)
         service.driver.poke()
 
-    @app.post(
-        "/experiments/{digest}/successor",
-        tags=["admin"],
-        status_code=201,
-        dependencies=admin,
-        responses=responses(401, 404, 409),
-    )
+    @app.post("/experiments/{digest}/successor", status_code=201, **admin)
     def succeed(digest: Digest, asked: models.SucceedRequest) -> models.Created:
         """Publish successor terms; they take effect with the helper's signature and approval."""
         terms = Terms.decode(asked.terms.encode())
@@ -393,22 +354,11 @@ def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -
         return models.Created(digest=terms.digest.hex(), terms=asked.terms)
 
     for change in (coordinator.pause, coordinator.resume, coordinator.stop):
-        app.post(
-            f"/experiments/{{digest}}/{change.__name__}",
-            tags=["admin"],
-            status_code=204,
-            dependencies=admin,
-            responses=responses(401, 404, 409),
-            name=change.__name__,
-        )(_changing(change, service.driver.poke))
+        name, done = change.__name__, _changing(change, service.driver.poke)
+        app.post(f"/experiments/{{digest}}/{name}", status_code=204, name=name, **admin)(done)
     for answer in (coordinator.status, coordinator.estimates, coordinator.export):
-        app.get(
-            f"/experiments/{{digest}}/{answer.__name__}",
-            tags=["admin"],
-            dependencies=admin,
-            responses=responses(401, 404),
-            name=answer.__name__,
-        )(_answering(answer))
+        name, told = answer.__name__, _answering(answer)
+        app.get(f"/experiments/{{digest}}/{name}", name=name, **admin)(told)
 
 
 def _changing(change: Callable[[bytes], None], then: Callable[[], None]) -> Callable[[str], None]:
@@ -432,13 +382,7 @@ def _answering(answer: Callable[[bytes], dict[str, Any]]) -> Callable[[str], dic
 
 
 def _add_admission(app: FastAPI, service: Service, helper: Helper) -> None:
-    @app.post(
-        "/experiments",
-        tags=["admin"],
-        status_code=201,
-        dependencies=[_admin(service)],
-        responses=responses(401, 404, 409),
-    )
+    @app.post("/experiments", status_code=201, **_admin(service))
     def admit(asked: models.AdmitRequest) -> models.Admitted:
         """Admit terms that this helper's operator has signed."""
         terms = Terms.decode(asked.terms.encode())
