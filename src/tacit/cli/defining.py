@@ -90,8 +90,7 @@ def check(
     runs: Annotated[int, typer.Option(help="Number of simulated experiments.", **Whole)] = 20,
     as_json: Json = False,
 ) -> None:
-    """Check a definition and explain it: guarantee, who sees what, duration, and a forecast of the
-    probability to detect the lift.
+    """Check a definition and explain it: guarantee, who sees what, duration, forecast.
 
     Example: tacit experiment check greeting.toml
     """

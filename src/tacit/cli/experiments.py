@@ -5,9 +5,9 @@ Functions with annotated options; `tacit.cli` registers them as commands.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,44 +20,56 @@ from tacit.cli.options import (
     Runs,
     Seed,
     Whole,
+    grouped,
     interactive,
 )
 from tacit.cli.printing import count_of, no_more, print_json, sentence, table
 
+if TYPE_CHECKING:
+    from tacit.studies.plan import Plan
 
-def plan(
-    options: Annotated[int, typer.Option(help="Number of options to choose among.", **Whole)] = 2,
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """Problem, guarantee and simulation of a plan."""
+
+    options: Annotated[int, typer.Option(help="Number of options to choose among.", **Whole)] = 2
     baseline: Annotated[
         float | None, typer.Option(help="Success probability of the options today; default ½.")
-    ] = None,
+    ] = None
     lift: Annotated[
         float | None, typer.Option(help="Relative improvement by the best option: 0.1 for 10%.")
-    ] = None,
+    ] = None
     gap: Annotated[
         float | None, typer.Option(help="The improvement as a difference of success probabilities.")
-    ] = None,
-    epsilon: Epsilon = 1.0,
-    delta: Delta = None,
+    ] = None
+    epsilon: Epsilon = 1.0
+    delta: Delta = None
     participations: Annotated[
         int, typer.Option(help="Maximum participations of one person.", **Whole)
-    ] = 1,
-    dropout: Annotated[float, typer.Option(help="Share of participants who may drop out.")] = 0.0,
+    ] = 1
+    dropout: Annotated[float, typer.Option(help="Share of participants who may drop out.")] = 0.0
     liars: Annotated[
         float,
         typer.Option(help="Share of corrupted participants: print their influence."),
-    ] = 0.0,
-    rounds: Annotated[int | None, typer.Option(help="Maximum number of rounds.", **Whole)] = None,
-    per_day: Annotated[int | None, typer.Option(help="Participants per day.", **Whole)] = None,
+    ] = 0.0
+    rounds: Annotated[int | None, typer.Option(help="Maximum number of rounds.", **Whole)] = None
+    per_day: Annotated[int | None, typer.Option(help="Participants per day.", **Whole)] = None
     horizon: Annotated[
         int | None,
         typer.Option(help="Number of people to serve: print the regret.", **Whole),
-    ] = None,
+    ] = None
     control_share: Annotated[
         float | None,
         typer.Option(help="Minimum share of the control, and of options not shown worse."),
-    ] = None,
-    runs: Annotated[int, typer.Option(help="Simulated runs per row.", **Whole)] = 60,
-    seed: Seed = 0,
+    ] = None
+    runs: Annotated[int, typer.Option(help="Simulated runs per row.", **Whole)] = 60
+    seed: Seed = 0
+
+
+@grouped
+def plan(
+    asked: PlanOptions,
     algorithms: Annotated[
         str, typer.Option(help="Comma-separated algorithms instead of the trust models.")
     ] = "",
@@ -74,29 +86,11 @@ def plan(
     if out is not None:
         results.probe(out)
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
-    question = planning.PlanRequest.of(
-        options=options,
-        horizon=horizon,
-        gap=gap,
-        epsilon=epsilon,
-        delta=delta,
-        baseline=baseline,
-        lift=lift,
-        participations=participations,
-        dropout=dropout,
-        liars=liars,
-        rounds=rounds,
-        per_day=per_day,
-        runs=runs,
-        seed=seed,
-        algorithms=names,
-        control_share=control_share,
-        progress=interactive(),
-    )
+    question = planning.PlanRequest.of(**vars(asked), algorithms=names, progress=interactive())
     result = planning.answer(question)
     picture = None if out is None else str(planning.draw(result, out / "plan.png"))
     lies = None
-    if out is not None and liars:
+    if out is not None and asked.liars:
         lies = str(planning.draw_liars(question, result, out / "liars.png"))
     if as_json:
         costs = [cost.to_dict() for cost in result.costs]
@@ -105,21 +99,21 @@ def plan(
             "recommendation": result.recommendation,
             "picture": picture,
         }
-        if liars:
+        if asked.liars:
             rows = [asdict(row) for row in result.influence]
             record |= {"influence": rows, "picture_of_liars": lies}
         print_json(record)
         return
-    planned(result, names, horizon)
-    if liars:
-        lied(result, liars)
+    planned(result, names, asked.horizon)
+    if asked.liars:
+        lied(result, asked.liars)
     sentence("advice", result.recommendation)
     for drawn in (picture, lies):
         if drawn is not None:
             sentence("picture", drawn)
 
 
-def planned(result: Any, names: list[str], horizon: int | None) -> None:
+def planned(result: Plan, names: list[str], horizon: int | None) -> None:
     """Print the rows of a plan, without columns that are empty in every row."""
     columns = {
         "participants": "to decide",
@@ -152,7 +146,7 @@ def planned(result: Any, names: list[str], horizon: int | None) -> None:
         sentence(cost.algorithm if names else cost.trust, said)
 
 
-def lied(result: Any, liars: float) -> None:
+def lied(result: Plan, liars: float) -> None:
     """Print the influence of corrupted participants under each trust model."""
     rows = [
         [

@@ -27,6 +27,7 @@ from tacit.errors import TacitError
 if TYPE_CHECKING:
     from tacit.privacy import Guarantee
     from tacit.service.admin import Published
+    from tacit.service.bootstrap import Card
     from tacit.terms import Terms
 
 
@@ -205,15 +206,22 @@ def found(
     card = bootstrap.found(role.value, directory, address, listen)
     config = directory / "party.toml"
     if as_json:
-        record = {"role": card.role, "address": card.address, "key": card.key.hex()}
-        print_json(record | {"fingerprint": card.fingerprint, "config": str(config)})
+        print_json(_card(card) | {"config": str(config)})
         return
     sentence("created", f"{config}, with its key, lock and admin token beside it")
-    sentence("address", card.address)
-    sentence("key", card.key.hex())
-    sentence("fingerprint", card.fingerprint)
-    sentence("to hand out", str(directory / "card.toml"))
+    _say_card(card, directory)
     sentence("next", f"tacit serve {card.role} --config {config}")
+
+
+def _card(card: Card) -> dict[str, str]:
+    key = {"key": card.key.hex(), "fingerprint": card.fingerprint}
+    return {"role": card.role, "address": card.address, **key}
+
+
+def _say_card(card: Card, directory: Path) -> None:
+    for name in ("address", "key", "fingerprint"):
+        sentence(name, _card(card)[name])
+    sentence("for the other operator", str(directory / "card.toml"))
 
 
 def rotate(
@@ -229,13 +237,10 @@ def rotate(
         from tacit.service.config import load
     card, kept = bootstrap.rotate(load(config), config.parent)
     if as_json:
-        record = {"role": card.role, "address": card.address, "key": card.key.hex()}
-        print_json(record | {"fingerprint": card.fingerprint, "kept": str(kept)})
+        print_json(_card(card) | {"kept": str(kept)})
         return
-    sentence("new key", card.key.hex())
-    sentence("fingerprint", card.fingerprint)
-    sentence("kept", f"{kept}, for experiments whose terms name the old key")
-    sentence("to hand out", str(config.parent / "card.toml"))
+    _say_card(card, config.parent)
+    sentence("old key kept", f"{kept}, for experiments whose terms name it")
     sentence("next", f"restart the {card.role}, and publish successor terms that name this key")
 
 

@@ -32,7 +32,7 @@ from pydantic import (
 from tacit.errors import InvalidFile, TacitError
 from tacit.keyfiles import KeyFile, Lock, Passphrase, load_signing_keys
 from tacit.service import readers
-from tacit.service.readers import Contradiction, Wrong, shown
+from tacit.service.readers import InvalidValue, RuleViolation, shown
 from tacit.signatures import fingerprint, public_key
 from tacit.terms import Terms
 
@@ -47,7 +47,7 @@ def host_and_port(value: object) -> tuple[str, int]:
     """Parse the address to listen on."""
     host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
-        raise Wrong("host:port such as 127.0.0.1:8700")
+        raise InvalidValue("host:port such as 127.0.0.1:8700")
     return host.strip("[]"), int(port)
 
 
@@ -56,12 +56,12 @@ def private(path: Path, what: str) -> Path:
     try:
         mode = path.stat().st_mode
     except OSError as problem:
-        raise Contradiction(
+        raise RuleViolation(
             f"{what} is {shown(str(path))}, which cannot be read ({problem.strerror}): name "
             "another file"
         ) from None
     if mode & 0o077:
-        raise Contradiction(
+        raise RuleViolation(
             f"{what} is {shown(str(path))}, which others can read: chmod 600 {path}"
         )
     return path
@@ -70,7 +70,7 @@ def private(path: Path, what: str) -> Path:
 def _path(value: object, info: ValidationInfo) -> Path:
     """A path relative to the directory of the configuration, which is the validation context."""
     if not isinstance(value, (str, Path)) or not str(value).strip():
-        raise Wrong("a path in quotes")
+        raise InvalidValue("a path in quotes")
     return Path(info.context or "") / value
 
 
@@ -89,7 +89,7 @@ def _admin_token(value: object, info: ValidationInfo) -> str:
         file = private(_path(value, info), "admin_token_file")
         token = file.read_text(encoding="utf-8").strip()
     if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable():
-        raise Contradiction(
+        raise RuleViolation(
             f"the admin token has {len(token)} characters; it must have at least {SHORTEST_TOKEN} "
             "printable ASCII characters: make one with `openssl rand -hex 32`"
         )
@@ -103,19 +103,19 @@ def _database(value: object, info: ValidationInfo) -> str:
         return f"sqlite:///{Path(info.context or '') / rest.removeprefix('/')}"
     if scheme not in ("postgresql", "postgresql+psycopg") or not found:
         begins = f"begins with {scheme!r}" if found else "is not a URL"
-        raise Contradiction(f"database {begins}; it must be sqlite:///file or postgresql://…")
+        raise RuleViolation(f"database {begins}; it must be sqlite:///file or postgresql://…")
     return f"postgresql+psycopg://{rest}"
 
 
 def _origins(value: object) -> object:
     if not isinstance(value, (list, tuple)) or not all(value):
-        raise Wrong('a list such as ["*"] or ["https://app.example"]')
+        raise InvalidValue('a list such as ["*"] or ["https://app.example"]')
     return value
 
 
 def _header(name: str) -> str:
     if not re.fullmatch("[A-Za-z0-9-]*", name):
-        raise Wrong("a header such as X-Real-IP")
+        raise InvalidValue("a header such as X-Real-IP")
     return name
 
 
@@ -240,7 +240,7 @@ def load(path: str | os.PathLike[str], environment: Mapping[str, str] = os.envir
         database = str(found.get("database", ""))
         if urlsplit(database).password and PREFIX + "DATABASE" not in environment:
             private(file, "the file with the database's password")
-    except Contradiction as problem:
+    except RuleViolation as problem:
         problems.append(str(problem))
     try:
         config = PartyConfig.model_validate(

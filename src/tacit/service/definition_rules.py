@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from pydantic import ValidationInfo
 
-from tacit.service.readers import UNITS, Contradiction, Wrong, in_words, shown, visible
+from tacit.service.readers import UNITS, InvalidValue, RuleViolation, in_words, shown, visible
 
 
 def smallest(min_batch_size: int, dropout: Fraction) -> int:
@@ -24,11 +24,11 @@ def smallest(min_batch_size: int, dropout: Fraction) -> int:
 def distinct(options: tuple[str, ...]) -> tuple[str, ...]:
     """Options: at least two, which look different."""
     if len(options) < 2:
-        raise Wrong("a list of at least 2: one option needs no experiment")
+        raise InvalidValue("a list of at least 2: one option needs no experiment")
     looks = [visible(name) for name in options]
     twice = [name for name, look in zip(options, looks, strict=True) if looks.count(look) > 1]
     if twice:
-        raise Contradiction(f"options names {shown(twice[0])} twice; names must differ")
+        raise RuleViolation(f"options names {shown(twice[0])} twice; names must differ")
     return options
 
 
@@ -40,7 +40,7 @@ def among_options(control: str, info: ValidationInfo) -> str:
         hint = (
             f"did you mean {shown(near[0])}?" if near else f"it must be one of {', '.join(options)}"
         )
-        raise Contradiction(f"control is {shown(control)}, which is not an option; {hint}")
+        raise RuleViolation(f"control is {shown(control)}, which is not an option; {hint}")
     return control
 
 
@@ -48,7 +48,7 @@ def above_low(high: Fraction, info: ValidationInfo) -> Fraction:
     """The range of an answer is not empty."""
     low = info.data.get("low")
     if low is not None and low >= high:
-        raise Wrong(f"greater than answer.low, which is {low}")
+        raise InvalidValue(f"greater than answer.low, which is {low}")
     return high
 
 
@@ -56,7 +56,7 @@ def after_first(last: date, info: ValidationInfo) -> date:
     """The last day is not before the first."""
     first = info.data.get("first_day", last)
     if first > last:
-        raise Wrong(f"at or after people.first_day, which is {first}")
+        raise InvalidValue(f"at or after people.first_day, which is {first}")
     return last
 
 
@@ -66,7 +66,7 @@ def one_round_fits(margin: int, info: ValidationInfo) -> int:
     if {"first_day", "last_day", "joining", "window"} <= found.keys():
         length = found["joining"] + found["window"] + margin
         if length > ((found["last_day"] - found["first_day"]).days + 1) * UNITS["day"]:
-            raise Contradiction(
+            raise RuleViolation(
                 f"people.last_day is {found['last_day']}; it leaves no time for one round of "
                 f"{in_words(length)} (rounds.joining, answer.window and rounds.margin) "
                 f"from {found['first_day']} on: end later, or shorten them"
@@ -80,7 +80,7 @@ def enough_participants(min_batch_size: int, info: ValidationInfo) -> int:
     if found.get("participants") is not None and {"options", "dropout"} <= found.keys():
         least = 2 * len(found["options"]) * smallest(min_batch_size, found["dropout"])
         if found["participants"] < least:
-            raise Contradiction(
+            raise RuleViolation(
                 f"people.participants is {found['participants']}; it must be at least {least} "
                 f"for {len(found['options'])} options in rounds of at least {min_batch_size} "
                 "reports: ask more people, or lower promise.min_batch_size"
@@ -91,7 +91,7 @@ def enough_participants(min_batch_size: int, info: ValidationInfo) -> int:
 def of_participants(most: int | None, info: ValidationInfo) -> int | None:
     """A maximum of rounds needs a number of participants."""
     if most is not None and info.data.get("participants", most) is None:
-        raise Contradiction(
+        raise RuleViolation(
             f"rounds.most is {most}, which needs people.participants: add that, or leave it out"
         )
     return most
@@ -100,9 +100,9 @@ def of_participants(most: int | None, info: ValidationInfo) -> int | None:
 def second_number(guardrail: str, info: ValidationInfo) -> str:
     """The guardrail differs from the answer, and has a control to compare with."""
     if guardrail and guardrail == info.data.get("metric"):
-        raise Wrong("another name than answer.metric")
+        raise InvalidValue("another name than answer.metric")
     if guardrail and info.data.get("control_share") == 0:
-        raise Contradiction(
+        raise RuleViolation(
             "control_share is 0, but the guardrail compares options with the control: give the "
             "control a share, such as 0.2"
         )
@@ -113,12 +113,12 @@ def within_range(margin: Fraction, info: ValidationInfo) -> Fraction:
     """The guardrail's margin is less than the range of the answer."""
     found = info.data
     if margin and found.get("guardrail") == "":
-        raise Contradiction(
+        raise RuleViolation(
             f"guardrail.margin is {margin}, which needs guardrail.metric: add that, or leave it out"
         )
     width = found["high"] - found["low"] if {"low", "high"} <= found.keys() else margin + 1
     if not 0 <= margin < width:
-        raise Wrong(f"at least 0 and less than the range of the answer, which is {width}")
+        raise InvalidValue(f"at least 0 and less than the range of the answer, which is {width}")
     return margin
 
 
@@ -130,16 +130,16 @@ def possible(lift: Fraction | None, info: ValidationInfo) -> Fraction | None:
     if baseline is None or lift is None:
         if baseline is not lift:
             missing, given = ("lift", "baseline") if lift is None else ("baseline", "lift")
-            raise Contradiction(
+            raise RuleViolation(
                 f"expected.{missing} is missing; add it, or leave expected.{given} out"
             )
     elif not low < baseline < high:
-        raise Contradiction(
+        raise RuleViolation(
             f"expected.baseline is {baseline}; it must be between answer.low, {low}, and "
             f"answer.high, {high}"
         )
     elif not baseline < baseline * (1 + lift) <= high:
-        raise Wrong(
+        raise InvalidValue(
             f"such that the best option's mean, {baseline * (1 + lift)}, is greater than "
             f"expected.baseline, {baseline}, and at most answer.high, {high}"
         )

@@ -51,7 +51,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Patient:
+class ExaminedParty:
     """A party under examination: its address, its role and its published terms."""
 
     url: str
@@ -69,32 +69,32 @@ def examine(
     """Check the parties at these addresses and those that their terms name."""
     wanted = [_pin(one) for one in pins]
     findings: list[Finding] = []
-    patients: dict[str, Patient] = {}
+    parties: dict[str, ExaminedParty] = {}
     waiting = [url.rstrip("/") for url in urls]
     with httpx.Client(timeout=TIMEOUT, follow_redirects=False, mounts=NEARBY) as client:
         while waiting:
             url = waiting.pop(0)
-            if url in patients:
+            if url in parties:
                 continue
             try:
-                found, patient = _examine_party(client, url, metrics_meant)
+                found, party = _examine_party(client, url, metrics_meant)
             except httpx.HTTPError as problem:
                 said = f"it stopped answering ({str(problem) or type(problem).__name__})"
                 fix = "run doctor again; check the logs of the party and of its proxy"
                 found = [Finding(url, "reachable", BROKEN, said, fix)]
-                patient = Patient(url, "", {})
+                party = ExaminedParty(url, "", {})
             findings += found
-            patients[url] = patient
-            named = {p.address for one in patient.published.values() for p in one.terms.parties}
-            waiting += sorted(named - set(patients))
-    findings += _examine_terms(patients, wanted, today or datetime.now(UTC).date())
-    findings += _examine_separation(patients)
+            parties[url] = party
+            named = {p.address for one in party.published.values() for p in one.terms.parties}
+            waiting += sorted(named - set(parties))
+    findings += _examine_terms(parties, wanted, today or datetime.now(UTC).date())
+    findings += _examine_separation(parties)
     return findings
 
 
 def _examine_party(
     client: httpx.Client, url: str, metrics_meant: bool
-) -> tuple[list[Finding], Patient]:
+) -> tuple[list[Finding], ExaminedParty]:
     try:
         before = time.time()
         alive = client.get(f"{url}/healthz", headers={"Origin": ORIGIN})
@@ -102,7 +102,7 @@ def _examine_party(
     except (httpx.HTTPError, httpx.InvalidURL) as problem:
         said = f"no answer ({str(problem) or type(problem).__name__})"
         fix = "start it with tacit serve; check its proxy, host name and certificate"
-        return [Finding(url, "reachable", BROKEN, said, fix)], Patient(url, "", {})
+        return [Finding(url, "reachable", BROKEN, said, fix)], ExaminedParty(url, "", {})
     role, findings = _role(client, url)
     findings = [_reachable(url, alive), *findings]
     if role:
@@ -116,7 +116,7 @@ def _examine_party(
             _metrics(client, url, metrics_meant),
         ]
     published, unreadable = _published(url) if role else ({}, [])
-    return [*findings, *unreadable], Patient(url, role, published)
+    return [*findings, *unreadable], ExaminedParty(url, role, published)
 
 
 def _reachable(url: str, alive: httpx.Response) -> Finding:
@@ -252,13 +252,13 @@ def _published(url: str) -> tuple[dict[str, Published], list[Finding]]:
 
 
 def _examine_terms(
-    patients: Mapping[str, Patient], pins: list[bytes], today: date
+    parties: Mapping[str, ExaminedParty], pins: list[bytes], today: date
 ) -> Iterator[Finding]:
     """Check that both parties publish the same terms, signed by both, with the expected keys."""
-    digests = dict.fromkeys(d for one in patients.values() for d in one.published)
+    digests = dict.fromkeys(d for one in parties.values() for d in one.published)
     keys: dict[bytes, str] = {}
     for digest in digests:
-        having = [one for one in patients.values() if digest in one.published]
+        having = [one for one in parties.values() if digest in one.published]
         terms = having[0].published[digest].terms
         name, where = f"terms {digest[:8]}", ", ".join(one.role for one in having)
         keys |= {party.key: party.role for party in terms.parties}
@@ -295,12 +295,12 @@ def _pinned(keys: Mapping[bytes, str], pins: list[bytes]) -> Iterator[Finding]:
             )
 
 
-def _examine_separation(patients: Mapping[str, Patient]) -> Iterator[Finding]:
+def _examine_separation(parties: Mapping[str, ExaminedParty]) -> Iterator[Finding]:
     """Check that the parties have different IP addresses.
 
     If one operator runs both, the guarantee is void.
     """
-    places = {url: _addresses(url) for url, one in patients.items() if one.role}
+    places = {url: _addresses(url) for url, one in parties.items() if one.role}
     known = list(places.values())
     if len(known) == 2 and known[0] & known[1]:
         fix = "the guarantee assumes two operators: use another account, machine and key at least"

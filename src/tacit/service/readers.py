@@ -1,9 +1,9 @@
 """Types of the entries of a definition and of a configuration, for pydantic models.
 
-A reader takes a value from TOML, YAML or Python and returns a typed value, or raises `Wrong` with
-the expected form. Numbers never pass through floating point. `written` returns text that TOML and
-YAML both parse back to the same value. `problems` renders all errors of a model: field, value, rule
-and remedy.
+A reader takes a value from TOML, YAML or Python and returns a typed value, or raises `InvalidValue`
+with the expected form. Numbers never pass through floating point. `written` returns text that TOML
+and YAML both parse back to the same value. `problems` renders all errors of a model: field, value,
+rule and remedy.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _NUMBER = re.compile(r"([+-]?\d{1,15}(?:\.\d{1,15})?)(?:/(\d{1,15}))?(%?)")
 _PART = re.compile(r"(\d{1,10}(?:\.\d{1,6})?)\s*([a-z]+)(?:\s*(?:,|and)?\s*|$)")
 
 
-class Wrong(ValueError):  # noqa: N818 - a validation result, not an error
+class InvalidValue(ValueError):  # noqa: N818 - a validation result, not an error
     """The expected form of an entry that could not be read."""
 
 
-class Contradiction(ValueError):  # noqa: N818 - a validation result, not an error
+class RuleViolation(ValueError):  # noqa: N818 - a validation result, not an error
     """A violated rule between entries, as a whole sentence."""
 
 
@@ -52,7 +52,7 @@ def checked(name: str, value: object, read: Callable[[object], Any]) -> Any:
     """Read one value; raise `TacitError` with its name, the value and the expected form."""
     try:
         return read(value)
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         raise TacitError(f"{name} is {shown(value)}; it must be {wrong}") from None
 
 
@@ -61,7 +61,7 @@ def text(value: object) -> str:
     if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
-        raise Wrong('text in quotes, such as "Hello"')
+        raise InvalidValue('text in quotes, such as "Hello"')
     return value.strip()
 
 
@@ -73,13 +73,13 @@ def words(most: int = SHORT, *, optional: bool = False) -> PlainValidator:
         if optional and not found:
             return found
         if not visible(found):
-            raise Wrong('text that can be seen, in quotes, such as "Hello"')
+            raise InvalidValue('text that can be seen, in quotes, such as "Hello"')
         if len(found) > most:
-            raise Wrong(f"at most {most:,} characters long, not {len(found):,}")
+            raise InvalidValue(f"at most {most:,} characters long, not {len(found):,}")
         try:
             check_text("text", found)
         except TacitError:
-            raise Wrong("text without control characters: type it again") from None
+            raise InvalidValue("text without control characters: type it again") from None
         return found
 
     return PlainValidator(read)
@@ -93,7 +93,7 @@ def visible(words: str) -> str:
 
 def _several(value: object) -> object:
     if not isinstance(value, (list, tuple)):
-        raise Wrong('a list such as ["Hello", "Hi"]')
+        raise InvalidValue('a list such as ["Hello", "Hi"]')
     return value
 
 
@@ -110,10 +110,10 @@ def fraction(value: object) -> Fraction:
     else:
         found = _NUMBER.fullmatch(value.replace(" ", "")) if isinstance(value, str) else None
         if found is None or (found[2] and not int(found[2])):
-            raise Wrong('a number such as 2, 0.1, "1/3" or "10%", with at most 15 digits')
+            raise InvalidValue('a number such as 2, 0.1, "1/3" or "10%", with at most 15 digits')
         number = Fraction(found[1]) / int(found[2] or 1) / (100 if found[3] else 1)
     if max(abs(number.numerator), number.denominator) > LARGEST:
-        raise Wrong("a simpler number, with at most 15 digits in lowest terms")
+        raise InvalidValue("a simpler number, with at most 15 digits in lowest terms")
     return number
 
 
@@ -125,10 +125,10 @@ def whole(value: object) -> int:
     """
     try:
         number = fraction(re.sub(r"[,_' ]", "", value) if isinstance(value, str) else value)
-    except Wrong:
+    except InvalidValue:
         number = Fraction(1, 2)
     if number.denominator != 1:
-        raise Wrong("a whole number with at most 15 digits")
+        raise InvalidValue("a whole number with at most 15 digits")
     return int(number)
 
 
@@ -140,7 +140,7 @@ def duration(value: object) -> int:
     """
     if type(value) is int:
         return value
-    wanted = Wrong('a number and a unit, such as "90 seconds", "6 hours" or "1 day"')
+    wanted = InvalidValue('a number and a unit, such as "90 seconds", "6 hours" or "1 day"')
     seconds, rest = Fraction(0), value.strip().lower() if isinstance(value, str) else ""
     while rest:
         found = _PART.match(rest)
@@ -158,9 +158,9 @@ def lasting(least: int = 0, most: int = LONGEST) -> AfterValidator:
 
     def check(seconds: int) -> int:
         if seconds < least:
-            raise Wrong(f'at least "{in_words(least)}"')
+            raise InvalidValue(f'at least "{in_words(least)}"')
         if seconds > most:
-            raise Wrong(f'at most "{in_words(most)}"')
+            raise InvalidValue(f'at most "{in_words(most)}"')
         return seconds
 
     return AfterValidator(check)
@@ -174,14 +174,14 @@ def day(value: object) -> date:
     except ValueError:
         pass
     if not isinstance(value, date) or isinstance(value, datetime):
-        raise Wrong("a day such as 2026-12-31")
+        raise InvalidValue("a day such as 2026-12-31")
     return value
 
 
 def address(value: object) -> str:
     """The URL of a party."""
     found = text(value).rstrip("/")
-    wanted = Wrong('a URL such as "https://helper.example"')
+    wanted = InvalidValue('a URL such as "https://helper.example"')
     try:
         parts = urlsplit(found)
         rest = parts.query or parts.fragment or parts.username or parts.password
@@ -197,7 +197,7 @@ def _hexadecimal(source: str) -> Callable[[object], bytes]:
     def read(value: object) -> bytes:
         digits = value.hex() if isinstance(value, bytes) else value
         if not isinstance(digits, str) or not re.fullmatch(r"[0-9a-fA-F]{64}", digits.strip()):
-            raise Wrong(f"64 hexadecimal digits, as {source}")
+            raise InvalidValue(f"64 hexadecimal digits, as {source}")
         return bytes.fromhex(digits)
 
     return read
@@ -237,7 +237,7 @@ def problems(
         elif one["type"] == "missing":
             about = " ".join(str(model.model_fields[known[place]].description).split())
             yield f"{place} is missing; add it: {about[0].lower()}{about[1:].rstrip('.')}"
-        elif isinstance(reason, Contradiction):
+        elif isinstance(reason, RuleViolation):
             yield str(reason)
         elif one["type"] != "default_factory_not_called":
             where = "".join(f"entry {part + 1} of " for part in one["loc"] if isinstance(part, int))

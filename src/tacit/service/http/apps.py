@@ -192,19 +192,19 @@ def _methods(request: Request) -> set[str]:
 
 def _add_health(app: FastAPI, service: Service) -> None:
     @app.get("/healthz", **HEALTH)
-    async def alive() -> models.Fine:
+    async def alive() -> models.Health:
         """Whether the process answers."""
-        return models.Fine()
+        return models.Health()
 
     @app.get("/readyz", **HEALTH)
-    def ready() -> models.Fine:
+    def ready() -> models.Health:
         """Whether database and key files are usable and the background thread runs."""
         if not service.driver.alive:
             raise Unavailable(
                 "the background thread does not run: the party is starting or stopping"
             )
         service.party.ready()
-        return models.Fine()
+        return models.Health()
 
     @app.get("/metrics", response_class=PlainTextResponse, **HEALTH)
     def metrics() -> Response:
@@ -228,10 +228,10 @@ def _add_reading(app: FastAPI, party: ServerParty) -> None:
     app.add_middleware(Changing, lately=lately)
 
     @app.get("/experiments", **DEVICES)
-    def experiments() -> list[models.Listed]:
+    def experiments() -> list[models.ExperimentSummary]:
         """All experiments of this party."""
         return [
-            models.Listed(
+            models.ExperimentSummary(
                 digest=known.terms.digest.hex(),
                 question=known.terms.question,
                 state=party.state(known),

@@ -164,7 +164,8 @@ def _device_method(path: str) -> bytes | None:
 
 def _template(scope: Scope) -> str:
     """The route template, which contains no identifiers."""
-    return getattr(scope.get("route"), "path", NOWHERE)
+    route = scope.get("route")
+    return NOWHERE if route is None else str(route.path)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

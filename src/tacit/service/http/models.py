@@ -33,13 +33,13 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Fine(BaseModel):
+class Health(BaseModel):
     """The party is in order."""
 
     status: Literal["ok"] = "ok"
 
 
-class Listed(BaseModel):
+class ExperimentSummary(BaseModel):
     """Name, question and state of an experiment."""
 
     digest: Digest
