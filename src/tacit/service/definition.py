@@ -125,7 +125,9 @@ class Definition(BaseModel):
         "answer.window", "How long a device watches before it reports. It reports in any case."
     )
     participants: readers.Count | None = _entry(
-        "people.participants", "How many reports in all. Default: all until the last day.", None
+        "people.participants",
+        "Number of participants in all. Default: no limit until the last day.",
+        None,
     )
     participations: readers.Count = _entry(
         "people.participations",
