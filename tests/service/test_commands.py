@@ -233,7 +233,7 @@ def test_experiments_are_listed_and_one_of_several_must_be_named(
     assert digests[0][:12] in command("experiment", "list", *config(both, 0))[1]
     for words in (
         ("experiment", "status", *config(both, 0)),
-        ("experiment", "status", "0", *config(both, 0)),
+        ("experiment", "status", "none", *config(both, 0)),
         ("terms", "show", both.urls[0]),
         ("invitations", "make", 1, *config(both, 0)),
     ):
