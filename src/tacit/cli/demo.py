@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import ExitStack, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -98,43 +99,36 @@ def _say(shown: DemoProgress) -> None:
     sentence("note", "both servers ran here: this shows the protocol, not the separation of trust")
 
 
-def _progress(as_json: bool) -> Any:
+@contextmanager
+def _progress(as_json: bool) -> Iterator[Callable[[str, DemoProgress | None], None] | None]:
+    """A progress line on standard error; none with JSON."""
     if as_json:
-        return nullcontext()
+        yield None
+        return
     from rich.console import Console
 
-    return _Watch(Console(stderr=True))
+    console, last = Console(stderr=True), ""
+    with console.status("setting up") as line:
+
+        def show(stage: str, shown: DemoProgress | None) -> None:
+            nonlocal last
+            if stage != last:
+                last = stage
+                console.print(f"  {stage}", soft_wrap=True, highlight=False)
+            if shown is not None:
+                line.update(_summary(shown))
+
+        yield show
 
 
-class _Watch:
-    """A progress line on standard error."""
-
-    def __init__(self, console: Any) -> None:
-        self._status = console.status("setting up")
-        self._console = console
-        self._stage = ""
-
-    def __enter__(self) -> Any:
-        self._status.__enter__()
-        return self.show
-
-    def __exit__(self, *problem: object) -> None:
-        self._status.__exit__(*problem)
-
-    def show(self, stage: str, shown: DemoProgress | None) -> None:
-        """Update the line."""
-        if stage != self._stage:
-            self._stage = stage
-            self._console.print(f"  {stage}", soft_wrap=True, highlight=False)
-        if shown is None:
-            return
-        status, people = shown.status, shown.status["people"]
-        ended = sum(one["stage"] in ("opened", "refused") for one in status["rounds"])
-        leader = status["decided"] or f"{status['best']} leads"
-        self._status.update(
-            f"{shown.seconds:.0f} s, {people['asked']:,} asked, {people['reported']:,} answers, "
-            f"{ended} rounds over: {leader}"
-        )
+def _summary(shown: DemoProgress) -> str:
+    status, people = shown.status, shown.status["people"]
+    ended = sum(one["stage"] in ("opened", "refused") for one in status["rounds"])
+    leader = status["decided"] or f"{status['best']} leads"
+    return (
+        f"{shown.seconds:.0f} s, {people['asked']:,} asked, {people['reported']:,} answers, "
+        f"{ended} rounds over: {leader}"
+    )
 
 
 def noise(
