@@ -21,8 +21,9 @@ from tacit.experiment import Experiment
 from tacit.privacy import ApproximateDP
 from tacit.protocols.factorization import factorize
 from tacit.protocols.mechanism import Releases
+from tacit.protocols.prefix_delivery import Presence
 from tacit.protocols.prefix_noise import calibrated
-from tacit.protocols.prefix_sums import PrefixSums, Presence
+from tacit.protocols.prefix_sums import PrefixSums
 from tacit.simulation import run
 from tacit.trust import TrustModel
 from tacit.types import Arm, Estimate, Round, VectorError

@@ -46,9 +46,10 @@ from tacit.protocols.factorization import (
     squared_silos,
 )
 from tacit.protocols.mechanism import Mechanism, Releases, earned_by
+from tacit.protocols.prefix_delivery import Noise, Presence
 from tacit.protocols.prefix_messages import Bits, Shares
 from tacit.protocols.prefix_noise import calibrated
-from tacit.protocols.prefix_sums import Noise, PrefixRound, PrefixSums, Presence
+from tacit.protocols.prefix_sums import PrefixRound, PrefixSums
 from tacit.protocols.split_and_mix import shares_needed
 from tacit.trust import TrustModel
 from tacit.types import Arm, Floats, Round

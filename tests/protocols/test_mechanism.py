@@ -68,8 +68,9 @@ from tacit.protocols.mechanism import (
     plain,
     rich,
 )
+from tacit.protocols.prefix_delivery import Presence
 from tacit.protocols.prefix_noise import calibrated
-from tacit.protocols.prefix_sums import PrefixSums, Presence
+from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.sums import TwoServers
 from tacit.trust import TrustModel
 from tacit.types import Arm, Design, Opened, Round

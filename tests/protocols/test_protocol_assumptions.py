@@ -36,7 +36,8 @@ from tacit.protocols import factories
 from tacit.protocols.factorization import factorize
 from tacit.protocols.integer_vectors import ShuffledVector
 from tacit.protocols.joint import JointSums, for_each
-from tacit.protocols.prefix_sums import Noise, PrefixSums, Presence
+from tacit.protocols.prefix_delivery import Noise, Presence
+from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix

@@ -42,7 +42,8 @@ from tacit.privacy import (
 )
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.protocols.factorization import Kind, factorize
-from tacit.protocols.prefix_sums import Noise, PrefixSums, Presence
+from tacit.protocols.prefix_delivery import Noise, Presence
+from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.sums import Central, SecureSum
 from tacit.trust import TrustModel

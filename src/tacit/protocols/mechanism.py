@@ -52,7 +52,8 @@ from tacit.privacy.status import NON_PRIVATE_TEXT, status_from_data, status_to_d
 from tacit.protocols.checking import DRAWS, check_declared
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import depth, factorize
-from tacit.protocols.prefix_sums import Encoder, PrefixRound, PrefixSums, Presence
+from tacit.protocols.prefix_delivery import Presence
+from tacit.protocols.prefix_sums import Encoder, PrefixRound, PrefixSums
 from tacit.trust import TrustModel
 from tacit.types import Arm, Design, Fit, Floats, Round
 
