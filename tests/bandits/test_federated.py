@@ -417,15 +417,15 @@ def test_calls_out_of_turn_are_refused() -> None:
     silo.start(round_)
     with pytest.raises(TacitError, match="act first"):
         silo.learn(0.5)
-    with pytest.raises(TacitError, match="schedule is fixed"):
+    with pytest.raises(TacitError, match="schedule is data-independent"):
         silo.report()
     silo.act(context)
     with pytest.raises(TacitError, match="reward is missing"):
         silo.act(context)
-    with pytest.raises(TacitError, match="schedule is fixed"):
+    with pytest.raises(TacitError, match="schedule is data-independent"):
         silo.report()
     silo.learn(0.5)
-    with pytest.raises(TacitError, match="participants of this round have come: report"):
+    with pytest.raises(TacitError, match="participants of this round have been served: report"):
         silo.act(context)
     with pytest.raises(TacitError, match="not reported yet"):
         silo.start(round_)

@@ -666,12 +666,12 @@ def test_missing_silos_other_sizes_and_extra_steps_are_refused() -> None:
 def test_a_step_whose_predecessors_were_not_opened_is_refused(kind: Kind) -> None:
     releases = Releases(build(kind, SECURE, "discrete-gaussian"))
     rng = np.random.default_rng(0)
-    with pytest.raises(TacitError, match="synchronisation 1 was never opened"):
+    with pytest.raises(TacitError, match="synchronisation 1 was never released"):
         releases.open(Round(1, 20, Arm(0)))
-    with pytest.raises(TacitError, match="a step before this one was not opened"):
+    with pytest.raises(TacitError, match="an earlier step was not released"):
         step_of(releases, 1).simulate(np.zeros(3), rng)
     messages = [step_of(releases, 1).randomize(np.zeros((2, 3))) for _ in range(20)]
-    with pytest.raises(TacitError, match="a step before this one was not opened"):
+    with pytest.raises(TacitError, match="an earlier step was not released"):
         released(releases, 1, messages)
 
 
@@ -821,7 +821,7 @@ def test_shares_add_up_to_the_number_and_all_but_the_last_are_fresh() -> None:
 
 def test_a_message_of_too_many_bits_is_refused_before_anything_is_sent() -> None:
     sums = sdp_fedlinucb_vec(SilosProblem(silos=20, horizon=2000)).sums
-    with pytest.raises(TacitError, match="bits, which nobody can send: use secagg-fedlinucb"):
+    with pytest.raises(TacitError, match="bits, too large to send: use secagg-fedlinucb"):
         sums.encoder()
 
 

@@ -662,7 +662,7 @@ def test_steps_are_opened_one_after_another_and_for_all_silos() -> None:
     silos = mechanism.sums.silos
     with pytest.raises(TacitError, match=f"for {silos + 1} silos"):
         mechanism.open(Round(0, silos + 1, Arm(0)))
-    with pytest.raises(TacitError, match="synchronisation 1 was never opened"):
+    with pytest.raises(TacitError, match="synchronisation 1 was never released"):
         mechanism.open(Round(1, silos, Arm(0)))
     assert mechanism.open(Round(0, silos, Arm(0))).step == 0
 

@@ -233,7 +233,7 @@ def test_two_neighbouring_streams_are_as_close_as_is_printed(
     if not set(options) <= set(algorithms()[name].options):
         pytest.skip("the algorithm has no such option")
     if name == "sdp-fedlinucb-vec" and not options.get("lazy", True):
-        with pytest.raises(TacitError, match="promises nothing"):
+        with pytest.raises(TacitError, match="gives no guarantee"):
             build(name, options)
         return
     if name == "sdp-fedlinucb" and "setting" not in options:

@@ -124,7 +124,7 @@ class Guarantee(ABC):
     arithmetic: Arithmetic = field(default=Arithmetic.UNSTATED, init=False)
 
     def __post_init__(self) -> None:
-        remedy = "how often one participant takes part"
+        remedy = "it bounds how often one participant takes part"
         often = integer("participations", self.participations, at_least=1, remedy=remedy)
         object.__setattr__(self, "participations", often)
         strange = [one for one in self.assumptions if not isinstance(one, Assumption)]
@@ -318,8 +318,8 @@ class Guarantee(ABC):
     def group(self, size: int) -> Guarantee:
         """Return the guarantee for a group of participants together, where one is known."""
         raise TacitError(
-            f"no group guarantee is known here for {self.short} and {size} people: use PureDP or "
-            "ConcentratedDP"
+            f"no group guarantee is known here for {self.short} and {size} participants: use "
+            "PureDP or ConcentratedDP"
         )
 
     def at(self, *, neighbours: Neighbours | None = None, view: View | None = None) -> Self:
@@ -466,7 +466,7 @@ class ApproximateDP(Guarantee):
         probability(
             "delta",
             self.delta,
-            "for a guarantee without exceptions use PureDP(epsilon), or --delta 0",
+            "for a pure guarantee use PureDP(epsilon), or --delta 0",
         )
 
     @property
@@ -570,7 +570,7 @@ class RenyiDP(Guarantee):
 
     def epsilon_at(self, delta: float) -> float:
         """CZ23 Lemma 10: inf over orders of ε(α) + ln(1/(αδ))/(α-1) + ln(1-1/α)."""
-        remedy = "Rényi divergences promise nothing without exceptions"
+        remedy = "Rényi divergences imply no pure guarantee"
         level = float(probability("delta", delta, remedy, zero=True))
         if level == 0:
             return math.inf
@@ -628,7 +628,7 @@ class ConcentratedDP(Guarantee):
             probability(
                 "delta",
                 delta,
-                "a concentrated guarantee promises nothing without exceptions",
+                "a concentrated guarantee implies no pure one",
                 zero=True,
             )
         )

@@ -12,7 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from tacit.assumptions import Assumption, DishonestAtMost, JointPrivacy, Scope, Spread, VisitsAtMost
+from tacit.assumptions import (
+    Assumption,
+    DishonestAtMost,
+    JointPrivacy,
+    Scope,
+    Spread,
+    TrustedSilo,
+    VisitsAtMost,
+)
 from tacit.errors import integer
 from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam
 from tacit.protocols.prefix_messages import MODULUS_BITS, Bits, Form, Shares, Words
@@ -159,8 +167,8 @@ class Aggregated(Delivery):
     silos_draw = True
 
     def assumptions(self, sums: PrefixSums) -> set[Assumption]:
-        """At most `corrupt` silos withhold or reveal their shares of the noise."""
-        return {DishonestAtMost(Scope.SILOS, sums.corrupt)}
+        """Visited silos are trusted; at most `corrupt` others withhold or reveal their shares."""
+        return {TrustedSilo(), DishonestAtMost(Scope.SILOS, sums.corrupt)}
 
 
 class Shuffled(Aggregated):
@@ -199,7 +207,7 @@ class Shuffled(Aggregated):
 
     def assumptions(self, sums: PrefixSums) -> set[Assumption]:
         """As for secure aggregation, unless each silo's noise suffices alone."""
-        return set() if sums.alone else super().assumptions(sums)
+        return {TrustedSilo()} if sums.alone else super().assumptions(sums)
 
 
 class Trusted(Delivery):
@@ -217,8 +225,8 @@ class Trusted(Delivery):
         return 1
 
     def assumptions(self, sums: PrefixSums) -> set[Assumption]:  # noqa: ARG002
-        """Joint privacy."""
-        return {JointPrivacy()}
+        """Joint privacy; visited silos are trusted besides the server."""
+        return {TrustedSilo(), JointPrivacy()}
 
 
 DELIVERIES: dict[TrustModel, Delivery] = {

@@ -98,7 +98,7 @@ class PrefixSums:
         positive(
             "sensitivity",
             self.sensitivity,
-            "the most that one person moves a step's vector, in l2 norm",
+            "it is the l2 sensitivity of a step's vector",
         )
         if self.noise not in self.delivery.noises:
             raise TacitError(
@@ -318,7 +318,7 @@ class PrefixSums:
         `presence` allows.
         """
         if self.noise == "none":
-            raise TacitError("nothing hides what is sent: there is no guarantee without noise")
+            raise TacitError("noise is none: a guarantee needs noise")
         if not self.integral:
             return GaussianLoss(self.sigma, self.movement)
         rows = self._messages if self.alone else self._rows
@@ -347,8 +347,8 @@ class PrefixSums:
         epsilon = self.loss().epsilon(delta)
         if not math.isfinite(epsilon):
             raise TacitError(
-                f"{self.noise} noise at scale {self.scale} promises nothing at delta {delta:g} to "
-                f"somebody who moves up to {self.movement:.3g}: let silos be lazy, or use "
+                f"{self.noise} noise at scale {self.scale} gives no guarantee at delta {delta:g} "
+                f"for a sensitivity of {self.movement:.3g}: let silos be lazy, or use "
                 "secagg-fedlinucb with discrete-gaussian noise"
             )
         failure = delta + self.slack(epsilon)
@@ -392,7 +392,7 @@ class PrefixSums:
         system. `silo` is required if silos have individual noise.
         """
         if self.sigmas and silo is None:
-            raise TacitError("every silo has noise of its own: say whose encoder it is")
+            raise TacitError("silos have individual noise: give the silo of the encoder")
         return Encoder(self if silo is None else self.of(silo), rng)
 
     def sample_noise(self, rng: np.random.Generator) -> Floats:
@@ -447,7 +447,7 @@ class Encoder:
         bits = p.bits_per_silo / p.shape.steps
         if p.noise == "binomial" and bits > MOST_BITS:
             raise TacitError(
-                f"a message would be {bits:.3g} bits, which nobody can send: use secagg-fedlinucb, "
+                f"a message would be {bits:.3g} bits, too large to send: use secagg-fedlinucb, "
                 "or a larger epsilon or delta"
             )
 
@@ -461,7 +461,8 @@ class Encoder:
             )
         if len(self.history) >= p.shape.steps:
             raise TacitError(
-                f"all {p.shape.steps} synchronisations are used up: the noise was made for no more"
+                f"all {p.shape.steps} synchronisations are used up: the noise was calibrated for "
+                "no more"
             )
         # noise first, to avoid a timing leak
         noise = (
@@ -527,7 +528,7 @@ class PrefixRound(Protocol):
         """
         self._check_once()
         if self.sums.sigmas:
-            raise TacitError("every silo has noise of its own: report by the silo's encoder")
+            raise TacitError("silos have individual noise: report by the silo's encoder")
         *before, now = np.atleast_2d(np.asarray(x, dtype=float))
         if len(before) != self.step:
             raise TacitError(
@@ -536,7 +537,7 @@ class PrefixRound(Protocol):
             )
         if before and self.sums.shape.kind == "prefix":
             raise TacitError(
-                "a silo that adds up prefix sums itself needs the noise it sent before: keep its "
+                "a silo that sends prefix sums needs the noise of its earlier messages: keep its "
                 "encoder"
             )
         return Encoder(self.sums, history=before).randomize(now)
@@ -548,12 +549,12 @@ class PrefixRound(Protocol):
         if len(messages) != p.silos:
             raise TacitError(
                 f"{len(messages)} of {p.silos} silos reported; the noise was shared among all of "
-                "them, so nothing was opened"
+                "them, so the round is aborted"
             )
         if any(len(message) != p.size for message in messages):
             raise TacitError(
                 f"silos sent {sorted({len(m) for m in messages})} numbers; all send {p.size}: "
-                "do they have one dimension?"
+                "give all silos the same dimension"
             )
         if p.weights:
             rows = [p.form(self.step).read(message, 1) for message in messages]
@@ -595,8 +596,8 @@ class PrefixRound(Protocol):
 
     def _twice(self) -> TacitError:
         return TacitError(
-            f"step {self.step} was opened before, and a second message about it is not accounted "
-            "for: observe again() of it"
+            f"step {self.step} was released before, and a second message is not accounted for: "
+            "observe again() of it"
         )
 
     def _release(self, row: Floats, opened: Opened) -> Estimate:
@@ -610,7 +611,7 @@ class PrefixRound(Protocol):
     def _so_far(self, rows: dict[int, Floats]) -> Floats:
         """The rows of every step up to this one."""
         if not all(step in rows for step in range(self.step)):
-            raise TacitError("a step before this one was not opened: prefix sums need all of them")
+            raise TacitError("an earlier step was not released: prefix sums need all of them")
         return np.array([rows[step] for step in range(self.step + 1)])
 
     def _estimate(self, total: Floats, opened: Opened) -> Estimate:
@@ -626,9 +627,9 @@ class PrefixRound(Protocol):
         The data may be any number that fits 64 bits.
         """
         if not self.sums.integral:
-            raise TacitError(f"continuous noise has no exact law (asked at {total})")
+            raise TacitError(f"continuous noise has no exact distribution (asked at {total})")
         if self.sums.sigmas:
-            raise TacitError("every silo has noise of its own: leave budgets out to look at one")
+            raise TacitError("silos have individual noise: leave budgets out for one distribution")
         return self.sums.share.sum_of_shares(1 if self.sums.adding == 1 else reports)
 
     def simulate(self, load: Floats, rng: np.random.Generator) -> Estimate:
