@@ -154,7 +154,7 @@ BAD = {
     f"{SILOS} --data binary.csv": "binary.csv line 1",
     "reproduce zc24-fig2 --data none.txt": "none.txt: No such file",
     "experiment new n.toml --helper card.toml": "card.toml is no text",
-    "experiment check list.yaml": "the file is a list or a word; write entries such as question",
+    "experiment check list.yaml": "the file is a list or a word; it must have entries",
     # other commands
     f"{PLAN} --control-share nan": "control_share is nan",
     f"{PLAN} --epsilon 1e30": "epsilon is 1e+30; above 500",
@@ -167,17 +167,17 @@ BAD = {
     "attack --runs 0": "runs is 0",
     "attack --seed -1": "seed is -1",
     "attack --games 1e30": "games is 1e+30; nobody waits",
-    "demo --people 299": "people is 299; ask 300",
+    "demo --people 299": "people is 299; it must be from 300",
     "demo --people 1e30": "people is 1e+30",
     "demo --seed -1": "seed is -1",
     "demo --out taken": "taken: a file is in the way",
     "demo noise --out taken": "taken: a file is in the way",
-    "experiment new n.toml --participants 0": "--participants is 0",
+    "experiment new n.toml --participants 0": "participants is 0; it must be greater than",
     "experiment new n.toml --days 0": "--days is 0; it must be from 1",
     "experiment new n.toml --days 1e30": "--days is 1e+30",
-    "party new coordinator n --listen nowhere": "listen is 'nowhere'; it must be host:port",
-    "party new helper n --listen 127.0.0.1:99999": "listen is '127.0.0.1:99999'",
-    "doctor nowhere": "'nowhere' is no address",
+    "party new coordinator n --listen nowhere": 'listen is "nowhere"; it must be host:port',
+    "party new helper n --listen 127.0.0.1:99999": 'listen is "127.0.0.1:99999"',
+    "doctor nowhere": "url is 'nowhere'; it must be a URL",
     # where to write
     f"{KLUCB} --horizon 50 --resume": "give the directory",
     f"{KLUCB} --horizon 50 --out taken": "taken: a file is in the way",
@@ -264,7 +264,10 @@ def test_without_matplotlib_the_table_comes_anyway(tmp_path: Path) -> None:
     code, out, err = program(*words, "--out", tmp_path / "out", PYTHONPATH=path)
     assert (code, err) == (0, "")
     assert "klucb" in out
-    assert out.count("no picture: drawing needs matplotlib: pip install 'tacit[plot]'") == 1
+    assert (
+        out.count("no picture: matplotlib is missing: plots need it. Install it with pip install")
+        == 1
+    )
     kept = {path.name for path in (tmp_path / "out").iterdir()}
     assert kept == {"regret.csv", "klucb.jsonl", "ucb1.jsonl"}
 
