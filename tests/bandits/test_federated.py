@@ -437,7 +437,7 @@ def test_calls_out_of_turn_are_refused() -> None:
         protocol.combine([message])
     with pytest.raises(TacitError, match="3 of 2 silos reported"):
         protocol.combine([message] * 3)
-    with pytest.raises(TacitError, match="do they have one dimension"):
+    with pytest.raises(TacitError, match="the same dimension"):
         protocol.combine([message, np.zeros(9)])
     with pytest.raises(TacitError, match="has 9 numbers; it must have 5"):
         learner.observe(round_, told(round_, np.zeros(3), np.eye(3)))

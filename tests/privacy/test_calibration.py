@@ -385,7 +385,7 @@ def test_what_cannot_be_calibrated_is_refused_with_a_remedy() -> None:
             "norm='linf'",
             {"kind": "discrete-laplace", "target": ConcentratedDP(1), "norm": "l2", "dimension": 2},
         ),
-        ("not told apart", {"kind": "polya"}),
+        ("more than one parameter", {"kind": "polya"}),
         ("no closed form", {"kind": "table", "method": "paper"}),
         ("one coordinate", {"method": "paper", "dimension": 2}),
         ("depends on the batch", {"kind": "binomial", "sensitivity": 2, "method": "paper"}),
@@ -472,7 +472,7 @@ def test_shares_promise_nothing_of_one_message_or_of_people_who_take_them_along(
     for about, message in (
         ({"view": View.MESSAGE}, "who sees each share alone"),
         ({"view": View.OTHER_SERVER}, "who sees each share alone"),
-        ({"neighbours": Neighbours.ADD_OR_REMOVE_ONE}, "everybody sees how many take part"),
+        ({"neighbours": Neighbours.ADD_OR_REMOVE_ONE}, "the number of participants is public"),
     ):
         target = ApproximateDP(1.0, 1e-3, **about)
         with pytest.raises(TacitError, match=message):

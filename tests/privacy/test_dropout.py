@@ -147,7 +147,7 @@ def test_dropouts_corrupted_and_curious_participants_are_assumptions() -> None:
     assert dishonest == DishonestAtMost(Scope.ROUND, 1, Fraction(1, 20))
     assert released == ReleasedOnlyAbove(Fraction(9, 10))
     assert (dishonest.text(), released.text()) == (
-        "at most 5% of the participants of a round (1 if that is more) are curious, corrupted or "
+        "at most 5% of the participants of a batch (1 if that is more) are curious, corrupted or "
         "invented",
         "a batch is released only if at least 90% of its reports arrive",
     )

@@ -129,7 +129,7 @@ def opened_law(name: str, protocol: Protocol) -> NoiseLaw:
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.seen is None])
 def test_a_protocol_without_an_exact_law_says_so(name: str) -> None:
     protocol = CASES[name].build()
-    with pytest.raises(TacitError, match=r"no exact law|has no law"):
+    with pytest.raises(TacitError, match=r"no exact distribution|has no distribution"):
         protocol.view_law(0, protocol.participants)
 
 
