@@ -1072,7 +1072,7 @@ TARGETS: tuple[Target, ...] = (
     Target("service/coordinator.py", "Coordinator.create", (checks, limits), PARTIES, ("grace",)),
     Target(
         "service/round_scheduler.py",
-        "_describe",
+        "_Batch._describe",
         (swap("min(timing.grace, terms.grace)", "timing.grace"),),
         PARTIES,
     ),

@@ -178,7 +178,7 @@ def test_an_experiment_goes_from_a_file_to_estimates(
     assert json.loads(whole.read_text())["definition"] == defined.read_text()
     assert "give --yes" in refused(command("experiment", "stop", *which))
     assert result(command("experiment", "stop", *which, "--yes", "--json"))["state"] == "stopped"
-    assert "cannot become" in refused(command("experiment", "resume", *which))
+    assert "to become running" in refused(command("experiment", "resume", *which))
 
 
 def test_the_terms_that_are_published_are_those_of_the_definition(
@@ -204,8 +204,8 @@ def test_errors_are_one_line_with_the_fix(
         (("experiment", "create", defined, *url), "TACIT_ADMIN_TOKEN"),
         (("experiment", "status", digest, *url), "TACIT_ADMIN_TOKEN"),
         (("experiment", "status", "--url", "http://127.0.0.1:9"), "start it with tacit serve"),
-        (("experiment", "status", "--url", "nowhere"), "write it like https://"),
-        (("experiment", "status", "ffffffffffff", *config(both, 0)), "means 0 of them"),
+        (("experiment", "status", "--url", "nowhere"), "must be a URL such as"),
+        (("experiment", "status", "ffffffffffff", *config(both, 0)), "it matches 0"),
         (("experiment", "status", digest, *config(both, 1)), "give that of the coordinator"),
         (("experiment", "export", "out.txt", digest, *config(both, 0)), "neither .json nor .csv"),
         (("experiment", "check", "nothing.toml"), "tacit experiment new nothing.toml"),
@@ -369,7 +369,7 @@ def test_a_party_is_made_with_secrets_that_only_its_owner_reads(
     for name in private:
         assert stat.S_IMODE((directory / name).stat().st_mode) & 0o077 == 0
     before = {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
-    assert "not written over" in refused(command(*words))
+    assert "never overwritten" in refused(command(*words))
     assert before == {p.name: p.read_bytes() for p in directory.iterdir() if p.is_file()}
     assert "https://helper.example" in refused(
         command("party", "new", "helper", tmp_path / "other", "--address", "helper")

@@ -52,10 +52,11 @@ def joined(both: Threads, digest: bytes) -> Joined:
 
 def rows(party: ServerParty) -> dict[str, int]:
     """How much is in the tables that somebody's request can make grow."""
-    with party.store.begin() as connection:
-        kept = (store.terms, store.halves, store.joins, store.spent, store.served)
+    with party.store.begin() as transaction:
+        execute = transaction.connection.execute
+        kept = (store.terms, store.shares, store.joins, store.spent, store.served)
         return {
-            one.name: connection.execute(sql.select(sql.func.count()).select_from(one)).scalar_one()
+            one.name: execute(sql.select(sql.func.count()).select_from(one)).scalar_one()
             for one in kept
         }
 

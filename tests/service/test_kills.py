@@ -145,8 +145,8 @@ class Crowd:
             assert isinstance(party.records, RecordDirectory)
             for name, content in over(party.records.directory, role):
                 assert self.ended.setdefault((role, name), content) == content
-        with self.both.coordinator.store.begin() as connection:
-            last, state = connection.execute(_standing(self.digest)).one()
+        with self.both.coordinator.store.begin() as transaction:
+            last, state = transaction.connection.execute(_standing(self.digest)).one()
         if last is not None:
             self.planned.add(int(last) if state == "running" else END)
         return str(state)

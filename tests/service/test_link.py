@@ -35,7 +35,7 @@ def test_an_answer_that_never_ends_holds_up_nobody_for_long(
             time.sleep(0.01)
             yield b" "
 
-    with pytest.raises(Unavailable, match="takes longer than"):
+    with pytest.raises(Unavailable, match="takes too long"):
         linked(httpx.Response(200, content=drops())).keys(bytes(32), bytes(16), 1)
 
 
@@ -43,5 +43,5 @@ def test_an_answer_that_is_packed_unasked_is_not_unpacked() -> None:
     answer = httpx.Response(
         200, headers={"content-encoding": "gzip"}, content=gzip.compress(b'{"keys": "00"}')
     )
-    with pytest.raises(Unavailable, match="packed"):
+    with pytest.raises(Unavailable, match="compressed"):
         linked(answer).keys(bytes(32), bytes(16), 1)

@@ -70,8 +70,8 @@ class Residues:
         numbers = [int(part) for part in np.ravel(np.array(message, dtype=object))]
         if len(numbers) != self.protocol.coordinates:
             raise TacitError(
-                f"the message has {len(numbers)} numbers; {type(self.protocol).__name__} of this "
-                f"round sends {self.protocol.coordinates}"
+                f"the message has {len(numbers)} numbers: {type(self.protocol).__name__} sends "
+                f"{self.protocol.coordinates}"
             )
         return numbers
 
@@ -113,8 +113,8 @@ class Mixed:
         numbers = [int(number).to_bytes(self.size, "big") for number in self.flatten(message)]
         if len(numbers) != self.count:
             raise TacitError(
-                f"the message makes {len(numbers)} numbers; {type(self.protocol).__name__} of this "
-                f"round sends {self.count}"
+                f"the message has {len(numbers)} numbers: {type(self.protocol).__name__} sends "
+                f"{self.count}"
             )
         return numbers
 
@@ -149,9 +149,8 @@ def _words(protocol: PrefixRound) -> Residues:
 def _check_integral(protocol: PrefixRound) -> None:
     if not protocol.sums.integral:
         raise TacitError(
-            f"PrefixRound with noise {protocol.sums.noise!r} sends real numbers, which no "
-            "intermediary takes: use discrete-gaussian or skellam noise for masking or "
-            "two-servers, binomial noise for mixing"
+            f"noise of the prefix sums is {protocol.sums.noise!r}: aggregation needs integers. Use "
+            "discrete-gaussian or skellam for masking or two-servers, binomial for mixing."
         )
 
 
@@ -183,8 +182,8 @@ def _labelled(protocol: Protocol, each: int, base: int, *, shares: bool) -> Mixe
             piles = [_filled(pile, reports * each) for pile in piles]
         elif any(len(pile) != reports * each for pile in piles):
             raise Refusal(
-                "shares are missing; without them a sum is any number, so nothing was opened: a "
-                "new round"
+                "shares are missing, so the round is aborted and nothing is released: open a new "
+                "round"
             )
         rows = [_rows(pile, each) for pile in piles]
         return [list(message) for message in zip(*rows, strict=True)]
@@ -265,8 +264,8 @@ def _joined(protocol: JointSums) -> Codec:
         columns = [part.gather(pile, reports) for pile in piles]
         if len({len(column) for column in columns}) > 1:
             raise Refusal(
-                "the metrics have different numbers of reports: somebody sent nonsense, so nothing "
-                "was opened: a new round"
+                "the metrics have different numbers of reports, so the round is aborted and "
+                "nothing is released: open a new round"
             )
         return list(zip(*columns, strict=True))
 
@@ -311,7 +310,7 @@ FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {
     JointSums: (SUMS + SHUFFLE + VERIFIED, _joined),  # where its part fits
 }
 
-_TRUSTED = "its server is trusted to see every report, so there is nothing to hide on the way"
+_TRUSTED = "its server is trusted to see every report"
 UNCARRIED: dict[type[Protocol], str] = {
     Exact: _TRUSTED,
     Plain: _TRUSTED,
@@ -320,9 +319,9 @@ UNCARRIED: dict[type[Protocol], str] = {
     CentralVector: _TRUSTED,
     CentralBall: _TRUSTED,
     CentralPrefixRound: _TRUSTED,
-    LocalVector: "its messages are real numbers that anybody may see: send them as they are",
-    LocalBall: "its messages suffice alone, and anybody may see them: send them as they are",
-    SeparateSums: "each of its sums is opened by itself: carry all, or take the codec of a part",
+    LocalVector: "its messages are private real numbers: send them directly",
+    LocalBall: "its messages are private on their own: send them directly",
+    SeparateSums: "each of its sums is released separately: use `carry`, or the codec of a part",
 }
 
 
@@ -356,20 +355,17 @@ def codec(protocol: Protocol, through: str) -> Codec:
     fitting = [kind.__name__ for kind, (ways, _) in FITS.items() if through in ways]
     if not fitting:
         raise TacitError(
-            f"the intermediary is {through!r}; it must be one of "
-            f"{', '.join(SUMS + SHUFFLE + VERIFIED)}"
+            f"the aggregation is {through!r}: must be one of {', '.join(SUMS + SHUFFLE + VERIFIED)}"
         )
     one = protocol.part if isinstance(protocol, JointSums) else protocol
     name, kind, takes = type(one).__name__, _known(one), f"{through} takes {', '.join(fitting)}"
     if kind is Protocol:
-        raise TacitError(f"{name} has no way through an intermediary: add it to FITS; {takes}")
+        raise TacitError(f"{name} has no codec: add it to FITS. {takes}")
     if kind in UNCARRIED:
-        raise TacitError(f"{name} does not go through {through}: {UNCARRIED[kind]}; {takes}")
+        raise TacitError(f"{name} does not fit {through}: {UNCARRIED[kind]}. {takes}")
     ways, _ = FITS[kind]
     if through not in ways:
-        raise TacitError(
-            f"{name} does not go through {through}: it fits {' and '.join(ways)}; {takes}"
-        )
+        raise TacitError(f"{name} does not fit {through}: it fits {' and '.join(ways)}. {takes}")
     found: Codec = FITS[_known(protocol)][1](protocol)
     if through in VERIFIED and isinstance(found, Residues):
         return replace(found, verified=True)

@@ -62,10 +62,13 @@ class Operated:
         if len(found) == 1:
             return found[0]
         if not known:
-            raise TacitError(f"{self.url} has no experiment yet: publish one with create")
+            raise TacitError(f"{self.url} has no experiments: publish one with tacit create")
         listed = "; ".join(f"{one['digest'][:12]} ({one['question']})" for one in known.values())
-        said = "not said which" if name is None else f"{name!r} means {len(found)} of them"
-        raise TacitError(f"{self.url} has {len(known)} experiments and it is {said}: {listed}")
+        asked = "no experiment is named" if name is None else f"experiment is {name!r}"
+        raise TacitError(
+            f"{asked}: must match one of the {len(known)} experiments of {self.url}, it matches "
+            f"{len(found)}. Choose one: {listed}"
+        )
 
     def terms(self, digest: str) -> Published:
         """The terms of an experiment as this party publishes them."""
@@ -81,14 +84,16 @@ class Operated:
         if not re.fullmatch("[a-z]{1,16}", state):
             raise _stranger(self.url)
         if terms.digest.hex() != digest:
-            raise Refusal(f"{self.url} gives other terms than those of {digest}: do not go on")
+            raise Refusal(
+                f"{self.url} sent terms with another digest than {digest}: do not use this server"
+            )
         return Published(terms, signatures, state)
 
     def approvals(self, digest: str) -> list[str]:
         """The signatures of both parties under the successor of these terms."""
         successor = self.get(f"/experiments/{digest}/terms")["successor"]
         if successor is None:
-            raise Refusal(f"{self.url} knows no successor of {digest} yet")
+            raise Refusal(f"{self.url} has no successor of terms {digest}: publish one first")
         return list(successor["approvals"])
 
     def first(self, terms: Terms) -> bytes:
@@ -109,20 +114,20 @@ class Operated:
                 return client.request(method, self.url + path, json=body, headers=headers)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol):
             raise TacitError(
-                f"{self.url!r} is no address: write it like https://coordinator.example"
+                f"address is {self.url!r}: must be a URL such as https://coordinator.example"
             ) from None
         except httpx.HTTPError as problem:
             reason = str(problem) or type(problem).__name__
             raise Unavailable(
-                f"{self.url} does not answer ({reason}): start it with tacit serve, or mend the "
-                "address"
+                f"{self.url} does not answer ({reason}): start it with tacit serve, or correct "
+                "the address"
             ) from None
 
     def _read(self, answer: httpx.Response) -> Any:
         if answer.status_code == 401:
             raise NotAdmitted(
-                f"{self.url} does not accept the admin token: name the party's file with --config, "
-                "or put the token into TACIT_ADMIN_TOKEN"
+                f"{self.url} rejected the admin token: name the party's file with --config, or "
+                "set TACIT_ADMIN_TOKEN"
             )
         if answer.status_code == 204:
             return None
@@ -134,7 +139,7 @@ class Operated:
             return said
         if not isinstance(said, dict) or "error" not in said:
             raise _stranger(self.url)
-        raise Refusal(f"{self.url} says: {said['error']}")
+        raise Refusal(f"{self.url} rejected the request: {said['error']}")
 
 
 @dataclass(frozen=True)
@@ -174,4 +179,4 @@ def _listed(one: Any) -> bool:
 
 
 def _stranger(url: str) -> TacitError:
-    return TacitError(f"{url} answers, but not as a party of tacit does: is the address right?")
+    return TacitError(f"{url} does not answer like a party of tacit: check the address")

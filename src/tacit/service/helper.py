@@ -9,7 +9,6 @@ grace period ends.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tacit.aggregation.aggregator import HalfServer
 from tacit.aggregation.aggregator_context import AggregatorStage
@@ -17,9 +16,10 @@ from tacit.aggregation.announcements import accept, announce
 from tacit.aggregation.encryption import suite
 from tacit.aggregation.two_servers import TwoServerRound
 from tacit.errors import Refusal, TacitError
-from tacit.service import invitations, store
-from tacit.service.errors import Forbidden, Unknown
-from tacit.service.party import HELPER, LIVE, LOG, ServerParty
+from tacit.service import invitations
+from tacit.service.errors import LOG
+from tacit.service.party import HELPER, ServerParty
+from tacit.service.store import LIVE, RoundRow, Stage
 from tacit.terms import Pinned, Terms
 
 PAUSE = 60.0  # seconds between steps when no round is open
@@ -44,8 +44,8 @@ class Helper(ServerParty):
             before = self.pinned(terms.predecessor)
             before.succeeded_by(terms, tuple(signatures), approvals)
         Pinned(terms, tuple(signatures), terms.keys)
-        with self.store.begin() as connection:
-            self._register(connection, terms, signatures, approvals)
+        with self.store.begin() as transaction:
+            transaction.save_terms(terms, signatures, approvals)
 
     # Calls by the coordinator
 
@@ -54,9 +54,7 @@ class Helper(ServerParty):
         seat, asked = self.seat(digest, identity), suite(sealing)
         named = seat.pinned.terms.suite
         if asked.identifier != named:
-            raise Refusal(
-                f"the suite of the round is {asked.identifier}: must be {named}, as the terms say"
-            )
+            raise Refusal(f"suite is {asked.identifier}: must be {named}, the suite of the terms")
         return seat.prepare(identity, asked)
 
     def describe(self, description: bytes, signature: bytes) -> bytes:
@@ -67,14 +65,29 @@ class Helper(ServerParty):
         """
         described = TwoServerRound.decode(description)
         about, identity = described.binding, described.identity
-        if about.closes <= self.now and self._round(identity) is None:
-            raise Refusal(f"the round closes at {about.closes}, which is over: open a new round")
+        with self.store.read() as transaction:
+            known = transaction.round(identity)
+        if about.closes <= self.now and known is None:
+            raise Refusal(f"closes is {about.closes}: must be in the future. Plan a new round.")
         seat = self.seat(about.terms, identity)
         own = seat.endorse(description)
         announcement = announce(description, (signature, own))
         accept(TwoServerRound, seat.pinned, announcement)
-        with self.store.begin() as connection:
-            self.store.insert_new(connection, store.rounds, [_row(described, announcement)])
+        row = RoundRow(
+            identity=identity,
+            terms=about.terms,
+            stage=Stage.OPEN,
+            number=0,
+            arm=0,
+            option=about.option,
+            slots=described.places,
+            assigned_until=described.assigned_until,
+            closes=about.closes,
+            expires=about.closes + described.grace,
+            announcement=announcement,
+        )
+        with self.store.begin() as transaction:
+            transaction.add_rounds([row])
         return announcement
 
     def exchange(self, identity: bytes, listing: bytes) -> tuple[bytes, bytes]:
@@ -83,32 +96,28 @@ class Helper(ServerParty):
         The answer, for the collector, is an encrypted partial sum or a signed abort. Each is empty
         until it exists.
         """
-        row = self._round(identity)
-        if row is None:
-            raise Unknown("this round is unknown here")
+        row = self.round(identity)
         now = self.now  # one reading: a round that still accepts reports is not listed
-        if row.stage == "open":
-            self._close_when_due(row, now)
+        if row.stage is Stage.OPEN:
+            self.close_when_due(row, now)
         server = self.serving(row)
         if listing:
             server.take(listing, now)
-        return self._go_on(server, now)
+        return self._close(row, now)
 
-    def _go_on(self, server: HalfServer, now: int) -> tuple[bytes, bytes]:
+    def _close(self, row: RoundRow, now: int) -> tuple[bytes, bytes]:
         """Advance a round as far as possible; this helper's list and answer."""
+        server = self.serving(row)
         try:
             out = server.close(now)
         except Refusal:  # too early, or no record of the round is left
             return b"", b""
-        self._end(server)
-        return out.get(server.peer, b""), out.get(server.round.collector, b"")
-
-    def _end(self, server: HalfServer) -> None:
-        identity = server.round.identity
-        record = self.seat(server.round.binding.terms, identity).record(identity)
+        record = self.seat(row.terms, row.identity).record(row.identity)
         if record is not None and record.stage is AggregatorStage.CLOSED:
-            with self.store.begin() as connection:
-                self._finish(connection, identity, "opened" if record.partial else "refused")
+            stage = Stage.OPENED if record.partial else Stage.REFUSED
+            with self.store.begin() as transaction:
+                self.finish(transaction, row, stage)
+        return out.get(server.peer, b""), out.get(server.round.collector, b"")
 
     def step(self) -> float:
         """Close due rounds and abort those past their grace period, by this helper's clock.
@@ -116,20 +125,21 @@ class Helper(ServerParty):
         Returns the seconds until the next call is worthwhile.
         """
         wait = PAUSE
-        for row in self._driven(*LIVE):
+        for row in self.driven(*LIVE):
             try:
                 wait = min(wait, self._advance(row))
             except TacitError as problem:
-                LOG.error("a round does not go on: %s", problem)
+                said = "round %s failed to advance: %s; retry in %g s"
+                LOG.error(said, row.identity.hex(), problem, AGAIN)
                 wait = min(wait, AGAIN)
         return wait
 
-    def _advance(self, row: Any) -> float:
+    def _advance(self, row: RoundRow) -> float:
         """Advance one round; the seconds until its next step."""
         now = self.now
-        if row.stage == "open" and not self._close_when_due(row, now):
+        if row.stage is Stage.OPEN and not self.close_when_due(row, now):
             return max(float(row.closes - now), SOON)
-        self._go_on(self.serving(row), now)
+        self._close(row, now)
         return max(float(row.expires - now), SOON)
 
     def _invited(self, server: HalfServer, invitation: str | None) -> bytes:
@@ -137,31 +147,8 @@ class Helper(ServerParty):
 
         The helper checks it itself and does not trust the coordinator's admission.
         """
-        terms = server.round.binding.terms
-        known = self.pinned(terms).terms
+        digest = server.round.binding.terms
+        known = self.pinned(digest).terms
         if known.admission != "invitation":
             return b""
-        if invitation is None:
-            raise Forbidden("this experiment is by invitation: send the one you were given")
-        return invitations.check(invitation, self._lineages[terms], known.issuer)
-
-
-def _row(described: TwoServerRound, announcement: bytes) -> dict[str, Any]:
-    about = described.binding
-    return {
-        "identity": described.identity,
-        "terms": about.terms,
-        "stage": "open",
-        "number": 0,
-        "arm": 0,
-        "option": about.option,
-        "places": described.places,
-        "given": 0,
-        "started": 0,
-        "assigned_until": described.assigned_until,
-        "closes": about.closes,
-        "expires": about.closes + described.grace,
-        "announcement": announcement,
-        "reports": None,
-        "total": None,
-    }
+        return invitations.check(invitation, self.lineage(digest), known.issuer)

@@ -40,8 +40,9 @@ from tacit.service.http.metrics import CONTENT_TYPE, Gauges, Metrics
 from tacit.service.http.middleware import Front
 from tacit.service.http.pages import add_pages
 from tacit.service.http.writer import GroupWriter
-from tacit.service.party import Registered, ServerParty
+from tacit.service.party import ServerParty
 from tacit.service.round_scheduler import HelperLink
+from tacit.service.store import Registered
 from tacit.terms import Terms, in_words
 from tacit.version import __version__
 
@@ -521,7 +522,7 @@ def _add_calls(app: FastAPI, service: Service, helper: Helper) -> None:
     ) -> models.ExchangeAnswer:
         """Takes the coordinator's list; gives the helper's, and its answer."""
         name = bytes.fromhex(identity)
-        check(call, helper.experiment_of(name))
+        check(call, helper.round(name).terms)
         listing, answer = helper.exchange(name, bytes.fromhex(asked.listing))
         return models.ExchangeAnswer(listing=listing.hex(), answer=answer.hex())
 

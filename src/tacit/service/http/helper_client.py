@@ -92,22 +92,20 @@ class HttpLink:
             with self._client.stream("POST", url, content=body, headers=headers) as answer:
                 content = _read(answer)
         except (httpx.HTTPError, httpx.InvalidURL) as problem:
-            raise Unavailable(
-                f"the helper cannot be reached ({type(problem).__name__}); it is tried again"
-            ) from None
+            raise Unavailable(f"the helper is unreachable ({type(problem).__name__})") from None
         return _answered(answer.status_code, content)
 
 
 def _read(answer: httpx.Response) -> bytes:
     if "content-encoding" in answer.headers:
-        raise Unavailable("the helper's answer is packed, which was not asked for; it is not read")
+        raise Unavailable("the helper's answer is compressed: it must not be")
     parts, size, end = [], 0, time.monotonic() + SLOWEST
     for part in answer.iter_bytes():
         size += len(part)
         if time.monotonic() > end:
-            raise Unavailable(f"the helper's answer takes longer than {SLOWEST:.0f} seconds")
+            raise Unavailable(f"the helper's answer takes too long: at most {SLOWEST:.0f} seconds")
         if size > LARGEST:
-            raise Unavailable(f"the helper's answer has more than {LARGEST} bytes; it is not read")
+            raise Unavailable(f"the helper's answer is too large: at most {LARGEST} bytes")
         parts.append(part)
     return b"".join(parts)
 
@@ -122,13 +120,15 @@ def _answered(status: int, content: bytes) -> Any:
         return said
     reason = said.get("error") if isinstance(said, dict) else None
     if not isinstance(reason, str) or not 400 <= status < 500 or status in AGAIN:
-        raise Unavailable(f"the helper answered with status {status}; it is tried again")
+        raise Unavailable(f"the helper answered with status {status}")
     kinds = {number: kind for kind, number in STATUS.items()}
-    raise kinds.get(status, Refusal)(f"the helper said: {reason[:LONGEST]}")
+    raise kinds.get(status, Refusal)(f"the helper rejected the call: {reason[:LONGEST]}")
 
 
 def _bytes(said: Any, name: str) -> bytes:
     try:
         return bytes.fromhex(said[name])
     except (KeyError, TypeError, ValueError):
-        raise Refusal(f"the helper's answer has no {name}: it runs another version?") from None
+        raise Refusal(
+            f"the helper's answer lacks {name}: check that both run the same version"
+        ) from None

@@ -63,7 +63,10 @@ class ReportRoute:
         self, identity: str, place: str, headers: list[tuple[bytes, bytes]], body: bytes
     ) -> None:
         if not _IDENTITY.fullmatch(identity) or not _PLACE.fullmatch(place):
-            raise TacitError("a report is for the place (a number) of a round (32 hex digits)")
+            raise TacitError(
+                f"the path names round {identity[:64]!r} and slot {place[:64]!r}: must be 32 hex "
+                "digits and a number"
+            )
         invitation = dict(headers).get(_INVITATION, b"")
         name, said = bytes.fromhex(identity), invitation.decode("latin-1") or None
         if not self._party.at_hand(name):
@@ -107,8 +110,8 @@ def operation(errors: dict[str, Any]) -> dict[str, Any]:
     identity = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
     place = {"type": "integer", "minimum": 0, "maximum": (1 << 32) - 1}
     return {
-        "summary": "Bring a report's half",
-        "description": "The same bytes again get the same answer; other bytes are refused.",
+        "summary": "Send a report share",
+        "description": "Idempotent: the same bytes get the same answer, others are rejected.",
         "operationId": "report",
         "tags": ["devices"],
         "parameters": [
@@ -118,7 +121,7 @@ def operation(errors: dict[str, Any]) -> dict[str, Any]:
                 "name": "Tacit-Invitation",
                 "in": "header",
                 "required": False,
-                "description": "where admission is by invitation",
+                "description": "required where admission is by invitation",
                 "schema": {"type": "string", "maxLength": 2048},
             },
         ],
@@ -126,5 +129,5 @@ def operation(errors: dict[str, Any]) -> dict[str, Any]:
             "required": True,
             "content": {"application/octet-stream": {"schema": {"type": "string"}}},
         },
-        "responses": {"204": {"description": "It is on disk."}, **errors},
+        "responses": {"204": {"description": "Stored durably."}, **errors},
     }

@@ -65,7 +65,7 @@ def helper_link(coordinator: Coordinator) -> HttpLink:
     def key(digest: bytes) -> Ed25519PrivateKey:
         return coordinator.key_for(coordinator.terms(digest).terms)
 
-    return HttpLink(key, address, coordinator.experiment_of)
+    return HttpLink(key, address, lambda identity: coordinator.round(identity).terms)
 
 
 class Server(uvicorn.Server):

@@ -68,7 +68,7 @@ class GroupWriter:
     async def __call__(self, commit: Commit[Work, Answer], work: Work) -> Answer:
         """Queue work; return the answer of `commit` once the group that contains it is on disk."""
         if self._stopping or len(self._queue) >= self._most:
-            raise Unavailable("too much waits to be written; nothing was kept: try again later")
+            raise Unavailable("too many writes are pending; nothing was stored: retry later")
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._queue.append(_Waiting(commit, work, future))
         if not self._come.is_set():
@@ -96,8 +96,8 @@ class GroupWriter:
         except Unavailable as problem:
             answers = [Unavailable(*problem.args) for _ in group]
         except Exception as problem:
-            LOG.error("a group was not written: %s", type(problem).__name__, extra=traced(problem))
-            said = "this could not be written; nothing was kept: try again later"
+            LOG.error("group commit failed: %s", type(problem).__name__, extra=traced(problem))
+            said = "the write failed; nothing was stored: retry later"
             answers = [Unavailable(said) for _ in group]
         self._written(len(group), time.perf_counter() - started)
         _answer(group, answers)
