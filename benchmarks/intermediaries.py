@@ -23,17 +23,17 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from machine import Row, emit
 from tacit.aggregation import (
+    HpkeSuite,
     MaskingClient,
     MaskingPlan,
     MaskingSession,
-    MixingSession,
     Neighbourhood,
     OwnNoise,
     PrivateKey,
-    Sealing,
     Shuffler,
+    ShufflerSession,
     neighbourhood,
-    run_mixing,
+    run_shuffler,
     run_two_servers,
     run_verified,
     security,
@@ -72,10 +72,10 @@ def beside(name: str, speed: float, limit: float, unit: str) -> list[Row]:
 
 def against_limit(
     name: str,
-    ours: Callable[[int, Sealing], float],
-    raw: Callable[[int, Sealing], float],
+    ours: Callable[[int, HpkeSuite], float],
+    raw: Callable[[int, HpkeSuite], float],
     reports: int,
-    sealing: Sealing,
+    sealing: HpkeSuite,
 ) -> list[Row]:
     """A speed beside what it could be at most, measured one after the other."""
     return beside(name, ours(reports, sealing), raw(reports, sealing), "reports/s")
@@ -170,7 +170,7 @@ def masking_rows() -> tuple[list[Row], float]:
     return rows, ours
 
 
-def two_servers(reports: int, sealing: Sealing) -> float:
+def two_servers(reports: int, sealing: HpkeSuite) -> float:
     """Reports per second of devices, both servers and the collector: bits, with noise of the
     servers' own.
     """
@@ -181,7 +181,7 @@ def two_servers(reports: int, sealing: Sealing) -> float:
     )
 
 
-def two_seals(reports: int, sealing: Sealing) -> float:
+def two_seals(reports: int, sealing: HpkeSuite) -> float:
     """Reports per second of what two servers cannot do without: every half of a report sealed once
     and opened once, as long as it is, and nothing else. Mixing seals and opens as often: a message
     for the analyzer and its wrap for the shuffler.
@@ -192,7 +192,7 @@ def two_seals(reports: int, sealing: Sealing) -> float:
 
     def work() -> None:
         for _ in range(2 * reports):
-            key.open(recipient.seal(half, info), info)
+            key.decrypt(recipient.encrypt(half, info), info)
 
     return reports / cpu_seconds(work)
 
@@ -223,7 +223,7 @@ def seals_and_draws(reports: int, levels: int) -> float:
     def work() -> None:
         for _ in range(reports):
             for half in halves:
-                key.open(recipient.seal(half, info), info)
+                key.decrypt(recipient.encrypt(half, info), info)
             for size in draws:
                 TurboSHAKE128.new(domain=1, data=bytes(80)).read(size)
 
@@ -241,12 +241,12 @@ def verified_rows() -> list[Row]:
 
 def mixing(reports: int, messages: int) -> float:
     bits = [[b"1"] * messages] * reports
-    return reports * messages / cpu_seconds(lambda: run_mixing(bits, reports))
+    return reports * messages / cpu_seconds(lambda: run_shuffler(bits, reports))
 
 
 def shuffling(reports: int) -> tuple[float, float]:
     """The shuffler alone: messages per second, and bytes of memory per buffered message."""
-    session = MixingSession(reports, reports)
+    session = ShufflerSession(reports, reports)
     sealed = [session.wrap([b"1"]) for _ in range(reports)]
     fresh = session.shuffler.save()
 
@@ -361,7 +361,7 @@ def main() -> None:
     rows, ours = masking_rows()
     rows += [
         *against_limit("two-servers", two_servers, two_seals, 2000, DEFAULT),
-        *against_limit("two-servers-hybrid", two_servers, two_seals, 1000, Sealing.HYBRID),
+        *against_limit("two-servers-hybrid", two_servers, two_seals, 1000, HpkeSuite.HYBRID),
         *verified_rows(),
         *beside("mixing", mixing(2000, 1), two_seals(2000, DEFAULT), "messages/s"),
         row("mixing-41-bits", mixing(50, 41), "messages/s"),

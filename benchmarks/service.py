@@ -42,7 +42,7 @@ import tacit
 from machine import Row, emit
 from tacit.aggregation.encryption import DEFAULT, Recipient, ServerKeys
 from tacit.aggregation.interface import SYSTEM
-from tacit.aggregation.two_servers import Place, TwoServerRound, split
+from tacit.aggregation.two_servers import ReportSlot, TwoServerRound, split
 from tacit.client.device import Pins
 from tacit.client.http import Device
 from tacit.client.ledger import Ledger
@@ -343,7 +343,7 @@ async def people(there: Deployment, pinned: Pinned, seconds: float) -> dict[str,
             await asyncio.sleep(0.05)
             return
         announcement = bytes.fromhex(said["announcement"])
-        place = Place(said["place"], bytes.fromhex(said["token"]))
+        place = ReportSlot(said["place"], bytes.fromhex(said["token"]))
         halves = split(pinned, announcement, place, [1])
         path = f"/rounds/{announcement[4:20].hex()}/reports/{place.number}"
         sent = [
@@ -484,16 +484,16 @@ def crypto(there: Deployment, pinned: Pinned, example: tuple[str, Assigned, Any]
     path, given, halves = example
     assert given.place is not None
     place, keys = given.place, ServerKeys.new(DEFAULT, SYSTEM)
-    message = Recipient.parse(DEFAULT, keys.sealing.public()).seal(bytes(40), b"")
+    message = Recipient.parse(DEFAULT, keys.encryption.public()).encrypt(bytes(40), b"")
     costs = [
         1 / rate(lambda: split(pinned, given.announcement, place, [1])),
         2 / rate(lambda: checked(there, path, place, halves[0])),
-        2 / rate(lambda: keys.sealing.open(message, b"")),
+        2 / rate(lambda: keys.encryption.decrypt(message, b"")),
     ]
     return Row(name="cryptography alone, people", value=1 / sum(costs), unit="per second and core")
 
 
-def checked(there: Deployment, path: str, place: Place, half: bytes) -> object:
+def checked(there: Deployment, path: str, place: ReportSlot, half: bytes) -> object:
     """What a server does to a report before it is written."""
     return there.coordinator.report(bytes.fromhex(path.split("/")[2]), place.number, half)
 

@@ -18,11 +18,11 @@ from typing import Any
 from tests.aggregation.rings import ring_session
 
 from tacit.aggregation import (
-    MixingSession,
+    HpkeSuite,
     Neighbourhood,
     OwnNoise,
-    Sealing,
     ServerKeys,
+    ShufflerSession,
     TwoServerSession,
     masks,
     shamir,
@@ -31,7 +31,7 @@ from tacit.aggregation.aggregator_context import RoundSecrets
 from tacit.aggregation.agreement import agree, derive, new_key, public_bytes
 from tacit.aggregation.interface import Source
 from tacit.aggregation.masking import ClientKeys, mask_seed, route_keys
-from tacit.aggregation.two_servers import half_info
+from tacit.aggregation.two_servers import share_info
 from tacit.aggregation.verified import MODULUS
 
 FOLDER = Path(__file__).parent / "vectors"
@@ -164,7 +164,7 @@ def masking() -> dict[str, Any]:
     }
 
 
-def two_server_session(sealing: Sealing, length: int, verified: bool = False) -> TwoServerSession:
+def two_server_session(sealing: HpkeSuite, length: int, verified: bool = False) -> TwoServerSession:
     """A round of four places under terms with noise of scale 8 for every four levels."""
     drawn = iter([3, -2] * length)
     noise = OwnNoise(4, Fraction(8), lambda _: next(drawn))
@@ -173,7 +173,7 @@ def two_server_session(sealing: Sealing, length: int, verified: bool = False) ->
     return TwoServerSession(4, 2, modulus, length, noise, sealing, fixed, verified=verified)
 
 
-def two_servers(sealing: Sealing, length: int = 2, verified: bool = False) -> dict[str, Any]:
+def two_servers(sealing: HpkeSuite, length: int = 2, verified: bool = False) -> dict[str, Any]:
     """Three reports, one of which reaches only server 0; each server draws 3, -2, 3, …"""
     session = two_server_session(sealing, length, verified)
     announced, terms = session.round, session.pinned.terms
@@ -189,7 +189,7 @@ def two_servers(sealing: Sealing, length: int = 2, verified: bool = False) -> di
     listings = [servers[role].close(late)[servers[role].peer] for role in (0, 1)]
     for server, listing in zip(servers, reversed(listings), strict=True):
         server.take(listing, late)
-    places = [servers[0].place(number).encode().hex() for number in range(4)]
+    places = [servers[0].slot(number).encode().hex() for number in range(4)]
     secrets = [_round_secret(session, role) for role in (0, 1)]
     partials = [server.close(late)[announced.collector] for server in servers]
     collector = session.collector()
@@ -209,7 +209,7 @@ def two_servers(sealing: Sealing, length: int = 2, verified: bool = False) -> di
         "halves": [[half.hex() for half in report] for report in halves],
         "opened": [
             [
-                keys.sealing.open(half[41:], half_info(announced.context, role, place)).hex()
+                keys.encryption.decrypt(half[41:], share_info(announced.context, role, place)).hex()
                 for role, (keys, half) in enumerate(zip(secrets, report, strict=True))
             ]
             for place, report in enumerate(halves)
@@ -225,14 +225,14 @@ def two_servers(sealing: Sealing, length: int = 2, verified: bool = False) -> di
 
 def _round_secret(session: TwoServerSession, role: int) -> ServerKeys:
     identity = session.round.identity
-    record = session.seat(role).record(identity)
+    record = session.party(role).record(identity)
     assert record is not None
-    return RoundSecrets(record.secret, identity, record.sealing).keys
+    return RoundSecrets(record.secret, identity, record.suite).keys
 
 
-def mixing(sealing: Sealing) -> dict[str, Any]:
+def mixing(sealing: HpkeSuite) -> dict[str, Any]:
     """Three reports of two messages each."""
-    session = MixingSession(3, 2, 2, 2, sealing, source=source("mixing round"))
+    session = ShufflerSession(3, 2, 2, 2, sealing, source=source("mixing round"))
     announced, shuffler, analyzer = session.round, session.shuffler, session.analyzer
     keys = [keys for keys in (shuffler._keys, analyzer._keys) if keys is not None]
     reports = [session.wrap([b"a%d" % place, b"b%d" % place]) for place in range(3)]
@@ -254,10 +254,10 @@ def mixing(sealing: Sealing) -> dict[str, Any]:
 
 
 def _private(keys: ServerKeys) -> dict[str, str]:
-    lattice = keys.sealing.lattice
+    lattice = keys.encryption.lattice
     return {
         "line": keys.line.private_bytes_raw().hex(),
-        "x25519": keys.sealing.classical.private_bytes_raw().hex(),
+        "x25519": keys.encryption.classical.private_bytes_raw().hex(),
         "mlkem768_seed": lattice.private_bytes_raw().hex() if lattice else "",
     }
 
@@ -278,10 +278,10 @@ def main(folder: Path = FOLDER) -> None:
     everything = {
         "primitives": primitives(),
         "masking": masking(),
-        **{f"two-servers-{sealing.name.lower()}": two_servers(sealing) for sealing in Sealing},
-        "two-servers-seed": two_servers(Sealing.X25519_AES, 12),
-        "two-servers-verified": two_servers(Sealing.X25519_AES, 2, verified=True),
-        **{f"mixing-{sealing.name.lower()}": mixing(sealing) for sealing in Sealing},
+        **{f"two-servers-{sealing.name.lower()}": two_servers(sealing) for sealing in HpkeSuite},
+        "two-servers-seed": two_servers(HpkeSuite.X25519_AES, 12),
+        "two-servers-verified": two_servers(HpkeSuite.X25519_AES, 2, verified=True),
+        **{f"mixing-{sealing.name.lower()}": mixing(sealing) for sealing in HpkeSuite},
     }
     for name, content in everything.items():
         path = folder / f"{name}.json"

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.aggregation import MaskingPlan, MaskingSession, Refusal, Sealing
+from tacit.aggregation import HpkeSuite, MaskingPlan, MaskingSession, Refusal
 from tacit.aggregation.agreement import (
     _SMALL_ORDER,
     NONCE_SIZE,
@@ -57,7 +57,7 @@ def test_a_key_has_one_spelling() -> None:
         with pytest.raises(Refusal, match="only spelling"):
             agree(own, other)
     with pytest.raises(Refusal, match="only spelling"):
-        Recipient.parse(Sealing.X25519_AES, others[0])
+        Recipient.parse(HpkeSuite.X25519_AES, others[0])
 
 
 def test_anothers_masking_key_in_a_second_spelling_cannot_join() -> None:
@@ -83,9 +83,9 @@ def test_a_sealed_message_shorter_than_its_nonce_and_tag_is_refused_by_its_lengt
     ends = public_bytes(own), public_bytes(peer)
     sender = Channel(own, *ends, b"round", starts=True)
     receiver = Channel(peer, *ends, b"round", starts=False)
-    empty = sender.seal(b"front", b"")[5:]
+    empty = sender.encrypt(b"front", b"")[5:]
     assert len(empty) == NONCE_SIZE + TAG_SIZE
-    assert receiver.open(b"front", empty) == b""
+    assert receiver.decrypt(b"front", empty) == b""
     for size in (0, 3, NONCE_SIZE, NONCE_SIZE + TAG_SIZE - 1):
         with pytest.raises(Refusal, match=f"at least {NONCE_SIZE + TAG_SIZE} bytes; this has"):
-            receiver.open(b"front", empty[:size])
+            receiver.decrypt(b"front", empty[:size])

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from tacit.aggregation import (
+    Aggregator,
     Analyzer,
     Collector,
-    HalfServer,
     Intermediary,
     MaskingServer,
-    MixView,
     Relay,
+    ShuffledView,
     Shuffler,
     SumView,
     run_masking,
-    run_mixing,
+    run_shuffler,
     run_two_servers,
 )
 from tacit.errors import TacitError
@@ -42,7 +42,7 @@ def test_reports_of_different_lengths_are_an_error(run: Callable[..., SumView]) 
         run([[1], [2, 3]], 10, 2)
 
 
-@pytest.mark.parametrize("run", [*SUMS, lambda reports, _, minimum: run_mixing(reports, minimum)])
+@pytest.mark.parametrize("run", [*SUMS, lambda reports, _, minimum: run_shuffler(reports, minimum)])
 def test_no_reports_are_an_error(run: Callable[..., object]) -> None:
     with pytest.raises(TacitError, match="there are no reports"):
         run([], 10, 1)
@@ -51,8 +51,8 @@ def test_no_reports_are_an_error(run: Callable[..., object]) -> None:
 def test_all_parties_have_the_one_interface() -> None:
     relays: list[type[Relay]] = [MaskingServer, Collector, Shuffler, Analyzer]
     ends: list[type[Intermediary[SumView]]] = [MaskingServer, Collector]
-    last: list[type[Intermediary[MixView]]] = [Analyzer]
-    parties: list[type[Any]] = [*relays, *ends, *last, HalfServer]
+    last: list[type[Intermediary[ShuffledView]]] = [Analyzer]
+    parties: list[type[Any]] = [*relays, *ends, *last, Aggregator]
     for party in parties:
         assert callable(party.take)
         assert callable(party.close)

@@ -202,7 +202,7 @@ def test_the_graph_is_dealt_anew_for_others_and_the_same_for_the_same() -> None:
         for client in clients:
             server.take(client.join())
         server._deal_graph()
-        dealt.append([member.neighbours for member in server._crowd.members])
+        dealt.append([member.neighbours for member in server._registry.members])
     assert dealt[0] == dealt[1] != dealt[2]
     joined = hashlib.sha256(b"".join(sorted(server._taken[MaskingStage.JOINING]))).digest()
     about = server.round.context, b"tacit masking graph v2" + joined
@@ -219,8 +219,8 @@ def test_after_a_refusal_the_server_holds_nothing_and_says_so() -> None:
         session.share(without=[0])
     assert "SHARING" in repr(session.server)
     for _ in range(2):
-        session.server.refuse()
-        assert session.server.stage is MaskingStage.REFUSED
+        session.server.abort()
+        assert session.server.stage is MaskingStage.ABORTED
         assert "clients=0" in repr(session.server)
         assert len(session.server.save()) == 4 + len(session.server.round.encode())
         for attempt in (session.server.close, lambda: session.server.take(b"")):
@@ -238,7 +238,7 @@ def test_a_sum_is_opened_once_and_stays_opened() -> None:
     session.reveal()
     for _ in range(2):
         assert session.server.close() == session.server.close(MaskingStage.REVEALING) == {}
-        session.server.refuse()
+        session.server.abort()
         with pytest.raises(Refusal, match="over: it was opened"):
             session.server.take(session.clients[0].join())
         assert session.server.view() == SumView((6,), 3)
@@ -258,9 +258,9 @@ def test_messages_out_of_order_again_or_from_another_round_are_refused() -> None
         session.server.take(client.join())
     setups = session.server.close()
     shares = session.clients[0].share(setups[session.clients[0].address])
-    content = session.server._clients[0].channel.open(shares[:52], shares[52:])
-    other = session.clients[0]._channel.seal(shares[:52], content[:-64] + bytes(64))
-    early = session.clients[0]._channel.seal(shares[:3] + b"\x15" + shares[4:52], bytes(1))
+    content = session.server._clients[0].channel.decrypt(shares[:52], shares[52:])
+    other = session.clients[0]._channel.encrypt(shares[:52], content[:-64] + bytes(64))
+    early = session.clients[0]._channel.encrypt(shares[:3] + b"\x15" + shares[4:52], bytes(1))
     for message in (shares, shares, join):
         session.server.take(message)
     for message, reason in ((other, "already"), (early, "kind 0x15")):
@@ -285,7 +285,7 @@ def test_only_those_whose_numbers_came_reveal_and_each_once() -> None:
     session.server.take(answers[0])
     front, content = answers[0][:52], answers[0][52 + 12 + 16 :]
     for client, reason in ((staying[0], "revealed its shares already"), (gone, "no longer in")):
-        again = client._channel.seal(front[:20] + client.address, bytes(len(content)))
+        again = client._channel.encrypt(front[:20] + client.address, bytes(len(content)))
         with pytest.raises(Refusal, match=reason):
             session.server.take(again)
     for answer in answers[1:]:
@@ -334,7 +334,7 @@ def test_a_request_that_was_sealed_anew_gets_the_same_answer() -> None:
     message = session.outgoing[client.address]
     answer = client.reveal(message)
     channel = session.server._clients[0].channel
-    content = client._channel.open(message[:52], message[52:])
+    content = client._channel.decrypt(message[:52], message[52:])
     nonce = bytes(12)
     anew = message[:52] + nonce + channel._outward.encrypt(nonce, content, message[:52])
     assert anew != message
@@ -404,7 +404,7 @@ def test_a_copy_that_took_more_than_was_decided_on_forgets_it(stage: str) -> Non
     outgoing = server.close()
     assert copied.close() == outgoing
     late, total = False, 0
-    while server.stage is not MaskingStage.OPENED:
+    while server.stage is not MaskingStage.RELEASED:
         now = server.stage.name
         for place, client in enumerate(session.clients):
             if client.address not in outgoing or (place, now) == (1, "MASKING"):

@@ -52,12 +52,12 @@ def session_until(stage: str) -> MaskingSession:
 def forge(session: MaskingSession, place: int, kind: Kind, content: bytes) -> bytes:
     """What the server could send if it lied: properly sealed on its channel, with any content."""
     server, client = session.server, session.server._clients[place]
-    return server._seal(client, kind, content)
+    return server._encrypt(client, kind, content)
 
 
 def inbox_entries(session: MaskingSession, place: int) -> list[tuple[Any, ...]]:
     """What is in a client's inbox, unless the server lies."""
-    _, contents = inboxes(session.server._crowd)
+    _, contents = inboxes(session.server._registry)
     return list(INBOX_ENTRY.iter_unpack(contents[place]))
 
 
@@ -121,7 +121,7 @@ def test_a_client_reveals_exactly_one_kind_of_share_for_each_neighbour() -> None
     held = dict(owners[0]._held)
     channel = session.server._clients[0].channel
     answer = owners[0].reveal(request(session, 0, [1, 2, 3, 4, 5, 6], [7]))
-    content = channel.open(answer[:52], answer[52:])
+    content = channel.decrypt(answer[:52], answer[52:])
     told = dict(SHARE_ENTRY.iter_unpack(content))
     assert told == {number: pair[number == 7] for number, pair in held.items()}
 
@@ -193,12 +193,12 @@ def test_setups_that_make_no_sense_are_refused() -> None:
 def test_inboxes_that_make_no_sense_are_refused_before_numbers_are_sent() -> None:
     session = session_until("share")
     client = session.clients[0]
-    parcels = inbox_entries(session, 0)
+    ciphertexts = inbox_entries(session, 0)
     cases = [
-        (parcels[:4], "only 4 neighbours shared"),
-        ([*parcels[:-1], (99, *parcels[-1][1:])], "not a neighbour"),
-        ([(0, *parcels[0][1:]), *parcels[1:]], "own neighbours"),
-        ([*parcels[:-1], parcels[-2]], "ascending"),
+        (ciphertexts[:4], "only 4 neighbours shared"),
+        ([*ciphertexts[:-1], (99, *ciphertexts[-1][1:])], "not a neighbour"),
+        ([(0, *ciphertexts[0][1:]), *ciphertexts[1:]], "own neighbours"),
+        ([*ciphertexts[:-1], ciphertexts[-2]], "ascending"),
     ]
     for entries, reason in cases:
         with pytest.raises(Refusal, match=reason):
@@ -245,7 +245,7 @@ def test_complaints_of_others_than_neighbours_are_refused_by_the_server() -> Non
     near, own = member.neighbours, member.number
     far = next(number for number in range(16) if number not in (*near, own))
     for named in ([far], [own], [99], near[:1] * 2, [near[1], near[0]]):
-        spoilt = client._channel.seal(checked[:52], pack_listed(named))
+        spoilt = client._channel.encrypt(checked[:52], pack_listed(named))
         with pytest.raises(Refusal, match="names others than those whose parcels"):
             session.server.take(spoilt)
     session.server.take(checked)
@@ -256,12 +256,12 @@ def test_reveals_that_do_not_answer_are_refused_by_the_server() -> None:
     client = session.clients[0]
     message = client.reveal(session.outgoing[client.address])
     channel = session.server._clients[0].channel
-    content = channel.open(message[:52], message[52:])
+    content = channel.decrypt(message[:52], message[52:])
     size = SHARE_ENTRY.size
     swapped = content[size : 2 * size] + content[:size] + content[2 * size :]
     for spoilt in (swapped, content[:-size], content + content[:size], content[:-1], b""):
         with pytest.raises(Refusal):
-            session.server.take(client._channel.seal(message[:52], spoilt))
+            session.server.take(client._channel.encrypt(message[:52], spoilt))
     session.server.take(message)
 
 
@@ -306,7 +306,7 @@ def test_a_server_that_tells_different_clients_different_stories_can_isolate_one
     for place, gone in lies.items():
         stayed = [number for number in neighbours[place] if number not in gone]
         answer = session.clients[place].reveal(request(session, place, stayed, gone, n))
-        content = server._clients[place].channel.open(answer[:52], answer[52:])
+        content = server._clients[place].channel.decrypt(answer[:52], answer[52:])
         revealed[place] = dict(SHARE_ENTRY.iter_unpack(content))
 
     def opened(owner: int, left: bool) -> bytes:

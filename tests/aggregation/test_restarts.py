@@ -21,10 +21,10 @@ from tacit.aggregation import (
     MaskingPlan,
     MaskingServer,
     MaskingSession,
-    MixingSession,
-    MixView,
     Refusal,
+    ShuffledView,
     Shuffler,
+    ShufflerSession,
     SumView,
     prepare_server,
 )
@@ -181,7 +181,7 @@ class MaskingSchedule:
             content = bytearray(min(client._neighbours).to_bytes(4, "big"))
         else:
             content[-1 if self.rng.random() < 0.5 else -65] ^= 1
-        return channel.seal(message[:52], bytes(content))
+        return channel.encrypt(message[:52], bytes(content))
 
     def mask(self, client: MaskingClient) -> Callable[[bytes], bytes]:
         return lambda inbox: client.mask(inbox, [self.values[client.address]])
@@ -213,7 +213,7 @@ class MaskingSchedule:
         for _ in range(steps):
             self.rng.choice(moves)()
         if self.rng.random() < 0.1:
-            self.server.any().refuse()
+            self.server.any().abort()
         for stage in (*STAGES, *STAGES):
             for message in list(self.inbound):
                 attempt(partial(self.server.copies[-1].take, message))
@@ -245,14 +245,14 @@ class MixingSchedule:
         self.reports = rng.randrange(1, 5)
         self.minimum = rng.randrange(1, self.reports + 1)
         store = RacingRecords()
-        session = MixingSession(self.reports, self.minimum, store=store)
+        session = ShufflerSession(self.reports, self.minimum, store=store)
         store.race = self.race
         self.shuffler = Party(session.shuffler, partial(Shuffler.restore, store=store), rng)
         self.analyzer = Party(session.analyzer, partial(Analyzer.restore, store=store), rng)
         came = rng.randrange(self.minimum - 1, self.reports + 1)
         self.wrapped = [session.wrap([bytes((place,))]) for place in range(came)]
         self.batches: list[bytes] = []
-        self.views: set[MixView] = set()
+        self.views: set[ShuffledView] = set()
 
     def deliver(self) -> None:
         if self.wrapped:
@@ -294,7 +294,7 @@ class MixingSchedule:
             if self.rng.random() < 0.1:
                 self.close()
         if self.rng.random() < 0.1:
-            self.rng.choice((self.shuffler, self.analyzer)).any().refuse()
+            self.rng.choice((self.shuffler, self.analyzer)).any().abort()
         for _ in range(3):
             for message in self.wrapped:
                 attempt(partial(self.shuffler.any().take, message))

@@ -25,7 +25,7 @@ def device(session: TwoServerSession, number: int, **changes: Any) -> dict[str, 
         "terms": session.pinned.terms.encode().decode(),
         "terms_signatures": [signature.hex() for signature in session.pinned.signatures],
         "announcement": session.announcement.hex(),
-        "place": session.server(0).place(number).encode().hex(),
+        "place": session.server(0).slot(number).encode().hex(),
         "values": [3, 1],
         **changes,
     }

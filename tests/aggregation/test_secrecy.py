@@ -14,22 +14,22 @@ from collections.abc import Callable, Iterable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.aggregation.mixers import keys_of
 from tests.aggregation.rings import ring_session
+from tests.aggregation.shuffler_channels import keys_of
 
 from tacit.aggregation import (
+    HpkeSuite,
     MaskingClient,
     MaskingPlan,
     MaskingServer,
     MaskingSession,
-    MixingSession,
     Neighbourhood,
-    Sealing,
     ServerKeys,
+    ShufflerSession,
     TwoServerSession,
     masks,
     run_masking,
-    run_mixing,
+    run_shuffler,
     run_two_servers,
 )
 from tacit.aggregation.agreement import Channel
@@ -123,7 +123,7 @@ def sent_by_all(value: int, people: int) -> list[dict[bytes, int]]:
     return [
         {
             half[:DIGEST_SIZE]: server._numbers(half[DIGEST_SIZE:])[0]
-            for half in server._halves(server._record())
+            for half in server._shares(server._record())
         }
         for server in servers
     ]
@@ -146,7 +146,7 @@ def test_with_both_halves_the_number_is_plain(assert_not_uniform: Uniform) -> No
 
 
 def orders(people: int, times: int) -> list[tuple[int, ...]]:
-    session = MixingSession(people, people)
+    session = ShufflerSession(people, people)
     announced, shuffler, keys = session.round, session.shuffler, keys_of(session)
     for place in range(people):
         shuffler.take(session.wrap([bytes((place,))]))
@@ -156,8 +156,8 @@ def orders(people: int, times: int) -> list[tuple[int, ...]]:
     line = Channel(keys[1].line, *ends, announced.context, starts=False)
     for _ in range(times):
         batch = shuffler._batch()
-        content = line.open(batch[:20], batch[20:])
-        size = announced.sealed_size
+        content = line.decrypt(batch[:20], batch[20:])
+        size = announced.encrypted_size
         dealt = [content[start : start + size] for start in range(4, len(content), size)]
         seen.append(tuple(place_of[item] for item in dealt))
     return seen
@@ -181,7 +181,7 @@ def test_sizes_on_the_wire_do_not_depend_on_values(modulus: int, data: st.DataOb
     session = TwoServerSession(4, 1, modulus)
     halves = [session.split(place, [value]) for place, value in enumerate(values)]
     for role in (0, 1):
-        assert {len(half[role]) for half in halves} == {session.round.half_size(role)}
+        assert {len(half[role]) for half in halves} == {session.round.share_size(role)}
 
 
 def sizes_of_masking(values: list[int], modulus: int) -> list[list[int]]:
@@ -197,9 +197,9 @@ def sizes_of_masking(values: list[int], modulus: int) -> list[list[int]]:
     return sizes
 
 
-@pytest.mark.parametrize("sealing", list(Sealing))
-def test_every_mixed_report_has_the_same_size(sealing: Sealing) -> None:
-    session = MixingSession(4, 4, 3, 2, sealing)
+@pytest.mark.parametrize("sealing", list(HpkeSuite))
+def test_every_mixed_report_has_the_same_size(sealing: HpkeSuite) -> None:
+    session = ShufflerSession(4, 4, 3, 2, sealing)
     reports = [session.wrap([bytes(3), b"\xff" * 3]), session.wrap([b"abc", b"abc"])]
     assert {len(report) for report in reports} == {session.round.report_size}
 
@@ -215,7 +215,7 @@ def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
     session.share()
     session.mask()
     client, server = session.clients[0], session.server
-    keys = (ServerKeys.new(), ServerKeys.new(Sealing.HYBRID))
+    keys = (ServerKeys.new(), ServerKeys.new(HpkeSuite.HYBRID))
     mixing = ServerKeys.new()
     secrets = [
         client._seed,
@@ -227,22 +227,22 @@ def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
         *client._pairs.values(),
         *(share for shares in client._held.values() for share in shares),
         *(key.line.private_bytes_raw() for key in (*keys, mixing)),
-        *(key.sealing.classical.private_bytes_raw() for key in (*keys, mixing)),
+        *(key.encryption.classical.private_bytes_raw() for key in (*keys, mixing)),
     ]
     numbers = [str(number) for known in server._clients for number in known.masked]
     halves = TwoServerSession(3, 3, 100)
     for record in (*halves.records[0]._records.values(), *halves.records[2]._records.values()):
         secrets += [record[at : at + 32] for at in (2, 6)]
-    mixed = MixingSession(3, 3)
+    mixed = ShufflerSession(3, 3)
     shown = [
         client,
         server,
         server._clients,
         client._channel,
-        server._crowd,
+        server._registry,
         *keys,
         mixing,
-        keys[1].sealing,
+        keys[1].encryption,
     ]
     shown += [
         halves.server(0),
@@ -255,7 +255,7 @@ def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
     text = "".join(f"{thing!r} {thing!s}" for thing in shown)
     run_masking([1, 2, 3], 10, 3)
     run_two_servers([1, 2, 3], 10, 3)
-    run_mixing([[b"a"], [b"b"]], 2)
+    run_shuffler([[b"a"], [b"b"]], 2)
     for secret in secrets:
         assert repr(secret)[2:-1] not in text
         assert secret.hex() not in text

@@ -15,16 +15,16 @@ from functools import cache, partial
 import pytest
 
 from tacit.aggregation import (
+    Aggregator,
+    AggregatorContext,
     Collector,
-    HalfServer,
     OwnNoise,
     Refusal,
     RoundOutcome,
-    Seat,
     SumView,
     TwoServerSession,
 )
-from tacit.aggregation.two_servers import WORD_SIZE, sealed_halves
+from tacit.aggregation.two_servers import WORD_SIZE, encrypt_shares
 from tacit.aggregation.wire import Kind
 from tacit.records import MemoryRecords
 from tacit.vdaf import MODULUS as PRIME
@@ -47,9 +47,9 @@ def rehearsed(
     halves = [[session.split(place, [BASE**place]) for _ in range(2)] for place in range(PLACES)]
     proofs = session.round.proofs
     if proofs:
-        words, place = (b"w" * WORD_SIZE, b"v" * WORD_SIZE), session.server(0).place(PLACES - 1)
+        words, place = (b"w" * WORD_SIZE, b"v" * WORD_SIZE), session.server(0).slot(PLACES - 1)
         parts = [proofs.shards([BASE ** (PLACES - 1)], bytes(16), os.urandom) for _ in range(2)]
-        halves[-1] = [sealed_halves(session.round, place, words, (parts[0][0], parts[1][1]))]
+        halves[-1] = [encrypt_shares(session.round, place, words, (parts[0][0], parts[1][1]))]
     assert round_ >= 0
     return session, halves
 
@@ -90,11 +90,13 @@ class Schedule:
         self.views: set[SumView] = set()
         self.collecting: Collector | None = None
 
-    def started(self, role: int, table: dict[bytes, bytes]) -> HalfServer:
+    def started(self, role: int, table: dict[bytes, bytes]) -> Aggregator:
         """A server process over the party's records and this table."""
         pinned, key = self.session.pinned, self.session.rehearsal.keys[role]
-        seat = Seat(pinned, role, key, self.records[role], partial(self.draw, role))
-        return HalfServer(seat, self.session.announcement, table)
+        aggregator = AggregatorContext(
+            pinned, role, key, self.records[role], partial(self.draw, role)
+        )
+        return Aggregator(aggregator, self.session.announcement, table)
 
     def draw(self, role: int, scale: Fraction) -> int:
         assert scale == ABOVE
@@ -138,7 +140,7 @@ class Schedule:
         role = self.rng.randrange(2)
         self.close_one(role, self.rng.choice(self.servers[role]))
 
-    def close_one(self, role: int, server: HalfServer) -> None:
+    def close_one(self, role: int, server: Aggregator) -> None:
         for address, message in server.close(self.clocks[role]).items():
             self.said.setdefault((role, message[3]), set()).add(message)
             self.wires[1 - role if address == server.peer else 2].append(message)
@@ -230,11 +232,11 @@ class Schedule:
         for role in (0, 1):
             (outcome,) = {server.outcome() for server in self.servers[role]}
             assert self.said.get((role, Kind.OUTCOME), {outcome}) == {outcome}
-            assert ((role, Kind.PARTIAL) in self.said) == (outcome[21] == RoundOutcome.OPENED)
+            assert ((role, Kind.PARTIAL) in self.said) == (outcome[21] == RoundOutcome.RELEASED)
             outcomes.append(RoundOutcome(outcome[21]))
         if view is None:
             return "refused"
-        assert outcomes == [RoundOutcome.OPENED] * 2
+        assert outcomes == [RoundOutcome.RELEASED] * 2
         noise, people = divmod(view.numbers[0], ABOVE)
         digits = [people // BASE**place % BASE for place in range(PLACES)]
         assert set(digits) <= {0, 1}

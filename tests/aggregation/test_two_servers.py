@@ -18,27 +18,27 @@ from hypothesis import strategies as st
 
 from tacit import signatures
 from tacit.aggregation import (
+    AggregatorContext,
     Collector,
+    HpkeSuite,
     OwnNoise,
-    Place,
     Refusal,
+    ReportSlot,
     RoundOutcome,
-    Sealing,
-    Seat,
     SumView,
     TwoServerRound,
     TwoServerSession,
+    aborted_by_both,
     prepare_collector,
-    refused_by_both,
     run_two_servers,
 )
-from tacit.aggregation.aggregator import PARTIAL_HEAD, HalfServer, _Working, partial_info
+from tacit.aggregation.aggregator import PARTIAL_HEAD, Aggregator, _Working, partial_info
 from tacit.aggregation.aggregator_context import AggregatorStage, RoundRecord, RoundSecrets
 from tacit.aggregation.agreement import NONCE_SIZE, Channel
 from tacit.aggregation.announcements import announce, endorse
 from tacit.aggregation.encryption import DEFAULT
 from tacit.aggregation.interface import new_identity
-from tacit.aggregation.two_servers import DIGEST_SIZE, half_info, read_outcome, word_digest
+from tacit.aggregation.two_servers import DIGEST_SIZE, read_outcome, share_info, word_digest
 from tacit.aggregation.wire import Kind, header, pack_numbers
 from tacit.errors import TacitError
 from tacit.records import MemoryRecords, RecordDirectory
@@ -60,17 +60,17 @@ def report(session: TwoServerSession, place: int, *values: int) -> tuple[bytes, 
     return halves
 
 
-def tags_of(server: HalfServer) -> list[bytes]:
+def tags_of(server: Aggregator) -> list[bytes]:
     """Of the halves that it can use."""
-    return [half[:DIGEST_SIZE] for half in server._halves(server._record())]
+    return [half[:DIGEST_SIZE] for half in server._shares(server._record())]
 
 
 def secrets(session: TwoServerSession, role: int) -> RoundSecrets:
     """What only the server has while the round is open."""
     identity = session.round.identity
-    record = session.seat(role).record(identity)
+    record = session.party(role).record(identity)
     assert record is not None
-    return RoundSecrets(record.secret, identity, record.sealing)
+    return RoundSecrets(record.secret, identity, record.suite)
 
 
 # The sum
@@ -101,8 +101,8 @@ def test_two_servers_give_the_exact_sum_of_complete_reports_or_refuse(
         )
 
 
-@pytest.mark.parametrize("sealing", list(Sealing))
-def test_every_suite_gives_the_same_sum(sealing: Sealing) -> None:
+@pytest.mark.parametrize("sealing", list(HpkeSuite))
+def test_every_suite_gives_the_same_sum(sealing: HpkeSuite) -> None:
     assert run_two_servers([3, 5, 9], 10, 3, sealing) == SumView((7,), 3)
 
 
@@ -193,10 +193,12 @@ def test_a_server_cannot_put_its_own_half_in_place_of_one_at_the_other() -> None
     context = session.round.context
     for number, guess in enumerate(("own", "other", "zero")):
         honest = session.split(number, [10])
-        known = secrets(session, 1).keys.sealing.open(honest[1][41:], half_info(context, 1, number))
+        known = secrets(session, 1).keys.encryption.decrypt(
+            honest[1][41:], share_info(context, 1, number)
+        )
         words = {"own": known[:16], "other": known[16:32], "zero": bytes(16)}
         content = words[guess] + word_digest(known[:16]) + b"\x05"
-        sealed = session.round.recipients[0].seal(content, half_info(context, 0, number))
+        sealed = session.round.recipients[0].encrypt(content, share_info(context, 0, number))
         session.server(0).take(honest[0][:41] + sealed, session.now)
         session.server(1).take(honest[1], session.now)
     report(session, 5, 42)
@@ -233,7 +235,7 @@ def test_what_does_not_open_or_is_out_of_range_counts_nowhere() -> None:
     context = session.round.context
     for number, content in enumerate((bytes(32) + b"\xc8", bytes(32) + b"\xff"), start=1):
         half = session.split(number, [1])[0]
-        sealed = session.round.recipients[0].seal(content, half_info(context, 0, number))
+        sealed = session.round.recipients[0].encrypt(content, share_info(context, 0, number))
         session.server(0).take(half[:41] + sealed, session.now)
     half = session.split(4, [1])[0]
     session.server(0).take(half[:41] + bytes(len(half) - 41), session.now)
@@ -285,7 +287,7 @@ def test_without_the_others_list_a_round_is_refused_after_its_grace() -> None:
     assert out == {**listing, session.round.collector: server.outcome()}
     assert read_outcome(session.pinned, session.round, server.outcome()) == (
         0,
-        RoundOutcome.REFUSED,
+        RoundOutcome.ABORTED,
     )
 
 
@@ -300,15 +302,15 @@ def test_after_its_grace_a_round_is_refused_whatever_is_there() -> None:
         server = session.server(1)
         server.close(late + session.round.grace)
         assert (
-            read_outcome(session.pinned, session.round, server.outcome())[1] is RoundOutcome.REFUSED
+            read_outcome(session.pinned, session.round, server.outcome())[1] is RoundOutcome.ABORTED
         )
         assert session.tables[1] == {}
 
 
 def test_a_round_with_keys_that_nothing_can_be_sealed_to_is_not_signed() -> None:
-    session = TwoServerSession(5, 1, 100, sealing=Sealing.X25519)
+    session = TwoServerSession(5, 1, 100, suite=HpkeSuite.X25519)
     zero, announced = bytes(32), replace(session.round, identity=new_identity())
-    public = session.seat(0).prepare(announced.identity, announced.sealing)
+    public = session.party(0).prepare(announced.identity, announced.suite)
     other = announced.servers[1]
     for changes in (
         {"servers": (public, other), "collector": zero},
@@ -316,7 +318,7 @@ def test_a_round_with_keys_that_nothing_can_be_sealed_to_is_not_signed() -> None
         {"servers": (public, zero + other[32:])},
     ):
         with pytest.raises(Refusal, match="public key"):
-            session.seat(0).endorse(replace(announced, **changes).encode())
+            session.party(0).endorse(replace(announced, **changes).encode())
 
 
 def test_fewer_complete_reports_than_the_minimum_open_nothing() -> None:
@@ -340,9 +342,9 @@ def test_after_the_close_every_question_gets_the_same_answer() -> None:
     for role in (0, 1):
         for now in (0, session.now, session.now + 10**9):
             assert session.server(role).close(now) == answers[role]
-            assert session.server(role).outcome()[21] == RoundOutcome.OPENED
+            assert session.server(role).outcome()[21] == RoundOutcome.RELEASED
         with pytest.raises(Refusal, match="closed"):
-            session.server(role).place(4)
+            session.server(role).slot(4)
     view = session.collector().view()
     for message in (answers[role][session.round.collector] for role in (1, 0, 1)):
         session.collector().take(message)
@@ -355,7 +357,7 @@ def test_a_closed_server_holds_nothing_of_anybody() -> None:
     closed(session, 1, 2, 3)
     assert session.tables == [{}, {}]
     for role in (0, 1):
-        record = session.seat(role).record(session.round.identity)
+        record = session.party(role).record(session.round.identity)
         assert record is not None
         assert (record.secret, record.tags) == (b"", b"")
 
@@ -363,22 +365,22 @@ def test_a_closed_server_holds_nothing_of_anybody() -> None:
 def test_an_abandoned_round_has_no_secret_any_more_and_was_refused() -> None:
     session = TwoServerSession(5, 1, 100)
     report(session, 0, 1)
-    seat, identity = session.seat(0), session.round.identity
-    seat.abandon(identity)
-    record = seat.record(identity)
+    aggregator, identity = session.party(0), session.round.identity
+    aggregator.abandon(identity)
+    record = aggregator.record(identity)
     assert record is not None
     assert (record.stage, record.secret, record.partial) == (AggregatorStage.CLOSED, b"", b"")
     said = session.server(0).outcome()
-    assert read_outcome(session.pinned, session.round, said) == (0, RoundOutcome.REFUSED)
+    assert read_outcome(session.pinned, session.round, said) == (0, RoundOutcome.ABORTED)
     with pytest.raises(Refusal, match="this round is over"):
-        seat.prepare(identity, session.round.sealing)
+        aggregator.prepare(identity, session.round.suite)
     fresh = new_identity()
-    seat.prepare(fresh)
-    seat.abandon(fresh)  # which nobody described: there is nothing to be said about it
-    assert seat.record(fresh) == RoundRecord(AggregatorStage.CLOSED, DEFAULT)
+    aggregator.prepare(fresh)
+    aggregator.abandon(fresh)  # which nobody described: there is nothing to be said about it
+    assert aggregator.record(fresh) == RoundRecord(AggregatorStage.CLOSED, DEFAULT)
     opened = TwoServerSession(5, 1, 100)
     answers = closed(opened, 1)
-    opened.seat(0).abandon(opened.round.identity)
+    opened.party(0).abandon(opened.round.identity)
     assert opened.server(0).close(opened.now) == answers[0]
 
 
@@ -390,7 +392,7 @@ def test_what_waits_says_nothing_to_who_has_not_the_secret() -> None:
     assert one.name == two.name
     assert one.wrapped[:NONCE_SIZE] != two.wrapped[:NONCE_SIZE]
     stranger = _Working(session.round, 0, bytes(32))
-    tokens = {server.place(number).token for number in range(5)}
+    tokens = {server.slot(number).token for number in range(5)}
     assert len(tokens) == 5
     assert tokens.isdisjoint({stranger.token(number) for number in range(5)})
     assert one.name != stranger.name(struct.pack(">I", 0))
@@ -406,7 +408,7 @@ def test_partial_sums_of_different_reports_are_not_added() -> None:
     liar = Channel(secrets(session, 0).keys.line, *lines, session.round.context, starts=True)
     tags = tags_of(servers[0])
     front = header(Kind.PRESENT, session.round.identity) + b"\x00"
-    servers[1].take(liar.seal(front, b"".join(tags[:3])), late)
+    servers[1].take(liar.encrypt(front, b"".join(tags[:3])), late)
     servers[0].take(listing, late)
     for server in servers:
         session.collector().take(server.close(late)[session.round.collector])
@@ -427,11 +429,11 @@ def test_lists_that_repeat_exceed_the_round_or_change_are_refused() -> None:
     six = b"".join(bytes((i,)) * 16 for i in range(6))
     for content in (tags[0] * 3, b"".join(reversed(tags)), six, b"odd"):
         with pytest.raises(Refusal):
-            server.take(liar.seal(front, content), late)
-    server.take(liar.seal(front, tags[0]), late)
-    server.take(liar.seal(front, tags[0]), late)
+            server.take(liar.encrypt(front, content), late)
+    server.take(liar.encrypt(front, tags[0]), late)
+    server.take(liar.encrypt(front, tags[0]), late)
     with pytest.raises(Refusal, match="another list before"):
-        server.take(liar.seal(front, tags[1]), late)
+        server.take(liar.encrypt(front, tags[1]), late)
     own = session.server(0).close(late)[session.server(0).peer]
     with pytest.raises(Refusal, match="not the other server's"):
         session.server(0).take(own, late)
@@ -444,70 +446,70 @@ def test_refunds_need_the_refusals_of_both_servers() -> None:
         session.finish()
     said = [session.server(role).outcome() for role in (0, 1)]
     check = (session.pinned, session.announcement)
-    assert refused_by_both(*check, said)
+    assert aborted_by_both(*check, said)
     for some in ([], said[:1], said[1:], said[:1] * 2):
-        assert not refused_by_both(*check, some)
+        assert not aborted_by_both(*check, some)
     forged = said[1][:-1] + bytes((said[1][-1] ^ 1,))
     with pytest.raises(Refusal, match="did not sign"):
-        refused_by_both(*check, [said[0], forged])
+        aborted_by_both(*check, [said[0], forged])
     opened = TwoServerSession(5, 1, 100)
     closed(opened, 1)
     outcomes = [opened.server(role).outcome() for role in (0, 1)]
-    assert not refused_by_both(opened.pinned, opened.announcement, outcomes)
+    assert not aborted_by_both(opened.pinned, opened.announcement, outcomes)
     with pytest.raises(Refusal, match="another round"):
-        refused_by_both(opened.pinned, opened.announcement, said)
+        aborted_by_both(opened.pinned, opened.announcement, said)
 
 
 # Opening a round
 
 
 def test_keys_are_on_record_before_they_are_known_and_stay_the_same() -> None:
-    seat, identity = SESSION.seat(0), new_identity()
-    public = seat.prepare(identity, Sealing.X25519)
-    assert seat.prepare(identity, Sealing.X25519) == public
-    assert seat.record(identity) is not None
+    aggregator, identity = SESSION.party(0), new_identity()
+    public = aggregator.prepare(identity, HpkeSuite.X25519)
+    assert aggregator.prepare(identity, HpkeSuite.X25519) == public
+    assert aggregator.record(identity) is not None
     with pytest.raises(Refusal, match="another suite"):
-        seat.prepare(identity, Sealing.HYBRID)
+        aggregator.prepare(identity, HpkeSuite.HYBRID)
     records = MemoryRecords()
-    key = prepare_collector(records, identity, Sealing.X25519)
-    assert prepare_collector(records, identity, Sealing.X25519) == key
+    key = prepare_collector(records, identity, HpkeSuite.X25519)
+    assert prepare_collector(records, identity, HpkeSuite.X25519) == key
     with pytest.raises(Refusal, match="another suite"):
-        prepare_collector(records, identity, Sealing.HYBRID)
+        prepare_collector(records, identity, HpkeSuite.HYBRID)
 
 
 def test_a_server_signs_one_description_per_round_ever() -> None:
     session = TwoServerSession(5, 3, 100)
-    again = session.seat(0).endorse(session.round.encode())
+    again = session.party(0).endorse(session.round.encode())
     assert again == session.announcement[-128:-64]
     other = replace(session.round, minimum=4)
     for _ in range(2):
         with pytest.raises(Refusal, match="one description per round"):
-            session.seat(0).endorse(other.encode())
+            session.party(0).endorse(other.encode())
         closed_session = TwoServerSession(5, 1, 100)
         closed(closed_session, 1)
         session, other = closed_session, replace(closed_session.round, minimum=2)
     with pytest.raises(Refusal, match="this round is over"):
-        session.seat(0).prepare(session.round.identity, session.round.sealing)
+        session.party(0).prepare(session.round.identity, session.round.suite)
 
 
 def test_a_server_signs_nothing_without_its_own_keys_in_it() -> None:
     session = TwoServerSession(5, 3, 100)
     named = replace(session.round, identity=new_identity())
     with pytest.raises(Refusal, match="keys were not made"):
-        session.seat(0).endorse(named.encode())
-    first, second = (session.seat(role).prepare(named.identity, named.sealing) for role in (0, 1))
+        session.party(0).endorse(named.encode())
+    first, second = (session.party(role).prepare(named.identity, named.suite) for role in (0, 1))
     for servers in (named.servers, (second, first)):
         with pytest.raises(Refusal, match="other keys"):
-            session.seat(0).endorse(replace(named, servers=servers).encode())
+            session.party(0).endorse(replace(named, servers=servers).encode())
 
 
 def test_a_server_answers_for_the_description_on_its_record_and_for_no_other() -> None:
     session = TwoServerSession(5, 1, 100)
     other = replace(session.round, minimum=2).encode()
     signatures = [endorse(other, key) for key in session.rehearsal.keys]  # as it never does
-    server = HalfServer(session.seat(0), announce(other, signatures), {})
+    server = Aggregator(session.party(0), announce(other, signatures), {})
     with pytest.raises(Refusal, match="neither key, partial sum nor refusal"):
-        server.place(0)
+        server.slot(0)
     assert read_outcome(session.pinned, server.round, server.outcome())[1] is RoundOutcome.UNKNOWN
 
 
@@ -523,7 +525,7 @@ def test_a_server_without_a_record_signs_nothing_and_says_unknown() -> None:
     for wrong in (
         lambda: server.take(halves[0], session.now),
         lambda: server.close(session.now + 1),
-        lambda: server.place(0),
+        lambda: server.slot(0),
     ):
         with pytest.raises(Refusal, match="neither key, partial sum nor refusal"):
             wrong()
@@ -532,7 +534,7 @@ def test_a_server_without_a_record_signs_nothing_and_says_unknown() -> None:
 def test_a_damaged_record_is_refused_and_nothing_is_said_by_it() -> None:
     session = TwoServerSession(5, 1, 100)
     report(session, 0, 1)
-    name = session.seat(0).name(session.round.identity)
+    name = session.party(0).name(session.round.identity)
     good = session.records[0].read(name) or b""
     for damaged in (b"", good[:1], good[:40], good + b"x", b"\x09" + good[1:], good[:-2]):
         broken = MemoryRecords()
@@ -560,21 +562,21 @@ def test_a_damaged_record_of_the_collector_opens_nothing() -> None:
 
 
 def test_a_place_has_one_spelling() -> None:
-    place = TwoServerSession(5, 1, 100).server(1).place(3)
-    assert Place.decode(place.encode()) == place
+    place = TwoServerSession(5, 1, 100).server(1).slot(3)
+    assert ReportSlot.decode(place.encode()) == place
     for wrong in (place.encode()[:-1], place.encode() + b"x", b""):
         with pytest.raises(Refusal):
-            Place.decode(wrong)
+            ReportSlot.decode(wrong)
     for number, token in ((-1, bytes(16)), (1 << 32, bytes(16)), (0, bytes(15)), (0, bytes(17))):
         with pytest.raises(TacitError, match="a place is"):
-            Place(number, token)
+            ReportSlot(number, token)
 
 
 def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
     session = TwoServerSession(5, 3, 10)
     keys = session.rehearsal.keys
     for wrong in (
-        lambda: Seat(session.pinned, 1, keys[0], MemoryRecords()),
+        lambda: AggregatorContext(session.pinned, 1, keys[0], MemoryRecords()),
         lambda: Collector(session.pinned, session.announcement, MemoryRecords()),
     ):
         with pytest.raises(TacitError, match=r"not that of|no key"):
@@ -586,7 +588,7 @@ def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
     with pytest.raises(TacitError, match="same key"):
         replace(announced, collector=announced.servers[0][32:])
     with pytest.raises(TacitError, match="keys of its suite HYBRID"):
-        replace(announced, sealing=Sealing.HYBRID)
+        replace(announced, suite=HpkeSuite.HYBRID)
 
 
 @settings(deadline=None, max_examples=30)
@@ -600,7 +602,7 @@ def test_a_description_is_read_back_as_it_was_written(
     places: int, modulus: int, scale: Fraction | None, grace: int
 ) -> None:
     base = SESSION.round
-    made = replace(base, places=places, minimum=1, modulus=modulus, scale=scale, grace=grace)
+    made = replace(base, slots=places, minimum=1, modulus=modulus, scale=scale, grace=grace)
     assert TwoServerRound.decode(made.encode()) == made
     for longer in (made.encode() + b"\x00", made.encode()[:-1]):
         with pytest.raises(Refusal):
@@ -655,7 +657,7 @@ def test_parallel_halves_and_closes_give_one_answer(tmp_path: Path) -> None:
     """Threads with a server object each, over the same key files and table."""
     session = TwoServerSession(8, 1, 10_000, noise=LOUD)
     files = RecordDirectory(tmp_path)
-    name = session.seat(1).name(session.round.identity)
+    name = session.party(1).name(session.round.identity)
     files.replace(name, None, session.records[1].read(name) or b"")
     session.records = (session.records[0], files, session.records[2])  # type: ignore[assignment]
     halves = [session.split(place, [1]) for place in range(8)]
@@ -689,7 +691,7 @@ def test_a_process_that_looked_too_soon_adds_up_what_another_has_listed() -> Non
     early, late = session.server(1), session.round.binding.closes
     for place in (0, 1):
         report(session, place, 1)
-    assert len(early._halves(early._record())) == 2
+    assert len(early._shares(early._record())) == 2
     report(session, 2, 1)
     listing = session.server(0).close(late)[session.server(0).peer]
     session.server(1).close(late)
@@ -705,8 +707,8 @@ def test_a_half_that_comes_while_its_round_ends_finds_what_it_is_checked_with(
     session = TwoServerSession(3, 1, 100)
     half, server = session.split(0, [1])[0], session.server(0)
     looks = iter([server._working(server._record()), None, None])
-    monkeypatch.setattr(HalfServer, "_secrets", property(lambda _: next(looks)), raising=False)
-    assert server.check(half, session.now).half
+    monkeypatch.setattr(Aggregator, "_secrets", property(lambda _: next(looks)), raising=False)
+    assert server.check(half, session.now).share
 
 
 def test_signatures_are_checked_once_per_announcement_not_per_report() -> None:
@@ -727,7 +729,7 @@ def test_a_collector_takes_what_each_server_signed_about_this_round_and_once() -
         content = PARTIAL_HEAD.pack(2, bytes(32)) + pack_numbers([number], 100) + rest
         signed = content + signatures.sign(signatures.Signed.PARTIAL, about[role] + content, key)
         front = header(Kind.PARTIAL, announced.identity) + bytes((role,))
-        return front + announced.collecting.seal(signed, partial_info(about[role]))
+        return front + announced.collecting.encrypt(signed, partial_info(about[role]))
 
     def outcome(said: RoundOutcome) -> bytes:
         data, front = bytes((said,)), header(Kind.OUTCOME, announced.identity) + bytes(1)
@@ -737,7 +739,7 @@ def test_a_collector_takes_what_each_server_signed_about_this_round_and_once() -
         "server 0": partial(keys[1]),
         "the partial sum": partial(keys[0], rest=bytes(1)),
         "there is no server 2": header(Kind.PARTIAL, announced.identity) + bytes((2,)) + bytes(99),
-        "awaited is its partial sum": outcome(RoundOutcome.OPENED),
+        "awaited is its partial sum": outcome(RoundOutcome.RELEASED),
     }
     for reason, message in refused.items():
         with pytest.raises(Refusal, match=reason):
@@ -764,11 +766,11 @@ def test_a_collector_whose_round_was_refused_takes_no_more_answers() -> None:
 
 def test_a_server_signs_no_round_that_is_weaker_than_its_terms() -> None:
     session, identity = TwoServerSession(3, 2, 100), new_identity()
-    first, second = (session.seat(role).prepare(identity) for role in (0, 1))
-    collecting = prepare_collector(session.records[2], identity, session.round.sealing)
+    first, second = (session.party(role).prepare(identity) for role in (0, 1))
+    collecting = prepare_collector(session.records[2], identity, session.round.suite)
     changed: dict[str, Any] = {"identity": identity, "servers": (first, second)}
     changed["collector"] = collecting
     weaker = replace(session.round, **changed, minimum=1)
     with pytest.raises(Refusal, match="minimum batch size of 2"):
-        session.seat(0).endorse(weaker.encode())
-    assert session.seat(0).endorse(replace(session.round, **changed).encode())
+        session.party(0).endorse(weaker.encode())
+    assert session.party(0).endorse(replace(session.round, **changed).encode())

@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.aggregation import (
+    HpkeSuite,
     MaskingRound,
-    MixingSession,
     PrivateKey,
-    Sealing,
+    ShufflerSession,
     masks,
     shamir,
 )
@@ -61,10 +61,10 @@ def test_the_sum_of_the_masking_vector_is_the_sum_of_those_who_stayed() -> None:
     ]
 
 
-def key(sealing: Sealing, private: dict[str, str]) -> tuple[PrivateKey, X25519PrivateKey]:
+def key(sealing: HpkeSuite, private: dict[str, str]) -> tuple[PrivateKey, X25519PrivateKey]:
     lattice = (
         MLKEM768PrivateKey.from_seed_bytes(bytes.fromhex(private["mlkem768_seed"]))
-        if sealing is Sealing.HYBRID
+        if sealing is HpkeSuite.HYBRID
         else None
     )
     classical, line = (
@@ -76,7 +76,7 @@ def key(sealing: Sealing, private: dict[str, str]) -> tuple[PrivateKey, X25519Pr
 
 @pytest.mark.parametrize(
     ("name", "length"),
-    [*((sealing.name.lower(), 2) for sealing in Sealing), ("seed", 12), ("verified", 2)],
+    [*((sealing.name.lower(), 2) for sealing in HpkeSuite), ("seed", 12), ("verified", 2)],
 )
 def test_the_vectors_of_two_servers_open_to_what_they_say(name: str, length: int) -> None:
     """Everything but what HPKE draws by itself comes out the same; the committed messages, taken
@@ -85,7 +85,7 @@ def test_the_vectors_of_two_servers_open_to_what_they_say(name: str, length: int
     known, verified = vectors(f"two-servers-{name}"), name == "verified"
     if verified:
         pytest.importorskip("Crypto", reason="needs pycryptodome: pip install '.[verified]'")
-    sealing = Sealing.X25519_AES if name in ("seed", "verified") else Sealing[name.upper()]
+    sealing = HpkeSuite.X25519_AES if name in ("seed", "verified") else HpkeSuite[name.upper()]
     again = MAKE["two_servers"](sealing, length, verified)
     for entry, value in again.items():
         assert entry in MAKE["DRAWN"]["two-servers"] or value == known[entry], entry
@@ -108,10 +108,10 @@ def test_the_vectors_of_two_servers_open_to_what_they_say(name: str, length: int
     assert collector.view().reports == known["reports"] == 2
 
 
-@pytest.mark.parametrize("sealing", list(Sealing))
-def test_the_mixing_vectors_open_to_what_they_say(sealing: Sealing) -> None:
+@pytest.mark.parametrize("sealing", list(HpkeSuite))
+def test_the_mixing_vectors_open_to_what_they_say(sealing: HpkeSuite) -> None:
     known = vectors(f"mixing-{sealing.name.lower()}")
-    session = MixingSession(3, 2, 2, 2, sealing, source=MAKE["source"]("mixing round"))
+    session = ShufflerSession(3, 2, 2, 2, sealing, source=MAKE["source"]("mixing round"))
     assert session.announcement.hex() == known["announcement"]
     shuffler, analyzer = session.shuffler, session.analyzer
     for report in known["reports"]:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 pytest.importorskip("Crypto", reason="verified sums need pycryptodome: pip install '.[verified]'")
 
 from tacit.aggregation import (
-    HalfServer,
+    Aggregator,
     OwnNoise,
     Refusal,
     RoundOutcome,
@@ -37,8 +37,8 @@ from tacit.aggregation import (
 from tacit.aggregation.aggregator_context import RoundSecrets
 from tacit.aggregation.two_servers import (
     WORD_SIZE,
+    encrypt_shares,
     report_tag,
-    sealed_halves,
     word_digest,
 )
 from tacit.aggregation.verified import Proofs, commitment, verify_key
@@ -70,7 +70,7 @@ class Liar:
 
     def __init__(self, session: TwoServerSession, place: int, rng: random.Random) -> None:
         self.session, self.rng = session, rng
-        self.place = session.server(0).place(place)
+        self.slot = session.server(0).slot(place)
         self.words = rng.randbytes(WORD_SIZE), rng.randbytes(WORD_SIZE)
         digests = word_digest(self.words[0]), word_digest(self.words[1])
         self.tag = report_tag(session.round.context, place, digests)
@@ -85,7 +85,7 @@ class Liar:
         return self.proofs.shards(values, self.tag, self.rng.randbytes)
 
     def sealed(self, parts: Halves) -> Halves:
-        return sealed_halves(self.session.round, self.place, self.words, parts)
+        return encrypt_shares(self.session.round, self.slot, self.words, parts)
 
     def claiming(self, elements: list[int]) -> Halves:
         """One number of these elements, which need not be bits, with the prover's own proof."""
@@ -147,7 +147,7 @@ def test_too_few_reports_in_range_open_nothing() -> None:
         deliver(session, liar.sealed(liar.claiming([2])))
     with pytest.raises(Refusal, match="minimum is 3"):
         session.finish()
-    assert [session.server(role).outcome()[21] for role in (0, 1)] == [RoundOutcome.REFUSED] * 2
+    assert [session.server(role).outcome()[21] for role in (0, 1)] == [RoundOutcome.ABORTED] * 2
 
 
 def test_a_part_that_is_no_part_is_dropped_and_counted_at_both() -> None:
@@ -284,9 +284,9 @@ def test_a_word_or_digest_that_does_not_match_makes_two_halves_of_none() -> None
 
 
 def secrets(session: TwoServerSession, role: int) -> RoundSecrets:
-    record = session.seat(role).record(session.round.identity)
+    record = session.party(role).record(session.round.identity)
     assert record is not None
-    return RoundSecrets(record.secret, session.round.identity, record.sealing)
+    return RoundSecrets(record.secret, session.round.identity, record.suite)
 
 
 def key_of(session: TwoServerSession, role: int) -> bytes:
@@ -325,38 +325,38 @@ def test_after_the_round_no_verify_key_is_left() -> None:
     deliver(session, session.split(0, [1]))
     session.finish()
     for role in (0, 1):
-        record = session.seat(role).record(session.round.identity)
+        record = session.party(role).record(session.round.identity)
         assert record is not None
         assert record.secret == b""
         with pytest.raises(Refusal, match="it is over"):
-            session.seat(role).commitment(session.round.identity, session.round.servers)
+            session.party(role).commitment(session.round.identity, session.round.servers)
 
 
 def test_a_server_signs_no_commitment_to_another_key() -> None:
     session = session_of(3)
     identity, keys = b"n" * 16, []
     for role in (0, 1):
-        keys.append(session.seat(role).prepare(identity))
+        keys.append(session.party(role).prepare(identity))
     described = replace(session.round, identity=identity, servers=(keys[0], keys[1]))
     for role in (0, 1):
         with pytest.raises(Refusal, match="commits to another verify key"):
-            session.seat(role).endorse(described.encode())
-    own = session.seat(1).commitment(identity, described.servers)
+            session.party(role).endorse(described.encode())
+    own = session.party(1).commitment(identity, described.servers)
     right = replace(described, commitment=own).encode()
-    signatures = [session.seat(role).endorse(right) for role in (0, 1)]
+    signatures = [session.party(role).endorse(right) for role in (0, 1)]
     assert accept(TwoServerRound, session.pinned, announce(right, signatures)).commitment == own
 
 
 def test_a_commitment_needs_keys_that_were_made() -> None:
     session = session_of(3)
     with pytest.raises(Refusal, match="no keys for this round"):
-        session.seat(0).commitment(b"n" * 16, session.round.servers)
+        session.party(0).commitment(b"n" * 16, session.round.servers)
 
 
 # Once per report, whatever is restarted
 
 
-def listing(server: HalfServer, now: int) -> bytes:
+def listing(server: Aggregator, now: int) -> bytes:
     return server.close(now)[server.peer]
 
 
@@ -395,7 +395,7 @@ def test_what_is_listed_is_the_evidence_of_the_one_question_of_a_report() -> Non
     prio3 = prio3_sum(6)
     front = listing(session.server(0), session.round.binding.closes)
     server = session.server(1)
-    content = server._working(server._record()).peer_line.open(
+    content = server._working(server._record()).peer_line.decrypt(
         front[: HEADER_SIZE + 1], front[HEADER_SIZE + 1 :]
     )
     expected = [
@@ -419,7 +419,7 @@ def test_an_older_half_in_a_restored_table_is_never_verified_instead() -> None:
     assert listing(session.server(0), now) == first
     session.server(0).take(listing(session.server(1), now), now)
     session.server(0).close(now)
-    assert session.server(0).outcome()[21] == RoundOutcome.REFUSED
+    assert session.server(0).outcome()[21] == RoundOutcome.ABORTED
 
 
 def test_false_evidence_of_a_server_drops_reports_and_opens_nothing_else() -> None:
@@ -431,13 +431,13 @@ def test_false_evidence_of_a_server_drops_reports_and_opens_nothing_else() -> No
     liar, honest = session.server(1), session.server(0)
     true = listing(honest, now)
     working = liar._working(liar._record())
-    content = working.peer_line.open(true[: HEADER_SIZE + 1], true[HEADER_SIZE + 1 :])
+    content = working.peer_line.decrypt(true[: HEADER_SIZE + 1], true[HEADER_SIZE + 1 :])
     size = len(content) // 3
     tags = [content[at : at + 16] for at in range(0, len(content), size)]
     spoilt = b"".join(tag + bytes(size - 16) for tag in tags)
-    honest.take(working.peer_line.seal(liar._front(Kind.PRESENT), spoilt), now)
+    honest.take(working.peer_line.encrypt(liar._front(Kind.PRESENT), spoilt), now)
     honest.close(now)
-    assert honest.outcome()[21] == RoundOutcome.REFUSED
+    assert honest.outcome()[21] == RoundOutcome.ABORTED
 
 
 def test_lists_with_a_tag_twice_or_of_another_size_are_refused() -> None:
@@ -450,7 +450,7 @@ def test_lists_with_a_tag_twice_or_of_another_size_are_refused() -> None:
     line = other._working(other._record()).peer_line
     front = true[: HEADER_SIZE + 1]
     mine = session.server(0)
-    content = mine._working(mine._record()).peer_line.open(front, true[HEADER_SIZE + 1 :])
+    content = mine._working(mine._record()).peer_line.decrypt(front, true[HEADER_SIZE + 1 :])
     size = len(content) // 2
     changed = content[16 : size - 1] + bytes((content[size - 1] ^ 1,))
     for bad in (
@@ -461,7 +461,7 @@ def test_lists_with_a_tag_twice_or_of_another_size_are_refused() -> None:
         content[:16] + content[size:],
     ):
         with pytest.raises(Refusal, match="other server's list"):
-            mine.take(line.seal(front, bad), now)
+            mine.take(line.encrypt(front, bad), now)
     mine.take(true, now)
 
 
@@ -498,7 +498,7 @@ def test_terms_that_promise_verification_refuse_a_round_without_it_and_the_rever
         description = replace(other.round, binding=binding).encode()
         forged = session.rehearsal.announced(description)
         with pytest.raises(Refusal, match=f"kind .* the terms say {kind}"):
-            split(session.pinned, forged, session.server(0).place(0), [1])
+            split(session.pinned, forged, session.server(0).slot(0), [1])
 
 
 def test_the_terms_say_what_needs_both_servers_and_what_needs_one() -> None:
@@ -524,4 +524,4 @@ def test_halves_of_all_answers_have_the_sizes_of_the_round(levels: int) -> None:
     sizes = {
         tuple(len(half) for half in session.split(0, [value])) for value in (0, levels // 2, levels)
     }
-    assert sizes == {(session.round.half_size(0), session.round.half_size(1))}
+    assert sizes == {(session.round.share_size(0), session.round.share_size(1))}

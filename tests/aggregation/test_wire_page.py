@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tacit.aggregation import OwnNoise, Sealing, TwoServerSession
+from tacit.aggregation import HpkeSuite, OwnNoise, TwoServerSession
 from tacit.aggregation.aggregator_context import RoundSecrets
 from tacit.aggregation.rehearsal import rehearse
 from tacit.aggregation.wire import Kind
@@ -58,7 +58,7 @@ def fields(title: str, data: bytes, key: int) -> Iterator[tuple[str, bytes]]:
 @pytest.fixture(params=[1, 12])
 def session(request: pytest.FixtureRequest) -> TwoServerSession:
     noise = OwnNoise(4, Fraction(9, 2), lambda _: 0)
-    return TwoServerSession(5, 2, 1_000_003, request.param, noise, Sealing.X25519_AES)
+    return TwoServerSession(5, 2, 1_000_003, request.param, noise, HpkeSuite.X25519_AES)
 
 
 def number(data: bytes) -> int:
@@ -73,8 +73,15 @@ def test_a_description_is_cut_as_the_page_says(session: TwoServerSession) -> Non
     assert binding["terms"] == hashlib.sha256(session.pinned.terms.encode()).digest()
     assert number(binding["levels"]) == 4
     assert number(binding["closes"]) == announced.binding.closes
-    for name in ("assigned_until", "grace", "places", "minimum", "length", "sealing"):
-        assert number(found[name]) == getattr(announced, name), name
+    named = {
+        "assigned_until": announced.assigned_until,
+        "grace": announced.grace,
+        "places": announced.slots,
+        "minimum": announced.minimum,
+        "length": announced.length,
+        "sealing": announced.suite,
+    }
+    assert {name: number(found[name]) for name in named} == named
     assert found["collector"] == announced.collector
     assert (found["server_0"], found["server_1"]) == announced.servers
     assert found["scale"] == bytes((1, 9, 1, 2))
@@ -103,16 +110,16 @@ def test_a_report_is_what_the_page_says(session: TwoServerSession) -> None:
     for role, half in enumerate(session.split(3, values)):
         found = dict(fields("field of HALF", half[HEADER:], 32))
         assert (number(found["role"]), number(found["place"])) == (role, 3)
-        record = session.seat(role).record(session.round.identity)
+        record = session.party(role).record(session.round.identity)
         assert record is not None
-        keys = RoundSecrets(record.secret, session.round.identity, record.sealing).keys
+        keys = RoundSecrets(record.secret, session.round.identity, record.suite).keys
         peer = X25519PublicKey.from_public_bytes(session.round.servers[1 - role][:32])
         shared = keys.line.exchange(peer)
         token_key = HKDF(hashes.SHA256(), 32, context, b"tacit places v2").derive(shared)
         assert found["token"] == hmac.digest(token_key, found["place"], "sha256")[:16]
         info = b"tacit half v2" + context + found["role"] + found["place"]
         suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
-        content = suite.decrypt(found["sealed"], keys.sealing.classical, info)
+        content = suite.decrypt(found["sealed"], keys.encryption.classical, info)
         words.append(content[:16])
         digests.append(content[16:32])
         part = content[32:]

@@ -8,21 +8,21 @@ from contextlib import suppress
 from functools import partial
 
 import pytest
-from tests.aggregation.liars import UnknownKey, make_lie
+from tests.aggregation.malicious_clients import UnknownKey, make_lie
 from tests.aggregation.test_masking_trust import request, session_until
 
 from tacit.aggregation import (
     MaskingClient,
     MaskingPlan,
     MaskingSession,
-    MixingSession,
     Neighbourhood,
     Refusal,
     RoundOutcome,
     ShuffleRole,
+    ShufflerSession,
     SumView,
     masking_outcome,
-    mixing_outcome,
+    shuffler_outcome,
 )
 from tacit.aggregation.masking_server import MaskingStage
 from tacit.aggregation.two_servers import read_outcome
@@ -106,7 +106,7 @@ def test_a_close_while_too_few_have_shares_of_somebody_destroys_nothing() -> Non
 
 def test_messages_of_one_round_are_worth_nothing_in_another() -> None:
     here, there = (MaskingSession([1, 2, 3], MaskingPlan(3, 100)) for _ in range(2))
-    mixed, other = (MixingSession(4, 3) for _ in range(2))
+    mixed, other = (ShufflerSession(4, 3) for _ in range(2))
     with pytest.raises(Refusal, match="another round"):
         here.server.take(there.clients[0].join())
     with pytest.raises(Refusal, match="another round"):
@@ -121,7 +121,7 @@ def test_messages_of_one_round_are_worth_nothing_in_another() -> None:
 
 def test_reports_that_arrive_at_once_and_twice_are_shuffled_once() -> None:
     for _ in range(10):
-        session = MixingSession(8, 8)
+        session = ShufflerSession(8, 8)
         reports = [session.wrap([bytes((place,))]) for place in range(8)]
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(session.shuffler.take, reports * 4))
@@ -159,9 +159,9 @@ def test_after_a_round_every_question_gets_one_fixed_signed_answer() -> None:
     opened, refused = (MaskingSession([1, 2, 3], MaskingPlan(3, 100)) for _ in range(2))
     with pytest.raises(Refusal, match="not over yet"):
         masking_outcome(opened.server.round, opened.store, opened.rehearsal.keys[0])
-    for stage in (opened.join, opened.share, opened.mask, opened.reveal, refused.server.refuse):
+    for stage in (opened.join, opened.share, opened.mask, opened.reveal, refused.server.abort):
         stage()
-    for session, said in ((opened, RoundOutcome.OPENED), (refused, RoundOutcome.REFUSED)):
+    for session, said in ((opened, RoundOutcome.RELEASED), (refused, RoundOutcome.ABORTED)):
         asked = (session.server.round, session.store, session.rehearsal.keys[0])
         answer = masking_outcome(*asked)
         assert masking_outcome(*asked) == answer
@@ -172,9 +172,9 @@ def test_after_a_round_every_question_gets_one_fixed_signed_answer() -> None:
         nothing = masking_outcome(asked[0], MemoryRecords(), asked[2])
         assert read_outcome(session.pinned, asked[0], nothing) == (0, RoundOutcome.UNKNOWN)
         assert len(nothing) == 22
-    mixed = MixingSession(4, 3)
-    mixed.shuffler.refuse()
-    mixed.analyzer.refuse()
+    mixed = ShufflerSession(4, 3)
+    mixed.shuffler.abort()
+    mixed.analyzer.abort()
     for number, role in enumerate(ShuffleRole):
-        answer = mixing_outcome(mixed.round, mixed.store, role, mixed.rehearsal.keys[number])
-        assert read_outcome(mixed.pinned, mixed.round, answer) == (number, RoundOutcome.REFUSED)
+        answer = shuffler_outcome(mixed.round, mixed.store, role, mixed.rehearsal.keys[number])
+        assert read_outcome(mixed.pinned, mixed.round, answer) == (number, RoundOutcome.ABORTED)

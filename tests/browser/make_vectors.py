@@ -22,7 +22,7 @@ from tests.terms.mutations import mutated as mutated_terms
 from tacit.aggregation import Binding, TwoServerRound, accept, announce
 from tacit.aggregation.agreement import new_key, public_bytes
 from tacit.aggregation.announcements import endorse
-from tacit.aggregation.encryption import DEFAULT, Sealing
+from tacit.aggregation.encryption import DEFAULT, HpkeSuite
 from tacit.aggregation.interface import Source
 from tacit.aggregation.two_servers import read_outcome
 from tacit.client.levels import level
@@ -236,7 +236,7 @@ def described(of: Terms, **changes: Any) -> TwoServerRound:
     closes = now + JOINING + answer.window + MARGIN
     made = TwoServerRound(
         Binding(of.digest, 0, answer.levels, answer.window, closes),
-        places=4,
+        slots=4,
         minimum=of.aggregation.minimum_batch_size,
         modulus=1 << 20,
         servers=(keys[0] + keys[1], keys[2] + keys[3]),
@@ -311,10 +311,10 @@ def rounds() -> Iterator[dict[str, Any]]:
         {"places": 3, "modulus": 1 << 90},
     ):
         yield verdict(of, announced(described(of.terms, **changes).encode()))
-    for other in (Sealing.X25519, Sealing.HYBRID):  # keys of as many bytes as the suite has
+    for other in (HpkeSuite.X25519, HpkeSuite.HYBRID):  # keys of as many bytes as the suite has
         sizes = (other.public_size, other.public_size, other.key_size)
         one, two, three = (bytes([n + 1]) * size for n, size in enumerate(sizes))
-        changed = described(of.terms, sealing=other, servers=(one, two), collector=three)
+        changed = described(of.terms, suite=other, servers=(one, two), collector=three)
         yield verdict(of, announced(changed.encode()))
     whole = described(of.terms).encode()
     for keys in ((KEYS[2], KEYS[3]), (KEYS[0], KEYS[0]), (KEYS[1], KEYS[0]), KEYS[:3]):

@@ -23,7 +23,7 @@ from tests.browser.site import OPEN, Tab, ThrownError, World, both, serving, wor
 from tests.service.parties import KEYS, PINS, Open, Parties, pinned, terms
 from tests.service.test_device_hostile import ROUNDS, altered
 
-from tacit.aggregation import Collector, Sealing
+from tacit.aggregation import Collector, HpkeSuite
 from tacit.client import Ledger
 from tacit.client.exchange import LONGEST_REPLY, Request
 from tacit.client.http import TIMEOUT, Device
@@ -248,7 +248,7 @@ def test_the_network_carries_sealed_bytes_and_public_data_only(
     assert list(place) == ["nonce"]
     assert re.fullmatch("[0-9a-f]{32}", place["nonce"])
     for role, body in enumerate(puts(servers)):
-        assert len(body) == opened.round.half_size(role)
+        assert len(body) == opened.round.share_size(role)
         assert body[:4] == b"ta\x02\x21"
     kept = json.dumps(tab.stored())
     assert '"levels": null' in kept
@@ -465,7 +465,7 @@ def test_a_smaller_crowd_and_other_keys_of_a_round_are_refused(tab: Tab, hosts: 
     for name, change in {
         "minimum": lambda round_: replace(round_, minimum=2),
         "grace": lambda round_: replace(round_, grace=86_401),
-        "suite": lambda round_: replace(round_, sealing=Sealing.X25519),
+        "suite": lambda round_: replace(round_, suite=HpkeSuite.X25519),
         "noise": lambda round_: replace(round_, scale=Fraction(199, 100)),
         "keys": lambda round_: replace(
             round_, servers=(round_.servers[0][:32] + bytes(32), round_.servers[1])

@@ -67,7 +67,7 @@ def test_halves_from_javascript_are_summed_by_the_servers_of_python(length: int)
         {
             "terms": session.pinned.terms.encode().decode(),
             "announcement": session.announcement.hex(),
-            "places": [session.server(0).place(place).encode().hex() for place in range(3)],
+            "places": [session.server(0).slot(place).encode().hex() for place in range(3)],
             "values": values,
         },
     )

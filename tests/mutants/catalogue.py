@@ -69,8 +69,8 @@ SILOS = ("tests/algorithms/test_silo_promises.py",)
 MECHANISM = ("tests/protocols/test_mechanism.py",)
 ROUNDS = ("tests/rounds",)
 SHAMIR = ("tests/aggregation/test_shamir.py",)
-LYING = ("tests/attacks/test_lying_server_masking.py",)
-PLEDGES = ("tests/aggregation/test_pledges.py",)
+LYING = ("tests/attacks/test_malicious_server_masking.py",)
+SHARE_COMMITMENTS = ("tests/aggregation/test_share_commitments.py",)
 MASKING = (
     "tests/aggregation/test_masking.py",
     "tests/aggregation/test_masking_trust.py",
@@ -85,8 +85,8 @@ DESK = (
     "tests/service/test_parties.py::test_successor_terms_add_and_remove_options_and_open_rounds_finish",
 )
 TWO_SERVERS = ("tests/aggregation/test_two_servers.py", "tests/aggregation/test_vectors.py")
-MIXING = ("tests/aggregation/test_mixing.py",)
-COORDINATOR = ("tests/attacks/test_lying_coordinator_masking.py",)
+SHUFFLER = ("tests/aggregation/test_shuffler.py",)
+COORDINATOR = ("tests/attacks/test_malicious_coordinator_masking.py",)
 AGREEMENT = ("tests/aggregation/test_agreement.py",)
 TERMS = ("tests/terms/test_terms.py",)
 DOCUMENT = ("tests/terms/test_document.py", *TERMS)
@@ -898,8 +898,8 @@ TARGETS: tuple[Target, ...] = (
     # intermediaries
     Target("aggregation/shamir.py", "split_all", (counts,), SHAMIR),
     Target("aggregation/shamir.py", "is_share", (limits,), SHAMIR),
-    Target("aggregation/aggregator.py", "HalfServer._take_half", (checks, limits), TWO_SERVERS),
-    Target("aggregation/aggregator.py", "HalfServer._take_list", (checks,), TWO_SERVERS),
+    Target("aggregation/aggregator.py", "Aggregator._take_share", (checks, limits), TWO_SERVERS),
+    Target("aggregation/aggregator.py", "Aggregator._take_list", (checks,), TWO_SERVERS),
     Target(
         "aggregation/aggregator.py",
         "_Working.wrap",
@@ -908,10 +908,10 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "aggregation/aggregator_context.py",
-        "Seat.abandon",
+        "AggregatorContext.abandon",
         (
             swap(
-                "RoundRecord(AggregatorStage.CLOSED, record.sealing, context=record.context)",
+                "RoundRecord(AggregatorStage.CLOSED, record.suite, context=record.context)",
                 "replace(record, stage=AggregatorStage.CLOSED)",
             ),
         ),
@@ -919,7 +919,7 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "aggregation/aggregator.py",
-        "HalfServer._noisy",
+        "Aggregator._noisy",
         (swap("draw(scale)", "0"), swap("draw(scale)", "draw(scale / 2)")),
         (*TWO_SERVERS, *ROUNDS),
     ),
@@ -946,9 +946,11 @@ TARGETS: tuple[Target, ...] = (
     Target("aggregation/announcements.py", "endorse_offer", (checks,), COORDINATOR),
     Target("aggregation/announcements.py", "_accepted", (checks,), COORDINATOR, ("pinned",)),
     Target("aggregation/masking_client.py", "MaskingClient._make_accused", (checks,), LYING),
-    Target("aggregation/share_commitments.py", "Pledges.decode", (checks,), PLEDGES),
-    Target("aggregation/share_commitments.py", "Proof.decode", (checks,), PLEDGES),
-    Target("aggregation/share_commitments.py", "read_shares", (checks,), PLEDGES),
+    Target(
+        "aggregation/share_commitments.py", "ShareCommitments.decode", (checks,), SHARE_COMMITMENTS
+    ),
+    Target("aggregation/share_commitments.py", "Proof.decode", (checks,), SHARE_COMMITMENTS),
+    Target("aggregation/share_commitments.py", "read_shares", (checks,), SHARE_COMMITMENTS),
     Target("aggregation/masking_client.py", "MaskingClient._convict", (checks,), LYING),
     Target("aggregation/masking_client.py", "MaskingClient._check_proof", (checks,), LYING),
     Target(
@@ -956,7 +958,7 @@ TARGETS: tuple[Target, ...] = (
         "MaskingClient._stands",
         (
             swap("root != self._roots[number]", "False"),
-            swap("evidence.parcel(self._number) != parcel", "False"),
+            swap("evidence.ciphertext(self._number) != ciphertext", "False"),
             swap("shares is None", "True"),
         ),
         LYING,
@@ -970,43 +972,47 @@ TARGETS: tuple[Target, ...] = (
         (swap("number % modulus", "number % (modulus - 1)"), swap("sub", "add")),
         ("tests/aggregation/test_masks.py",),
     ),
-    Target("aggregation/shuffler.py", "Shuffler.take", (checks,), MIXING),
-    Target("aggregation/agreement.py", "Channel.open", (checks,), AGREEMENT),
+    Target("aggregation/shuffler.py", "Shuffler.take", (checks,), SHUFFLER),
+    Target("aggregation/agreement.py", "Channel.decrypt", (checks,), AGREEMENT),
     Target(
         "aggregation/two_servers.py",
         "report_tag",
         (swap("context", "b''"), swap("digests", "(b'', b'')")),
         TWO_SERVERS,
     ),
-    Target("aggregation/aggregator.py", "HalfServer.check", (checks, limits), TWO_SERVERS),
-    Target("aggregation/aggregator.py", "HalfServer._listed", (limits,), TWO_SERVERS),
-    Target("aggregation/aggregator.py", "HalfServer._answered", (limits,), TWO_SERVERS),
-    Target("aggregation/aggregator.py", "HalfServer.close", (limits,), TWO_SERVERS),
+    Target("aggregation/aggregator.py", "Aggregator.check", (checks, limits), TWO_SERVERS),
+    Target("aggregation/aggregator.py", "Aggregator._listed", (limits,), TWO_SERVERS),
+    Target("aggregation/aggregator.py", "Aggregator._answered", (limits,), TWO_SERVERS),
+    Target("aggregation/aggregator.py", "Aggregator.close", (limits,), TWO_SERVERS),
     Target("aggregation/collecting.py", "Collector.take", (checks,), TWO_SERVERS),
     Target("aggregation/collecting.py", "Collector.close", (limits,), TWO_SERVERS),
     Target("aggregation/collecting.py", "Collector._result", (limits,), TWO_SERVERS),
     Target("aggregation/collecting.py", "Collector._content", (checks,), TWO_SERVERS),
-    Target("aggregation/aggregator_context.py", "Seat.endorse", (checks,), TWO_SERVERS),
-    Target("aggregation/aggregator_context.py", "Seat.prepare", (checks,), TWO_SERVERS),
-    Target("aggregation/shuffler.py", "Analyzer.take", (checks,), MIXING),
-    Target("aggregation/shuffler.py", "Analyzer._opened", (checks,), MIXING),
-    Target("aggregation/shuffler.py", "Shuffler._batch", (checks,), MIXING),
+    Target(
+        "aggregation/aggregator_context.py", "AggregatorContext.endorse", (checks,), TWO_SERVERS
+    ),
+    Target(
+        "aggregation/aggregator_context.py", "AggregatorContext.prepare", (checks,), TWO_SERVERS
+    ),
+    Target("aggregation/shuffler.py", "Analyzer.take", (checks,), SHUFFLER),
+    Target("aggregation/shuffler.py", "Analyzer._opened", (checks,), SHUFFLER),
+    Target("aggregation/shuffler.py", "Shuffler._batch", (checks,), SHUFFLER),
     Target(
         "aggregation/shuffler.py",
         "Shuffler.save",
         (swap("sorted(self._taken)", "list(self._taken)"),),
-        MIXING,
+        SHUFFLER,
     ),
     Target(
         "aggregation/shuffler.py",
-        "MixingRound.__post_init__",
+        "ShufflerRound.__post_init__",
         (
             swap("self.shuffler[:KEY_SIZE] == self.analyzer[:KEY_SIZE]", "False"),
             swap("self.shuffler[KEY_SIZE:] == self.analyzer[KEY_SIZE:]", "False"),
         ),
-        MIXING,
+        SHUFFLER,
     ),
-    Target("aggregation/round_state.py", "PartyRoundState.prepare", (checks,), MIXING),
+    Target("aggregation/round_state.py", "PartyRoundState.prepare", (checks,), SHUFFLER),
     Target(
         "aggregation/round_state.py",
         "PartyRoundState.outcome",
@@ -1014,11 +1020,11 @@ TARGETS: tuple[Target, ...] = (
             checks,
             swap("bytes((role, said))", "bytes((0, said))"),
             swap("entry.context != announced.context", "False"),
-            swap("entry.phase is RoundPhase.REFUSED", "entry.phase is not RoundPhase.ANSWERED"),
+            swap("entry.phase is RoundPhase.ABORTED", "entry.phase is not RoundPhase.ANSWERED"),
         ),
-        MIXING,
+        SHUFFLER,
     ),
-    Target("aggregation/shuffler.py", "Analyzer._read", (checks, limits), MIXING),
+    Target("aggregation/shuffler.py", "Analyzer._read", (checks, limits), SHUFFLER),
     # proofs of range
     Target("vdaf/field.py", "unpack", (checks, limits), VDAF),
     Target("vdaf/xof.py", "expand", (limits,), VDAF),
@@ -1049,9 +1055,14 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("aggregation/verified.py", "commitment", (swap("key", "b''"),), VERIFIED),
     Target(
-        "aggregation/aggregator_context.py", "Seat._opened", (checks,), (*TWO_SERVERS, *VERIFIED)
+        "aggregation/aggregator_context.py",
+        "AggregatorContext._opened",
+        (checks,),
+        (*TWO_SERVERS, *VERIFIED),
     ),
-    Target("aggregation/aggregator_context.py", "Seat.commitment", (checks,), VERIFIED),
+    Target(
+        "aggregation/aggregator_context.py", "AggregatorContext.commitment", (checks,), VERIFIED
+    ),
     Target("aggregation/two_servers.py", "TwoServerRound._check_verified", (checks,), VERIFIED),
     # terms, keys and records
     Target("terms/pinned.py", "Pinned._check_signed", (checks,), TERMS),

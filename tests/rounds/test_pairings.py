@@ -17,12 +17,12 @@ from tests.rounds.examples import EXAMPLES, Example
 
 from tacit.aggregation import (
     Dropouts,
-    MixView,
+    HpkeSuite,
     Neighbourhood,
     Refusal,
-    Sealing,
+    ShuffledView,
     SumView,
-    run_mixing,
+    run_shuffler,
     run_two_servers,
 )
 from tacit.errors import TacitError
@@ -159,7 +159,7 @@ def test_a_server_refuses_a_view_of_too_few_by_itself(name: str, through: str) -
         return
     payloads: Any = [payload(protocol, message, through) for message in few]
     view: Any = (
-        run_mixing(payloads, minimum=1)
+        run_shuffler(payloads, minimum=1)
         if through == "mixing"
         else run_two_servers(payloads, modulus(protocol), minimum=1)
     )
@@ -286,10 +286,10 @@ def test_a_message_with_a_part_missing_is_refused_on_the_device(name: str) -> No
 # Views that honest devices do not make
 
 
-def view_of(name: str) -> tuple[Protocol, MixView]:
+def view_of(name: str) -> tuple[Protocol, ShuffledView]:
     protocol, messages = started(name)
     parts: list[Any] = [part for m in messages for part in payload(protocol, m, "mixing")]
-    return protocol, MixView(tuple(parts), len(messages), 0)
+    return protocol, ShuffledView(tuple(parts), len(messages), 0)
 
 
 @pytest.mark.parametrize("name", ["split-and-mix", "shuffled-ball", "pure-shuffle"])
@@ -351,9 +351,11 @@ def test_nonsense_of_one_person_costs_no_shuffled_round_of_bits(name: str, lie: 
     protocol, messages = started(name)
     honest: list[Any] = [payload(protocol, message, "mixing") for message in messages]
     false = NONSENSE[lie](honest[-1])
-    view = run_mixing([*honest[:-1], false], protocol.minimum)
+    view = run_shuffler([*honest[:-1], false], protocol.minimum)
     found = opened(protocol, view, "mixing")
-    without = MixView(tuple(part for report in honest[:-1] for part in report), len(messages), 0)
+    without = ShuffledView(
+        tuple(part for report in honest[:-1] for part in report), len(messages), 0
+    )
     others = opened(protocol, without, "mixing")
     first, *rest = [a - b for a, b in zip(found.values, others.values, strict=True)]
     assert found.reports == len(messages)
@@ -365,7 +367,7 @@ def test_nonsense_about_one_of_several_metrics_is_refused_in_words() -> None:
     protocol = JointSums(PureShuffle(7, 2.0, participations=2), 2)
     reports = [payload(protocol, protocol.report([1, 0], i), "mixing") for i in range(7)]
     parts: list[Any] = [part for report in reports for part in report]
-    view = MixView(tuple(parts[len(reports[0]) // 2 :]), 7, 0)
+    view = ShuffledView(tuple(parts[len(reports[0]) // 2 :]), 7, 0)
     with pytest.raises(Refusal, match="the metrics have different numbers of reports"):
         opened(protocol, view, "mixing")
 
@@ -374,5 +376,5 @@ def test_nonsense_about_one_of_several_metrics_is_refused_in_words() -> None:
 def test_the_hybrid_suite_opens_the_same(name: str) -> None:
     protocol, messages = started(name)
     through = "mixing" if name == "split-and-mix" else "two-servers"
-    real = carry(protocol, messages, through, sealing=Sealing.HYBRID)
+    real = carry(protocol, messages, through, suite=HpkeSuite.HYBRID)
     assert real == protocol.combine(messages)

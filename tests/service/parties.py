@@ -18,7 +18,14 @@ from typing import Any
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.aggregation import Binding, HalfServer, Place, Seat, TwoServerRound, announce
+from tacit.aggregation import (
+    Aggregator,
+    AggregatorContext,
+    Binding,
+    ReportSlot,
+    TwoServerRound,
+    announce,
+)
 from tacit.aggregation.announcements import endorse
 from tacit.aggregation.collecting import prepare_collector
 from tacit.aggregation.encryption import DEFAULT
@@ -93,18 +100,23 @@ class Seen:
 class Open:
     """A round that both servers run."""
 
-    def __init__(self, of: Pinned, announcement: bytes, seats: tuple[Seat, Seat]) -> None:
+    def __init__(
+        self,
+        of: Pinned,
+        announcement: bytes,
+        aggregators: tuple[AggregatorContext, AggregatorContext],
+    ) -> None:
         self.pinned, self.announcement = of, announcement
-        self.servers = [HalfServer(seat, announcement, {}) for seat in seats]
+        self.servers = [Aggregator(aggregator, announcement, {}) for aggregator in aggregators]
         self.next = 0
 
     @property
     def round(self) -> TwoServerRound:
         return self.servers[0].round
 
-    def place(self) -> Place:
+    def place(self) -> ReportSlot:
         self.next += 1
-        return self.servers[0].place(self.next - 1)
+        return self.servers[0].slot(self.next - 1)
 
 
 class Parties:
@@ -155,11 +167,13 @@ class Parties:
 
     # Rounds
 
-    def seats(self, of: Pinned | None = None) -> tuple[Seat, Seat]:
+    def aggregators(self, of: Pinned | None = None) -> tuple[AggregatorContext, AggregatorContext]:
         own = of or self.pinned
         keys = {public_key(key): key for key in KEYS}
         first, second = (
-            Seat(own, role, keys[own.terms.keys[role]], self.records[role], lambda _: 0)
+            AggregatorContext(
+                own, role, keys[own.terms.keys[role]], self.records[role], lambda _: 0
+            )
             for role in (0, 1)
         )
         return first, second
@@ -168,10 +182,10 @@ class Parties:
         of, identity = self.pinned.terms, new_identity()
         answer, now = of.answer, int(self.clock())
         closes = now + JOINING + answer.window + MARGIN
-        first, second = (seat.prepare(identity) for seat in self.seats())
+        first, second = (aggregator.prepare(identity) for aggregator in self.aggregators())
         described = TwoServerRound(
             Binding(of.digest, option, answer.levels, answer.window, closes),
-            places=4,
+            slots=4,
             minimum=of.aggregation.minimum_batch_size,
             modulus=1 << 20,
             servers=(first, second),
@@ -190,8 +204,10 @@ class Parties:
     def open(self, option: int = 0, **changes: Any) -> Open:
         """A round that both servers sign after their own checks."""
         description = self.describe(option, **changes).encode()
-        announcement = announce(description, [seat.endorse(description) for seat in self.seats()])
-        opened = Open(self.pinned, announcement, self.seats())
+        announcement = announce(
+            description, [aggregator.endorse(description) for aggregator in self.aggregators()]
+        )
+        opened = Open(self.pinned, announcement, self.aggregators())
         self.rounds[opened.round.identity] = opened
         return opened
 
@@ -262,7 +278,7 @@ class Parties:
         free = [
             one
             for one in self.rounds.values()
-            if one.next < one.round.places
+            if one.next < one.round.slots
             and now - self.lag <= one.round.assigned_until
             and one.pinned == self.pinned
         ]

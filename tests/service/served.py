@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
 from tests.service.pairs import experiment_of, terms_of
 
-from tacit.aggregation.two_servers import Place, TwoServerRound, split
+from tacit.aggregation.two_servers import ReportSlot, TwoServerRound, split
 from tacit.experiment import Experiment
 from tacit.keyfiles import KeyFile, save_signing_key
 from tacit.service import store
@@ -170,14 +170,14 @@ class Joined:
 
     option: str
     announcement: bytes
-    place: Place
+    place: ReportSlot
 
     @classmethod
     def read(cls, said: Any) -> Joined | None:
         """What the coordinator answered; None for who is not asked."""
         if not said["asked"]:
             return None
-        place = Place(said["place"], bytes.fromhex(said["token"]))
+        place = ReportSlot(said["place"], bytes.fromhex(said["token"]))
         return cls(said["option"], bytes.fromhex(said["announcement"]), place)
 
     @property

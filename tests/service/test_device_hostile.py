@@ -12,7 +12,7 @@ import httpx
 import pytest
 from tests.service.parties import ADDRESSES, KEYS, PINS, Open, Parties, pinned, rows, terms
 
-from tacit.aggregation import Sealing, TwoServerRound, accept
+from tacit.aggregation import HpkeSuite, TwoServerRound, accept
 from tacit.client import Device, Ledger, Pins
 from tacit.client.device import NONCE_SIZE
 from tacit.errors import Refusal, TacitError
@@ -250,7 +250,7 @@ ROUNDS: dict[str, tuple[Any, str]] = {
         "at most 86400 seconds",
     ),
     "with another suite": (
-        altered(lambda r: replace(r, sealing=Sealing.X25519)),
+        altered(lambda r: replace(r, suite=HpkeSuite.X25519)),
         "suite of the round is hpke-x25519-chacha20poly1305",
     ),
     "without noise": (altered(lambda r: replace(r, scale=None)), "add the noise"),

@@ -198,7 +198,7 @@ WEAKER: dict[str, Callable[[TwoServerRound], TwoServerRound]] = {
     "days of the terms": bound(closes=4_000_000_000),
     "minimum batch size of 2": lambda round_: replace(round_, minimum=1),
     "number of metrics": lambda round_: replace(round_, length=2),
-    "has no room": lambda round_: replace(round_, modulus=round_.places),
+    "has no room": lambda round_: replace(round_, modulus=round_.slots),
     "terms of the round": bound(terms=bytes(32)),
 }
 

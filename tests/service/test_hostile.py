@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.service.pairs import experiment_of
 from tests.service.served import ADMIN, TIMING, TOKEN, Joined, Threads, served
 
-from tacit.aggregation.two_servers import Place, split
+from tacit.aggregation.two_servers import ReportSlot, split
 from tacit.service import store
 from tacit.service.http import connections
 from tacit.service.http.calls import HEADER, sign_call
@@ -71,8 +71,8 @@ def test_a_report_that_is_not_whole_is_refused_and_not_kept(
     pinned = both.pinned(digest)
     halves = split(pinned, joined.announcement, joined.place, [1])
     half = halves[role]
-    forged = Place(joined.place.number, bytes(16))
-    elsewhere = Place(joined.place.number + 1, joined.place.token)
+    forged = ReportSlot(joined.place.number, bytes(16))
+    elsewhere = ReportSlot(joined.place.number + 1, joined.place.token)
     before = rows(both.parties[role])
     for what, body in {
         "empty": b"",
@@ -166,7 +166,7 @@ def calls(digest: bytes, joined: Joined) -> dict[str, dict[str, Any]]:
     name = f"/rounds/{joined.round.identity.hex()}"
     described = joined.round.encode()
     return {
-        f"{name}/keys": {"experiment": digest.hex(), "sealing": int(joined.round.sealing)},
+        f"{name}/keys": {"experiment": digest.hex(), "sealing": int(joined.round.suite)},
         f"{name}/description": {
             "experiment": digest.hex(),
             "description": described.hex(),

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.service.parties import KEYS, PINS, START, Parties, pinned, rows, terms
 
-from tacit.aggregation import Place
+from tacit.aggregation import ReportSlot
 from tacit.client import OWN_LIMIT, Device, Ledger, LedgerError
 from tacit.client.entries import Joining, Running
 from tacit.client.report_schedule import Attempt
@@ -43,7 +43,7 @@ def joining(
         "Hello",
         cost,
         b"announcement",
-        Place(place, TOKEN),
+        ReportSlot(place, TOKEN),
         bytes(32),
         START,
         START + 60,
@@ -89,7 +89,7 @@ def test_charges_are_exact_and_never_beyond_either_limit(
         identity = number.to_bytes(16, "big")
         try:
             ledger.join(joining(of, identity, cost))
-            ledger.seal(identity, halves)
+            ledger.charge(identity, halves)
         except Refusal:
             assert not room
         else:
@@ -116,7 +116,7 @@ def test_a_cheap_round_counts_as_one_participation_after_a_restart_too(tmp_path:
     for number in (0, 1):
         ledger = remembering(tmp_path / "ledger.db")
         ledger.join(joining(terms(), bytes([number]) * 16, cheap))
-        ledger.seal(bytes([number]) * 16, halves)
+        ledger.charge(bytes([number]) * 16, halves)
         ledger.end(bytes([number]) * 16, "opened")
         ledger.close()
     ledger = remembering(tmp_path / "ledger.db", terms(), successor)
@@ -137,7 +137,7 @@ def test_a_refund_gives_the_participation_back_and_nothing_else_does() -> None:
     ledger = remembering(":memory:")
     for number in (0, 1):
         ledger.join(joining(terms(), bytes([number]) * 16, Fraction(1, 9)))
-        ledger.seal(bytes([number]) * 16, halves)
+        ledger.charge(bytes([number]) * 16, halves)
     for outcome in ("refused", "unknown"):
         ledger.end(bytes(16), outcome)
         with pytest.raises(Refusal, match="participations"):
@@ -247,7 +247,7 @@ def test_the_persons_own_limit_counts_what_other_experiments_took() -> None:
     ledger = remembering(":memory:", first, second)
     ledger.set_own_limit(Fraction(3, 4))
     ledger.join(joining(first))
-    ledger.seal(bytes(16), halves)
+    ledger.charge(bytes(16), halves)
     with pytest.raises(Refusal, match="of your own limit 3/4 over all experiments 1/2 are taken"):
         ledger.join(joining(second, bytes([1]) * 16))
     ledger.join(joining(second, bytes([1]) * 16, Fraction(1, 4)))
@@ -281,14 +281,14 @@ def test_charge_and_sealed_bytes_are_stored_in_one_step(tmp_path: Path) -> None:
         raise Refusal("not this one")
 
     with pytest.raises(Refusal):
-        ledger.seal(bytes(16), make)
+        ledger.charge(bytes(16), make)
     assert seen == [[(0, "[0]")]]
     assert rows(ledger, "SELECT charged, levels FROM rounds") == [(0, "[0]")]
     assert rows(ledger, "SELECT * FROM posts") == []
-    ledger.seal(bytes(16), halves)
+    ledger.charge(bytes(16), halves)
     assert rows(ledger, "SELECT charged, levels FROM rounds") == [(1, None)]
     assert rows(ledger, "SELECT sealed FROM posts") == [(b"first\x00",), (b"second",)]
-    ledger.seal(bytes(16), lambda _: pytest.fail("sealed twice"))
+    ledger.charge(bytes(16), lambda _: pytest.fail("sealed twice"))
     ledger.close()
 
 
@@ -298,7 +298,7 @@ def test_steps_that_are_taken_together_are_taken_whole_or_not_at_all(tmp_path: P
     def fail() -> None:
         with ledger.together():
             ledger.join(joining(terms()))
-            ledger.seal(bytes(16), halves)
+            ledger.charge(bytes(16), halves)
             assert ledger.spent == Fraction(1, 2)
             assert rows(ledger, "SELECT * FROM rounds") == []  # nobody else sees it yet
             raise ZeroDivisionError
@@ -309,7 +309,7 @@ def test_steps_that_are_taken_together_are_taken_whole_or_not_at_all(tmp_path: P
     assert not ledger.running()
     with ledger.together():
         ledger.join(joining(terms()))
-        ledger.seal(bytes(16), halves)
+        ledger.charge(bytes(16), halves)
     assert rows(ledger, "SELECT charged FROM rounds") == [(1,)]
     ledger.close()
 
@@ -318,7 +318,7 @@ def test_a_refund_is_given_once(tmp_path: Path) -> None:
     ledger = remembering(tmp_path / "ledger.db")
     for number in (0, 1):
         ledger.join(joining(terms(), bytes([number]) * 16))
-        ledger.seal(bytes([number]) * 16, halves)
+        ledger.charge(bytes([number]) * 16, halves)
     for _ in range(2):
         ledger.end(bytes(16), "refused", refund=True)
     assert ledger.spent == Fraction(1, 2)
@@ -380,14 +380,14 @@ def test_nobody_else_writes_between_the_check_and_the_charge(ledger: Ledger) -> 
             other.execute("BEGIN IMMEDIATE")
         return halves(running)
 
-    ledger.seal(bytes(16), make)
+    ledger.charge(bytes(16), make)
     assert ledger.spent == Fraction(1, 2)
 
 
 def test_an_attempt_is_made_by_one_of_those_who_saw_it_due(ledger: Ledger) -> None:
     ledger.remember(pinned(terms()), "running", START)
     ledger.join(joining(terms()))
-    ledger.seal(bytes(16), halves)
+    ledger.charge(bytes(16), halves)
     first, second = ledger.posts(bytes(16))
     assert ledger.claim(bytes(16), first, Attempt.REPORT, START)
     assert not ledger.claim(bytes(16), first, Attempt.REPORT, START)
@@ -445,7 +445,7 @@ def test_what_does_not_fit_is_neither_charged_nor_stored(ledger: Ledger) -> None
     pages = ledger._db.execute("PRAGMA page_count").fetchone()[0]
     ledger._db.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(LedgerError, match="full"):
-        ledger.seal(bytes(16), lambda _: (bytes(5000), bytes(50_000)))
+        ledger.charge(bytes(16), lambda _: (bytes(5000), bytes(50_000)))
     assert ledger.spent == 0
     assert rows(ledger, "SELECT levels FROM rounds") == [("[0]",)]
     assert rows(ledger, "SELECT * FROM posts") == []
@@ -519,7 +519,7 @@ def spent_ledger(count: int, start: int = 0) -> Ledger:
     for number in range(start, start + count):
         identity = bytes([number]) * 16
         ledger.join(joining(OFTEN, identity, Fraction(1, 4)))
-        ledger.seal(identity, halves)
+        ledger.charge(identity, halves)
     return ledger
 
 
@@ -622,7 +622,7 @@ def test_terms_that_turn_out_to_belong_together_share_one_account() -> None:
     third = terms(predecessor=second.digest, question="?", **less)
     ledger = remembering(":memory:", first, third)
     ledger.join(joining(first, bytes([1]) * 16, Fraction(1, 2)))
-    ledger.seal(bytes([1]) * 16, halves)
+    ledger.charge(bytes([1]) * 16, halves)
     ledger.check_room(third.digest, Fraction(1, 2))
     ledger.remember(pinned(second), "running", START)
     with pytest.raises(Refusal, match="1/2 of 3/4 are spent"):
@@ -694,7 +694,7 @@ def test_merging_gives_the_same_in_every_order(parts: list[set[int]]) -> None:
         ledger = remembering(":memory:", OFTEN)
         for number in part:
             ledger.join(joining(OFTEN, bytes([number]) * 16, Fraction(1, 4)))
-            ledger.seal(bytes([number]) * 16, halves)
+            ledger.charge(bytes([number]) * 16, halves)
         ledgers.append(ledger)
     forwards, backwards = Ledger(":memory:"), Ledger(":memory:")
     for ledger in ledgers:

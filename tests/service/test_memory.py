@@ -19,7 +19,7 @@ from tests.service import pairs
 from tests.service.pairs import Pair, experiment_of, sqlite_pair
 from tests.service.served import served, wait_for
 
-from tacit.aggregation.aggregator import HalfServer
+from tacit.aggregation.aggregator import Aggregator
 from tacit.service import round_scheduler, store
 from tacit.service.errors import Unknown
 from tacit.service.http.reports import ReportRoute
@@ -53,7 +53,7 @@ def over(pair: Pair, digest: bytes) -> set[str]:
 def servers() -> set[str]:
     """The rounds that any party of this process still has a server of."""
     gc.collect()
-    return {one.round.identity.hex() for one in gc.get_objects() if isinstance(one, HalfServer)}
+    return {one.round.identity.hex() for one in gc.get_objects() if isinstance(one, Aggregator)}
 
 
 def of_four_rounds(pair: Pair, digest: bytes) -> tuple[float, float]:

@@ -14,13 +14,13 @@ import sqlalchemy as sql
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.service.pairs import OPTIONS, START, TIMING, Pair, described, experiment_of, terms_of
 
-from tacit.aggregation.encryption import Sealing
+from tacit.aggregation.encryption import HpkeSuite
 from tacit.aggregation.two_servers import (
-    Place,
+    ReportSlot,
     RoundOutcome,
     TwoServerRound,
+    aborted_by_both,
     read_outcome,
-    refused_by_both,
 )
 from tacit.client.exchange import Reply, Request
 from tacit.client.openfeature import Flag
@@ -184,7 +184,7 @@ def test_forged_places_and_foreign_halves_are_refused(pair: Pair) -> None:
     pair.step(2)
     assigned = pair.join(digest)
     assert assigned.place is not None
-    forged = replace(assigned, place=Place(assigned.place.number, bytes(16)))
+    forged = replace(assigned, place=ReportSlot(assigned.place.number, bytes(16)))
     with pytest.raises(Refusal, match="not given out"):
         pair.send(forged, pair.halves(digest, forged, 1))
     halves = pair.halves(digest, assigned, 1)
@@ -254,7 +254,7 @@ def test_a_round_below_its_minimum_is_refused_and_skipped(pair: Pair) -> None:
     pair.clock.now += 1000
     pair.step()
     said = [party.outcome(identity) for party in (pair.coordinator, pair.helper)]
-    assert refused_by_both(pinned, announcement, said)
+    assert aborted_by_both(pinned, announcement, said)
     assert {one["reports"] for one in rounds_of(pair, digest, "refused")} == {0}
     assert pair.coordinator.status(digest)["state"] == "running"
 
@@ -272,7 +272,7 @@ def test_a_round_that_only_the_helper_refuses_is_over_for_both_at_once(pair: Pai
     for announcement in {one.announcement for one in asked}:
         identity = TwoServerRound.decode(announcement[: -2 * 64]).identity
         said = [party.outcome(identity) for party in (pair.coordinator, pair.helper)]
-        assert refused_by_both(pinned, announcement, said)
+        assert aborted_by_both(pinned, announcement, said)
     assert {one["number"] for one in rounds_of(pair, digest, "refused")} == {0, 1, 2}
     assert rounds_of(pair, digest, "open")
 
@@ -333,7 +333,7 @@ def test_a_round_that_the_helper_does_not_sign_in_time_is_planned_anew(
     assert len(after) == len(before) == 3
     assert not before & after
     assert {pair.coordinator.outcome(bytes.fromhex(str(one)))[-65] for one in before} == {
-        RoundOutcome.REFUSED
+        RoundOutcome.ABORTED
     }
 
 
@@ -365,7 +365,7 @@ def test_a_round_that_was_being_given_up_when_the_process_died_is_planned_anew(
     pair.step(2)
     before = [bytes.fromhex(str(one["round"])) for one in rounds_of(pair, digest, "preparing")]
     for identity in before:
-        pair.coordinator.seat(digest, identity).abandon(identity)
+        pair.coordinator.aggregator_context(digest, identity).abandon(identity)
     monkeypatch.undo()
     pair.step()
     assert len(rounds_of(pair, digest, "open")) == len(before) == 3
@@ -552,7 +552,7 @@ def test_invitations_are_those_of_the_issuer_at_both_servers(quiet: Pair) -> Non
         ({"grace": 601}, "grace of the round is 601 seconds"),
         ({"scale": Fraction(99, 100)}, "noise has scale 99/100; the terms need at least 1"),
         ({"minimum": 9}, "minimum batch size of 10"),
-        ({"sealing": Sealing.X25519}, "suite of the round is hpke-x25519-chacha20poly1305"),
+        ({"sealing": HpkeSuite.X25519}, "suite of the round is hpke-x25519-chacha20poly1305"),
         ({"length": 2}, "number of metrics"),
         ({"modulus": 2}, "no room"),
     ],
@@ -565,27 +565,27 @@ def test_neither_party_signs_a_round_that_is_weaker_than_the_terms(
     (row,) = quiet.coordinator.rounds(Stage.OPEN)[:1]
     sound = TwoServerRound.decode(bytes(row.announcement)[: -2 * SIGNATURE_SIZE])
     for party in (quiet.coordinator, quiet.helper):
-        seat = party.seat(digest, sound.identity)
-        assert seat.endorse(sound.encode())
+        aggregator = party.aggregator_context(digest, sound.identity)
+        assert aggregator.endorse(sound.encode())
         with pytest.raises(Refusal, match=words):
-            seat.endorse(replace(sound, **changes).encode())
+            aggregator.endorse(replace(sound, **changes).encode())
 
 
-@pytest.mark.parametrize("sealing", [Sealing.X25519, Sealing.HYBRID])
+@pytest.mark.parametrize("sealing", [HpkeSuite.X25519, HpkeSuite.HYBRID])
 def test_the_helper_makes_keys_for_the_suite_of_the_terms_only(
-    quiet: Pair, sealing: Sealing
+    quiet: Pair, sealing: HpkeSuite
 ) -> None:
     digest = quiet.begin()
     with pytest.raises(Refusal, match="must be hpke-x25519-aes128gcm, the suite"):
         quiet.helper.keys(digest, bytes(16), sealing)
-    assert quiet.helper.keys(digest, bytes(16), Sealing.X25519_AES)
+    assert quiet.helper.keys(digest, bytes(16), HpkeSuite.X25519_AES)
 
 
 @pytest.mark.parametrize("suite", HPKE_SUITES)
 def test_rounds_are_announced_with_the_suite_of_the_terms(quiet: Pair, suite: str) -> None:
     digest = quiet.begin(suite=suite)
     quiet.step(2)
-    assert described(quiet.join(digest)).sealing.identifier == suite
+    assert described(quiet.join(digest)).suite.identifier == suite
 
 
 def test_a_round_lives_no_longer_than_the_grace_of_its_terms(quiet: Pair) -> None:
@@ -744,7 +744,8 @@ def test_every_question_after_the_close_gets_one_signed_answer(pair: Pair) -> No
     for party in (pair.coordinator, pair.helper):
         said = party.outcome(identity)
         assert (
-            read_outcome(pair.coordinator.pinned(digest), announced, said)[1] is RoundOutcome.OPENED
+            read_outcome(pair.coordinator.pinned(digest), announced, said)[1]
+            is RoundOutcome.RELEASED
         )
         pair.clock.now += 10_000
         assert party.outcome(identity) == said
@@ -769,7 +770,7 @@ def test_a_clock_that_jumps_breaks_nothing(quiet: Pair, jump: int) -> None:
 
 def test_what_stands_for_one_person_is_not_printed() -> None:
     nonce, token, invitation = b"n" * 16, b"t" * 16, "a-marked-invitation"
-    place = Place(7, token)
+    place = ReportSlot(7, token)
     shown = repr(
         [
             Ticket(bytes(32), nonce, invitation),

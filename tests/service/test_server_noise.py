@@ -24,14 +24,14 @@ from scipy import stats
 from tests.service.pairs import Pair, described, sqlite_pair
 
 from tacit.aggregation import masks
-from tacit.aggregation.aggregator import HalfServer, partial_head
+from tacit.aggregation.aggregator import Aggregator, partial_head
 from tacit.aggregation.aggregator_context import Draw, RoundSecrets
 from tacit.aggregation.collecting import Collector
 from tacit.aggregation.two_servers import (
-    HALF_FRONT,
     LINK_SIZE,
+    SHARE_FRONT,
     TwoServerRound,
-    half_info,
+    share_info,
     split,
 )
 from tacit.aggregation.wire import HEADER_SIZE, unpack_numbers
@@ -86,12 +86,14 @@ class Closing:
     def about(self) -> TwoServerRound:
         return self.servers()[0].round
 
-    def servers(self) -> list[HalfServer]:
+    def servers(self) -> list[Aggregator]:
         """Both servers of the round, each over copies of its stores, with its party's noise."""
         identity = TwoServerRound.decode(self.announcement[:-128]).identity
         return [
-            HalfServer(
-                replace(own.seat(self.digest, identity), records=memory(held.records)),
+            Aggregator(
+                replace(
+                    own.aggregator_context(self.digest, identity), records=memory(held.records)
+                ),
                 self.announcement,
                 dict(held.table),
             )
@@ -132,11 +134,11 @@ def memory(records: dict[bytes, bytes]) -> MemoryRecords:
 
 def share(own: ServerParty, about: TwoServerRound, message: bytes, place: int) -> list[int]:
     """The report share in a message to a server, decrypted with the server's key."""
-    record = own.seat(about.binding.terms, about.identity).record(about.identity)
+    record = own.aggregator_context(about.binding.terms, about.identity).record(about.identity)
     assert record is not None
-    key = RoundSecrets(record.secret, about.identity, about.sealing).keys.sealing
-    sealed, role = message[HEADER_SIZE + HALF_FRONT :], own.role
-    part = key.open(sealed, half_info(about.context, role, place))[LINK_SIZE:]
+    key = RoundSecrets(record.secret, about.identity, about.suite).keys.encryption
+    sealed, role = message[HEADER_SIZE + SHARE_FRONT :], own.role
+    part = key.decrypt(sealed, share_info(about.context, role, place))[LINK_SIZE:]
     if role == 0 and about.seeded:
         return masks.expand(part, about.modulus, about.length)
     return unpack_numbers(part, about.modulus, about.length, "a share")
@@ -257,7 +259,7 @@ def test_each_server_adds_the_noise_that_the_terms_say(played: Played) -> None:
 
 def test_noise_of_servers_is_no_seeded_generators(played: Played) -> None:
     for own in played.parties:
-        draw = own.seat(played.digest, bytes(16)).draw
+        draw = own.aggregator_context(played.digest, bytes(16)).draw
         assert draw is not None
         check_source(partial(draw, SCALE), "a server's noise")
 

@@ -68,7 +68,7 @@ def test_an_outcome_is_told_when_the_round_is_over(both: Threads) -> None:
     for role in (0, 1):
         wait_for(partial(both.told, role, path))
         said = both.get(role, path).content
-        assert read_outcome(pinned, joined.round, said) == (role, RoundOutcome.OPENED)
+        assert read_outcome(pinned, joined.round, said) == (role, RoundOutcome.RELEASED)
         half = split(pinned, joined.announcement, joined.place, [0])[role]
         assert both.put(role, joined.path, half).status_code in (404, 410)
 

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit import keyfiles
-from tacit.aggregation import PrivateKey, Sealing, ServerKeys
+from tacit.aggregation import HpkeSuite, PrivateKey, ServerKeys
 from tacit.aggregation.encryption import Recipient
 from tacit.errors import Refusal, TacitError
 from tacit.keyfiles import (
@@ -37,8 +37,8 @@ def locks(folder: Path) -> list[Lock]:
     return [PHRASE, KeyFile(folder / "lock")]
 
 
-@pytest.mark.parametrize("sealing", list(Sealing))
-def test_keys_come_back_as_they_were_saved(sealing: Sealing, tmp_path: Path) -> None:
+@pytest.mark.parametrize("sealing", list(HpkeSuite))
+def test_keys_come_back_as_they_were_saved(sealing: HpkeSuite, tmp_path: Path) -> None:
     key, keys = PrivateKey.new(sealing), ServerKeys.new(sealing)
     for lock in locks(tmp_path):
         key.save(tmp_path / "key", lock)
@@ -50,8 +50,8 @@ def test_keys_come_back_as_they_were_saved(sealing: Sealing, tmp_path: Path) -> 
         assert (again.public(), both.public()) == (key.public(), keys.public())
         assert both.fingerprint() == keys.fingerprint() != again.fingerprint() == key.fingerprint()
         assert both.line.private_bytes_raw() == keys.line.private_bytes_raw()
-        sealed = Recipient.parse(sealing, key.public()).seal(b"x", b"")
-        assert again.open(sealed, b"") == b"x"
+        sealed = Recipient.parse(sealing, key.public()).encrypt(b"x", b"")
+        assert again.decrypt(sealed, b"") == b"x"
 
 
 def test_a_signing_key_comes_back_and_a_rotated_one_leaves_the_old_beside(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_rotated_keys_are_new_and_the_old_ones_still_open(tmp_path: Path) -> Non
     kinds: list[type[PrivateKey] | type[ServerKeys]] = [PrivateKey, ServerKeys]
     for kind in kinds:
         path = tmp_path / kind.__name__
-        old = kind.new(Sealing.HYBRID)
+        old = kind.new(HpkeSuite.HYBRID)
         old.save(path, PHRASE)
         fresh = kind.rotate(path, PHRASE)
         assert kind.load(path, PHRASE).fingerprint() == fresh.fingerprint() != old.fingerprint()
@@ -113,7 +113,7 @@ def test_a_key_file_shows_nothing_and_is_its_owners_alone(tmp_path: Path) -> Non
     keys = ServerKeys.new()
     keys.save(tmp_path / "keys", PHRASE)
     data = (tmp_path / "keys").read_bytes()
-    for secret in (keys.line.private_bytes_raw(), keys.sealing.classical.private_bytes_raw()):
+    for secret in (keys.line.private_bytes_raw(), keys.encryption.classical.private_bytes_raw()):
         assert secret not in data
     assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o600
     assert "horse" not in repr(PHRASE)

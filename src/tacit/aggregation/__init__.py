@@ -3,7 +3,7 @@
 Three trust models hide individual reports from the analyzer:
 
 - `MaskingServer` and `MaskingClient`: one server, which learns only the sum (masking).
-- `split`, `HalfServer` and `Collector`: two non-colluding aggregators; verified rounds also drop
+- `split`, `Aggregator` and `Collector`: two non-colluding aggregators; verified rounds also drop
   out-of-range reports.
 - `wrap`, `Shuffler` and `Analyzer`: a shuffler, which learns only who takes part.
 
@@ -16,22 +16,22 @@ messages or computes guarantees.
 (18,)
 """
 
-from tacit.aggregation.aggregator import HalfServer
-from tacit.aggregation.aggregator_context import Seat
+from tacit.aggregation.aggregator import Aggregator
+from tacit.aggregation.aggregator_context import AggregatorContext
 from tacit.aggregation.announcements import Binding, SharedNoise, accept, announce
-from tacit.aggregation.blame import Blame, Lie
+from tacit.aggregation.blame import Blame, Misbehaviour
 from tacit.aggregation.collecting import Collector, prepare_collector
-from tacit.aggregation.encryption import PrivateKey, Sealing, ServerKeys
+from tacit.aggregation.encryption import HpkeSuite, PrivateKey, ServerKeys
 from tacit.aggregation.graph import Claim, Neighbourhood, Security, neighbourhood, security
 from tacit.aggregation.in_process import (
     Dropouts,
     MaskingPlan,
     MaskingSession,
-    MixingSession,
     OwnNoise,
+    ShufflerSession,
     TwoServerSession,
     run_masking,
-    run_mixing,
+    run_shuffler,
     run_two_servers,
     run_verified,
 )
@@ -41,71 +41,71 @@ from tacit.aggregation.masking_client import MaskingClient
 from tacit.aggregation.masking_server import MaskingServer, masking_outcome, prepare_server
 from tacit.aggregation.shuffler import (
     Analyzer,
-    MixingRound,
-    MixView,
+    ShuffledView,
     Shuffler,
     ShuffleRole,
-    mixing_outcome,
+    ShufflerRound,
     prepare_party,
+    shuffler_outcome,
     wrap,
 )
 from tacit.aggregation.two_servers import (
-    Place,
+    ReportSlot,
     RoundOutcome,
     TwoServerRound,
-    refused_by_both,
+    aborted_by_both,
     split,
 )
 
 __all__ = [
+    "Aggregator",
+    "AggregatorContext",
     "Analyzer",
     "Binding",
     "Blame",
     "Claim",
     "Collector",
     "Dropouts",
-    "HalfServer",
+    "HpkeSuite",
     "Intermediary",
-    "Lie",
     "MaskingClient",
     "MaskingPlan",
     "MaskingRound",
     "MaskingServer",
     "MaskingSession",
-    "MixView",
-    "MixingRound",
-    "MixingSession",
+    "Misbehaviour",
     "Neighbourhood",
     "OwnNoise",
-    "Place",
     "PrivateKey",
     "Refusal",
     "Relay",
+    "ReportSlot",
     "RoundOutcome",
-    "Sealing",
-    "Seat",
     "Security",
     "ServerKeys",
     "SharedNoise",
     "ShuffleRole",
+    "ShuffledView",
     "Shuffler",
+    "ShufflerRound",
+    "ShufflerSession",
     "SumView",
     "TwoServerRound",
     "TwoServerSession",
+    "aborted_by_both",
     "accept",
     "announce",
     "masking_outcome",
-    "mixing_outcome",
     "neighbourhood",
     "prepare_collector",
     "prepare_party",
     "prepare_server",
-    "refused_by_both",
     "run_masking",
-    "run_mixing",
+    "run_shuffler",
     "run_two_servers",
     "run_verified",
     "security",
+    "shuffler_outcome",
     "split",
     "wrap",
 ]

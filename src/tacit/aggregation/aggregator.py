@@ -25,22 +25,27 @@ from operator import add
 from cryptography.exceptions import InvalidTag
 
 from tacit.aggregation import masks
-from tacit.aggregation.aggregator_context import AggregatorStage, RoundRecord, RoundSecrets, Seat
+from tacit.aggregation.aggregator_context import (
+    AggregatorContext,
+    AggregatorStage,
+    RoundRecord,
+    RoundSecrets,
+)
 from tacit.aggregation.agreement import NONCE_SIZE, Channel, agree, derive
 from tacit.aggregation.announcements import accept
 from tacit.aggregation.interface import Refusal
 from tacit.aggregation.two_servers import (
     DIGEST_SIZE,
-    HALF_FRONT,
     LINK_SIZE,
-    PLACE,
+    SHARE_FRONT,
+    SLOT,
     TOKEN_SIZE,
     WORD_SIZE,
-    Place,
+    ReportSlot,
     RoundOutcome,
     TwoServerRound,
-    half_info,
     report_tag,
+    share_info,
     word_digest,
 )
 from tacit.aggregation.verified import verify_key
@@ -65,7 +70,7 @@ def partial_size(announced: TwoServerRound) -> int:
     """Bytes of a server's noisy partial sum on the wire."""
     numbers = announced.length * number_size(announced.modulus)
     content = partial_head(announced).size + numbers + SIGNATURE_SIZE
-    return HEADER_SIZE + 1 + announced.sealing.overhead + content
+    return HEADER_SIZE + 1 + announced.suite.overhead + content
 
 
 class UnknownRound(Refusal):
@@ -82,10 +87,10 @@ class CheckedShare:
 
     name: bytes
     wrapped: bytes
-    half: bytes
+    share: bytes
 
 
-class HalfServer:
+class Aggregator:
     """One of the two aggregators in one round.
 
     `take` incoming messages, `close` at the deadline, send the messages that `close` returns, and
@@ -98,32 +103,32 @@ class HalfServer:
     """
 
     def __init__(
-        self, seat: Seat, announcement: bytes, table: MutableMapping[bytes, bytes]
+        self, party: AggregatorContext, announcement: bytes, table: MutableMapping[bytes, bytes]
     ) -> None:
-        self.round = accept(TwoServerRound, seat.pinned, announcement)
-        if self.round.scale is not None and seat.draw is None:
+        self.round = accept(TwoServerRound, party.pinned, announcement)
+        if self.round.scale is not None and party.draw is None:
             raise TacitError("this server adds noise to its partial sum: say how it is drawn")
-        self.role = seat.role
-        self.peer = seat.pinned.terms.keys[1 - seat.role]
-        self.pinned = seat.pinned
-        self._seat = seat
+        self.role = party.role
+        self.peer = party.pinned.terms.keys[1 - party.role]
+        self.pinned = party.pinned
+        self._party = party
         self._table = table
-        self._name = seat.name(self.round.identity)
+        self._name = party.name(self.round.identity)
         self._secrets: _Working | None = None
         self._read: tuple[bytes, RoundRecord | None] = (b"", None)
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
-        return f"HalfServer(round={self.round.identity.hex()}, role={self.role})"
+        return f"Aggregator(round={self.round.identity.hex()}, role={self.role})"
 
-    def place(self, number: int) -> Place:
+    def slot(self, number: int) -> ReportSlot:
         """The slot with this number, with its token."""
-        return self.places([number])[0]
+        return self.slots([number])[0]
 
-    def places(self, numbers: Iterable[int]) -> list[Place]:
+    def slots(self, numbers: Iterable[int]) -> list[ReportSlot]:
         """The slots with these numbers, with their tokens."""
         working = self._working(self._record())
-        return [Place(number, working.token(number)) for number in numbers]
+        return [ReportSlot(number, working.token(number)) for number in numbers]
 
     def take(self, message: bytes, now: int) -> None:
         """Accept a report share or the other server's list.
@@ -135,7 +140,7 @@ class HalfServer:
             if kind == Kind.PRESENT:
                 self._take_list(body(message, Kind.PRESENT, self.round.identity))
             else:
-                self._take_half(message, now)
+                self._take_share(message, now)
 
     def check(self, message: bytes, now: int) -> CheckedShare:
         """Validate one report share, for callers that store many at once.
@@ -144,28 +149,28 @@ class HalfServer:
         for the stored entry. Takes no lock, so it does not wait for a concurrent `close`.
         """
         data = body(message, Kind.HALF, self.round.identity)
-        expected = self.round.half_size(self.role)
+        expected = self.round.share_size(self.role)
         if len(message) != expected:
             raise Refusal(f"a half of a report has {expected} bytes here; this has {len(message)}")
         if data[0] != self.role:
             raise Refusal(f"this half is for server {data[0]}; this is server {self.role}")
-        number, token = PLACE.unpack_from(data, 1)
+        number, token = SLOT.unpack_from(data, 1)
         record = self._record()
         if record.stage is not AggregatorStage.OPEN or now >= self.round.binding.closes:
             raise ClosedRound(
                 "this round takes no more reports; its deadline is over or it is closed"
             )
         working = self._working(record)
-        if number >= self.round.places or not hmac.compare_digest(token, working.token(number)):
+        if number >= self.round.slots or not hmac.compare_digest(token, working.token(number)):
             raise Refusal(f"place {number} was not given out in this round, or not to this report")
-        name, half = working.name(struct.pack(">I", number)), data[1 : 1 + 4] + data[HALF_FRONT:]
-        return CheckedShare(name, working.wrap(name, half), half)
+        name, share = working.name(struct.pack(">I", number)), data[1 : 1 + 4] + data[SHARE_FRONT:]
+        return CheckedShare(name, working.wrap(name, share), share)
 
     def same(self, waiting: CheckedShare, there: bytes) -> bool:
         """Whether the table entry `there` contains this report share."""
         if there == waiting.wrapped:
             return True
-        return self._working(self._record()).unwrap(waiting.name, there) == waiting.half
+        return self._working(self._record()).unwrap(waiting.name, there) == waiting.share
 
     def names(self, things: Iterable[bytes]) -> list[bytes]:
         """Pseudonymous storage keys for further items of this round.
@@ -213,10 +218,10 @@ class HalfServer:
 
     # Incoming messages
 
-    def _take_half(self, message: bytes, now: int) -> None:
+    def _take_share(self, message: bytes, now: int) -> None:
         waiting = self.check(message, now)
         if not self.same(waiting, self._table.setdefault(waiting.name, waiting.wrapped)):
-            (number,) = struct.unpack_from(">I", waiting.half)
+            (number,) = struct.unpack_from(">I", waiting.share)
             raise Refusal(f"place {number} has reported before, and something else")
 
     def _take_list(self, data: bytes) -> None:
@@ -226,8 +231,8 @@ class HalfServer:
         working = self._working(record)
         if data[:1] != bytes((1 - self.role,)):
             raise Refusal("this list is not the other server's")
-        content = working.peer_line.open(self._front(Kind.PRESENT, 1 - self.role), data[1:])
-        if len(content) > self.round.places * self._entry_size or any(
+        content = working.peer_line.decrypt(self._front(Kind.PRESENT, 1 - self.role), data[1:])
+        if len(content) > self.round.slots * self._entry_size or any(
             one >= two for (one, _), (two, _) in pairwise(self._entries(content))
         ):
             raise Refusal("the other server's list is too long, or not in ascending order")
@@ -247,18 +252,18 @@ class HalfServer:
         """Record the list of usable report shares; abort below the minimum batch size."""
         working = self._working(record)
         waiting = len(self._table) - (working.list_name in self._table)
-        if now < self.round.binding.closes and waiting < self.round.places:
+        if now < self.round.binding.closes and waiting < self.round.slots:
             raise Refusal(
-                f"{waiting} of {self.round.places} places have reported and the deadline is not "
+                f"{waiting} of {self.round.slots} places have reported and the deadline is not "
                 "over; the round stays open"
             )
-        halves = self._halves(record)
-        if len(halves) < self.round.minimum:
+        shares = self._shares(record)
+        if len(shares) < self.round.minimum:
             return self._closed(record, None)
-        tags = content = halves.columns(0, DIGEST_SIZE)
+        tags = content = shares.columns(0, DIGEST_SIZE)
         if self.round.proofs:
-            content = halves.columns(0, self._entry_size)
-        listing = working.peer_line.seal(self._front(Kind.PRESENT), content)
+            content = shares.columns(0, self._entry_size)
+        listing = working.peer_line.encrypt(self._front(Kind.PRESENT), content)
         return self._replaced(
             record, replace(record, stage=AggregatorStage.LISTED, tags=tags, listing=listing)
         )
@@ -275,9 +280,9 @@ class HalfServer:
         if wrapped is None:  # or another process has closed the round and cleared the table
             return self._record()
         listing = working.unwrap(name, wrapped)
-        found = self._added(record, listing, self._halves(record))
+        found = self._added(record, listing, self._shares(record))
         if found is None:  # another process listed shares that arrived after these were decrypted
-            found = self._added(record, listing, self._halves(record, anew=True))
+            found = self._added(record, listing, self._shares(record, anew=True))
         if found is None or found.reports < self.round.minimum:
             return self._closed(record, None)
         about = found.reports, found.digest, found.common - found.reports
@@ -285,7 +290,7 @@ class HalfServer:
         sums = self._noisy(found.sums)
         return self._closed(record, first + pack_numbers(sums, self.round.modulus))
 
-    def _added(self, record: RoundRecord, listing: bytes, halves: _Halves) -> _Sum | None:
+    def _added(self, record: RoundRecord, listing: bytes, shares: _ReportShares) -> _Sum | None:
         """Sum the reports that both servers hold; in verified rounds only those in range.
 
         Returns None if a listed share is missing.
@@ -293,16 +298,16 @@ class HalfServer:
         proofs, evident = self.round.proofs, self._entry_size
         common = reports = 0
         digest, sums = hashlib.sha256(), [0] * self.round.length
-        there = iter(halves)
+        there = iter(shares)
         for tag, evidence in self._common(record, listing):
-            half = next((one for one in there if one[:DIGEST_SIZE] >= tag), b"")
-            if half[:DIGEST_SIZE] != tag:
+            share = next((one for one in there if one[:DIGEST_SIZE] >= tag), b"")
+            if share[:DIGEST_SIZE] != tag:
                 return None
             common += 1
-            if proofs is None or proofs.hold(half[DIGEST_SIZE:evident], evidence):
+            if proofs is None or proofs.hold(share[DIGEST_SIZE:evident], evidence):
                 reports += 1
                 digest.update(tag)
-                sums = list(map(add, sums, self._numbers(half[evident:])))
+                sums = list(map(add, sums, self._numbers(share[evident:])))
         return _Sum(common, reports, digest.digest(), sums)
 
     def _common(self, record: RoundRecord, listing: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -331,7 +336,7 @@ class HalfServer:
 
     def _noisy(self, sums: Sequence[int]) -> list[int]:
         """Add this server's own noise to every sum."""
-        modulus, scale, draw = self.round.modulus, self.round.scale, self._seat.draw
+        modulus, scale, draw = self.round.modulus, self.round.scale, self._party.draw
         noise = [0 if scale is None or draw is None else draw(scale) for _ in sums]
         return [(number + own) % modulus for number, own in zip(sums, noise, strict=True)]
 
@@ -344,15 +349,15 @@ class HalfServer:
     def _closed(self, record: RoundRecord, content: bytes | None) -> RoundRecord:
         """Close the round: replace all secrets by the outcome and the partial sum, if any."""
         about = self.round.context + bytes((self.role,))
-        said = bytes((RoundOutcome.REFUSED if content is None else RoundOutcome.OPENED,))
+        said = bytes((RoundOutcome.ABORTED if content is None else RoundOutcome.RELEASED,))
         outcome = (
-            self._front(Kind.OUTCOME) + said + sign(Signed.OUTCOME, about + said, self._seat.key)
+            self._front(Kind.OUTCOME) + said + sign(Signed.OUTCOME, about + said, self._party.key)
         )
         partial = b""
         if content is not None:
-            signed = content + sign(Signed.PARTIAL, about + content, self._seat.key)
-            sealed = self.round.collecting.seal(signed, partial_info(about))
-            partial = self._front(Kind.PARTIAL) + sealed
+            signed = content + sign(Signed.PARTIAL, about + content, self._party.key)
+            encrypted = self.round.collecting.encrypt(signed, partial_info(about))
+            partial = self._front(Kind.PARTIAL) + encrypted
         last = replace(
             record,
             stage=AggregatorStage.CLOSED,
@@ -366,7 +371,7 @@ class HalfServer:
     # Stored state
 
     def _record(self) -> RoundRecord:
-        found = self._seat.records.read(self._name)
+        found = self._party.records.read(self._name)
         record = self._decoded(found) if found is not None else None
         if record is None or record.context != self.round.context:
             raise UnknownRound(
@@ -385,7 +390,7 @@ class HalfServer:
 
     def _replaced(self, old: RoundRecord, new: RoundRecord) -> RoundRecord:
         """Compare-and-swap the record; return the one that stands, perhaps another process's."""
-        self._seat.records.replace(self._name, old.encode(), new.encode())
+        self._party.records.replace(self._name, old.encode(), new.encode())
         return self._record()
 
     def _working(self, record: RoundRecord) -> _Working:
@@ -396,16 +401,16 @@ class HalfServer:
             working = self._secrets = _Working(self.round, self.role, record.secret)
         return working
 
-    def _halves(self, record: RoundRecord, *, anew: bool = False) -> _Halves:
+    def _shares(self, record: RoundRecord, *, anew: bool = False) -> _ReportShares:
         """The usable report shares in the table, decrypted once unless `anew`."""
         working = self._working(record)
-        if anew or not len(working.halves):
-            halves, table = _Halves(), self._table
+        if anew or not len(working.shares):
+            shares, table = _ReportShares(), self._table
             for name, wrapped in list(table.items()) if isinstance(table, dict) else table.items():
-                if name != working.list_name and (half := working.opened(name, wrapped)):
-                    halves.add(half)
-            working.halves = halves
-        return working.halves
+                if name != working.list_name and (share := working.opened(name, wrapped)):
+                    shares.add(share)
+            working.shares = shares
+        return working.shares
 
     def _forget(self) -> None:
         self._secrets = None
@@ -421,19 +426,19 @@ class _Working:
 
     def __init__(self, announced: TwoServerRound, role: int, secret: bytes) -> None:
         self.round, self.role = announced, role
-        self.secrets = RoundSecrets(secret, announced.identity, announced.sealing)
+        self.secrets = RoundSecrets(secret, announced.identity, announced.suite)
         ends = (announced.line(0), announced.line(1))
         line = self.secrets.keys.line
         self.peer_line = Channel(line, *ends, announced.context, starts=role == 0)
-        places = derive(agree(line, ends[1 - role]), announced.context, b"tacit places v2")
-        self._places = hmac.new(places, digestmod="sha256")
-        self.halves = _Halves()
+        tokens = derive(agree(line, ends[1 - role]), announced.context, b"tacit places v2")
+        self._tokens = hmac.new(tokens, digestmod="sha256")
+        self.shares = _ReportShares()
         self.list_name = self.name(_LISTED)
         self._key = verify_key(line, ends, announced.identity) if announced.proofs else b""
 
     def token(self, number: int) -> bytes:
         """The token of a slot, which both servers can compute."""
-        return _mac(self._places, struct.pack(">I", number))[:TOKEN_SIZE]
+        return _mac(self._tokens, struct.pack(">I", number))[:TOKEN_SIZE]
 
     def name(self, what: bytes) -> bytes:
         """Pseudonymous table key; meaningless without the round's secret."""
@@ -456,10 +461,10 @@ class _Working:
         """Decrypt a report share: tag, verifier share if any, content. Empty if invalid."""
         announced, role = self.round, self.role
         try:
-            half = self.unwrap(name, wrapped)
-            (number,) = struct.unpack_from(">I", half)
-            info = half_info(announced.context, role, number)
-            content = self.secrets.keys.sealing.open(half[4:], info)
+            share = self.unwrap(name, wrapped)
+            (number,) = struct.unpack_from(">I", share)
+            info = share_info(announced.context, role, number)
+            content = self.secrets.keys.encryption.decrypt(share[4:], info)
             own, other = word_digest(content[:WORD_SIZE]), content[WORD_SIZE:LINK_SIZE]
             digests = (own, other) if role == 0 else (other, own)
             tag = report_tag(announced.context, number, digests)
@@ -492,7 +497,7 @@ class _Sum:
     sums: list[int]
 
 
-class _Halves:
+class _ReportShares:
     """Decrypted report shares of equal size, in ascending order of their tags.
 
     They are kept in contiguous buffers: one object per share would take several times the memory.
@@ -507,19 +512,19 @@ class _Halves:
         return self._count
 
     def __iter__(self) -> Iterator[bytes]:
-        for halves in self._in_order():
-            yield from halves
+        for shares in self._in_order():
+            yield from shares
 
-    def add(self, half: bytes) -> None:
+    def add(self, share: bytes) -> None:
         """Add a share, which starts with its tag."""
-        self._size = len(half)
+        self._size = len(share)
         self._count += 1
-        self._parts.setdefault(half[0], bytearray()).extend(half)
+        self._parts.setdefault(share[0], bytearray()).extend(share)
 
     def columns(self, start: int, end: int) -> bytes:
         """Concatenate bytes start..end of every share."""
         return b"".join(
-            [b"".join([half[start:end] for half in halves]) for halves in self._in_order()]
+            [b"".join([share[start:end] for share in shares]) for shares in self._in_order()]
         )
 
     def _in_order(self) -> Iterator[list[bytes]]:

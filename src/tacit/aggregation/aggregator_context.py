@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tacit.aggregation.agreement import KEY_SIZE, check_public, derive
 from tacit.aggregation.announcements import endorse
-from tacit.aggregation.encryption import DEFAULT, Sealing, ServerKeys, suite
+from tacit.aggregation.encryption import DEFAULT, HpkeSuite, ServerKeys, suite_numbered
 from tacit.aggregation.interface import SYSTEM, Refusal, Source
 from tacit.aggregation.two_servers import RoundOutcome, TwoServerRound
 from tacit.aggregation.verified import commitment, verify_key
@@ -51,7 +51,7 @@ class RoundRecord:
     """A server's record of a round: its secret, until the answer replaces it."""
 
     stage: AggregatorStage
-    sealing: Sealing
+    suite: HpkeSuite
     secret: bytes = b""
     context: bytes = b""
     tags: bytes = b""
@@ -63,7 +63,7 @@ class RoundRecord:
         """Serialize the record."""
         parts = (self.secret, self.context, self.tags, self.listing, self.outcome, self.partial)
         sized = [piece for part in parts for piece in (struct.pack(">I", len(part)), part)]
-        return b"".join([bytes((self.stage, self.sealing)), *sized])
+        return b"".join([bytes((self.stage, self.suite)), *sized])
 
     @classmethod
     def decode(cls, data: bytes) -> RoundRecord:
@@ -75,7 +75,7 @@ class RoundRecord:
                 parts.append(data[at + 4 : at + 4 + size])
                 at += 4 + size
             if at == len(data) and len(parts) == _PARTS:
-                return cls(AggregatorStage(data[0]), suite(data[1]), *parts)
+                return cls(AggregatorStage(data[0]), suite_numbered(data[1]), *parts)
         except (struct.error, ValueError, IndexError):
             pass
         raise Refusal("the record of this round is damaged: it is not used")
@@ -84,15 +84,15 @@ class RoundRecord:
 class RoundSecrets:
     """All keys of a server for one round, derived from the secret in its record."""
 
-    def __init__(self, secret: bytes, identity: bytes, sealing: Sealing) -> None:
+    def __init__(self, secret: bytes, identity: bytes, suite: HpkeSuite) -> None:
         material = io.BytesIO(derive(secret, identity, b"tacit round keys v2", 256))
-        self.keys = ServerKeys.new(sealing, material.read)
+        self.keys = ServerKeys.new(suite, material.read)
         self.wrapping = AESGCM(material.read(KEY_SIZE))
         self.naming = hmac.new(material.read(KEY_SIZE), digestmod="sha256")
 
 
 @dataclass(frozen=True)
-class Seat:
+class AggregatorContext:
     """One of the two aggregators of an experiment.
 
     `draw` samples the noise; it is None where clients add it.
@@ -109,20 +109,20 @@ class Seat:
             raise TacitError(f"this key is not that of server {self.role} of the terms")
 
     def __repr__(self) -> str:
-        return f"Seat(role={self.role}, terms={self.pinned.terms.digest.hex()})"
+        return f"AggregatorContext(role={self.role}, terms={self.pinned.terms.digest.hex()})"
 
     def prepare(
-        self, identity: bytes, sealing: Sealing = DEFAULT, source: Source = SYSTEM
+        self, identity: bytes, suite: HpkeSuite = DEFAULT, source: Source = SYSTEM
     ) -> bytes:
         """Make public keys for a new round; their secret is on record before this returns.
 
         Repeated calls return the same keys. `source` is for test vectors only.
         """
-        fresh = RoundRecord(AggregatorStage.MADE, sealing, source(SECRET_SIZE)).encode()
+        fresh = RoundRecord(AggregatorStage.MADE, suite, source(SECRET_SIZE)).encode()
         made = RoundRecord.decode(self.records.replace(self.name(identity), None, fresh) or fresh)
-        if made.stage is AggregatorStage.CLOSED or made.sealing is not sealing:
+        if made.stage is AggregatorStage.CLOSED or made.suite is not suite:
             raise Refusal("this round is over, or was prepared for another suite; open a new round")
-        return RoundSecrets(made.secret, identity, sealing).keys.public()
+        return RoundSecrets(made.secret, identity, suite).keys.public()
 
     def commitment(self, identity: bytes, servers: tuple[bytes, bytes]) -> bytes:
         """The commitment to the verify key of a verified round, for its description.
@@ -133,7 +133,7 @@ class Seat:
         record = self.record(identity)
         if record is None or not record.secret:
             raise Refusal("this server has no keys for this round, or it is over: prepare it first")
-        line = RoundSecrets(record.secret, identity, record.sealing).keys.line
+        line = RoundSecrets(record.secret, identity, record.suite).keys.line
         lines = (servers[0][:KEY_SIZE], servers[1][:KEY_SIZE])
         return commitment(verify_key(line, lines, identity), identity)
 
@@ -164,10 +164,10 @@ class Seat:
         record = self.record(identity)
         while record is not None and record.stage is not AggregatorStage.CLOSED:
             about = record.context + bytes((self.role,))
-            said = bytes((RoundOutcome.REFUSED,))
+            said = bytes((RoundOutcome.ABORTED,))
             front = header(Kind.OUTCOME, identity) + about[-1:] + said
             outcome = front + sign(Signed.OUTCOME, about + said, self.key)
-            ended = RoundRecord(AggregatorStage.CLOSED, record.sealing, context=record.context)
+            ended = RoundRecord(AggregatorStage.CLOSED, record.suite, context=record.context)
             if record.context:
                 ended = replace(ended, outcome=outcome)
             self.records.replace(self.name(identity), record.encode(), ended.encode())
@@ -183,7 +183,7 @@ class Seat:
         return bytes((self.role,)) + identity
 
     def _opened(self, made: RoundRecord, described: TwoServerRound) -> RoundRecord | None:
-        secrets = RoundSecrets(made.secret, described.identity, made.sealing)
+        secrets = RoundSecrets(made.secret, described.identity, made.suite)
         if secrets.keys.public() != described.servers[self.role]:
             raise Refusal("the description names other keys than this server made for the round")
         if described.commitment and described.commitment != self.commitment(
@@ -198,6 +198,6 @@ class Seat:
 def _check_usable(described: TwoServerRound) -> None:
     """Reject public keys that cannot be encrypted to, before anything is sent."""
     for recipient in (*described.recipients, described.collecting):
-        recipient.seal(b"", b"")
+        recipient.encrypt(b"", b"")
     for role in (0, 1):
         check_public(described.line(role))

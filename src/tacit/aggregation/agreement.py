@@ -94,20 +94,20 @@ class Channel:
         self._outward, self._inward = (first, second) if starts else (second, first)
         self._nonces = keys[2 * KEY_SIZE :]
 
-    def seal(self, front: bytes, content: bytes) -> bytes:
+    def encrypt(self, front: bytes, content: bytes) -> bytes:
         """Return `front` in the clear, the nonce and the encrypted `content`, all authenticated."""
         nonce = hmac.digest(self._nonces, front + content, "sha256")[:NONCE_SIZE]
         return front + nonce + self._outward.encrypt(nonce, content, front)
 
-    def open(self, front: bytes, sealed: bytes) -> bytes:
+    def decrypt(self, front: bytes, encrypted: bytes) -> bytes:
         """Decrypt a message that the other end encrypted under the same `front`."""
-        if len(sealed) < NONCE_SIZE + TAG_SIZE:
+        if len(encrypted) < NONCE_SIZE + TAG_SIZE:
             raise Refusal(
                 f"a sealed message has at least {NONCE_SIZE + TAG_SIZE} bytes; this has "
-                f"{len(sealed)}"
+                f"{len(encrypted)}"
             )
         try:
-            return self._inward.decrypt(sealed[:NONCE_SIZE], sealed[NONCE_SIZE:], front)
+            return self._inward.decrypt(encrypted[:NONCE_SIZE], encrypted[NONCE_SIZE:], front)
         except InvalidTag:
             raise Refusal(
                 "the message is not authentic: it was altered, or sealed with another key"

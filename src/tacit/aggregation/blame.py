@@ -16,27 +16,27 @@ _CLIENT = struct.Struct(">I32s")  # number, address
 _SAID = 20  # most blames in an error message
 
 
-class Lie(IntEnum):
+class Misbehaviour(IntEnum):
     """Kinds of detected malicious behaviour; the value is its byte in a record."""
 
     WRONG_SHARE = 1
-    PARCEL = 2
+    INVALID_SHARES = 2
     UNSIGNED = 3
-    FALSE_ALARM = 4
+    FALSE_COMPLAINT = 4
     UNKNOWN_KEY = 5
     UNKNOWN_SEED = 6
     DISPUTED = 7
 
 
 _WORDS = {
-    Lie.WRONG_SHARE: "revealed a share that is not the one it was given",
-    Lie.PARCEL: "sealed a parcel that does not open to what was promised",
-    Lie.UNSIGNED: "did not sign the parcels that it sent",
-    Lie.FALSE_ALARM: "complained of a parcel that opens",
-    Lie.UNKNOWN_KEY: "shared something else than the masking key that it announced",
-    Lie.UNKNOWN_SEED: "shared something else than the seed that it promised",
-    Lie.DISPUTED: "was left out, because it and several neighbours complain of each other: it lies "
-    "or several of them do",
+    Misbehaviour.WRONG_SHARE: "revealed another share than it received",
+    Misbehaviour.INVALID_SHARES: "sent encrypted shares that do not match its commitments",
+    Misbehaviour.UNSIGNED: "did not sign the encrypted shares that it sent",
+    Misbehaviour.FALSE_COMPLAINT: "complained about encrypted shares that are valid",
+    Misbehaviour.UNKNOWN_KEY: "shared another masking key than it announced",
+    Misbehaviour.UNKNOWN_SEED: "shared another seed than it committed to",
+    Misbehaviour.DISPUTED: "was excluded after complaints with several neighbours; it or they are "
+    "malicious",
 }
 
 
@@ -48,21 +48,21 @@ class Blame:
     the second case the receiver accuses the sender: one of them, or the server, is at fault.
     """
 
-    lie: Lie
+    kind: Misbehaviour
     numbers: tuple[int, ...]
     addresses: tuple[bytes, ...]
 
     def __str__(self) -> str:
         first, *others = self.numbers
         doubt = "".join(
-            [f", or client {number} or the server says so falsely" for number in others]
+            [f", or client {number} or the server accuses it falsely" for number in others]
         )
-        return f"client {first} {_WORDS[self.lie]}{doubt}"
+        return f"client {first} {_WORDS[self.kind]}{doubt}"
 
     def encode(self) -> bytes:
         """Serialize the blame for a record."""
         clients = zip(self.numbers, self.addresses, strict=True)
-        return _HEAD.pack(self.lie, len(self.numbers)) + b"".join(
+        return _HEAD.pack(self.kind, len(self.numbers)) + b"".join(
             [_CLIENT.pack(number, address) for number, address in clients]
         )
 
@@ -77,9 +77,9 @@ def decode_blames(data: bytes) -> tuple[Blame, ...]:
     """Parse all blames in a record."""
     blames = []
     while data:
-        lie, count = _HEAD.unpack_from(data)
+        kind, count = _HEAD.unpack_from(data)
         end = _HEAD.size + count * _CLIENT.size
         numbers, addresses = zip(*_CLIENT.iter_unpack(data[_HEAD.size : end]), strict=True)
-        blames.append(Blame(Lie(lie), numbers, addresses))
+        blames.append(Blame(Misbehaviour(kind), numbers, addresses))
         data = data[end:]
     return tuple(blames)

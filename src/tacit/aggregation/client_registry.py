@@ -17,27 +17,27 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.aggregation import masks
 from tacit.aggregation.agreement import Channel
-from tacit.aggregation.blame import Blame, Lie
+from tacit.aggregation.blame import Blame, Misbehaviour
 from tacit.aggregation.graph import COMPLAINTS, connected
 from tacit.aggregation.interface import Refusal, check_minimum
 from tacit.aggregation.masking import INBOX_HEAD, SETUP_ENTRY, MaskingRound, mask_seed
 from tacit.aggregation.share_commitments import (
-    PARCEL_SIZE,
-    Pledges,
+    SHARE_PAIR_SIZE,
     Proof,
+    ShareCommitments,
     SharedSecret,
     SignedShares,
     announced,
     combined,
+    decrypt_share_pair,
     key_commitment,
     matching,
-    opened_parcel,
     signed_shares,
 )
 from tacit.aggregation.wire import Kind, records
 from tacit.signatures import Signed, verify
 
-_NOTHING = Pledges(b"", ())
+_NOTHING = ShareCommitments(b"", ())
 
 
 @dataclass(repr=False)
@@ -53,9 +53,9 @@ class Member:
     channel: Channel
     number: int = 0
     neighbours: list[int] = field(default_factory=list)
-    pledges: Pledges = _NOTHING
+    commitments: ShareCommitments = _NOTHING
     root: bytes = b""
-    parcels: bytes = b""  # concatenated encrypted shares, in the order of the neighbours
+    ciphertexts: bytes = b""  # concatenated encrypted shares, in the order of the neighbours
     signature: bytes = b""
     checked: frozenset[int] | None = None
     masked: list[int] = field(default_factory=list)
@@ -76,15 +76,17 @@ class Member:
 
     def posted(self) -> Iterator[tuple[int, bytes, bytes, bytes]]:
         """For each neighbour its number and the parts of its inbox entry."""
-        parcels = records(self.parcels, PARCEL_SIZE, len(self.neighbours), "the parcels")
+        ciphertexts = records(
+            self.ciphertexts, SHARE_PAIR_SIZE, len(self.neighbours), "the parcels"
+        )
         head = repeat(INBOX_HEAD.pack(self.number, self.root))
-        return zip(self.neighbours, head, self.pledges.both(), parcels, strict=False)
+        return zip(self.neighbours, head, self.commitments.both(), ciphertexts, strict=False)
 
     def unsay(self, kind: Kind) -> None:
         """Undo a message that is not among those decided for its stage."""
         match kind:
             case Kind.SHARES:
-                self.parcels = b""
+                self.ciphertexts = b""
             case Kind.CHECKED:
                 self.checked = None
             case Kind.MASKED:
@@ -102,11 +104,11 @@ class Member:
 
     def evidence(self) -> SignedShares:
         """The list of commitments and encrypted shares that the client signed."""
-        return SignedShares(self.number, self.pledges, self.parcels, self.signature)
+        return SignedShares(self.number, self.commitments, self.ciphertexts, self.signature)
 
     def signed(self) -> bool:
         """Whether the signature of the list and the encrypted shares is valid."""
-        message = signed_shares(self.root, self.parcels)
+        message = signed_shares(self.root, self.ciphertexts)
         try:
             verify(Signed.SHARES, message, self.signature, self.signing, f"client {self.number}")
         except Refusal:
@@ -141,7 +143,7 @@ class ClientRegistry:
         At least `minimum` clients must have shared their secrets, each with at least `threshold`
         neighbours that did too.
         """
-        there = {one.number for one in self.members if one.parcels}
+        there = {one.number for one in self.members if one.ciphertexts}
         check_minimum(len(there), self.round.minimum, "clients shared their secrets")
         near = {number: there.intersection(self.members[number].neighbours) for number in there}
         kept = _with_enough(near, self.threshold)
@@ -250,7 +252,8 @@ class ClientRegistry:
         if not silent:
             return honest, self.own_seeds
         shared = {
-            owner: combined(proof.pledges, proof.shares) for owner, proof in self.appealed.items()
+            owner: combined(proof.commitments, proof.shares)
+            for owner, proof in self.appealed.items()
         }
         seeds = {owner: seed for owner, seed in shared.items() if seed is not None}
         if len(seeds) < len(shared):
@@ -262,7 +265,7 @@ class ClientRegistry:
 
     def blamed(self) -> tuple[Blame, ...]:
         """All malicious behaviour detected so far: certain blames first, then ambiguous pairs."""
-        found = {self._blame(Lie.UNSIGNED, number) for number in self.unsigned}
+        found = {self._blame(Misbehaviour.UNSIGNED, number) for number in self.unsigned}
         judged = {
             self._judged(self.members[sender], receiver)
             for receiver in self.members
@@ -270,17 +273,17 @@ class ClientRegistry:
         }
         doubts = Counter(number for one in judged if len(one.numbers) > 1 for number in one.numbers)
         doubtful = {number for number in self.disputed if doubts[number] > COMPLAINTS}
-        found |= judged | {self._blame(Lie.DISPUTED, number) for number in doubtful}
+        found |= judged | {self._blame(Misbehaviour.DISPUTED, number) for number in doubtful}
         wrong = set[int]().union(*self._wrong.values())
-        found |= {self._blame(Lie.WRONG_SHARE, number) for number in wrong}
-        found |= {self._blame(Lie.UNKNOWN_KEY, number) for number in self.convicted}
-        found |= {self._blame(Lie.UNKNOWN_SEED, number) for number in self.appealed}
+        found |= {self._blame(Misbehaviour.WRONG_SHARE, number) for number in wrong}
+        found |= {self._blame(Misbehaviour.UNKNOWN_KEY, number) for number in self.convicted}
+        found |= {self._blame(Misbehaviour.UNKNOWN_SEED, number) for number in self.appealed}
         return tuple(sorted(found, key=lambda blame: (len(blame.numbers), blame)))
 
     def sharers(self, member: Member) -> list[Member]:
         """The neighbours that shared their secrets."""
         neighbours = [self.members[number] for number in member.neighbours]
-        return [other for other in neighbours if other.parcels]
+        return [other for other in neighbours if other.ciphertexts]
 
     def left_of(self, member: Member) -> list[int]:
         """The masking partners that dropped out."""
@@ -298,16 +301,16 @@ class ClientRegistry:
     def _judged(self, sender: Member, receiver: Member) -> Blame:
         """The blame for encrypted shares that the receiver reported as invalid."""
         key, pair = receiver.accused.get(sender.number), (sender.number, receiver.number)
-        pledge, context = sender.pledges.at(receiver.number), self.round.context
-        if key is None or pledge is None or key_commitment(context, *pair, key) != pledge[2]:
-            return self._blame(Lie.PARCEL, *pair)
-        parcel = sender.evidence().parcel(receiver.number)
-        if opened_parcel(key, sender.root, pledge[:2], pair, parcel, context) is None:
-            return self._blame(Lie.PARCEL, sender.number)
-        return self._blame(Lie.FALSE_ALARM, receiver.number)
+        committed, context = sender.commitments.at(receiver.number), self.round.context
+        if key is None or committed is None or key_commitment(context, *pair, key) != committed[2]:
+            return self._blame(Misbehaviour.INVALID_SHARES, *pair)
+        ciphertext = sender.evidence().ciphertext(receiver.number)
+        if decrypt_share_pair(key, sender.root, committed[:2], pair, ciphertext, context) is None:
+            return self._blame(Misbehaviour.INVALID_SHARES, sender.number)
+        return self._blame(Misbehaviour.FALSE_COMPLAINT, receiver.number)
 
-    def _blame(self, lie: Lie, *numbers: int) -> Blame:
-        return Blame(lie, numbers, tuple(self.members[number].address for number in numbers))
+    def _blame(self, kind: Misbehaviour, *numbers: int) -> Blame:
+        return Blame(kind, numbers, tuple(self.members[number].address for number in numbers))
 
     def _held(
         self,
@@ -330,8 +333,8 @@ class ClientRegistry:
         held: dict[int, dict[int, bytes]] = {}
         for owner, shares in given.items():
             secret = SharedSecret.OWN if owner in staying else SharedSecret.MASKING
-            pledges, context = self.members[owner].pledges, self.round.context
-            held[owner] = matching(pledges, owner, secret, shares, context)
+            commitments, context = self.members[owner].commitments, self.round.context
+            held[owner] = matching(commitments, owner, secret, shares, context)
             wrong |= shares.keys() - held[owner].keys()
         for owner, right in held.items():
             if len(right) < self.threshold:
@@ -352,11 +355,11 @@ class ClientRegistry:
         proofs: dict[int, Proof] = {}
         for owner, right in held.items():
             member, shares = self.members[owner], dict(islice(right.items(), self.threshold))
-            one, named = combined(member.pledges, shares), (owner, member.masking)
-            if one and announced(member.pledges, named, secret, one, self.round.context):
+            one, named = combined(member.commitments, shares), (owner, member.masking)
+            if one and announced(member.commitments, named, secret, one, self.round.context):
                 found[owner] = one
             else:
-                proofs[owner] = Proof(owner, member.pledges, shares)
+                proofs[owner] = Proof(owner, member.commitments, shares)
         return found, proofs
 
     def _common_seeds(self, counted: AbstractSet[int], other: int) -> Iterator[tuple[int, bytes]]:

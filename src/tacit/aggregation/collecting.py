@@ -15,7 +15,7 @@ from tacit.aggregation.aggregator import UnknownRound, partial_head, partial_inf
 from tacit.aggregation.aggregator_context import SECRET_SIZE
 from tacit.aggregation.agreement import derive
 from tacit.aggregation.announcements import accept
-from tacit.aggregation.encryption import PrivateKey, Sealing, suite
+from tacit.aggregation.encryption import HpkeSuite, PrivateKey, suite_numbered
 from tacit.aggregation.interface import SYSTEM, Refusal, Source, SumView
 from tacit.aggregation.two_servers import RoundOutcome, TwoServerRound, read_outcome
 from tacit.aggregation.wire import Kind, body, front, head, pack_numbers, unpack_numbers
@@ -23,19 +23,19 @@ from tacit.records import Records
 from tacit.signatures import SIGNATURE_SIZE, Signed, verify
 from tacit.terms import Pinned
 
-_MADE, _OPENED, _REFUSED = b"\x01", b"\x02", b"\x03"
+_MADE, _RELEASED, _ABORTED = b"\x01", b"\x02", b"\x03"
 
 
 def prepare_collector(
-    records: Records, identity: bytes, sealing: Sealing, source: Source = SYSTEM
+    records: Records, identity: bytes, suite: HpkeSuite, source: Source = SYSTEM
 ) -> bytes:
     """Make the collector's public key for a new round; its secret is on record before this returns.
 
     Repeated calls return the same key. `source` is for test vectors only.
     """
-    fresh = _MADE + bytes((sealing,)) + source(SECRET_SIZE)
+    fresh = _MADE + bytes((suite,)) + source(SECRET_SIZE)
     made = records.replace(_key_name(identity), None, fresh) or fresh
-    if made[:2] != _MADE + bytes((sealing,)):
+    if made[:2] != _MADE + bytes((suite,)):
         raise Refusal("this round is over, or was prepared for another suite; open a new round")
     return _key(made, identity).public()
 
@@ -101,7 +101,7 @@ class Collector:
         held = self._records.read(_key_name(self.round.identity))
         if held is None or held[:1] == _MADE:
             raise Refusal("this round was not opened; there is no sum")
-        if held[:1] == _REFUSED:
+        if held[:1] == _ABORTED:
             raise Refusal(held[1:].decode("utf-8", "replace"))
         counts, rest = head(
             struct.Struct(">II" if self.round.proofs else ">I"), held[1:], "the sum"
@@ -123,7 +123,7 @@ class Collector:
         if about != other:
             return _refusal("the two servers added up different reports; nothing was opened")
         reports, _, *rejected = partial_head(self.round).unpack(about)
-        if not self.round.minimum <= reports <= self.round.places:
+        if not self.round.minimum <= reports <= self.round.slots:
             return _refusal(f"{reports} reports: the minimum is {self.round.minimum}")
         m, length = self.round.modulus, self.round.length
         sums = (
@@ -132,21 +132,21 @@ class Collector:
         )
         numbers = [sum(pair) % m for pair in zip(*sums, strict=True)]
         counts = struct.pack(f">{1 + len(rejected)}I", reports, *rejected)
-        return _OPENED + counts + pack_numbers(numbers, m)
+        return _RELEASED + counts + pack_numbers(numbers, m)
 
     def _content(self, role: int, message: bytes) -> bytes | None:
         """The content that a server signed: the partial sum, or None for an abort."""
         if message[3] == Kind.OUTCOME:
             _, said = read_outcome(self._pinned, self.round, message)
-            if said is not RoundOutcome.REFUSED:
+            if said is not RoundOutcome.ABORTED:
                 raise Refusal(f"server {role} says {said.name}; awaited is its partial sum")
             return None
         held = self._records.read(_key_name(self.round.identity))
         if held is None or held[:1] != _MADE:
             raise Refusal("this round is over; it takes no more answers")
         about = self.round.context + bytes((role,))
-        sealed = body(message, Kind.PARTIAL, self.round.identity)[1:]
-        content = _key(held, self.round.identity).open(sealed, partial_info(about))
+        encrypted = body(message, Kind.PARTIAL, self.round.identity)[1:]
+        content = _key(held, self.round.identity).decrypt(encrypted, partial_info(about))
         signed, signature = content[:-SIGNATURE_SIZE], content[-SIGNATURE_SIZE:]
         key = self._pinned.terms.keys[role]
         verify(Signed.PARTIAL, about + signed, signature, key, f"server {role}")
@@ -157,7 +157,7 @@ class Collector:
 
 
 def _refusal(reason: str) -> bytes:
-    return _REFUSED + reason.encode()
+    return _ABORTED + reason.encode()
 
 
 def _key_name(identity: bytes) -> bytes:
@@ -172,4 +172,4 @@ def _key(made: bytes, identity: bytes) -> PrivateKey:
     if len(made) != 2 + SECRET_SIZE:
         raise Refusal("the record of this round is damaged: it is not used")
     material = io.BytesIO(derive(made[2:], identity, b"tacit collector key v2", 128))
-    return PrivateKey.new(suite(made[1]), material.read)
+    return PrivateKey.new(suite_numbered(made[1]), material.read)

@@ -35,7 +35,7 @@ _MLKEM_PUBLIC_SIZE = 1184
 _KIND, _KINDS = b"sealing", b"server"  # of key files
 
 
-class Sealing(IntEnum):
+class HpkeSuite(IntEnum):
     """The HPKE suite of a round; the value is its byte on the wire."""
 
     X25519 = 1
@@ -45,7 +45,7 @@ class Sealing(IntEnum):
     @property
     def key_size(self) -> int:
         """Bytes of an encryption public key."""
-        return (_MLKEM_PUBLIC_SIZE if self is Sealing.HYBRID else 0) + KEY_SIZE
+        return (_MLKEM_PUBLIC_SIZE if self is HpkeSuite.HYBRID else 0) + KEY_SIZE
 
     @property
     def public_size(self) -> int:
@@ -56,7 +56,7 @@ class Sealing(IntEnum):
     def overhead(self) -> int:
         """Bytes that encryption adds to any message.
 
-        >>> Sealing.X25519.overhead, Sealing.HYBRID.overhead
+        >>> HpkeSuite.X25519.overhead, HpkeSuite.HYBRID.overhead
         (48, 1136)
         """
         return _PARTS[self][0].enc_length() + TAG_SIZE
@@ -65,83 +65,83 @@ class Sealing(IntEnum):
     def identifier(self) -> str:
         """The identifier of the suite in the terms.
 
-        >>> Sealing.X25519_AES.identifier
+        >>> HpkeSuite.X25519_AES.identifier
         'hpke-x25519-aes128gcm'
         """
         return _IDENTIFIERS[self]
 
 
-DEFAULT = Sealing.X25519_AES
+DEFAULT = HpkeSuite.X25519_AES
 """The suite of new keys and rounds."""
 
 
-def suite_named(identifier: str) -> Sealing:
+def suite_named(identifier: str) -> HpkeSuite:
     """The suite with this identifier in the terms."""
-    for sealing, known in _IDENTIFIERS.items():
+    for suite, known in _IDENTIFIERS.items():
         if known == identifier:
-            return sealing
+            return suite
     raise Refusal(f"suite {identifier!r} is unknown; known are {', '.join(_IDENTIFIERS.values())}")
 
 
-def suite(number: int) -> Sealing:
+def suite_numbered(number: int) -> HpkeSuite:
     """The suite with this byte on the wire."""
-    if number not in tuple(Sealing):
+    if number not in tuple(HpkeSuite):
         raise Refusal(
             f"suite {number} is unknown; known are "
-            f"{', '.join(f'{s.value} ({s.name})' for s in Sealing)}"
+            f"{', '.join(f'{s.value} ({s.name})' for s in HpkeSuite)}"
         )
-    return Sealing(number)
+    return HpkeSuite(number)
 
 
 _IDENTIFIERS = dict(
-    zip((Sealing.X25519_AES, Sealing.X25519, Sealing.HYBRID), HPKE_SUITES, strict=True)
+    zip((HpkeSuite.X25519_AES, HpkeSuite.X25519, HpkeSuite.HYBRID), HPKE_SUITES, strict=True)
 )
 _PARTS = {
-    Sealing.X25519: (KEM.X25519, AEAD.CHACHA20_POLY1305),
-    Sealing.HYBRID: (KEM.MLKEM768_X25519, AEAD.CHACHA20_POLY1305),
-    Sealing.X25519_AES: (KEM.X25519, AEAD.AES_128_GCM),
+    HpkeSuite.X25519: (KEM.X25519, AEAD.CHACHA20_POLY1305),
+    HpkeSuite.HYBRID: (KEM.MLKEM768_X25519, AEAD.CHACHA20_POLY1305),
+    HpkeSuite.X25519_AES: (KEM.X25519, AEAD.AES_128_GCM),
 }
-_SUITES = {sealing: Suite(kem, KDF.HKDF_SHA256, aead) for sealing, (kem, aead) in _PARTS.items()}
+_SUITES = {suite: Suite(kem, KDF.HKDF_SHA256, aead) for suite, (kem, aead) in _PARTS.items()}
 
 
 @dataclass(frozen=True, repr=False)
 class PrivateKey:
     """A recipient's private key; its repr shows only the suite."""
 
-    sealing: Sealing
+    suite: HpkeSuite
     classical: X25519PrivateKey
     lattice: MLKEM768PrivateKey | None = None
 
     def __repr__(self) -> str:
-        return f"PrivateKey({self.sealing.name})"
+        return f"PrivateKey({self.suite.name})"
 
     @classmethod
-    def new(cls, sealing: Sealing = DEFAULT, source: Source = SYSTEM) -> PrivateKey:
+    def new(cls, suite: HpkeSuite = DEFAULT, source: Source = SYSTEM) -> PrivateKey:
         """Make a fresh key; `source` is for test vectors only.
 
-        >>> PrivateKey.new(Sealing.HYBRID)
+        >>> PrivateKey.new(HpkeSuite.HYBRID)
         PrivateKey(HYBRID)
         """
         classical = new_key(source)
-        if sealing is not Sealing.HYBRID:
-            return cls(sealing, classical)
-        return cls(sealing, classical, MLKEM768PrivateKey.from_seed_bytes(source(_MLKEM_SEED_SIZE)))
+        if suite is not HpkeSuite.HYBRID:
+            return cls(suite, classical)
+        return cls(suite, classical, MLKEM768PrivateKey.from_seed_bytes(source(_MLKEM_SEED_SIZE)))
 
     def private_bytes(self) -> bytes:
         """The unencrypted private key: suite, X25519 key and, in the hybrid suite, ML-KEM seed."""
         seed = self.lattice.private_bytes_raw() if self.lattice else b""
-        return bytes((self.sealing,)) + self.classical.private_bytes_raw() + seed
+        return bytes((self.suite,)) + self.classical.private_bytes_raw() + seed
 
     @classmethod
     def from_private_bytes(cls, private: bytes) -> PrivateKey:
         """Parse the bytes of `private_bytes`."""
-        sealing = suite(private[0] if private else 0)
-        size = 1 + KEY_SIZE + (_MLKEM_SEED_SIZE if sealing is Sealing.HYBRID else 0)
+        suite = suite_numbered(private[0] if private else 0)
+        size = 1 + KEY_SIZE + (_MLKEM_SEED_SIZE if suite is HpkeSuite.HYBRID else 0)
         if len(private) != size:
             raise Refusal(
-                f"a private key has {len(private)} bytes; the suite {sealing.name} has {size}"
+                f"a private key has {len(private)} bytes; the suite {suite.name} has {size}"
             )
-        return cls.new(sealing, io.BytesIO(private[1:]).read)
+        return cls.new(suite, io.BytesIO(private[1:]).read)
 
     def save(self, path: Location, lock: Lock) -> None:
         """Encrypt the key and write it to `path`, replacing an existing file."""
@@ -157,7 +157,7 @@ class PrivateKey:
         """Replace the saved key by a new one of the same suite; the old one is kept beside it."""
         present = cls.load(path, lock)
         set_aside(path, present.fingerprint())
-        fresh = cls.new(present.sealing)
+        fresh = cls.new(present.suite)
         fresh.save(path, lock)
         return fresh
 
@@ -170,7 +170,7 @@ class PrivateKey:
         lattice = self.lattice.public_key().public_bytes_raw() if self.lattice else b""
         return lattice + public_bytes(self.classical)
 
-    def open(self, sealed: bytes, info: bytes) -> bytes:
+    def decrypt(self, encrypted: bytes, info: bytes) -> bytes:
         """Decrypt a message that was encrypted to this key under the same `info`."""
         key = (
             MLKEM768X25519PrivateKey(self.lattice, self.classical)
@@ -178,7 +178,7 @@ class PrivateKey:
             else self.classical
         )
         try:
-            return _SUITES[self.sealing].decrypt(sealed, key, info)
+            return _SUITES[self.suite].decrypt(encrypted, key, info)
         except (InvalidTag, ValueError):
             raise Refusal(
                 "a sealed message does not open: it was altered, or sealed to another key or for "
@@ -190,23 +190,25 @@ class PrivateKey:
 class ServerKeys:
     """The private keys of a server, shuffler or analyzer.
 
-    Clients encrypt to `sealing`; `line` is for the channel to the other parties.
+    Clients encrypt to `encryption`; `line` is for the channel to the other parties.
     """
 
-    sealing: PrivateKey
+    encryption: PrivateKey
     line: X25519PrivateKey
 
     def __repr__(self) -> str:
-        return f"ServerKeys({self.sealing.sealing.name})"
+        return f"ServerKeys({self.encryption.suite.name})"
 
     @classmethod
-    def new(cls, sealing: Sealing = DEFAULT, source: Source = SYSTEM) -> ServerKeys:
+    def new(cls, suite: HpkeSuite = DEFAULT, source: Source = SYSTEM) -> ServerKeys:
         """Make fresh keys; `source` is for test vectors only."""
-        return cls(PrivateKey.new(sealing, source), new_key(source))
+        return cls(PrivateKey.new(suite, source), new_key(source))
 
     def save(self, path: Location, lock: Lock) -> None:
         """Encrypt the keys and write them to `path`, replacing an existing file."""
-        write_key(path, _KINDS, self.line.private_bytes_raw() + self.sealing.private_bytes(), lock)
+        write_key(
+            path, _KINDS, self.line.private_bytes_raw() + self.encryption.private_bytes(), lock
+        )
 
     @classmethod
     def load(cls, path: Location, lock: Lock) -> ServerKeys:
@@ -220,7 +222,7 @@ class ServerKeys:
         """Replace the saved keys by new ones of the same suite; the old ones are kept beside."""
         present = cls.load(path, lock)
         set_aside(path, present.fingerprint())
-        fresh = cls.new(present.sealing.sealing)
+        fresh = cls.new(present.encryption.suite)
         fresh.save(path, lock)
         return fresh
 
@@ -230,30 +232,29 @@ class ServerKeys:
 
     def public(self) -> bytes:
         """The public keys: the channel key, then the encryption key."""
-        return public_bytes(self.line) + self.sealing.public()
+        return public_bytes(self.line) + self.encryption.public()
 
 
 @dataclass(frozen=True)
 class Recipient:
     """A parsed encryption public key."""
 
-    sealing: Sealing
+    suite: HpkeSuite
     key: X25519PublicKey | MLKEM768X25519PublicKey
 
     @classmethod
-    def parse(cls, sealing: Sealing, public: bytes) -> Recipient:
+    def parse(cls, suite: HpkeSuite, public: bytes) -> Recipient:
         """Parse an encryption public key."""
-        if len(public) != sealing.key_size:
+        if len(public) != suite.key_size:
             raise Refusal(
-                f"a public key has {len(public)} bytes; the suite {sealing.name} has "
-                f"{sealing.key_size}"
+                f"a public key has {len(public)} bytes; the suite {suite.name} has {suite.key_size}"
             )
         classical = X25519PublicKey.from_public_bytes(check_public(public[-KEY_SIZE:]))
-        if sealing is not Sealing.HYBRID:
-            return cls(sealing, classical)
+        if suite is not HpkeSuite.HYBRID:
+            return cls(suite, classical)
         try:
             return cls(
-                sealing,
+                suite,
                 MLKEM768X25519PublicKey(
                     MLKEM768PublicKey.from_public_bytes(public[:-KEY_SIZE]), classical
                 ),
@@ -261,12 +262,12 @@ class Recipient:
         except ValueError:
             raise Refusal("a public key is malformed") from None
 
-    def seal(self, message: bytes, info: bytes) -> bytes:
+    def encrypt(self, message: bytes, info: bytes) -> bytes:
         """Encrypt a message to the recipient; the ciphertext is `overhead` bytes longer."""
-        return _SUITES[self.sealing].encrypt(message, self.key, info)
+        return _SUITES[self.suite].encrypt(message, self.key, info)
 
 
-def recipients(sealing: Sealing, publics: tuple[bytes, bytes]) -> tuple[Recipient, Recipient]:
+def recipients(suite: HpkeSuite, publics: tuple[bytes, bytes]) -> tuple[Recipient, Recipient]:
     """The encryption keys of two parties, given the public bytes of their `ServerKeys`."""
-    first, second = (Recipient.parse(sealing, public[KEY_SIZE:]) for public in publics)
+    first, second = (Recipient.parse(suite, public[KEY_SIZE:]) for public in publics)
     return first, second

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from tacit.aggregation.aggregator import HalfServer
-from tacit.aggregation.aggregator_context import Draw, Seat
+from tacit.aggregation.aggregator import Aggregator
+from tacit.aggregation.aggregator_context import AggregatorContext, Draw
 from tacit.aggregation.agreement import KEY_SIZE
 from tacit.aggregation.announcements import announce, endorse_offer
 from tacit.aggregation.collecting import Collector, prepare_collector
-from tacit.aggregation.encryption import DEFAULT, Sealing
+from tacit.aggregation.encryption import DEFAULT, HpkeSuite
 from tacit.aggregation.graph import Neighbourhood, Shuffle, neighbourhood
 from tacit.aggregation.interface import SYSTEM, Refusal, Source, SumView, new_identity
 from tacit.aggregation.masking import BITS, MaskingRound
@@ -25,10 +25,10 @@ from tacit.aggregation.masking_server import MaskingServer, MaskingStage, prepar
 from tacit.aggregation.rehearsal import rehearse
 from tacit.aggregation.shuffler import (
     Analyzer,
-    MixingRound,
-    MixView,
+    ShuffledView,
     Shuffler,
     ShuffleRole,
+    ShufflerRound,
     prepare_party,
     wrap,
 )
@@ -109,8 +109,8 @@ class MaskingSession:
 
     def join(self, without: Collection[int] = ()) -> None:
         """All clients but those in `without` join; the server draws the graph."""
-        for place, client in enumerate(self.clients):
-            if place not in without:
+        for index, client in enumerate(self.clients):
+            if index not in without:
                 self.server.take(client.join())
         self.outgoing = self.server.close()
 
@@ -131,24 +131,24 @@ class MaskingSession:
             self.check()
         self._step(self._masked_or_accused, without)
 
-    def _masked_or_accused(self, client: MaskingClient, place: int, message: bytes) -> bytes:
+    def _masked_or_accused(self, client: MaskingClient, index: int, message: bytes) -> bytes:
         try:
-            return client.mask(message, self.reports[place])
+            return client.mask(message, self.reports[index])
         except Refusal:
             return client.accuse(message)
 
     def reveal(self, without: Collection[int] = ()) -> None:
         """The clients answer the server's requests until it releases the sum."""
-        while self.server.stage is not MaskingStage.OPENED:
+        while self.server.stage is not MaskingStage.RELEASED:
             self._step(lambda client, _, message: client.reveal(message), without)
 
     def _step(
         self, answer: Callable[[MaskingClient, int, bytes], bytes], without: Collection[int]
     ) -> None:
-        for place, client in enumerate(self.clients):
-            if place not in without and client.address in self.outgoing:
+        for index, client in enumerate(self.clients):
+            if index not in without and client.address in self.outgoing:
                 try:
-                    message = answer(client, place, self.outgoing[client.address])
+                    message = answer(client, index, self.outgoing[client.address])
                 except Refusal:
                     # the client has too few neighbours left and drops out
                     continue
@@ -201,20 +201,20 @@ class TwoServerSession:
 
     def __init__(
         self,
-        places: int,
+        slots: int,
         minimum: int,
         modulus: int,
         length: int = 1,
         noise: OwnNoise | None = None,
-        sealing: Sealing = DEFAULT,
+        suite: HpkeSuite = DEFAULT,
         source: Source = SYSTEM,
         *,
         verified: bool = False,
     ) -> None:
-        said: dict[str, Any] = {"metrics": length, "source": source, "suite": sealing.identifier}
+        said: dict[str, Any] = {"metrics": length, "source": source, "suite": suite.identifier}
         about = Aggregation(minimum)
         if noise is None:
-            about, said["noise"] = _tolerant(places, minimum), _BROUGHT
+            about, said["noise"] = _tolerant(slots, minimum), _BROUGHT
         else:
             said["promise"] = Promise(Fraction(noise.levels * length) / noise.scale)
             said |= {"levels": noise.levels, "proofs": int(verified)}
@@ -224,35 +224,37 @@ class TwoServerSession:
         self.tables: list[dict[bytes, bytes]] = [{}, {}]
         self.noise = noise
         identity = new_identity(source)
-        first, second = (self.seat(role).prepare(identity, sealing, source) for role in (0, 1))
+        first, second = (self.party(role).prepare(identity, suite, source) for role in (0, 1))
         self.round = TwoServerRound(
             self.rehearsal.binding,
-            places,
+            slots,
             minimum,
             modulus,
             (first, second),
-            prepare_collector(self.records[2], identity, sealing, source),
+            prepare_collector(self.records[2], identity, suite, source),
             length,
             None if noise is None else noise.scale,
             self.rehearsal.binding.closes,
             GRACE,
-            sealing,
+            suite,
             identity,
-            self.seat(0).commitment(identity, (first, second)) if verified else b"",
+            self.party(0).commitment(identity, (first, second)) if verified else b"",
         )
         description = self.round.encode()
-        signatures = [self.seat(role).endorse(description) for role in (0, 1)]
+        signatures = [self.party(role).endorse(description) for role in (0, 1)]
         self.announcement = announce(description, signatures)
         self.now = self.round.binding.closes - 1
 
-    def seat(self, role: int) -> Seat:
+    def party(self, role: int) -> AggregatorContext:
         """A server's context in the experiment."""
         draw = self.noise.draw if self.noise else None
-        return Seat(self.pinned, role, self.rehearsal.keys[role], self.records[role], draw)
+        return AggregatorContext(
+            self.pinned, role, self.rehearsal.keys[role], self.records[role], draw
+        )
 
-    def server(self, role: int) -> HalfServer:
+    def server(self, role: int) -> Aggregator:
         """A freshly started server."""
-        return HalfServer(self.seat(role), self.announcement, self.tables[role])
+        return Aggregator(self.party(role), self.announcement, self.tables[role])
 
     def collector(self) -> Collector:
         """A freshly started collector."""
@@ -262,8 +264,8 @@ class TwoServerSession:
         self, number: int, values: Sequence[int], source: Source = SYSTEM
     ) -> tuple[bytes, bytes]:
         """Both report shares of the slot with this number."""
-        place = self.server(0).place(number)
-        return split(self.pinned, self.announcement, place, values, source)
+        index = self.server(0).slot(number)
+        return split(self.pinned, self.announcement, index, values, source)
 
     def finish(self) -> SumView:
         """Pass the deadline, deliver lists and partial sums, and release the sum."""
@@ -296,7 +298,7 @@ def run_two_servers(
     reports: Sequence[Report],
     modulus: int,
     minimum: int,
-    sealing: Sealing = DEFAULT,
+    suite: HpkeSuite = DEFAULT,
     lost: tuple[Collection[int], Collection[int]] = ((), ()),
     participants: int | None = None,
     noise: OwnNoise | None = None,
@@ -311,7 +313,7 @@ def run_two_servers(
     """
     values = _lists(reports)
     room, length = participants or len(values), len(values[0])
-    session = TwoServerSession(room, minimum, modulus, length, noise, sealing)
+    session = TwoServerSession(room, minimum, modulus, length, noise, suite)
     return _played(session, values, lost)
 
 
@@ -319,7 +321,7 @@ def run_verified(
     reports: Sequence[Report],
     minimum: int,
     noise: OwnNoise,
-    sealing: Sealing = DEFAULT,
+    suite: HpkeSuite = DEFAULT,
     lost: tuple[Collection[int], Collection[int]] = ((), ()),
     participants: int | None = None,
 ) -> SumView:
@@ -329,7 +331,7 @@ def run_verified(
     """
     values = _lists(reports)
     room, length = participants or len(values), len(values[0])
-    session = TwoServerSession(room, minimum, MODULUS, length, noise, sealing, verified=True)
+    session = TwoServerSession(room, minimum, MODULUS, length, noise, suite, verified=True)
     return _played(session, values, lost)
 
 
@@ -339,34 +341,34 @@ def _played(
     lost: tuple[Collection[int], Collection[int]],
 ) -> SumView:
     servers = [session.server(role) for role in (0, 1)]
-    for place, report in enumerate(values):
-        ticket = servers[0].place(place)
-        halves = split(session.pinned, session.announcement, ticket, report)
-        for server, half, gone in zip(servers, halves, lost, strict=True):
-            if place not in gone:
-                server.take(half, session.now)
+    for index, report in enumerate(values):
+        ticket = servers[0].slot(index)
+        shares = split(session.pinned, session.announcement, ticket, report)
+        for server, share, gone in zip(servers, shares, lost, strict=True):
+            if index not in gone:
+                server.take(share, session.now)
     return session.finish()
 
 
-def run_mixing(
+def run_shuffler(
     reports: Sequence[Sequence[bytes]],
     minimum: int,
-    sealing: Sealing = DEFAULT,
+    suite: HpkeSuite = DEFAULT,
     lost: Collection[int] = (),
     participants: int | None = None,
-) -> MixView:
+) -> ShuffledView:
     """All messages of all reports that arrived, in random order.
 
     The round is for `participants` clients (default: the number of reports).
 
-    >>> sorted(run_mixing([[b"1"], [b"0"], [b"1"]], minimum=3).messages)
+    >>> sorted(run_shuffler([[b"1"], [b"0"], [b"1"]], minimum=3).messages)
     [b'0', b'1', b'1']
     """
     _check_any(reports)
     room, size, messages = participants or len(reports), len(reports[0][0]), len(reports[0])
-    session = MixingSession(room, minimum, size, messages, sealing)
-    for place, report in enumerate(reports):
-        if place not in lost:
+    session = ShufflerSession(room, minimum, size, messages, suite)
+    for index, report in enumerate(reports):
+        if index not in lost:
             session.shuffler.take(session.wrap(report))
     for batch in session.shuffler.close().values():
         session.analyzer.take(batch)
@@ -374,7 +376,7 @@ def run_mixing(
     return session.analyzer.view()
 
 
-class MixingSession:
+class ShufflerSession:
     """A shuffle-model round with its shuffler and analyzer.
 
     Both keep their records in one `store` here; in deployment each has its own.
@@ -386,7 +388,7 @@ class MixingSession:
         minimum: int,
         size: int = 1,
         messages: int = 1,
-        sealing: Sealing = DEFAULT,
+        suite: HpkeSuite = DEFAULT,
         store: MemoryRecords | None = None,
         source: Source = SYSTEM,
     ) -> None:
@@ -394,15 +396,15 @@ class MixingSession:
             TrustModel.SHUFFLER,
             _tolerant(reports, minimum),
             noise=_BROUGHT,
-            suite=sealing.identifier,
+            suite=suite.identifier,
             source=source,
         )
         self.pinned = self.rehearsal.pinned
         self.store, identity = store or MemoryRecords(), new_identity(source)
         shuffling, analyzing = (
-            prepare_party(self.store, role, identity, sealing, source) for role in ShuffleRole
+            prepare_party(self.store, role, identity, suite, source) for role in ShuffleRole
         )
-        self.round = MixingRound(
+        self.round = ShufflerRound(
             self.rehearsal.binding,
             reports,
             minimum,
@@ -410,7 +412,7 @@ class MixingSession:
             shuffling,
             analyzing,
             messages,
-            sealing,
+            suite,
             identity,
         )
         self.shuffler = Shuffler(self.round, self.store)

@@ -34,7 +34,7 @@ from tacit.aggregation.agreement import KEY_SIZE, agree, derive
 from tacit.aggregation.announcements import WHOLE_NOISE, Binding, SharedNoise
 from tacit.aggregation.graph import Claim, Neighbourhood, Security, security
 from tacit.aggregation.interface import IDENTITY_SIZE, Refusal, check_counts
-from tacit.aggregation.share_commitments import COMMITMENT_SIZE, PARCEL_SIZE
+from tacit.aggregation.share_commitments import COMMITMENT_SIZE, SHARE_PAIR_SIZE
 from tacit.aggregation.wire import (
     HEADER_SIZE,
     Kind,
@@ -65,7 +65,7 @@ SETUP_HEAD = struct.Struct(">III")  # own number, clients that joined, number of
 SETUP_ENTRY = struct.Struct(">I32s32s32s")  # number, keys: encryption, masking, signatures
 INBOX_HEAD = struct.Struct(f">I{COMMITMENT_SIZE}s")  # start of each of a sender's entries
 INBOX_ENTRY = struct.Struct(
-    f">I{COMMITMENT_SIZE}s{COMMITMENT_SIZE}s{COMMITMENT_SIZE}s{PARCEL_SIZE}s"
+    f">I{COMMITMENT_SIZE}s{COMMITMENT_SIZE}s{COMMITMENT_SIZE}s{SHARE_PAIR_SIZE}s"
 )  # sender, root of its list, its commitments to the two shares, encrypted shares
 PAIRS_HEAD = struct.Struct(">II")  # number of neighbours to mask with, of evidence records
 ACCUSED_ENTRY = struct.Struct(f">I{KEY_SIZE}s")  # sender, key of its encrypted shares

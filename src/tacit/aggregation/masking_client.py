@@ -44,19 +44,19 @@ from tacit.aggregation.masking import (
 )
 from tacit.aggregation.round_state import never_copied
 from tacit.aggregation.share_commitments import (
-    Pledge,
-    Pledges,
+    HolderCommitments,
     Proof,
+    ShareCommitments,
     SharedSecret,
     SignedShares,
-    encode_pledges,
+    decrypt_share_pair,
+    encode_commitments,
+    encrypt_share_pair,
     evidence_size,
     key_commitment,
-    opened_parcel,
     pack_shares,
     proof_size,
     proves,
-    sealed_parcel,
     seed_commitment,
     share_commitment,
     signed_shares,
@@ -181,24 +181,27 @@ class MaskingClient:
         shares = shamir.split_all(secrets, self._threshold, degree, self._source)
         party = ClientKeys(me, self.address, self._masking_public, self._signing_public)
         given: dict[int, tuple[bytes, bytes]] = {}
-        pledges: dict[int, Pledge] = {}
+        commitments: dict[int, HolderCommitments] = {}
         for number, (own, masking) in zip(self._neighbours, shares, strict=True):
             out, self._incoming[number] = route_keys(
                 self._key, party, self._neighbours[number], context
             )
-            pledges[number] = (
+            commitments[number] = (
                 share_commitment(context, me, number, SharedSecret.OWN, own),
                 share_commitment(context, me, number, SharedSecret.MASKING, masking),
                 key_commitment(context, me, number, out),
             )
             given[number] = out, own + masking
-        listed = encode_pledges(seed_commitment(context, me, self._seed), pledges)
-        root = Pledges.decode(listed, degree).root(context, me)
-        parcels = b"".join(
-            [sealed_parcel(key, root, pledges[to], both) for to, (key, both) in given.items()]
+        listed = encode_commitments(seed_commitment(context, me, self._seed), commitments)
+        root = ShareCommitments.decode(listed, degree).root(context, me)
+        ciphertexts = b"".join(
+            [
+                encrypt_share_pair(key, root, commitments[to], both)
+                for to, (key, both) in given.items()
+            ]
         )
-        signature = sign(Signed.SHARES, signed_shares(root, parcels), self._signing_key)
-        return listed + parcels + signature
+        signature = sign(Signed.SHARES, signed_shares(root, ciphertexts), self._signing_key)
+        return listed + ciphertexts + signature
 
     def _make_checked(self, inbox: bytes) -> bytes:
         if len(inbox) % INBOX_ENTRY.size:
@@ -207,11 +210,13 @@ class MaskingClient:
         self._check_neighbours([entry[0] for entry in entries])
         if len(entries) < self._threshold:
             raise self._too_few(len(entries), "shared their secrets")
-        for number, root, own, masking, parcel in entries:
+        for number, root, own, masking, ciphertext in entries:
             key, pair = self._incoming[number], (number, self._number)
-            shares = opened_parcel(key, root, (own, masking), pair, parcel, self.round.context)
+            shares = decrypt_share_pair(
+                key, root, (own, masking), pair, ciphertext, self.round.context
+            )
             if shares is None:
-                self._spoilt[number] = parcel
+                self._spoilt[number] = ciphertext
             else:
                 self._held[number] = shares
             self._roots[number] = root
@@ -257,20 +262,22 @@ class MaskingClient:
         They must not decrypt under the commitments that it signed either, whatever the server
         claims these to be. Then the key decrypts nothing that an honest neighbour sent.
         """
-        root = evidence.pledges.root(self.round.context, number)
-        signed = signed_shares(root, evidence.parcels)
+        root = evidence.commitments.root(self.round.context, number)
+        signed = signed_shares(root, evidence.ciphertexts)
         try:
             key = self._neighbours[number].signing
             verify(Signed.SHARES, signed, evidence.signature, key, f"client {number}")
         except Refusal:
             return False
-        parcel, pledge = self._spoilt[number], evidence.pledges.at(self._number)
-        if pledge is None or root != self._roots[number]:
+        ciphertext, committed = self._spoilt[number], evidence.commitments.at(self._number)
+        if committed is None or root != self._roots[number]:
             return False
-        if evidence.parcel(self._number) != parcel:
+        if evidence.ciphertext(self._number) != ciphertext:
             return False
         incoming, pair = self._incoming[number], (number, self._number)
-        shares = opened_parcel(incoming, root, pledge[:2], pair, parcel, self.round.context)
+        shares = decrypt_share_pair(
+            incoming, root, committed[:2], pair, ciphertext, self.round.context
+        )
         return shares is None
 
     def _make_keys(self, content: bytes) -> bytes:
@@ -323,8 +330,8 @@ class MaskingClient:
         """
         owner, context = proof.owner, self.round.context
         named = (owner, self._neighbours[owner].masking)
-        if proof.pledges.root(context, owner) != self._roots[owner] or not proves(
-            proof.pledges, named, secret, proof.shares, context
+        if proof.commitments.root(context, owner) != self._roots[owner] or not proves(
+            proof.commitments, named, secret, proof.shares, context
         ):
             raise Refusal(
                 f"nothing proves that client {owner} shared something else than it announced; the "
@@ -451,10 +458,10 @@ class MaskingClient:
         data = body(message, kind, self.round.identity)
         if data[: len(self.address)] != self.address:
             raise Refusal(f"the {kind.name} is addressed to another client")
-        return self._channel.open(bytes(message[:FRONT_SIZE]), data[FRONT_SIZE - HEADER_SIZE :])
+        return self._channel.decrypt(bytes(message[:FRONT_SIZE]), data[FRONT_SIZE - HEADER_SIZE :])
 
     def _answer(self, kind: Kind, asked: bytes, content: bytes) -> bytes:
-        answer = self._channel.seal(header(kind, self.round.identity) + self.address, content)
+        answer = self._channel.encrypt(header(kind, self.round.identity) + self.address, content)
         self._answers[kind] = (asked, answer)
         return answer
 

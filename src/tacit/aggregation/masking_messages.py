@@ -31,121 +31,126 @@ from tacit.aggregation.share_commitments import (
 )
 from tacit.aggregation.wire import Kind, records, unpack_numbers
 
-Letters = tuple[Kind, dict[int, bytes]]
+Messages = tuple[Kind, dict[int, bytes]]
 """The kind of a stage's messages, and their contents by recipient number."""
 
 
-def setups(crowd: ClientRegistry) -> Letters:
+def setups(registry: ClientRegistry) -> Messages:
     """Each client's number and neighbours."""
-    cards, joined = [one.card() for one in crowd.members], len(crowd.members)
+    cards, joined = [one.card() for one in registry.members], len(registry.members)
     return Kind.SETUP, {
         one.number: SETUP_HEAD.pack(one.number, joined, len(one.neighbours))
         + b"".join([cards[number] for number in one.neighbours])
-        for one in crowd.members
+        for one in registry.members
     }
 
 
-def inboxes(crowd: ClientRegistry) -> Letters:
+def inboxes(registry: ClientRegistry) -> Messages:
     """The encrypted shares from the neighbours that shared their secrets."""
-    boxes: list[list[bytes]] = [[] for _ in crowd.members]
-    for sender in crowd.members:
-        if sender.parcels:
-            for number, head, both, parcel in sender.posted():
-                boxes[number] += head, both, parcel
+    boxes: list[list[bytes]] = [[] for _ in registry.members]
+    for sender in registry.members:
+        if sender.ciphertexts:
+            for number, head, both, ciphertext in sender.posted():
+                boxes[number] += head, both, ciphertext
     return Kind.INBOX, {
-        one.number: b"".join(boxes[one.number]) for one in crowd.members if one.parcels
+        one.number: b"".join(boxes[one.number]) for one in registry.members if one.ciphertexts
     }
 
 
-def pairs(crowd: ClientRegistry) -> Letters:
+def pairs(registry: ClientRegistry) -> Messages:
     """The neighbours to mask with, and the signed shares of those the client complained about."""
 
     def content(one: Member) -> bytes:
-        shown = sorted((one.checked or frozenset()) - crowd.unsigned)
-        evidence = b"".join([crowd.members[number].evidence().encode() for number in shown])
+        shown = sorted((one.checked or frozenset()) - registry.unsigned)
+        evidence = b"".join([registry.members[number].evidence().encode() for number in shown])
         return PAIRS_HEAD.pack(len(one.pairs), len(shown)) + pack_listed(one.pairs) + evidence
 
     return Kind.PAIRS, {
-        one.number: content(one) for one in crowd.members if one.checked is not None
+        one.number: content(one) for one in registry.members if one.checked is not None
     }
 
 
-def left(crowd: ClientRegistry) -> Letters:
+def left(registry: ClientRegistry) -> Messages:
     """The dropouts, for the clients that masked with them."""
-    gone = {number: crowd.left_of(crowd.members[number]) for number in crowd.stayed}
+    gone = {number: registry.left_of(registry.members[number]) for number in registry.stayed}
     return Kind.LEFT, {
-        number: LEFT_HEAD.pack(len(crowd.stayed), len(numbers)) + pack_listed(numbers)
+        number: LEFT_HEAD.pack(len(registry.stayed), len(numbers)) + pack_listed(numbers)
         for number, numbers in gone.items()
         if numbers
     }
 
 
-def proofs(crowd: ClientRegistry) -> Letters:
+def proofs(registry: ClientRegistry) -> Messages:
     """The proofs against dropouts that did not share the masking keys that they announced."""
-    return Kind.PROOF, _proofs(crowd, crowd.stayed, crowd.convicted, SharedSecret.MASKING)
+    return Kind.PROOF, _proofs(registry, registry.stayed, registry.convicted, SharedSecret.MASKING)
 
 
-def appeals(crowd: ClientRegistry) -> Letters:
+def appeals(registry: ClientRegistry) -> Messages:
     """The proofs against survivors that did not share the seeds of their self-masks."""
-    honest = crowd.staying - crowd.appealed.keys()
-    return Kind.PROOF, _proofs(crowd, honest, crowd.appealed, SharedSecret.OWN)
+    honest = registry.staying - registry.appealed.keys()
+    return Kind.PROOF, _proofs(registry, honest, registry.appealed, SharedSecret.OWN)
 
 
-def requests(crowd: ClientRegistry) -> Letters:
+def requests(registry: ClientRegistry) -> Messages:
     """The final requests: whose shares to reveal."""
-    there = crowd.staying
+    there = registry.staying
 
     def content(one: Member) -> bytes:
-        stayed, gone = crowd.fates_of(one)
+        stayed, gone = registry.fates_of(one)
         counts = REQUEST_HEAD.pack(len(there), len(stayed), len(gone))
         return counts + pack_listed(stayed + gone)
 
-    return Kind.REQUEST, {number: content(crowd.members[number]) for number in there}
+    return Kind.REQUEST, {number: content(registry.members[number]) for number in there}
 
 
 def _proofs(
-    crowd: ClientRegistry,
+    registry: ClientRegistry,
     among: AbstractSet[int],
     against: Mapping[int, Proof],
     secret: SharedSecret,
 ) -> dict[int, bytes]:
     """The proofs, for those of `among` that have a pairwise mask with a convicted client."""
     encoded = {number: proof.encode() for number, proof in against.items()}
-    letters = {}
+    messages = {}
     for number in among:
-        named = crowd.convicts_of(crowd.members[number], against)
+        named = registry.convicts_of(registry.members[number], against)
         if named:
             listed = b"".join([encoded[one] for one in named])
-            letters[number] = PROOF_HEAD.pack(secret, len(named)) + listed
-    return letters
+            messages[number] = PROOF_HEAD.pack(secret, len(named)) + listed
+    return messages
 
 
-def _read_sent_shares(crowd: ClientRegistry, member: Member, content: bytes) -> None:
-    _check_turn(member, member.parcels, "sent its shares")
-    pledges, parcels, signature = cut_shares(content, len(member.neighbours), "the SHARES")
-    if list(pledges.holders) != member.neighbours:
+def _read_sent_shares(registry: ClientRegistry, member: Member, content: bytes) -> None:
+    _check_turn(member, member.ciphertexts, "sent its shares")
+    commitments, ciphertexts, signature = cut_shares(content, len(member.neighbours), "the SHARES")
+    if list(commitments.holders) != member.neighbours:
         raise Refusal("the SHARES name other neighbours than those that this client has")
-    member.pledges, member.root = pledges, pledges.root(crowd.round.context, member.number)
-    member.parcels, member.signature = parcels, signature
+    member.commitments, member.root = (
+        commitments,
+        commitments.root(registry.round.context, member.number),
+    )
+    member.ciphertexts, member.signature = ciphertexts, signature
 
 
-def _read_checked(crowd: ClientRegistry, member: Member, content: bytes) -> None:
+def _read_checked(registry: ClientRegistry, member: Member, content: bytes) -> None:
     _check_turn(member, member.checked is not None, "checked its parcels")
-    _check_there(member, member.parcels, "has not shared its secrets")
+    _check_there(member, member.ciphertexts, "has not shared its secrets")
     spoilt = read_listed(content, len(content) // 4, "the CHECKED")
-    sharers = {other.number for other in crowd.sharers(member)} if spoilt else set()
+    sharers = {other.number for other in registry.sharers(member)} if spoilt else set()
     if spoilt != sorted(sharers.intersection(spoilt)):
         raise Refusal("the CHECKED names others than those whose parcels this client was sent")
     member.checked = frozenset(spoilt)
 
 
-def _read_masked(crowd: ClientRegistry, member: Member, content: bytes) -> None:
+def _read_masked(registry: ClientRegistry, member: Member, content: bytes) -> None:
     _check_turn(member, member.masked or member.accused, "sent its masked numbers, or left,")
     _check_there(member, member.pairs, "has too few to mask with")
-    member.masked = unpack_numbers(content, crowd.round.modulus, crowd.round.length, "the MASKED")
+    member.masked = unpack_numbers(
+        content, registry.round.modulus, registry.round.length, "the MASKED"
+    )
 
 
-def _read_accused(_crowd: ClientRegistry, member: Member, content: bytes) -> None:
+def _read_accused(_registry: ClientRegistry, member: Member, content: bytes) -> None:
     _check_turn(member, member.masked or member.accused, "sent its masked numbers, or left,")
     count = len(content) // ACCUSED_ENTRY.size
     parts = records(content, ACCUSED_ENTRY.size, count, "the ACCUSED")
@@ -156,29 +161,29 @@ def _read_accused(_crowd: ClientRegistry, member: Member, content: bytes) -> Non
     member.accused = accused
 
 
-def _read_keys(crowd: ClientRegistry, member: Member, content: bytes) -> None:
+def _read_keys(registry: ClientRegistry, member: Member, content: bytes) -> None:
     _check_turn(member, member.keys, "revealed its shares of those who left")
     _check_there(member, member.masked, "sent no masked numbers")
-    gone = crowd.left_of(member)
+    gone = registry.left_of(member)
     _check_there(member, gone, "was not asked about anybody who left")
     member.keys = read_shares(content, gone, "the KEYS")
 
 
-def _read_seeds(crowd: ClientRegistry, member: Member, content: bytes) -> None:
+def _read_seeds(registry: ClientRegistry, member: Member, content: bytes) -> None:
     _check_turn(member, member.seeds, "revealed its masks with those who are convicted")
-    member.seeds = _seeds(crowd, member, content, crowd.convicted)
+    member.seeds = _seeds(registry, member, content, registry.convicted)
 
 
-def _read_last_seeds(crowd: ClientRegistry, member: Member, content: bytes) -> None:
+def _read_last_seeds(registry: ClientRegistry, member: Member, content: bytes) -> None:
     _check_turn(member, member.last_seeds, "revealed its masks with those who are convicted")
-    member.last_seeds = _seeds(crowd, member, content, crowd.appealed)
+    member.last_seeds = _seeds(registry, member, content, registry.appealed)
 
 
 def _seeds(
-    crowd: ClientRegistry, member: Member, content: bytes, against: Mapping[int, Proof]
+    registry: ClientRegistry, member: Member, content: bytes, against: Mapping[int, Proof]
 ) -> dict[int, bytes]:
     _check_there(member, member.masked, "sent no masked numbers")
-    named = crowd.convicts_of(member, against)
+    named = registry.convicts_of(member, against)
     _check_there(member, named, "was not asked about anybody who is convicted")
     parts = records(content, SEEDS_ENTRY.size, len(named), "a list of seeds")
     entries = [SEEDS_ENTRY.unpack(part) for part in parts]
@@ -187,11 +192,11 @@ def _seeds(
     return dict(entries)
 
 
-def _read_reveal(crowd: ClientRegistry, member: Member, content: bytes) -> None:
+def _read_reveal(registry: ClientRegistry, member: Member, content: bytes) -> None:
     _check_turn(member, member.revealed, "revealed its shares")
-    there = member.masked and member.number not in crowd.vanished
+    there = member.masked and member.number not in registry.vanished
     _check_there(member, there, "sent no masked numbers, or vanished since")
-    stayed, gone = crowd.fates_of(member)
+    stayed, gone = registry.fates_of(member)
     member.revealed = read_shares(content, sorted(stayed + gone), "the REVEAL")
 
 

@@ -51,7 +51,7 @@ from tacit.aggregation.masking import (
 )
 from tacit.aggregation.masking_messages import (
     READERS,
-    Letters,
+    Messages,
     appeals,
     inboxes,
     left,
@@ -102,12 +102,12 @@ class MaskingStage(Enum):
     PROVING = "proving"
     REVEALING = "revealing"
     APPEALING = "appealing"
-    OPENED = "opened"
-    REFUSED = "refused"
+    RELEASED = "opened"
+    ABORTED = "refused"
 
 
 STAGES: tuple[MaskingStage, ...] = tuple(MaskingStage)[:-2]
-_ENDS = {RoundPhase.ANSWERED: MaskingStage.OPENED, RoundPhase.REFUSED: MaskingStage.REFUSED}
+_ENDS = {RoundPhase.ANSWERED: MaskingStage.RELEASED, RoundPhase.ABORTED: MaskingStage.ABORTED}
 _STAGE_OF = {
     Kind.JOIN: MaskingStage.JOINING,
     Kind.SHARES: MaskingStage.SHARING,
@@ -151,14 +151,14 @@ class MaskingServer:
         self.round = announced
         self.stage = MaskingStage.JOINING
         self._by_address: dict[bytes, Member] = {}
-        self._crowd = ClientRegistry(announced, [], 0)
+        self._registry = ClientRegistry(announced, [], 0)
         self._known_keys: set[tuple[str, bytes]] = set()
         self._taken: dict[MaskingStage, dict[bytes, bytes]] = {stage: {} for stage in STAGES}
         self._decided: dict[MaskingStage, frozenset[bytes]] = {}
         self._lock = threading.RLock()
-        self._standing = PartyRoundState.bound(store, _PARTY, announced)
+        self._state = PartyRoundState.bound(store, _PARTY, announced)
         self._shuffle = shuffle
-        self._obey(self._standing.read())
+        self._obey(self._state.read())
 
     __reduce_ex__ = never_copied
 
@@ -173,7 +173,7 @@ class MaskingServer:
 
     @property
     def _clients(self) -> list[Member]:
-        return self._crowd.members
+        return self._registry.members
 
     def take(self, message: bytes) -> None:
         """Accept a client's message of the current stage, or one accepted before, in any stage."""
@@ -195,7 +195,7 @@ class MaskingServer:
             if kind is Kind.JOIN:
                 self._take_join(message)
             else:
-                READERS[kind](self._crowd, *self._open(kind, message))
+                READERS[kind](self._registry, *self._open(kind, message))
             self._taken[self.stage][digest] = message
 
     def close(self, stage: MaskingStage | None = None) -> Mapping[bytes, bytes]:
@@ -209,7 +209,10 @@ class MaskingServer:
             wanted = self.stage if stage is None else stage
             if wanted is self.stage in STAGES:
                 self._close_now()
-            if self.stage is MaskingStage.OPENED and wanted in (*STAGES[-2:], MaskingStage.OPENED):
+            if self.stage is MaskingStage.RELEASED and wanted in (
+                *STAGES[-2:],
+                MaskingStage.RELEASED,
+            ):
                 return {}
             if self.stage not in STAGES:
                 raise _over(self.stage)
@@ -220,19 +223,19 @@ class MaskingServer:
     def view(self) -> SumView:
         """The survivors' sum, and the clients known to be malicious."""
         with self._lock:
-            if self.stage is not MaskingStage.OPENED:
+            if self.stage is not MaskingStage.RELEASED:
                 raise Refusal("this round was not opened; there is no sum")
-            content = self._standing.read().content
+            content = self._state.read().content
             modulus, length = self.round.modulus, self.round.length
             end = 4 + length * number_size(modulus)
             numbers = unpack_numbers(content[4:end], modulus, length, "a view")
             reports, blamed = int.from_bytes(content[:4], "big"), decode_blames(content[end:])
             return SumView(tuple(numbers), reports, blamed=blamed)
 
-    def refuse(self) -> None:
+    def abort(self) -> None:
         """Abort the round permanently; a released round stays released."""
         with self._lock:
-            self._obey(self._standing.refuse())
+            self._obey(self._state.abort())
 
     def save(self) -> bytes:
         """The state without secrets: the description and the accepted messages as received."""
@@ -271,17 +274,17 @@ class MaskingServer:
 
     def _close_now(self) -> None:
         """Decide the current stage, unless its record already does, and advance."""
-        entry, concluded = self._standing.read(), False
+        entry, concluded = self._state.read(), False
         self._obey(entry)
         while self.stage in STAGES and self.stage not in self._decided:
             try:
                 self._conclude()
                 decision = self._decision(entry)
             except Refusal as why:
-                raise Refusal(f"{why}{said_of(self._crowd.blamed())}") from None
+                raise Refusal(f"{why}{said_of(self._registry.blamed())}") from None
             concluded = True
-            self._obey(self._standing.move(entry, decision))
-            entry = self._standing.read()
+            self._obey(self._state.move(entry, decision))
+            entry = self._state.read()
         if self.stage not in STAGES:
             return
         if self._drop_undecided():
@@ -296,12 +299,12 @@ class MaskingServer:
 
     def _decision(self, entry: RoundEntry) -> RoundEntry:
         """The record after the current stage: the messages that count, or finally the sum."""
-        crowd, stage = self._crowd, self.stage
+        registry, stage = self._registry, self.stage
         if stage is MaskingStage.APPEALING or (
-            stage is MaskingStage.REVEALING and not crowd.appealed
+            stage is MaskingStage.REVEALING and not registry.appealed
         ):
-            numbers, reports = crowd.total()
-            blamed = b"".join([blame.encode() for blame in crowd.blamed()])
+            numbers, reports = registry.total()
+            blamed = b"".join([blame.encode() for blame in registry.blamed()])
             packed_numbers = pack_numbers(numbers, self.round.modulus)
             answer = reports.to_bytes(4, "big") + packed_numbers + blamed
             return RoundEntry(RoundPhase.ANSWERED, entry.context, answer)
@@ -335,17 +338,17 @@ class MaskingServer:
                 check_minimum(len(self._by_address), self.round.minimum, "clients joined")
                 self._deal_graph()
             case MaskingStage.SHARING:
-                self._crowd.gather()
+                self._registry.gather()
             case MaskingStage.CHECKING:
-                self._crowd.pair_up()
+                self._registry.pair_up()
             case MaskingStage.MASKING:
-                self._crowd.part()
+                self._registry.part()
             case MaskingStage.LEAVING:
-                self._crowd.rebuild()
+                self._registry.rebuild()
             case MaskingStage.PROVING:
-                self._crowd.desert()
+                self._registry.desert()
             case MaskingStage.REVEALING:
-                self._crowd.complete()
+                self._registry.complete()
 
     def _advance(self, *, concluded: bool = False) -> None:
         """Advance to the next stage with exactly the messages that count.
@@ -373,8 +376,8 @@ class MaskingServer:
         """The next stage, skipping those with nothing to request."""
         following = STAGES[STAGES.index(ended) + 1]
         nothing = {
-            MaskingStage.LEAVING: not self._crowd.left,
-            MaskingStage.PROVING: not self._crowd.convicted,
+            MaskingStage.LEAVING: not self._registry.left,
+            MaskingStage.PROVING: not self._registry.convicted,
         }
         return self._after(following) if nothing.get(following) else following
 
@@ -389,9 +392,9 @@ class MaskingServer:
 
     def _outgoing(self, ended: MaskingStage) -> Mapping[bytes, bytes]:
         """The messages sent at the end of a stage; deterministic."""
-        kind, contents = self._ASK[self._after(ended)](self._crowd)
+        kind, contents = self._ASK[self._after(ended)](self._registry)
         return {
-            self._clients[number].address: self._seal(self._clients[number], kind, content)
+            self._clients[number].address: self._encrypt(self._clients[number], kind, content)
             for number, content in contents.items()
         }
 
@@ -403,7 +406,7 @@ class MaskingServer:
         if len(self._by_address) >= self.round.reports:
             raise Refusal(f"the round is full: it was opened for {self.round.reports} reports")
         channel = Channel(self._key, address, self.round.server, self.round.context, starts=False)
-        content = channel.open(bytes(message[: layout.FRONT_SIZE]), data[layout.ADDRESS_SIZE :])
+        content = channel.decrypt(bytes(message[: layout.FRONT_SIZE]), data[layout.ADDRESS_SIZE :])
         masking, signing = records(content, KEY_SIZE, 2, "the JOIN")
         # Addresses travel in the clear, so copying one as a masking key must not block its owner.
         member = Member(address, masking, signing, channel)
@@ -428,29 +431,29 @@ class MaskingServer:
         graph = regular_graph(len(clients), fitted.degree, self._shuffle or shuffled_by(seed))
         for number, (client, neighbours) in enumerate(zip(clients, graph, strict=True)):
             client.number, client.neighbours = number, neighbours
-        self._crowd = ClientRegistry(self.round, clients, fitted.threshold)
+        self._registry = ClientRegistry(self.round, clients, fitted.threshold)
 
     def _open(self, kind: Kind, message: bytes) -> tuple[Member, bytes]:
         data = body(message, kind, self.round.identity)
         client = self._by_address.get(data[: layout.ADDRESS_SIZE])
         if client is None:
             raise Refusal(f"the {kind.name} comes from a client that has not joined this round")
-        sealed = data[layout.ADDRESS_SIZE :]
-        return client, client.channel.open(bytes(message[: layout.FRONT_SIZE]), sealed)
+        encrypted = data[layout.ADDRESS_SIZE :]
+        return client, client.channel.decrypt(bytes(message[: layout.FRONT_SIZE]), encrypted)
 
-    def _seal(self, client: Member, kind: Kind, content: bytes) -> bytes:
-        return client.channel.seal(header(kind, self.round.identity) + client.address, content)
+    def _encrypt(self, client: Member, kind: Kind, content: bytes) -> bytes:
+        return client.channel.encrypt(header(kind, self.round.identity) + client.address, content)
 
     def _forget(self) -> None:
         """Delete all client data once the round is released or aborted."""
-        self._crowd = ClientRegistry(self.round, [], 0)
+        self._registry = ClientRegistry(self.round, [], 0)
         for held in (self._by_address, self._known_keys, self._decided):
             held.clear()
         for taken in self._taken.values():
             taken.clear()
         self.__dict__.pop("_key", None)
 
-    _ASK: ClassVar[Mapping[MaskingStage, Callable[[ClientRegistry], Letters]]] = {
+    _ASK: ClassVar[Mapping[MaskingStage, Callable[[ClientRegistry], Messages]]] = {
         MaskingStage.SHARING: setups,
         MaskingStage.CHECKING: inboxes,
         MaskingStage.MASKING: pairs,
@@ -462,4 +465,4 @@ class MaskingServer:
 
 
 def _over(stage: MaskingStage) -> Refusal:
-    return ended(RoundPhase.ANSWERED if stage is MaskingStage.OPENED else RoundPhase.REFUSED)
+    return ended(RoundPhase.ANSWERED if stage is MaskingStage.RELEASED else RoundPhase.ABORTED)

@@ -29,7 +29,7 @@ class RoundPhase(IntEnum):
 
     OPEN = 0
     ANSWERED = 1
-    REFUSED = 2
+    ABORTED = 2
     FORGOTTEN = 3
 
 
@@ -72,9 +72,9 @@ class PartyRoundState:
     @classmethod
     def bound(cls, records: Records, party: bytes, announced: AnnouncedRound) -> Self:
         """The record of a party, permanently bound to this description of the round."""
-        standing = cls(records, party, announced.identity)
-        standing._bind(announced.context)
-        return standing
+        state = cls(records, party, announced.identity)
+        state._bind(announced.context)
+        return state
 
     def _bind(self, context: bytes) -> None:
         entry = self.read()
@@ -105,11 +105,11 @@ class PartyRoundState:
             raise Refusal("this round is unknown here: its record is gone")
         return RoundEntry.decode(stands)
 
-    def refuse(self) -> RoundEntry:
+    def abort(self) -> RoundEntry:
         """Abort an open round; one that has ended stays as it is."""
         entry = self.read()
         while entry.phase is RoundPhase.OPEN:
-            entry = self.move(entry, RoundEntry(RoundPhase.REFUSED, entry.context))
+            entry = self.move(entry, RoundEntry(RoundPhase.ABORTED, entry.context))
         return entry
 
     def outcome(self, announced: AnnouncedRound, role: int, key: Ed25519PrivateKey) -> bytes:
@@ -124,7 +124,7 @@ class PartyRoundState:
             return front + bytes((RoundOutcome.UNKNOWN,))
         if entry.phase is RoundPhase.OPEN:
             raise Refusal("this round is not over yet; ask again after its deadline")
-        said = RoundOutcome.REFUSED if entry.phase is RoundPhase.REFUSED else RoundOutcome.OPENED
+        said = RoundOutcome.ABORTED if entry.phase is RoundPhase.ABORTED else RoundOutcome.RELEASED
         signed = announced.context + bytes((role, said))
         return front + bytes((said,)) + sign(Signed.OUTCOME, signed, key)
 
@@ -133,7 +133,7 @@ def ended(phase: RoundPhase) -> Refusal:
     """The error for any request about a round that is over."""
     how = {
         RoundPhase.ANSWERED: "was opened",
-        RoundPhase.REFUSED: "was refused and nothing of it was opened",
+        RoundPhase.ABORTED: "was refused and nothing of it was opened",
         RoundPhase.FORGOTTEN: "was handed on and forgotten",
     }[phase]
     return Refusal(f"this round is over: it {how}; it takes no more messages")

@@ -30,7 +30,7 @@ from tacit.aggregation.shamir import SHARE_SIZE
 from tacit.signatures import SIGNATURE_SIZE
 
 COMMITMENT_SIZE = 32
-PARCEL_SIZE = 2 * SHARE_SIZE + TAG_SIZE
+SHARE_PAIR_SIZE = 2 * SHARE_SIZE + TAG_SIZE
 """Bytes of the encrypted pair of shares from one neighbour to another, relayed by the server."""
 
 SHARE_ENTRY = struct.Struct(f">I{SHARE_SIZE}s")  # number of a client, share
@@ -71,12 +71,12 @@ def seed_commitment(context: bytes, owner: int, seed: bytes) -> bytes:
     ).digest()
 
 
-Pledge = tuple[bytes, bytes, bytes]
+HolderCommitments = tuple[bytes, bytes, bytes]
 """The commitments for one holder: to both shares, in the order of `SharedSecret`, and the key."""
 
 
 @dataclass(frozen=True)
-class Pledges:
+class ShareCommitments:
     """A client's list of commitments in wire format; `holders` are in the order of share positions.
 
     A server holds many lists and reads few, so fields are decoded on demand.
@@ -86,9 +86,9 @@ class Pledges:
     holders: tuple[int, ...]
 
     @classmethod
-    def decode(cls, data: bytes, degree: int) -> Pledges:
+    def decode(cls, data: bytes, degree: int) -> ShareCommitments:
         """Parse the list of a client with `degree` neighbours; holders are distinct."""
-        if len(data) != pledges_size(degree):
+        if len(data) != commitments_size(degree):
             raise Refusal(f"a list of {degree} commitments does not take {len(data)} bytes")
         holders = _column(degree, 0, "I").unpack(data)
         if len(set(holders)) != degree:
@@ -109,7 +109,7 @@ class Pledges:
         before = 4 + secret * COMMITMENT_SIZE
         return _column(len(self.holders), before, "32s").unpack(self.encoded)
 
-    def at(self, holder: int) -> Pledge | None:
+    def at(self, holder: int) -> HolderCommitments | None:
         """The commitments for this holder; None if it is not in the list."""
         if holder not in self.holders:
             return None
@@ -130,38 +130,42 @@ def _column(degree: int, before: int, kind: str) -> struct.Struct:
     return struct.Struct(f">{COMMITMENT_SIZE}x" + f"{before}x{kind}{after}x" * degree)
 
 
-def pledges_size(degree: int) -> int:
+def commitments_size(degree: int) -> int:
     """Bytes of the list of a client with `degree` neighbours."""
     return COMMITMENT_SIZE + degree * _ENTRY.size
 
 
-def encode_pledges(seed: bytes, by_holder: Mapping[int, Pledge]) -> bytes:
+def encode_commitments(seed: bytes, by_holder: Mapping[int, HolderCommitments]) -> bytes:
     """Serialize the list."""
-    entries = [_ENTRY.pack(holder, *pledge) for holder, pledge in by_holder.items()]
+    entries = [_ENTRY.pack(holder, *committed) for holder, committed in by_holder.items()]
     return seed + b"".join(entries)
 
 
-def signed_shares(root: bytes, parcels: bytes) -> bytes:
+def signed_shares(root: bytes, ciphertexts: bytes) -> bytes:
     """The message that a client signs: root of its list and digest of its encrypted shares."""
-    return root + hashlib.sha256(parcels).digest()
+    return root + hashlib.sha256(ciphertexts).digest()
 
 
-def sealed_parcel(key: bytes, root: bytes, pledge: Pledge, shares: bytes) -> bytes:
+def encrypt_share_pair(
+    key: bytes, root: bytes, committed: HolderCommitments, shares: bytes
+) -> bytes:
     """Encrypt both shares for one holder; root and commitments are associated data."""
-    return ChaCha20Poly1305(key).encrypt(_PARCEL_NONCE, shares, root + pledge[0] + pledge[1])
+    return ChaCha20Poly1305(key).encrypt(_PARCEL_NONCE, shares, root + committed[0] + committed[1])
 
 
-def opened_parcel(
+def decrypt_share_pair(
     key: bytes,
     root: bytes,
     commitments: tuple[bytes, bytes],
     pair: tuple[int, int],
-    parcel: bytes,
+    ciphertext: bytes,
     context: bytes,
 ) -> tuple[bytes, bytes] | None:
     """Decrypt the two shares of this (owner, holder) pair; None unless they match `commitments`."""
     try:
-        content = ChaCha20Poly1305(key).decrypt(_PARCEL_NONCE, parcel, root + b"".join(commitments))
+        content = ChaCha20Poly1305(key).decrypt(
+            _PARCEL_NONCE, ciphertext, root + b"".join(commitments)
+        )
     except InvalidTag:
         return None
     owner, holder = pair
@@ -177,7 +181,7 @@ def opened_parcel(
 
 
 def proves(
-    pledges: Pledges,
+    commitments: ShareCommitments,
     owner: tuple[int, bytes],
     secret: SharedSecret,
     shares: Mapping[int, bytes],
@@ -187,18 +191,22 @@ def proves(
 
     Each must match its commitment, and together they must not give the secret that was announced.
     """
-    if matching(pledges, owner[0], secret, shares, context).keys() != shares.keys():
+    if matching(commitments, owner[0], secret, shares, context).keys() != shares.keys():
         return False
-    found = combined(pledges, shares)
-    return found is None or not announced(pledges, owner, secret, found, context)
+    found = combined(commitments, shares)
+    return found is None or not announced(commitments, owner, secret, found, context)
 
 
 def matching(
-    pledges: Pledges, owner: int, secret: SharedSecret, shares: Mapping[int, bytes], context: bytes
+    commitments: ShareCommitments,
+    owner: int,
+    secret: SharedSecret,
+    shares: Mapping[int, bytes],
+    context: bytes,
 ) -> dict[int, bytes]:
     """The shares, by holder in the order of positions, that match the owner's commitments."""
     front, right = _SHARE + context + owner.to_bytes(4, "big"), dict[int, bytes]()
-    for holder, promised in zip(pledges.holders, pledges.shares(secret), strict=True):
+    for holder, promised in zip(commitments.holders, commitments.shares(secret), strict=True):
         share = shares.get(holder)
         if share is not None and _committed(front, holder, secret, share) == promised:
             right[holder] = share
@@ -206,17 +214,21 @@ def matching(
 
 
 def announced(
-    pledges: Pledges, owner: tuple[int, bytes], secret: SharedSecret, found: bytes, context: bytes
+    commitments: ShareCommitments,
+    owner: tuple[int, bytes],
+    secret: SharedSecret,
+    found: bytes,
+    context: bytes,
 ) -> bool:
     """Whether this is the secret that an owner, given by number and masking key, announced."""
     if secret is SharedSecret.MASKING:
         return public_bytes(X25519PrivateKey.from_private_bytes(found)) == owner[1]
-    return seed_commitment(context, owner[0], found) == pledges.seed
+    return seed_commitment(context, owner[0], found) == commitments.seed
 
 
-def combined(pledges: Pledges, shares: Mapping[int, bytes]) -> bytes | None:
+def combined(commitments: ShareCommitments, shares: Mapping[int, bytes]) -> bytes | None:
     """The secret that these shares, by holder, reconstruct; None if it is no 32-byte secret."""
-    places = enumerate(pledges.holders, start=1)
+    places = enumerate(commitments.holders, start=1)
     known = [(position, shares[holder]) for position, holder in places if holder in shares]
     positions, values = zip(*known, strict=True)
     try:
@@ -230,37 +242,42 @@ class SignedShares:
     """A client's signed message: its list, and its encrypted shares in the order of the list."""
 
     owner: int
-    pledges: Pledges
-    parcels: bytes
+    commitments: ShareCommitments
+    ciphertexts: bytes
     signature: bytes
 
     def encode(self) -> bytes:
         """Serialize the message as the client sent it, after the client's number."""
-        return self.owner.to_bytes(4, "big") + self.pledges.encoded + self.parcels + self.signature
+        return (
+            self.owner.to_bytes(4, "big")
+            + self.commitments.encoded
+            + self.ciphertexts
+            + self.signature
+        )
 
     @classmethod
     def decode(cls, data: bytes, degree: int) -> SignedShares:
         """Parse the message of a client with `degree` neighbours."""
-        pledges, parcels, signature = cut_shares(data[4:], degree, "the evidence")
-        return cls(int.from_bytes(data[:4], "big"), pledges, parcels, signature)
+        commitments, ciphertexts, signature = cut_shares(data[4:], degree, "the evidence")
+        return cls(int.from_bytes(data[:4], "big"), commitments, ciphertexts, signature)
 
-    def parcel(self, holder: int) -> bytes:
+    def ciphertext(self, holder: int) -> bytes:
         """The encrypted shares for one holder in the list."""
-        start = self.pledges.holders.index(holder) * PARCEL_SIZE
-        return self.parcels[start : start + PARCEL_SIZE]
+        start = self.commitments.holders.index(holder) * SHARE_PAIR_SIZE
+        return self.ciphertexts[start : start + SHARE_PAIR_SIZE]
 
 
-def cut_shares(content: bytes, degree: int, what: str) -> tuple[Pledges, bytes, bytes]:
+def cut_shares(content: bytes, degree: int, what: str) -> tuple[ShareCommitments, bytes, bytes]:
     """Split a message into list, encrypted shares and signature."""
     if len(content) != evidence_size(degree) - 4:
         raise Refusal(f"{what} has {len(content)} bytes; {degree} neighbours take others")
-    start, end = pledges_size(degree), len(content) - SIGNATURE_SIZE
-    return Pledges.decode(content[:start], degree), content[start:end], content[end:]
+    start, end = commitments_size(degree), len(content) - SIGNATURE_SIZE
+    return ShareCommitments.decode(content[:start], degree), content[start:end], content[end:]
 
 
 def evidence_size(degree: int) -> int:
     """Bytes of a `SignedShares` of a client with `degree` neighbours."""
-    return 4 + pledges_size(degree) + degree * PARCEL_SIZE + SIGNATURE_SIZE
+    return 4 + commitments_size(degree) + degree * SHARE_PAIR_SIZE + SIGNATURE_SIZE
 
 
 @dataclass(frozen=True)
@@ -268,27 +285,27 @@ class Proof:
     """Shares of one secret of a client, by holder, and the commitments to check them against."""
 
     owner: int
-    pledges: Pledges
+    commitments: ShareCommitments
     shares: Mapping[int, bytes]
 
     def encode(self) -> bytes:
         """Serialize the proof."""
-        return self.owner.to_bytes(4, "big") + self.pledges.encoded + pack_shares(self.shares)
+        return self.owner.to_bytes(4, "big") + self.commitments.encoded + pack_shares(self.shares)
 
     @classmethod
     def decode(cls, data: bytes, degree: int, threshold: int) -> Proof:
         """Parse a proof of `threshold` shares of distinct holders."""
-        owner, start = int.from_bytes(data[:4], "big"), 4 + pledges_size(degree)
-        pledges = Pledges.decode(data[4:start], degree)
+        owner, start = int.from_bytes(data[:4], "big"), 4 + commitments_size(degree)
+        commitments = ShareCommitments.decode(data[4:start], degree)
         shares = dict(SHARE_ENTRY.iter_unpack(data[start:]))
         if len(shares) != threshold:
             raise Refusal(f"a proof takes the shares of {threshold} different holders")
-        return cls(owner, pledges, shares)
+        return cls(owner, commitments, shares)
 
 
 def proof_size(degree: int, threshold: int) -> int:
     """Bytes of a proof against a client with `degree` neighbours."""
-    return 4 + pledges_size(degree) + threshold * SHARE_ENTRY.size
+    return 4 + commitments_size(degree) + threshold * SHARE_ENTRY.size
 
 
 def pack_shares(shares: Mapping[int, bytes]) -> bytes:

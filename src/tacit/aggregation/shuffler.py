@@ -27,7 +27,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.aggregation.agreement import KEY_SIZE, Channel, derive, public_bytes
 from tacit.aggregation.announcements import WHOLE_NOISE, Binding, SharedNoise, accept
-from tacit.aggregation.encryption import DEFAULT, Recipient, Sealing, ServerKeys, recipients, suite
+from tacit.aggregation.encryption import (
+    DEFAULT,
+    HpkeSuite,
+    Recipient,
+    ServerKeys,
+    recipients,
+    suite_numbered,
+)
 from tacit.aggregation.interface import (
     IDENTITY_SIZE,
     SYSTEM,
@@ -73,7 +80,7 @@ _KEYS_INFO = b"tacit mixing keys v2"
 
 
 @dataclass(frozen=True)
-class MixingRound:
+class ShufflerRound:
     """Public description of a round: terms, counts, message format, noise and keys.
 
     Each of `reports` clients sends `messages` messages of `size` bytes about `metrics` metrics,
@@ -87,7 +94,7 @@ class MixingRound:
     shuffler: bytes
     analyzer: bytes
     messages: int = 1
-    sealing: Sealing = DEFAULT
+    suite: HpkeSuite = DEFAULT
     identity: bytes = field(default_factory=new_identity)
     metrics: int = 1
     noise: SharedNoise = WHOLE_NOISE
@@ -97,14 +104,14 @@ class MixingRound:
         integer("size", self.size, at_least=1)
         integer("messages", self.messages, at_least=1)
         integer("metrics", self.metrics, at_least=1)
-        if self.reports * self.messages * self.sealed_size >= SIZE_LIMIT:
+        if self.reports * self.messages * self.encrypted_size >= SIZE_LIMIT:
             raise TacitError(
                 f"the batch would exceed {SIZE_LIMIT} bytes; open several rounds of fewer reports"
             )
         sizes = {len(self.shuffler), len(self.analyzer)}
-        if len(self.identity) != IDENTITY_SIZE or sizes != {self.sealing.public_size}:
+        if len(self.identity) != IDENTITY_SIZE or sizes != {self.suite.public_size}:
             raise TacitError(
-                f"a round names a shuffler and an analyzer by keys of its suite {self.sealing.name}"
+                f"a round names a shuffler and an analyzer by keys of its suite {self.suite.name}"
             )
         if (
             self.shuffler[:KEY_SIZE] == self.analyzer[:KEY_SIZE]
@@ -119,18 +126,18 @@ class MixingRound:
         counts = (self.reports, self.minimum, self.size, self.messages, self.metrics)
         front = header(Kind.MIXING_ROUND, self.identity) + self.binding.encode()
         keys = self.shuffler + self.analyzer
-        return front + _HEAD.pack(*counts, self.sealing) + self.noise.encode() + keys
+        return front + _HEAD.pack(*counts, self.suite) + self.noise.encode() + keys
 
     @classmethod
-    def decode(cls, message: bytes) -> MixingRound:
+    def decode(cls, message: bytes) -> ShufflerRound:
         """Parse a round description."""
         with described():
             binding, rest = Binding.first(body(message, Kind.MIXING_ROUND))
             fields, rest = head(_HEAD, rest, "the description")
             reports, minimum, size, messages, metrics, number = fields
-            sealing = suite(number)
+            suite = suite_numbered(number)
             noise, rest = SharedNoise.first(rest)
-            shuffler, analyzer = records(rest, sealing.public_size, 2, "the list of keys")
+            shuffler, analyzer = records(rest, suite.public_size, 2, "the list of keys")
             return cls(
                 binding,
                 reports,
@@ -139,7 +146,7 @@ class MixingRound:
                 shuffler,
                 analyzer,
                 messages,
-                sealing,
+                suite,
                 identity_of(message),
                 metrics,
                 noise,
@@ -152,7 +159,7 @@ class MixingRound:
             slots=self.reports,
             minimum=self.minimum,
             metrics=self.metrics,
-            suite=self.sealing.identifier,
+            suite=self.suite.identifier,
             divisor=self.noise.divisor,
             total=self.noise.total,
         )
@@ -165,17 +172,17 @@ class MixingRound:
     @cached_property
     def recipients(self) -> tuple[Recipient, Recipient]:
         """The HPKE public keys of shuffler and analyzer, for clients."""
-        return recipients(self.sealing, (self.shuffler, self.analyzer))
+        return recipients(self.suite, (self.shuffler, self.analyzer))
 
     @property
-    def sealed_size(self) -> int:
+    def encrypted_size(self) -> int:
         """Bytes of one message encrypted to the analyzer."""
-        return self.sealing.overhead + ID_SIZE + self.size
+        return self.suite.overhead + ID_SIZE + self.size
 
     @property
     def report_size(self) -> int:
         """Bytes of one client's report on the wire."""
-        return HEADER_SIZE + self.sealing.overhead + self.messages * self.sealed_size
+        return HEADER_SIZE + self.suite.overhead + self.messages * self.encrypted_size
 
 
 def wrap(
@@ -204,7 +211,7 @@ def wrap(
     Each message carries a fresh random id, so that the analyzer counts it once whatever the
     shuffler does.
     """
-    announced = accept(MixingRound, pinned, announcement)
+    announced = accept(ShufflerRound, pinned, announcement)
     if len(messages) != announced.messages or any(
         len(message) != announced.size for message in messages
     ):
@@ -214,8 +221,8 @@ def wrap(
         )
     shuffler, analyzer = announced.recipients
     info = _inner_info(announced.context)
-    inner = b"".join([analyzer.seal(source(ID_SIZE) + message, info) for message in messages])
-    return header(Kind.WRAPPED, announced.identity) + shuffler.seal(
+    inner = b"".join([analyzer.encrypt(source(ID_SIZE) + message, info) for message in messages])
+    return header(Kind.WRAPPED, announced.identity) + shuffler.encrypt(
         inner, _outer_info(announced.context)
     )
 
@@ -231,7 +238,7 @@ def prepare_party(
     store: Records,
     role: ShuffleRole,
     identity: bytes,
-    sealing: Sealing = DEFAULT,
+    suite: HpkeSuite = DEFAULT,
     source: Source = SYSTEM,
 ) -> bytes:
     """Make a party's public keys for a new round; their secret is on record before this returns.
@@ -239,15 +246,15 @@ def prepare_party(
     Repeated calls return the same keys. `source` is for test vectors only.
     """
     secret = PartyRoundState(store, role.value, identity).prepare(source(_SECRET_SIZE))
-    return _keys(secret, identity, sealing).public()
+    return _keys(secret, identity, suite).public()
 
 
-def mixing_outcome(
-    announced: MixingRound, store: Records, role: ShuffleRole, key: Ed25519PrivateKey
+def shuffler_outcome(
+    announced: ShufflerRound, store: Records, role: ShuffleRole, key: Ed25519PrivateKey
 ) -> bytes:
     """A party's signed outcome of a round: see `PartyRoundState.outcome`."""
-    standing = PartyRoundState(store, role.value, announced.identity)
-    return standing.outcome(announced, list(ShuffleRole).index(role), key)
+    state = PartyRoundState(store, role.value, announced.identity)
+    return state.outcome(announced, list(ShuffleRole).index(role), key)
 
 
 class Shuffler:
@@ -257,15 +264,15 @@ class Shuffler:
     sent. A rejected call changes nothing. One lock guards the whole round.
     """
 
-    def __init__(self, announced: MixingRound, store: Records) -> None:
+    def __init__(self, announced: ShufflerRound, store: Records) -> None:
         """Create the shuffler of a round prepared in this store."""
         self.round = announced
         self._lock = threading.RLock()
-        self._standing = PartyRoundState.bound(store, ShuffleRole.SHUFFLER.value, announced)
+        self._state = PartyRoundState.bound(store, ShuffleRole.SHUFFLER.value, announced)
         self._taken: dict[bytes, list[bytes]] = {}
         self._seen: set[bytes] = set()
         self._keys: ServerKeys | None = None
-        self._obey(self._standing.read())
+        self._obey(self._state.read())
 
     __reduce_ex__ = never_copied
 
@@ -292,16 +299,16 @@ class Shuffler:
                     f"a report has {self.round.report_size} bytes here; this has "
                     f"{len(data) + HEADER_SIZE}"
                 )
-            inner = keys.sealing.open(data, _outer_info(self.round.context))
+            inner = keys.encryption.decrypt(data, _outer_info(self.round.context))
             self._keep(digest, inner)
 
     def close(self) -> Mapping[bytes, bytes]:
         """The batch for the analyzer in random order, made once; repeated calls return the same."""
         with self._lock:
-            entry = self._standing.read()
+            entry = self._state.read()
             while entry.phase is RoundPhase.OPEN:
                 check_minimum(len(self._taken), self.round.minimum)
-                entry = self._standing.move(
+                entry = self._state.move(
                     entry, RoundEntry(RoundPhase.ANSWERED, entry.context, self._batch())
                 )
             self._obey(entry)
@@ -309,17 +316,17 @@ class Shuffler:
                 raise ended(entry.phase)
             return {self.round.analyzer[:KEY_SIZE]: entry.content}
 
-    def refuse(self) -> None:
+    def abort(self) -> None:
         """Abort the round permanently; an existing batch stays."""
         with self._lock:
-            self._obey(self._standing.refuse())
+            self._obey(self._state.abort())
 
     def forget(self) -> None:
         """Delete the batch once the analyzer has it."""
         with self._lock:
-            entry = self._standing.read()
+            entry = self._state.read()
             if entry.phase is RoundPhase.ANSWERED:
-                self._standing.move(entry, RoundEntry(RoundPhase.FORGOTTEN, entry.context))
+                self._state.move(entry, RoundEntry(RoundPhase.FORGOTTEN, entry.context))
 
     def save(self) -> bytes:
         """The description and the accepted reports, encrypted under a secret in the record only.
@@ -330,39 +337,43 @@ class Shuffler:
             parts = [self.round.encode()]
             if self._keys is not None:
                 reports = [digest + b"".join(self._taken[digest]) for digest in sorted(self._taken)]
-                parts.append(_vault(self.round, self._keys, writes=True).seal(b"", packed(reports)))
+                parts.append(
+                    _vault(self.round, self._keys, writes=True).encrypt(b"", packed(reports))
+                )
             return packed(parts)
 
     @classmethod
     def restore(cls, saved: bytes, store: Records) -> Self:
         """Restore a saved shuffler, as far as its record agrees."""
-        description, *sealed = unpacked(saved)
-        shuffler = cls(MixingRound.decode(description), store)
+        description, *encrypted = unpacked(saved)
+        shuffler = cls(ShufflerRound.decode(description), store)
         if shuffler._keys is not None:
             vault = _vault(shuffler.round, shuffler._keys, writes=False)
-            for content in [vault.open(b"", part) for part in sealed]:
+            for content in [vault.decrypt(b"", part) for part in encrypted]:
                 for report in unpacked(content) if content else ():
                     shuffler._keep(report[:_DIGEST_SIZE], report[_DIGEST_SIZE:])
         return shuffler
 
     def _keep(self, digest: bytes, inner: bytes) -> None:
-        sealed = records(inner, self.round.sealed_size, self.round.messages, "the wrapped report")
-        seen = {hashlib.sha256(item).digest()[:_SEEN_SIZE] for item in sealed}
-        if len(seen) != len(sealed) or not seen.isdisjoint(self._seen):
+        encrypted = records(
+            inner, self.round.encrypted_size, self.round.messages, "the wrapped report"
+        )
+        seen = {hashlib.sha256(item).digest()[:_SEEN_SIZE] for item in encrypted}
+        if len(seen) != len(encrypted) or not seen.isdisjoint(self._seen):
             raise Refusal("a message of this report has arrived before; it counts once")
         self._seen |= seen
-        self._taken[digest] = sealed
+        self._taken[digest] = encrypted
 
     def _batch(self) -> bytes:
         batch = [message for report in self._taken.values() for message in report]
         secrets.SystemRandom().shuffle(batch)
         content = _BATCH_HEAD.pack(len(self._taken)) + b"".join(batch)
         line = _line(self.round, self._open_keys(), starts=True)
-        return line.seal(header(Kind.BATCH, self.round.identity), content)
+        return line.encrypt(header(Kind.BATCH, self.round.identity), content)
 
     def _open_keys(self) -> ServerKeys:
         if self._keys is None:
-            raise ended(self._standing.read().phase)
+            raise ended(self._state.read().phase)
         return self._keys
 
     def _obey(self, entry: RoundEntry) -> None:
@@ -376,7 +387,7 @@ class Shuffler:
 
 
 @dataclass(frozen=True)
-class MixView:
+class ShuffledView:
     """The analyzer's view: messages in random order, the number of reports and of dropped messages.
 
     `spoilt` counts messages that do not decrypt or repeat another's id; `repeated` counts the
@@ -397,14 +408,14 @@ class Analyzer:
     One lock guards the whole round.
     """
 
-    def __init__(self, announced: MixingRound, store: Records) -> None:
+    def __init__(self, announced: ShufflerRound, store: Records) -> None:
         """Create the analyzer of a round prepared in this store."""
         self.round = announced
         self._lock = threading.RLock()
-        self._standing = PartyRoundState.bound(store, ShuffleRole.ANALYZER.value, announced)
+        self._state = PartyRoundState.bound(store, ShuffleRole.ANALYZER.value, announced)
         self._batch = b""
         self._keys: ServerKeys | None = None
-        self._obey(self._standing.read())
+        self._obey(self._state.read())
 
     __reduce_ex__ = never_copied
 
@@ -416,7 +427,7 @@ class Analyzer:
         with self._lock:
             keys = self._keys
             if keys is None:
-                raise ended(self._standing.read().phase)
+                raise ended(self._state.read().phase)
             data = body(message, Kind.BATCH, self.round.identity)
             if self._batch and self._batch != data:
                 raise Refusal("another batch of this round has arrived before; there is one")
@@ -426,9 +437,9 @@ class Analyzer:
     def close(self) -> Mapping[bytes, bytes]:
         """Decrypt the messages; raises `Refusal` without a batch or with too few valid messages."""
         with self._lock:
-            entry = self._standing.read()
+            entry = self._state.read()
             while entry.phase is RoundPhase.OPEN:
-                entry = self._standing.move(
+                entry = self._state.move(
                     entry, RoundEntry(RoundPhase.ANSWERED, entry.context, self._opened())
                 )
             self._obey(entry)
@@ -436,10 +447,10 @@ class Analyzer:
                 raise ended(entry.phase)
             return {}
 
-    def view(self) -> MixView:
+    def view(self) -> ShuffledView:
         """The messages, in an order that reveals nothing about their senders."""
         with self._lock:
-            entry = self._standing.read()
+            entry = self._state.read()
             if entry.phase is not RoundPhase.ANSWERED:
                 raise Refusal("this round was not opened; there are no messages")
             counts, rest = head(_VIEW_HEAD, entry.content, "the record")
@@ -447,12 +458,12 @@ class Analyzer:
             size, spoilt = self.round.size, unopened + repeated
             count = reports * self.round.messages - spoilt
             messages = tuple(records(rest, size, count, "the record"))
-            return MixView(messages, reports, spoilt, repeated)
+            return ShuffledView(messages, reports, spoilt, repeated)
 
-    def refuse(self) -> None:
+    def abort(self) -> None:
         """Abort the round permanently; a released round stays released."""
         with self._lock:
-            self._obey(self._standing.refuse())
+            self._obey(self._state.abort())
 
     def save(self) -> bytes:
         """The description and the batch, encrypted as received."""
@@ -463,7 +474,7 @@ class Analyzer:
     def restore(cls, saved: bytes, store: Records) -> Self:
         """Restore a saved analyzer, as far as its record agrees."""
         description, *batches = unpacked(saved)
-        analyzer = cls(MixingRound.decode(description), store)
+        analyzer = cls(ShufflerRound.decode(description), store)
         for batch in batches:
             if batch and analyzer._keys is not None:
                 analyzer.take(header(Kind.BATCH, analyzer.round.identity) + batch)
@@ -472,32 +483,32 @@ class Analyzer:
     def _read(self, keys: ServerKeys, data: bytes) -> tuple[int, list[bytes]]:
         """The number of reports in a batch, and its messages, still encrypted."""
         line = _line(self.round, keys, starts=False)
-        content = line.open(header(Kind.BATCH, self.round.identity), data)
+        content = line.decrypt(header(Kind.BATCH, self.round.identity), data)
         (reports,), rest = head(_BATCH_HEAD, content, "the batch")
         if reports > self.round.reports:
             raise Refusal(
                 f"the batch has {reports} reports; the round was opened for {self.round.reports}"
             )
-        size, count = self.round.sealed_size, reports * self.round.messages
+        size, count = self.round.encrypted_size, reports * self.round.messages
         return reports, records(rest, size, count, "the batch")
 
     def _opened(self) -> bytes:
         """The decrypted batch in the format of the record."""
         if self._keys is None or not self._batch:
             raise Refusal("no batch has arrived; nothing was opened")
-        reports, sealed = self._read(self._keys, self._batch)
+        reports, encrypted = self._read(self._keys, self._batch)
         check_minimum(reports, self.round.minimum)
         info = _inner_info(self.round.context)
         opened: dict[bytes, bytes] = {}
         unopened = 0
-        for item in sealed:
+        for item in encrypted:
             try:
-                content = self._keys.sealing.open(item, info)
+                content = self._keys.encryption.decrypt(item, info)
             except Refusal:
                 unopened += 1  # a malicious client spoils only its own message
             else:
                 opened.setdefault(content[:ID_SIZE], content[ID_SIZE:])
-        repeated = len(sealed) - unopened - len(opened)
+        repeated = len(encrypted) - unopened - len(opened)
         good = "messages that open" + (
             f" ({unopened} do not and {repeated} are repeated)" if unopened or repeated else ""
         )
@@ -511,25 +522,25 @@ class Analyzer:
         self._keys, self._batch = None, b""
 
 
-def _keys(secret: bytes, identity: bytes, sealing: Sealing) -> ServerKeys:
+def _keys(secret: bytes, identity: bytes, suite: HpkeSuite) -> ServerKeys:
     """A party's keys for one round, derived from the secret in its record."""
-    return ServerKeys.new(sealing, io.BytesIO(derive(secret, identity, _KEYS_INFO, 256)).read)
+    return ServerKeys.new(suite, io.BytesIO(derive(secret, identity, _KEYS_INFO, 256)).read)
 
 
-def _keys_of(entry: RoundEntry, announced: MixingRound, public: bytes, who: str) -> ServerKeys:
-    keys = _keys(entry.content, announced.identity, announced.sealing)
+def _keys_of(entry: RoundEntry, announced: ShufflerRound, public: bytes, who: str) -> ServerKeys:
+    keys = _keys(entry.content, announced.identity, announced.suite)
     if keys.public() != public:
         raise TacitError(f"the round names other keys of the {who} than those that were prepared")
     return keys
 
 
-def _vault(announced: MixingRound, keys: ServerKeys, *, writes: bool) -> Channel:
+def _vault(announced: ShufflerRound, keys: ServerKeys, *, writes: bool) -> Channel:
     """The shuffler's channel to itself, for saved state."""
     own = public_bytes(keys.line)
     return Channel(keys.line, own, own, announced.context, starts=writes)
 
 
-def _line(announced: MixingRound, keys: ServerKeys, *, starts: bool) -> Channel:
+def _line(announced: ShufflerRound, keys: ServerKeys, *, starts: bool) -> Channel:
     """The channel between shuffler and analyzer."""
     ends = (announced.shuffler[:KEY_SIZE], announced.analyzer[:KEY_SIZE])
     return Channel(keys.line, *ends, announced.context, starts=starts)

@@ -25,7 +25,7 @@ from typing import Protocol
 from tacit.aggregation import masks
 from tacit.aggregation.agreement import KEY_SIZE
 from tacit.aggregation.announcements import WHOLE_NOISE, Binding, SharedNoise, accept
-from tacit.aggregation.encryption import DEFAULT, Recipient, Sealing, recipients, suite
+from tacit.aggregation.encryption import DEFAULT, HpkeSuite, Recipient, recipients, suite_numbered
 from tacit.aggregation.interface import (
     IDENTITY_SIZE,
     SYSTEM,
@@ -66,8 +66,8 @@ DIGEST_SIZE = 16
 TOKEN_SIZE = 16
 
 _HEAD = struct.Struct(">QIIIIB")
-PLACE = struct.Struct(f">I{TOKEN_SIZE}s")
-HALF_FRONT = 1 + PLACE.size  # role and slot
+SLOT = struct.Struct(f">I{TOKEN_SIZE}s")
+SHARE_FRONT = 1 + SLOT.size  # role and slot
 LINK_SIZE = WORD_SIZE + DIGEST_SIZE
 _VERIFIED = bytes((Kind.VERIFIED_ROUND,))
 
@@ -84,7 +84,7 @@ class TwoServerRound:
     """
 
     binding: Binding
-    places: int
+    slots: int
     minimum: int
     modulus: int
     servers: tuple[bytes, bytes]
@@ -93,13 +93,13 @@ class TwoServerRound:
     scale: Fraction | None = None
     assigned_until: int = 0
     grace: int = 0
-    sealing: Sealing = DEFAULT
+    suite: HpkeSuite = DEFAULT
     identity: bytes = field(default_factory=new_identity)
     commitment: bytes = b""
     shared: SharedNoise = WHOLE_NOISE
 
     def __post_init__(self) -> None:
-        check_counts(self.places, self.minimum)
+        check_counts(self.slots, self.minimum)
         check_modulus(self.modulus)
         check_length(self.length, self.modulus)
         if not 0 <= self.assigned_until <= self.binding.closes or not 0 <= self.grace < 1 << 32:
@@ -113,12 +113,11 @@ class TwoServerRound:
         sizes = {len(public) for public in self.servers}
         if (
             len(self.identity) != IDENTITY_SIZE
-            or len(self.collector) != self.sealing.key_size
-            or sizes != {self.sealing.public_size}
+            or len(self.collector) != self.suite.key_size
+            or sizes != {self.suite.public_size}
         ):
             raise TacitError(
-                "a round names two servers and a collector by keys of its suite "
-                f"{self.sealing.name}"
+                f"a round names two servers and a collector by keys of its suite {self.suite.name}"
             )
         lines = {self.line(0), self.line(1)}
         keys = {self.servers[0][KEY_SIZE:], self.servers[1][KEY_SIZE:], self.collector}
@@ -142,13 +141,13 @@ class TwoServerRound:
 
     def encode(self) -> bytes:
         """Serialize the round description."""
-        counts = (self.places, self.minimum, self.length)
+        counts = (self.slots, self.minimum, self.length)
         kind = Kind.VERIFIED_ROUND if self.commitment else Kind.TWO_SERVER_ROUND
         return (
             header(kind, self.identity)
             + self.binding.encode()
             + self.commitment
-            + _HEAD.pack(self.assigned_until, self.grace, *counts, self.sealing)
+            + _HEAD.pack(self.assigned_until, self.grace, *counts, self.suite)
             + self.collector
             + b"".join(self.servers)
             + self._encoded_noise()
@@ -171,16 +170,16 @@ class TwoServerRound:
             size = COMMITMENT_SIZE if verified else 0
             commitment, rest = front(rest, size, "the description"), rest[size:]
             fields, rest = head(_HEAD, rest, "the description")
-            assigned_until, grace, places, minimum, length, number = fields
-            sealing = suite(number)
-            sizes = (sealing.key_size, sealing.public_size, sealing.public_size)
+            assigned_until, grace, slots, minimum, length, number = fields
+            suite = suite_numbered(number)
+            sizes = (suite.key_size, suite.public_size, suite.public_size)
             keys, rest = front(rest, sum(sizes), "the list of keys"), rest[sum(sizes) :]
             collector, both = keys[: sizes[0]], keys[sizes[0] :]
             first, second = records(both, sizes[1], 2, "the list of servers")
             scale, shared, rest = _first_noise(rest)
             return cls(
                 binding,
-                places,
+                slots,
                 minimum,
                 last_modulus(rest),
                 (first, second),
@@ -189,7 +188,7 @@ class TwoServerRound:
                 scale,
                 assigned_until,
                 grace,
-                sealing,
+                suite,
                 identity_of(message),
                 commitment,
                 shared,
@@ -200,10 +199,10 @@ class TwoServerRound:
         devices = self.scale is None
         return self.binding.offer(
             kind="verified" if self.commitment else "two-servers",
-            slots=self.places,
+            slots=self.slots,
             minimum=self.minimum,
             metrics=self.length,
-            suite=self.sealing.identifier,
+            suite=self.suite.identifier,
             grace=self.grace,
             modulus=self.modulus,
             scale=self.scale,
@@ -219,12 +218,12 @@ class TwoServerRound:
     @cached_property
     def recipients(self) -> tuple[Recipient, Recipient]:
         """The HPKE public keys of both servers, for report shares."""
-        return recipients(self.sealing, self.servers)
+        return recipients(self.suite, self.servers)
 
     @cached_property
     def collecting(self) -> Recipient:
         """The HPKE public key of the collector, for partial sums."""
-        return Recipient.parse(self.sealing, self.collector)
+        return Recipient.parse(self.suite, self.collector)
 
     @cached_property
     def proofs(self) -> Proofs | None:
@@ -238,7 +237,7 @@ class TwoServerRound:
         """Whether the share for server 0 is a seed, because that is shorter."""
         return self.length * number_size(self.modulus) > masks.SEED_SIZE
 
-    def half_size(self, role: int) -> int:
+    def share_size(self, role: int) -> int:
         """Bytes of one report share on the wire."""
         if self.proofs:
             part = self.proofs.part_size(role)
@@ -246,7 +245,7 @@ class TwoServerRound:
             part = masks.SEED_SIZE
         else:
             part = self.length * number_size(self.modulus)
-        return HEADER_SIZE + HALF_FRONT + self.sealing.overhead + LINK_SIZE + part
+        return HEADER_SIZE + SHARE_FRONT + self.suite.overhead + LINK_SIZE + part
 
     def line(self, role: int) -> bytes:
         """A server's public key for the server-to-server channel."""
@@ -269,8 +268,8 @@ def _first_noise(data: bytes) -> tuple[Fraction | None, SharedNoise, bytes]:
 class RoundOutcome(IntEnum):
     """How a round ended, as a server states it: sum released, round aborted, or round unknown."""
 
-    OPENED = 1
-    REFUSED = 2
+    RELEASED = 1
+    ABORTED = 2
     UNKNOWN = 3
 
 
@@ -306,15 +305,15 @@ def read_outcome(
     return role, said
 
 
-def refused_by_both(pinned: Pinned, announcement: bytes, messages: Iterable[bytes]) -> bool:
+def aborted_by_both(pinned: Pinned, announcement: bytes, messages: Iterable[bytes]) -> bool:
     """Whether both servers signed that the round was aborted: the condition for a budget refund."""
     announced = accept(TwoServerRound, pinned, announcement)
     said = {read_outcome(pinned, announced, message) for message in messages}
-    return {(0, RoundOutcome.REFUSED), (1, RoundOutcome.REFUSED)} <= said
+    return {(0, RoundOutcome.ABORTED), (1, RoundOutcome.ABORTED)} <= said
 
 
 @dataclass(frozen=True)
-class Place:
+class ReportSlot:
     """A slot in a round, as the coordinator assigns it: a number and a token for both servers.
 
     Each server accepts one report share per slot.
@@ -329,19 +328,19 @@ class Place:
 
     def encode(self) -> bytes:
         """Serialize the slot."""
-        return PLACE.pack(self.number, self.token)
+        return SLOT.pack(self.number, self.token)
 
     @classmethod
-    def decode(cls, data: bytes) -> Place:
+    def decode(cls, data: bytes) -> ReportSlot:
         """Parse a slot."""
-        (only,) = records(data, PLACE.size, 1, "a place")
-        return cls(*PLACE.unpack(only))
+        (only,) = records(data, SLOT.size, 1, "a place")
+        return cls(*SLOT.unpack(only))
 
 
 def split(
     pinned: Pinned,
     announcement: bytes,
-    place: Place,
+    slot: ReportSlot,
     values: Sequence[int],
     source: Source = SYSTEM,
 ) -> tuple[bytes, bytes]:
@@ -375,27 +374,27 @@ def split(
     words = (source(WORD_SIZE), source(WORD_SIZE))
     if announced.proofs:
         digests = (word_digest(words[0]), word_digest(words[1]))
-        tag = report_tag(announced.context, place.number, digests)
+        tag = report_tag(announced.context, slot.number, digests)
         parts = announced.proofs.shards(numbers, tag, source)
     else:
         parts = _parts(announced, numbers, source)
-    return sealed_halves(announced, place, words, parts)
+    return encrypt_shares(announced, slot, words, parts)
 
 
-def sealed_halves(
+def encrypt_shares(
     announced: TwoServerRound,
-    place: Place,
+    slot: ReportSlot,
     words: tuple[bytes, bytes],
     parts: tuple[bytes, bytes],
 ) -> tuple[bytes, bytes]:
     """Encrypt both shares of a report, given their words and contents."""
-    halves = []
+    shares = []
     for role, recipient in enumerate(announced.recipients):
         content = words[role] + word_digest(words[1 - role]) + parts[role]
-        sealed = recipient.seal(content, half_info(announced.context, role, place.number))
-        front_ = header(Kind.HALF, announced.identity) + bytes((role,)) + place.encode()
-        halves.append(front_ + sealed)
-    return halves[0], halves[1]
+        encrypted = recipient.encrypt(content, share_info(announced.context, role, slot.number))
+        front_ = header(Kind.HALF, announced.identity) + bytes((role,)) + slot.encode()
+        shares.append(front_ + encrypted)
+    return shares[0], shares[1]
 
 
 def _parts(announced: TwoServerRound, numbers: list[int], source: Source) -> tuple[bytes, bytes]:
@@ -423,9 +422,9 @@ def _checked(announced: TwoServerRound, values: Sequence[int]) -> list[int]:
     return numbers
 
 
-def half_info(context: bytes, role: int, place: int) -> bytes:
+def share_info(context: bytes, role: int, slot: int) -> bytes:
     """The HPKE info string of a report share."""
-    return b"tacit half v2" + context + struct.pack(">BI", role, place)
+    return b"tacit half v2" + context + struct.pack(">BI", role, slot)
 
 
 def word_digest(word: bytes) -> bytes:
@@ -433,10 +432,10 @@ def word_digest(word: bytes) -> bytes:
     return hashlib.sha256(b"tacit word v2" + word).digest()[:DIGEST_SIZE]
 
 
-def report_tag(context: bytes, place: int, digests: tuple[bytes, bytes]) -> bytes:
+def report_tag(context: bytes, slot: int, digests: tuple[bytes, bytes]) -> bytes:
     """The identifier of a report, equal at both servers.
 
     Making another share with the same tag requires that share's word.
     """
-    whole = b"tacit tag v2" + context + struct.pack(">I", place) + b"".join(digests)
+    whole = b"tacit tag v2" + context + struct.pack(">I", slot) + b"".join(digests)
     return hashlib.sha256(whole).digest()[:DIGEST_SIZE]

@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
-from tacit.aggregation import Place, RoundOutcome, TwoServerRound, accept, refused_by_both, split
+from tacit.aggregation import (
+    ReportSlot,
+    RoundOutcome,
+    TwoServerRound,
+    aborted_by_both,
+    accept,
+    split,
+)
 from tacit.aggregation.interface import SYSTEM, Source
 from tacit.aggregation.two_servers import read_outcome
 from tacit.client.entries import Joining, Known, PartySpending, Post, Receipt, Running
@@ -437,7 +444,7 @@ class DeviceCore:
         self,
         pinned: Pinned,
         announcement: bytes,
-        place: Place,
+        place: ReportSlot,
         option: str,
         now: float,
         invitation: str | None,
@@ -448,8 +455,8 @@ class DeviceCore:
         check_times(announced, now)
         if pinned.terms.options[announced.binding.option] != option:
             raise Refusal(f"the place is in a round about another option than {option!r}")
-        if place.number >= announced.places:
-            raise Refusal(f"place {place.number} is none of the {announced.places} of the round")
+        if place.number >= announced.slots:
+            raise Refusal(f"place {place.number} is none of the {announced.slots} of the round")
         with self.ledger.together():
             self.ledger.check_round(pinned.terms.digest, announced.identity, place, cost, now)
             seed = self._source(SEED_SIZE)
@@ -504,7 +511,7 @@ class DeviceCore:
                 self.ledger.end(running.identity, "missed")
                 return True
         with self.ledger.together():
-            self.ledger.seal(running.identity, _halves)
+            self.ledger.charge(running.identity, _halves)
             posts = self.ledger.posts(running.identity)
         for post in posts:
             yield from self._send(running, post, closes)
@@ -537,11 +544,11 @@ class DeviceCore:
         posts = self.ledger.posts(running.identity)
         words = [post.outcome for post in posts if post.outcome is not None]
         said = {read_outcome(running.pinned, self._announced(running), word)[1] for word in words}
-        if RoundOutcome.OPENED in said:
+        if RoundOutcome.RELEASED in said:
             self.ledger.end(running.identity, "opened")
         elif posts and not any(map(_questions_left, posts)):
-            refund = refused_by_both(running.pinned, running.announcement, words)
-            outcome = "refused" if RoundOutcome.REFUSED in said else "unknown"
+            refund = aborted_by_both(running.pinned, running.announcement, words)
+            outcome = "refused" if RoundOutcome.ABORTED in said else "unknown"
             self.ledger.end(running.identity, outcome, refund=refund)
 
     def _final(self, running: Running, post: Post, message: bytes) -> bool:
@@ -661,11 +668,11 @@ def _digest(experiment: Experiment) -> bytes:
     return digest
 
 
-def _place(found: dict[str, object]) -> Place:
+def _place(found: dict[str, object]) -> ReportSlot:
     number = found.get("place")
     if isinstance(number, bool) or not isinstance(number, int):
         raise Refusal("the coordinator gave a place that is no number")
-    return Place(number, bytes_of(found, "token", "the coordinator"))
+    return ReportSlot(number, bytes_of(found, "token", "the coordinator"))
 
 
 def _terms(found: dict[str, object], who: str) -> Terms:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tacit.aggregation import Place
+from tacit.aggregation import ReportSlot
 from tacit.client.report_schedule import Attempt
 from tacit.terms import Account, Pinned, Terms
 
@@ -43,7 +43,7 @@ class Joining:
     option: str
     cost: Fraction
     announcement: bytes
-    place: Place
+    place: ReportSlot
     seed: bytes
     joined: float
     sends: float
@@ -74,7 +74,7 @@ class Running:
     identity: bytes
     pinned: Pinned
     announcement: bytes
-    place: Place
+    place: ReportSlot
     seed: bytes
     joined: float
     invitation: str | None

@@ -23,7 +23,7 @@ from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 
-from tacit.aggregation import Place
+from tacit.aggregation import ReportSlot
 from tacit.client.entries import (
     ExperimentSpending,
     Joining,
@@ -461,14 +461,14 @@ class Ledger:
         )
 
     def check_round(
-        self, digest: bytes, identity: bytes, place: Place, cost: Fraction, now: float
+        self, digest: bytes, identity: bytes, place: ReportSlot, cost: Fraction, now: float
     ) -> None:
         """Reject a round that `join` would reject."""
         with self.together():
             self._joined(self._lineage(digest), identity, place, cost, now)
 
     def _joined(
-        self, lineage: int, identity: bytes, place: Place, cost: Fraction, now: float
+        self, lineage: int, identity: bytes, place: ReportSlot, cost: Fraction, now: float
     ) -> bool:
         """Whether this slot or another valid assignment is stored; reject an inadmissible new
         slot.
@@ -547,7 +547,7 @@ class Ledger:
             identity=row["identity"],
             pinned=self._pinned(terms),
             announcement=row["announcement"],
-            place=Place.decode(row["place"]),
+            place=ReportSlot.decode(row["place"]),
             seed=row["seed"],
             joined=row["joined"],
             invitation=row["invitation"],
@@ -575,7 +575,7 @@ class Ledger:
             row = self._one("SELECT 1 FROM rounds WHERE identity = ? AND outcome IS NULL", identity)
             return () if row is None else self._posts(identity)
 
-    def seal(
+    def charge(
         self,
         identity: bytes,
         make: Callable[[Running], Sequence[bytes]],

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.aggregation import MixView, OwnNoise, Refusal, SumView
+from tacit.aggregation import OwnNoise, Refusal, ShuffledView, SumView
 from tacit.errors import TacitError
 from tacit.noise import DiscreteLaplace
 from tacit.protocols.continuous import CentralLaplace, Exact
@@ -118,7 +118,7 @@ class Mixed:
             )
         return numbers
 
-    def opened(self, view: MixView) -> Opened:
+    def opened(self, view: ShuffledView) -> Opened:
         """The protocol's aggregate of all numbers; numbers out of range are dropped."""
         numbers = [int.from_bytes(message, "big") for message in view.messages]
         known = [number for number in numbers if number < self.bound]
@@ -383,6 +383,6 @@ def payload(protocol: Protocol, message: Any, through: str) -> list[int] | list[
     return codec(protocol, through).payload(message)
 
 
-def opened(protocol: Protocol, view: SumView | MixView, through: str) -> Opened:
+def opened(protocol: Protocol, view: SumView | ShuffledView, through: str) -> Opened:
     """Decode the aggregation's view into the protocol's aggregate."""
     return codec(protocol, through).opened(view)  # type: ignore[arg-type]

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tacit.aggregation import (
-    MixView,
+    ShuffledView,
     SumView,
     run_masking,
-    run_mixing,
+    run_shuffler,
     run_two_servers,
     run_verified,
 )
@@ -26,7 +26,7 @@ from tacit.types import Estimate, Opened
 RUNS: dict[str, Callable[..., Any]] = {
     "masking": run_masking,
     "two-servers": run_two_servers,
-    "mixing": run_mixing,
+    "mixing": run_shuffler,
     "verified": run_verified,
 }
 FEWEST = {"masking": 2}  # masks are pairwise
@@ -73,7 +73,7 @@ def carry(protocol: Protocol, messages: Sequence[Any], through: str, **how: Any)
 
 def seen(
     protocol: Protocol, messages: Sequence[Any], through: str, **how: Any
-) -> SumView | MixView:
+) -> SumView | ShuffledView:
     """The aggregation's view of the messages; parameters as in `carry`.
 
     The view also holds the clients blamed in masking, the number of reports that failed
@@ -82,7 +82,7 @@ def seen(
     way = codec(protocol, through)
     if not messages or len(messages) > protocol.participants:
         protocol.check_reports(len(messages))  # raises
-    view: SumView | MixView = RUNS[through](
+    view: SumView | ShuffledView = RUNS[through](
         [way.payload(message) for message in messages],
         minimum=minimum(protocol, through),
         participants=protocol.participants,

@@ -158,8 +158,8 @@ def _passed(seen: Snapshot) -> dict[str, int]:
     ]
     return {
         "reports": sum(reports for reports, _ in opened),
-        "coordinator_bytes": sum(reports * about.half_size(0) for reports, about in opened),
-        "helper_bytes": sum(reports * about.half_size(1) for reports, about in opened),
+        "coordinator_bytes": sum(reports * about.share_size(0) for reports, about in opened),
+        "helper_bytes": sum(reports * about.share_size(1) for reports, about in opened),
         "sums": len(opened),
         "sums_bytes": sum(partial_size(about) for _, about in opened),
     }

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
-from tacit.aggregation.aggregator import HalfServer
-from tacit.aggregation.two_servers import Place
+from tacit.aggregation.aggregator import Aggregator
+from tacit.aggregation.two_servers import ReportSlot
 from tacit.errors import Refusal
 from tacit.service import invitations
 from tacit.service.errors import Conflict, Forbidden
@@ -53,7 +53,7 @@ class Assigned:
 
     option: str
     announcement: bytes = b""
-    place: Place | None = None
+    place: ReportSlot | None = None
 
 
 def at_random(_nonce: bytes, slots: int) -> int:
@@ -66,7 +66,7 @@ class _Open:
     """An open round and the slots assigned in this transaction."""
 
     row: RoundRow
-    server: HalfServer
+    server: Aggregator
     assigned: int
     names: dict[bytes, bytes] = field(default_factory=dict)
     new: dict[bytes, int] = field(default_factory=dict)
@@ -181,15 +181,15 @@ class SlotAssigner:
         if unasked:  # telemetry
             self._transaction.count_served(self._known.lineage, self._head.leader, unasked)
 
-    def _tokens(self, slots: Sequence[_Slot]) -> dict[_Slot, Place]:
+    def _tokens(self, slots: Sequence[_Slot]) -> dict[_Slot, ReportSlot]:
         """The slots with their tokens."""
-        tokens: dict[_Slot, Place] = {}
+        tokens: dict[_Slot, ReportSlot] = {}
         for index, one in enumerate(self._rounds):
             mine = [slot for slot in slots if slot.round == index]
-            tokens |= dict(zip(mine, one.server.places(s.number for s in mine), strict=True))
+            tokens |= dict(zip(mine, one.server.slots(s.number for s in mine), strict=True))
         return tokens
 
-    def _said(self, slot: _Slot | None, tokens: dict[_Slot, Place]) -> Assigned:
+    def _said(self, slot: _Slot | None, tokens: dict[_Slot, ReportSlot]) -> Assigned:
         options = self._known.terms.options
         if slot is None:
             return Assigned(options[self._head.leader % len(options)])

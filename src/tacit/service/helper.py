@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tacit.aggregation.aggregator import HalfServer
+from tacit.aggregation.aggregator import Aggregator
 from tacit.aggregation.aggregator_context import AggregatorStage
 from tacit.aggregation.announcements import accept, announce
-from tacit.aggregation.encryption import suite
+from tacit.aggregation.encryption import suite_numbered
 from tacit.aggregation.two_servers import TwoServerRound
 from tacit.errors import Refusal, TacitError
 from tacit.service import invitations
@@ -51,11 +51,11 @@ class Helper(ServerParty):
 
     def keys(self, digest: bytes, identity: bytes, sealing: int) -> bytes:
         """Public keys for a new round; idempotent. Only the HPKE suite of the terms is accepted."""
-        seat, asked = self.seat(digest, identity), suite(sealing)
-        named = seat.pinned.terms.suite
+        context, asked = self.aggregator_context(digest, identity), suite_numbered(sealing)
+        named = context.pinned.terms.suite
         if asked.identifier != named:
             raise Refusal(f"suite is {asked.identifier}: must be {named}, the suite of the terms")
-        return seat.prepare(identity, asked)
+        return context.prepare(identity, asked)
 
     def describe(self, description: bytes, signature: bytes) -> bytes:
         """Return the announcement of a round: its description with both signatures.
@@ -69,10 +69,10 @@ class Helper(ServerParty):
             known = transaction.round(identity)
         if about.closes <= self.now and known is None:
             raise Refusal(f"closes is {about.closes}: must be in the future. Plan a new round.")
-        seat = self.seat(about.terms, identity)
-        own = seat.endorse(description)
+        context = self.aggregator_context(about.terms, identity)
+        own = context.endorse(description)
         announcement = announce(description, (signature, own))
-        accept(TwoServerRound, seat.pinned, announcement)
+        accept(TwoServerRound, context.pinned, announcement)
         row = RoundRow(
             identity=identity,
             terms=about.terms,
@@ -80,7 +80,7 @@ class Helper(ServerParty):
             number=0,
             arm=0,
             option=about.option,
-            slots=described.places,
+            slots=described.slots,
             assigned_until=described.assigned_until,
             closes=about.closes,
             expires=about.closes + described.grace,
@@ -112,7 +112,7 @@ class Helper(ServerParty):
             out = server.close(now)
         except Refusal:  # too early, or no record of the round is left
             return b"", b""
-        record = self.seat(row.terms, row.identity).record(row.identity)
+        record = self.aggregator_context(row.terms, row.identity).record(row.identity)
         if record is not None and record.stage is AggregatorStage.CLOSED:
             stage = Stage.OPENED if record.partial else Stage.REFUSED
             with self.store.begin() as transaction:
@@ -142,7 +142,7 @@ class Helper(ServerParty):
         self._close(row, now)
         return max(float(row.expires - now), SOON)
 
-    def _invited(self, server: HalfServer, invitation: str | None) -> bytes:
+    def _invited(self, server: Aggregator, invitation: str | None) -> bytes:
         """The digest of a valid invitation where the terms require one.
 
         The helper checks it itself and does not trust the coordinator's admission.

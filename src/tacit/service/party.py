@@ -17,10 +17,15 @@ from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.aggregation.aggregator import CheckedShare, ClosedRound, HalfServer, UnknownRound
-from tacit.aggregation.aggregator_context import AggregatorStage, Draw, RoundRecord, Seat
+from tacit.aggregation.aggregator import Aggregator, CheckedShare, ClosedRound, UnknownRound
+from tacit.aggregation.aggregator_context import (
+    AggregatorContext,
+    AggregatorStage,
+    Draw,
+    RoundRecord,
+)
 from tacit.aggregation.interface import IDENTITY_SIZE
-from tacit.aggregation.two_servers import HALF_FRONT, PLACE, RoundOutcome
+from tacit.aggregation.two_servers import SHARE_FRONT, SLOT, RoundOutcome
 from tacit.aggregation.wire import HEADER_SIZE, Kind, header
 from tacit.errors import Refusal, TacitError
 from tacit.noise import DiscreteLaplace
@@ -62,7 +67,7 @@ class CheckedReport:
     """A validated report, to be written with others in one transaction."""
 
     identity: bytes
-    server: HalfServer
+    server: Aggregator
     share: CheckedShare
     invitation: bytes = b""
 
@@ -116,7 +121,7 @@ class ServerParty:
         self._noise = noise
         self._pinned: dict[bytes, Pinned] = {}
         self._lineages: dict[bytes, bytes] = {}
-        self._servers: dict[bytes, HalfServer] = {}
+        self._servers: dict[bytes, Aggregator] = {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -200,11 +205,11 @@ class ServerParty:
         self.pinned(digest)
         return self._lineages[digest]
 
-    def seat(self, digest: bytes, identity: bytes) -> Seat:
+    def aggregator_context(self, digest: bytes, identity: bytes) -> AggregatorContext:
         """This party's aggregator context for one round of an experiment."""
         pinned = self.pinned(digest)
         key, draw = self.key_for(pinned.terms), self._noise(identity)
-        return Seat(pinned, self.role, key, self.records, draw)
+        return AggregatorContext(pinned, self.role, key, self.records, draw)
 
     def signature(self, digest: bytes) -> bytes:
         """This party's own signature under known terms."""
@@ -224,12 +229,12 @@ class ServerParty:
             raise Unknown(str(reason)) from None
         except ClosedRound as reason:
             raise Gone(str(reason)) from None
-        found = PLACE.unpack_from(message, HEADER_SIZE + HALF_FRONT - PLACE.size)[0]
+        found = SLOT.unpack_from(message, HEADER_SIZE + SHARE_FRONT - SLOT.size)[0]
         if found != slot:
             raise Refusal(f"the report is for slot {found}: the path names slot {slot}")
         return CheckedReport(identity, server, share, self._invited(server, invitation))
 
-    def _invited(self, server: HalfServer, invitation: str | None) -> bytes:  # noqa: ARG002
+    def _invited(self, server: Aggregator, invitation: str | None) -> bytes:  # noqa: ARG002
         """The digest of the invitation that a report needs here; empty for none."""
         return b""
 
@@ -261,7 +266,7 @@ class ServerParty:
         """Whether a report of this round can be checked without a database query."""
         return identity in self._servers
 
-    def server(self, identity: bytes) -> HalfServer:
+    def server(self, identity: bytes) -> Aggregator:
         """This party's aggregator of an announced, live round."""
         with self._lock:
             found = self._servers.get(identity)
@@ -272,14 +277,14 @@ class ServerParty:
             raise unknown_round(identity)
         return self.serving(row)
 
-    def serving(self, row: RoundRow) -> HalfServer:
+    def serving(self, row: RoundRow) -> Aggregator:
         """The aggregator of the round in this row, whatever its stage."""
         with self._lock:
             found = self._servers.get(row.identity)
         if found is not None:
             return found
         table = PendingShares(self.store, row.identity)
-        made = HalfServer(self.seat(row.terms, row.identity), row.announcement, table)
+        made = Aggregator(self.aggregator_context(row.terms, row.identity), row.announcement, table)
         if row.stage not in LIVE:
             return made
         with self._lock:

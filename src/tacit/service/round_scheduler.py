@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from tacit.aggregation import SumView
-from tacit.aggregation.aggregator import HalfServer, UnknownRound
+from tacit.aggregation.aggregator import Aggregator, UnknownRound
 from tacit.aggregation.aggregator_context import AggregatorStage
 from tacit.aggregation.announcements import Binding, accept
 from tacit.aggregation.collecting import Collector, prepare_collector
@@ -176,7 +176,7 @@ class _Batch:
 
         A round that is stale, or whose key this server no longer holds, is planned again.
         """
-        seat = self.party.seat(self.digest, row.identity)
+        context = self.party.aggregator_context(self.digest, row.identity)
         try:
             described = row if row.announcement else self._describe(row)
             if described is None:  # another process was faster
@@ -184,8 +184,8 @@ class _Batch:
             row = described
             if self.party.now > (row.assigned_until + row.started) // 2 + 1:
                 raise Refusal("the helper did not sign it in time")
-            signature = seat.endorse(row.announcement)
-            record = seat.record(row.identity)
+            signature = context.endorse(row.announcement)
+            record = context.record(row.identity)
             if record is None or record.stage is not AggregatorStage.OPEN:
                 raise Refusal("this server aborted it before")
         except Refusal as reason:
@@ -193,7 +193,7 @@ class _Batch:
             self._abandon(row)
             return AGAIN
         announcement = self.link.describe(row.announcement, signature)
-        accept(TwoServerRound, seat.pinned, announcement)
+        accept(TwoServerRound, context.pinned, announcement)
         with self.party.store.begin() as transaction:
             opened = replace(row, stage=Stage.OPEN, announcement=announcement)
             transaction.replace_round(row, opened)
@@ -215,7 +215,7 @@ class _Batch:
         way = encoding(experiment.open(round_), terms)
         suite, grace = suite_named(terms.suite), min(timing.grace, terms.grace)
         theirs = self.link.keys(self.digest, identity, suite)  # first: if rejected, make no key
-        own = party.seat(self.digest, identity).prepare(identity, suite)
+        own = party.aggregator_context(self.digest, identity).prepare(identity, suite)
         start, about = party.now, terms.answer
         closes = start + timing.joining + about.window + timing.margin
         described = TwoServerRound(
@@ -248,11 +248,11 @@ class _Batch:
 
         A round that another process has opened meanwhile is left alone.
         """
-        seat = self.party.seat(self.digest, row.identity)
+        context = self.party.aggregator_context(self.digest, row.identity)
         anew = replace(row, identity=new_identity(), announcement=b"")
         with self.party.store.begin() as transaction:
             if transaction.replace_round(row, anew):
-                seat.abandon(row.identity)
+                context.abandon(row.identity)
 
     # Closing
 
@@ -276,7 +276,7 @@ class _Batch:
             if theirs and not mine:
                 server.take(theirs, party.now)
             elif kind_of(answer) is Kind.OUTCOME:  # aborted by the helper: destroy this secret, too
-                party.seat(self.digest, identity).abandon(identity)
+                party.aggregator_context(self.digest, identity).abandon(identity)
             mine, _ = self._own(server)
             if mine:
                 collector.take(mine)
@@ -286,7 +286,7 @@ class _Batch:
         self.ended.append((row, _view(collector)))
         return SOON
 
-    def _own(self, server: HalfServer) -> tuple[bytes, bytes]:
+    def _own(self, server: Aggregator) -> tuple[bytes, bytes]:
         """This server's answer for the collector and its list for the helper, each empty until it
         exists.
         """

@@ -22,7 +22,7 @@ from typing import Any
 
 import httpx
 
-from tacit.aggregation.two_servers import Place, TwoServerRound
+from tacit.aggregation.two_servers import ReportSlot, TwoServerRound
 from tacit.aggregation.wire import Kind, header
 from tacit.client import AsyncDevice, Ledger, Pins
 from tacit.client.loopback import NEARBY
@@ -191,10 +191,10 @@ class SimulatedParticipants:
         about = TwoServerRound.decode(announcement[: -2 * SIGNATURE_SIZE])
         token = bytes.fromhex(said["token"])
         for what, key in (("nonsense", token), ("another", token), ("forged place", bytes(16))):
-            place = Place(said["place"], key)
+            place = ReportSlot(said["place"], key)
             for role, address in enumerate((self._told.address, self._told.helper_address)):
                 front = header(Kind.HALF, about.identity) + bytes((role,)) + place.encode()
-                body = front + os.urandom(about.half_size(role) - len(front))
+                body = front + os.urandom(about.share_size(role) - len(front))
                 path = f"/rounds/{about.identity.hex()}/reports/{place.number}"
                 status = (await self._http.put(address + path, content=body)).status_code
                 self._refused[f"{what}: {status}"] += 1

@@ -10,7 +10,7 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.aggregation.liars import (
+from tests.aggregation.malicious_clients import (
     Garbage,
     Liar,
     Slanderer,
@@ -26,12 +26,12 @@ from tacit.aggregation import (
     MaskingPlan,
     MaskingServer,
     MaskingSession,
-    MixingSession,
     Neighbourhood,
     Refusal,
+    ShufflerSession,
     SumView,
 )
-from tacit.aggregation.blame import Lie
+from tacit.aggregation.blame import Misbehaviour
 from tacit.aggregation.client_registry import _most_disputed
 from tacit.aggregation.masking_server import MaskingStage
 from tacit.aggregation.masks import total as masks_total
@@ -45,7 +45,7 @@ def test_a_client_that_joins_again_or_with_anothers_address_takes_no_second_plac
     first, second = session.clients[:2]
     session.server.take(first.join())
     session.server.take(second.join())
-    stolen = first._channel.seal(first.join()[:52], second._masking_public + bytes(32))
+    stolen = first._channel.encrypt(first.join()[:52], second._masking_public + bytes(32))
     for message in (stolen, first.join()[:20] + second.address + first.join()[52:]):
         with pytest.raises(Refusal):
             session.server.take(message)
@@ -150,8 +150,8 @@ def test_who_was_sent_garbage_by_two_proves_it_and_is_not_blamed() -> None:
     for step in (session.join, session.share, session.mask, session.reveal):
         step()
     view = session.server.view()
-    named = [(blame.lie, blame.numbers) for blame in view.blamed]
-    assert named == [(Lie.PARCEL, (5,)), (Lie.PARCEL, (8,))]
+    named = [(blame.kind, blame.numbers) for blame in view.blamed]
+    assert named == [(Misbehaviour.INVALID_SHARES, (5,)), (Misbehaviour.INVALID_SHARES, (8,))]
     assert view == SumView((11,), 11, blamed=view.blamed)
 
 
@@ -160,8 +160,8 @@ def test_two_liars_can_have_as_many_honest_ones_left_out_in_doubt() -> None:
     session = MaskingSession([1] * 12, MaskingPlan(9, 100, Neighbourhood(11, 7)))
     play(session, {10: Slanderer(of=2), 11: Slanderer(of=2)})
     view = session.server.view()
-    alone = [(blame.lie, blame.numbers) for blame in view.blamed if len(blame.numbers) == 1]
-    assert alone == [(Lie.DISPUTED, (0,)), (Lie.DISPUTED, (1,))]
+    alone = [(blame.kind, blame.numbers) for blame in view.blamed if len(blame.numbers) == 1]
+    assert alone == [(Misbehaviour.DISPUTED, (0,)), (Misbehaviour.DISPUTED, (1,))]
     pairs = {blame.numbers for blame in view.blamed if len(blame.numbers) == 2}
     assert pairs == {(honest, liar) for honest in (0, 1) for liar in (10, 11)}
     assert view.numbers == (10,)
@@ -192,7 +192,7 @@ def test_liars_who_know_the_graph_choose_whom_it_loses_and_may_cut_it(lying: boo
         make_lie(session.clients[liar], About(about))
     for step in (session.join, session.share, session.mask):
         step()
-    crowd, cluster = session.server._crowd, range(5, 10)
+    crowd, cluster = session.server._registry, range(5, 10)
     for client in session.clients:
         if client.address in session.outgoing:
             session.server.take(client.reveal(session.outgoing[client.address]))
@@ -228,7 +228,7 @@ def test_liars_have_fewer_honest_ones_left_out_than_they_are_times_a_logarithm(
 
 
 def test_nonsense_for_the_shuffler_does_not_crowd_out_honest_reports() -> None:
-    session = MixingSession(3, 3)
+    session = ShufflerSession(3, 3)
     for _ in range(60):
         wrapped = session.wrap([b"x"])
         with pytest.raises(Refusal):
@@ -246,9 +246,11 @@ def test_nonsense_inside_a_wrap_counts_for_nothing(honest: int, opens: bool) -> 
     """The shuffler cannot see it; the analyzer drops it, and opens what has its minimum without
     it.
     """
-    session = MixingSession(4, 3)
+    session = ShufflerSession(4, 3)
     recipient = session.round.recipients[0]
-    nonsense = recipient.seal(os.urandom(session.round.sealed_size), INFO + session.round.context)
+    nonsense = recipient.encrypt(
+        os.urandom(session.round.encrypted_size), INFO + session.round.context
+    )
     session.shuffler.take(header(Kind.WRAPPED, session.round.identity) + nonsense)
     for place in range(honest):
         session.shuffler.take(session.wrap([bytes((place,))]))

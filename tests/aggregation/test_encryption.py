@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
-from tacit.aggregation import PrivateKey, Refusal, Sealing, ServerKeys
+from tacit.aggregation import HpkeSuite, PrivateKey, Refusal, ServerKeys
 from tacit.aggregation.encryption import DEFAULT, Recipient
 
 
@@ -26,8 +26,8 @@ class Book(NamedTuple):
 
 
 BOOKS = {
-    Sealing.X25519_AES: Book(1, 16, AESGCM),
-    Sealing.X25519: Book(3, 32, ChaCha20Poly1305),
+    HpkeSuite.X25519_AES: Book(1, 16, AESGCM),
+    HpkeSuite.X25519: Book(3, 32, ChaCha20Poly1305),
 }
 KEM_ID = b"KEM\x00\x20"
 
@@ -60,14 +60,14 @@ def key_and_nonce(
 
 
 RFC = {
-    Sealing.X25519_AES: (  # appendix A.1.1
+    HpkeSuite.X25519_AES: (  # appendix A.1.1
         "52c4a758a802cd8b936eceea314432798d5baf2d7e9235dc084ab1b9cfa2f736",
         "37fda3567bdbd628e88668c3c8d7e97d1d1253b6d4ea6d44c150f741f1bf4431",
         "4612c550263fc8ad58375df3f557aac531d26850903e55a9f23f21d8534e8ac8",
         "3948cfe0ad1ddb695d780e59077195da6c56506b027329794ab02bca80815c4d",
         "f938558b5d72f1a23810b4be2ab4f84331acc02fc97babc53a52ae8218a355a96d8770ac83d07bea87e13c512a",
     ),
-    Sealing.X25519: (  # appendix A.2.1
+    HpkeSuite.X25519: (  # appendix A.2.1
         "f4ec9b33b792c372c1d2c2063507b684ef925b8c75a42dbcbf57d63ccd381600",
         "1afa08d3dec047a643885163f1180476fa7ddb54c6a8029ea33f95796bf2ac4a",
         "8057991eef8f1f1af18f4a9491d16a1ce333f695d4db8e38da75975c4478e0fb",
@@ -79,7 +79,7 @@ INFO = b"Ode on a Grecian Urn"
 
 
 @pytest.mark.parametrize("sealing", RFC)
-def test_the_second_reading_reproduces_the_vectors_of_the_rfc(sealing: Sealing) -> None:
+def test_the_second_reading_reproduces_the_vectors_of_the_rfc(sealing: HpkeSuite) -> None:
     ephemeral, enc, private, public, sealed = map(bytes.fromhex, RFC[sealing])
     book = BOOKS[sealing]
     for own, peer in ((ephemeral, public), (private, enc)):
@@ -89,31 +89,31 @@ def test_the_second_reading_reproduces_the_vectors_of_the_rfc(sealing: Sealing) 
 
 
 @pytest.mark.parametrize("sealing", RFC)
-def test_what_is_sealed_opens_in_the_second_reading_and_the_other_way(sealing: Sealing) -> None:
+def test_what_is_sealed_opens_in_the_second_reading_and_the_other_way(sealing: HpkeSuite) -> None:
     ephemeral, enc, private, public, _ = map(bytes.fromhex, RFC[sealing])
     book = BOOKS[sealing]
     key, nonce = key_and_nonce(book, ephemeral, public, enc, public, INFO)
     theirs = enc + book.cipher(key).encrypt(nonce, b"a truth", b"")
     holder = PrivateKey(sealing, X25519PrivateKey.from_private_bytes(private))
-    assert holder.open(theirs, INFO) == b"a truth"
-    ours = Recipient.parse(sealing, public).seal(b"a truth", INFO)
+    assert holder.decrypt(theirs, INFO) == b"a truth"
+    ours = Recipient.parse(sealing, public).encrypt(b"a truth", INFO)
     assert len(ours) == len(theirs) == len(b"a truth") + sealing.overhead
     key, nonce = key_and_nonce(book, private, ours[:32], ours[:32], public, INFO)
     assert book.cipher(key).decrypt(nonce, ours[32:], b"") == b"a truth"
 
 
 def test_new_keys_use_the_suite_that_browsers_have() -> None:
-    assert DEFAULT is Sealing.X25519_AES
-    assert PrivateKey.new().sealing is ServerKeys.new().sealing.sealing is DEFAULT
+    assert DEFAULT is HpkeSuite.X25519_AES
+    assert PrivateKey.new().suite is ServerKeys.new().encryption.suite is DEFAULT
 
 
-@pytest.mark.parametrize("sealing", list(Sealing))
-def test_a_seal_opens_under_its_own_suite_and_info_only(sealing: Sealing) -> None:
+@pytest.mark.parametrize("sealing", list(HpkeSuite))
+def test_a_seal_opens_under_its_own_suite_and_info_only(sealing: HpkeSuite) -> None:
     key = PrivateKey.new(sealing)
-    sealed = Recipient.parse(sealing, key.public()).seal(b"x", b"round 1")
-    assert key.open(sealed, b"round 1") == b"x"
-    others = {Sealing.X25519, Sealing.X25519_AES} - {sealing}
+    sealed = Recipient.parse(sealing, key.public()).encrypt(b"x", b"round 1")
+    assert key.decrypt(sealed, b"round 1") == b"x"
+    others = {HpkeSuite.X25519, HpkeSuite.X25519_AES} - {sealing}
     wrong = [key, *(PrivateKey(other, key.classical) for other in others)]
     for holder, info in zip(wrong, (b"round 2", b"round 1", b"round 1"), strict=False):
         with pytest.raises(Refusal, match="does not open"):
-            holder.open(sealed, info)
+            holder.decrypt(sealed, info)

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.aggregation.liars import (
+from tests.aggregation.malicious_clients import (
     Evader,
     Garbage,
     Liar,
@@ -27,7 +27,7 @@ from tests.aggregation.liars import (
 from tests.aggregation.rings import ring_session
 
 from tacit.aggregation import MaskingClient, MaskingSession, Neighbourhood, Refusal
-from tacit.aggregation.blame import Blame, Lie, decode_blames
+from tacit.aggregation.blame import Blame, Misbehaviour, decode_blames
 from tacit.aggregation.graph import neighbourhood
 from tacit.aggregation.masking_server import STAGES, MaskingServer, MaskingStage
 from tacit.aggregation.wire import Kind
@@ -50,33 +50,33 @@ def check_opened(session: MaskingSession, out: Collection[int]) -> None:
     assert view.reports == len(session.reports) - len(out)
 
 
-def check_named(session: MaskingSession, *expected: tuple[Lie, tuple[int, ...]]) -> None:
+def check_named(session: MaskingSession, *expected: tuple[Misbehaviour, tuple[int, ...]]) -> None:
     view = session.server.view()
-    assert sorted((blame.lie, blame.numbers) for blame in view.blamed) == sorted(expected)
+    assert sorted((blame.kind, blame.numbers) for blame in view.blamed) == sorted(expected)
     for blame in view.blamed:
         assert blame.addresses == tuple(session.clients[one].address for one in blame.numbers)
 
 
-Named = list[tuple[Lie, tuple[int, ...]]]
+Named = list[tuple[Misbehaviour, tuple[int, ...]]]
 
 
 def every_pair(sender: int, receivers: Collection[int]) -> Named:
     """What is said of one that is left out because these complain of it."""
-    pairs: Named = [(Lie.PARCEL, (sender, receiver)) for receiver in receivers]
-    return [(Lie.DISPUTED, (sender,)), *pairs]
+    pairs: Named = [(Misbehaviour.INVALID_SHARES, (sender, receiver)) for receiver in receivers]
+    return [(Misbehaviour.DISPUTED, (sender,)), *pairs]
 
 
 def every_complaint(receiver: int, senders: Collection[int]) -> Named:
     """What is said of one that is left out because it complains of these."""
-    pairs: Named = [(Lie.PARCEL, (sender, receiver)) for sender in senders]
-    return [(Lie.DISPUTED, (receiver,)), *pairs]
+    pairs: Named = [(Misbehaviour.INVALID_SHARES, (sender, receiver)) for sender in senders]
+    return [(Misbehaviour.DISPUTED, (receiver,)), *pairs]
 
 
 def test_one_who_reveals_a_wrong_share_among_two_hundred_is_named() -> None:
     session = session_of(200, 200, Neighbourhood(12, 8))
     play(session, {3: WrongShare()})
     check_opened(session, ())
-    check_named(session, (Lie.WRONG_SHARE, (3,)))
+    check_named(session, (Misbehaviour.WRONG_SHARE, (3,)))
 
 
 def test_the_pairs_of_one_who_sends_garbage_among_two_hundred_are_named() -> None:
@@ -90,7 +90,7 @@ def test_one_who_leaves_without_its_masking_key_among_two_hundred_is_named() -> 
     session = session_of(200, 199, Neighbourhood(12, 8))
     play(session, {3: UnknownKey()})
     check_opened(session, [3])
-    check_named(session, (Lie.UNKNOWN_KEY, (3,)))
+    check_named(session, (Misbehaviour.UNKNOWN_KEY, (3,)))
 
 
 def ring(place: int, count: int, degree: int) -> list[int]:
@@ -105,18 +105,18 @@ OTHERS = [number for number in range(12) if number != 3]
     ("liar", "out", "named"),
     [
         (Liar(), [], []),
-        (WrongShare(every=True), [], [(Lie.WRONG_SHARE, (3,))]),
+        (WrongShare(every=True), [], [(Misbehaviour.WRONG_SHARE, (3,))]),
         (Garbage(), [3], every_pair(3, OTHERS)),
-        (Garbage(some=1), [], [(Lie.PARCEL, (3, 0))]),
+        (Garbage(some=1), [], [(Misbehaviour.INVALID_SHARES, (3, 0))]),
         (Garbage(some=2), [3], every_pair(3, OTHERS[:2])),
         (Garbage(some=5), [3], every_pair(3, OTHERS[:5])),
-        (Garbage(signs=False), [3], [(Lie.UNSIGNED, (3,))]),
-        (Garbage(some=1, signs=False), [3], [(Lie.UNSIGNED, (3,))]),
+        (Garbage(signs=False), [3], [(Misbehaviour.UNSIGNED, (3,))]),
+        (Garbage(some=1, signs=False), [3], [(Misbehaviour.UNSIGNED, (3,))]),
         (OtherShares(), [3], every_pair(3, OTHERS)),
-        (UnknownKey(), [3], [(Lie.UNKNOWN_KEY, (3,))]),
-        (ScatteredKey(), [3], [(Lie.UNKNOWN_KEY, (3,))]),
-        (UnknownSeed(), [3], [(Lie.UNKNOWN_SEED, (3,))]),
-        (Slanderer(), [], [(Lie.PARCEL, (0, 3))]),
+        (UnknownKey(), [3], [(Misbehaviour.UNKNOWN_KEY, (3,))]),
+        (ScatteredKey(), [3], [(Misbehaviour.UNKNOWN_KEY, (3,))]),
+        (UnknownSeed(), [3], [(Misbehaviour.UNKNOWN_SEED, (3,))]),
+        (Slanderer(), [], [(Misbehaviour.INVALID_SHARES, (0, 3))]),
         (Slanderer(of=2), [3], every_complaint(3, OTHERS[:2])),
         (Slanderer(of=11), [3], every_complaint(3, OTHERS)),
     ],
@@ -149,7 +149,7 @@ def test_a_wrong_share_of_the_key_of_one_who_left_is_left_out() -> None:
     session = session_of(12, 11, Neighbourhood(11, 7))
     play(session, {3: WrongShare(Kind.KEYS)}, {MaskingStage.MASKING: {0}})
     check_opened(session, [0])
-    check_named(session, (Lie.WRONG_SHARE, (3,)))
+    check_named(session, (Misbehaviour.WRONG_SHARE, (3,)))
 
 
 def test_spare_shares_open_a_round_down_to_the_threshold_and_not_below() -> None:
@@ -159,7 +159,7 @@ def test_spare_shares_open_a_round_down_to_the_threshold_and_not_below() -> None
         if opens:
             play(session, lies)
             check_opened(session, ())
-            check_named(session, *[(Lie.WRONG_SHARE, (place,)) for place in range(liars)])
+            check_named(session, *[(Misbehaviour.WRONG_SHARE, (place,)) for place in range(liars)])
         else:
             with pytest.raises(Refusal, match=r"6 neighbours revealed .*Blamed: client 0 revealed"):
                 play(session, lies)
@@ -170,7 +170,7 @@ def test_a_sender_is_named_alone_where_a_receiver_shows_the_key_and_leaves() -> 
     play(session, {3: Garbage()}, accusing={5})
     check_opened(session, [3, 5])
     rest = [number for number in OTHERS if number != 5]
-    check_named(session, (Lie.PARCEL, (3,)), *every_pair(3, rest))
+    check_named(session, (Misbehaviour.INVALID_SHARES, (3,)), *every_pair(3, rest))
 
 
 def test_who_sends_garbage_and_commits_to_false_keys_is_named_with_the_receivers() -> None:
@@ -192,7 +192,7 @@ def test_one_slanderer_of_all_its_spare_neighbours_and_a_tenth_that_leaves_cost_
         session, {3: Slanderer(of=among.degree - among.threshold)}, {MaskingStage.MASKING: leaving}
     )
     check_opened(session, leaving | {3})
-    assert session.server.view().blamed[0].lie is Lie.DISPUTED
+    assert session.server.view().blamed[0].kind is Misbehaviour.DISPUTED
     assert session.server.view().blamed[0].addresses == (session.clients[3].address,)
 
 
@@ -212,14 +212,14 @@ def test_who_complains_of_a_parcel_that_opens_is_named_by_its_own_key() -> None:
     session = session_of(12, 11, Neighbourhood(11, 7))
     play(session, {3: Slanderer()}, accusing={3})
     check_opened(session, [3])
-    check_named(session, (Lie.FALSE_ALARM, (3,)))
+    check_named(session, (Misbehaviour.FALSE_COMPLAINT, (3,)))
 
 
 def test_a_false_key_convicts_nobody() -> None:
     session = session_of(12, 11, Neighbourhood(11, 7))
     play(session, {3: Slanderer(key=bytes(32))}, accusing={3})
     check_opened(session, [3])
-    check_named(session, (Lie.PARCEL, (0, 3)))
+    check_named(session, (Misbehaviour.INVALID_SHARES, (0, 3)))
 
 
 def test_neighbours_that_vanish_when_a_liar_is_proved_cost_only_their_numbers() -> None:
@@ -231,7 +231,7 @@ def test_neighbours_that_vanish_when_a_liar_is_proved_cost_only_their_numbers() 
         {MaskingStage.PROVING: {4, 5}, MaskingStage.REVEALING: {4, 5, 6}},
     )
     check_opened(session, [3, 4, 5])
-    check_named(session, (Lie.UNKNOWN_KEY, (3,)))
+    check_named(session, (Misbehaviour.UNKNOWN_KEY, (3,)))
 
 
 def test_who_vanishes_without_its_key_while_another_is_proved_ends_the_round_named() -> None:
@@ -250,7 +250,7 @@ def test_a_convicted_survivor_whose_neighbour_is_silent_counts_with_what_it_shar
     session = session_of(12, 11, Neighbourhood(11, 7))
     play(session, {3: UnknownSeed()}, {MaskingStage.APPEALING: {4}})
     check_opened(session, [])
-    check_named(session, (Lie.UNKNOWN_SEED, (3,)))
+    check_named(session, (Misbehaviour.UNKNOWN_SEED, (3,)))
 
 
 def test_one_who_shared_no_seed_at_all_needs_all_its_neighbours() -> None:
@@ -296,7 +296,7 @@ def test_whoever_copies_an_address_as_its_masking_key_keeps_nobody_out() -> None
     session.server.take(thief.join())
     play(session, {}, {MaskingStage.MASKING: {3}})
     check_opened(session, [3])
-    check_named(session, (Lie.UNKNOWN_KEY, (3,)))
+    check_named(session, (Misbehaviour.UNKNOWN_KEY, (3,)))
 
 
 @pytest.mark.parametrize("liar", [UnknownKey(), UnknownSeed(), Garbage(), WrongShare()])
@@ -310,7 +310,7 @@ def test_restored_at_every_stage_a_server_names_the_same_liars(liar: Liar) -> No
         stage, saved = original.stage, original.save()
         sent = close()
         restored = _restored(saved, session)
-        if restored.stage is not MaskingStage.OPENED:
+        if restored.stage is not MaskingStage.RELEASED:
             assert restored.close(stage) == sent
         return sent
 
@@ -342,7 +342,7 @@ KINDS: list[Callable[[], Liar]] = [
     Slanderer,
     lambda: Slanderer(of=3),
 ]
-CONVICTIONS = (Lie.UNKNOWN_KEY, Lie.UNKNOWN_SEED)
+CONVICTIONS = (Misbehaviour.UNKNOWN_KEY, Misbehaviour.UNKNOWN_SEED)
 FATES: list[MaskingStage] = list(STAGES[:-1])
 
 
@@ -368,10 +368,10 @@ def test_with_any_liars_and_dropouts_the_sum_is_exact_and_no_honest_one_is_named
         return
     view = session.server.view()
     place_of = {client.address: place for place, client in enumerate(session.clients)}
-    named = [(blame.lie, [place_of[one] for one in blame.addresses]) for blame in view.blamed]
+    named = [(blame.kind, [place_of[one] for one in blame.addresses]) for blame in view.blamed]
     false = {place for place, liar in lies.items() if type(liar) is not Liar}
     for lie, who in named:
-        assert false.intersection(who) or (lie is Lie.DISPUTED and len(false) > 1)
+        assert false.intersection(who) or (lie is Misbehaviour.DISPUTED and len(false) > 1)
     out = {who[0] for lie, who in named if lie in CONVICTIONS}
     for stage in (
         MaskingStage.LEAVING,
@@ -387,7 +387,7 @@ def test_with_any_liars_and_dropouts_the_sum_is_exact_and_no_honest_one_is_named
 
 BLAMES = st.builds(
     lambda lie, clients: Blame(lie, tuple(n for n, _ in clients), tuple(a for _, a in clients)),
-    st.sampled_from(Lie),
+    st.sampled_from(Misbehaviour),
     st.lists(
         st.tuples(st.integers(0, 2**32 - 1), st.binary(min_size=32, max_size=32)),
         min_size=1,
@@ -402,9 +402,12 @@ def test_a_record_keeps_everybody_who_is_blamed(blames: list[Blame]) -> None:
 
 
 def test_a_blame_says_in_words_who_did_what() -> None:
-    alone, both = (Blame(Lie.PARCEL, numbers, (b"",) * len(numbers)) for numbers in ((3,), (3, 5)))
-    assert str(alone) == "client 3 sealed a parcel that does not open to what was promised"
+    alone, both = (
+        Blame(Misbehaviour.INVALID_SHARES, numbers, (b"",) * len(numbers))
+        for numbers in ((3,), (3, 5))
+    )
+    assert str(alone) == "client 3 sent encrypted shares that do not match its commitments"
     assert str(both) == (
-        "client 3 sealed a parcel that does not open to what was promised, or client 5 or the "
-        "server says so falsely"
+        "client 3 sent encrypted shares that do not match its commitments, or client 5 or the "
+        "server accuses it falsely"
     )

@@ -8,10 +8,10 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from tests.aggregation.liars import Garbage, Liar, UnknownKey, WrongShare, make_lie
+from tests.aggregation.malicious_clients import Garbage, Liar, UnknownKey, WrongShare, make_lie
 
 from tacit.aggregation import MaskingClient, Neighbourhood, SumView
-from tacit.aggregation.blame import Lie
+from tacit.aggregation.blame import Misbehaviour
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import PureDP
 from tacit.protocols.sums import SecureSum
@@ -23,13 +23,13 @@ PEOPLE, AMONG = 200, Neighbourhood(12, 8)
 @pytest.mark.parametrize(
     ("liar", "lie", "counted"),
     [
-        (WrongShare(), Lie.WRONG_SHARE, PEOPLE),
-        (Garbage(), Lie.DISPUTED, PEOPLE - 1),
-        (UnknownKey(), Lie.UNKNOWN_KEY, PEOPLE - 1),
+        (WrongShare(), Misbehaviour.WRONG_SHARE, PEOPLE),
+        (Garbage(), Misbehaviour.DISPUTED, PEOPLE - 1),
+        (UnknownKey(), Misbehaviour.UNKNOWN_KEY, PEOPLE - 1),
     ],
 )
 def test_one_liar_among_two_hundred_is_left_out_and_named_by_the_round(
-    liar: Liar, lie: Lie, counted: int
+    liar: Liar, lie: Misbehaviour, counted: int
 ) -> None:
     protocol = SecureSum(PEOPLE, 1, DiscreteLaplace(1), PureDP(1.0), dropout=0.05)
     devices: list[MaskingClient] = []
@@ -46,5 +46,5 @@ def test_one_liar_among_two_hundred_is_left_out_and_named_by_the_round(
     assert view.reports == counted
     assert opened(protocol, view, "masking").value == 7 * counted % protocol.modulus
     false = (devices[0].address,)
-    assert [blame.addresses for blame in view.blamed if blame.lie is lie] == [false]
+    assert [blame.addresses for blame in view.blamed if blame.kind is lie] == [false]
     assert all(false[0] in blame.addresses for blame in view.blamed)

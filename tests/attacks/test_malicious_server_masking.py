@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from unittest.mock import patch
 
 import pytest
-from tests.aggregation.liars import (
+from tests.aggregation.malicious_clients import (
     Garbage,
     Liar,
     NoSeed,
@@ -36,10 +36,10 @@ from tacit.aggregation.masking import (
 )
 from tacit.aggregation.share_commitments import (
     SHARE_ENTRY,
-    Pledges,
     Proof,
+    ShareCommitments,
     SharedSecret,
-    encode_pledges,
+    encode_commitments,
     share_commitment,
 )
 from tacit.aggregation.wire import Kind
@@ -79,23 +79,25 @@ def true_shares(session: MaskingSession, owner: int, secret: SharedSecret) -> di
 
 def with_true_shares(session: MaskingSession, owner: int) -> Proof:
     shares = true_shares(session, owner, SharedSecret.MASKING)
-    return Proof(owner, session.server._clients[owner].pledges, shares)
+    return Proof(owner, session.server._clients[owner].commitments, shares)
 
 
 def with_shares_of_the_other_secret(session: MaskingSession, owner: int) -> Proof:
     shares = true_shares(session, owner, SharedSecret.OWN)
-    return Proof(owner, session.server._clients[owner].pledges, shares)
+    return Proof(owner, session.server._clients[owner].commitments, shares)
 
 
 def with_false_shares(session: MaskingSession, owner: int) -> Proof:
     true = with_true_shares(session, owner)
-    return Proof(owner, true.pledges, {holder: b"\x00" + os.urandom(32) for holder in true.shares})
+    return Proof(
+        owner, true.commitments, {holder: b"\x00" + os.urandom(32) for holder in true.shares}
+    )
 
 
 def with_one_false_share(session: MaskingSession, owner: int) -> Proof:
     true = with_true_shares(session, owner)
     first = min(true.shares)
-    return Proof(owner, true.pledges, {**true.shares, first: b"\x00" + os.urandom(32)})
+    return Proof(owner, true.commitments, {**true.shares, first: b"\x00" + os.urandom(32)})
 
 
 def with_a_list_of_its_own(session: MaskingSession, owner: int) -> Proof:
@@ -110,7 +112,7 @@ def with_a_list_of_its_own(session: MaskingSession, owner: int) -> Proof:
         )
         for holder, share in shares.items()
     }
-    listed = Pledges.decode(encode_pledges(bytes(32), by_holder), K)
+    listed = ShareCommitments.decode(encode_commitments(bytes(32), by_holder), K)
     return Proof(owner, listed, dict(list(shares.items())[:T]))
 
 
@@ -129,7 +131,7 @@ def told(session: MaskingSession, ask: bytes) -> bytes | None:
         answer = session.clients[VICTIM].reveal(ask)
     except Refusal:
         return None
-    return session.server._clients[VICTIM].channel.open(answer[:52], answer[52:])
+    return session.server._clients[VICTIM].channel.decrypt(answer[:52], answer[52:])
 
 
 def collected(session: MaskingSession, forgeries: Sequence[Forge]) -> dict[int, bytes]:
@@ -281,11 +283,11 @@ def checked_session(spoil: Callable[[bytes], bytes]) -> tuple[MaskingSession, by
     return session, entries[0][-1]
 
 
-def evidence(session: MaskingSession, parcel: bytes | None = None) -> bytes:
+def evidence(session: MaskingSession, ciphertext: bytes | None = None) -> bytes:
     """PAIRS with what neighbour 1 signed, or with another parcel in it."""
     shown = session.server._clients[1].evidence().encode()
-    if parcel is not None:
-        shown = shown.replace(session.server._clients[1].evidence().parcel(VICTIM), parcel)
+    if ciphertext is not None:
+        shown = shown.replace(session.server._clients[1].evidence().ciphertext(VICTIM), ciphertext)
     pairs = NEIGHBOURS[1:]
     content = PAIRS_HEAD.pack(len(pairs), 1) + pack_listed(pairs) + shown
     return forge(session, VICTIM, Kind.PAIRS, content)
@@ -293,7 +295,10 @@ def evidence(session: MaskingSession, parcel: bytes | None = None) -> bytes:
 
 def test_altering_parcels_makes_no_receiver_reveal_a_key() -> None:
     """Its key would open the parcel as it was sent, and give away both shares of its sender."""
-    for spoil in (lambda parcel: os.urandom(len(parcel)), lambda parcel: parcel[::-1]):
+    for spoil in (
+        lambda ciphertext: os.urandom(len(ciphertext)),
+        lambda ciphertext: ciphertext[::-1],
+    ):
         session, altered = checked_session(spoil)
         victim = session.clients[VICTIM]
         for shown in (evidence(session), evidence(session, altered)):
@@ -342,7 +347,7 @@ def tell_false_keys(session: MaskingSession, field: int, places: Sequence[int]) 
     """Tells the victim false keys of these neighbours."""
     victim = session.clients[VICTIM]
     setup = session.outgoing[victim.address]
-    content = victim._channel.open(setup[:52], setup[52:])
+    content = victim._channel.decrypt(setup[:52], setup[52:])
     entries = [list(entry) for entry in SETUP_ENTRY.iter_unpack(content[12:])]
     for place in places:
         entries[place - 1][field] = public_bytes(new_key())
@@ -443,7 +448,7 @@ class Interrogation:
 
     def read(self, answer: bytes) -> bytes:
         channel = self.session.server._clients[VICTIM].channel
-        return channel.open(answer[:52], answer[52:])
+        return channel.decrypt(answer[:52], answer[52:])
 
     def ask_for_pairs(self) -> None:
         shown = b"".join(
@@ -483,7 +488,7 @@ class Interrogation:
             held = {n: c._held.get(owner) for n, c in enumerate(self.session.clients) if n}
             shares = {n: both[kind] for n, both in held.items() if both}
             first = dict(list(shares.items())[:T])
-            proofs.append(Proof(owner, self.session.server._clients[owner].pledges, first))
+            proofs.append(Proof(owner, self.session.server._clients[owner].commitments, first))
         answer = self.victim.reveal(proof(self.session, proofs, secret))
         self.seeds |= dict(SEEDS_ENTRY.iter_unpack(self.read(answer)))
 

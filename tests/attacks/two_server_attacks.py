@@ -71,9 +71,9 @@ def opened_session(draw: Callable[[Fraction], int], minimum: int = 1) -> TwoServ
 def secrets(session: TwoServerSession, role: int) -> RoundSecrets:
     """Everything that a lying server has for the round."""
     identity = session.round.identity
-    record = session.seat(role).record(identity)
+    record = session.party(role).record(identity)
     assert record is not None
-    return RoundSecrets(record.secret, identity, record.sealing)
+    return RoundSecrets(record.secret, identity, record.suite)
 
 
 def forged_list(session: TwoServerSession, role: int, tags: list[bytes]) -> bytes:
@@ -82,4 +82,4 @@ def forged_list(session: TwoServerSession, role: int, tags: list[bytes]) -> byte
     line = secrets(session, role).keys.line
     channel = Channel(line, *lines, session.round.context, starts=role == 0)
     front = header(Kind.PRESENT, session.round.identity) + bytes((role,))
-    return channel.seal(front, b"".join(sorted(tags)))
+    return channel.encrypt(front, b"".join(sorted(tags)))

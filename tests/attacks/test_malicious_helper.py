@@ -7,7 +7,7 @@ from contextlib import suppress
 from fractions import Fraction
 
 import pytest
-from tests.attacks.two_server_world import (
+from tests.attacks.two_server_attacks import (
     EPSILON,
     MODULUS,
     forged_list,
@@ -17,7 +17,7 @@ from tests.attacks.two_server_world import (
     worst_loss,
 )
 
-from tacit.aggregation import Refusal, RoundOutcome, SumView, TwoServerSession, refused_by_both
+from tacit.aggregation import Refusal, RoundOutcome, SumView, TwoServerSession, aborted_by_both
 from tacit.aggregation.two_servers import DIGEST_SIZE, report_tag, word_digest
 
 Draw = Callable[[Fraction], int]
@@ -78,7 +78,7 @@ def test_its_half_alone_says_nothing() -> None:
         drawn = iter([bytes(16), bytes(16), word_for(answer - 5)])
         half = session.split(answer, [answer], lambda _: next(drawn))[1]  # noqa: B023
         session.server(1).take(half, session.now)
-        (found_half,) = session.server(1)._halves(session.server(1)._record())
+        (found_half,) = session.server(1)._shares(session.server(1)._record())
         found.add(found_half[DIGEST_SIZE])
         session.tables[1].clear()
     assert found == {5}
@@ -112,9 +112,9 @@ def test_its_refusal_alone_refunds_nothing() -> None:
     servers[0].take(listing, late)
     servers[0].close(late)
     refusal = servers[1].close(late + session.round.grace)[session.round.collector]
-    assert refusal[21] == RoundOutcome.REFUSED
+    assert refusal[21] == RoundOutcome.ABORTED
     outcomes = [servers[0].outcome(), servers[1].outcome()]
-    assert not refused_by_both(session.pinned, session.announcement, outcomes)
+    assert not aborted_by_both(session.pinned, session.announcement, outcomes)
     session.collector().take(servers[0].close(late)[session.round.collector])
     session.collector().take(refusal)
     session.collector().close()

@@ -9,17 +9,17 @@ import itertools
 import pickle
 
 import pytest
-from tests.aggregation.mixers import keys_of
+from tests.aggregation.shuffler_channels import keys_of
 
 from tacit.aggregation import (
     Analyzer,
     MaskingPlan,
     MaskingServer,
     MaskingSession,
-    MixingSession,
     Neighbourhood,
     Refusal,
     Shuffler,
+    ShufflerSession,
 )
 from tacit.errors import TacitError
 from tacit.records import MemoryRecords
@@ -56,7 +56,7 @@ def test_a_refused_round_is_refused_in_every_backup_and_its_key_is_gone() -> Non
     session = MaskingSession([5, 6, 7, 8], MaskingPlan(4, 100))
     key, before = session.server._key.private_bytes_raw(), session.server.save()
     session.join()
-    session.server.refuse()
+    session.server.abort()
     assert key not in b"".join(session.store._records.values())
     for backup in (before, session.server.save()):
         restored = MaskingServer.restore(backup, session.store)
@@ -65,7 +65,7 @@ def test_a_refused_round_is_refused_in_every_backup_and_its_key_is_gone() -> Non
 
 
 def test_a_backup_of_a_shuffler_is_noise_and_does_not_tell_who_came_first() -> None:
-    session = MixingSession(4, 3)
+    session = ShufflerSession(4, 3)
     reports = [session.wrap([message]) for message in (b"a", b"b", b"c")]
     seen = set()
     for order in itertools.permutations(reports):
@@ -85,7 +85,7 @@ def test_a_backup_of_a_shuffler_is_noise_and_does_not_tell_who_came_first() -> N
 
 
 def test_after_a_mixed_round_no_key_that_opened_its_reports_is_left() -> None:
-    session = MixingSession(4, 3)
+    session = ShufflerSession(4, 3)
     keys = keys_of(session)
     for message in (b"a", b"b", b"c"):
         session.shuffler.take(session.wrap([message]))
@@ -97,7 +97,7 @@ def test_after_a_mixed_round_no_key_that_opened_its_reports_is_left() -> None:
     assert batch not in held
     for party in keys:
         assert party.line.private_bytes_raw() not in held
-        assert party.sealing.classical.private_bytes_raw() not in held
+        assert party.encryption.classical.private_bytes_raw() not in held
     secrets = [record for record in session.store._records.values() if record[0] == 0]
     assert not secrets, "no record of an open round is left"
     for kind in (Shuffler, Analyzer):
@@ -106,7 +106,7 @@ def test_after_a_mixed_round_no_key_that_opened_its_reports_is_left() -> None:
 
 
 def test_devices_and_servers_leave_no_copy_to_steal() -> None:
-    session, mixing = MaskingSession([1, 2, 3], MaskingPlan(3, 100)), MixingSession(4, 3)
+    session, mixing = MaskingSession([1, 2, 3], MaskingPlan(3, 100)), ShufflerSession(4, 3)
     things: list[object] = [
         session.clients[0],
         session.server,

@@ -12,12 +12,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tacit.aggregation import (
-    HalfServer,
+    Aggregator,
+    AggregatorContext,
+    HpkeSuite,
     OwnNoise,
     Refusal,
     RoundOutcome,
-    Sealing,
-    Seat,
     SumView,
     TwoServerSession,
 )
@@ -61,13 +61,13 @@ def test_after_the_close_no_key_is_left_for_what_was_stolen_before() -> None:
     stolen = [dict(table) for table in session.tables]
     session.finish()
     for role in (0, 1):
-        record = session.seat(role).record(session.round.identity)
+        record = session.party(role).record(session.round.identity)
         assert record is not None
         assert record.secret == b""
-        server = HalfServer(session.seat(role), session.announcement, stolen[role])
+        server = Aggregator(session.party(role), session.announcement, stolen[role])
         answer = server.close(session.now)
         assert server.close(0) == answer
-        assert server.outcome()[21] == RoundOutcome.OPENED
+        assert server.outcome()[21] == RoundOutcome.RELEASED
 
 
 def test_neither_tables_nor_records_ever_hold_a_bare_sum_or_the_noise() -> None:
@@ -93,7 +93,7 @@ def test_neither_tables_nor_records_ever_hold_a_bare_sum_or_the_noise() -> None:
             session.server(role).take(half, session.now)
             look()
     bare = [
-        sum(half[DIGEST_SIZE] for half in server._halves(server._record()))
+        sum(half[DIGEST_SIZE] for half in server._shares(server._record()))
         for server in (session.server(0), session.server(1))
     ]
     look()
@@ -118,13 +118,15 @@ def test_a_restarted_party_finishes_its_round_from_its_files(tmp_path: Path) -> 
     """Long-term key and records from disk: the same identity, the same round, one answer."""
     session = session_with_reports()
     kept = session.rehearsal.keys[1].private_bytes_raw()
-    name = session.seat(1).name(session.round.identity)
+    name = session.party(1).name(session.round.identity)
     RecordDirectory(tmp_path).replace(name, None, session.records[1].read(name) or b"")
 
-    def helper() -> HalfServer:
+    def helper() -> Aggregator:
         key = Ed25519PrivateKey.from_private_bytes(kept)
-        seat = Seat(session.pinned, 1, key, RecordDirectory(tmp_path), lambda _: 0)
-        return HalfServer(seat, session.announcement, session.tables[1])
+        aggregator = AggregatorContext(
+            session.pinned, 1, key, RecordDirectory(tmp_path), lambda _: 0
+        )
+        return Aggregator(aggregator, session.announcement, session.tables[1])
 
     late, own = session.round.binding.closes, session.server(0)
     own.take(helper().close(late)[helper().peer], late)
@@ -135,15 +137,15 @@ def test_a_restarted_party_finishes_its_round_from_its_files(tmp_path: Path) -> 
     assert session.collector().view().reports == 3
 
 
-@pytest.mark.parametrize("sealing", list(Sealing))
-def test_records_restored_on_purpose_are_named_as_not_prevented(sealing: Sealing) -> None:
+@pytest.mark.parametrize("sealing", list(HpkeSuite))
+def test_records_restored_on_purpose_are_named_as_not_prevented(sealing: HpkeSuite) -> None:
     """What the key files must never be: part of a backup. With an old copy of the record a server
     does answer again; docs/security.md says so.
     """
-    session = TwoServerSession(3, 1, 1009, sealing=sealing)
+    session = TwoServerSession(3, 1, 1009, suite=sealing)
     for role, half in enumerate(session.split(0, [7])):
         session.server(role).take(half, session.now)
-    name = session.seat(1).name(session.round.identity)
+    name = session.party(1).name(session.round.identity)
     table, record = dict(session.tables[1]), session.records[1].read(name) or b""
     assert session.finish() == SumView((7,), 1)
     session.tables[1], restored = table, MemoryRecords()

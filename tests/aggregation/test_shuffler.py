@@ -12,23 +12,23 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.aggregation.mixers import keys_of
+from tests.aggregation.shuffler_channels import keys_of
 
 from tacit.aggregation import (
     Analyzer,
-    MixingSession,
-    MixView,
+    HpkeSuite,
     Refusal,
     RoundOutcome,
-    Sealing,
     ServerKeys,
+    ShuffledView,
     Shuffler,
-    mixing_outcome,
-    run_mixing,
+    ShufflerSession,
+    run_shuffler,
+    shuffler_outcome,
 )
 from tacit.aggregation.agreement import Channel
 from tacit.aggregation.interface import new_identity
-from tacit.aggregation.shuffler import MixingRound, ShuffleRole, prepare_party
+from tacit.aggregation.shuffler import ShuffleRole, ShufflerRound, prepare_party
 from tacit.aggregation.two_servers import read_outcome
 from tacit.aggregation.wire import Kind, header
 from tacit.errors import TacitError
@@ -37,12 +37,12 @@ from tacit.records import MemoryRecords
 
 def parties(
     reports: int = 4, minimum: int = 3, size: int = 1, messages: int = 1
-) -> tuple[MixingSession, Shuffler, Analyzer]:
-    session = MixingSession(reports, minimum, size, messages)
+) -> tuple[ShufflerSession, Shuffler, Analyzer]:
+    session = ShufflerSession(reports, minimum, size, messages)
     return session, session.shuffler, session.analyzer
 
 
-def finish(shuffler: Shuffler, analyzer: Analyzer) -> MixView:
+def finish(shuffler: Shuffler, analyzer: Analyzer) -> ShuffledView:
     (batch,) = shuffler.close().values()
     analyzer.take(batch)
     analyzer.close()
@@ -63,7 +63,7 @@ def test_mixing_hands_over_exactly_the_messages_that_came_or_refuses(
     minimum = rng.randrange(1, reports + 1)
     came = [report for place, report in enumerate(sent) if place not in lost]
     try:
-        view = run_mixing(sent, minimum, lost=lost)
+        view = run_shuffler(sent, minimum, lost=lost)
     except Refusal:
         assert len(came) < minimum
     else:
@@ -72,7 +72,7 @@ def test_mixing_hands_over_exactly_the_messages_that_came_or_refuses(
 
 
 def test_the_hybrid_suite_hands_over_the_same_messages() -> None:
-    assert sorted(run_mixing([[b"b"], [b"a"]], 2, Sealing.HYBRID).messages) == [b"a", b"b"]
+    assert sorted(run_shuffler([[b"b"], [b"a"]], 2, HpkeSuite.HYBRID).messages) == [b"a", b"b"]
 
 
 def test_a_report_counts_once_however_often_it_arrives() -> None:
@@ -88,7 +88,7 @@ def test_a_message_wrapped_anew_counts_once() -> None:
     session, shuffler, analyzer = parties()
     for message in (b"a", b"b", b"c"):
         shuffler.take(session.wrap([message]))
-    again = session.round.recipients[0].seal(
+    again = session.round.recipients[0].encrypt(
         next(iter(shuffler._taken.values()))[0], b"tacit mixing wrap v2" + session.round.context
     )
     with pytest.raises(Refusal, match="counts once"):
@@ -120,52 +120,52 @@ def test_nonsense_from_one_device_spoils_its_own_message_only() -> None:
     session, shuffler, analyzer = parties()
     for message in (b"a", b"b", b"c"):
         shuffler.take(session.wrap([message]))
-    nonsense = session.round.recipients[0].seal(
-        bytes(session.round.sealed_size), b"tacit mixing wrap v2" + session.round.context
+    nonsense = session.round.recipients[0].encrypt(
+        bytes(session.round.encrypted_size), b"tacit mixing wrap v2" + session.round.context
     )
     shuffler.take(header(Kind.WRAPPED, session.round.identity) + nonsense)
     view = finish(shuffler, analyzer)
     assert (sorted(view.messages), view.spoilt) == ([b"a", b"b", b"c"], 1)
 
 
-Nonsense = Callable[[MixingSession], bytes]
+Nonsense = Callable[[ShufflerSession], bytes]
 
 
-def wrapped(session: MixingSession, inner: bytes) -> bytes:
+def wrapped(session: ShufflerSession, inner: bytes) -> bytes:
     """A report with any content that the shuffler can open."""
-    sealed = session.round.recipients[0].seal(
+    sealed = session.round.recipients[0].encrypt(
         inner, b"tacit mixing wrap v2" + session.round.context
     )
     return header(Kind.WRAPPED, session.round.identity) + sealed
 
 
-def for_the_analyzer(session: MixingSession, content: bytes, info: bytes | None = None) -> bytes:
+def for_the_analyzer(session: ShufflerSession, content: bytes, info: bytes | None = None) -> bytes:
     usual = b"tacit mixing message v2" + session.round.context
-    return session.round.recipients[1].seal(content, usual if info is None else info)
+    return session.round.recipients[1].encrypt(content, usual if info is None else info)
 
 
-def noise(session: MixingSession) -> bytes:
-    return wrapped(session, os.urandom(2 * session.round.sealed_size))
+def noise(session: ShufflerSession) -> bytes:
+    return wrapped(session, os.urandom(2 * session.round.encrypted_size))
 
 
-def zeros(session: MixingSession) -> bytes:
-    size = session.round.sealed_size
+def zeros(session: ShufflerSession) -> bytes:
+    size = session.round.encrypted_size
     return wrapped(session, os.urandom(8) + bytes(size - 8) + os.urandom(8) + b"\xff" * (size - 8))
 
 
-def of_another_round(session: MixingSession) -> bytes:
+def of_another_round(session: ShufflerSession) -> bytes:
     other = b"tacit mixing message v2" + bytes(32)
     sealed = [for_the_analyzer(session, os.urandom(17), other) for _ in range(2)]
     return wrapped(session, b"".join(sealed))
 
 
-def for_nobody(session: MixingSession) -> bytes:
-    stranger = MixingSession(4, 3, messages=2).round.recipients[1]
+def for_nobody(session: ShufflerSession) -> bytes:
+    stranger = ShufflerSession(4, 3, messages=2).round.recipients[1]
     info = b"tacit mixing message v2" + session.round.context
-    return wrapped(session, b"".join(stranger.seal(os.urandom(17), info) for _ in range(2)))
+    return wrapped(session, b"".join(stranger.encrypt(os.urandom(17), info) for _ in range(2)))
 
 
-def flipped(session: MixingSession) -> bytes:
+def flipped(session: ShufflerSession) -> bytes:
     sealed = [bytearray(for_the_analyzer(session, os.urandom(17))) for _ in range(2)]
     for item in sealed:
         item[-1] ^= 1
@@ -215,7 +215,7 @@ def test_what_the_shuffler_cannot_open_takes_no_place() -> None:
     for content in (good[:20] + os.urandom(len(good) - 20), good[:-1], good + b"x", good[:20]):
         with pytest.raises(Refusal):
             shuffler.take(content)
-    size = session.round.sealed_size
+    size = session.round.encrypted_size
     twice = for_the_analyzer(session, os.urandom(17)) * 2
     for inner in (b"", os.urandom(size), os.urandom(3 * size), twice):
         with pytest.raises(Refusal):
@@ -230,7 +230,7 @@ def test_fewer_than_the_minimum_are_forgotten_and_nothing_is_handed_on() -> None
     shuffler.take(session.wrap([b"a"]))
     with pytest.raises(Refusal, match="1 reports: the minimum is 3; nothing was opened"):
         shuffler.close()
-    shuffler.refuse()
+    shuffler.abort()
     assert not shuffler._taken
     assert not shuffler._seen
     for attempt in (shuffler.close, lambda: shuffler.take(session.wrap([b"a"]))):
@@ -286,9 +286,9 @@ def test_too_early_a_close_and_a_second_one_change_nothing() -> None:
     analyzer.take(batch)
     for _ in range(2):
         assert analyzer.close() == {}
-        analyzer.refuse()
+        analyzer.abort()
         assert sorted(analyzer.view().messages) == [b"a", b"b", b"c"]
-    shuffler.refuse()
+    shuffler.abort()
     assert shuffler.close() == {session.round.analyzer[:32]: batch}
     shuffler.forget()
     with pytest.raises(Refusal, match="handed on and forgotten"):
@@ -342,11 +342,11 @@ def test_batches_that_make_no_sense_are_refused() -> None:
             starts=True,
         )
         with pytest.raises(Refusal):
-            analyzer.take(line.seal(header(Kind.BATCH, announced.identity), content))
+            analyzer.take(line.encrypt(header(Kind.BATCH, announced.identity), content))
     (batch,) = shuffler.close().values()
     analyzer.take(batch)
-    two = (2).to_bytes(4, "big") + sealed[: 2 * announced.sealed_size]
-    other = line.seal(header(Kind.BATCH, announced.identity), two)
+    two = (2).to_bytes(4, "big") + sealed[: 2 * announced.encrypted_size]
+    other = line.encrypt(header(Kind.BATCH, announced.identity), two)
     with pytest.raises(Refusal, match="another batch"):
         analyzer.take(other)
     analyzer.close()
@@ -356,7 +356,7 @@ def test_batches_that_make_no_sense_are_refused() -> None:
 
 
 def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
-    session = MixingSession(4, 3)
+    session = ShufflerSession(4, 3)
     announced, store, keys = session.round, session.store, ServerKeys.new().public()
     other = replace(announced, identity=new_identity())
     strange = replace(announced, shuffler=keys)
@@ -383,9 +383,9 @@ def test_each_party_signs_what_became_of_the_one_round_that_it_knows(came: int) 
     session, shuffler, analyzer = parties()
     announced, pinned = session.round, session.pinned
 
-    def said(description: MixingRound) -> list[tuple[int, RoundOutcome]]:
+    def said(description: ShufflerRound) -> list[tuple[int, RoundOutcome]]:
         keys = zip(ShuffleRole, session.rehearsal.keys, strict=True)
-        words = [mixing_outcome(description, session.store, role, key) for role, key in keys]
+        words = [shuffler_outcome(description, session.store, role, key) for role, key in keys]
         return [read_outcome(pinned, description, word) for word in words]
 
     with pytest.raises(Refusal, match="not over yet"):
@@ -395,9 +395,9 @@ def test_each_party_signs_what_became_of_the_one_round_that_it_knows(came: int) 
     if came == 3:
         finish(shuffler, analyzer)
         shuffler.forget()
-    shuffler.refuse()
-    analyzer.refuse()
-    became = RoundOutcome.OPENED if came == 3 else RoundOutcome.REFUSED
+    shuffler.abort()
+    analyzer.abort()
+    became = RoundOutcome.RELEASED if came == 3 else RoundOutcome.ABORTED
     assert said(announced) == [(0, became), (1, became)]
     for other in (replace(announced, identity=new_identity()), replace(announced, minimum=2)):
         assert said(other) == [(0, RoundOutcome.UNKNOWN), (1, RoundOutcome.UNKNOWN)]
@@ -407,14 +407,14 @@ def test_a_partys_keys_of_a_round_are_made_once_and_not_after_its_end() -> None:
     session, shuffler, _ = parties()
     store, identity = session.store, session.round.identity
     assert prepare_party(store, ShuffleRole.SHUFFLER, identity) == session.round.shuffler
-    shuffler.refuse()
+    shuffler.abort()
     with pytest.raises(Refusal, match="over: it was refused"):
         prepare_party(store, ShuffleRole.SHUFFLER, identity)
 
 
-@pytest.mark.parametrize("sealing", list(Sealing))
-def test_a_buffered_message_takes_at_most_two_kilobytes(sealing: Sealing) -> None:
-    session = MixingSession(500, 1, sealing=sealing)
+@pytest.mark.parametrize("sealing", list(HpkeSuite))
+def test_a_buffered_message_takes_at_most_two_kilobytes(sealing: HpkeSuite) -> None:
+    session = ShufflerSession(500, 1, suite=sealing)
     shuffler = session.shuffler
     reports = [session.wrap([b"1"]) for _ in range(500)]
     tracemalloc.start()

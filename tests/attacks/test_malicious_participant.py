@@ -80,7 +80,7 @@ def test_too_few_honest_reports_are_a_refusal_signed_by_both() -> None:
     with pytest.raises(Refusal):
         session.finish()
     for role in (0, 1):
-        assert session.server(role).outcome()[21] == RoundOutcome.REFUSED
+        assert session.server(role).outcome()[21] == RoundOutcome.ABORTED
 
 
 def test_out_of_range_numbers_are_not_prevented_and_shift_the_sum() -> None:

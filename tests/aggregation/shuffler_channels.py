@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tacit.aggregation import MixingSession, ServerKeys
+from tacit.aggregation import ServerKeys, ShufflerSession
 
 
-def keys_of(session: MixingSession) -> tuple[ServerKeys, ServerKeys]:
+def keys_of(session: ShufflerSession) -> tuple[ServerKeys, ServerKeys]:
     """The shuffler's and the analyzer's."""
     first, second = session.shuffler._keys, session.analyzer._keys
     assert first is not None

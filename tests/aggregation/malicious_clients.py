@@ -14,10 +14,10 @@ from tacit.aggregation.masking import FRONT_SIZE, INBOX_ENTRY
 from tacit.aggregation.masking_server import MaskingStage
 from tacit.aggregation.shamir import SHARE_SIZE
 from tacit.aggregation.share_commitments import (
-    PARCEL_SIZE,
     SHARE_ENTRY,
-    Pledges,
-    pledges_size,
+    SHARE_PAIR_SIZE,
+    ShareCommitments,
+    commitments_size,
     signed_shares,
 )
 from tacit.aggregation.wire import Kind
@@ -30,14 +30,14 @@ CLIENT = "tacit.aggregation.masking_client"
 def reworded(session: MaskingSession, client: MaskingClient, message: bytes, spoil: Spoil) -> bytes:
     """The message with other content, sealed as only its sender can."""
     channel = session.server._by_address[client.address].channel
-    content = channel.open(message[:FRONT_SIZE], message[FRONT_SIZE:])
-    return client._channel.seal(message[:FRONT_SIZE], spoil(content))
+    content = channel.decrypt(message[:FRONT_SIZE], message[FRONT_SIZE:])
+    return client._channel.encrypt(message[:FRONT_SIZE], spoil(content))
 
 
 class Liar:
     """An honest client; the others differ from it in one thing."""
 
-    leaves_before = MaskingStage.OPENED
+    leaves_before = MaskingStage.RELEASED
 
     def prepare(self, client: MaskingClient) -> None:
         """What it does before it joins."""
@@ -79,17 +79,17 @@ class Garbage(Liar):
         if kind is not Kind.SHARES:
             return content
         degree = len(client._neighbours)
-        start, end = pledges_size(degree), len(content) - SIGNATURE_SIZE
-        size = PARCEL_SIZE * (degree if self.some is None else self.some)
-        parcels = os.urandom(size) + content[start + size : end]
+        start, end = commitments_size(degree), len(content) - SIGNATURE_SIZE
+        size = SHARE_PAIR_SIZE * (degree if self.some is None else self.some)
+        ciphertexts = os.urandom(size) + content[start + size : end]
         if not self.signs:
-            return content[:start] + parcels + content[end:]
-        return content[:start] + parcels + self.signature(client, content[:start], parcels)
+            return content[:start] + ciphertexts + content[end:]
+        return content[:start] + ciphertexts + self.signature(client, content[:start], ciphertexts)
 
-    def signature(self, client: MaskingClient, listed: bytes, parcels: bytes) -> bytes:
-        pledges = Pledges.decode(listed, len(client._neighbours))
-        root = pledges.root(client.round.context, client._number)
-        return sign(Signed.SHARES, signed_shares(root, parcels), client._signing_key)
+    def signature(self, client: MaskingClient, listed: bytes, ciphertexts: bytes) -> bytes:
+        commitments = ShareCommitments.decode(listed, len(client._neighbours))
+        root = commitments.root(client.round.context, client._number)
+        return sign(Signed.SHARES, signed_shares(root, ciphertexts), client._signing_key)
 
 
 class OtherShares(Liar):
@@ -154,18 +154,18 @@ class Slanderer(Liar):
 
     def __init__(self, of: int = 1, key: bytes = b"") -> None:
         self.of, self.key = of, key
-        self.parcels: dict[int, bytes] = {}
+        self.ciphertexts: dict[int, bytes] = {}
 
     def prepare(self, client: MaskingClient) -> None:
         client._stands = lambda *_: True  # type: ignore[method-assign]
 
     def receive(self, inbox: bytes) -> None:
-        self.parcels = {entry[0]: entry[-1] for entry in INBOX_ENTRY.iter_unpack(inbox)}
+        self.ciphertexts = {entry[0]: entry[-1] for entry in INBOX_ENTRY.iter_unpack(inbox)}
 
     def spoil(self, client: MaskingClient, kind: Kind, content: bytes, /) -> bytes:
         if kind is Kind.CHECKED:
             named = sorted(client._held)[: self.of]
-            client._spoilt |= {number: self.parcels[number] for number in named}
+            client._spoilt |= {number: self.ciphertexts[number] for number in named}
             return b"".join(number.to_bytes(4, "big") for number in named)
         if kind is Kind.ACCUSED and self.key:
             return b"".join(content[at : at + 4] + self.key for at in range(0, len(content), 36))
@@ -204,7 +204,7 @@ def play(
     silent = silent or {}
     for place, liar in liars.items():
         liar.prepare(session.clients[place])
-    while (stage := session.server.stage) is not MaskingStage.OPENED:
+    while (stage := session.server.stage) is not MaskingStage.RELEASED:
         for place, client in enumerate(session.clients):
             liar = liars.get(place, Liar())
             gone = stage is liar.leaves_before or place in silent.get(stage, set())
@@ -215,7 +215,7 @@ def play(
                 message = _said(session, place, stage, place in (accusing or set()))
             if stage is MaskingStage.CHECKING:
                 inbox = session.outgoing[client.address]
-                liar.receive(client._channel.open(inbox[:FRONT_SIZE], inbox[FRONT_SIZE:]))
+                liar.receive(client._channel.decrypt(inbox[:FRONT_SIZE], inbox[FRONT_SIZE:]))
             if message is not None:
                 kind = Kind(message[3])
                 if kind is not Kind.JOIN:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.attacks.two_server_world import (
+from tests.attacks.two_server_attacks import (
     EPSILON,
     LEVELS,
     MODULUS,
@@ -23,10 +23,10 @@ from tests.attacks.two_server_world import (
 )
 
 from tacit.aggregation import (
-    HalfServer,
-    Place,
+    Aggregator,
+    AggregatorContext,
     Refusal,
-    Seat,
+    ReportSlot,
     TwoServerRound,
     TwoServerSession,
     announce,
@@ -51,13 +51,13 @@ def untouched(size: int) -> bytes:
     raise AssertionError(f"{size} random bytes were drawn for a round that must be refused")
 
 
-PLACE = Place(0, bytes(16))
+SLOT = ReportSlot(0, bytes(16))
 
 
 def refused_by_device(session: TwoServerSession, announcement: bytes) -> str:
     """Why the device does not report; it has drawn no randomness by then."""
     with pytest.raises(Refusal) as refusal:
-        split(session.pinned, announcement, PLACE, [1], untouched)
+        split(session.pinned, announcement, SLOT, [1], untouched)
     return str(refusal.value)
 
 
@@ -74,8 +74,8 @@ def test_its_own_key_in_the_helpers_place_reads_nothing() -> None:
     """Whoever the coordinator names as the helper has not signed, or is not who was pinned."""
     session = opened_session(no_noise)
     own = Ed25519PrivateKey.generate()
-    elsewhere = Seat(session.pinned, 1, session.rehearsal.keys[1], MemoryRecords())
-    fake = elsewhere.prepare(session.round.identity, session.round.sealing)
+    elsewhere = AggregatorContext(session.pinned, 1, session.rehearsal.keys[1], MemoryRecords())
+    fake = elsewhere.prepare(session.round.identity, session.round.suite)
     forged = replace(session.round, servers=(session.round.servers[0], fake))
     data = forged.encode()
     signed = announce(data, [endorse(data, key) for key in (session.rehearsal.keys[0], own)])
@@ -106,7 +106,7 @@ def test_a_weaker_round_is_refused_by_devices_and_not_signed_by_the_helper(
     weaker = replace(session.round, identity=new_identity(), **changes)
     assert words in refused_by_device(session, signed_by_all(session, weaker))
     with pytest.raises(Refusal, match=words):
-        session.seat(1).endorse(weaker.encode())
+        session.party(1).endorse(weaker.encode())
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_another_binding_is_refused_by_devices_and_not_signed_by_the_helper(
     other = replace(session.round, binding=binding, assigned_until=0, identity=new_identity())
     refused_by_device(session, signed_by_all(session, other))
     with pytest.raises(Refusal):
-        session.seat(1).endorse(other.encode())
+        session.party(1).endorse(other.encode())
 
 
 def test_the_victim_cannot_be_told_another_question_than_the_others() -> None:
@@ -138,8 +138,8 @@ def test_the_victim_cannot_be_told_another_question_than_the_others() -> None:
     announcement = signed_by_all(session, twin)
     assert "terms of the round" in refused_by_device(session, announcement)
     with pytest.raises(Refusal, match="one description per round"):
-        Seat(told, 1, keys[1], session.records[1]).endorse(twin.encode())
-    place = session.server(0).place(0)
+        AggregatorContext(told, 1, keys[1], session.records[1]).endorse(twin.encode())
+    place = session.server(0).slot(0)
     for role, half in enumerate(split(told, announcement, place, [1])):
         session.server(role).take(half, session.now)
     late = session.round.binding.closes
@@ -150,7 +150,7 @@ def test_one_signature_on_two_descriptions_of_a_round_is_never_given() -> None:
     session = opened_session(no_noise)
     for changes in ({"places": 5}, {"grace": 7}, {"modulus": 1009}, {"minimum": 2}):
         with pytest.raises(Refusal, match="one description per round"):
-            session.seat(1).endorse(replace(session.round, **changes).encode())  # type: ignore[arg-type]
+            session.party(1).endorse(replace(session.round, **changes).encode())  # type: ignore[arg-type]
 
 
 # What it learns
@@ -177,19 +177,19 @@ class Victim:
         self.late = self.session.round.binding.closes
         self.heard: list[bytes | None] = []
 
-    def helper(self, table: dict[bytes, bytes] | None = None) -> HalfServer:
+    def helper(self, table: dict[bytes, bytes] | None = None) -> Aggregator:
         """The helper, restarted, over its table or a copy of another time."""
         if table is not None:
             self.session.tables[1] = table
         return self.session.server(1)
 
-    def list_to(self, helper: HalfServer, tags: list[bytes], now: int) -> None:
+    def list_to(self, helper: Aggregator, tags: list[bytes], now: int) -> None:
         """A list of the coordinator's choice, and all that the helper answers."""
         with suppress(Refusal):
             helper.take(forged_list(self.session, 0, tags), now)
         self.ask(helper, now)
 
-    def ask(self, helper: HalfServer, now: int) -> None:
+    def ask(self, helper: Aggregator, now: int) -> None:
         with suppress(Refusal):
             for address, message in helper.close(now).items():
                 if address == self.session.round.collector:
@@ -272,4 +272,4 @@ def test_an_answer_out_of_the_terms_range_is_not_sent() -> None:
     session = opened_session(no_noise)
     for value in (LEVELS + 1, -1):
         with pytest.raises(TacitError, match="numbers from 0 to 3"):
-            split(session.pinned, session.announcement, PLACE, [value], untouched)
+            split(session.pinned, session.announcement, SLOT, [value], untouched)

@@ -18,11 +18,11 @@ class Blocked:
 sys.meta_path.insert(0, Blocked())
 """
 DEVICE = """
-from tacit.aggregation import run_masking, run_mixing, run_two_servers
+from tacit.aggregation import run_masking, run_shuffler, run_two_servers
 
 assert run_masking([[1] * 20, [2] * 20, [3] * 20], 1009, 3).numbers == (6,) * 20
 assert run_two_servers([1, 2, 3], 1009, 3).numbers == (6,)
-assert sorted(run_mixing([[b"a"], [b"b"]], 2).messages) == [b"a", b"b"]
+assert sorted(run_shuffler([[b"a"], [b"b"]], 2).messages) == [b"a", b"b"]
 """
 VERIFIED = """
 from fractions import Fraction

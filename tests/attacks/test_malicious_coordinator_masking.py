@@ -20,17 +20,17 @@ from tacit.aggregation import (
     MaskingRound,
     MaskingServer,
     MaskingSession,
-    MixingSession,
     Neighbourhood,
     Refusal,
     RoundOutcome,
     ServerKeys,
     ShuffleRole,
+    ShufflerSession,
     SumView,
     announce,
     masking_outcome,
-    mixing_outcome,
     neighbourhood,
+    shuffler_outcome,
     wrap,
 )
 from tacit.aggregation.agreement import new_key, public_bytes
@@ -175,7 +175,7 @@ def test_a_round_that_the_pinned_party_did_not_sign_is_refused() -> None:
 
 def test_a_coordinator_that_names_itself_as_the_analyzer_reads_nothing() -> None:
     """Keys of its own in the place of another party's: the other party did not sign them."""
-    session = MixingSession(4, 3)
+    session = ShufflerSession(4, 3)
     own = replace(session.round, analyzer=ServerKeys.new().public()).encode()
     shuffling, _ = session.rehearsal.keys
     own_signature = endorse(own, shuffling)
@@ -188,7 +188,7 @@ def test_a_coordinator_that_names_itself_as_the_analyzer_reads_nothing() -> None
 
 
 def test_a_party_signs_one_description_per_round() -> None:
-    session, mixing = MaskingSession([1, 2, 3], MaskingPlan(3, 100)), MixingSession(4, 3)
+    session, mixing = MaskingSession([1, 2, 3], MaskingPlan(3, 100)), ShufflerSession(4, 3)
     with pytest.raises(Refusal, match="one description per round"):
         MaskingServer(replace(session.server.round, modulus=101), session.store)
     for party in (type(mixing.shuffler), type(mixing.analyzer)):
@@ -198,13 +198,13 @@ def test_a_party_signs_one_description_per_round() -> None:
 
 def test_a_party_signs_no_second_description_when_the_round_is_over_either() -> None:
     """People would report to a round that nobody opens, and be told that it was opened."""
-    session, mixing = MaskingSession([1, 2, 3], MaskingPlan(3, 100)), MixingSession(4, 2)
+    session, mixing = MaskingSession([1, 2, 3], MaskingPlan(3, 100)), ShufflerSession(4, 2)
     for message in (b"a", b"b"):
         mixing.shuffler.take(mixing.wrap([message]))
     mixing.shuffler.close()
     mixing.shuffler.forget()
     for party in (session.server, mixing.analyzer):
-        party.refuse()
+        party.abort()
     weaker, other = replace(session.server.round, modulus=101), replace(mixing.round, reports=9)
     with pytest.raises(Refusal, match="one description per round"):
         MaskingServer(weaker, session.store)
@@ -213,7 +213,7 @@ def test_a_party_signs_no_second_description_when_the_round_is_over_either() -> 
     for number, role in enumerate(ShuffleRole):
         with pytest.raises(Refusal, match="one description per round"):
             type((mixing.shuffler, mixing.analyzer)[number])(other, mixing.store)
-        said = mixing_outcome(other, mixing.store, role, mixing.rehearsal.keys[number])
+        said = shuffler_outcome(other, mixing.store, role, mixing.rehearsal.keys[number])
         assert read_outcome(mixing.pinned, other, said) == (number, RoundOutcome.UNKNOWN)
 
 
@@ -263,7 +263,7 @@ def test_a_server_without_its_record_says_nothing() -> None:
 
 def test_a_shuffler_made_anew_for_a_round_hands_on_the_first_batch_only() -> None:
     """Two batches of one round would tell by their difference who came in between."""
-    session = MixingSession(4, 2)
+    session = ShufflerSession(4, 2)
     early = session.shuffler.save()
     for message in (b"a", b"b", b"c"):
         session.shuffler.take(session.wrap([message]))

@@ -7,29 +7,29 @@ import pytest
 from tacit.aggregation import Refusal
 from tacit.aggregation.share_commitments import (
     SHARE_ENTRY,
-    Pledges,
     Proof,
-    encode_pledges,
+    ShareCommitments,
+    encode_commitments,
     pack_shares,
     read_shares,
 )
 
-LISTED = encode_pledges(bytes(32), {holder: (bytes(32),) * 3 for holder in (1, 2, 3)})
+LISTED = encode_commitments(bytes(32), {holder: (bytes(32),) * 3 for holder in (1, 2, 3)})
 SHARE = bytes(SHARE_ENTRY.size - 4)
 TWICE = LISTED.replace((2).to_bytes(4, "big"), (1).to_bytes(4, "big"), 1)
 
 
 def test_a_list_of_commitments_has_one_entry_for_each_neighbour() -> None:
-    assert Pledges.decode(LISTED, 3).holders == (1, 2, 3)
+    assert ShareCommitments.decode(LISTED, 3).holders == (1, 2, 3)
     for data in (LISTED[:-1], LISTED + b"\x00", LISTED[:-100], b""):
         with pytest.raises(Refusal, match="does not take"):
-            Pledges.decode(data, 3)
+            ShareCommitments.decode(data, 3)
     with pytest.raises(Refusal, match="names a holder twice"):
-        Pledges.decode(TWICE, 3)
+        ShareCommitments.decode(TWICE, 3)
 
 
 def test_a_proof_has_the_shares_of_as_many_holders_as_the_threshold() -> None:
-    listed = Pledges.decode(LISTED, 3)
+    listed = ShareCommitments.decode(LISTED, 3)
     proof = Proof(7, listed, {1: SHARE, 2: SHARE})
     assert Proof.decode(proof.encode(), 3, 2) == proof
     front = proof.encode()[: -2 * SHARE_ENTRY.size]
