@@ -33,7 +33,7 @@ from tacit.experiment import Experiment
 from tacit.service import config
 from tacit.service.admin import Operated
 from tacit.service.assignment import Assigned, Ticket
-from tacit.service.bootstrap import Card, found
+from tacit.service.bootstrap import Card, create_party
 from tacit.service.coordinator import Coordinator
 from tacit.service.definition import Definition
 from tacit.service.demo.children import free_port
@@ -117,7 +117,7 @@ def until(done: Callable[[], object]) -> None:
 
 def serve(stack: ExitStack, role: str, directory: Path, clock: Clock) -> tuple[Card, ServerParty]:
     """Create a party and serve it in a thread."""
-    card = found(role, directory, None, f"127.0.0.1:{free_port()}")
+    card = create_party(role, directory, None, f"127.0.0.1:{free_port()}")
     told = config.load(directory / "party.toml")
     front = application(told, clock=clock)
     server = Server(front)

@@ -5,20 +5,27 @@ from __future__ import annotations
 import gzip
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
 
 import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from tests.service.parties import terms
 
 from tacit.errors import Unavailable
 from tacit.service.http import helper_client as links
 from tacit.service.http.helper_client import HttpLink
+from tacit.service.party import ServerParty
+from tacit.service.store import Registered
 
 
 def linked(answer: httpx.Response) -> HttpLink:
     """A link to a helper that answers so."""
     key = Ed25519PrivateKey.generate()
-    made = HttpLink(lambda _: key, lambda _: "http://helper.test", lambda _: bytes(32))
+    registered = Registered(terms(), (), (), bytes(32))
+    coordinator = SimpleNamespace(terms=lambda _: registered, key_for=lambda _: key)
+    made = HttpLink(cast("ServerParty", coordinator))
     made.close()
     made._client = httpx.Client(transport=httpx.MockTransport(lambda _: answer))
     return made

@@ -202,7 +202,7 @@ def found(
     """
     with needs_live():
         from tacit.service import bootstrap
-    card = bootstrap.found(role.value, directory, address, listen)
+    card = bootstrap.create_party(role.value, directory, address, listen)
     config = directory / "party.toml"
     if as_json:
         record = {"role": card.role, "address": card.address, "key": card.key.hex()}

@@ -154,57 +154,22 @@ def _check_integral(protocol: PrefixRound) -> None:
         )
 
 
-def _labelled_parts(protocol: ShuffledPrefixRound) -> Mixed:
-    """The bits or shares of every number, labelled with the number's index."""
-    _check_integral(protocol)
-    form = protocol.sums.form(protocol.step)
-    if isinstance(form, Shares):
-        return _labelled(protocol, form.count, 1 << MODULUS_BITS, shares=True)
-    return _labelled(protocol, form.bits, 2, shares=False)
+def _shares(protocol: Protocol, count: int, modulus: int) -> Mixed:
+    """Additive shares of one number; all are needed."""
 
-
-def _labelled_shares(protocol: ShuffledBall) -> Mixed:
-    """The shares of every number, labelled with the number's index."""
-    return _labelled(protocol, protocol.shares, protocol.modulus, shares=True)
-
-
-def _labelled(protocol: Protocol, each: int, base: int, *, shares: bool) -> Mixed:
-    labels = protocol.coordinates
-
-    def flatten(message: Any) -> list[int]:
-        return [base * label + int(part) for label, row in enumerate(message) for part in row]
-
-    def gather(numbers: list[int], reports: int) -> list[list[list[int]]]:
-        piles: list[list[int]] = [[] for _ in range(labels)]
-        for number in numbers:
-            piles[number // base].append(number % base)
-        if not shares:
-            piles = [_filled(pile, reports * each) for pile in piles]
-        elif any(len(pile) != reports * each for pile in piles):
-            raise Refusal(
-                "shares are missing, so the round is aborted and nothing is released: open a new "
-                "round"
-            )
-        rows = [_rows(pile, each) for pile in piles]
-        return [list(message) for message in zip(*rows, strict=True)]
-
-    return Mixed(protocol, labels * each, base * labels, flatten, gather)
-
-
-def _shares(protocol: SplitAndMix) -> Mixed:
     def gather(shares: list[int], reports: int) -> list[list[int]]:
-        if len(shares) != reports * protocol.shares:
+        if len(shares) != reports * count:
             raise Refusal(
-                f"{len(shares)} of {reports * protocol.shares} shares came; without the others "
-                "their sum is any number, so nothing was opened: a new round"
+                f"{len(shares)} of {reports * count} shares arrived, so the round is aborted and "
+                "nothing is released: open a new round"
             )
-        return _rows(shares, protocol.shares)
+        return _rows(shares, count)
 
-    return Mixed(protocol, protocol.shares, protocol.modulus, list, gather)
+    return Mixed(protocol, count, modulus, list, gather)
 
 
-def _bits(protocol: ShuffledBits) -> Mixed:
-    count = protocol.precision + protocol.noise_bits
+def _bits(protocol: Protocol, count: int) -> Mixed:
+    """Separate bits of one number."""
 
     def gather(bits: list[int], reports: int) -> list[list[int]]:
         return _rows(_filled(bits, reports * count), count)
@@ -212,18 +177,43 @@ def _bits(protocol: ShuffledBits) -> Mixed:
     return Mixed(protocol, count, 2, list, gather)
 
 
-def _bits_by_coordinate(protocol: ShuffledVector) -> Mixed:
-    count, labels = protocol.precision + protocol.noise_bits, protocol.coordinates
+def _labelled(protocol: Protocol, part: Mixed) -> Mixed:
+    """Several coordinates or metrics, each encoded by `part` and labelled with its index."""
+    labels = protocol.coordinates
 
-    def flatten(message: Sequence[Sequence[int]]) -> list[int]:
-        return [2 * label + bit for label, bits in enumerate(message) for bit in bits]
+    def flatten(message: Sequence[Any]) -> list[int]:
+        return [
+            label * part.bound + int(number)
+            for label, one in enumerate(message)
+            for number in part.flatten(one)
+        ]
 
-    def gather(numbers: list[int], reports: int) -> list[tuple[list[int], ...]]:
-        piles = _piles(numbers, labels)
-        columns = [_rows(_filled(bits, reports * count), count) for bits in piles]
+    def gather(numbers: list[int], reports: int) -> list[tuple[Any, ...]]:
+        columns = [part.gather(pile, reports) for pile in _piles(numbers, labels, part.bound)]
+        if len({len(column) for column in columns}) > 1:
+            raise Refusal(
+                "the metrics have different numbers of reports, so the round is aborted and "
+                "nothing is released: open a new round"
+            )
         return list(zip(*columns, strict=True))
 
-    return Mixed(protocol, labels * count, 2 * labels, flatten, gather)
+    return Mixed(protocol, labels * part.count, labels * part.bound, flatten, gather)
+
+
+def _prefix_parts(protocol: ShuffledPrefixRound) -> Mixed:
+    _check_integral(protocol)
+    form = protocol.sums.form(protocol.step)
+    if isinstance(form, Shares):
+        return _labelled(protocol, _shares(protocol, form.count, 1 << MODULUS_BITS))
+    return _labelled(protocol, _bits(protocol, form.bits))
+
+
+def _own_bits(protocol: ShuffledBits | ShuffledVector) -> Mixed:
+    return _bits(protocol, protocol.precision + protocol.noise_bits)
+
+
+def _own_shares(protocol: SplitAndMix | ShuffledBall) -> Mixed:
+    return _shares(protocol, protocol.shares, protocol.modulus)
 
 
 def _bits_by_group(protocol: PureShuffle) -> Mixed:
@@ -236,7 +226,7 @@ def _bits_by_group(protocol: PureShuffle) -> Mixed:
     def gather(numbers: list[int], reports: int) -> list[GroupMessage]:  # noqa: ARG001
         return [
             GroupMessage(group, tuple(row))
-            for group, bits in enumerate(_piles(numbers, labels))
+            for group, bits in enumerate(_piles(numbers, labels, 2))
             for row in _rows(bits, count)
         ]
 
@@ -248,38 +238,18 @@ def _joined(protocol: JointSums) -> Codec:
     part = FITS[_known(protocol.part)][1](protocol.part)
     if isinstance(part, Residues):
         return Residues(protocol, part.modulus, part.noise)
-    bound, metrics = part.bound, protocol.coordinates
-
-    def flatten(message: Sequence[Any]) -> list[int]:
-        return [
-            metric * bound + number
-            for metric, one in enumerate(message)
-            for number in part.flatten(one)
-        ]
-
-    def gather(numbers: list[int], reports: int) -> list[tuple[Any, ...]]:
-        piles: list[list[int]] = [[] for _ in range(metrics)]
-        for number in numbers:
-            piles[number // bound].append(number % bound)
-        columns = [part.gather(pile, reports) for pile in piles]
-        if len({len(column) for column in columns}) > 1:
-            raise Refusal(
-                "the metrics have different numbers of reports, so the round is aborted and "
-                "nothing is released: open a new round"
-            )
-        return list(zip(*columns, strict=True))
-
-    return Mixed(protocol, metrics * part.count, metrics * bound, flatten, gather)
+    return _labelled(protocol, part)
 
 
 def _rows(items: list[int], width: int) -> list[list[int]]:
     return [items[start : start + width] for start in range(0, len(items), width)]
 
 
-def _piles(numbers: Iterable[int], labels: int) -> list[list[int]]:
+def _piles(numbers: Iterable[int], labels: int, bound: int) -> list[list[int]]:
+    """The numbers by their label."""
     piles: list[list[int]] = [[] for _ in range(labels)]
     for number in numbers:
-        piles[number >> 1].append(number & 1)
+        piles[number // bound].append(number % bound)
     return piles
 
 
@@ -301,11 +271,11 @@ FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {
     SecureVector: (SUMS, _residues),
     SecureBall: (SUMS, _residues),
     PrefixRound: (SUMS, _words),
-    ShuffledPrefixRound: (SHUFFLE, _labelled_parts),
-    SplitAndMix: (SHUFFLE, _shares),
-    ShuffledBits: (SHUFFLE, _bits),
-    ShuffledVector: (SHUFFLE, _bits_by_coordinate),
-    ShuffledBall: (SHUFFLE, _labelled_shares),
+    ShuffledPrefixRound: (SHUFFLE, _prefix_parts),
+    SplitAndMix: (SHUFFLE, _own_shares),
+    ShuffledBits: (SHUFFLE, _own_bits),
+    ShuffledVector: (SHUFFLE, lambda protocol: _labelled(protocol, _own_bits(protocol))),
+    ShuffledBall: (SHUFFLE, lambda protocol: _labelled(protocol, _own_shares(protocol))),
     PureShuffle: (SHUFFLE, _bits_by_group),
     JointSums: (SUMS + SHUFFLE + VERIFIED, _joined),  # where its part fits
 }

@@ -1,7 +1,7 @@
 """Create a party: long-term key, its lock, admin token, configuration and public card.
 
-The card holds the public data: role, address and key. Everything else stays with the party. `found`
-never overwrites a file; `rotate` replaces the card and keeps the old key.
+The card holds the public data: role, address and key. Everything else stays with the party.
+`create_party` never overwrites a file; `rotate` replaces the card and keeps the old key.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Card:
         return fingerprint(self.key)
 
 
-def found(role: str, directory: Path, address: str | None, listen: str | None) -> Card:
+def create_party(role: str, directory: Path, address: str | None, listen: str | None) -> Card:
     """Create a party's files in its own directory."""
     if role not in PORTS:
         raise TacitError(f"role is {role!r}: must be {' or '.join(PORTS)}")
@@ -125,7 +125,7 @@ def found(role: str, directory: Path, address: str | None, listen: str | None) -
         "listen": readers.quoted(listening),
         "config": directory / "party.toml",
     }
-    _write(directory / "card.toml", _spelled(card), 0o644)
+    _write(directory / "card.toml", _card_text(card), 0o644)
     _write(directory / "party.toml", CONFIG.format(**said))
     return card
 
@@ -138,11 +138,11 @@ def rotate(config: PartyConfig, directory: Path) -> tuple[Card, Path]:
     key = rotate_signing_key(config.signing_key, config.lock)
     card = Card(config.role, config.address, public_key(key))
     (directory / "card.toml").unlink(missing_ok=True)
-    _write(directory / "card.toml", _spelled(card), 0o644)
+    _write(directory / "card.toml", _card_text(card), 0o644)
     return card, kept_as(config.signing_key, fingerprint(before))
 
 
-def _spelled(card: Card) -> str:
+def _card_text(card: Card) -> str:
     return CARD.format(
         role=card.role,
         other=OTHER[card.role],

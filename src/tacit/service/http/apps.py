@@ -34,7 +34,7 @@ from tacit.service.errors import status, told
 from tacit.service.helper import Helper
 from tacit.service.http import models, reports
 from tacit.service.http.calls import HEADER, check_call
-from tacit.service.http.coalescing_cache import Changing, Lately
+from tacit.service.http.coalescing_cache import CacheInvalidation, CoalescingCache
 from tacit.service.http.driver import Driver
 from tacit.service.http.metrics import CONTENT_TYPE, Gauges, Metrics
 from tacit.service.http.middleware import Front
@@ -272,8 +272,8 @@ def _terms(party: ServerParty, digest: str) -> bytes:
 
 
 def _add_reading(app: FastAPI, party: ServerParty) -> None:
-    lately = Lately(partial(_terms, party))
-    app.add_middleware(Changing, lately=lately)
+    cache = CoalescingCache(partial(_terms, party))
+    app.add_middleware(CacheInvalidation, cache=cache)
 
     @app.get("/experiments", tags=["devices"], responses=_errors())
     def experiments() -> list[models.Listed]:
@@ -295,7 +295,7 @@ def _add_reading(app: FastAPI, party: ServerParty) -> None:
     )
     async def terms(digest: Digest) -> Response:
         """The terms, their signatures, and their successor if there is one."""
-        return Response(await lately(digest), media_type="application/json")
+        return Response(await cache(digest), media_type="application/json")
 
     @app.get(
         "/experiments/{digest}/words",

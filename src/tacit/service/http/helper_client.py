@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from typing import Any
 
 import httpx
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.aggregation.two_servers import TwoServerRound
 from tacit.client.loopback import NEARBY
 from tacit.errors import Refusal, Unavailable
 from tacit.service.errors import STATUS
 from tacit.service.http.calls import HEADER, sign_call
+from tacit.service.party import HELPER, ServerParty
 
 PATIENCE = httpx.Timeout(10.0, connect=5.0)
 LARGEST = 1 << 26  # maximum bytes of an answer
@@ -29,21 +28,10 @@ AGAIN = (408, 425, 429)  # statuses to retry
 
 
 class HttpLink:
-    """Calls to the helpers of a coordinator's experiments.
+    """Calls of a coordinator to the helpers of its experiments, at the addresses in their terms."""
 
-    `key` returns the signing key for calls about the experiment with this digest, `address` the URL
-    of its helper, `experiment` the experiment of a round.
-    """
-
-    def __init__(
-        self,
-        key: Callable[[bytes], Ed25519PrivateKey],
-        address: Callable[[bytes], str],
-        experiment: Callable[[bytes], bytes],
-    ) -> None:
-        self._key = key
-        self._address = address
-        self._experiment = experiment
+    def __init__(self, coordinator: ServerParty) -> None:
+        self._coordinator = coordinator
         self._client = httpx.Client(
             timeout=PATIENCE,
             follow_redirects=False,
@@ -77,18 +65,17 @@ class HttpLink:
 
     def exchange(self, identity: bytes, listing: bytes) -> tuple[bytes, bytes]:
         """The helper's list of reports and its answer; each is empty until available."""
-        digest = self._experiment(identity)
+        digest = self._coordinator.round(identity).terms
         said = self._call(digest, identity, "exchange", {"listing": listing.hex()})
         return _bytes(said, "listing"), _bytes(said, "answer")
 
     def _call(self, digest: bytes, identity: bytes, what: str, asked: dict[str, Any]) -> Any:
         path, body = f"/rounds/{identity.hex()}/{what}", json.dumps(asked).encode()
-        headers = {
-            "content-type": "application/json",
-            HEADER: sign_call("POST", path, body, self._key(digest)),
-        }
+        terms = self._coordinator.terms(digest).terms
+        signature = sign_call("POST", path, body, self._coordinator.key_for(terms))
+        headers = {"content-type": "application/json", HEADER: signature}
+        url = terms.parties[HELPER].address.rstrip("/") + path
         try:
-            url = self._address(digest) + path
             with self._client.stream("POST", url, content=body, headers=headers) as answer:
                 content = _read(answer)
         except (httpx.HTTPError, httpx.InvalidURL) as problem:
