@@ -24,6 +24,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import httpx
 from fastapi import FastAPI
 
 import tacit
@@ -31,7 +32,6 @@ from tacit.aggregation.two_servers import TwoServerRound, split
 from tacit.client import Device, Ledger, Pins
 from tacit.experiment import Experiment
 from tacit.service import config
-from tacit.service.admin import Operated
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.bootstrap import Card, create_party
 from tacit.service.coordinator import Coordinator
@@ -162,12 +162,12 @@ def begin(coordinator: Coordinator, helper: Helper, defined: Definition, address
 def others(parties: tuple[ServerParty, ServerParty], digest: bytes, assigned: list[Any]) -> None:
     """Send the reports of other participants to both parties, without HTTP."""
     for one in assigned:
-        if not isinstance(one, Assigned) or one.place is None:
+        if not isinstance(one, Assigned) or one.slot is None:
             continue
         identity = TwoServerRound.decode(one.announcement[: -2 * SIGNATURE_SIZE]).identity
-        shares = split(parties[0].pinned(digest), one.announcement, one.place, [1])
+        shares = split(parties[0].pinned(digest), one.announcement, one.slot, [1])
         for party, share in zip(parties, shares, strict=True):
-            party.keep([party.report(identity, one.place.number, share)])
+            party.keep([party.report(identity, one.slot.number, share)])
 
 
 def measure(directory: Path) -> Profile:
@@ -181,7 +181,6 @@ def measure(directory: Path) -> Profile:
         assert isinstance(helper, Helper)
         digest = begin(leader, helper, definition(second), first.address)
         token = (directory / ROLES[0] / "admin-token").read_text().strip()
-        operator = Operated(first.address, token)
 
         def stages() -> set[str]:
             return {one["stage"] for one in leader.status(digest)["rounds"]}
@@ -203,9 +202,10 @@ def measure(directory: Path) -> Profile:
         with profile.counting():
             profile.wait_for(lambda: stages() == {"opened"})
             profile.released = profile.reads()
-            estimates = operator.get(f"/experiments/{digest.hex()}/estimates")
+            asked = f"{first.address}/experiments/{digest.hex()}/estimates"
+            answer = httpx.get(asked, headers={"Authorization": f"Bearer {token}"})
             device.wait_and_report(outcomes=True)
-        assert all(one["participants"] for one in estimates["options"])
+        assert all(one["participants"] for one in answer.json()["options"])
     return profile
 
 

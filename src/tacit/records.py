@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -109,7 +109,10 @@ class RecordDirectory:
         with self._usable(), self._locked():
             found = self.read(name)
             if found == old:
-                self._write(self._path(name), new)
+                path = self.directory / f"{name.hex()}.record"
+                aside = path.with_suffix(".new")
+                aside.unlink(missing_ok=True)
+                put(path, aside, new)
                 found = new
             return found
 
@@ -139,15 +142,6 @@ class RecordDirectory:
             yield
         finally:
             os.close(handle)
-
-    def _path(self, name: bytes) -> Path:
-        return self.directory / f"{name.hex()}.record"
-
-    def _write(self, path: Path, content: bytes) -> None:
-        aside = path.with_suffix(".new")
-        with suppress(FileNotFoundError):
-            aside.unlink()
-        put(path, aside, content)
 
 
 def put(path: Path, aside: Path, content: bytes) -> None:

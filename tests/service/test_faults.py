@@ -171,7 +171,7 @@ class Story:
         pair = self.pair
         tickets = [Ticket(self.digest, os.urandom(16)) for _ in range(count)]
         for one in pair.coordinator.join(tickets):
-            if isinstance(one, Assigned) and one.place is not None:
+            if isinstance(one, Assigned) and one.slot is not None:
                 pair_of = pair.halves(self.digest, one, WORTH[one.option])
                 self.sent.append((one, pair_of))
                 if self.random.random() < 0.9:

@@ -334,8 +334,8 @@ def report(pair: Pair, digest: bytes, in_sum: Mapping[bytes, set[int]]) -> None:
     rounds = pair.coordinator.status(digest)["rounds"]
     wanted = sum(one["places"] - one["given"] for one in rounds)
     for one in pair.crowd(digest, wanted):
-        assert one.place is not None
-        number, known = one.place.number, in_sum[described(one).identity]
+        assert one.slot is not None
+        number, known = one.slot.number, in_sum[described(one).identity]
         if number in (known or range(CROWD)):
             to = (0, 1) if known else (0,)
             pair.send(one, pair.halves(digest, one, 1 << number), to)

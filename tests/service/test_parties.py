@@ -120,8 +120,8 @@ def test_two_different_reports_of_one_place_in_one_batch_keep_the_first(pair: Pa
     digest = pair.begin()
     pair.step(2)
     assigned = pair.join(digest)
-    assert assigned.place is not None
-    identity, number = described(assigned).identity, assigned.place.number
+    assert assigned.slot is not None
+    identity, number = described(assigned).identity, assigned.slot.number
     both = [pair.halves(digest, assigned, value)[0] for value in (0, 1)]
     said = pair.coordinator.keep([pair.coordinator.report(identity, number, half) for half in both])
     assert sorted(type(one).__name__ for one in said) == ["Conflict", "NoneType"]
@@ -145,9 +145,9 @@ def test_a_report_checked_before_the_close_is_not_kept_after_it(pair: Pair) -> N
     digest = pair.begin()
     pair.step(2)
     assigned = pair.join(digest)
-    assert assigned.place is not None
+    assert assigned.slot is not None
     half = pair.halves(digest, assigned, 1)[1]
-    waiting = pair.helper.report(described(assigned).identity, assigned.place.number, half)
+    waiting = pair.helper.report(described(assigned).identity, assigned.slot.number, half)
     pair.clock.now += 200
     pair.helper.step()
     (said,) = pair.helper.keep([waiting])
@@ -164,9 +164,9 @@ def test_what_is_kept_while_the_deadline_passes_is_counted(
     *others, last = [one for one in quiet.crowd(digest, 500) if one.option == "plain"]
     quiet.report(digest, others, lambda _option: 1)
     halves, identity = quiet.halves(digest, last, 1), described(last).identity
-    assert last.place is not None
+    assert last.slot is not None
     quiet.send(last, halves, to=(0,))
-    waiting = quiet.helper.report(identity, last.place.number, halves[1])
+    waiting = quiet.helper.report(identity, last.slot.number, halves[1])
     closes = described(last).binding.closes
     with monkeypatch.context() as passing:
         passing.setattr(quiet.helper, "_clock", chain([closes - 1], repeat(closes)).__next__)
@@ -183,8 +183,8 @@ def test_forged_places_and_foreign_halves_are_refused(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(2)
     assigned = pair.join(digest)
-    assert assigned.place is not None
-    forged = replace(assigned, place=ReportSlot(assigned.place.number, bytes(16)))
+    assert assigned.slot is not None
+    forged = replace(assigned, slot=ReportSlot(assigned.slot.number, bytes(16)))
     with pytest.raises(Refusal, match="not given out"):
         pair.send(forged, pair.halves(digest, forged, 1))
     halves = pair.halves(digest, assigned, 1)
@@ -192,7 +192,7 @@ def test_forged_places_and_foreign_halves_are_refused(pair: Pair) -> None:
         pair.send(assigned, (halves[1], halves[0]))
     identity = described(assigned).identity
     with pytest.raises(Refusal, match=r"is for slot \d+: the path names slot"):
-        pair.coordinator.report(identity, assigned.place.number + 1, halves[0])
+        pair.coordinator.report(identity, assigned.slot.number + 1, halves[0])
     assert rows(pair, 0, store.shares) == 0
 
 
@@ -377,7 +377,7 @@ def test_pause_resume_and_stop_do_what_they_say(pair: Pair) -> None:
     pair.step(2)
     assigned = pair.join(digest)
     pair.coordinator.pause(digest)
-    assert pair.join(digest).place is None
+    assert pair.join(digest).slot is None
     pair.send(assigned, pair.halves(digest, assigned, 1))
     pair.clock.now += 1000
     pair.step()
@@ -403,7 +403,7 @@ def test_nothing_runs_before_the_helper_has_signed(pair: Pair) -> None:
     assert not pair.coordinator.status(digest)["rounds"]
     pair.cosign(digest)
     pair.step()
-    assert pair.join(digest).place is not None
+    assert pair.join(digest).slot is not None
 
 
 def test_an_experiment_that_is_not_that_of_its_terms_is_refused(pair: Pair) -> None:
@@ -431,9 +431,9 @@ def test_invitations_are_for_one_participation_at_both_servers(pair: Pair) -> No
         pair.join(digest, invitation=one)
     second = pair.join(digest, invitation=two)
     for assigned, mine in ((first, one), (second, two)):
-        assert assigned.place is not None
+        assert assigned.slot is not None
         halves = pair.halves(digest, assigned, 1)
-        identity, number = described(assigned).identity, assigned.place.number
+        identity, number = described(assigned).identity, assigned.slot.number
         with pytest.raises(Forbidden):
             pair.helper.report(identity, number, halves[1])
         waiting = pair.helper.report(identity, number, halves[1], mine)
@@ -456,10 +456,10 @@ def test_invitations_are_checked_whether_or_not_a_slot_is_left(pair: Pair, slots
         if slots == "all given":
             pair.coordinator.join([Ticket(digest, os.urandom(16), one) for one in others])
             assert pair.join(digest, nonce, invitation=used) == held
-            assert pair.join(digest, invitation=unused).place is None
+            assert pair.join(digest, invitation=unused).slot is None
         elif slots == "paused":
             pair.coordinator.pause(digest)
-            assert pair.join(digest, nonce, invitation=used).place is None
+            assert pair.join(digest, nonce, invitation=used).slot is None
     before = pair.coordinator.status(digest)["people"]
     for wrong in (None, "", "x" * 107, foreign):
         for own in (nonce, os.urandom(16)):
@@ -474,9 +474,9 @@ def test_invitations_are_checked_whether_or_not_a_slot_is_left(pair: Pair, slots
 def test_an_invitation_that_found_no_slot_is_not_spent(pair: Pair) -> None:
     digest = pair.begin(admission="invitation")
     (invitation,) = invitations.make(digest, pair.secrets[0], 1)
-    assert pair.join(digest, invitation=invitation).place is None
+    assert pair.join(digest, invitation=invitation).slot is None
     pair.step(2)
-    assert pair.join(digest, invitation=invitation).place is not None
+    assert pair.join(digest, invitation=invitation).slot is not None
 
 
 def test_successor_terms_add_and_remove_options_and_open_rounds_finish(quiet: Pair) -> None:
@@ -512,7 +512,7 @@ def test_invitations_stay_valid_and_spent_under_successor_terms(quiet: Pair) -> 
     first = quiet.begin(admission="invitation")
     quiet.step(2)
     used, unused = invitations.make(first, quiet.secrets[0], 2)
-    assert quiet.join(first, invitation=used).place is not None
+    assert quiet.join(first, invitation=used).slot is not None
     old = quiet.coordinator.terms(first).terms
     terms = replace(old, options=(*OPTIONS[:2], "new"), predecessor=first)
     after = quiet.coordinator.succeed(terms)
@@ -525,7 +525,7 @@ def test_invitations_stay_valid_and_spent_under_successor_terms(quiet: Pair) -> 
     quiet.step(3)
     with pytest.raises(Forbidden, match="is used: each is for one"):
         quiet.join(after, invitation=used)
-    assert quiet.join(after, invitation=unused).place is not None
+    assert quiet.join(after, invitation=unused).slot is not None
 
 
 def test_invitations_are_those_of_the_issuer_at_both_servers(quiet: Pair) -> None:
@@ -538,11 +538,11 @@ def test_invitations_are_those_of_the_issuer_at_both_servers(quiet: Pair) -> Non
     with pytest.raises(Forbidden, match="invalid for this experiment"):
         quiet.join(digest, invitation=forged)
     assigned = quiet.join(digest, invitation=good)
-    assert assigned.place is not None
+    assert assigned.slot is not None
     identity, halves = described(assigned).identity, quiet.halves(digest, assigned, 1)
     with pytest.raises(Forbidden, match="invalid for this experiment"):
-        quiet.helper.report(identity, assigned.place.number, halves[1], forged)
-    waiting = quiet.helper.report(identity, assigned.place.number, halves[1], good)
+        quiet.helper.report(identity, assigned.slot.number, halves[1], forged)
+    waiting = quiet.helper.report(identity, assigned.slot.number, halves[1], good)
     assert quiet.helper.keep([waiting]) == [None]
 
 
@@ -640,13 +640,13 @@ def test_an_invited_report_is_checked_without_the_database(
     pair.step(2)
     (invitation,) = invitations.make(digest, pair.secrets[0], 1)
     assigned = pair.join(digest, invitation=invitation)
-    assert assigned.place is not None
+    assert assigned.slot is not None
     identity, halves = described(assigned).identity, pair.halves(digest, assigned, 1)
     pair.helper.server(identity)  # is at hand from now on
     with monkeypatch.context() as away:
         for way in ("read", "begin"):
             away.setattr(pair.stores[1], way, None)
-        waiting = pair.helper.report(identity, assigned.place.number, halves[1], invitation)
+        waiting = pair.helper.report(identity, assigned.slot.number, halves[1], invitation)
     assert pair.helper.keep([waiting]) == [None]
 
 

@@ -128,7 +128,7 @@ def test_two_processes_give_out_every_place_once_and_learn_every_sum_once(
         together(lambda: steps(first), lambda: steps(second), first.helper.step)
         together(lambda: steps(first), lambda: steps(second))
     second.stores[0].close()
-    places = [(described(one).identity, one.place.number) for one in asked if one.place]
+    places = [(described(one).identity, one.slot.number) for one in asked if one.slot]
     assert len(set(places)) == len(places) > 200
     opened = [one for one in first.coordinator.status(digest)["rounds"] if one["stage"] == "opened"]
     assert all(one["sums"] == [one["reports"]] for one in opened)

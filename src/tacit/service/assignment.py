@@ -53,7 +53,7 @@ class Assigned:
 
     option: str
     announcement: bytes = b""
-    place: ReportSlot | None = None
+    slot: ReportSlot | None = None
 
 
 def at_random(_nonce: bytes, slots: int) -> int:

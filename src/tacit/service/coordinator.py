@@ -217,20 +217,17 @@ class Coordinator(ServerParty):
         Each slot is drawn from the free slots of all open rounds. When no slot is free, the ticket
         gets the best option so far and sends no report.
         """
-        refused: dict[bytes, Refusal] = {}
-        digests = sorted({ticket.experiment for ticket in tickets})
-        for digest in digests:
+        asked: dict[bytes, list[int]] = {}
+        for n, ticket in enumerate(tickets):
+            asked.setdefault(ticket.experiment, []).append(n)
+        answered: dict[int, Assigned | Refusal] = {}
+        for digest in sorted(asked):
             try:
                 self.pinned(digest)
             except Refusal as reason:
-                refused[digest] = reason
-        answered: dict[int, Assigned | Refusal] = {}
+                answered |= dict.fromkeys(asked.pop(digest), reason)
         with self.store.begin() as transaction:
-            for digest in digests:
-                mine = [n for n, ticket in enumerate(tickets) if ticket.experiment == digest]
-                if digest in refused:
-                    answered |= dict.fromkeys(mine, refused[digest])
-                    continue
+            for digest, mine in sorted(asked.items()):
                 known = transaction.terms(digest)
                 assigner = SlotAssigner(self, transaction, known, self._choose)
                 slots = assigner.assign([tickets[n] for n in mine])

@@ -156,10 +156,7 @@ _TYPES: dict[type, Any] = {
     bytes: sql.LargeBinary,
     int: sql.BigInteger,
     str: sql.Text,
-    **{
-        kind: sql.Enum(kind, native_enum=False, values_callable=lambda names: list(names))
-        for kind in (State, Stage)
-    },
+    **{kind: sql.Enum(kind, native_enum=False, values_callable=list) for kind in (State, Stage)},
 }
 _metadata = sql.MetaData()
 
@@ -191,48 +188,7 @@ served = _table("served", _SERVED_ROW, "lineage", "option")
 """Telemetry: requests that found no slot, in total and (`waiting`) since rounds were last planned.
 """
 
-# Statements of device requests, built once
-
-
-def _among(column: sql.ColumnElement[Any], name: str) -> sql.ColumnElement[bool]:
-    return column.in_(sql.bindparam(name, expanding=True))
-
-
 _HEADS = sql.select(*(experiments.c[field.name] for field in fields(ExperimentHead)))
-_HEAD = _HEADS.where(experiments.c.lineage == sql.bindparam("lineage"))
-_TERMS = sql.select(terms).where(terms.c.digest == sql.bindparam("digest"))
-_LINEAGE = sql.select(terms).where(
-    terms.c.lineage
-    == sql.select(terms.c.lineage)
-    .where(terms.c.digest == sql.bindparam("digest"))
-    .scalar_subquery()
-)
-_STAGES = (
-    sql.select(rounds.c.identity, rounds.c.stage)
-    .where(_among(rounds.c.identity, "identities"))
-    .order_by(rounds.c.identity)
-    .with_for_update(read=True)
-)
-_SHARES = sql.select(shares).where(_among(shares.c.round, "rounds"), _among(shares.c.name, "names"))
-_OPEN_ROUNDS = (
-    sql.select(rounds)
-    .where(
-        rounds.c.terms == sql.bindparam("digest"),
-        rounds.c.stage == Stage.OPEN,
-        rounds.c.assigned_until >= sql.bindparam("now"),
-    )
-    .order_by(rounds.c.identity)
-    .with_for_update()
-)
-_HELD = sql.select(joins.c.name, joins.c.slot).where(
-    joins.c.round == sql.bindparam("identity"), _among(joins.c.name, "names")
-)
-_SPENT = sql.select(spent.c.name).where(spent.c.invitation == sql.bindparam("invitation"))
-_ASSIGN = (
-    sql.update(rounds)
-    .where(rounds.c.identity == sql.bindparam("mine"))
-    .values(assigned=sql.bindparam("taken"))
-)
 
 
 class Transaction:
@@ -241,13 +197,11 @@ class Transaction:
     def __init__(self, connection: sql.Connection) -> None:
         self.connection = connection
 
-    def _all(self, statement: sql.Executable, **values: object) -> Sequence[Any]:
-        return self.connection.execute(statement, values).all()
+    def _all(self, statement: sql.Executable) -> Sequence[Any]:
+        return self.connection.execute(statement).all()
 
-    def _values(
-        self, kind: Callable[..., Value], statement: sql.Executable, **values: object
-    ) -> list[Value]:
-        return [kind(*row) for row in self.connection.execute(statement, values)]
+    def _values(self, kind: Callable[..., Value], statement: sql.Executable) -> list[Value]:
+        return [kind(*row) for row in self.connection.execute(statement)]
 
     def _insert_new(self, table: sql.Table, *rows: Mapping[str, Any]) -> None:
         """Insert the rows whose key does not exist yet.
@@ -272,13 +226,15 @@ class Transaction:
 
     def terms(self, digest: bytes) -> Registered:
         """The terms with this digest."""
-        for found in self._values(_registered, _TERMS, digest=digest):
+        query = sql.select(terms).where(terms.c.digest == digest)
+        for found in self._values(_registered, query):
             return found
         raise unknown_experiment(digest)
 
     def lineage(self, digest: bytes) -> list[Registered]:
         """All terms of the experiment that these terms belong to."""
-        return self._values(_registered, _LINEAGE, digest=digest)
+        mine = sql.select(terms.c.lineage).where(terms.c.digest == digest).scalar_subquery()
+        return self._values(_registered, sql.select(terms).where(terms.c.lineage == mine))
 
     def save_terms(
         self, new: Terms, signatures: Sequence[bytes] = (), approvals: Sequence[bytes] = ()
@@ -302,7 +258,7 @@ class Transaction:
 
     def head(self, lineage: bytes) -> ExperimentHead:
         """An experiment, without its learner."""
-        (found,) = self._values(ExperimentHead, _HEAD, lineage=lineage)
+        (found,) = self._values(ExperimentHead, _HEADS.where(experiments.c.lineage == lineage))
         return found
 
     def experiment(self, lineage: bytes, *, lock: bool = False) -> ExperimentRow:
@@ -375,16 +331,18 @@ class Transaction:
 
     def lock_stages(self, identities: Iterable[bytes]) -> dict[bytes, Stage]:
         """Stages of rounds, locked so that none closes before this transaction ends."""
-        return dict(self._all(_STAGES, identities=padded(sorted(identities))))
+        query = sql.select(rounds.c.identity, rounds.c.stage).order_by(rounds.c.identity)
+        mine = rounds.c.identity.in_(padded(sorted(identities)))
+        return dict(self._all(query.where(mine).with_for_update(read=True)))
 
     def keep_shares(self, new: Sequence[ShareRow]) -> dict[tuple[bytes, bytes], bytes]:
         """Store report shares under free names; the stored contents by round and name."""
         if not new:
             return {}
         self._insert_new(shares, *map(vars, new))
-        asked = {"rounds": {row.round for row in new}, "names": [row.name for row in new]}
-        found = self._all(_SHARES, **{key: padded(values) for key, values in asked.items()})
-        return {(row.round, row.name): row.content for row in found}
+        mine, names = padded({row.round for row in new}), padded([row.name for row in new])
+        query = sql.select(shares).where(shares.c.round.in_(mine), shares.c.name.in_(names))
+        return {(row.round, row.name): row.content for row in self._values(ShareRow, query)}
 
     def count_shares(self, identity: bytes) -> int:
         """The number of pending report shares of a round."""
@@ -401,24 +359,33 @@ class Transaction:
         return self._spent_for(invitation) is not None
 
     def _spent_for(self, invitation: bytes) -> bytes | None:
-        found: bytes | None = self.connection.execute(_SPENT, {"invitation": invitation}).scalar()
+        query = sql.select(spent.c.name).where(spent.c.invitation == invitation)
+        found: bytes | None = self.connection.execute(query).scalar()
         return found
 
     # Slots
 
     def open_rounds(self, digest: bytes, now: int) -> list[RoundRow]:
         """The rounds under these terms that assign slots, locked against concurrent assignment."""
-        return self._values(RoundRow, _OPEN_ROUNDS, digest=digest, now=now)
+        mine = (
+            rounds.c.terms == digest,
+            rounds.c.stage == Stage.OPEN,
+            rounds.c.assigned_until >= now,
+        )
+        query = sql.select(rounds).where(*mine).order_by(rounds.c.identity)
+        return self._values(RoundRow, query.with_for_update())
 
     def held_slots(self, identity: bytes, names: Collection[bytes]) -> dict[bytes, int]:
         """The slots in a round that these names hold."""
-        return dict(self._all(_HELD, identity=identity, names=padded(names)))
+        mine = joins.c.round == identity, joins.c.name.in_(padded(names))
+        return dict(self._all(sql.select(joins.c.name, joins.c.slot).where(*mine)))
 
     def assign_slots(self, identity: bytes, new: Mapping[bytes, int], assigned: int) -> None:
         """Store new slots by name, and the number of slots assigned in the round."""
         rows = [{"round": identity, "name": name, "slot": slot} for name, slot in new.items()]
         self.connection.execute(sql.insert(joins), rows)
-        self.connection.execute(_ASSIGN, {"mine": identity, "taken": assigned})
+        mine = sql.update(rounds).where(rounds.c.identity == identity)
+        self.connection.execute(mine.values(assigned=assigned))
 
     def count_served(self, lineage: bytes, option: int, count: int) -> None:
         """Count requests that found no slot and got this option."""

@@ -370,14 +370,14 @@ def _add_places(app: FastAPI, service: Service, coordinator: Coordinator) -> Non
 
 
 def _assigned(answer: Assigned) -> dict[str, Any]:
-    if answer.place is None:
+    if answer.slot is None:
         return {"asked": False, "option": answer.option}
     return {
         "asked": True,
         "option": answer.option,
         "announcement": answer.announcement.hex(),
-        "place": answer.place.number,
-        "token": answer.place.token.hex(),
+        "place": answer.slot.number,
+        "token": answer.slot.token.hex(),
     }
 
 
