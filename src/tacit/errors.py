@@ -39,6 +39,19 @@ class Unavailable(TacitError):  # noqa: N818 - it is an answer, not a fault
     """
 
 
+def require(
+    holds: object, name: str, value: object, rule: str, error: type[TacitError] = TacitError
+) -> None:
+    """Raise an error that names the field, its value and the rule, unless the rule holds.
+
+    >>> require(0 < -1, "epsilon", -1, "> 0")
+    Traceback (most recent call last):
+    tacit.errors.TacitError: epsilon is -1: must be > 0
+    """
+    if not holds:
+        raise error(f"{name} is {value}: must be {rule}")
+
+
 def as_fraction(name: str, value: object, remedy: str = "") -> Fraction:
     """Return `value` as an exact fraction; a float is taken as its exact dyadic value.
 

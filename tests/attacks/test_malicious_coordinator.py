@@ -84,7 +84,7 @@ def test_its_own_key_in_the_helpers_place_reads_nothing() -> None:
     helper = Party("helper", "https://helper.example", public_key(own))
     other = replace(terms, parties=(terms.parties[0], helper))
     signatures = (cosign(other, session.rehearsal.keys[0]), cosign(other, own))
-    with pytest.raises(Refusal, match="somebody stands between"):
+    with pytest.raises(Refusal, match="must be the pinned key"):
         Pinned(other, signatures, session.pinned.keys)
 
 
@@ -92,11 +92,11 @@ def test_its_own_key_in_the_helpers_place_reads_nothing() -> None:
     ("changes", "words"),
     [
         ({"minimum": 1}, "minimum batch size of 2"),
-        ({"scale": Fraction(1, 1000)}, "noise has scale"),
-        ({"scale": Fraction(199, 100)}, "noise has scale"),
-        ({"scale": None}, "servers add the noise"),
+        ({"scale": Fraction(1, 1000)}, "noise scale of the round"),
+        ({"scale": Fraction(199, 100)}, "noise scale of the round"),
+        ({"scale": None}, "is devices: must be servers"),
         ({"length": 2}, "number of metrics"),
-        ({"modulus": 12}, "no room"),
+        ({"modulus": 12}, "modulus of the round is 12"),
     ],
 )
 def test_a_weaker_round_is_refused_by_devices_and_not_signed_by_the_helper(
@@ -148,7 +148,7 @@ def test_the_victim_cannot_be_told_another_question_than_the_others() -> None:
 
 def test_one_signature_on_two_descriptions_of_a_round_is_never_given() -> None:
     session = opened_session(no_noise)
-    for changes in ({"places": 5}, {"grace": 7}, {"modulus": 1009}, {"minimum": 2}):
+    for changes in ({"slots": 5}, {"grace": 7}, {"modulus": 1009}, {"minimum": 2}):
         with pytest.raises(Refusal, match="one description per round"):
             session.party(1).endorse(replace(session.round, **changes).encode())  # type: ignore[arg-type]
 

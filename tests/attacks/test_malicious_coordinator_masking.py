@@ -85,9 +85,9 @@ def test_the_round_that_keeps_to_its_terms_is_joined() -> None:
         ({"neighbourhood": Neighbourhood(2, 2)}, "0.0 bits"),
         ({"neighbourhood": Neighbourhood(21, 11)}, "weaker than the 40 bits"),
         ({"neighbourhood": Neighbourhood(52, 28)}, "38.4 bits"),
-        ({"modulus": 1000}, "no room for the sum"),
+        ({"modulus": 1000}, "modulus of the round is 1000"),
         ({"length": 2}, "number of metrics"),
-        ({"reports": 2000}, "at least 1800 must be there"),
+        ({"reports": 2000}, "must be at least 1800"),
     ],
 )
 def test_a_weaker_round_is_refused_before_any_randomness_is_drawn(
@@ -101,11 +101,11 @@ def test_a_weaker_round_is_refused_before_any_randomness_is_drawn(
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"terms": bytes(32)}, "the terms say"),
-        ({"option": 2}, "none of the 2"),
+        ({"terms": bytes(32)}, "as in the terms"),
+        ({"option": 2}, "option of the round is 2"),
         ({"levels": 2}, "number of levels"),
         ({"window": 7}, "observation window"),
-        ({"closes": 0}, "outside of"),
+        ({"closes": 0}, "within the days"),
     ],
 )
 def test_another_experiment_question_or_window_is_refused(
@@ -123,7 +123,7 @@ def test_a_party_signs_no_round_beyond_its_terms_and_none_with_a_strangers_key()
     assert announced.encode() + signature == terms.announced(announced.encode())
     with pytest.raises(Refusal, match="minimum batch size of 900"):
         endorse_offer(terms.pinned, replace(announced, minimum=899), terms.keys[0])
-    with pytest.raises(TacitError, match="none of those that the terms name"):
+    with pytest.raises(TacitError, match="must be the long-term key of a party"):
         endorse_offer(terms.pinned, announced, Ed25519PrivateKey.generate())
 
 

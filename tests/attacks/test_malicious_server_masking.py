@@ -370,7 +370,7 @@ def test_a_false_key_for_signatures_gives_other_keys_for_parcels() -> None:
 def _direction_keys(session: MaskingSession, place: int) -> list[bytes]:
     """The keys with which a client seals its parcels."""
     client = session.clients[place]
-    seal = "tacit.aggregation.masking_client.sealed_parcel"
+    seal = "tacit.aggregation.masking_client.encrypt_share_pair"
     with patch(seal, return_value=b"") as sealed:
         client.share(session.outgoing[client.address])
     return [call.args[0] for call in sealed.call_args_list]

@@ -308,7 +308,7 @@ def rounds() -> Iterator[dict[str, Any]]:
         {"assigned_until": closes - 60},
         {"assigned_until": int(START) - 1},
         {"modulus": 5},
-        {"places": 3, "modulus": 1 << 90},
+        {"slots": 3, "modulus": 1 << 90},
     ):
         yield verdict(of, announced(described(of.terms, **changes).encode()))
     for other in (HpkeSuite.X25519, HpkeSuite.HYBRID):  # keys of as many bytes as the suite has

@@ -46,7 +46,7 @@ class Watched:
         self.device.wait_and_report(outcomes=True)
         assert len(self.parties.trace) == requests
         assert rows(self.ledger, "SELECT * FROM rounds") == []
-        assert rows(self.ledger, "SELECT * FROM posts") == []
+        assert rows(self.ledger, "SELECT * FROM shares") == []
         assert rows(self.ledger, "SELECT 1 FROM lineages WHERE nonce NOT NULL") == []
         assert rows(self.ledger, "SELECT 1 FROM lineages WHERE option NOT NULL") == []
         assert self.ledger.spent == 0
@@ -80,7 +80,7 @@ def foreign() -> tuple[Party, ...]:
 def test_other_terms_than_those_asked_for_are_refused(ledger: Ledger, role: int) -> None:
     parties = Parties()
     shown(parties, terms(promise=Promise(Fraction(9))), role)
-    Watched(parties, ledger).assert_refuses("were asked for", 1 + role)
+    Watched(parties, ledger).assert_refuses("digest of the terms of", 1 + role)
     assert rows(ledger, "SELECT * FROM terms") == []
 
 
@@ -88,7 +88,7 @@ def test_terms_under_other_keys_than_pinned_are_refused_before_the_helper_is_ask
     ledger: Ledger,
 ) -> None:
     parties = Parties(terms(parties=foreign()))
-    Watched(parties, ledger).assert_refuses("pinned is", 1)
+    Watched(parties, ledger).assert_refuses("must be the pinned key", 1)
     assert rows(ledger, "SELECT * FROM terms") == []
 
 
@@ -189,13 +189,13 @@ def test_a_weaker_successor_named_by_the_app_is_refused_where_the_old_terms_are_
     watched = Watched(parties, ledger)
     watched.device.terms(parties.experiment)
     parties.succeed(terms(predecessor=parties.experiment, promise=Promise(Fraction(2))))
-    with pytest.raises(Refusal, match="larger epsilon"):
+    with pytest.raises(Refusal, match="epsilon of successor terms"):
         watched.device.join(parties.experiment)
 
 
 def test_terms_of_another_middle_are_refused(ledger: Ledger) -> None:
     parties = Parties(terms(noise=Noise(Fraction(2), "devices")))
-    Watched(parties, ledger).assert_refuses("two servers add noise of their own", 1)
+    Watched(parties, ledger).assert_refuses("only where both servers add noise", 1)
 
 
 def test_terms_of_rehearsals_are_rejected(ledger: Ledger) -> None:
@@ -238,48 +238,51 @@ ROUNDS: dict[str, tuple[Any, str]] = {
     "with a longer window": (bound(window=61), "observation window"),
     "with a shorter window": (bound(window=59), "observation window"),
     "with more levels": (bound(levels=2), "number of levels"),
-    "about an option that is none": (bound(option=2), "option 2 is none"),
+    "about an option that is none": (bound(option=2), "option of the round is 2"),
     "outside of the terms' days": (bound(closes=4_000_000_000), "the days of the terms"),
-    "with less noise": (altered(lambda r: replace(r, scale=Fraction(199, 100))), "scale 199/100"),
+    "with less noise": (
+        altered(lambda r: replace(r, scale=Fraction(199, 100))),
+        "scale of the round is",
+    ),
     "with keys that live too long": (
         altered(lambda r: replace(r, grace=86_401)),
-        "grace of the round is 86401 seconds",
+        "grace of the round is 86401",
     ),
     "with keys that live for 136 years": (
         altered(lambda r: replace(r, grace=(1 << 32) - 1)),
-        "at most 86400 seconds",
+        "must be from 0 to 86400",
     ),
     "with another suite": (
         altered(lambda r: replace(r, suite=HpkeSuite.X25519)),
         "suite of the round is hpke-x25519-chacha20poly1305",
     ),
-    "without noise": (altered(lambda r: replace(r, scale=None)), "add the noise"),
+    "without noise": (altered(lambda r: replace(r, scale=None)), "adds the noise"),
     "with more numbers": (altered(lambda r: replace(r, length=2)), "number of metrics"),
-    "without room": (altered(lambda r: replace(r, modulus=4)), "has no room"),
+    "without room": (altered(lambda r: replace(r, modulus=4)), "modulus of the round is 4"),
     "from fewer reports on": (
         altered(lambda r: replace(r, minimum=2)),
-        "a minimum batch size of 3",
+        "the minimum batch size of 3",
     ),
     "that is over for joining": (
         altered(lambda r: replace(r, assigned_until=r.assigned_until - 101)),
-        "too late, or one of the clocks",
+        "Check the clocks",
     ),
     "without time to send": (
         altered(lambda r: replace(r, assigned_until=r.binding.closes - 60)),
-        "no time to send",
+        "time to send is",
     ),
-    "about another option": (field("option", "Hi"), "another option"),
-    "with an option that is none": (field("option", "Hey"), "do not have"),
+    "about another option": (field("option", "Hi"), "option of the round is"),
+    "with an option that is none": (field("option", "Hey"), "option is 'Hey'"),
     "with no option": (field("option", None), "option"),
-    "with a place beyond": (field("place", 4), "place 4 is none"),
-    "with a negative place": (field("place", -1), "place"),
-    "with a place that is none": (field("place", True), "no number"),
+    "with a place beyond": (field("place", 4), "slot is 4: must be below 4"),
+    "with a negative place": (field("place", -1), "slot"),
+    "with a place that is none": (field("place", True), "slot of the coordinator is True"),
     "with half a token": (field("token", "00"), "token"),
     "with a token that is none": (field("token", 7), "token"),
-    "asked perhaps": (field("asked", "yes"), "do not have"),
+    "asked perhaps": (field("asked", "yes"), "asked is 'yes'"),
     "without announcement": (field("announcement", ""), "hexadecimal"),
     "with too short an announcement": (field("announcement", "00"), "no room for its signatures"),
-    "no object": (lambda *_: ["asked"], "no JSON object"),
+    "no object": (lambda *_: ["asked"], "a JSON object"),
 }
 
 
@@ -347,7 +350,7 @@ def test_a_crowd_that_is_too_small_is_refused(ledger: Ledger) -> None:
     opened = parties.open()
     give = altered(lambda round_: replace(round_, minimum=2))
     parties.given = lambda reply: give(parties, opened, reply)
-    Watched(parties, ledger).assert_refuses("a minimum batch size of 3", 3)
+    Watched(parties, ledger).assert_refuses("the minimum batch size of 3", 3)
 
 
 def test_cheap_rounds_do_not_get_a_device_into_more_rounds_than_the_terms_say(
@@ -376,7 +379,7 @@ def test_cheap_rounds_do_not_get_a_device_into_more_rounds_than_the_terms_say(
     copy = Ledger(":memory:")
     copy.merge(ledger.export())
     other = Fresh(parties, copy)
-    with pytest.raises(Refusal, match="participations: 2 of 2 that the terms allow are taken"):
+    with pytest.raises(Refusal, match="number of participations is 2: must be below 2"):
         other.device.join(parties.experiment)
     assert other.drawn == []
 
@@ -421,7 +424,7 @@ def test_an_announcement_of_yesterday_is_refused(ledger: Ledger) -> None:
     before = rows(ledger, "SELECT * FROM rounds")
     replayed, parties.asked = next(iter(parties.nonces.values())), False
     parties.given = lambda _: replayed
-    with pytest.raises(Refusal, match="too late"):
+    with pytest.raises(Refusal, match="time of this device"):
         device.join(parties.experiment)
     parties.clock.now = opened.round.assigned_until - 1.0  # also with a clock that goes back
     ledger._db.execute("UPDATE lineages SET until = 0")

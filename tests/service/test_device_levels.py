@@ -69,5 +69,5 @@ def test_nothing_recorded_is_zero_or_what_is_nearest(
 def test_several_metrics_need_their_names() -> None:
     answer = Answer("", ("one", "other"))
     assert levels_of(answer, {"other": 1}) == {1: 1}
-    with pytest.raises(TacitError, match="by its name"):
+    with pytest.raises(TacitError, match="must be a mapping of"):
         levels_of(answer, 1)

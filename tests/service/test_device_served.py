@@ -104,7 +104,7 @@ def test_a_round_that_too_few_joined_is_refunded_over_http(both: Threads, ledger
         assert device.join(digest).asked
         device.wait_and_report()
         assert ledger.spent == 1
-        assert all(half.sent for half in device.status()[0].halves)
+        assert all(half.sent for half in device.status()[0].shares)
         device.wait_and_report(outcomes=True)
     assert device.status()[0].outcome == "refused"
     assert ledger.spent == 0
@@ -126,14 +126,14 @@ def test_a_device_comes_back_after_a_crash_and_sends_what_it_sealed(
     time.sleep(max(0.0, given.reports_at - time.time()))
     dead = httpx.Client(transport=httpx.MockTransport(lost))
     Device(device.ledger, pins(both), http=dead).run_due()
-    digests = [half.digest for half in device.status()[0].halves]
+    digests = [half.digest for half in device.status()[0].shares]
     assert len(digests) == 2
     device.ledger.close()
     with Device(Ledger(tmp_path / "ledger.db"), pins(both)) as again:
         again.wait_and_report()
     (receipt,) = again.status()
-    assert [half.digest for half in receipt.halves] == digests
-    assert all(half.sent for half in receipt.halves)
+    assert [half.digest for half in receipt.shares] == digests
+    assert all(half.sent for half in receipt.shares)
     again.ledger.close()
 
 
@@ -148,7 +148,7 @@ def test_paused_and_stopped_experiments_ask_nobody(both: Threads) -> None:
 def test_devices_pin_keys_against_real_servers(both: Threads) -> None:
     digest, mine = begin(both, "Is it pinned?"), pins(both)
     with Device(Ledger(":memory:"), Pins(mine.address, mine.helper, mine.coordinator)) as device:
-        with pytest.raises(Refusal, match="pinned is"):
+        with pytest.raises(Refusal, match="must be the pinned key"):
             device.join(digest)
         with pytest.raises(Refusal, match="is unknown here"):
             device.join(bytes(32))
@@ -160,7 +160,7 @@ def test_an_invited_person_takes_part_and_another_does_not(both: Threads) -> Non
     with Device(Ledger(":memory:"), pins(both)) as device:
         assert device.join(digest, ticket).asked
         device.wait_and_report()
-        assert all(half.sent for half in device.status()[0].halves), device.status()
+        assert all(half.sent for half in device.status()[0].shares), device.status()
     for wrong in ("made-up", ticket[:-1] + ("A" if ticket[-1] != "A" else "B")):
         device = Device(Ledger(":memory:"), pins(both))
         with device, pytest.raises(Refusal, match="invitation"):
@@ -191,14 +191,14 @@ def bound(**changes: Any) -> Callable[[TwoServerRound], TwoServerRound]:
 
 WEAKER: dict[str, Callable[[TwoServerRound], TwoServerRound]] = {
     "scale": lambda round_: replace(round_, scale=Fraction(99, 100)),
-    "add the noise": lambda round_: replace(round_, scale=None),
+    "adds the noise": lambda round_: replace(round_, scale=None),
     "window": bound(window=2),
     "number of levels": bound(levels=2),
-    "option 3 is none": bound(option=3),
+    "option of the round is 3": bound(option=3),
     "days of the terms": bound(closes=4_000_000_000),
     "minimum batch size of 2": lambda round_: replace(round_, minimum=1),
     "number of metrics": lambda round_: replace(round_, length=2),
-    "has no room": lambda round_: replace(round_, modulus=round_.slots),
+    "modulus of the round": lambda round_: replace(round_, modulus=round_.slots),
     "terms of the round": bound(terms=bytes(32)),
 }
 
@@ -226,8 +226,8 @@ def test_a_flag_is_evaluated_tracked_and_reported_over_http(both: Threads, ledge
         client = api.get_client()
         assert client.get_string_value("greeting", "none") in ("plain", "friendly", "short")
         client.track("greeting")
-        wait_for(lambda: any(half.sent for half in device.status()[0].halves))
-        wait_for(lambda: all(half.sent for half in device.status()[0].halves))
+        wait_for(lambda: any(half.sent for half in device.status()[0].shares))
+        wait_for(lambda: all(half.sent for half in device.status()[0].shares))
         api.clear_providers()
 
 

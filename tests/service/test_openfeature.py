@@ -211,7 +211,7 @@ def test_a_mistaken_metric_is_logged_and_does_not_raise(caplog: pytest.LogCaptur
     provided(parties, parties.device(), events={"steps": "nothing"})
     client().get_string_value("greeting", "default")
     client().track("steps")
-    assert "steps was not recorded" in caplog.text
+    assert "Event steps not recorded" in caplog.text
 
 
 # The reporter
@@ -276,7 +276,7 @@ def test_the_reporter_starts_again_after_a_shutdown_and_sends_what_waited(ledger
     provider.shutdown()
     provider.shutdown()
     assert not [thread for thread in threading.enumerate() if thread.name == "tacit"]
-    assert device.status()[0].halves == () or len(parties.trace) == 5
+    assert device.status()[0].shares == () or len(parties.trace) == 5
     provider.initialize(EvaluationContext())
     provider.initialize(EvaluationContext())
     assert len([thread for thread in threading.enumerate() if thread.name == "tacit"]) == 1
@@ -291,7 +291,7 @@ def test_a_ledger_that_cannot_be_written_does_not_end_the_reporter(
     ledger.close()
     provider._reporter = True
     provider.initialize(EvaluationContext())
-    _until(lambda: "nothing could be reported" in caplog.text)
+    _until(lambda: "Reports not sent" in caplog.text)
     assert provider._thread is not None
     assert provider._thread.is_alive()
     provider.shutdown()

@@ -549,12 +549,12 @@ def test_invitations_are_those_of_the_issuer_at_both_servers(quiet: Pair) -> Non
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"grace": 601}, "grace of the round is 601 seconds"),
-        ({"scale": Fraction(99, 100)}, "noise has scale 99/100; the terms need at least 1"),
+        ({"grace": 601}, "grace of the round is 601"),
+        ({"scale": Fraction(99, 100)}, "noise scale of the round is 99/100: must be at least 1"),
         ({"minimum": 9}, "minimum batch size of 10"),
-        ({"sealing": HpkeSuite.X25519}, "suite of the round is hpke-x25519-chacha20poly1305"),
+        ({"suite": HpkeSuite.X25519}, "suite of the round is hpke-x25519-chacha20poly1305"),
         ({"length": 2}, "number of metrics"),
-        ({"modulus": 2}, "no room"),
+        ({"modulus": 2}, "modulus of the round is 2"),
     ],
 )
 def test_neither_party_signs_a_round_that_is_weaker_than_the_terms(

@@ -183,7 +183,7 @@ def report(directory: Path, client: httpx.Client) -> None:
     device.record(experiment, 1)
     device.wait_and_report()
     (receipt,) = device.status()
-    assert all(half.sent for half in receipt.halves), receipt
+    assert all(half.sent for half in receipt.shares), receipt
     ledger.close()
 
 

@@ -128,20 +128,24 @@ def test_a_field_with_another_value_is_rejected(one: tuple[tuple[Any, ...], Any]
         (("version",), 2, r"is 2: must be 3\. Publish the experiment anew"),
         (("trust",), "silo", "trust is 'silo': must be one of two-servers, secure-aggregation"),
         (("proofs",), 2, "proofs is 2: must be 0, or 1"),
-        (("suite",), MASKING_SUITE, "suite is 'masking-x25519-chacha20poly1305': with trust two"),
+        (
+            ("suite",),
+            MASKING_SUITE,
+            "suite is 'masking-x25519-chacha20poly1305': must be one of hpke",
+        ),
         (("suite",), "", "suite is 'none'"),
         (("grace",), LONGEST_GRACE + 1, r"grace is 604801: must be at most 604800 .* Choose"),
-        (("issuer",), "ab" * 32, "issuer has 32 bytes: must be .* empty where admission is open"),
-        (("admission",), "invitation", "issuer has 0 bytes: must be the Ed25519 key"),
+        (("issuer",), "ab" * 32, "issuer is 32 bytes long: must be 0 bytes"),
+        (("admission",), "invitation", "issuer is 0 bytes long: must be 32 bytes: an Ed25519 key"),
         (("no_show",), "1/10", "no_show is 1/10: must be 0"),
         (("noise", "share_divisor"), "all", "share_divisor is 'all': must be 'certain'"),
-        (("noise", "minimum"), [1, 100], "does not earn epsilon"),
+        (("noise", "minimum"), [1, 100], "noise.minimum is 1/100: must be at least 48"),
         (("noise", "minimum"), [49, 1], "noise.minimum is 49: must be above 0 and at most 48"),
         (("noise", "minimum"), [0, 1], "noise.minimum is 0: must be above 0"),
-        (("aggregation", "missing_fraction"), "1/5", "missing_fraction, .* must be 0 where no"),
+        (("aggregation", "missing_fraction"), "1/5", "missing_fraction is 1/5: must be 0 where no"),
         (("aggregation", "dishonest_count"), 1, "must be 0 where no device"),
         (("aggregation", "claim"), "two-fates", "claim is 'two-fates': must be semi-honest"),
-        (("guarantee", "view"), "shuffled", "say more, or other things"),
+        (("guarantee", "view"), "shuffled", "does not define"),
         (("organisation",), " a", "organisation is ' a'"),
     ],
 )
@@ -158,7 +162,7 @@ def test_the_longest_grace_and_the_least_noise_are_accepted() -> None:
     assert json.loads(third.encode())["noise"]["minimum"] == [145, 3]
     variance = masked(noise=Noise(Fraction(7, 2), "devices", REHEARSED))
     assert json.loads(variance.encode())["noise"]["minimum"] == [49, 4]
-    with pytest.raises(TacitError, match="integers must stay within"):
+    with pytest.raises(TacitError, match="integers within"):
         terms(noise=Noise(Fraction(2**53)))
     assert terms(noise=Noise(Fraction(2**53), minimum=Fraction(48))).noise.least == 48
     assert terms(noise=Noise(Fraction(2**53 - 1))).noise.least == 2**53 - 1
@@ -179,7 +183,7 @@ def test_terms_of_rehearsals_are_read_and_rejected_by_live_parties() -> None:
     with pytest.raises(Refusal, match=r"noise\.distribution is 'rehearsed': .* Publish terms"):
         check_live(made)
     check_live(masked())
-    with pytest.raises(TacitError, match="two servers' own noise is discrete Laplace"):
+    with pytest.raises(TacitError, match="must be discrete-laplace where servers"):
         terms(noise=Noise(Fraction(48), "servers", REHEARSED))
 
 
@@ -226,16 +230,16 @@ def test_assumptions_are_exactly_those_of_the_trust_model(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda listed: listed.pop(0), "miss bounded-adversary and have too many of none"),
+        (lambda listed: listed.pop(0), "lack bounded-adversary and have none too many"),
         (
             lambda listed: listed.append({"id": "trusted-server"}),
-            "miss none and have too many of trusted-server",
+            "lack none and have trusted-server too many",
         ),
         (
             lambda listed: listed[1].update(count=2),
-            "miss honest-servers and have too many of honest-servers",
+            "lack honest-servers and have honest-servers too many",
         ),
-        (lambda listed: listed.reverse(), "say more, or other things"),
+        (lambda listed: listed.reverse(), "does not define"),
     ],
 )
 def test_other_assumptions_are_rejected_by_their_identifiers(change: Any, words: str) -> None:
@@ -280,8 +284,8 @@ def test_where_devices_draw_the_noise_who_is_let_in_may_not_change() -> None:
     old = masked(**invited)
     check_successor(old, replace(old, predecessor=old.digest))
     for changes, words in (
-        ({"admission": "open", "issuer": b""}, "change the admission"),
-        ({"issuer": public_key(KEYS[0])}, "change the issuer"),
+        ({"admission": "open", "issuer": b""}, "admission of successor terms"),
+        ({"issuer": public_key(KEYS[0])}, "issuer of successor terms"),
     ):
         with pytest.raises(Refusal, match=words):
             check_successor(old, replace(old, predecessor=old.digest, **changes))

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.aggregation.wire import first_integer, head, pack_integer
 from tacit.errors import Refusal, TacitError, integer
-from tacit.signatures import SIGNATURE_SIZE, Signed, public_key, sign
-from tacit.terms import DIGEST_SIZE, Offer, Pinned
+from tacit.signatures import SIGNATURE_SIZE, Signed, sign
+from tacit.terms import DIGEST_SIZE, Offer, Pinned, check_party_key
 
 _BINDING = struct.Struct(f">{DIGEST_SIZE}sHIIQ")
 _DIVISOR = struct.Struct(">I")
@@ -145,8 +145,7 @@ def endorse(description: bytes, key: Ed25519PrivateKey) -> bytes:
 def endorse_offer(pinned: Pinned, described: Description, key: Ed25519PrivateKey) -> bytes:
     """Sign a description as a party of the pinned terms, if it complies with them."""
     pinned.check(described.offer())
-    if public_key(key) not in pinned.keys:
-        raise TacitError("this key is none of those that the terms name")
+    check_party_key(pinned.terms, key)
     return endorse(described.encode(), key)
 
 

@@ -14,7 +14,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.aggregation.announcements import Binding, announce, endorse
 from tacit.aggregation.interface import SYSTEM, Source
 from tacit.signatures import KEY_SIZE, public_key
-from tacit.terms import ROLES, VIEWS, Aggregation, Noise, Pinned, Promise, cosign, document
+from tacit.terms import (
+    ROLES,
+    VIEWS,
+    Aggregation,
+    Answer,
+    Noise,
+    Party,
+    Pinned,
+    Promise,
+    Terms,
+    cosign,
+)
 from tacit.trust import TrustModel
 
 DEADLINE = 2_000_000_000  # seconds since 1970
@@ -65,14 +76,14 @@ def rehearse(
     by = "servers" if (trust, "servers") in VIEWS else "devices"
     roles = ROLES[trust]
     keys = tuple(Ed25519PrivateKey.from_private_bytes(source(KEY_SIZE)) for _ in roles)
-    terms = document.Terms(
+    terms = Terms(
         question="Which of these do people like?",
         options=("one", "other"),
-        answer=document.Answer("a rehearsal", tuple(f"metric {n}" for n in range(metrics)), levels),
+        answer=Answer("a rehearsal", tuple(f"metric {n}" for n in range(metrics)), levels),
         promise=made,
         noise=noise or Noise(scale, by),
         parties=tuple(
-            document.Party(role, f"https://{role}.example", public_key(key))
+            Party(role, f"https://{role}.example", public_key(key))
             for role, key in zip(roles, keys, strict=True)
         ),
         first_day=FIRST,

@@ -57,7 +57,7 @@ from tacit.aggregation.wire import (
     pack_numbers,
     records,
 )
-from tacit.errors import TacitError
+from tacit.errors import TacitError, require
 from tacit.signatures import Signed, verify
 from tacit.terms import Offer, Pinned
 
@@ -323,8 +323,9 @@ class ReportSlot:
     token: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.number < 1 << 32 or len(self.token) != TOKEN_SIZE:
-            raise TacitError(f"a place is a number below 2^32 and a token of {TOKEN_SIZE} bytes")
+        require(0 <= self.number < 1 << 32, "slot", self.number, "from 0 to 2^32 - 1")
+        size = len(self.token)
+        require(size == TOKEN_SIZE, "token", f"{size} bytes long", f"{TOKEN_SIZE} bytes")
 
     def encode(self) -> bytes:
         """Serialize the slot."""

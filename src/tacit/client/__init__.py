@@ -8,11 +8,20 @@ package depends on `cryptography` and `httpx` and does not import NumPy. See doc
 from __future__ import annotations
 
 from tacit.client.aio import AsyncDevice
-from tacit.client.device import Pins, Slot, TermsForConsent, Unagreed
-from tacit.client.entries import ExperimentSpending, PartySpending, Receipt, Sent
+from tacit.client.budget import OWN_LIMIT
+from tacit.client.device import Pins, Unagreed
+from tacit.client.entries import (
+    ExperimentSpending,
+    PartySpending,
+    Receipt,
+    Sent,
+    Slot,
+    TermsForConsent,
+)
 from tacit.client.exchange import Offline
 from tacit.client.http import Device
-from tacit.client.ledger import OWN_LIMIT, Ledger, LedgerError
+from tacit.client.ledger import Ledger
+from tacit.client.ledger_file import LedgerError
 
 __all__ = [
     "OWN_LIMIT",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx
 
-from tacit.client.device import DeviceCore, Experiment, Pins, Slot, TermsForConsent
+from tacit.client.device import DeviceCore, Experiment, Pins
+from tacit.client.entries import Slot, TermsForConsent
 from tacit.client.exchange import LONGEST_REPLY, Reply, Request, Talk
 from tacit.client.http import (
     FAILED,
@@ -79,12 +79,7 @@ class AsyncDevice(DeviceCore):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_raised: object) -> None:
         await self.close()
 
     async def close(self) -> None:

@@ -25,7 +25,19 @@ from tacit.aggregation import (
 )
 from tacit.aggregation.interface import SYSTEM, Source
 from tacit.aggregation.two_servers import read_outcome
-from tacit.client.entries import Joining, Known, PartySpending, Post, Receipt, Running
+from tacit.client.budget import decoded
+from tacit.client.entries import (
+    Delivery,
+    Due,
+    Joining,
+    Known,
+    ParticipationOutcome,
+    PartySpending,
+    Receipt,
+    Running,
+    Slot,
+    TermsForConsent,
+)
 from tacit.client.exchange import (
     Reply,
     Request,
@@ -35,15 +47,15 @@ from tacit.client.exchange import (
     text_of,
     unhex,
 )
-from tacit.client.ledger import Ledger, decoded
+from tacit.client.ledger import Ledger
 from tacit.client.levels import Value, levels_of, nothing_happened
 from tacit.client.report_schedule import MOST_QUESTIONS, SEED_SIZE, Attempt, Pace, check_times
-from tacit.errors import Refusal, TacitError, Unavailable
+from tacit.errors import Refusal, TacitError, Unavailable, require
 from tacit.signatures import KEY_SIZE
 from tacit.terms import DIGEST_SIZE, Pinned, Terms, check_live, check_successor, in_words
 from tacit.trust import View
 
-MOST_REFUSED = 3  # aborted or unresolved rounds of one experiment
+MOST_ABORTED = 3  # aborted or unresolved rounds of one experiment
 NONCE_SIZE = 16
 UNASKED = 60.0  # minimum seconds that an option without a report stays assigned
 REFRESH = 3600.0  # seconds until terms are refetched
@@ -80,8 +92,8 @@ class Unagreed(Refusal):
 
     def __init__(self, terms: Terms) -> None:
         super().__init__(
-            f"the terms {terms.digest.hex()} were not agreed to on this device: show them, and "
-            "call agree() with this digest if the person wants to take part"
+            f"terms {terms.digest.hex()} were not agreed to on this device. Show them, and call "
+            "agree() with this digest if the participant wants to take part"
         )
         self.digest, self.words = terms.digest, in_words(terms)
 
@@ -112,77 +124,13 @@ class Pins:
     helper: str
 
     def __post_init__(self) -> None:
-        if any(len(key) != KEY_SIZE for key in self.keys):
-            raise TacitError(f"a pinned key has {2 * KEY_SIZE} hexadecimal digits")
+        for name, key in zip(("coordinator", "helper"), self.keys, strict=True):
+            require(len(key) == KEY_SIZE, name, key.hex(), f"{2 * KEY_SIZE} hexadecimal digits")
 
     @property
     def keys(self) -> tuple[bytes, bytes]:
         """Both keys as bytes, in the order of the parties in the terms."""
-        return unhex(self.coordinator, "the coordinator's key"), unhex(self.helper, "the helper's")
-
-
-@dataclass(frozen=True)
-class Slot:
-    """Assignment of a participant.
-
-    Attributes
-    ----------
-    option : str
-        The assigned option.
-    asked : bool
-        Whether the device reports an answer.
-    reports_at : float or None
-        Time of the report in seconds since 1970, fixed at assignment; None if `asked` is false.
-    terms : bytes
-        Digest of the terms of the assignment.
-
-    Examples
-    --------
-    >>> Slot("A", asked=False, reports_at=None, terms=bytes(32)).option
-    'A'
-    """
-
-    option: str
-    asked: bool
-    reports_at: float | None
-    terms: bytes
-
-
-@dataclass(frozen=True)
-class Due:
-    """Times of the next report and the next outcome query; None if nothing is pending."""
-
-    reports: float | None
-    outcomes: float | None
-
-    def next(self, *, outcomes: bool = True) -> float | None:
-        """The earlier of both times; None if nothing is pending.
-
-        Without `outcomes`, it is None once no report is pending.
-        """
-        if self.reports is None and not outcomes:
-            return None
-        times = [when for when in (self.reports, self.outcomes) if when is not None]
-        return min(times, default=None)
-
-
-@dataclass(frozen=True)
-class TermsForConsent:
-    """Terms to show to the participant who decides.
-
-    Attributes
-    ----------
-    terms : Terms
-        The verified terms.
-    words : list of str
-        The terms in plain sentences.
-    agreed : bool
-        Whether the participant agreed to them and has not withdrawn.
-    """
-
-    terms: Terms
-    words: list[str]
-    agreed: bool
+        return unhex(self.coordinator, "coordinator"), unhex(self.helper, "helper")
 
 
 _Successor = tuple[Terms, tuple[bytes, ...], tuple[bytes, ...]]  # signatures, approvals
@@ -317,15 +265,16 @@ class DeviceCore:
             line.append((pinned, copy.state))
             if successor is None:
                 break
-            if len(line) > _MOST_SUCCESSORS:
-                raise Refusal(f"more than {_MOST_SUCCESSORS} terms succeed each other here")
+            rule = f"at most {_MOST_SUCCESSORS}. Name later terms"
+            count = len(line)
+            require(count <= _MOST_SUCCESSORS, "number of successors", count, rule, Refusal)
             pinned = pinned.succeeded_by(*successor)
             where, digest = pinned.terms.parties[0].address, pinned.terms.digest
             copy = yield from self._copy("the coordinator", where, digest)
         now = self._clock()
         with self.ledger.together():
-            for place, (shown, state) in enumerate(line):
-                self.ledger.remember(shown, state, now, approved=place > 0)
+            for index, (shown, state) in enumerate(line):
+                self.ledger.remember(shown, state, now, approved=index > 0)
             return self._known(named)
 
     def _known(self, digest: bytes) -> Known:
@@ -347,23 +296,21 @@ class DeviceCore:
         address, digest = pinned.terms.parties[1].address, pinned.terms.digest
         other = yield from self._copy("the helper", address, digest)
         if one.successor and other.successor and one.successor[0] != other.successor[0]:
-            raise Refusal("coordinator and helper name different successors of these terms")
+            raise Refusal("coordinator and helper name different successors: must be the same")
         return one.successor or other.successor
 
     def _copy(self, who: str, address: str, digest: bytes) -> Talk[_Copy]:
         url = f"{address.rstrip('/')}/experiments/{digest.hex()}/terms"
         found = document((yield Request("GET", url)), who)
         terms = _terms(found, who)
-        if terms.digest != digest:
-            raise Refusal(
-                f"{who} gave the terms {terms.digest.hex()} where {digest.hex()} were asked for"
-            )
+        asked, got = digest.hex(), terms.digest.hex()
+        require(got == asked, f"digest of the terms of {who}", got, f"{asked} as named", Refusal)
         check_live(terms)
-        if terms.view is not View.OTHER_SERVER:
-            raise Refusal("this device takes part where two servers add noise of their own only")
+        rule = f"{View.OTHER_SERVER.value}: devices report only where both servers add noise"
+        require(terms.view is View.OTHER_SERVER, "view", terms.view.value, rule, Refusal)
         successor = found.get("successor")
-        if successor is not None and not isinstance(successor, dict):
-            raise Refusal(f"{who} names a successor that is no JSON object")
+        holds = successor is None or isinstance(successor, dict)
+        require(holds, f"successor of {who}", repr(successor), "a JSON object", Refusal)
         return _Copy(
             terms,
             _signatures(found, "signatures", who),
@@ -424,12 +371,13 @@ class DeviceCore:
         try:
             found = document(reply, "the coordinator")
             option, asked = text_of(found, "option", "the coordinator"), found.get("asked")
-            if not isinstance(asked, bool) or option not in pinned.terms.options:
-                raise Refusal("the coordinator gave an option that the terms do not have")
+            require(isinstance(asked, bool), "asked", repr(asked), "true or false", Refusal)
+            known = option in pinned.terms.options
+            require(known, "option", repr(option), "one of the options of the terms", Refusal)
             if asked:
-                place = _place(found)
+                slot = _slot(found)
                 announcement = bytes_of(found, "announcement", "the coordinator")
-                return self._taken(pinned, announcement, place, option, now, invitation)
+                return self._taken(pinned, announcement, slot, option, now, invitation)
         except Unavailable:
             raise  # the retry uses the same nonce and gets the same slot
         except TacitError:
@@ -444,7 +392,7 @@ class DeviceCore:
         self,
         pinned: Pinned,
         announcement: bytes,
-        place: ReportSlot,
+        slot: ReportSlot,
         option: str,
         now: float,
         invitation: str | None,
@@ -453,12 +401,12 @@ class DeviceCore:
         announced = accept(TwoServerRound, pinned, announcement)
         cost = pinned.check(announced.offer())
         check_times(announced, now)
-        if pinned.terms.options[announced.binding.option] != option:
-            raise Refusal(f"the place is in a round about another option than {option!r}")
-        if place.number >= announced.slots:
-            raise Refusal(f"place {place.number} is none of the {announced.slots} of the round")
+        about = pinned.terms.options[announced.binding.option]
+        require(about == option, "option of the round", repr(about), f"{option!r}", Refusal)
+        rule = f"below {announced.slots}, the slots of the round"
+        require(slot.number < announced.slots, "slot", slot.number, rule, Refusal)
         with self.ledger.together():
-            self.ledger.check_round(pinned.terms.digest, announced.identity, place, cost, now)
+            self.ledger.check_round(pinned.terms.digest, announced.identity, slot, cost, now)
             seed = self._source(SEED_SIZE)
             self.ledger.join(
                 Joining(
@@ -467,7 +415,7 @@ class DeviceCore:
                     option,
                     cost,
                     announcement,
-                    place,
+                    slot,
                     seed,
                     now,
                     Pace.of(announced, now, seed).sends,
@@ -493,7 +441,7 @@ class DeviceCore:
             try:
                 advanced |= yield from self._advance(running)
             except Refusal:  # a limit was lowered or the file altered: send nothing
-                self.ledger.end(running.identity, "broken")
+                self.ledger.end(running.identity, ParticipationOutcome.STOPPED)
                 advanced = True
         if advanced:
             waiting = self.ledger.running()
@@ -508,50 +456,51 @@ class DeviceCore:
             if self._clock() < self._pace(running).sends:
                 return False
             if self._clock() >= closes:
-                self.ledger.end(running.identity, "missed")
+                self.ledger.end(running.identity, ParticipationOutcome.MISSED)
                 return True
         with self.ledger.together():
-            self.ledger.charge(running.identity, _halves)
-            posts = self.ledger.posts(running.identity)
-        for post in posts:
+            self.ledger.charge(running.identity, _shares)
+            deliveries = self.ledger.deliveries(running.identity)
+        for post in deliveries:
             yield from self._send(running, post, closes)
         if self._clock() >= closes:
             self.ledger.expire(running.identity)
             yield from self._ask(running)
         return True
 
-    def _send(self, running: Running, post: Post, closes: int) -> Talk[None]:
-        if post.sealed is None or not self._claim(running, post, Attempt.REPORT, closes):
+    def _send(self, running: Running, post: Delivery, closes: int) -> Talk[None]:
+        if post.encrypted is None or not self._claim(running, post, Attempt.REPORT, closes):
             return
         reply = yield Request(
             "PUT",
-            f"{_round_url(running, post)}/reports/{running.place.number}",
-            post.sealed,
+            f"{_round_url(running, post)}/reports/{running.slot.number}",
+            post.encrypted,
             (("Content-Type", "application/octet-stream"), *_invited(running)),
         )
         if 200 <= reply.status < 300:
-            self.ledger.taken(running.identity, post.role, self._clock())
+            self.ledger.accepted(running.identity, post.role, self._clock())
         elif reply.status in _FINAL:
-            self.ledger.turned_down(running.identity, post.role, f"refused: {reply.said}")
+            self.ledger.rejected(running.identity, post.role, f"rejected: {reply.said}")
 
     def _ask(self, running: Running) -> Talk[None]:
         """Query the round's outcome; a refund requires that both servers signed an abort."""
-        for post in self.ledger.posts(running.identity):
+        for post in self.ledger.deliveries(running.identity):
             if _questions_left(post) and self._claim(running, post, Attempt.OUTCOME):
                 reply = yield Request("GET", f"{_round_url(running, post)}/outcome")
                 if reply.status == 200 and self._final(running, post, reply.content):
-                    self.ledger.told(running.identity, post.role, reply.content)
-        posts = self.ledger.posts(running.identity)
+                    self.ledger.keep_outcome(running.identity, post.role, reply.content)
+        posts = self.ledger.deliveries(running.identity)
         words = [post.outcome for post in posts if post.outcome is not None]
         said = {read_outcome(running.pinned, self._announced(running), word)[1] for word in words}
         if RoundOutcome.RELEASED in said:
-            self.ledger.end(running.identity, "opened")
+            self.ledger.end(running.identity, ParticipationOutcome.RELEASED)
         elif posts and not any(map(_questions_left, posts)):
             refund = aborted_by_both(running.pinned, running.announcement, words)
-            outcome = "refused" if RoundOutcome.ABORTED in said else "unknown"
+            aborted = RoundOutcome.ABORTED in said
+            outcome = ParticipationOutcome.ABORTED if aborted else ParticipationOutcome.UNKNOWN
             self.ledger.end(running.identity, outcome, refund=refund)
 
-    def _final(self, running: Running, post: Post, message: bytes) -> bool:
+    def _final(self, running: Running, post: Delivery, message: bytes) -> bool:
         """Whether this is a valid signed outcome of that server other than `UNKNOWN`."""
         try:
             role, said = read_outcome(running.pinned, self._announced(running), message)
@@ -572,8 +521,8 @@ class DeviceCore:
             return [pace.sends]
         times = [
             pace.next(Attempt.REPORT, post.role, *post.attempts[Attempt.REPORT])
-            for post in running.posts
-            if post.sealed is not None
+            for post in running.deliveries
+            if post.encrypted is not None
         ]
         return [when for when in times if when < closes]
 
@@ -582,12 +531,12 @@ class DeviceCore:
         pace = self._pace(running)
         return [
             pace.next(Attempt.OUTCOME, post.role, *post.attempts[Attempt.OUTCOME])
-            for post in running.posts
+            for post in running.deliveries
             if _questions_left(post)
         ]
 
     def _claim(
-        self, running: Running, post: Post, what: Attempt, until: float = float("inf")
+        self, running: Running, post: Delivery, what: Attempt, until: float = float("inf")
     ) -> bool:
         """Whether an attempt is due and this process claimed it."""
         now, (attempts, last) = self._clock(), post.attempts[what]
@@ -601,11 +550,11 @@ class DeviceCore:
         return Pace.of(self._announced(running), running.joined, running.seed)
 
 
-def _round_url(running: Running, post: Post) -> str:
+def _round_url(running: Running, post: Delivery) -> str:
     return f"{post.address.rstrip('/')}/rounds/{running.identity.hex()}"
 
 
-def _questions_left(post: Post) -> bool:
+def _questions_left(post: Delivery) -> bool:
     return post.outcome is None and post.attempts[Attempt.OUTCOME][0] < MOST_QUESTIONS
 
 
@@ -619,22 +568,20 @@ def _last_option(known: Known, spent: Refusal) -> Slot:
     terms, option = known.pinned.terms, known.option
     if option in terms.options:
         return Slot(option, False, None, terms.digest)
-    raise Refusal(f"{spent}; this device takes part no more")
+    raise Refusal(f"{spent}. The device takes no further part in this experiment")
 
 
 def _check_willing(known: Known, invitation: str | None) -> None:
     """Reject before requesting a slot that would not be used."""
     if not known.agreed or known.withdrawn:
         raise Unagreed(known.pinned.terms)
-    if known.refused >= MOST_REFUSED:
-        raise Refusal(
-            f"{known.refused} rounds of this experiment were refused after this device had joined "
-            "them, or nobody says what became of them: it joins no more"
-        )
+    rule = f"below {MOST_ABORTED}. The device joins no further round of this experiment"
+    few = known.aborted < MOST_ABORTED
+    require(few, "number of aborted or unresolved rounds", known.aborted, rule, Refusal)
     if known.pinned.terms.admission == "invitation" and not invitation:
-        raise Refusal("who takes part here was invited: give join() the invitation")
+        raise Refusal("invitation is missing: admission is by invitation. Pass it to join()")
     if invitation and not (invitation.isascii() and invitation.isprintable()):
-        raise Refusal("an invitation is printable ASCII: copy it again")
+        raise Refusal("invitation is invalid: must be printable ASCII. Copy it again")
 
 
 def _asking(terms: Terms, nonce: bytes, invitation: str | None) -> Request:
@@ -647,9 +594,9 @@ def _asking(terms: Terms, nonce: bytes, invitation: str | None) -> Request:
     )
 
 
-def _halves(running: Running) -> tuple[bytes, bytes]:
+def _shares(running: Running) -> tuple[bytes, bytes]:
     assert running.levels is not None
-    return split(running.pinned, running.announcement, running.place, running.levels)
+    return split(running.pinned, running.announcement, running.slot, running.levels)
 
 
 def _invited(running: Running) -> tuple[tuple[str, str], ...]:
@@ -662,16 +609,16 @@ def _least_cost(terms: Terms) -> Fraction:
 
 
 def _digest(experiment: Experiment) -> bytes:
-    digest = experiment if isinstance(experiment, bytes) else unhex(experiment, "the experiment")
-    if len(digest) != DIGEST_SIZE:
-        raise TacitError("an experiment is named by the digest of its terms: 64 hexadecimal digits")
+    digest = experiment if isinstance(experiment, bytes) else unhex(experiment, "experiment")
+    rule = "the digest of its terms, 64 hexadecimal digits"
+    require(len(digest) == DIGEST_SIZE, "experiment", digest.hex(), rule)
     return digest
 
 
-def _place(found: dict[str, object]) -> ReportSlot:
+def _slot(found: dict[str, object]) -> ReportSlot:
     number = found.get("place")
     if isinstance(number, bool) or not isinstance(number, int):
-        raise Refusal("the coordinator gave a place that is no number")
+        raise Refusal(f"slot of the coordinator is {number!r}: must be a whole number")
     return ReportSlot(number, bytes_of(found, "token", "the coordinator"))
 
 
@@ -682,5 +629,5 @@ def _terms(found: dict[str, object], who: str) -> Terms:
 def _signatures(found: dict[str, object], name: str, who: str) -> tuple[bytes, ...]:
     listed = found.get(name)
     if not isinstance(listed, list) or len(listed) > 2:
-        raise Refusal(f"{who} gave no list of two {name}")
+        raise Refusal(f"{name} of {who} are {listed!r}: must be a list of at most two")
     return tuple(unhex(entry, f"a signature of {who}") for entry in listed)

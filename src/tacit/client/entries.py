@@ -1,14 +1,91 @@
-"""Value types of the ledger: known terms, participations, receipts and spending."""
+"""Value types of a device and its ledger: terms, slots, participations, receipts and spending."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
 
 from tacit.aggregation import ReportSlot
 from tacit.client.report_schedule import Attempt
 from tacit.terms import Account, Pinned, Terms
+
+
+@dataclass(frozen=True)
+class TermsForConsent:
+    """Terms to show to the participant who decides.
+
+    Attributes
+    ----------
+    terms : Terms
+        The verified terms.
+    words : list of str
+        The terms in plain sentences.
+    agreed : bool
+        Whether the participant agreed to them and has not withdrawn.
+    """
+
+    terms: Terms
+    words: list[str]
+    agreed: bool
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Assignment of a participant.
+
+    Attributes
+    ----------
+    option : str
+        The assigned option.
+    asked : bool
+        Whether the device reports an answer.
+    reports_at : float or None
+        Time of the report in seconds since 1970, fixed at assignment; None if `asked` is false.
+    terms : bytes
+        Digest of the terms of the assignment.
+
+    Examples
+    --------
+    >>> Slot("A", asked=False, reports_at=None, terms=bytes(32)).option
+    'A'
+    """
+
+    option: str
+    asked: bool
+    reports_at: float | None
+    terms: bytes
+
+
+@dataclass(frozen=True)
+class Due:
+    """Times of the next report and the next outcome query; None if nothing is pending."""
+
+    reports: float | None
+    outcomes: float | None
+
+    def next(self, *, outcomes: bool = True) -> float | None:
+        """The earlier of both times; None if nothing is pending.
+
+        Without `outcomes`, it is None once no report is pending.
+        """
+        if self.reports is None and not outcomes:
+            return None
+        times = [when for when in (self.reports, self.outcomes) if when is not None]
+        return min(times, default=None)
+
+
+class ParticipationOutcome(StrEnum):
+    """How a participation ended; the value is in receipts and in the ledger."""
+
+    RELEASED = "opened"
+    ABORTED = "refused"
+    UNKNOWN = "unknown"
+    MISSED = "missed"
+    WITHDRAWN = "withdrawn"
+    STOPPED = "broken"
+    ELSEWHERE = "elsewhere"
 
 
 @dataclass(frozen=True)
@@ -26,7 +103,7 @@ class Known:
     checked: float
     account: Account
     pending: Fraction
-    refused: int
+    aborted: int
     withdrawn: bool
     option: str | None
     until: float
@@ -43,7 +120,7 @@ class Joining:
     option: str
     cost: Fraction
     announcement: bytes
-    place: ReportSlot
+    slot: ReportSlot
     seed: bytes
     joined: float
     sends: float
@@ -53,16 +130,16 @@ class Joining:
 
 
 @dataclass(frozen=True, repr=False)
-class Post:
+class Delivery:
     """One server's side of a participation: the report share while pending, and its result."""
 
     role: int
     address: str
     size: int
     digest: str
-    sealed: bytes | None
+    encrypted: bytes | None
     sent: float | None
-    refused: str | None
+    rejected: str | None
     outcome: bytes | None
     attempts: Mapping[Attempt, tuple[int, float]]
 
@@ -74,12 +151,12 @@ class Running:
     identity: bytes
     pinned: Pinned
     announcement: bytes
-    place: ReportSlot
+    slot: ReportSlot
     seed: bytes
     joined: float
     invitation: str | None
     levels: tuple[int, ...] | None
-    posts: tuple[Post, ...]
+    deliveries: tuple[Delivery, ...]
 
 
 @dataclass(frozen=True)
@@ -150,7 +227,7 @@ class Sent:
         Attempts to send it.
     sent : float or None
         Time of acceptance in seconds since 1970; None if the server has not accepted it.
-    refused : str or None
+    rejected : str or None
         Reason of a final rejection.
     """
 
@@ -159,7 +236,7 @@ class Sent:
     digest: str
     attempts: int
     sent: float | None
-    refused: str | None
+    rejected: str | None
 
 
 @dataclass(frozen=True)
@@ -182,7 +259,7 @@ class Receipt:
         None while the participation runs; else `opened` (the aggregate was released), `refused`
         (the round was aborted), `unknown`, `missed` (deadline passed before sending), `withdrawn`
         or `broken` (the device stopped it).
-    halves : tuple of Sent
+    shares : tuple of Sent
         The report shares, one per server; empty before they are encrypted.
     """
 
@@ -194,7 +271,7 @@ class Receipt:
     cost: Fraction
     charged: bool
     outcome: str | None
-    halves: tuple[Sent, ...]
+    shares: tuple[Sent, ...]
 
     def in_words(self) -> list[str]:
         """Sentences to show to the participant.
@@ -206,13 +283,13 @@ class Receipt:
         'Nothing about your answer has left this device.'
         """
         told = [f"For “{self.question}” you were given: {self.option}."]
-        for half in self.halves:
-            fate = "was taken" if half.sent else half.refused or "has not been taken yet"
+        for share in self.shares:
+            fate = "was taken" if share.sent else share.rejected or "has not been taken yet"
             told.append(
-                f"{half.size} sealed bytes, SHA-256 {half.digest}, went to {half.address} "
-                f"({half.attempts} attempts): {fate}. Alone they say nothing about your answer."
+                f"{share.size} sealed bytes, SHA-256 {share.digest}, went to {share.address} "
+                f"({share.attempts} attempts): {fate}. Alone they say nothing about your answer."
             )
-        if not self.halves:
+        if not self.shares:
             told.append("Nothing about your answer has left this device.")
         spent = f"{self.cost} of ε" if self.charged else "nothing"
         return [*told, f"It costs {spent}; the round is {self.outcome or 'not over yet'}."]

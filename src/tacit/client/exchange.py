@@ -47,7 +47,7 @@ class Reply:
         except (ValueError, KeyError, TypeError, RecursionError):
             sentence = None
         if not isinstance(sentence, str) or not sentence:
-            return f"status {self.status}" if self.status else "no answer"
+            return f"status {self.status}" if self.status else "no reply"
         return "".join(letter for letter in sentence if letter.isprintable())[:_LONGEST_SENTENCE]
 
 
@@ -58,9 +58,9 @@ Talk = Generator[Request, Reply, T]
 def succeeded(reply: Reply, who: str) -> Reply:
     """Return a successful reply; raise `Offline` if a retry may help, otherwise `Refusal`."""
     if reply.status == 0 or reply.status == 429 or reply.status >= 500:
-        raise Offline(f"{who} cannot be asked at the moment ({reply.said}); try again later")
+        raise Offline(f"{who} is unavailable ({reply.said}). Try again later")
     if not 200 <= reply.status < 300:
-        raise Refusal(f"{who} refuses: {reply.said}")
+        raise Refusal(f"{who} rejects the request: {reply.said}")
     return reply
 
 
@@ -71,7 +71,7 @@ def document(reply: Reply, who: str) -> dict[str, Any]:
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise Refusal(f"{who} answered something that is no JSON object")
+        raise Refusal(f"reply of {who} is invalid: must be a JSON object")
     return found
 
 
@@ -79,7 +79,7 @@ def text_of(found: dict[str, Any], name: str, who: str) -> str:
     """A string field of a JSON object."""
     value = found.get(name)
     if not isinstance(value, str):
-        raise Refusal(f"{who} answered without {name!r}, or with one that is no text")
+        raise Refusal(f"{name} in the reply of {who} is {value!r}: must be a string")
     return value
 
 
@@ -95,4 +95,4 @@ def unhex(text: object, what: str) -> bytes:
             return bytes.fromhex(text)
     except ValueError:
         pass
-    raise Refusal(f"{what} is not spelt in hexadecimal digits")
+    raise Refusal(f"{what} is {text!r}: must consist of hexadecimal digits")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from tacit.errors import TacitError
+from tacit.errors import TacitError, require
 
 FORMAT = "tacit ledger 2"
 _FRACTION = re.compile(r"[0-9]{1,80}(/[1-9][0-9]{0,79})?")
@@ -32,24 +32,23 @@ def read_export(exported: str) -> tuple[Fraction | None, list[Exported]]:
     try:
         document = json.loads(exported)
         if document["format"] != FORMAT:
-            raise TacitError(f"the format is {document['format']!r}")
+            raise TacitError(f"format is {document['format']!r}: must be {FORMAT!r}")
         own = document["own_limit"]
         limit = None if own is None else _spelt(own)
         return limit, [_read_entry(entry) for entry in document["experiments"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise TacitError(
-            f"this is no export of a ledger ({problem}); nothing was taken over: export it again"
+            f"export of the ledger is invalid ({problem}). Nothing was merged: export it again"
         ) from None
 
 
 def _read_entry(entry: Mapping[str, Any]) -> Exported:
     terms, rounds, keys = entry["terms"], entry["rounds"], entry["keys"]
     lists = all(isinstance(one, list) for one in (terms, rounds, keys))
-    if not lists or not terms:
-        raise TacitError("an experiment has no list of terms, of keys or of rounds")
+    require(lists and terms, "an experiment", "incomplete", "lists of terms, keys and rounds")
     times = entry["participations"]
-    if type(times) is not int or times < 0:
-        raise TacitError(f"participations is {times!r}: must be a whole number from 0 on")
+    holds = type(times) is int and times >= 0
+    require(holds, "participations", repr(times), "a whole number of at least 0")
     return Exported(
         tuple(bytes.fromhex(digest) for digest in terms),
         tuple(bytes.fromhex(key) for key in keys),
@@ -69,6 +68,6 @@ def _read_entry(entry: Mapping[str, Any]) -> Exported:
 
 
 def _spelt(text: object) -> Fraction:
-    if not isinstance(text, str) or not _FRACTION.fullmatch(text):
-        raise TacitError(f"{text!r} is no fraction such as 2 or 1/3")
-    return Fraction(text)
+    holds = isinstance(text, str) and _FRACTION.fullmatch(text)
+    require(holds, "an amount", repr(text), "a fraction such as 2 or 1/3")
+    return Fraction(str(text))

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 from http.cookiejar import DefaultCookiePolicy
-from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.request import getproxies
 
 import httpx
 
-from tacit.client.device import DeviceCore, Experiment, Pins, Slot, TermsForConsent
+from tacit.client.device import DeviceCore, Experiment, Pins
+from tacit.client.entries import Slot, TermsForConsent
 from tacit.client.exchange import LONGEST_REPLY, Reply, Request, Talk
 from tacit.client.ledger import Ledger
 from tacit.client.loopback import NEARBY
@@ -90,12 +90,7 @@ class Device(DeviceCore):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         self.close()
 
     def close(self) -> None:

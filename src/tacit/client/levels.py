@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from tacit.aggregation.interface import SYSTEM, Source, uniform
-from tacit.errors import TacitError, as_fraction
+from tacit.errors import as_fraction, require
 from tacit.terms import Answer
 
 Value = bool | int | float | Fraction
@@ -24,12 +24,9 @@ def level(answer: Answer, value: Value, source: Source = SYSTEM) -> int:
     >>> level(Answer("minutes", levels=4, high=Fraction(60)), 45)
     3
     """
-    exact = Fraction(value) if isinstance(value, bool) else as_fraction("the answer", value)
-    if not answer.low <= exact <= answer.high:
-        raise TacitError(
-            f"the answer is {value}; the terms say that it lies from {answer.low} to {answer.high}:"
-            " rescale or clip it before it is recorded"
-        )
+    exact = Fraction(value) if isinstance(value, bool) else as_fraction("answer", value)
+    rule = f"from {answer.low} to {answer.high}. Rescale or clip it before it is recorded"
+    require(answer.low <= exact <= answer.high, "answer", value, rule)
     scaled = (exact - answer.low) / (answer.high - answer.low) * answer.levels
     whole = math.floor(scaled)
     rest = scaled - whole
@@ -46,11 +43,8 @@ def levels_of(answer: Answer, value: Value | Mapping[str, Value]) -> dict[int, i
     """Level of each recorded metric, by the index of the metric in the terms."""
     if isinstance(value, Mapping):
         unknown = [name for name in value if name not in answer.metrics]
-        if unknown:
-            raise TacitError(f"{unknown[0]!r} is none of the metrics {', '.join(answer.metrics)}")
+        require(not unknown, "metric", unknown, f"one of {', '.join(answer.metrics)}")
         return {answer.metrics.index(name): level(answer, part) for name, part in value.items()}
-    if len(answer.metrics) != 1:
-        raise TacitError(
-            f"the terms ask for {', '.join(answer.metrics)}: record a number for each by its name"
-        )
+    rule = f"a mapping of {', '.join(answer.metrics)} to numbers"
+    require(len(answer.metrics) == 1, "answer", value, rule)
     return {0: level(answer, value)}

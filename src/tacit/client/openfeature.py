@@ -12,10 +12,10 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from openfeature.evaluation_context import EvaluationContext
 from openfeature.exception import ErrorCode
@@ -24,9 +24,11 @@ from openfeature.provider import AbstractProvider, Metadata
 from openfeature.track import TrackingEventDetails
 
 from tacit.client import Device, Slot
-from tacit.errors import TacitError
+from tacit.errors import TacitError, require
 from tacit.terms import Answer, Terms
 
+P = ParamSpec("P")
+T = TypeVar("T")
 V = TypeVar("V")
 Structure = Sequence[FlagValueType] | Mapping[str, FlagValueType]
 PAUSE = 30.0  # seconds before retrying after a failed assignment
@@ -60,6 +62,17 @@ class Flag:
     values: Mapping[str, FlagValueType] = field(default_factory=dict)
     events: Mapping[str, str] = field(default_factory=dict)
     invitation: str | None = field(default=None, repr=False)
+
+
+def _threaded(
+    resolve: Callable[Concatenate[Any, P], T],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """The asynchronous form of a method: it blocks on the network, so it runs in a thread."""
+
+    async def resolved(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(resolve, self, *args, **kwargs)
+
+    return resolved
 
 
 class TacitProvider(AbstractProvider):
@@ -116,7 +129,7 @@ class TacitProvider(AbstractProvider):
             try:
                 pause = self.device.run_due()
             except TacitError as problem:
-                _log.warning("nothing could be reported: %s", problem)
+                _log.warning("Reports not sent: %s", problem)
                 pause = PAUSE
             if not stop.is_set():
                 self._wake.wait(_LONGEST_SLEEP if pause is None else min(pause, _LONGEST_SLEEP))
@@ -141,7 +154,7 @@ class TacitProvider(AbstractProvider):
                 if terms is not None and metric is not None:
                     self.device.record(flag.experiment, {metric: _clipped(terms.answer, value)})
             except TacitError as problem:
-                _log.warning("%s was not recorded: %s", tracking_event_name, problem)
+                _log.warning("Event %s not recorded: %s", tracking_event_name, problem)
 
     # Evaluation
 
@@ -190,65 +203,16 @@ class TacitProvider(AbstractProvider):
         """Resolve a flag to the value of the assigned option."""
         return self._resolve(flag_key, default_value, (dict, list))
 
-    async def resolve_boolean_details_async(
-        self,
-        flag_key: str,
-        default_value: bool,
-        evaluation_context: EvaluationContext | None = None,
-    ) -> FlagResolutionDetails[bool]:
-        """Like `resolve_boolean_details`, in a thread."""
-        return await asyncio.to_thread(
-            self.resolve_boolean_details, flag_key, default_value, evaluation_context
-        )
-
-    async def resolve_string_details_async(
-        self,
-        flag_key: str,
-        default_value: str,
-        evaluation_context: EvaluationContext | None = None,
-    ) -> FlagResolutionDetails[str]:
-        """Like `resolve_string_details`, in a thread."""
-        return await asyncio.to_thread(
-            self.resolve_string_details, flag_key, default_value, evaluation_context
-        )
-
-    async def resolve_integer_details_async(
-        self,
-        flag_key: str,
-        default_value: int,
-        evaluation_context: EvaluationContext | None = None,
-    ) -> FlagResolutionDetails[int]:
-        """Like `resolve_integer_details`, in a thread."""
-        return await asyncio.to_thread(
-            self.resolve_integer_details, flag_key, default_value, evaluation_context
-        )
-
-    async def resolve_float_details_async(
-        self,
-        flag_key: str,
-        default_value: float,
-        evaluation_context: EvaluationContext | None = None,
-    ) -> FlagResolutionDetails[float]:
-        """Like `resolve_float_details`, in a thread."""
-        return await asyncio.to_thread(
-            self.resolve_float_details, flag_key, default_value, evaluation_context
-        )
-
-    async def resolve_object_details_async(
-        self,
-        flag_key: str,
-        default_value: Structure,
-        evaluation_context: EvaluationContext | None = None,
-    ) -> FlagResolutionDetails[Structure]:
-        """Like `resolve_object_details`, in a thread."""
-        return await asyncio.to_thread(
-            self.resolve_object_details, flag_key, default_value, evaluation_context
-        )
+    resolve_boolean_details_async = _threaded(resolve_boolean_details)
+    resolve_string_details_async = _threaded(resolve_string_details)
+    resolve_integer_details_async = _threaded(resolve_integer_details)
+    resolve_float_details_async = _threaded(resolve_float_details)
+    resolve_object_details_async = _threaded(resolve_object_details)
 
     def _resolve(self, key: str, default: V, kinds: tuple[type, ...]) -> FlagResolutionDetails[V]:
         flag = self.flags.get(key)
         if flag is None:
-            return _unresolved(default, ErrorCode.FLAG_NOT_FOUND, f"no experiment is called {key}")
+            return _unresolved(default, ErrorCode.FLAG_NOT_FOUND, f"flag {key} has no experiment")
         until, why = self._not_before.get(key, (0.0, ""))
         if time.monotonic() < until:
             return _defaulted(default, why)
@@ -259,7 +223,7 @@ class TacitProvider(AbstractProvider):
                 return _unresolved(
                     default,
                     ErrorCode.TYPE_MISMATCH,
-                    f"the flag {key} has no value of this type for {wrong[0]!r}: nobody was asked",
+                    f"flag {key} has no value of this type for option {wrong[0]!r}",
                 )
             given = self.device.join(flag.experiment, flag.invitation)
         except TacitError as problem:
@@ -308,8 +272,7 @@ def _metric(key: str, flag: Flag, terms: Terms, event: str) -> str | None:
 def _clipped(answer: Answer, value: float | None) -> Fraction:
     if value is None:
         return answer.high
-    if value != value:
-        raise TacitError("the value is not a number")
+    require(value == value, "value", value, "a number")  # NaN differs from itself
     if not answer.low < value < answer.high:
         return answer.low if value <= answer.low else answer.high
     return Fraction(value)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tacit.aggregation import TwoServerRound
-from tacit.errors import Refusal
+from tacit.errors import Refusal, require
 
 SEED_SIZE = 32
 MOST_QUESTIONS = 20  # about two weeks
@@ -83,14 +83,9 @@ def margin(announced: TwoServerRound) -> int:
 
 def check_times(announced: TwoServerRound, now: float) -> None:
     """Reject a round that this device cannot report to in time by its own clock."""
-    if int(now) > announced.assigned_until:
-        raise Refusal(
-            f"places of this round were given out until {announced.assigned_until}, and it is "
-            f"{now:.0f} on this device: too late, or one of the clocks is wrong"
-        )
-    if margin(announced) < 1:
-        raise Refusal(
-            f"this round closes at {announced.binding.closes}, which leaves no time to send after "
-            f"a window of {announced.binding.window} seconds for who joins until "
-            f"{announced.assigned_until}"
-        )
+    last = announced.assigned_until
+    rule = f"at most {last}, the end of slot assignment. Check the clocks, or join another round"
+    require(int(now) <= last, "time of this device", f"{now:.0f}", rule, Refusal)
+    left = margin(announced)
+    rule = "at least 1 second between the last observation window and the deadline"
+    require(left >= 1, "time to send", left, rule, Refusal)

@@ -7,27 +7,35 @@ budget. Nothing here imports NumPy.
 """
 
 from tacit.terms.account import Account
+from tacit.terms.canonical import canonical, parsed
 from tacit.terms.document import (
     DIGEST_SIZE,
     HPKE_SUITES,
     KINDS,
     LONGEST_GRACE,
     MASKING_SUITE,
-    REHEARSED,
     ROLES,
     VIEWS,
+    Terms,
+    check_live,
+)
+from tacit.terms.parts import (
+    REHEARSED,
     Aggregation,
     Answer,
     Noise,
     Party,
     Promise,
-    Terms,
-    canonical,
-    check_live,
     check_text,
-    parsed,
 )
-from tacit.terms.pinned import Offer, Pinned, approve_successor, check_successor, cosign
+from tacit.terms.pinned import (
+    Offer,
+    Pinned,
+    approve_successor,
+    check_party_key,
+    check_successor,
+    cosign,
+)
 from tacit.terms.words import in_words
 
 __all__ = [
@@ -51,6 +59,7 @@ __all__ = [
     "approve_successor",
     "canonical",
     "check_live",
+    "check_party_key",
     "check_successor",
     "check_text",
     "cosign",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Refusal, require
 from tacit.terms.document import Terms
 
 
@@ -44,22 +44,17 @@ class Account:
         >>> Account(Fraction(1), 2).charged(Fraction(2, 3)).charged(Fraction(1, 3)).spent
         Fraction(1, 1)
         """
-        if cost <= 0:
-            raise TacitError(f"a round costs {cost}; it must cost more than 0")
-        if self.taken >= self.participations:
-            raise Refusal(
-                f"participations: {self.taken} of {self.participations} that the terms allow are "
-                "taken, so nothing is sent"
-            )
-        if self.spent + cost > self.limit:
-            raise Refusal(
-                f"epsilon: this round costs {cost}, {self.spent} of {self.limit} are spent; one "
-                "more would break the promise, so nothing is sent"
-            )
+        require(cost > 0, "cost of the round", cost, "> 0")
+        taken, most = self.taken, self.participations
+        rule = f"below {most}, the limit of the terms. Nothing is sent"
+        require(taken < most, "number of participations", taken, rule, Refusal)
+        left = self.limit - self.spent
+        rule = f"at most {left}, the rest of the privacy budget {self.limit}. Nothing is sent"
+        require(cost <= left, "epsilon of the round", cost, rule, Refusal)
         return replace(self, spent=self.spent + cost, taken=self.taken + 1)
 
     def refunded(self, cost: Fraction) -> Account:
         """Return the account after every server has signed that the round was rejected."""
-        if not 0 < cost <= self.spent or not self.taken:
-            raise TacitError(f"{cost} cannot be given back: {self.spent} is spent")
+        spent = self.taken and 0 < cost <= self.spent
+        require(spent, "refund", cost, f"above 0 and at most {self.spent}, the spent budget")
         return replace(self, spent=self.spent - cost, taken=self.taken - 1)

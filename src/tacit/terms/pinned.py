@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Refusal, require
 from tacit.records import Records
 from tacit.signatures import Signed, fingerprint, public_key, sign, verify
 from tacit.terms.document import POST_QUANTUM_SUITE, Terms
@@ -62,17 +62,17 @@ class Pinned:
         for party, key in zip(self.terms.parties, self.keys, strict=False):
             if party.key != key:
                 raise Refusal(
-                    f"the terms name {fingerprint(party.key)} as the {party.role}'s key, but "
-                    f"pinned is {fingerprint(key)}: somebody stands between, or keys were changed "
-                    "without successor terms"
+                    f"the {party.role}'s key in the terms is {fingerprint(party.key)}: must be the "
+                    f"pinned key {fingerprint(key)}. A third party intercepts the connection, or "
+                    "keys were changed without successor terms"
                 )
         self._check_signed(Signed.TERMS, self.terms.encode(), self.signatures)
 
     def _check_signed(self, kind: Signed, message: bytes, signatures: Sequence[bytes]) -> None:
         if not len(signatures) == len(self.keys) == len(self.terms.parties):
             raise Refusal(
-                f"{len(signatures)} signatures and {len(self.keys)} pinned keys; the terms name "
-                f"{len(self.terms.parties)} parties, and all must have signed"
+                f"there are {len(signatures)} signatures and {len(self.keys)} pinned keys: must be "
+                f"one of each for the {len(self.terms.parties)} parties of the terms"
             )
         for party, signature in zip(self.terms.parties, signatures, strict=True):
             verify(kind, message, signature, party.key, f"the {party.role}")
@@ -97,68 +97,48 @@ class Pinned:
             If the round differs from the terms or is weaker.
         """
         terms, answer = self.terms, self.terms.answer
-        self._same("terms", offer.terms.hex(), terms.digest.hex())
-        self._same("kind", offer.kind, terms.kind)
-        self._same("number of levels", offer.levels, answer.levels)
-        self._same("number of metrics", offer.metrics, len(answer.metrics))
-        self._same("observation window", offer.window, answer.window)
-        self._same("suite", offer.suite, terms.suite)
-        if not 0 <= offer.option < len(terms.options):
-            raise Refusal(f"option {offer.option} is none of the {len(terms.options)} of the terms")
-        if not 1 <= offer.minimum <= offer.slots:
-            raise Refusal(
-                f"minimum is {offer.minimum} and slots {offer.slots}: a round has at least one "
-                "slot, and is released from 1 to as many reports on. Announce more slots or a "
-                "smaller minimum."
-            )
-        if offer.minimum < terms.aggregation.minimum_batch_size:
-            raise Refusal(
-                f"the round is released from {offer.minimum} reports on; the terms promise a "
-                f"minimum batch size of {terms.aggregation.minimum_batch_size}"
-            )
-        if not terms.first_second <= offer.closes < terms.last_second:
-            raise Refusal(
-                f"the round closes at {offer.closes}, outside of {terms.first_day} to "
-                f"{terms.last_day}, the days of the terms"
-            )
-        if not 0 <= offer.grace <= terms.grace:
-            raise Refusal(
-                f"the grace of the round is {offer.grace} seconds; under the terms round keys live "
-                f"from 0 to at most {terms.grace} seconds after a round closes"
-            )
+        about = terms.aggregation
+        _same("terms", offer.terms.hex(), terms.digest.hex())
+        _same("kind", offer.kind, terms.kind)
+        _same("number of levels", offer.levels, answer.levels)
+        _same("number of metrics", offer.metrics, len(answer.metrics))
+        _same("observation window", offer.window, answer.window)
+        _same("suite", offer.suite, terms.suite)
+        known = 0 <= offer.option < len(terms.options)
+        _require(known, "option", offer.option, f"from 0 to {len(terms.options) - 1}")
+        rule = f"from 1 to {offer.slots}, the slots. Announce more slots or a smaller minimum"
+        _require(1 <= offer.minimum <= offer.slots, "minimum", offer.minimum, rule)
+        rule = f"at least the minimum batch size of {about.minimum_batch_size} of the terms"
+        _require(offer.minimum >= about.minimum_batch_size, "minimum", offer.minimum, rule)
+        within = terms.first_second <= offer.closes < terms.last_second
+        rule = f"within the days of the terms, {terms.first_day} to {terms.last_day}"
+        _require(within, "deadline", offer.closes, rule)
+        rule = f"from 0 to {terms.grace}, the grace of the terms"
+        _require(0 <= offer.grace <= terms.grace, "grace", offer.grace, rule)
         self._check_modulus(offer)
         return self._check_noise(offer)
 
-    def _same(self, what: str, found: object, promised: object) -> None:
-        if found != promised:
-            raise Refusal(f"the {what} of the round is {found}; the terms say {promised}")
-
     def _check_modulus(self, offer: Offer) -> None:
-        if offer.modulus is not None and offer.modulus <= offer.slots * offer.levels:
-            raise Refusal(
-                f"modulus {offer.modulus} has no room for the sum of {offer.slots} reports of "
-                f"{offer.levels} levels"
-            )
+        most = offer.slots * offer.levels
+        if offer.modulus is not None:
+            rule = f"above {most}, the largest sum of {offer.slots} reports"
+            _require(offer.modulus > most, "modulus", offer.modulus, rule)
 
     def _check_noise(self, offer: Offer) -> Fraction:
-        by = self.terms.noise.by
-        if (by == "servers") != (offer.scale is not None):
-            raise Refusal(
-                f"the terms say that {by} add the noise; the round says "
-                f"{'devices' if offer.scale is None else 'servers'}"
-            )
+        adds = "devices" if offer.scale is None else "servers"
+        _same("party that adds the noise", adds, self.terms.noise.by)
         if offer.scale is not None:
-            self._check_least("each server's noise has scale", offer.scale)
+            self._check_least("noise scale", offer.scale)
             return Fraction(offer.levels * offer.metrics) / offer.scale
         self._check_shares(offer)
         return self.terms.cost
 
-    def _check_least(self, what: str, parameter: Fraction) -> None:
+    def _check_least(self, name: str, parameter: Fraction) -> None:
         """Reject less noise than the terms' minimum, in integers."""
         least = self.terms.noise.least
         top, bottom = parameter.numerator, parameter.denominator
-        if top * least.denominator < least.numerator * bottom:
-            raise Refusal(f"{what} {parameter}; the terms need at least {least}")
+        enough = top * least.denominator >= least.numerator * bottom
+        _require(enough, name, parameter, f"at least {least}, the minimum of the terms")
 
     def _check_shares(self, offer: Offer) -> None:
         """Reject noise shares that do not suffice with all tolerated missing and dishonest ones.
@@ -169,26 +149,23 @@ class Pinned:
         """
         about, slots = self.terms.aggregation, offer.slots
         if offer.divisor is None or offer.total is None:
-            raise Refusal("the round does not say how the noise is divided among devices")
-        self._check_least("the total noise of the round is", offer.total)
-        if self.terms.trust is TrustModel.LOCAL and offer.divisor != 1:
             raise Refusal(
-                f"the share divisor of the round is {offer.divisor}: must be 1 with trust local, "
-                "where each message is seen alone. Announce a divisor of 1."
+                "share divisor or total noise of the round is missing: must be announced where "
+                "devices add the noise"
             )
+        self._check_least("total noise", offer.total)
+        if self.terms.trust is TrustModel.LOCAL:
+            rule = "1 with trust local, where the adversary sees each message alone"
+            _require(offer.divisor == 1, "share divisor", offer.divisor, rule)
         certain = slots - about.missing(slots)
-        if offer.minimum < certain:
-            raise Refusal(
-                f"the round is released from {offer.minimum} reports on; of {slots} the terms "
-                f"tolerate {about.missing(slots)} missing: at least {certain} must be there"
-            )
+        rule = f"at least {certain}: {about.missing(slots)} of {slots} reports may be missing"
+        _require(offer.minimum >= certain, "minimum", offer.minimum, rule)
         honest = min(offer.minimum, slots) - about.dishonest(slots)
-        if not 1 <= offer.divisor <= honest:
-            raise Refusal(
-                f"the share divisor of the round is {offer.divisor}; {offer.minimum} reports, of "
-                f"which the terms tolerate {about.dishonest(slots)} dishonest, allow at most "
-                f"{honest}"
-            )
+        rule = (
+            f"from 1 to {honest}, the minimum {offer.minimum} less {about.dishonest(slots)} "
+            "dishonest reports"
+        )
+        _require(1 <= offer.divisor <= honest, "share divisor", offer.divisor, rule)
 
     def succeeded_by(
         self,
@@ -216,58 +193,57 @@ def check_successor(old: Terms, new: Terms) -> None:
     noise then depends on who is admitted. A suite may become post-quantum. Nothing else may become
     weaker.
     """
-    if new.predecessor != old.digest:
-        raise Refusal("these terms do not name the ones that they would succeed")
-    same: dict[str, tuple[object, object]] = {
-        "answer": (new.answer, old.answer),
-        "trust model": (new.trust.value, old.trust.value),
-        "proofs": (new.proofs, old.proofs),
-        "claim": (new.aggregation.claim, old.aggregation.claim),
-        "who adds the noise": (new.noise.by, old.noise.by),
-        "distribution of the noise": (new.noise.distribution, old.noise.distribution),
-        "rule of share divisors": (new.noise.share_divisor, old.noise.share_divisor),
-        "no-show rate": (new.no_show, old.no_show),
-    }
+    wanted, found = old.digest.hex(), new.predecessor.hex()
+    require(wanted == found, "predecessor", found or "empty", f"{wanted}, the old terms", Refusal)
+    same: list[tuple[str, object, object]] = [
+        ("answer", new.answer, old.answer),
+        ("trust model", new.trust.value, old.trust.value),
+        ("proofs", new.proofs, old.proofs),
+        ("claim", new.aggregation.claim, old.aggregation.claim),
+        ("party that adds the noise", new.noise.by, old.noise.by),
+        ("distribution of the noise", new.noise.distribution, old.noise.distribution),
+        ("share divisor rule", new.noise.share_divisor, old.noise.share_divisor),
+        ("no-show rate", new.no_show, old.no_show),
+    ]
     if new.suite != POST_QUANTUM_SUITE:
-        same["suite"] = (new.suite, old.suite)
+        same.append(("suite", new.suite, old.suite))
     if new.noise.by == "devices":
-        same["admission"] = (new.admission, old.admission)
-        same["issuer"] = (new.issuer.hex(), old.issuer.hex())
-    for what, (after, before) in same.items():
-        if after != before:
-            raise Refusal(f"successor terms change the {what}, from {before} to {after}")
-    after_, before_ = new.aggregation, old.aggregation
-    no_larger: dict[str, tuple[Fraction, Fraction]] = {
-        "a larger epsilon": (new.promise.epsilon, old.promise.epsilon),
-        "a larger delta": (new.promise.delta, old.promise.delta),
-        "more participations": _wholes(new.promise.participations, old.promise.participations),
-        "a smaller minimum batch size": _wholes(
-            -after_.minimum_batch_size, -before_.minimum_batch_size
-        ),
-        "fewer missing tolerated": (-after_.missing_fraction, -before_.missing_fraction),
-        "fewer dishonest tolerated": _wholes(-after_.dishonest_count, -before_.dishonest_count),
-        "a smaller part dishonest tolerated": (
-            -after_.dishonest_fraction,
-            -before_.dishonest_fraction,
-        ),
-        "noise of smaller scale": (-new.noise.scale, -old.noise.scale),
-        "a smaller minimum of noise": (-new.noise.least, -old.noise.least),
-        "a longer grace": _wholes(new.grace, old.grace),
-    }
-    for what, (after, before) in no_larger.items():
-        if after > before:
-            raise Refusal(f"successor terms are weaker: {what}, from {abs(before)} to {abs(after)}")
+        same.append(("admission", new.admission, old.admission))
+        same.append(("issuer", new.issuer.hex(), old.issuer.hex()))
+    for name, after, before in same:
+        _require(after == before, name, after, f"{before} as before", "successor terms")
+    ours, theirs = new.aggregation, old.aggregation
+    no_larger: tuple[tuple[str, Fraction | int, Fraction | int], ...] = (
+        ("epsilon", new.promise.epsilon, old.promise.epsilon),
+        ("delta", new.promise.delta, old.promise.delta),
+        ("participations", new.promise.participations, old.promise.participations),
+        ("grace", new.grace, old.grace),
+    )
+    no_smaller: tuple[tuple[str, Fraction | int, Fraction | int], ...] = (
+        ("minimum batch size", ours.minimum_batch_size, theirs.minimum_batch_size),
+        ("missing fraction", ours.missing_fraction, theirs.missing_fraction),
+        ("dishonest count", ours.dishonest_count, theirs.dishonest_count),
+        ("dishonest fraction", ours.dishonest_fraction, theirs.dishonest_fraction),
+        ("noise scale", new.noise.scale, old.noise.scale),
+        ("minimum of the noise", new.noise.least, old.noise.least),
+    )
+    for name, most, before in no_larger:
+        _require(most <= before, name, most, f"at most {before} as before", "successor terms")
+    for name, least, before in no_smaller:
+        _require(least >= before, name, least, f"at least {before} as before", "successor terms")
 
 
-def _wholes(*numbers: int) -> tuple[Fraction, Fraction]:
-    after, before = map(Fraction, numbers)
-    return after, before
+def _require(holds: object, name: str, value: object, rule: str, of: str = "the round") -> None:
+    require(holds, f"{name} of {of}", value, rule, Refusal)
+
+
+def _same(name: str, found: object, stated: object) -> None:
+    _require(found == stated, name, found, f"{stated}, as in the terms")
 
 
 def cosign(terms: Terms, key: Ed25519PrivateKey) -> bytes:
     """Sign terms that name this party's key."""
-    if public_key(key) not in terms.keys:
-        raise TacitError("this key is none of those that the terms name")
+    check_party_key(terms, key)
     return sign(Signed.TERMS, terms.encode(), key)
 
 
@@ -276,9 +252,16 @@ def approve_successor(old: Terms, new: Terms, key: Ed25519PrivateKey, records: R
 
     `records` stores the successor before it is signed; the same request gets the same signature.
     """
-    if public_key(key) not in old.keys:
-        raise TacitError("this key is none of those that the terms to be succeeded name")
+    check_party_key(old, key)
     check_successor(old, new)
-    if records.replace(b"successor" + old.digest, None, new.digest) != new.digest:
-        raise Refusal("these terms have another successor already; there is one, ever")
+    first = records.replace(b"successor" + old.digest, None, new.digest)
+    rule = f"{(first or b'').hex()}, as signed before: terms have one successor"
+    require(first == new.digest, "digest of the successor", new.digest.hex(), rule, Refusal)
     return sign(Signed.SUCCESSOR, new.encode(), key)
+
+
+def check_party_key(terms: Terms, key: Ed25519PrivateKey) -> None:
+    """Reject a key that is not the long-term key of a party of the terms."""
+    own = public_key(key)
+    rule = "the long-term key of a party of the terms"
+    require(own in terms.keys, "key", fingerprint(own), rule)

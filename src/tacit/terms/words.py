@@ -7,7 +7,8 @@ from fractions import Fraction
 
 from tacit.assumptions import Assumption
 from tacit.signatures import fingerprint
-from tacit.terms.document import REHEARSED, Terms
+from tacit.terms.document import Terms
+from tacit.terms.parts import REHEARSED
 
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 

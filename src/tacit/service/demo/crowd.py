@@ -173,7 +173,7 @@ class SimulatedParticipants:
         if self._random.random() < told.liking[option]:
             device.record(told.experiment, 1)
         await device.wait_and_report()
-        arrived = all(half.sent for receipt in device.status() for half in receipt.halves)
+        arrived = all(half.sent for receipt in device.status() for half in receipt.shares)
         self.counts.reported += arrived
         self.counts.unreported += not arrived
 

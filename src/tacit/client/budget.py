@@ -1,0 +1,286 @@
+"""Privacy budget of one participant: limits, spending, and its export to other devices.
+
+Terms and all their successors share one entry, a lineage. Its limits are the smallest ε and the
+fewest participations ever shown; every round counts as one participation, whatever it costs. The
+participant's own limit covers all experiments; it is `OWN_LIMIT` unless another is set. By basic
+composition the budget spent is the sum of ε over rounds, in exact fractions.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from functools import lru_cache
+
+from tacit.client.entries import ExperimentSpending, ParticipationOutcome, PartySpending
+from tacit.client.exports import FORMAT, Exported, read_export
+from tacit.client.ledger_file import LedgerFile
+from tacit.errors import Refusal, TacitError, require
+from tacit.terms import Account, Terms
+
+OWN_LIMIT = Fraction(8)
+"""Default limit of the sum of ε over all experiments of a ledger."""
+
+_CACHED = 64  # terms; a participant knows few
+_TAKEN = "(charged OR outcome IS NULL)"  # rounds that are charged or will be
+
+
+class Budget(LedgerFile):
+    """The accounting of a ledger."""
+
+    @property
+    def own_limit(self) -> Fraction | None:
+        """The participant's own limit of ε over all experiments; None if it is switched off.
+
+        It is `OWN_LIMIT` unless another limit was set.
+        """
+        with self.together():
+            return self._own_limit()
+
+    def set_own_limit(self, limit: Fraction | None) -> None:
+        """Set the participant's own limit, also a larger one, or None to switch it off.
+
+        `spent` does not change. Call it only where the participant decides so.
+        """
+        _check_limit(limit)
+        with self.together():
+            self._set_limit(limit)
+
+    def lower_own_limit(self, limit: Fraction | None) -> None:
+        """Lower the limit in force to that of an app, if it is smaller; None lowers nothing.
+
+        The default `OWN_LIMIT` is in force, too. Only `set_own_limit` raises a limit or switches it
+        off.
+        """
+        _check_limit(limit)
+        with self.together():
+            self._set_limit(_lesser(limit, self._own_limit()))
+
+    def _set_limit(self, limit: Fraction | None) -> None:
+        text = None if limit is None else str(limit)
+        self._run("INSERT OR REPLACE INTO own VALUES ('limit', ?)", text)
+
+    def _own_limit(self) -> Fraction | None:
+        row = self._one("SELECT value FROM own WHERE name = 'limit'")
+        if row is None:
+            return OWN_LIMIT
+        return None if row["value"] is None else self._fraction(row["value"])
+
+    @property
+    def spent(self) -> Fraction:
+        """Sum of ε over all charged rounds of all experiments."""
+        with self.together():
+            return self._cost(self._all("SELECT cost FROM rounds WHERE charged"))
+
+    def check_room(self, digest: bytes, cost: Fraction) -> None:
+        """Reject a round whose cost exceeds the terms' limits or the participant's own limit."""
+        with self.together():
+            self._check_room(self._lineage(digest), cost)
+
+    def _check_room(self, lineage: int, cost: Fraction, besides: bytes = b"") -> None:
+        """Reject a round whose cost exceeds a limit, given all charged and pending rounds."""
+        taken = self._all(
+            f"SELECT lineage, cost FROM rounds WHERE {_TAKEN} AND identity != ?", besides
+        )
+        here = [row for row in taken if row["lineage"] == lineage]
+        Account(*self._limits(lineage), self._cost(here), len(here)).charged(cost)
+        own, everywhere = self._own_limit(), self._cost(taken)
+        if own is not None and everywhere + cost > own:
+            raise Refusal(
+                f"epsilon of the round is {cost}: must be at most {own - everywhere}, the rest of "
+                f"your own limit {own} over all experiments. Nothing is sent"
+            )
+
+    # Lineages of terms
+
+    def _lineage(self, digest: bytes) -> int:
+        row = self._one("SELECT lineage FROM terms WHERE digest = ?", digest)
+        if row is None:
+            raise TacitError(f"terms {digest.hex()} are unknown to this device. Call join() first")
+        return int(row["lineage"])
+
+    def _limits(self, lineage: int) -> tuple[Fraction, int]:
+        """The smallest ε and the fewest participations shown under a lineage."""
+        return self._read_limits(self._only("SELECT * FROM lineages WHERE id = ?", lineage))
+
+    def _read_limits(self, row: sqlite3.Row) -> tuple[Fraction, int]:
+        return self._fraction(row["epsilon"]), int(row["participations"])
+
+    def _united(self, digests: Sequence[bytes], epsilon: Fraction, participations: int) -> int:
+        """Merge the lineages of related terms into one, with the smallest limits of all.
+
+        Terms have several lineages if their relation was unknown when they were stored.
+        """
+        marks = ", ".join("?" * len(digests))
+        rows = self._all(
+            f"SELECT DISTINCT lineage FROM terms WHERE digest IN ({marks}) ORDER BY 1", *digests
+        )
+        new = "INSERT INTO lineages (epsilon, participations) VALUES (?, ?)"
+        lineage, *others = [int(row["lineage"]) for row in rows] or [
+            self._run(new, str(epsilon), participations).lastrowid or 0
+        ]
+        limits = [(epsilon, participations), *map(self._limits, (lineage, *others))]
+        epsilons, times = zip(*limits, strict=True)
+        self._run(
+            "UPDATE lineages SET epsilon = ?, participations = ? WHERE id = ?",
+            *(str(min(epsilons)), min(times), lineage),
+        )
+        for other in others:
+            self._absorb(lineage, other)
+        for digest in digests:
+            self._run(
+                "INSERT OR IGNORE INTO terms (digest, lineage) VALUES (?, ?)", digest, lineage
+            )
+        return lineage
+
+    def _absorb(self, lineage: int, other: int) -> None:
+        for table in ("terms", "rounds"):
+            self._run(f"UPDATE {table} SET lineage = ? WHERE lineage = ?", lineage, other)
+        self._know_keys(lineage, self._keys(other))
+        self._run("DELETE FROM keys WHERE lineage = ?", other)
+        self._run(
+            "UPDATE lineages SET withdrawn = max(withdrawn, "
+            "(SELECT withdrawn FROM lineages WHERE id = ?)) WHERE id = ?",
+            *(other, lineage),
+        )
+        self._run("DELETE FROM lineages WHERE id = ?", other)
+
+    def _know_keys(self, lineage: int, keys: Iterable[bytes]) -> None:
+        """Store the keys by which experiments of the same party are grouped."""
+        for key in keys:
+            self._run("INSERT OR IGNORE INTO keys VALUES (?, ?)", lineage, key)
+
+    def _keys(self, lineage: int) -> list[bytes]:
+        rows = self._all("SELECT key FROM keys WHERE lineage = ? ORDER BY key", lineage)
+        return [bytes(row["key"]) for row in rows]
+
+    # Spending
+
+    def overview(self) -> list[PartySpending]:
+        """Privacy budget spent per party, largest total first.
+
+        Experiments that share a party's key form one group.
+        """
+        with self.together():
+            groups: list[tuple[set[bytes], list[int]]] = []
+            for row in self._all("SELECT id FROM lineages ORDER BY id"):
+                keys, members = set(self._keys(row["id"])), [int(row["id"])]
+                for group in [one for one in groups if one[0] & keys]:
+                    groups.remove(group)
+                    keys, members = keys | group[0], group[1] + members
+                groups.append((keys, members))
+            found = [self._spending(keys, sorted(members)) for keys, members in groups]
+            return sorted(found, key=lambda one: (-one.spent, one.keys))
+
+    def _spending(self, keys: set[bytes], lineages: Sequence[int]) -> PartySpending:
+        experiments = tuple(self._spent_in(lineage) for lineage in lineages)
+        total = sum((one.spent for one in experiments), Fraction(0))
+        return PartySpending(tuple(sorted(key.hex() for key in keys)), experiments, total)
+
+    def _spent_in(self, lineage: int) -> ExperimentSpending:
+        """Budget spent on one experiment, and the number of participations."""
+        rows = self._all(f"SELECT cost FROM rounds WHERE lineage = ? AND {_TAKEN}", lineage)
+        terms = self._all("SELECT digest, text FROM terms WHERE lineage = ? ORDER BY 1", lineage)
+        texts = [row["text"] for row in terms if row["text"] is not None]
+        return ExperimentSpending(
+            tuple(row["digest"].hex() for row in terms),
+            decoded(texts[0]).question if texts else None,
+            self._cost(rows),
+            len(rows),
+            *self._limits(lineage),
+        )
+
+    # Other devices of the participant
+
+    def export(self) -> str:
+        """The privacy budget spent, as JSON for the participant's other devices.
+
+        The export contains no answers and no encrypted shares. Reports that wait to be sent count
+        as spent, because they will be sent.
+        """
+        with self.together():
+            own = self._own_limit()
+            lineages = self._all("SELECT * FROM lineages ORDER BY id")
+            document = {
+                "format": FORMAT,
+                "own_limit": None if own is None else str(own),
+                "experiments": [self._exported(row) for row in lineages],
+                "parties": [group.to_dict() for group in self.overview()],
+            }
+            return json.dumps(document, indent=1)
+
+    def _exported(self, entry: sqlite3.Row) -> dict[str, object]:
+        lineage = entry["id"]
+        digests = self._all("SELECT digest FROM terms WHERE lineage = ? ORDER BY 1", lineage)
+        rounds = self._all("SELECT * FROM rounds WHERE lineage = ? ORDER BY identity", lineage)
+        return {
+            "terms": [row["digest"].hex() for row in digests],
+            "keys": [key.hex() for key in self._keys(lineage)],
+            "epsilon": entry["epsilon"],
+            "participations": entry["participations"],
+            "withdrawn": bool(entry["withdrawn"]),
+            "rounds": [
+                {
+                    "round": row["identity"].hex(),
+                    "cost": row["cost"],
+                    "charged": bool(row["charged"]) or row["outcome"] is None,
+                    "refused": row["outcome"] == ParticipationOutcome.ABORTED,
+                }
+                for row in rounds
+            ],
+        }
+
+    def merge(self, exported: str) -> None:
+        """Merge another device's export: limits only decrease, charges are only added.
+
+        Raises
+        ------
+        TacitError
+            The export is invalid; nothing is merged.
+
+        Examples
+        --------
+        >>> from tacit.client import Ledger
+        >>> old, new = Ledger(":memory:"), Ledger(":memory:")
+        >>> old.set_own_limit(Fraction(2))
+        >>> new.merge(old.export())
+        >>> new.own_limit
+        Fraction(2, 1)
+        """
+        limit, experiments = read_export(exported)
+        with self.together():
+            self._set_limit(_lesser(limit, self._own_limit()))
+            for experiment in experiments:
+                self._merge(experiment)
+
+    def _merge(self, other: Exported) -> None:
+        lineage = self._united(other.terms, other.epsilon, other.participations)
+        self._know_keys(lineage, other.keys)
+        if other.withdrawn:
+            self._run("UPDATE lineages SET withdrawn = 1 WHERE id = ?", lineage)
+        for identity, cost, charged, aborted in other.rounds:
+            outcome = ParticipationOutcome.ABORTED if aborted else ParticipationOutcome.ELSEWHERE
+            self._run(
+                "INSERT INTO rounds (identity, lineage, cost, charged, outcome) "
+                "VALUES (?, ?, ?, ?, ?) ON CONFLICT (identity) DO UPDATE SET "
+                "charged = max(charged, excluded.charged) WHERE outcome IS NOT ?",
+                *(identity, lineage, str(cost), charged, outcome, ParticipationOutcome.ABORTED),
+            )
+
+
+@lru_cache(maxsize=_CACHED)
+def decoded(text: bytes) -> Terms:
+    """Decode terms, with a cache."""
+    return Terms.decode(text)
+
+
+def _check_limit(limit: object) -> None:
+    holds = limit is None or (isinstance(limit, Fraction) and limit >= 0)
+    require(holds, "the limit", repr(limit), "a Fraction of at least 0, or None for no limit")
+
+
+def _lesser(one: Fraction | None, other: Fraction | None) -> Fraction | None:
+    """The smaller of two limits, where None means no limit."""
+    return min((limit for limit in (one, other) if limit is not None), default=None)
