@@ -91,7 +91,7 @@ def test_check_says_everything_in_words_with_a_forecast(command: Command, define
         "How long it takes",
         "of 2 simulated experiments",
         "say in [expected] what you expect",
-        "one operator has both halves",
+        "one operator has both",
     ):
         assert words in " ".join(out.split())
     found = result(command("experiment", "check", defined, "--no-forecast", "--json"))

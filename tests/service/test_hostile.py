@@ -22,7 +22,7 @@ from tests.service.served import ADMIN, TIMING, TOKEN, Joined, Threads, served
 from tacit.aggregation.two_servers import ReportSlot, split
 from tacit.service import store
 from tacit.service.http import connections
-from tacit.service.http.calls import HEADER, sign_call
+from tacit.service.http.helper_client import HEADER, sign_call
 from tacit.service.party import ServerParty
 from tacit.terms import Promise, cosign
 

@@ -33,9 +33,9 @@ from tacit.service.coordinator import Coordinator
 from tacit.service.errors import status, told
 from tacit.service.helper import Helper
 from tacit.service.http import models, reports
-from tacit.service.http.calls import HEADER, check_call
 from tacit.service.http.coalescing_cache import CacheInvalidation, CoalescingCache
 from tacit.service.http.driver import Driver
+from tacit.service.http.helper_client import HEADER, check_call
 from tacit.service.http.metrics import CONTENT_TYPE, Gauges, Metrics
 from tacit.service.http.middleware import Front
 from tacit.service.http.pages import add_pages
