@@ -376,7 +376,7 @@ def test_a_helper_that_is_away_delays_and_loses_nothing(tmp_path: Path) -> None:
         for process in both.processes:
             process.hurry(620)
         wait_for(lambda: "open" not in one.stages())
-        wait_for(lambda: "cannot be reached" in both.processes[0].log.read_text())
+        wait_for(lambda: "helper is unreachable" in both.processes[0].log.read_text())
         assert "closing" in one.stages() <= {"closing", "opened"}
         helper.start()
         wait_for(one.wanted)

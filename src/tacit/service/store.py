@@ -203,6 +203,11 @@ class Transaction:
     def _values(self, kind: Callable[..., Value], statement: sql.Executable) -> list[Value]:
         return [kind(*row) for row in self.connection.execute(statement)]
 
+    def _one(self, kind: Callable[..., Value], statement: sql.Executable, digest: bytes) -> Value:
+        for found in self._values(kind, statement):
+            return found
+        raise unknown_experiment(digest)
+
     def _insert_new(self, table: sql.Table, *rows: Mapping[str, Any]) -> None:
         """Insert the rows whose key does not exist yet.
 
@@ -226,10 +231,7 @@ class Transaction:
 
     def terms(self, digest: bytes) -> Registered:
         """The terms with this digest."""
-        query = sql.select(terms).where(terms.c.digest == digest)
-        for found in self._values(_registered, query):
-            return found
-        raise unknown_experiment(digest)
+        return self._one(_registered, sql.select(terms).where(terms.c.digest == digest), digest)
 
     def lineage(self, digest: bytes) -> list[Registered]:
         """All terms of the experiment that these terms belong to."""
@@ -258,15 +260,13 @@ class Transaction:
 
     def head(self, lineage: bytes) -> ExperimentHead:
         """An experiment, without its learner."""
-        (found,) = self._values(ExperimentHead, _HEADS.where(experiments.c.lineage == lineage))
-        return found
+        query = _HEADS.where(experiments.c.lineage == lineage)
+        return self._one(ExperimentHead, query, lineage)
 
     def experiment(self, lineage: bytes, *, lock: bool = False) -> ExperimentRow:
         """An experiment; with `lock` nobody else changes it until the transaction ends."""
         query = sql.select(experiments).where(experiments.c.lineage == lineage)
-        for found in self._values(ExperimentRow, query.with_for_update() if lock else query):
-            return found
-        raise unknown_experiment(lineage)
+        return self._one(ExperimentRow, query.with_for_update() if lock else query, lineage)
 
     def add_experiment(self, row: ExperimentRow) -> None:
         """Store a new experiment; a known one stays as it is."""
