@@ -15,15 +15,13 @@ from tacit.aggregation.aggregator_context import AggregatorStage
 from tacit.aggregation.announcements import accept, announce
 from tacit.aggregation.encryption import suite_numbered
 from tacit.aggregation.two_servers import TwoServerRound
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Refusal
 from tacit.service import invitations
-from tacit.service.errors import LOG
-from tacit.service.party import HELPER, ServerParty
+from tacit.service.party import HELPER, SOON, ServerParty, attempt
 from tacit.service.store import LIVE, RoundRow, Stage
 from tacit.terms import Pinned, Terms
 
 PAUSE = 60.0  # seconds between steps when no round is open
-AGAIN, SOON = 1.0, 0.1
 
 
 class Helper(ServerParty):
@@ -124,15 +122,7 @@ class Helper(ServerParty):
 
         Returns the seconds until the next call is worthwhile.
         """
-        wait = PAUSE
-        for row in self.driven(*LIVE):
-            try:
-                wait = min(wait, self._advance(row))
-            except TacitError as problem:
-                said = "round %s failed to advance: %s; retry in %g s"
-                LOG.error(said, row.identity.hex(), problem, AGAIN)
-                wait = min(wait, AGAIN)
-        return wait
+        return min([PAUSE, *(attempt(self._advance, row) for row in self.driven(*LIVE))])
 
     def _advance(self, row: RoundRow) -> float:
         """Advance one round; the seconds until its next step."""

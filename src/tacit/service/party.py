@@ -8,6 +8,7 @@ the process that runs the party, the noise by tests only.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -27,10 +28,10 @@ from tacit.aggregation.aggregator_context import (
 from tacit.aggregation.interface import IDENTITY_SIZE
 from tacit.aggregation.two_servers import SHARE_FRONT, SLOT, RoundOutcome
 from tacit.aggregation.wire import HEADER_SIZE, Kind, header
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Refusal, TacitError, Unavailable
 from tacit.noise import DiscreteLaplace
 from tacit.records import Records
-from tacit.service.errors import Conflict, Forbidden, Gone, TooEarly, Unknown
+from tacit.service.errors import LOG, Conflict, Forbidden, Gone, TooEarly, Unknown
 from tacit.service.store import (
     LIVE,
     PendingShares,
@@ -52,6 +53,8 @@ Noise = Callable[[bytes], Draw]
 
 COORDINATOR, HELPER = 0, 1
 KIND = "two-servers"
+AGAIN = 1.0  # seconds until a failed step is retried
+SOON = 0.1
 
 
 class TermsStatus(NamedTuple):
@@ -366,6 +369,20 @@ class ServerParty:
         with self._lock:
             self._servers.pop(row.identity, None)
         return ended if moved else None
+
+
+def attempt(action: Callable[[RoundRow], float], row: RoundRow) -> float:
+    """Advance a round; return the seconds until its next step.
+
+    An error is logged and does not delay other rounds.
+    """
+    try:
+        return action(row)
+    except TacitError as problem:
+        level = logging.WARNING if isinstance(problem, Unavailable) else logging.ERROR
+        said = "round %s failed to advance: %s (retry in %g s)"
+        LOG.log(level, said, row.identity.hex(), problem, AGAIN)
+        return AGAIN
 
 
 def _closed() -> Gone:

@@ -9,9 +9,7 @@ of the coordinator can take it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Protocol
@@ -27,21 +25,19 @@ from tacit.aggregation.encryption import suite_named
 from tacit.aggregation.interface import new_identity
 from tacit.aggregation.two_servers import TwoServerRound
 from tacit.aggregation.wire import Kind, kind_of
-from tacit.errors import Refusal, TacitError, Unavailable
+from tacit.errors import Refusal
 from tacit.experiment import Experiment
 from tacit.rounds.round_runner import minimum
 from tacit.service import answers
 from tacit.service.coordinator import Coordinator, encoding, load, with_learner
 from tacit.service.errors import LOG
-from tacit.service.party import KIND
+from tacit.service.party import AGAIN, KIND, SOON, attempt
 from tacit.service.store import UNFINISHED, ExperimentRow, RoundRow, Stage, State
 from tacit.service.timing import Timing
 from tacit.terms import Terms
 from tacit.types import Round
 
 PAUSE = 5.0  # seconds between steps when idle
-AGAIN = 1.0  # seconds until a retry when the helper did not answer
-SOON = 0.1
 
 Loaded = tuple[ExperimentRow, Experiment]
 
@@ -70,22 +66,10 @@ def step(party: Coordinator, link: HelperLink) -> float:
     for digest, rows in groupby(rounds, attrgetter("terms")):
         batch = _Batch(party, link, digest, planned.get(digest))
         for row in rows:
-            wait = min(wait, _tried(partial(batch.advance, row), row))
+            wait = min(wait, attempt(batch.advance, row))
         if batch.ended:
-            wait = min(wait, _tried(batch.learn, batch.ended[0][0]))
+            wait = min(wait, attempt(batch.learn, batch.ended[0][0]))
     return wait
-
-
-def _tried(action: Callable[[], float], row: RoundRow) -> float:
-    """Advance a round; an error does not delay the other rounds."""
-    try:
-        return action()
-    except Unavailable as problem:
-        LOG.warning("round %s waits: %s; retry in %g s", row.identity.hex(), problem, AGAIN)
-    except TacitError as problem:
-        said = "round %s failed to advance: %s; retry in %g s"
-        LOG.error(said, row.identity.hex(), problem, AGAIN)
-    return AGAIN
 
 
 # Planning
@@ -293,7 +277,7 @@ class _Batch:
         out = server.close(self.party.now)
         return out.get(server.round.collector, b""), out.get(server.peer, b"")
 
-    def learn(self) -> float:
+    def learn(self, _first: RoundRow) -> float:
         """End closed rounds and update the learner with their aggregates, in one transaction."""
         party = self.party
         terms = party.pinned(self.digest).terms

@@ -30,7 +30,6 @@ from tacit.service import definition, round_scheduler
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.config import PartyConfig
 from tacit.service.coordinator import Coordinator
-from tacit.service.errors import status, told
 from tacit.service.helper import Helper
 from tacit.service.http import models, reports
 from tacit.service.http.coalescing_cache import CacheInvalidation, CoalescingCache
@@ -189,12 +188,9 @@ def _document(app: FastAPI) -> dict[str, Any]:
 # Errors
 
 
-def _refused(_request: Request, reason: Exception) -> JSONResponse:
+def _refused(_request: Request, reason: Exception) -> Response:
     assert isinstance(reason, TacitError)
-    number = status(reason)
-    later = reports.RETRY_AFTER.get(number)
-    headers = {} if later is None else {"retry-after": later.decode()}
-    return JSONResponse({"error": told(reason)}, number, headers)
+    return reports.rejection(reason)
 
 
 def _nonsense(_request: Request, problem: Exception) -> JSONResponse:

@@ -7,12 +7,12 @@ is checked without the database, written by group commit, and acknowledged after
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Callable
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tacit.errors import TacitError
@@ -25,9 +25,7 @@ _PATH = re.compile("/rounds/(?P<identity>[^/]+)/reports/(?P<place>[^/]+)")
 _IDENTITY = re.compile("[0-9a-f]{32}")
 _PLACE = re.compile("0|[1-9][0-9]{0,9}")
 _INVITATION = b"tacit-invitation"
-RETRY_AFTER = {425: b"5", 503: b"1"}
-_KEPT = {"type": "http.response.start", "status": 204, "headers": []}
-_EMPTY = {"type": "http.response.body", "body": b""}
+_RETRY_AFTER = {425: {"retry-after": "5"}, 503: {"retry-after": "1"}}
 
 
 class ReportRoute:
@@ -51,13 +49,12 @@ class ReportRoute:
             return
         scope["route"] = self
         message = await receive()  # complete: the middleware has read it
+        answer = Response(status_code=204)
         try:
             await self._keep(where["identity"], where["place"], scope["headers"], message["body"])
         except TacitError as reason:
-            await refuse(send, reason)
-            return
-        await send(_KEPT)
-        await send(_EMPTY)
+            answer = rejection(reason)
+        await answer(scope, receive, send)
 
     async def _keep(
         self, identity: str, place: str, headers: list[tuple[bytes, bytes]], body: bytes
@@ -91,18 +88,10 @@ class ReportRoute:
         found.result()
 
 
-async def refuse(send: Send, reason: TacitError) -> None:
-    """Send the error response."""
+def rejection(reason: TacitError) -> Response:
+    """The error response."""
     number = status(reason)
-    body = json.dumps({"error": told(reason)}).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-    ]
-    if number in RETRY_AFTER:
-        headers.append((b"retry-after", RETRY_AFTER[number]))
-    await send({"type": "http.response.start", "status": number, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    return JSONResponse({"error": told(reason)}, number, _RETRY_AFTER.get(number))
 
 
 def operation(errors: dict[str, Any]) -> dict[str, Any]:
