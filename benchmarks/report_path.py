@@ -2,14 +2,13 @@
 
 Both parties serve HTTP on loopback in threads of this process. The profile covers one device, from
 reading the terms to its outcome, the round's release, and one request for the estimates. Other
-participants, planning and announcing of rounds are not counted. Prints one JSON object; `--list`
-adds the functions by file.
+participants, planning and announcing of rounds are not counted. Lambdas and comprehensions count as
+functions, except as named ones.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -28,6 +27,7 @@ import httpx
 from fastapi import FastAPI
 
 import tacit
+from machine import Row, emit
 from tacit.aggregation.two_servers import TwoServerRound, split
 from tacit.client import Device, Ledger, Pins
 from tacit.experiment import Experiment
@@ -211,20 +211,24 @@ def measure(directory: Path) -> Profile:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--list", action="store_true", help="list the functions by file")
+    parser.add_argument("--list", action="store_true", help="print functions by file to stderr")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         profile = measure(Path(directory))
     files = profile.by_file()
-    said: dict[str, object] = {
-        "functions": sum(map(len, files.values())),
-        "files": len(files),
-        "named_functions": sum(
-            "<" not in name.split(".")[-1] for names in files.values() for name in names
-        ),
-        "experiment_reads": profile.released,
-    }
-    print(json.dumps(said | ({"by_file": files} if asked.list else {}), indent=2))
+    functions = [name for names in files.values() for name in names]
+    named = sum("<" not in name.rpartition(".")[2] for name in functions)
+    if asked.list:
+        for file, names in files.items():
+            print(file, *names, file=sys.stderr)
+    emit(
+        [
+            Row(name="functions of a report", value=len(functions), unit="functions"),
+            Row(name="named functions of a report", value=named, unit="functions"),
+            Row(name="files of a report", value=len(files), unit="files"),
+            Row(name="experiment reads until release", value=profile.released, unit="reads"),
+        ]
+    )
 
 
 if __name__ == "__main__":

@@ -12,9 +12,10 @@ from tests.service.pairs import Pair, sqlite_pair
 
 from tacit.aggregation import SumView
 from tacit.aggregation.collecting import Collector
+from tacit.errors import TacitError
 from tacit.experiment import Experiment
-from tacit.service import round_scheduler
-from tacit.service.store import Stage
+from tacit.service import coordinator, round_scheduler
+from tacit.service.store import ExperimentRow, Stage
 
 
 @pytest.fixture
@@ -89,6 +90,22 @@ def test_a_round_that_cannot_be_learned_from_delays_no_other_experiment(
     }
     assert stages[first] == {"closing"}
     assert "refused" in stages[second]
+
+
+def test_an_experiment_that_cannot_be_read_delays_no_other(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = (pair.begin(question=question) for question in ("Which first?", "And then?"))
+
+    def load(row: ExperimentRow) -> Experiment:
+        if row.digest == first:
+            raise TacitError("the experiment has format 3: begin a new experiment")
+        return coordinator.load(row)
+
+    monkeypatch.setattr(round_scheduler, "load", load)
+    assert round_scheduler.step(pair.coordinator, pair.link) <= 1
+    assert {row.terms for row in pair.coordinator.rounds(Stage.OPEN)} == {second}
+    assert f"experiment {first.hex()} failed to plan rounds" in caplog.text
 
 
 def test_a_round_is_replaced_only_while_it_is_as_it_was_read(pair: Pair) -> None:

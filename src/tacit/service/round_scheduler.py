@@ -25,7 +25,7 @@ from tacit.aggregation.encryption import suite_named
 from tacit.aggregation.interface import new_identity
 from tacit.aggregation.two_servers import TwoServerRound
 from tacit.aggregation.wire import Kind, kind_of
-from tacit.errors import Refusal
+from tacit.errors import Refusal, TacitError
 from tacit.experiment import Experiment
 from tacit.rounds.round_runner import minimum
 from tacit.service import answers
@@ -60,8 +60,13 @@ def step(party: Coordinator, link: HelperLink) -> float:
     wait = PAUSE
     planned = {}
     for lineage in party.running():
-        if found := _plan(party, lineage):
-            planned[found[0].digest] = found
+        try:
+            if found := _plan(party, lineage):
+                planned[found[0].digest] = found
+        except TacitError as problem:  # does not delay other experiments
+            said = "experiment %s failed to plan rounds: %s (retry in %g s)"
+            LOG.error(said, lineage.hex(), problem, AGAIN)
+            wait = AGAIN
     rounds = sorted(party.driven(*UNFINISHED), key=attrgetter("terms", "number"))
     for digest, rows in groupby(rounds, attrgetter("terms")):
         batch = _Batch(party, link, digest, planned.get(digest))
