@@ -68,8 +68,8 @@ def write_key(path: Location, kind: bytes, secret: bytes, lock: Lock) -> None:
     """Encrypt a key and write it to `path`, replacing an existing file."""
     salt, nonce = os.urandom(_SALT_SIZE), os.urandom(_NONCE_SIZE)
     header = MAGIC + kind.ljust(_KIND_SIZE) + salt + nonce
-    sealed = AESGCM(_stretched(lock, salt)).encrypt(nonce, secret, header)
-    _write(Path(path), header + sealed)
+    encrypted = AESGCM(_stretched(lock, salt)).encrypt(nonce, secret, header)
+    _write(Path(path), header + encrypted)
 
 
 def read_key(path: Location, kind: bytes, lock: Lock) -> bytes:

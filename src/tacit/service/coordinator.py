@@ -147,7 +147,7 @@ class Coordinator(ServerParty):
             row = transaction.experiment(lineage, lock=True)
             if row.state is not state and row.state not in before:
                 raise Conflict(
-                    f"the experiment is {row.state}: it must be {' or '.join(sorted(before))} to "
+                    f"the experiment is {row.state}: must be {' or '.join(sorted(before))} to "
                     f"become {state}"
                 )
             transaction.replace_experiment(row, replace(row, state=state))
@@ -253,7 +253,7 @@ def _with_options(experiment: Experiment, terms: Terms) -> Experiment:
     """
     learner = experiment.learner
     gone = learner.removed if isinstance(learner, Managed) else ()
-    removed = {experiment.options[place] for place in gone}
+    removed = {experiment.options[arm] for arm in gone}
     for option in terms.options:
         if option in removed:
             raise TacitError(f"option {option!r} was removed by earlier terms: choose a new name")

@@ -49,10 +49,10 @@ def status(error: TacitError) -> int:
     return STATUS.get(type(error), UNPROCESSABLE)
 
 
-def told(error: TacitError) -> str:
+def public_message(error: TacitError) -> str:
     """The message for the client. Details of an unavailable disk or database go to the log only.
 
-    >>> told(Unavailable("the key files in /srv/keys are unavailable"))
+    >>> public_message(Unavailable("the key files in /srv/keys are unavailable"))
     'this party is unavailable; nothing was changed: retry later'
     """
     if isinstance(error, Unavailable):

@@ -137,17 +137,17 @@ def explained(definition: Definition) -> dict[str, list[str]]:
             f"At least {float(share):.3g} of all people get {definition.control}, and as many each "
             "other option until it is shown to be worse."
             if share
-            else "Nobody is held back: whatever looks best is given to most, so it may take long "
-            "to show which is best.",
+            else "No share of people is reserved for the control: most people get the option with "
+            "the best estimate, so a decision may take long.",
             *_guardrail(definition),
         ],
         "What people read before they take part": [line for line in read if STAND_IN not in line],
         "Who sees what": [
-            "The device sees the answer, and splits it into two halves that alone say nothing.",
-            "You, the coordinator, see how many were asked, one half of each answer (sealed noise "
-            "to you), and sums with the noise of both servers.",
-            f"The helper at {definition.helper_address} sees the other halves, and no sum.",
-            "Nobody sees one person's answer, unless the two servers work together.",
+            "The device sees the answer and splits it into two report shares, each random alone.",
+            "You, the coordinator, see how many were asked, one report share of each answer, and "
+            "sums with the noise of both servers.",
+            f"The helper at {definition.helper_address} sees the other report shares, and no sum.",
+            "One person's answer stays hidden unless the two servers collude.",
         ],
         "How long it takes": [
             f"From {definition.first_day} to {definition.last_day}"

@@ -264,7 +264,7 @@ class Transaction:
         return self._one(ExperimentHead, query, lineage)
 
     def experiment(self, lineage: bytes, *, lock: bool = False) -> ExperimentRow:
-        """An experiment; with `lock` nobody else changes it until the transaction ends."""
+        """An experiment; with `lock`, locked until the transaction ends."""
         query = sql.select(experiments).where(experiments.c.lineage == lineage)
         return self._one(ExperimentRow, query.with_for_update() if lock else query, lineage)
 
@@ -615,8 +615,8 @@ def _configure(connection: Any, _record: object) -> None:
 
 def _begin_writing(connection: sql.Connection) -> None:
     """Writers take the lock at the start of their transaction; readers take none."""
-    looks = connection.get_execution_options().get("reading")
-    connection.exec_driver_sql("BEGIN" if looks else "BEGIN IMMEDIATE")
+    reading = connection.get_execution_options().get("reading")
+    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
 
 
 def _unavailable(problem: SQLAlchemyError) -> Unavailable:

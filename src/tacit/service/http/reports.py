@@ -16,14 +16,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tacit.errors import TacitError
-from tacit.service.errors import status, told
+from tacit.service.errors import public_message, status
 from tacit.service.http.writer import GroupWriter
 from tacit.service.party import ServerParty
 
 PATH = "/rounds/{identity}/reports/{place}"
 _PATH = re.compile("/rounds/(?P<identity>[^/]+)/reports/(?P<place>[^/]+)")
 _IDENTITY = re.compile("[0-9a-f]{32}")
-_PLACE = re.compile("0|[1-9][0-9]{0,9}")
+_SLOT = re.compile("0|[1-9][0-9]{0,9}")
 _INVITATION = b"tacit-invitation"
 _RETRY_AFTER = {425: {"retry-after": "5"}, 503: {"retry-after": "1"}}
 
@@ -57,18 +57,15 @@ class ReportRoute:
         await answer(scope, receive, send)
 
     async def _keep(
-        self, identity: str, place: str, headers: list[tuple[bytes, bytes]], body: bytes
+        self, identity: str, slot: str, headers: list[tuple[bytes, bytes]], body: bytes
     ) -> None:
-        if not _IDENTITY.fullmatch(identity) or not _PLACE.fullmatch(place):
-            raise TacitError(
-                f"the path names round {identity[:64]!r} and slot {place[:64]!r}: must be 32 hex "
-                "digits and a number"
-            )
+        if not _IDENTITY.fullmatch(identity) or not _SLOT.fullmatch(slot):
+            raise TacitError("the path must name a round (32 hex digits) and a slot (a number)")
         invitation = dict(headers).get(_INVITATION, b"")
         name, said = bytes.fromhex(identity), invitation.decode("latin-1") or None
         if not self._party.at_hand(name):
             await self._fetched(name)
-        waiting = self._party.report(name, int(place), body, said)
+        waiting = self._party.report(name, int(slot), body, said)
         refusal = await self._writer(self._commit, waiting)
         if refusal is not None:
             raise refusal
@@ -91,7 +88,7 @@ class ReportRoute:
 def rejection(reason: TacitError) -> Response:
     """The error response."""
     number = status(reason)
-    return JSONResponse({"error": told(reason)}, number, _RETRY_AFTER.get(number))
+    return JSONResponse({"error": public_message(reason)}, number, _RETRY_AFTER.get(number))
 
 
 def operation(errors: dict[str, Any]) -> dict[str, Any]:
