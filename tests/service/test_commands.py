@@ -282,7 +282,7 @@ def test_options_change_by_successor_terms_that_both_sign(
     changed = f'succeeds = "{digest}"\n' + text.replace('"Good day"]', '"Good day", "Hey"]')
     defined.write_text(changed.replace("epsilon = 1", "epsilon = 2"))
     weaker = command("experiment", "create", defined, *config(both, 0))
-    assert "a larger epsilon" in refused(weaker)
+    assert "epsilon of successor terms is 2" in refused(weaker)
     defined.write_text(changed)
     made = result(command("experiment", "create", defined, *config(both, 0), "--json"))
     cosigned(both, command, made["digest"])

@@ -289,23 +289,25 @@ class _Batch:
         with party.store.begin() as transaction:
             stored = transaction.experiment(party.lineage(self.digest), lock=True)
             experiment, history = load(stored), json.loads(stored.history)
-            for row, view in self.ended:
-                ended = party.finish(
-                    transaction, row, Stage.REFUSED if view is None else Stage.OPENED
-                )
-                if ended is None:  # another process was faster
-                    continue
+            by_identity = sorted(
+                self.ended, key=lambda one: one[0].identity
+            )  # as reports lock them
+            mine = []
+            for closing, view in by_identity:
+                stage = Stage.REFUSED if view is None else Stage.OPENED
+                if ended := party.finish(transaction, closing, stage):  # not by another process
+                    mine.append((ended, view))
+            for row, view in sorted(mine, key=lambda one: one[0].number):
                 round_ = _numbered(experiment, row)
-                total = None
+                reports, total = 0, None
                 if view is None:
                     experiment.skip(round_)
                 else:
                     way = encoding(experiment.open(round_), terms)
                     estimate = way.protocol.analyze(way.opened(view))
                     experiment.observe(round_, estimate)
-                    total = json.dumps(np.ravel(estimate.total).tolist())
-                reports = 0 if view is None else view.reports
-                transaction.replace_round(ended, replace(ended, reports=reports, total=total))
+                    reports, total = view.reports, json.dumps(np.ravel(estimate.total).tolist())
+                transaction.replace_round(row, replace(row, reports=reports, total=total))
                 history.append(answers.moment(party.now, terms, experiment, round_, view))
             current = transaction.terms(stored.digest).terms
             new = with_learner(stored, experiment, current)
