@@ -26,7 +26,7 @@ const json = (text) => {
 const utf8 = (text) => new TextEncoder().encode(text);
 const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 const unhex = (text, field) => {
-  must(typeof text === "string" && /^([0-9a-f]{2})+$/i.test(text), field, `the ${field} is not spelt in hexadecimal digits`);
+  must(typeof text === "string" && /^([0-9a-f]{2})+$/i.test(text), field, `the ${field} is not hexadecimal`);
   return Uint8Array.from(text.match(/../g), (pair) => parseInt(pair, 16));
 };
 const concat = (...parts) => Uint8Array.from(parts.flatMap((part) => [...part]));
@@ -126,17 +126,17 @@ export async function readTerms(spelling) {
     terms = JSON.parse(spelling);
     canonical = bytes.length <= 65536 && plain(terms) === spelling;
   } catch {}
-  must(!canonical || terms?.version === 3, "version", `these terms are of version ${terms?.version}, not 3: the experiment is to be published anew`);
-  must(canonical && `${Object.keys(terms)}` === `${Object.keys(SHAPE)}`, "terms", "these are no terms in canonical form");
-  for (const key in SHAPE) must(SHAPE[key](terms[key]), key, `this device does not take part where ${key} is ${JSON.stringify(terms[key])}`);
+  must(!canonical || terms?.version === 3, "version", `the terms have version ${terms?.version}, not 3: publish the experiment anew`);
+  must(canonical && `${Object.keys(terms)}` === `${Object.keys(SHAPE)}`, "terms", "the terms are not in canonical form");
+  for (const key in SHAPE) must(SHAPE[key](terms[key]), key, `this device does not support ${key} ${JSON.stringify(terms[key])}`);
   const { answer, guarantee, noise, parties, admission, issuer } = terms;
   const roles = `${parties.map((party) => party.role)}`;
-  must(roles === "coordinator,helper" && parties[0].key !== parties[1].key, "parties", "the parties are no coordinator and helper");
+  must(roles === "coordinator,helper" && parties[0].key !== parties[1].key, "parties", "the parties are not a coordinator and a helper");
   const [epsilon, scale, low, high] = [guarantee.epsilon, noise.scale, ...answer.range].map(parse);
-  must(!issuer === (admission === "open"), "issuer", "invitations need an issuer, and nothing else does");
+  must(!issuer === (admission === "open"), "issuer", "an issuer is needed for invitations, and only for them");
   const least = noise.minimum.map(BigInt);
   const sound = above(epsilon, ZERO) && !above(least, scale) && answer.range.length === 2 && above(high, low) && terms.first_day <= terms.last_day;
-  must(sound, "terms", "these terms contradict themselves");
+  must(sound, "terms", "the terms contradict themselves");
   earns(terms, least);
   return Object.freeze({ ...terms, digest: hex(await sha256(bytes)), spelling });
 }
@@ -147,7 +147,7 @@ const cost = (terms, scale) => ratio(sensitivity(terms) * scale[1], scale[0]);
 function earns(terms, scale) {
   const { epsilon, participations } = terms.guarantee;
   const [e, f] = parse(epsilon);
-  must(scale[0] * e >= sensitivity(terms) * BigInt(participations) * scale[1] * f, "noise", `noise of scale ${spell(scale)} does not earn epsilon ${epsilon}`);
+  must(scale[0] * e >= sensitivity(terms) * BigInt(participations) * scale[1] * f, "noise", `noise of scale ${spell(scale)} is too small for epsilon ${epsilon}`);
 }
 
 const verified = async (label, message, signature, key) =>
@@ -194,7 +194,7 @@ export function readRound(bytes) {
   must(apart && isKey(key0) && isKey(key1), "keys", "a key of the round is malformed or there twice");
   const times = round.kind === 0x74610220 && at === bytes.length && round.assignedUntil <= round.closes;
   const counts = round.levels && round.minimum && round.minimum <= round.places && round.length && modulus > 1n && round.length * numberSize(modulus) < 2 ** 30;
-  must(times && counts, "round", "this round makes no sense");
+  must(times && counts, "round", "the times or counts of the round are invalid");
   return round;
 }
 
@@ -222,7 +222,7 @@ export async function readOutcome(terms, round, message) {
   const [role, said] = message.slice(20);
   const known = hex(message.slice(0, 20)) === `74610224${round.identity}` && role < 2 && said > 0 && said < 4;
   const signed = said === 3 ? message.length === 22 : known && (await verified("outcome", concat(round.context, [role, said]), message.slice(22), terms.parties[role].key));
-  must(known && signed, "outcome", "this is no outcome of this round");
+  must(known && signed, "outcome", "the outcome is not signed, or of another round");
   return [role, said];
 }
 
@@ -292,7 +292,7 @@ export async function seal(recipient, info, message, pair) {
 
 export async function split(round, place, values, draw = random) {
   const { modulus, length, levels } = round;
-  must(values.length === length && values.every((value) => Number.isInteger(value) && value >= 0 && value <= levels), "answer", "these are no levels");
+  must(values.length === length && values.every((value) => Number.isInteger(value) && value >= 0 && value <= levels), "answer", "the values are not levels of the terms");
   const words = [draw(16), draw(16)];
   const size = numberSize(modulus);
   const packed = (numbers) => concat(...numbers.map((number) => digits(number, size)));
@@ -347,7 +347,7 @@ function checkRoom(ledger, entry, cost, besides) {
   const [own, others] = [ownOf(ledger), (one) => counted(one).filter((round) => round !== besides)];
   const beyond = (rounds, limit) => above(plus(cost, total(rounds)), parse(limit));
   must(others(entry).length < entry.participations, "participations", `this device took part in ${entry.participations} rounds, as often as the terms allow`);
-  must(!beyond(others(entry), entry.epsilon), "epsilon", "one more round would break the promise");
+  must(!beyond(others(entry), entry.epsilon), "epsilon", "one more round exceeds the privacy budget of the terms");
   must(own === null || !beyond(ledger.entries.flatMap(others), own), "limit", `one more round is beyond your own limit of ${own} over all experiments`);
 }
 
@@ -543,8 +543,8 @@ export class Device {
     const same = (old) => said(old) === said(terms);
     must(!entry.withdrawn && agreed.some(same), "agreement", "these terms were not agreed to on this device");
     const vain = roundsOf(entry).filter((round) => !round.outcome || /refused|unknown/.test(round.outcome));
-    must(vain.length < 3, "refused", "three rounds were refused: this device joins no more");
-    must(invitation ? /^[ -~]+$/.test(invitation) : terms.admission === "open", "invitation", "who takes part here needs an invitation");
+    must(vain.length < 3, "refused", "three rounds were aborted: this device joins no more rounds");
+    must(invitation ? /^[ -~]+$/.test(invitation) : terms.admission === "open", "invitation", "an invitation is needed to take part");
     try {
       checkRoom(await this.#storage.read(), entry, cost(terms, parse(terms.noise.scale)));
     } catch (problem) {
@@ -573,21 +573,21 @@ export class Device {
 
   // All is checked before anything is drawn.
   async #placed(terms, { option, asked, announcement, place, token }, joined, invitation) {
-    must(typeof asked === "boolean" && terms.options.includes(option), "option", "the coordinator gave an option that is none");
+    must(typeof asked === "boolean" && terms.options.includes(option), "option", "the coordinator gave an unknown option");
     let round;
     if (asked) {
       announcement = unhex(announcement, "announcement");
       round = await accept(terms, announcement);
       token = unhex(token, "token");
       must(Math.floor(joined) <= round.assignedUntil && round.margin >= 1, "time", "this round leaves no time to report");
-      must(terms.options[round.option] === option, "option", "the coordinator gave an option that is none");
-      must(Number.isInteger(place) && place >= 0 && place < round.places && token.length === 16, "place", "the place is none of the round's");
+      must(terms.options[round.option] === option, "option", "the coordinator gave an unknown option");
+      must(Number.isInteger(place) && place >= 0 && place < round.places && token.length === 16, "place", "the slot is not one of the round's");
     }
     await this.#storage.update((ledger) => {
       const entry = entryOf(ledger, terms.digest);
       if (joined < entry.until || entry.withdrawn) return; // another tab was faster
       if (asked) {
-        must(!holder(ledger, round.identity), "round", "this device was in this round before");
+        must(!holder(ledger, round.identity), "round", "this device has joined this round before");
         checkRoom(ledger, entry, round.cost);
         const [sends, asks] = [joined + round.window + part() * round.margin, round.closes + part() * round.margin];
         entry.rounds[round.identity] = {

@@ -78,7 +78,7 @@ def read_key(path: Location, kind: bytes, lock: Lock) -> bytes:
     header = data[:_HEADER_SIZE]
     found = header[len(MAGIC) :][:_KIND_SIZE].strip()
     if len(data) <= _HEADER_SIZE or not header.startswith(MAGIC) or found != kind:
-        raise Refusal(f"{path} is not a {kind.decode()} key file: name another file")
+        raise Refusal(f"{path} is no key file of kind {kind.decode()!r}: name another file")
     salt, nonce = header[-_SALT_SIZE - _NONCE_SIZE : -_NONCE_SIZE], header[-_NONCE_SIZE:]
     try:
         return AESGCM(_stretched(lock, salt)).decrypt(nonce, data[_HEADER_SIZE:], header)

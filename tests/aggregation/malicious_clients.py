@@ -157,7 +157,7 @@ class Slanderer(Liar):
         self.ciphertexts: dict[int, bytes] = {}
 
     def prepare(self, client: MaskingClient) -> None:
-        client._stands = lambda *_: True  # type: ignore[method-assign]
+        client._guilty = lambda *_: True  # type: ignore[method-assign]
 
     def receive(self, inbox: bytes) -> None:
         self.ciphertexts = {entry[0]: entry[-1] for entry in INBOX_ENTRY.iter_unpack(inbox)}

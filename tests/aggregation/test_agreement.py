@@ -54,9 +54,9 @@ def test_a_key_has_one_spelling() -> None:
     assert check_public(peer) == peer
     others = [spelt(number | 1 << 255), spelt(FIELD), spelt(FIELD + 9), b"\xff" * 32]
     for other in [*others, peer[:31], peer + b"\x00", b""]:
-        with pytest.raises(Refusal, match="only spelling"):
+        with pytest.raises(Refusal, match="X25519 public key is"):
             agree(own, other)
-    with pytest.raises(Refusal, match="only spelling"):
+    with pytest.raises(Refusal, match="X25519 public key is"):
         Recipient.parse(HpkeSuite.X25519_AES, others[0])
 
 
@@ -67,7 +67,7 @@ def test_anothers_masking_key_in_a_second_spelling_cannot_join() -> None:
     flipped = bytearray(first._masking_public)
     flipped[31] ^= 0x80
     second._masking_public = bytes(flipped)
-    with pytest.raises(Refusal, match="only spelling"):
+    with pytest.raises(Refusal, match="X25519 public key is"):
         server.take(second.join())
 
 
@@ -87,5 +87,5 @@ def test_a_sealed_message_shorter_than_its_nonce_and_tag_is_refused_by_its_lengt
     assert len(empty) == NONCE_SIZE + TAG_SIZE
     assert receiver.decrypt(b"front", empty) == b""
     for size in (0, 3, NONCE_SIZE, NONCE_SIZE + TAG_SIZE - 1):
-        with pytest.raises(Refusal, match=f"at least {NONCE_SIZE + TAG_SIZE} bytes; this has"):
+        with pytest.raises(Refusal, match=f"at least {NONCE_SIZE + TAG_SIZE}"):
             receiver.decrypt(b"front", empty[:size])

@@ -150,7 +150,7 @@ def test_the_default_neighbourhood_is_made_for_the_minimum_and_sparse() -> None:
         announced = session.server.round
         assert announced.security().bits >= 40
         assert announced.neighbourhood.degree < 100
-    with pytest.raises(TacitError, match="raise the minimum"):
+    with pytest.raises(TacitError, match="must be above"):
         MaskingSession([0], MaskingPlan(2, 1000, participants=500))
 
 
@@ -163,7 +163,7 @@ def test_numbers_that_were_sent_count_even_if_the_sender_leaves_before_revealing
 def test_fewer_than_the_minimum_open_nothing(stage: str) -> None:
     values = list(range(10))
     assert run_masking(values, 100, 9, Neighbourhood(9, 5), Dropouts(**{stage: [3]})).reports == 9
-    with pytest.raises(Refusal, match="the minimum is 9; nothing was opened"):
+    with pytest.raises(Refusal, match="must be at least 9, the minimum batch size"):
         run_masking(values, 100, 9, Neighbourhood(9, 5), Dropouts(**{stage: [3, 4]}))
 
 
@@ -175,7 +175,7 @@ def test_survivors_that_fall_apart_are_not_opened_group_by_group() -> None:
     server = session.server
     session.join()
     session.share()
-    with pytest.raises(Refusal, match="fall apart into groups"):
+    with pytest.raises(Refusal, match="form groups without common masks"):
         session.mask(without=[0, 4])
     assert server.stage is MaskingStage.MASKING
     for late in (0, 4):
@@ -187,7 +187,7 @@ def test_survivors_that_fall_apart_are_not_opened_group_by_group() -> None:
 
 
 def test_pairs_are_not_a_neighbourhood() -> None:
-    with pytest.raises(TacitError, match="makes pairs"):
+    with pytest.raises(TacitError, match="sums of pairs"):
         MaskingSession([0] * 4, MaskingPlan(4, 100, Neighbourhood(1, 1)))
     assert run_masking([1, 2], 10, 2, Neighbourhood(1, 1)).numbers == (3,)
 
@@ -215,7 +215,7 @@ def test_the_graph_is_dealt_anew_for_others_and_the_same_for_the_same() -> None:
 def test_after_a_refusal_the_server_holds_nothing_and_says_so() -> None:
     session = MaskingSession([1, 2, 3, 4], MaskingPlan(4, 100))
     session.join()
-    with pytest.raises(Refusal, match="1 more, or a new round"):
+    with pytest.raises(Refusal, match="must be at least 4"):
         session.share(without=[0])
     assert "SHARING" in repr(session.server)
     for _ in range(2):
@@ -224,7 +224,7 @@ def test_after_a_refusal_the_server_holds_nothing_and_says_so() -> None:
         assert "clients=0" in repr(session.server)
         assert len(session.server.save()) == 4 + len(session.server.round.encode())
         for attempt in (session.server.close, lambda: session.server.take(b"")):
-            with pytest.raises(Refusal, match="over: it was refused"):
+            with pytest.raises(Refusal, match=r"over \(aborted\)"):
                 attempt()
         with pytest.raises(Refusal, match="there is no sum"):
             session.server.view()
@@ -239,7 +239,7 @@ def test_a_sum_is_opened_once_and_stays_opened() -> None:
     for _ in range(2):
         assert session.server.close() == session.server.close(MaskingStage.REVEALING) == {}
         session.server.abort()
-        with pytest.raises(Refusal, match="over: it was opened"):
+        with pytest.raises(Refusal, match=r"over \(released\)"):
             session.server.take(session.clients[0].join())
         assert session.server.view() == SumView((6,), 3)
 
@@ -263,7 +263,7 @@ def test_messages_out_of_order_again_or_from_another_round_are_refused() -> None
     early = session.clients[0]._channel.encrypt(shares[:3] + b"\x15" + shares[4:52], bytes(1))
     for message in (shares, shares, join):
         session.server.take(message)
-    for message, reason in ((other, "already"), (early, "kind 0x15")):
+    for message, reason in ((other, "already"), (early, "MASKED does not belong")):
         with pytest.raises(Refusal, match=reason):
             session.server.take(message)
     with pytest.raises(Refusal, match="another round"):
@@ -321,7 +321,7 @@ def test_a_masking_client_is_never_pickled_or_copied(stage: str) -> None:
     for thing in things:
         for copied in (pickle.dumps, copy.copy, copy.deepcopy):
             if not (isinstance(thing, list) and copied is copy.copy):
-                with pytest.raises(TacitError, match="never pickled or copied"):
+                with pytest.raises(TacitError, match="cannot be pickled or copied"):
                     copied(thing)
 
 
@@ -361,13 +361,13 @@ def test_what_is_not_a_report_is_refused_before_anything_is_sent() -> None:
     client = session.clients[0]
     pairs = session.outgoing[client.address]
     for values, reason in (
-        ([1, 2], "takes 1 per report"),
-        ([0.5], "whole numbers"),
-        (["3"], "whole numbers"),
+        ([1, 2], "number of values is"),
+        ([0.5], "a whole number"),
+        (["3"], "a whole number"),
     ):
         with pytest.raises(TacitError, match=reason):
             client.mask(pairs, values)  # type: ignore[arg-type]
-    with pytest.raises(TacitError, match="expected here is REQUEST"):
+    with pytest.raises(TacitError, match="must be REQUEST"):
         client.reveal(pairs)
     assert client.mask(pairs, [7]) == client.mask(pairs, [7])
 

@@ -87,9 +87,9 @@ def test_a_neighbour_listed_both_as_there_and_as_gone_is_refused() -> None:
         ([1, 2, 3, 4, 5, 6, 99], [], N, "client 99 is not a neighbour"),
         ([0, 1, 2, 3, 4, 5, 6], [7], N, "among its own neighbours"),
         ([1, 2, 3, 4, 5, 6, 7], [0], N, "among its own neighbours"),
-        ([1, 2, 3, 4], [5, 6, 7], N, "only 4 neighbours stayed; 5 are needed"),
-        ([1, 2, 3, 4, 5, 6], [], N, "other neighbours than those"),
-        ([1, 2, 3, 4, 5, 6, 7], [], 5, "the minimum is 6; nothing was opened"),
+        ([1, 2, 3, 4], [5, 6, 7], N, "neighbours is 4: must be at least the threshold"),
+        ([1, 2, 3, 4, 5, 6], [], N, "other neighbours than the remaining"),
+        ([1, 2, 3, 4, 5, 6, 7], [], 5, "must be at least 6, the minimum batch size"),
         ([2, 1, 3, 4, 5, 6, 7], [], N, "ascending"),
         ([1, 1, 2, 3, 4, 5, 6, 7], [], N, "ascending"),
     ],
@@ -162,9 +162,9 @@ def test_setups_that_make_no_sense_are_refused() -> None:
     own = (0, client.address, client._masking_public, client._signing_public)
     cases = [
         (0, N, good[:-1], "neighbours"),  # too few
-        (0, 5, good[:4], "clients are said to have joined"),  # below the minimum
-        (0, N + 1, good, "clients are said to have joined"),
-        (9, N, good, "neighbours"),  # a number that nobody can have
+        (0, 5, good[:4], "number of clients is"),  # below the minimum
+        (0, N + 1, good, "number of clients is"),
+        (9, N, good, "number of this client"),  # a number that nobody can have
         (0, N, [own, *good[1:]], "ascending"),
         (0, N, [*good[1:], good[0]], "ascending"),
         (0, N, [*good[:-1], (99, *good[-1][1:])], "ascending"),
@@ -195,7 +195,7 @@ def test_inboxes_that_make_no_sense_are_refused_before_numbers_are_sent() -> Non
     client = session.clients[0]
     ciphertexts = inbox_entries(session, 0)
     cases = [
-        (ciphertexts[:4], "only 4 neighbours shared"),
+        (ciphertexts[:4], "shared their secrets is 4"),
         ([*ciphertexts[:-1], (99, *ciphertexts[-1][1:])], "not a neighbour"),
         ([(0, *ciphertexts[0][1:]), *ciphertexts[1:]], "own neighbours"),
         ([*ciphertexts[:-1], ciphertexts[-2]], "ascending"),
@@ -207,7 +207,7 @@ def test_inboxes_that_make_no_sense_are_refused_before_numbers_are_sent() -> Non
                     session, 0, Kind.INBOX, b"".join(INBOX_ENTRY.pack(*entry) for entry in entries)
                 )
             )
-    with pytest.raises(Refusal, match="the INBOX has"):
+    with pytest.raises(Refusal, match="INBOX is"):
         client.check(forge(session, 0, Kind.INBOX, bytes(10)))
 
 
@@ -215,11 +215,11 @@ def test_pairs_that_make_no_sense_are_refused_before_numbers_are_sent() -> None:
     session = session_until("check")
     client = session.clients[0]
     for listed, evidence, reason in (
-        ([1, 2, 3, 4], b"", "only 4 neighbours are left to mask with"),
+        ([1, 2, 3, 4], b"", "neighbours to mask with is 4"),
         ([1, 2, 3, 4, 99], b"", "not a neighbour"),
         ([0, 1, 2, 3, 4], b"", "own neighbours"),
         ([2, 1, 3, 4, 5], b"", "ascending"),
-        ([1, 2, 3, 4, 5], bytes(9), "the evidence has"),
+        ([1, 2, 3, 4, 5], bytes(9), "evidence is"),
     ):
         numbers = b"".join(number.to_bytes(4, "big") for number in listed)
         content = PAIRS_HEAD.pack(len(listed), 0) + numbers + evidence
@@ -228,7 +228,7 @@ def test_pairs_that_make_no_sense_are_refused_before_numbers_are_sent() -> None:
     shown = session.server._clients[1].evidence().encode()
     numbers = b"".join(number.to_bytes(4, "big") for number in range(1, 8))
     content = PAIRS_HEAD.pack(7, 1) + numbers + shown
-    with pytest.raises(Refusal, match="did not complain of"):
+    with pytest.raises(Refusal, match="did not complain about"):
         client.mask(forge(session, 0, Kind.PAIRS, content), [1])
     assert client.mask(session.outgoing[client.address], [1])
 
@@ -246,7 +246,7 @@ def test_complaints_of_others_than_neighbours_are_refused_by_the_server() -> Non
     far = next(number for number in range(16) if number not in (*near, own))
     for named in ([far], [own], [99], near[:1] * 2, [near[1], near[0]]):
         spoilt = client._channel.encrypt(checked[:52], pack_listed(named))
-        with pytest.raises(Refusal, match="names others than those whose parcels"):
+        with pytest.raises(Refusal, match="names clients whose encrypted shares"):
             session.server.take(spoilt)
     session.server.take(checked)
 

@@ -96,7 +96,7 @@ def test_fewer_shares_fit_every_secret_equally(secret: bytes, other: bytes, thre
 
 
 def test_shares_of_no_secret_are_refused() -> None:
-    with pytest.raises(Refusal, match="do not belong together"):
+    with pytest.raises(Refusal, match="are inconsistent"):
         combine((1,), [(1 << 256).to_bytes(33, "big")])
 
 

@@ -83,7 +83,7 @@ def test_the_round_that_keeps_to_its_terms_is_joined() -> None:
         ({"minimum": 2}, "minimum batch size of 900"),
         ({"minimum": 899}, "minimum batch size of 900"),
         ({"neighbourhood": Neighbourhood(2, 2)}, "0.0 bits"),
-        ({"neighbourhood": Neighbourhood(21, 11)}, "weaker than the 40 bits"),
+        ({"neighbourhood": Neighbourhood(21, 11)}, "at least 40 bits"),
         ({"neighbourhood": Neighbourhood(52, 28)}, "38.4 bits"),
         ({"modulus": 1000}, "modulus of the round is 1000"),
         ({"length": 2}, "number of metrics"),
@@ -130,7 +130,7 @@ def test_a_party_signs_no_round_beyond_its_terms_and_none_with_a_strangers_key()
 @pytest.mark.parametrize("change", [{"levels": 0}, {"option": -1}, {"closes": 1 << 64}])
 def test_numbers_that_no_description_holds_are_refused(change: dict[str, Any]) -> None:
     _, announced = thousand()
-    with pytest.raises(TacitError, match="do not fit into a description"):
+    with pytest.raises(TacitError, match=r"(levels|option|deadline) is"):
         replace(announced.binding, **change)
 
 
@@ -139,7 +139,7 @@ def test_a_round_of_another_format_is_refused_with_what_to_do() -> None:
     description = bytearray(announced.encode())
     assert description[HEADER_SIZE] == FORMAT
     description[HEADER_SIZE] -= 1
-    with pytest.raises(Refusal, match="update the older side"):
+    with pytest.raises(Refusal, match="Update the older side"):
         MaskingRound.decode(bytes(description))
 
 
@@ -155,7 +155,7 @@ def test_a_threshold_for_the_weaker_claim_is_refused_under_the_stronger() -> Non
 def test_a_low_minimum_does_not_pass_with_a_threshold_made_for_a_high_one() -> None:
     terms, announced = thousand(crowd=400)
     lazy = replace(announced, neighbourhood=neighbourhood(1000, 900))
-    with pytest.raises(Refusal, match="weaker than the 40 bits"):
+    with pytest.raises(Refusal, match="at least 40 bits"):
         offered(terms, lazy)
 
 
@@ -189,10 +189,10 @@ def test_a_coordinator_that_names_itself_as_the_analyzer_reads_nothing() -> None
 
 def test_a_party_signs_one_description_per_round() -> None:
     session, mixing = MaskingSession([1, 2, 3], MaskingPlan(3, 100)), ShufflerSession(4, 3)
-    with pytest.raises(Refusal, match="one description per round"):
+    with pytest.raises(Refusal, match="a round has one description"):
         MaskingServer(replace(session.server.round, modulus=101), session.store)
     for party in (type(mixing.shuffler), type(mixing.analyzer)):
-        with pytest.raises(Refusal, match="one description per round"):
+        with pytest.raises(Refusal, match="a round has one description"):
             party(replace(mixing.round, size=2), mixing.store)
 
 
@@ -206,12 +206,12 @@ def test_a_party_signs_no_second_description_when_the_round_is_over_either() -> 
     for party in (session.server, mixing.analyzer):
         party.abort()
     weaker, other = replace(session.server.round, modulus=101), replace(mixing.round, reports=9)
-    with pytest.raises(Refusal, match="one description per round"):
+    with pytest.raises(Refusal, match="a round has one description"):
         MaskingServer(weaker, session.store)
     said = masking_outcome(weaker, session.store, session.rehearsal.keys[0])
     assert read_outcome(session.pinned, weaker, said) == (0, RoundOutcome.UNKNOWN)
     for number, role in enumerate(ShuffleRole):
-        with pytest.raises(Refusal, match="one description per round"):
+        with pytest.raises(Refusal, match="a round has one description"):
             type((mixing.shuffler, mixing.analyzer)[number])(other, mixing.store)
         said = shuffler_outcome(other, mixing.store, role, mixing.rehearsal.keys[number])
         assert read_outcome(mixing.pinned, other, said) == (number, RoundOutcome.UNKNOWN)
@@ -243,7 +243,7 @@ def test_a_restored_server_never_asks_for_the_shares_of_other_survivors() -> Non
         copy = MaskingServer.restore(before, session.store)
         for message in held:
             copy.take(message)
-        with pytest.raises(Refusal, match="does not hold"):
+        with pytest.raises(Refusal, match="server lacks"):
             copy.close(MaskingStage.MASKING)
     with pytest.raises(Refusal, match="too late"):
         copy.take(masked[5])
@@ -257,7 +257,7 @@ def test_a_restored_server_never_asks_for_the_shares_of_other_survivors() -> Non
 def test_a_server_without_its_record_says_nothing() -> None:
     session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
     carried_to(MaskingStage.MASKING, session)
-    with pytest.raises(Refusal, match="unknown here"):
+    with pytest.raises(Refusal, match="is unknown"):
         MaskingServer.restore(session.server.save(), MemoryRecords())
 
 

@@ -118,7 +118,7 @@ def test_its_refusal_alone_refunds_nothing() -> None:
     session.collector().take(servers[0].close(late)[session.round.collector])
     session.collector().take(refusal)
     session.collector().close()
-    with pytest.raises(Refusal, match="server 1 refused"):
+    with pytest.raises(Refusal, match="server 1 aborted"):
         session.collector().view()
 
 
@@ -128,5 +128,5 @@ def test_tokens_that_it_makes_fill_no_place_but_those_of_the_round() -> None:
     assert secrets(session, 1).keys.public() == session.round.servers[1]
     honest = session.split(0, [1])
     session.server(0).take(honest[0], session.now)
-    with pytest.raises(Refusal, match="something else"):
+    with pytest.raises(Refusal, match="another report share"):
         session.server(0).take(session.split(0, [2])[0], session.now)

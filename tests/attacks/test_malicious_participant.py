@@ -35,7 +35,7 @@ def test_without_a_token_nothing_is_taken() -> None:
     session = TwoServerSession(5, 1, 1009)
     half = session.split(0, [1])[1]
     for _ in range(50):
-        with pytest.raises(Refusal, match="not given out"):
+        with pytest.raises(Refusal, match="was not assigned"):
             session.server(1).take(half[:25] + os.urandom(len(half) - 25), session.now)
     assert session.tables[1] == {}
 

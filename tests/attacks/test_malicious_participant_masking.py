@@ -57,7 +57,7 @@ def test_a_late_client_does_not_get_into_a_stage_that_is_over() -> None:
     late = session.clients[3]
     join = late.join()
     session.join(without=[3])
-    with pytest.raises(Refusal, match="this round is sharing"):
+    with pytest.raises(Refusal, match="the stage sharing"):
         session.server.take(join)
     for stage in (session.share, session.mask, session.reveal):
         stage()
@@ -72,7 +72,7 @@ def test_a_copy_that_took_others_than_were_decided_on_catches_up() -> None:
     for client in (*session.clients[:2], session.client()):
         second.take(client.join())
     sent = first.close()
-    with pytest.raises(Refusal, match="1 messages that this copy of the server does not hold"):
+    with pytest.raises(Refusal, match="server lacks 1 messages"):
         second.close()
     second.take(session.clients[2].join())
     second.close()
@@ -90,7 +90,7 @@ def test_who_tells_two_copies_of_the_server_different_things_stops_neither() -> 
         first.take(masked)
         second.take(masked if place else other)
     sent = first.close()
-    with pytest.raises(Refusal, match="1 messages that this copy of the server does not hold"):
+    with pytest.raises(Refusal, match="server lacks 1 messages"):
         second.close()
     with pytest.raises(Refusal, match="too late"):
         second.take(other)
@@ -105,7 +105,7 @@ def test_liars_beyond_what_the_threshold_spares_end_a_round_and_are_named() -> N
     """
     session = MaskingSession([1, 2, 3, 4], MaskingPlan(3, 100, Neighbourhood(3, 3)))
     for _ in range(2):
-        with pytest.raises(Refusal, match=r"2 neighbours revealed .* Blamed: client 0 revealed"):
+        with pytest.raises(Refusal, match=r"of client . is 2: must be.* Blamed: client 0 revealed"):
             play(session, {0: WrongShare()})
     with pytest.raises(Refusal, match="there is no sum"):
         session.server.view()
@@ -115,7 +115,7 @@ def test_liars_beyond_what_the_threshold_spares_end_a_round_and_are_named() -> N
 def test_who_ends_a_round_before_anybody_masks_is_named_too(liar: Liar) -> None:
     """Where nobody can be spared, one that is left out costs the round."""
     session = MaskingSession([1] * 8, MaskingPlan(8, 100, Neighbourhood(7, 5)))
-    with pytest.raises(Refusal, match=r"the minimum is 8.* Blamed: client 3 "):
+    with pytest.raises(Refusal, match=r"must be at least 8.* Blamed: client 3 "):
         play(session, {3: liar})
 
 
@@ -133,11 +133,11 @@ def test_an_accusation_says_everything_once() -> None:
         step()
     accuser = session.clients[5]
     accused = accuser.accuse(session.outgoing[accuser.address])
-    with pytest.raises(Refusal, match="about others than those"):
+    with pytest.raises(Refusal, match="did not complain about"):
         session.server.take(reworded(session, accuser, accused, lambda said: 1000 * said))
     liar = session.server._by_address[session.clients[3].address].number
     other = ((liar + 1) % 8).to_bytes(4, "big")
-    with pytest.raises(Refusal, match="about others than those"):
+    with pytest.raises(Refusal, match="did not complain about"):
         session.server.take(reworded(session, accuser, accused, lambda said: other + said[4:]))
     session.server.take(accused)
 
@@ -261,5 +261,5 @@ def test_nonsense_inside_a_wrap_counts_for_nothing(honest: int, opens: bool) -> 
         view = session.analyzer.view()
         assert (len(view.messages), view.spoilt) == (3, 1)
     else:
-        with pytest.raises(Refusal, match=r"2 messages that open .*: the minimum is 3"):
+        with pytest.raises(Refusal, match=r"valid messages .* is 2: must be at least 3"):
             session.analyzer.close()

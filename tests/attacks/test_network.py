@@ -84,7 +84,7 @@ def test_premature_closes_by_anybody_destroy_nothing() -> None:
     for _ in range(3):
         first.close(late)
         session.collector().take(session.server(1).close(late)[session.round.collector])
-        with pytest.raises(Refusal, match="1 of 2"):
+        with pytest.raises(Refusal, match="number of answers is 1"):
             session.collector().close()
     assert session.finish() == SumView((3,), 2)
 

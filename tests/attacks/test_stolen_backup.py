@@ -93,7 +93,7 @@ def test_neither_tables_nor_records_ever_hold_a_bare_sum_or_the_noise() -> None:
             session.server(role).take(half, session.now)
             look()
     bare = [
-        sum(half[DIGEST_SIZE] for half in server._shares(server._record()))
+        sum(int.from_bytes(share[DIGEST_SIZE:]) for share in server._shares(server._record()))
         for server in (session.server(0), session.server(1))
     ]
     look()
@@ -109,7 +109,7 @@ def test_a_helper_restored_without_its_records_says_unknown_and_signs_nothing() 
     session = session_with_reports()
     session.records = (session.records[0], MemoryRecords(), session.records[2])
     server = session.server(1)
-    with pytest.raises(Refusal, match="says nothing about it"):
+    with pytest.raises(Refusal, match="no statement about it"):
         server.close(session.round.binding.closes)
     assert server.outcome()[20:] == bytes((1, RoundOutcome.UNKNOWN))
 

@@ -46,9 +46,9 @@ def test_backups_of_a_masking_server_hold_no_key_and_open_nothing_after_the_roun
         restored = MaskingServer.restore(backup, session.store)
         assert restored.view() == session.server.view()
         assert "_key" not in restored.__dict__
-        with pytest.raises(Refusal, match="over: it was opened"):
+        with pytest.raises(Refusal, match=r"over \(released\)"):
             restored.take(session.clients[0].join())
-        with pytest.raises(Refusal, match="unknown here"):
+        with pytest.raises(Refusal, match="is unknown"):
             MaskingServer.restore(backup, MemoryRecords())
 
 
@@ -60,7 +60,7 @@ def test_a_refused_round_is_refused_in_every_backup_and_its_key_is_gone() -> Non
     assert key not in b"".join(session.store._records.values())
     for backup in (before, session.server.save()):
         restored = MaskingServer.restore(backup, session.store)
-        with pytest.raises(Refusal, match="over: it was refused"):
+        with pytest.raises(Refusal, match=r"over \(aborted\)"):
             restored.close()
 
 
@@ -115,5 +115,5 @@ def test_devices_and_servers_leave_no_copy_to_steal() -> None:
     ]
     for thing in things:
         for copied in (pickle.dumps, copy.copy, copy.deepcopy):
-            with pytest.raises(TacitError, match="never pickled or copied"):
+            with pytest.raises(TacitError, match="cannot be pickled or copied"):
                 copied(thing)

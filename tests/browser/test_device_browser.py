@@ -875,7 +875,7 @@ def test_who_withdraws_sends_nothing_more_and_joins_after_agreeing(
     assert problem.value.field == "agreement"
     assert tab.call("agree")["stage"] == "fresh"
     servers.clock.now -= 60
-    with pytest.raises(ThrownError, match="in this round before"):
+    with pytest.raises(ThrownError, match="joined this round before"):
         tab.call("join")
     servers.open()
     assert tab.call("join")["stage"] == "waiting"

@@ -936,9 +936,9 @@ TARGETS: tuple[Target, ...] = (
         "aggregation/masking.py",
         "check_withstands",
         (
-            swap("found.bits < bits", "False"),
-            swap("math.floor(middle.corrupt * announced.reports)", "0"),
-            swap("Claim(middle.claim)", "Claim.SEMI_HONEST"),
+            swap("found.bits >= bits", "True"),
+            swap("about.dishonest(announced.reports)", "0"),
+            swap("Claim(about.claim)", "Claim.SEMI_HONEST"),
         ),
         COORDINATOR,
     ),
@@ -955,7 +955,7 @@ TARGETS: tuple[Target, ...] = (
     Target("aggregation/masking_client.py", "MaskingClient._check_proof", (checks,), LYING),
     Target(
         "aggregation/masking_client.py",
-        "MaskingClient._stands",
+        "MaskingClient._guilty",
         (
             swap("root != self._roots[number]", "False"),
             swap("evidence.ciphertext(self._number) != ciphertext", "False"),
@@ -995,7 +995,7 @@ TARGETS: tuple[Target, ...] = (
         "aggregation/aggregator_context.py", "AggregatorContext.prepare", (checks,), TWO_SERVERS
     ),
     Target("aggregation/shuffler.py", "Analyzer.take", (checks,), SHUFFLER),
-    Target("aggregation/shuffler.py", "Analyzer._opened", (checks,), SHUFFLER),
+    Target("aggregation/shuffler.py", "Analyzer._answer", (checks,), SHUFFLER),
     Target("aggregation/shuffler.py", "Shuffler._batch", (checks,), SHUFFLER),
     Target(
         "aggregation/shuffler.py",
@@ -1056,7 +1056,7 @@ TARGETS: tuple[Target, ...] = (
     Target("aggregation/verified.py", "commitment", (swap("key", "b''"),), VERIFIED),
     Target(
         "aggregation/aggregator_context.py",
-        "AggregatorContext._opened",
+        "AggregatorContext._bound",
         (checks,),
         (*TWO_SERVERS, *VERIFIED),
     ),
@@ -1084,7 +1084,7 @@ TARGETS: tuple[Target, ...] = (
     Target("terms/document.py", "_check_model", (checks,), DOCUMENT),
     Target("terms/document.py", "_check_noise", (checks, limits), DOCUMENT),
     Target("terms/parts.py", "Promise.check", (limits,), DOCUMENT),
-    Target("terms/parts.py", "Noise.check", (limits,), DOCUMENT),
+    Target("terms/parts.py", "Noise.check", (limits,), DOCUMENT, ("least",)),
     Target("terms/parts.py", "Aggregation.check", (limits,), DOCUMENT),
     Target("terms/parts.py", "check_whole", (checks, limits), DOCUMENT),
     Target("terms/parts.py", "Aggregation.dishonest", (sides, signs), TERMS),
@@ -1177,7 +1177,7 @@ TARGETS: tuple[Target, ...] = (
 )
 
 EQUIVALENT: dict[str, str] = {
-    "aggregation/masking_client.py: MaskingClient._stands: root != self._roots[number] -> False": (
+    "aggregation/masking_client.py: MaskingClient._guilty: root != self._roots[number] -> False": (
         "a parcel that an honest sender signed opens under the root that it signed, so that its "
         "key stays unknown whatever root the server told"
     ),

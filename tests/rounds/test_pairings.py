@@ -139,10 +139,10 @@ def test_one_report_fewer_than_the_minimum_opens_nothing(name: str, through: str
     protocol, messages = started(name)
     fewest = minimum(protocol, through)
     if fewest > 1:
-        with pytest.raises(Refusal, match=f"minimum is {fewest}"):
+        with pytest.raises(Refusal, match=f"at least {fewest}"):
             carry(protocol, messages[: fewest - 1], through)
         gone = range(fewest - 1, protocol.participants)
-        with pytest.raises(Refusal, match=f"minimum is {fewest}|neighbours"):
+        with pytest.raises(Refusal, match=f"at least {fewest}|neighbours"):
             carry(protocol, messages, through, **how(through, gone))
     with pytest.raises(TacitError, match=r"nothing (was opened|is released)"):
         carry(protocol, [], through)

@@ -281,7 +281,7 @@ ROUNDS: dict[str, tuple[Any, str]] = {
     "with a token that is none": (field("token", 7), "token"),
     "asked perhaps": (field("asked", "yes"), "asked is 'yes'"),
     "without announcement": (field("announcement", ""), "hexadecimal"),
-    "with too short an announcement": (field("announcement", "00"), "no room for its signatures"),
+    "with too short an announcement": (field("announcement", "00"), "bytes of its signatures"),
     "no object": (lambda *_: ["asked"], "a JSON object"),
 }
 

@@ -86,7 +86,7 @@ def test_what_devices_answer_is_what_the_experiment_counts(both: Threads) -> Non
         arrived = [
             liked
             for (_, liked, _), receipt in zip(came, receipts, strict=True)
-            if receipt.round == identity and all(half.sent for half in receipt.halves)
+            if receipt.round == identity and all(half.sent for half in receipt.shares)
         ]
         assert (one["reports"], one["sums"]) == (len(arrived), [sum(arrived)])
 
@@ -251,7 +251,7 @@ def test_the_programs_of_the_page_about_devices_run(
     exec(program, found)
     asyncio.run(found["take_part"]())
     assert found["greeting"] in ("plain", "friendly", "short")
-    assert [half.sent is not None for half in found["receipt"].halves] == [True, True]
+    assert [half.sent is not None for half in found["receipt"].shares] == [True, True]
     api.clear_providers()
     found["device"].close()
     found["device"].ledger.close()

@@ -185,7 +185,7 @@ def test_forged_places_and_foreign_halves_are_refused(pair: Pair) -> None:
     assigned = pair.join(digest)
     assert assigned.slot is not None
     forged = replace(assigned, slot=ReportSlot(assigned.slot.number, bytes(16)))
-    with pytest.raises(Refusal, match="not given out"):
+    with pytest.raises(Refusal, match="was not assigned"):
         pair.send(forged, pair.halves(digest, forged, 1))
     halves = pair.halves(digest, assigned, 1)
     with pytest.raises(Refusal, match="for server 1"):

@@ -166,7 +166,7 @@ def test_only_integers_and_strings_are_spelt(value: Any) -> None:
         ({"promise": Promise(Fraction(1), Fraction(1, 10))}, "delta is 1/10: must be 0 where"),
         ({"noise": Noise(48)}, "noise.scale is 48: must be a Fraction"),  # type: ignore[arg-type]
         ({"noise": Noise(Fraction(10**40))}, "no fraction"),  # too long to be written
-        ({"parties": parties(KEYS[0], KEYS[0])}, "must be its own"),
+        ({"parties": parties(KEYS[0], KEYS[0])}, "same key"),
         ({"parties": parties(KEYS[0], KEYS[1])[::-1]}, "in this order"),
         ({"parties": parties(KEYS[0], KEYS[1])[:1]}, "coordinator, helper"),
         (
@@ -197,6 +197,7 @@ def test_terms_that_contradict_themselves_are_refused(changes: Any, words: str) 
             {"noise": Noise(Fraction(47), "devices")},
             "noise.minimum is 47: must be at least 48 for epsilon",
         ),
+        ({"promise": Promise(Fraction(1, 2), Fraction(1), 3)}, "delta is 1: must be at least 0"),
         ({"missing_fraction": Fraction(1)}, "missing_fraction is 1: must be .* below 1"),
         ({"dishonest_fraction": Fraction(1)}, "dishonest_fraction is 1: must be .* below 1"),
         ({"missing_fraction": Fraction(-1, 5)}, "must be at least 0"),

@@ -70,7 +70,7 @@ def test_a_number_in_range_is_accepted_and_counts(
 @KIND
 def test_numbers_out_of_range_have_no_shares(prio3: Prio3) -> None:
     for number in (-1, prio3.circuit.limit + 1):
-        with pytest.raises(TacitError, match=f"it must be 0 to {prio3.circuit.limit}"):
+        with pytest.raises(TacitError, match=f"must be from 0 to {prio3.circuit.limit}"):
             prio3.shard(CONTEXT, number, bytes(16), bytes(RANDOM_SIZE))
 
 
@@ -225,7 +225,7 @@ def test_what_makes_no_sense_is_refused_at_its_stage(prio3: Prio3) -> None:
     shares = prio3.shard(CONTEXT, 1, bytes(16), bytes(RANDOM_SIZE))
     for role in (0, 1):
         for share in (shares[role][:-1], shares[role] + b"\x00", b""):
-            with pytest.raises(Refusal, match="an input share has"):
+            with pytest.raises(Refusal, match="input share is"):
                 prio3.verify_init(asked, CONTEXT, role, share)
     with pytest.raises(Refusal, match="not below the modulus"):
         prio3.verify_init(asked, CONTEXT, 0, b"\xff" * len(shares[0]))
@@ -233,17 +233,17 @@ def test_what_makes_no_sense_is_refused_at_its_stage(prio3: Prio3) -> None:
     for share in (first.share[:-8], b"\xff" * len(first.share)):
         with pytest.raises(Refusal, match="a verifier share"):
             prio3.verifier_shares_to_message(share, second.share)
-    with pytest.raises(Refusal, match="does not hold"):
+    with pytest.raises(Refusal, match="range proof"):
         prio3.verifier_shares_to_message(first.share, first.share)
-    with pytest.raises(Refusal, match="it is empty"):
+    with pytest.raises(Refusal, match="is not empty"):
         prio3.verify_next(first, b"something")
-    with pytest.raises(TacitError, match="expected are 16 and 64"):
+    with pytest.raises(TacitError, match=r"must be (16|64)"):
         prio3.shard(CONTEXT, 1, bytes(15), bytes(RANDOM_SIZE))
 
 
 @pytest.mark.parametrize("limit", [0, -3, 2**63])
 def test_limits_that_no_proof_covers_are_refused(limit: int) -> None:
-    with pytest.raises(TacitError, match="the limit is"):
+    with pytest.raises(TacitError, match="limit is"):
         prio3_sum(limit)
 
 

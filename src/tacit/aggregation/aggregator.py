@@ -33,7 +33,7 @@ from tacit.aggregation.aggregator_context import (
 )
 from tacit.aggregation.agreement import NONCE_SIZE, Channel, agree, derive
 from tacit.aggregation.announcements import accept
-from tacit.aggregation.interface import Refusal
+from tacit.aggregation.interface import Refusal, expect
 from tacit.aggregation.two_servers import (
     DIGEST_SIZE,
     LINK_SIZE,
@@ -107,7 +107,7 @@ class Aggregator:
     ) -> None:
         self.round = accept(TwoServerRound, party.pinned, announcement)
         if self.round.scale is not None and party.draw is None:
-            raise TacitError("this server adds noise to its partial sum: say how it is drawn")
+            raise TacitError("draw is None: must be a sampler where servers add the noise")
         self.role = party.role
         self.peer = party.pinned.terms.keys[1 - party.role]
         self.pinned = party.pinned
@@ -151,18 +151,16 @@ class Aggregator:
         data = body(message, Kind.HALF, self.round.identity)
         expected = self.round.share_size(self.role)
         if len(message) != expected:
-            raise Refusal(f"a half of a report has {expected} bytes here; this has {len(message)}")
+            raise Refusal(f"report share is {len(message)} bytes long: must be {expected}")
         if data[0] != self.role:
-            raise Refusal(f"this half is for server {data[0]}; this is server {self.role}")
+            raise Refusal(f"report share is for server {data[0]}: must be for server {self.role}")
         number, token = SLOT.unpack_from(data, 1)
         record = self._record()
         if record.stage is not AggregatorStage.OPEN or now >= self.round.binding.closes:
-            raise ClosedRound(
-                "this round takes no more reports; its deadline is over or it is closed"
-            )
+            raise ClosedRound("round is closed or past its deadline: it accepts no more reports")
         working = self._working(record)
         if number >= self.round.slots or not hmac.compare_digest(token, working.token(number)):
-            raise Refusal(f"place {number} was not given out in this round, or not to this report")
+            raise Refusal(f"slot {number} was not assigned in this round, or has another token")
         name, share = working.name(struct.pack(">I", number)), data[1 : 1 + 4] + data[SHARE_FRONT:]
         return CheckedShare(name, working.wrap(name, share), share)
 
@@ -213,7 +211,7 @@ class Aggregator:
             except UnknownRound:
                 return self._front(Kind.OUTCOME) + bytes((RoundOutcome.UNKNOWN,))
             if record.stage is not AggregatorStage.CLOSED:
-                raise Refusal("this round is not closed yet; ask again after its deadline")
+                raise Refusal("round is not closed yet. Ask again after its deadline")
             return record.outcome
 
     # Incoming messages
@@ -222,7 +220,7 @@ class Aggregator:
         waiting = self.check(message, now)
         if not self.same(waiting, self._table.setdefault(waiting.name, waiting.wrapped)):
             (number,) = struct.unpack_from(">I", waiting.share)
-            raise Refusal(f"place {number} has reported before, and something else")
+            raise Refusal(f"slot {number} has sent another report share before")
 
     def _take_list(self, data: bytes) -> None:
         record = self._record()
@@ -230,21 +228,17 @@ class Aggregator:
             return
         working = self._working(record)
         if data[:1] != bytes((1 - self.role,)):
-            raise Refusal("this list is not the other server's")
+            raise Refusal("list is not from the other server")
         content = working.peer_line.decrypt(self._front(Kind.PRESENT, 1 - self.role), data[1:])
         if len(content) > self.round.slots * self._entry_size or any(
             one >= two for (one, _), (two, _) in pairwise(self._entries(content))
         ):
-            raise Refusal("the other server's list is too long, or not in ascending order")
+            raise Refusal("list of the other server is too long or not in ascending order")
         name = working.list_name
-        if not self._kept(working, name, content):
-            raise Refusal("the other server has sent another list before")
-
-    def _kept(self, working: _Working, name: bytes, content: bytes) -> bool:
-        """Store an entry; whether the table now holds this content."""
         wrapped = working.wrap(name, content)
         there = self._table.setdefault(name, wrapped)
-        return there is wrapped or working.unwrap(name, there) == content
+        if there is not wrapped and working.unwrap(name, there) != content:
+            raise Refusal("list of the other server differs from its earlier one: must be the same")
 
     # Outgoing messages
 
@@ -254,8 +248,8 @@ class Aggregator:
         waiting = len(self._table) - (working.list_name in self._table)
         if now < self.round.binding.closes and waiting < self.round.slots:
             raise Refusal(
-                f"{waiting} of {self.round.slots} places have reported and the deadline is not "
-                "over; the round stays open"
+                f"{waiting} of {self.round.slots} slots have reported before the deadline. The "
+                "round stays open"
             )
         shares = self._shares(record)
         if len(shares) < self.round.minimum:
@@ -323,10 +317,10 @@ class Aggregator:
     def _entries(self, listing: bytes) -> Iterator[tuple[bytes, bytes]]:
         """The tags and verifier shares in a list; raises `Refusal` if its length is wrong."""
         size = self._entry_size
-        if len(listing) % size:
-            raise Refusal(
-                f"the other server's list has {len(listing)} bytes; expected are records of {size}"
-            )
+        whole = not len(listing) % size
+        expect(
+            whole, "list of the other server", f"{len(listing)} bytes long", f"records of {size}"
+        )
         for at in range(0, len(listing), size):
             yield listing[at : at + DIGEST_SIZE], listing[at + DIGEST_SIZE : at + size]
 
@@ -344,7 +338,7 @@ class Aggregator:
         modulus, length = self.round.modulus, self.round.length
         if self.role == 0 and self.round.seeded and not self.round.proofs:
             return masks.expand(part, modulus, length)
-        return unpack_numbers(part, modulus, length, "a half")
+        return unpack_numbers(part, modulus, length, "report share")
 
     def _closed(self, record: RoundRecord, content: bytes | None) -> RoundRecord:
         """Close the round: replace all secrets by the outcome and the partial sum, if any."""
@@ -374,10 +368,7 @@ class Aggregator:
         found = self._party.records.read(self._name)
         record = self._decoded(found) if found is not None else None
         if record is None or record.context != self.round.context:
-            raise UnknownRound(
-                "this server has neither key, partial sum nor refusal on record for this round: it "
-                "says nothing about it"
-            )
+            raise UnknownRound("server has no record of this round: it makes no statement about it")
         return record
 
     def _decoded(self, found: bytes) -> RoundRecord:
@@ -395,7 +386,7 @@ class Aggregator:
 
     def _working(self, record: RoundRecord) -> _Working:
         if not record.secret:
-            raise ClosedRound("this round is closed; ask for its outcome")
+            raise ClosedRound("round is closed. Ask for its outcome")
         working = self._secrets  # a concurrent `close` may clear it
         if working is None:
             working = self._secrets = _Working(self.round, self.role, record.secret)
@@ -407,7 +398,7 @@ class Aggregator:
         if anew or not len(working.shares):
             shares, table = _ReportShares(), self._table
             for name, wrapped in list(table.items()) if isinstance(table, dict) else table.items():
-                if name != working.list_name and (share := working.opened(name, wrapped)):
+                if name != working.list_name and (share := working.decrypted(name, wrapped)):
                     shares.add(share)
             working.shares = shares
         return working.shares
@@ -455,9 +446,9 @@ class _Working:
             nonce, rest = wrapped[:NONCE_SIZE], wrapped[NONCE_SIZE:]
             return self.secrets.wrapping.decrypt(nonce, rest, name)
         except (InvalidTag, ValueError):
-            raise Refusal("what was kept of this round is damaged, or another round's") from None
+            raise Refusal("stored report share is damaged or of another round") from None
 
-    def opened(self, name: bytes, wrapped: bytes) -> bytes:
+    def decrypted(self, name: bytes, wrapped: bytes) -> bytes:
         """Decrypt a report share: tag, verifier share if any, content. Empty if invalid."""
         announced, role = self.round, self.role
         try:
@@ -480,7 +471,7 @@ class _Working:
             usable = numbers or [0] * announced.length  # the verifier share excludes them
             return evidence + pack_numbers(usable, announced.modulus)
         if not (self.role == 0 and announced.seeded):
-            unpack_numbers(part, announced.modulus, announced.length, "a half")
+            unpack_numbers(part, announced.modulus, announced.length, "report share")
         return part
 
 

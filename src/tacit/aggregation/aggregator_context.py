@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hmac
 import io
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -24,17 +23,16 @@ from tacit.aggregation.encryption import DEFAULT, HpkeSuite, ServerKeys, suite_n
 from tacit.aggregation.interface import SYSTEM, Refusal, Source
 from tacit.aggregation.two_servers import RoundOutcome, TwoServerRound
 from tacit.aggregation.verified import commitment, verify_key
-from tacit.aggregation.wire import Kind, header
-from tacit.errors import TacitError
+from tacit.aggregation.wire import Kind, header, packed, unpacked
+from tacit.errors import require
 from tacit.records import Records
-from tacit.signatures import Signed, public_key, sign
+from tacit.signatures import Signed, fingerprint, public_key, sign
 from tacit.terms import Pinned
 
 Draw = Callable[[Fraction], int]
 """An exact sampler of discrete Laplace noise of the given scale."""
 
 SECRET_SIZE = 32
-_PARTS = 6  # of a record
 
 
 class AggregatorStage(IntEnum):
@@ -62,23 +60,17 @@ class RoundRecord:
     def encode(self) -> bytes:
         """Serialize the record."""
         parts = (self.secret, self.context, self.tags, self.listing, self.outcome, self.partial)
-        sized = [piece for part in parts for piece in (struct.pack(">I", len(part)), part)]
-        return b"".join([bytes((self.stage, self.suite)), *sized])
+        return bytes((self.stage, self.suite)) + packed(parts)
 
     @classmethod
     def decode(cls, data: bytes) -> RoundRecord:
         """Parse a record; a damaged one raises `Refusal`."""
         try:
-            parts, at = [], 2
-            while at < len(data):
-                (size,) = struct.unpack_from(">I", data, at)
-                parts.append(data[at + 4 : at + 4 + size])
-                at += 4 + size
-            if at == len(data) and len(parts) == _PARTS:
-                return cls(AggregatorStage(data[0]), suite_numbered(data[1]), *parts)
-        except (struct.error, ValueError, IndexError):
-            pass
-        raise Refusal("the record of this round is damaged: it is not used")
+            secret, context, tags, listing, outcome, partial = unpacked(data[2:])
+            stage, suite = AggregatorStage(data[0]), suite_numbered(data[1])
+        except ValueError:  # also `Refusal`
+            raise Refusal("record of the round is damaged") from None
+        return cls(stage, suite, secret, context, tags, listing, outcome, partial)
 
 
 class RoundSecrets:
@@ -105,8 +97,9 @@ class AggregatorContext:
     draw: Draw | None = None
 
     def __post_init__(self) -> None:
-        if self.role not in (0, 1) or self.pinned.terms.keys[self.role] != public_key(self.key):
-            raise TacitError(f"this key is not that of server {self.role} of the terms")
+        require(self.role in (0, 1), "role", self.role, "0 or 1")
+        own, stated = public_key(self.key), self.pinned.terms.keys[self.role]
+        require(own == stated, "key", fingerprint(own), f"that of server {self.role} in the terms")
 
     def __repr__(self) -> str:
         return f"AggregatorContext(role={self.role}, terms={self.pinned.terms.digest.hex()})"
@@ -121,7 +114,7 @@ class AggregatorContext:
         fresh = RoundRecord(AggregatorStage.MADE, suite, source(SECRET_SIZE)).encode()
         made = RoundRecord.decode(self.records.replace(self.name(identity), None, fresh) or fresh)
         if made.stage is AggregatorStage.CLOSED or made.suite is not suite:
-            raise Refusal("this round is over, or was prepared for another suite; open a new round")
+            raise Refusal("round is over, or was prepared for another suite. Prepare a new round")
         return RoundSecrets(made.secret, identity, suite).keys.public()
 
     def commitment(self, identity: bytes, servers: tuple[bytes, bytes]) -> bytes:
@@ -132,7 +125,7 @@ class AggregatorContext:
         """
         record = self.record(identity)
         if record is None or not record.secret:
-            raise Refusal("this server has no keys for this round, or it is over: prepare it first")
+            raise Refusal("server has no keys for this round. Prepare it first")
         line = RoundSecrets(record.secret, identity, record.suite).keys.line
         lines = (servers[0][:KEY_SIZE], servers[1][:KEY_SIZE])
         return commitment(verify_key(line, lines, identity), identity)
@@ -147,11 +140,11 @@ class AggregatorContext:
         _check_usable(described)
         record = self.record(described.identity)
         if record is not None and record.stage is AggregatorStage.MADE:
-            record = self._opened(record, described)
+            record = self._bound(record, described)
         if record is None or record.context != described.context:
             raise Refusal(
-                "this server signs one description per round, after it made its keys for it; this "
-                "is another, or its keys were not made"
+                "description cannot be signed: a server signs one description per round, after it "
+                "prepared its keys"
             )
         return endorse(description, self.key)
 
@@ -159,7 +152,7 @@ class AggregatorContext:
         """Abort a round that is not closed, and destroy its keys.
 
         This is for rounds that no client was invited to or that the other server rejected. If a
-        description was signed, the record keeps a signed REFUSED outcome for it.
+        description was signed, the record keeps a signed ABORTED outcome for it.
         """
         record = self.record(identity)
         while record is not None and record.stage is not AggregatorStage.CLOSED:
@@ -182,16 +175,16 @@ class AggregatorContext:
         """The name of a round's record."""
         return bytes((self.role,)) + identity
 
-    def _opened(self, made: RoundRecord, described: TwoServerRound) -> RoundRecord | None:
+    def _bound(self, made: RoundRecord, described: TwoServerRound) -> RoundRecord | None:
         secrets = RoundSecrets(made.secret, described.identity, made.suite)
         if secrets.keys.public() != described.servers[self.role]:
-            raise Refusal("the description names other keys than this server made for the round")
+            raise Refusal("description names other keys than this server prepared for the round")
         if described.commitment and described.commitment != self.commitment(
             described.identity, described.servers
         ):
-            raise Refusal("the description commits to another verify key than the servers agree on")
-        opened = replace(made, stage=AggregatorStage.OPEN, context=described.context)
-        self.records.replace(self.name(described.identity), made.encode(), opened.encode())
+            raise Refusal("description commits to another verify key than that of the servers")
+        bound = replace(made, stage=AggregatorStage.OPEN, context=described.context)
+        self.records.replace(self.name(described.identity), made.encode(), bound.encode())
         return self.record(described.identity)
 
 

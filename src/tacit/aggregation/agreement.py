@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tacit.aggregation.interface import SYSTEM, Refusal, Source
+from tacit.aggregation.interface import SYSTEM, Refusal, Source, expect, expect_size
 
 KEY_SIZE = 32
 NONCE_SIZE = 12
@@ -53,11 +53,9 @@ def check_public(peer: bytes) -> bytes:
     Canonical means 32 bytes and below 2^255 - 19; RFC 7748 accepts other encodings of the same key.
     """
     number = int.from_bytes(peer, "little")
-    if len(peer) != KEY_SIZE or number >= _FIELD or number in _SMALL_ORDER:
-        raise Refusal(
-            "a public key is malformed, not in its only spelling, or of small order; the key "
-            "exchange was not done"
-        )
+    expect_size("X25519 public key", peer, KEY_SIZE)
+    canonical = number < _FIELD and number not in _SMALL_ORDER
+    expect(canonical, "X25519 public key", peer.hex(), "canonical and not of small order")
     return peer
 
 
@@ -101,14 +99,11 @@ class Channel:
 
     def decrypt(self, front: bytes, encrypted: bytes) -> bytes:
         """Decrypt a message that the other end encrypted under the same `front`."""
-        if len(encrypted) < NONCE_SIZE + TAG_SIZE:
-            raise Refusal(
-                f"a sealed message has at least {NONCE_SIZE + TAG_SIZE} bytes; this has "
-                f"{len(encrypted)}"
-            )
+        size, least = len(encrypted), NONCE_SIZE + TAG_SIZE
+        expect(size >= least, "encrypted message", f"{size} bytes long", f"at least {least}")
         try:
             return self._inward.decrypt(encrypted[:NONCE_SIZE], encrypted[NONCE_SIZE:], front)
         except InvalidTag:
             raise Refusal(
-                "the message is not authentic: it was altered, or sealed with another key"
+                "message is not authentic: it was altered, or encrypted with another key"
             ) from None

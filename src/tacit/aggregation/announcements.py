@@ -8,17 +8,20 @@ checks both against the pinned terms; nothing here draws randomness.
 
 from __future__ import annotations
 
+import hashlib
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from typing import Any, Protocol, Self, TypeVar
+from functools import cached_property, lru_cache
+from typing import Any, Self, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.aggregation.wire import first_integer, head, pack_integer
-from tacit.errors import Refusal, TacitError, integer
+from tacit.aggregation.interface import expect
+from tacit.aggregation.wire import first_fraction, head, pack_fraction
+from tacit.errors import integer, require
 from tacit.signatures import SIGNATURE_SIZE, Signed, sign
 from tacit.terms import DIGEST_SIZE, Offer, Pinned, check_party_key
 
@@ -42,11 +45,12 @@ class Binding:
     closes: int = 0
 
     def __post_init__(self) -> None:
-        if len(self.terms) != DIGEST_SIZE:
-            raise TacitError(f"terms are named by a digest of 32 bytes; this has {len(self.terms)}")
-        numbers = (self.option, 16), (self.levels, 32), (self.window, 32), (self.closes, 64)
-        if self.levels < 1 or any(not 0 <= number < 1 << bits for number, bits in numbers):
-            raise TacitError("option, levels, window or deadline do not fit into a description")
+        size = len(self.terms)
+        require(size == DIGEST_SIZE, "digest of the terms", f"{size} bytes long", "32 bytes long")
+        require(0 <= self.option < 1 << 16, "option", self.option, "from 0 to 2^16 - 1")
+        require(1 <= self.levels < 1 << 32, "levels", self.levels, "from 1 to 2^32 - 1")
+        require(0 <= self.window < 1 << 32, "window", self.window, "from 0 to 2^32 - 1")
+        require(0 <= self.closes < 1 << 64, "deadline", self.closes, "from 0 to 2^64 - 1")
 
     def encode(self) -> bytes:
         """Serialize the fields."""
@@ -89,30 +93,19 @@ class SharedNoise:
 
     def __post_init__(self) -> None:
         integer("divisor", self.divisor, at_least=1)
-        if (
-            self.divisor >= 1 << 32
-            or not 0 < self.total < 1 << 1000
-            or self.total.denominator >= 1 << 1000
-        ):
-            raise TacitError(
-                f"a share divisor is {self.divisor} and the total noise {self.total}: the divisor "
-                "must be below 2^32, the noise above 0"
-            )
+        require(self.divisor < 1 << 32, "share divisor", self.divisor, "below 2^32")
+        small = 0 < self.total < 1 << 1000 and self.total.denominator < 1 << 1000
+        require(small, "total noise", self.total, "above 0 and below 2^1000, as its denominator")
 
     def encode(self) -> bytes:
         """Serialize the noise."""
-        numbers = (self.total.numerator, self.total.denominator)
-        return _DIVISOR.pack(self.divisor) + b"".join(map(pack_integer, numbers))
+        return _DIVISOR.pack(self.divisor) + pack_fraction(self.total)
 
     @classmethod
     def first(cls, data: bytes) -> tuple[SharedNoise, bytes]:
         """Parse the noise at the start of these bytes; return the rest too."""
-        (divisor,), rest = head(_DIVISOR, data, "the share divisor")
-        top, rest = first_integer(rest, "the total noise")
-        bottom, rest = first_integer(rest, "the total noise")
-        total = Fraction(top, bottom)
-        if total.denominator != bottom:
-            raise Refusal("the total noise is not spelt in lowest terms")
+        (divisor,), rest = head(_DIVISOR, data, "share divisor")
+        total, rest = first_fraction(rest, "total noise")
         return cls(divisor, total), rest
 
 
@@ -120,21 +113,35 @@ WHOLE_NOISE = SharedNoise()
 """One share: every client draws the full noise."""
 
 
-class Description(Protocol):
-    """A description of a round of any kind."""
+class RoundDescription(ABC):
+    """A description of a round of any kind; subclasses are frozen dataclasses."""
 
+    binding: Binding
+    identity: bytes
+
+    @abstractmethod
     def encode(self) -> bytes:
         """Serialize the description."""
 
     @classmethod
+    @abstractmethod
     def decode(cls, message: bytes) -> Self:
         """Parse a description, or raise `Refusal`."""
 
+    @abstractmethod
     def offer(self) -> Offer:
         """The fields that a client checks against its terms."""
 
+    @cached_property
+    def context(self) -> bytes:
+        """SHA-256 of the description.
 
-DescriptionT = TypeVar("DescriptionT", bound=Description)
+        It is bound into every ciphertext and key: parties whose descriptions differ share no key.
+        """
+        return hashlib.sha256(self.encode()).digest()
+
+
+DescriptionT = TypeVar("DescriptionT", bound=RoundDescription)
 
 
 def endorse(description: bytes, key: Ed25519PrivateKey) -> bytes:
@@ -142,7 +149,7 @@ def endorse(description: bytes, key: Ed25519PrivateKey) -> bytes:
     return sign(Signed.ROUND, description, key)
 
 
-def endorse_offer(pinned: Pinned, described: Description, key: Ed25519PrivateKey) -> bytes:
+def endorse_offer(pinned: Pinned, described: RoundDescription, key: Ed25519PrivateKey) -> bytes:
     """Sign a description as a party of the pinned terms, if it complies with them."""
     pinned.check(described.offer())
     check_party_key(pinned.terms, key)
@@ -159,8 +166,7 @@ def accept(kind: type[DescriptionT], pinned: Pinned, message: bytes) -> Descript
 
     Raises `Refusal` otherwise. Results are cached.
     """
-    if not isinstance(message, bytes):
-        raise Refusal(f"an announcement is bytes; this is {type(message).__name__}")
+    expect(isinstance(message, bytes), "announcement", type(message).__name__, "bytes")
     accepted: DescriptionT = _accepted(kind, pinned, message)
     return accepted
 
@@ -168,8 +174,8 @@ def accept(kind: type[DescriptionT], pinned: Pinned, message: bytes) -> Descript
 @lru_cache(maxsize=ACCEPTED)
 def _accepted(kind: type[Any], pinned: Pinned, message: bytes) -> Any:
     end = len(message) - SIGNATURE_SIZE * len(pinned.keys)
-    if end <= 0:
-        raise Refusal(f"an announcement of {len(message)} bytes has no room for its signatures")
+    least = f"more than the {len(message) - end} bytes of its signatures"
+    expect(end > 0, "announcement", f"{len(message)} bytes long", least)
     description = message[:end]
     signatures = [
         message[at : at + SIGNATURE_SIZE] for at in range(end, len(message), SIGNATURE_SIZE)

@@ -77,7 +77,7 @@ class Member:
     def posted(self) -> Iterator[tuple[int, bytes, bytes, bytes]]:
         """For each neighbour its number and the parts of its inbox entry."""
         ciphertexts = records(
-            self.ciphertexts, SHARE_PAIR_SIZE, len(self.neighbours), "the parcels"
+            self.ciphertexts, SHARE_PAIR_SIZE, len(self.neighbours), "encrypted shares"
         )
         head = repeat(INBOX_HEAD.pack(self.number, self.root))
         return zip(self.neighbours, head, self.commitments.both(), ciphertexts, strict=False)
@@ -133,9 +133,7 @@ class ClientRegistry:
         self.staying: frozenset[int] = frozenset()  # survivors that did not drop out later
         self.own_seeds: dict[int, bytes] = {}
         self.appealed: dict[int, Proof] = {}
-        self._wrong: dict[
-            Kind, set[int]
-        ] = {}  # clients that revealed wrong shares, by kind of message
+        self._wrong: dict[Kind, set[int]] = {}  # clients that revealed wrong shares
 
     def gather(self) -> None:
         """Raise `Refusal` unless a release is still possible after sharing.
@@ -144,10 +142,10 @@ class ClientRegistry:
         neighbours that did too.
         """
         there = {one.number for one in self.members if one.ciphertexts}
-        check_minimum(len(there), self.round.minimum, "clients shared their secrets")
+        check_minimum(len(there), self.round.minimum, "clients that shared their secrets")
         near = {number: there.intersection(self.members[number].neighbours) for number in there}
         kept = _with_enough(near, self.threshold)
-        check_minimum(len(kept), self.round.minimum, "clients have enough neighbours that shared")
+        check_minimum(len(kept), self.round.minimum, "clients with enough neighbours that shared")
 
     def pair_up(self) -> None:
         """Determine which clients mask with each other.
@@ -176,7 +174,7 @@ class ClientRegistry:
         for one in self.members:
             one.pairs = sorted(pairs.get(one.number, ()))
         paired = sum(bool(one.pairs) for one in self.members)
-        check_minimum(paired, self.round.minimum, "clients can mask")
+        check_minimum(paired, self.round.minimum, "clients that can mask")
 
     def part(self) -> None:
         """Determine survivors and dropouts from the masked numbers."""
@@ -216,8 +214,8 @@ class ClientRegistry:
         self.own_seeds, self.appealed = self._put_together(own, SharedSecret.OWN)
         if convicted:
             raise _refusal(
-                f"client {min(convicted)} went without the masking key that it announced, when "
-                "the others had been asked"
+                f"client {min(convicted)} dropped out late and shared another masking key than it "
+                "announced"
             )
         self.keys |= keys
         if self.appealed:
@@ -258,8 +256,8 @@ class ClientRegistry:
         seeds = {owner: seed for owner, seed in shared.items() if seed is not None}
         if len(seeds) < len(shared):
             raise _refusal(
-                f"{len(silent)} neighbours of clients that are convicted have not revealed the "
-                "masks that they have with them, and what these shared is no seed"
+                f"{len(silent)} neighbours of convicted clients have not revealed their pairwise "
+                "masks, and the shared seeds are invalid"
             )
         return self.staying, self.own_seeds | seeds
 
@@ -338,10 +336,7 @@ class ClientRegistry:
             wrong |= shares.keys() - held[owner].keys()
         for owner, right in held.items():
             if len(right) < self.threshold:
-                raise _refusal(
-                    f"only {len(right)} neighbours revealed their shares of client {owner}; "
-                    f"{self.threshold} are needed"
-                )
+                raise _too_few(owner, "revealed shares", len(right), self.threshold)
         return held
 
     def _put_together(
@@ -388,23 +383,22 @@ class ClientRegistry:
         for owner in sorted(owners):
             count = len(self._near(owner, self.staying))
             if count < self.threshold:
-                raise _refusal(
-                    f"only {count} neighbours that stayed have shares of client {owner}; "
-                    f"{self.threshold} are needed"
-                )
+                raise _too_few(owner, "surviving holders of shares", count, self.threshold)
 
     def _check_opens(self, staying: AbstractSet[int]) -> None:
         check_minimum(len(staying), self.round.minimum)
         if not connected([one.pairs for one in self.members], staying):
-            raise Refusal(
-                "those who stayed fall apart into groups without common masks, whose separate sums "
-                "would show; nothing was opened. Wait for more, or open a new round, with more "
-                "neighbours."
+            raise _refusal(
+                "survivors form groups without common masks, whose separate sums would be revealed"
             )
 
 
 def _refusal(why: str) -> Refusal:
-    return Refusal(f"{why}. Nothing was opened: wait for more, or open a new round.")
+    return Refusal(f"{why}. Nothing was released: wait for more messages, or start a new round.")
+
+
+def _too_few(owner: int, what: str, count: int, threshold: int) -> Refusal:
+    return _refusal(f"number of {what} of client {owner} is {count}: must be at least {threshold}")
 
 
 def _with_enough(near: Mapping[int, set[int]], threshold: int) -> dict[int, set[int]]:

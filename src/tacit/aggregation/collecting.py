@@ -16,7 +16,7 @@ from tacit.aggregation.aggregator_context import SECRET_SIZE
 from tacit.aggregation.agreement import derive
 from tacit.aggregation.announcements import accept
 from tacit.aggregation.encryption import HpkeSuite, PrivateKey, suite_numbered
-from tacit.aggregation.interface import SYSTEM, Refusal, Source, SumView
+from tacit.aggregation.interface import SYSTEM, Refusal, Source, SumView, expect
 from tacit.aggregation.two_servers import RoundOutcome, TwoServerRound, read_outcome
 from tacit.aggregation.wire import Kind, body, front, head, pack_numbers, unpack_numbers
 from tacit.records import Records
@@ -36,7 +36,7 @@ def prepare_collector(
     fresh = _MADE + bytes((suite,)) + source(SECRET_SIZE)
     made = records.replace(_key_name(identity), None, fresh) or fresh
     if made[:2] != _MADE + bytes((suite,)):
-        raise Refusal("this round is over, or was prepared for another suite; open a new round")
+        raise Refusal("round is over, or was prepared for another suite. Prepare a new round")
     return _key(made, identity).public()
 
 
@@ -54,7 +54,7 @@ class Collector:
         if held is None or (
             held[:1] == _MADE and _key(held, self.round.identity).public() != self.round.collector
         ):
-            raise UnknownRound("there is no key on record that is the collector's of this round")
+            raise UnknownRound("collector has no record with the key of this round")
 
     def __repr__(self) -> str:
         return f"Collector(round={self.round.identity.hex()})"
@@ -69,16 +69,15 @@ class Collector:
         """Accept a server's partial sum or its signed abort; a repetition changes nothing."""
         kind = message[3] if isinstance(message, bytes) and len(message) > 3 else None
         known = Kind.OUTCOME if kind == Kind.OUTCOME else Kind.PARTIAL
-        role = front(body(message, known, self.round.identity), 1, "the answer")[0]
-        if role not in (0, 1):
-            raise Refusal(f"there is no server {role}")
+        role = front(body(message, known, self.round.identity), 1, "answer")[0]
+        expect(role in (0, 1), "role of the server", role, "0 or 1")
         name = _answer_name(role, self.round.identity)
         kept = self._records.read(name)
         if kept is None:
             self._content(role, message)
             kept = self._records.replace(name, None, message)
         if kept != message:
-            raise Refusal(f"server {role} has answered before, and something else")
+            raise Refusal(f"server {role} gave another answer before: must be the same")
 
     def close(self) -> Mapping[bytes, bytes]:
         """Add the two partial sums, if they cover the same reports.
@@ -92,7 +91,7 @@ class Collector:
             answers = [self._records.read(_answer_name(role, name[1:])) for role in (0, 1)]
             said = {n: self._content(n, one) for n, one in enumerate(answers) if one is not None}
             if len(said) < 2 and None not in said.values():
-                raise Refusal(f"{len(said)} of 2 servers have answered; the round stays open")
+                raise Refusal(f"number of answers is {len(said)}: must be 2. The round stays open")
             self._records.replace(name, held, self._result(said))
         return {}
 
@@ -100,13 +99,12 @@ class Collector:
         """The sum of the reports that both servers hold, with the noise of both."""
         held = self._records.read(_key_name(self.round.identity))
         if held is None or held[:1] == _MADE:
-            raise Refusal("this round was not opened; there is no sum")
+            raise Refusal("round is not released: there is no sum")
         if held[:1] == _ABORTED:
             raise Refusal(held[1:].decode("utf-8", "replace"))
-        counts, rest = head(
-            struct.Struct(">II" if self.round.proofs else ">I"), held[1:], "the sum"
-        )
-        numbers = unpack_numbers(rest, self.round.modulus, self.round.length, "the sum")
+        counted = struct.Struct(">II" if self.round.proofs else ">I")
+        counts, rest = head(counted, held[1:], "sum")
+        numbers = unpack_numbers(rest, self.round.modulus, self.round.length, "sum")
         return SumView(tuple(numbers), *counts)
 
     def _result(self, said: Mapping[int, bytes | None]) -> bytes:
@@ -115,20 +113,18 @@ class Collector:
         if first is None or second is None:
             who = " and ".join(str(n) for n, content in said.items() if content is None)
             return _refusal(
-                f"server {who} refused the round, whose minimum is {self.round.minimum} reports at "
-                "both servers; nothing was opened: a new round"
+                f"server {who} aborted the round, whose minimum batch size is {self.round.minimum}"
             )
         size = partial_head(self.round).size
         about, other = (content[:size] for content in (first, second))
         if about != other:
-            return _refusal("the two servers added up different reports; nothing was opened")
+            return _refusal("servers added up different reports. Nothing was released")
         reports, _, *rejected = partial_head(self.round).unpack(about)
         if not self.round.minimum <= reports <= self.round.slots:
-            return _refusal(f"{reports} reports: the minimum is {self.round.minimum}")
+            return _refusal(f"number of reports is {reports}: must be {self.round.minimum} or more")
         m, length = self.round.modulus, self.round.length
         sums = (
-            unpack_numbers(content[size:], m, length, "the partial sum")
-            for content in (first, second)
+            unpack_numbers(content[size:], m, length, "partial sum") for content in (first, second)
         )
         numbers = [sum(pair) % m for pair in zip(*sums, strict=True)]
         counts = struct.pack(f">{1 + len(rejected)}I", reports, *rejected)
@@ -138,21 +134,21 @@ class Collector:
         """The content that a server signed: the partial sum, or None for an abort."""
         if message[3] == Kind.OUTCOME:
             _, said = read_outcome(self._pinned, self.round, message)
-            if said is not RoundOutcome.ABORTED:
-                raise Refusal(f"server {role} says {said.name}; awaited is its partial sum")
+            aborted = said is RoundOutcome.ABORTED
+            expect(aborted, f"outcome of server {role}", said.name, "ABORTED, or a partial sum")
             return None
         held = self._records.read(_key_name(self.round.identity))
         if held is None or held[:1] != _MADE:
-            raise Refusal("this round is over; it takes no more answers")
+            raise Refusal("round is over: it accepts no more answers")
         about = self.round.context + bytes((role,))
         encrypted = body(message, Kind.PARTIAL, self.round.identity)[1:]
         content = _key(held, self.round.identity).decrypt(encrypted, partial_info(about))
         signed, signature = content[:-SIGNATURE_SIZE], content[-SIGNATURE_SIZE:]
         key = self._pinned.terms.keys[role]
         verify(Signed.PARTIAL, about + signed, signature, key, f"server {role}")
-        about_sum = front(signed, partial_head(self.round).size, "the partial sum")
+        about_sum = front(signed, partial_head(self.round).size, "partial sum")
         rest = signed[len(about_sum) :]
-        unpack_numbers(rest, self.round.modulus, self.round.length, "the partial sum")
+        unpack_numbers(rest, self.round.modulus, self.round.length, "partial sum")
         return signed
 
 
@@ -170,6 +166,6 @@ def _answer_name(role: int, identity: bytes) -> bytes:
 
 def _key(made: bytes, identity: bytes) -> PrivateKey:
     if len(made) != 2 + SECRET_SIZE:
-        raise Refusal("the record of this round is damaged: it is not used")
+        raise Refusal("record of the round is damaged")
     material = io.BytesIO(derive(made[2:], identity, b"tacit collector key v2", 128))
     return PrivateKey.new(suite_numbered(made[1]), material.read)

@@ -8,7 +8,6 @@ does not authenticate the sender.
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -25,14 +24,11 @@ from cryptography.hazmat.primitives.hpke import (
 )
 
 from tacit.aggregation.agreement import KEY_SIZE, TAG_SIZE, check_public, new_key, public_bytes
-from tacit.aggregation.interface import SYSTEM, Refusal, Source
-from tacit.keyfiles import Location, Lock, read_key, set_aside, write_key
-from tacit.signatures import fingerprint
+from tacit.aggregation.interface import SYSTEM, Refusal, Source, expect, expect_size
 from tacit.terms import HPKE_SUITES
 
 _MLKEM_SEED_SIZE = 64
 _MLKEM_PUBLIC_SIZE = 1184
-_KIND, _KINDS = b"sealing", b"server"  # of key files
 
 
 class HpkeSuite(IntEnum):
@@ -77,19 +73,15 @@ DEFAULT = HpkeSuite.X25519_AES
 
 def suite_named(identifier: str) -> HpkeSuite:
     """The suite with this identifier in the terms."""
-    for suite, known in _IDENTIFIERS.items():
-        if known == identifier:
-            return suite
-    raise Refusal(f"suite {identifier!r} is unknown; known are {', '.join(_IDENTIFIERS.values())}")
+    known = {name: suite for suite, name in _IDENTIFIERS.items()}
+    expect(identifier in known, "suite", repr(identifier), f"one of {', '.join(known)}")
+    return known[identifier]
 
 
 def suite_numbered(number: int) -> HpkeSuite:
     """The suite with this byte on the wire."""
-    if number not in tuple(HpkeSuite):
-        raise Refusal(
-            f"suite {number} is unknown; known are "
-            f"{', '.join(f'{s.value} ({s.name})' for s in HpkeSuite)}"
-        )
+    known = ", ".join(f"{suite.value} ({suite.name})" for suite in HpkeSuite)
+    expect(number in tuple(HpkeSuite), "suite", number, f"one of {known}")
     return HpkeSuite(number)
 
 
@@ -127,44 +119,6 @@ class PrivateKey:
             return cls(suite, classical)
         return cls(suite, classical, MLKEM768PrivateKey.from_seed_bytes(source(_MLKEM_SEED_SIZE)))
 
-    def private_bytes(self) -> bytes:
-        """The unencrypted private key: suite, X25519 key and, in the hybrid suite, ML-KEM seed."""
-        seed = self.lattice.private_bytes_raw() if self.lattice else b""
-        return bytes((self.suite,)) + self.classical.private_bytes_raw() + seed
-
-    @classmethod
-    def from_private_bytes(cls, private: bytes) -> PrivateKey:
-        """Parse the bytes of `private_bytes`."""
-        suite = suite_numbered(private[0] if private else 0)
-        size = 1 + KEY_SIZE + (_MLKEM_SEED_SIZE if suite is HpkeSuite.HYBRID else 0)
-        if len(private) != size:
-            raise Refusal(
-                f"a private key has {len(private)} bytes; the suite {suite.name} has {size}"
-            )
-        return cls.new(suite, io.BytesIO(private[1:]).read)
-
-    def save(self, path: Location, lock: Lock) -> None:
-        """Encrypt the key and write it to `path`, replacing an existing file."""
-        write_key(path, _KIND, self.private_bytes(), lock)
-
-    @classmethod
-    def load(cls, path: Location, lock: Lock) -> PrivateKey:
-        """Load a saved key."""
-        return cls.from_private_bytes(read_key(path, _KIND, lock))
-
-    @classmethod
-    def rotate(cls, path: Location, lock: Lock) -> PrivateKey:
-        """Replace the saved key by a new one of the same suite; the old one is kept beside it."""
-        present = cls.load(path, lock)
-        set_aside(path, present.fingerprint())
-        fresh = cls.new(present.suite)
-        fresh.save(path, lock)
-        return fresh
-
-    def fingerprint(self) -> str:
-        """A fingerprint of the public key that people can compare."""
-        return fingerprint(self.public())
-
     def public(self) -> bytes:
         """The encryption public key: the ML-KEM key in the hybrid suite, then the X25519 key."""
         lattice = self.lattice.public_key().public_bytes_raw() if self.lattice else b""
@@ -181,7 +135,7 @@ class PrivateKey:
             return _SUITES[self.suite].decrypt(encrypted, key, info)
         except (InvalidTag, ValueError):
             raise Refusal(
-                "a sealed message does not open: it was altered, or sealed to another key or for "
+                "message cannot be decrypted: it was altered, or encrypted to another key or for "
                 "another round"
             ) from None
 
@@ -204,32 +158,6 @@ class ServerKeys:
         """Make fresh keys; `source` is for test vectors only."""
         return cls(PrivateKey.new(suite, source), new_key(source))
 
-    def save(self, path: Location, lock: Lock) -> None:
-        """Encrypt the keys and write them to `path`, replacing an existing file."""
-        write_key(
-            path, _KINDS, self.line.private_bytes_raw() + self.encryption.private_bytes(), lock
-        )
-
-    @classmethod
-    def load(cls, path: Location, lock: Lock) -> ServerKeys:
-        """Load saved keys."""
-        private = read_key(path, _KINDS, lock)
-        line = X25519PrivateKey.from_private_bytes(private[:KEY_SIZE])
-        return cls(PrivateKey.from_private_bytes(private[KEY_SIZE:]), line)
-
-    @classmethod
-    def rotate(cls, path: Location, lock: Lock) -> ServerKeys:
-        """Replace the saved keys by new ones of the same suite; the old ones are kept beside."""
-        present = cls.load(path, lock)
-        set_aside(path, present.fingerprint())
-        fresh = cls.new(present.encryption.suite)
-        fresh.save(path, lock)
-        return fresh
-
-    def fingerprint(self) -> str:
-        """A fingerprint of the public keys that people can compare."""
-        return fingerprint(self.public())
-
     def public(self) -> bytes:
         """The public keys: the channel key, then the encryption key."""
         return public_bytes(self.line) + self.encryption.public()
@@ -245,10 +173,7 @@ class Recipient:
     @classmethod
     def parse(cls, suite: HpkeSuite, public: bytes) -> Recipient:
         """Parse an encryption public key."""
-        if len(public) != suite.key_size:
-            raise Refusal(
-                f"a public key has {len(public)} bytes; the suite {suite.name} has {suite.key_size}"
-            )
+        expect_size(f"public key of the suite {suite.name}", public, suite.key_size)
         classical = X25519PublicKey.from_public_bytes(check_public(public[-KEY_SIZE:]))
         if suite is not HpkeSuite.HYBRID:
             return cls(suite, classical)
@@ -260,7 +185,7 @@ class Recipient:
                 ),
             )
         except ValueError:
-            raise Refusal("a public key is malformed") from None
+            raise Refusal("ML-KEM public key is malformed") from None
 
     def encrypt(self, message: bytes, info: bytes) -> bytes:
         """Encrypt a message to the recipient; the ciphertext is `overhead` bytes longer."""

@@ -20,7 +20,7 @@ from functools import lru_cache
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 from tacit.aggregation.interface import Refusal, uniform
-from tacit.errors import Number, TacitError, integer, probability
+from tacit.errors import Number, TacitError, integer, probability, require
 
 Shuffle = Callable[[list[int]], None]
 
@@ -45,13 +45,10 @@ class Neighbourhood:
     def __post_init__(self) -> None:
         integer("degree", self.degree, at_least=1)
         integer("threshold", self.threshold, at_least=1)
-        if self.degree >= 1 << 16:
-            raise TacitError(f"degree is {self.degree}; it must be below 65536")
-        if not self.degree < 2 * self.threshold <= 2 * self.degree:
-            raise TacitError(
-                f"threshold is {self.threshold} of {self.degree} neighbours; it must be over half "
-                "of them, at most all"
-            )
+        require(self.degree < 1 << 16, "degree", self.degree, "below 65536")
+        most = self.degree < 2 * self.threshold <= 2 * self.degree
+        rule = f"over half of the {self.degree} neighbours and at most all"
+        require(most, "threshold", self.threshold, rule)
 
     def fit(self, clients: int) -> Neighbourhood:
         """The neighbourhood for the clients that joined, never with weaker secrecy.
@@ -67,12 +64,8 @@ class Neighbourhood:
             degree = clients - 1
         elif degree % 2 and clients % 2:
             degree, threshold = degree + 1, threshold + 1
-        if threshold > degree:
-            raise Refusal(
-                f"{clients} clients came, so each has {degree} neighbours, fewer than the "
-                f"threshold of {threshold}; "
-                f"nothing was opened. Wait for more, or open a new round."
-            )
+        rule = f"at most the {degree} neighbours among {clients} clients. Wait for more clients"
+        require(threshold <= degree, "threshold", threshold, rule, Refusal)
         return Neighbourhood(degree, threshold)
 
 
@@ -84,10 +77,9 @@ def regular_graph(clients: int, degree: int, shuffle: Shuffle | None = None) -> 
     >>> regular_graph(5, 2, shuffle=lambda _: None)
     [[1, 4], [0, 2], [1, 3], [2, 4], [0, 3]]
     """
-    if not 1 <= degree < clients or (degree % 2 and clients % 2):
-        raise TacitError(
-            f"there is no {degree}-regular graph on {clients} clients; see Neighbourhood.fit"
-        )
+    regular = 1 <= degree < clients and not (degree % 2 and clients % 2)
+    rule = f"below {clients} clients, and even if their number is odd. Use Neighbourhood.fit"
+    require(regular, "degree", degree, rule)
     ring = list(range(clients))
     (shuffle or secrets.SystemRandom().shuffle)(ring)
     steps = [*range(1, degree // 2 + 1), *range(-(degree // 2), 0)]
@@ -259,11 +251,8 @@ def neighbourhood(
     gone, bad = _part("dropout", dropout, n), _part("corrupt", corrupt, n)
     fewest = n - gone if minimum is None else integer("minimum", minimum, at_least=1)
     lost = max(gone, n - fewest)
-    if n - lost <= bad:
-        raise TacitError(
-            f"minimum is {n - lost} but {bad} of {n} clients may be corrupt: a sum of so few could "
-            f"be of nobody else; raise the minimum above {bad}"
-        )
+    rule = f"above {bad}, the clients that may be corrupted, so that it includes an honest one"
+    require(n - lost > bad, "minimum", n - lost, rule)
     return _neighbourhood(
         n,
         (gone, lost, bad),
@@ -303,9 +292,8 @@ def _neighbourhood(
         if _failure(n, lost, bad, (degree, threshold), claim) <= leak:
             return Neighbourhood(degree, threshold)
     raise TacitError(
-        f"no neighbourhood among {n} clients tolerates {gone} dropouts and {bad} corrupt clients "
-        f"for the claim {claim}; twice the dropouts plus the corrupt must stay well below the "
-        "clients: tolerate fewer, or take more clients"
+        f"no neighbourhood among {n} clients tolerates {gone} dropouts and {bad} corrupted clients "
+        f"for the claim {claim}. Tolerate fewer, or use more clients"
     )
 
 

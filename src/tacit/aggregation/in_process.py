@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from tacit.aggregation.aggregator import Aggregator
 from tacit.aggregation.aggregator_context import AggregatorContext, Draw
@@ -22,7 +21,7 @@ from tacit.aggregation.interface import SYSTEM, Refusal, Source, SumView, new_id
 from tacit.aggregation.masking import BITS, MaskingRound
 from tacit.aggregation.masking_client import MaskingClient
 from tacit.aggregation.masking_server import MaskingServer, MaskingStage, prepare_server
-from tacit.aggregation.rehearsal import rehearse
+from tacit.aggregation.rehearsal import rehearse, rehearsed_answer
 from tacit.aggregation.shuffler import (
     Analyzer,
     ShuffledView,
@@ -34,7 +33,7 @@ from tacit.aggregation.shuffler import (
 )
 from tacit.aggregation.two_servers import TwoServerRound, split
 from tacit.aggregation.verified import MODULUS
-from tacit.errors import TacitError
+from tacit.errors import require
 from tacit.records import MemoryRecords
 from tacit.terms import REHEARSED, Aggregation, Noise, Promise
 from tacit.trust import TrustModel
@@ -81,7 +80,7 @@ class MaskingSession:
         self.rehearsal = rehearse(
             TrustModel.SECURE_AGGREGATION,
             _tolerant(room, plan.minimum, Fraction(1, 10)),
-            metrics=length,
+            answer=rehearsed_answer(metrics=length),
             noise=_BROUGHT,
             source=plan.source,
         )
@@ -211,14 +210,20 @@ class TwoServerSession:
         *,
         verified: bool = False,
     ) -> None:
-        said: dict[str, Any] = {"metrics": length, "source": source, "suite": suite.identifier}
-        about = Aggregation(minimum)
-        if noise is None:
-            about, said["noise"] = _tolerant(slots, minimum), _BROUGHT
-        else:
-            said["promise"] = Promise(Fraction(noise.levels * length) / noise.scale)
-            said |= {"levels": noise.levels, "proofs": int(verified)}
-        self.rehearsal = rehearse(TrustModel.TWO_SERVERS, about, **said)
+        about, promise = _tolerant(slots, minimum), None
+        if noise is not None:
+            about = Aggregation(minimum)
+            promise = Promise(Fraction(noise.levels * length) / noise.scale)
+        self.rehearsal = rehearse(
+            TrustModel.TWO_SERVERS,
+            about,
+            proofs=int(verified),
+            suite=suite.identifier,
+            answer=rehearsed_answer(noise.levels if noise else 1, length),
+            promise=promise,
+            noise=None if noise else _BROUGHT,
+            source=source,
+        )
         self.pinned = self.rehearsal.pinned
         self.records = tuple(MemoryRecords() for _ in range(3))
         self.tables: list[dict[bytes, bytes]] = [{}, {}]
@@ -264,8 +269,8 @@ class TwoServerSession:
         self, number: int, values: Sequence[int], source: Source = SYSTEM
     ) -> tuple[bytes, bytes]:
         """Both report shares of the slot with this number."""
-        index = self.server(0).slot(number)
-        return split(self.pinned, self.announcement, index, values, source)
+        slot = self.server(0).slot(number)
+        return split(self.pinned, self.announcement, slot, values, source)
 
     def finish(self) -> SumView:
         """Pass the deadline, deliver lists and partial sums, and release the sum."""
@@ -302,6 +307,8 @@ def run_two_servers(
     lost: tuple[Collection[int], Collection[int]] = ((), ()),
     participants: int | None = None,
     noise: OwnNoise | None = None,
+    *,
+    verified: bool = False,
 ) -> SumView:
     """The sum of all reports of which both shares arrived.
 
@@ -313,8 +320,15 @@ def run_two_servers(
     """
     values = _lists(reports)
     room, length = participants or len(values), len(values[0])
-    session = TwoServerSession(room, minimum, modulus, length, noise, suite)
-    return _played(session, values, lost)
+    session = TwoServerSession(room, minimum, modulus, length, noise, suite, verified=verified)
+    servers = [session.server(role) for role in (0, 1)]
+    for index, report in enumerate(values):
+        slot = servers[0].slot(index)
+        shares = split(session.pinned, session.announcement, slot, report)
+        for server, share, gone in zip(servers, shares, lost, strict=True):
+            if index not in gone:
+                server.take(share, session.now)
+    return session.finish()
 
 
 def run_verified(
@@ -329,25 +343,8 @@ def run_verified(
 
     The range is 0..levels of the noise; the sum is modulo the prime of `tacit.vdaf`.
     """
-    values = _lists(reports)
-    room, length = participants or len(values), len(values[0])
-    session = TwoServerSession(room, minimum, MODULUS, length, noise, suite, verified=True)
-    return _played(session, values, lost)
-
-
-def _played(
-    session: TwoServerSession,
-    values: list[list[int]],
-    lost: tuple[Collection[int], Collection[int]],
-) -> SumView:
-    servers = [session.server(role) for role in (0, 1)]
-    for index, report in enumerate(values):
-        ticket = servers[0].slot(index)
-        shares = split(session.pinned, session.announcement, ticket, report)
-        for server, share, gone in zip(servers, shares, lost, strict=True):
-            if index not in gone:
-                server.take(share, session.now)
-    return session.finish()
+    given = (suite, lost, participants, noise)
+    return run_two_servers(reports, MODULUS, minimum, *given, verified=True)
 
 
 def run_shuffler(
@@ -435,5 +432,4 @@ def _lists(reports: Sequence[Report]) -> list[list[int]]:
 
 
 def _check_any(reports: Sequence[object]) -> None:
-    if not len(reports):
-        raise TacitError("there are no reports; a round needs at least one")
+    require(len(reports), "number of reports", 0, "at least 1")

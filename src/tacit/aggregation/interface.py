@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from tacit.aggregation.blame import Blame
 from tacit.errors import Refusal as Refusal
-from tacit.errors import TacitError, integer
+from tacit.errors import integer, require
 
 Source = Callable[[int], bytes]
 """A source of random bytes: the operating system, or a reproducible one for test vectors."""
@@ -67,6 +67,17 @@ class SumView:
     blamed: tuple[Blame, ...] = ()
 
 
+def expect(holds: object, name: str, value: object, rule: str) -> None:
+    """Raise `Refusal` unless the rule holds, for values that come from others."""
+    require(holds, name, value, rule, Refusal)
+
+
+def expect_size(name: str, data: bytes, size: int) -> bytes:
+    """Return `data`; raise `Refusal` unless it has `size` bytes."""
+    expect(len(data) == size, name, f"{len(data)} bytes long", f"{size} bytes long")
+    return data
+
+
 def new_identity(source: Source = SYSTEM) -> bytes:
     """A fresh random identifier for a round."""
     return source(IDENTITY_SIZE)
@@ -82,20 +93,12 @@ def check_counts(reports: object, minimum: object, least: int = 1) -> tuple[int,
     (64, 57)
     >>> check_counts(40, 57)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    tacit.errors.TacitError: minimum is 57 but the round is for 40 reports; open ...
+    tacit.errors.TacitError: minimum is 57: must be at most 40, the reports ...
     """
     whole = integer("reports", reports, at_least=least)
     fewest = integer("minimum", minimum, at_least=least)
-    if whole >= 1 << 32:
-        raise TacitError(
-            f"reports is {whole}; a round holds fewer than 2^32 reports: split it into several "
-            "rounds"
-        )
-    if fewest > whole:
-        raise TacitError(
-            f"minimum is {fewest} but the round is for {whole} reports; open the round for at "
-            f"least {fewest} reports"
-        )
+    require(whole < 1 << 32, "reports", whole, "below 2^32. Split the round into several")
+    require(fewest <= whole, "minimum", fewest, f"at most {whole}, the reports of the round")
     return whole, fewest
 
 
@@ -104,13 +107,10 @@ def check_minimum(arrived: int, minimum: int, what: str = "reports") -> None:
 
     >>> check_minimum(40, 57)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    tacit.errors.Refusal: 40 reports: the minimum is 57; ... or a new round.
+    tacit.errors.Refusal: number of reports is 40: must be at least 57, the minimum ...
     """
-    if arrived < minimum:
-        raise Refusal(
-            f"{arrived} {what}: the minimum is {minimum}; nothing was opened. {minimum - arrived} "
-            "more, or a new round."
-        )
+    rule = f"at least {minimum}, the minimum batch size. Nothing was released"
+    expect(arrived >= minimum, f"number of {what}", arrived, rule)
 
 
 def uniform(bound: int, count: int, source: Source = SYSTEM) -> list[int]:

@@ -21,19 +21,17 @@ neighbours reveal their pairwise masks with it. The commitments to shares are in
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.aggregation.agreement import KEY_SIZE, agree, derive
-from tacit.aggregation.announcements import WHOLE_NOISE, Binding, SharedNoise
+from tacit.aggregation.announcements import WHOLE_NOISE, Binding, RoundDescription, SharedNoise
 from tacit.aggregation.graph import Claim, Neighbourhood, Security, security
-from tacit.aggregation.interface import IDENTITY_SIZE, Refusal, check_counts
+from tacit.aggregation.interface import IDENTITY_SIZE, check_counts, expect, expect_size
 from tacit.aggregation.share_commitments import COMMITMENT_SIZE, SHARE_PAIR_SIZE
 from tacit.aggregation.wire import (
     HEADER_SIZE,
@@ -47,9 +45,9 @@ from tacit.aggregation.wire import (
     header,
     identity_of,
     last_modulus,
-    pack_modulus,
+    pack_integer,
 )
-from tacit.errors import TacitError
+from tacit.errors import require
 from tacit.terms import MASKING_SUITE, Aggregation, Offer
 
 ADDRESS_SIZE = KEY_SIZE
@@ -78,7 +76,7 @@ _HEAD = struct.Struct(f">IIIII{KEY_SIZE}s")
 
 
 @dataclass(frozen=True)
-class MaskingRound:
+class MaskingRound(RoundDescription):
     """Public description of a round: made by the server, checked by every client.
 
     `binding` names the terms. `length` numbers per report are summed modulo `modulus`. Nothing is
@@ -100,14 +98,10 @@ class MaskingRound:
         check_counts(self.reports, self.minimum, least=2)
         check_modulus(self.modulus)
         check_length(self.length, self.modulus)
-        if self.neighbourhood.degree == 1 and self.reports > 2:
-            raise TacitError(
-                "one neighbour each makes pairs, whose separate sums would show; take at least 2"
-            )
-        if len(self.identity) != IDENTITY_SIZE or len(self.server) != KEY_SIZE:
-            raise TacitError(
-                f"a round has an identity of {IDENTITY_SIZE} bytes and a server key of {KEY_SIZE}"
-            )
+        joined = self.neighbourhood.degree > 1 or self.reports == 2
+        require(joined, "degree", 1, "at least 2, or the sums of pairs would be revealed")
+        sizes, wanted = [len(self.identity), len(self.server)], [IDENTITY_SIZE, KEY_SIZE]
+        require(sizes == wanted, "list of sizes of identity and key", sizes, f"{wanted}")
 
     def encode(self) -> bytes:
         """Serialize the round description."""
@@ -120,7 +114,7 @@ class MaskingRound:
             self.server,
         )
         front = header(Kind.MASKING_ROUND, self.identity) + bytes((FORMAT,))
-        rest = self.noise.encode() + pack_modulus(self.modulus)
+        rest = self.noise.encode() + pack_integer(self.modulus)
         return front + self.binding.encode() + fields + rest
 
     @classmethod
@@ -128,14 +122,11 @@ class MaskingRound:
         """Parse a round description."""
         with described():
             data = body(message, Kind.MASKING_ROUND)
-            (spoken,) = front(data, 1, "the description")
-            if spoken != FORMAT:
-                raise Refusal(
-                    f"the round is of format {spoken} of masking; this side speaks format "
-                    f"{FORMAT}: update the older side"
-                )
+            (spoken,) = front(data, 1, "description")
+            rule = f"{FORMAT}. Update the older side"
+            expect(spoken == FORMAT, "masking format of the round", spoken, rule)
             binding, rest = Binding.first(data[1:])
-            fields, rest = head(_HEAD, rest, "the description")
+            fields, rest = head(_HEAD, rest, "description")
             reports, minimum, length, degree, threshold, server = fields
             noise, rest = SharedNoise.first(rest)
             modulus, among = last_modulus(rest), Neighbourhood(degree, threshold)
@@ -159,14 +150,6 @@ class MaskingRound:
         """The security of the round with `corrupt` corrupted clients (default: a tenth)."""
         return security(self.neighbourhood, self.reports, self.minimum, corrupt, claim)
 
-    @cached_property
-    def context(self) -> bytes:
-        """SHA-256 of the description.
-
-        It is bound into every key: two parties whose descriptions differ share no key.
-        """
-        return hashlib.sha256(self.encode()).digest()
-
 
 BITS = 40
 """Default security of a round, in bits, that only the sum is revealed."""
@@ -178,30 +161,14 @@ def check_withstands(announced: MaskingRound, about: Aggregation, bits: int = BI
     The adversary corrupts as many participants as the terms tolerate; degree, threshold and minimum
     batch size determine the bits.
     """
-    if about.claim not in tuple(Claim):
-        raise Refusal(f"the claim {about.claim} of the terms is none of {', '.join(Claim)}")
+    known = about.claim in tuple(Claim)
+    expect(known, "claim of the terms", about.claim, f"one of {', '.join(Claim)}")
     found = announced.security(about.dishonest(announced.reports), Claim(about.claim))
-    if found.bits < bits:
-        raise Refusal(f"the round is weaker than the {bits} bits that are asked for: {found}")
+    rule = f"at least {bits} bits: {found}"
+    expect(found.bits >= bits, "security of the round", f"{found.bits:.1f} bits", rule)
 
 
-CLIENT_KINDS = (
-    Kind.JOIN,
-    Kind.SHARES,
-    Kind.CHECKED,
-    Kind.MASKED,
-    Kind.ACCUSED,
-    Kind.KEYS,
-    Kind.SEEDS,
-    Kind.REVEAL,
-    Kind.LAST_SEEDS,
-)
 _BY_BYTE = {bytes((kind,)): kind for kind in Kind}
-
-
-def client_kind(message: bytes, identity: bytes) -> Kind:
-    """The kind of a client's message in this round; raises `Refusal` if it is none."""
-    return one_of(CLIENT_KINDS, message, identity)
 
 
 def one_of(kinds: tuple[Kind, ...], message: bytes, identity: bytes) -> Kind:
@@ -254,6 +221,4 @@ def pack_listed(numbers: Collection[int]) -> bytes:
 
 def read_listed(data: bytes, count: int, what: str) -> list[int]:
     """Parse a list of `count` client numbers."""
-    if len(data) != 4 * count:
-        raise Refusal(f"{what} has {len(data)} bytes; {count} numbers are to be in it")
-    return list(struct.unpack(f">{count}I", data))
+    return list(struct.unpack(f">{count}I", expect_size(what, data, 4 * count)))

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.aggregation import masks, shamir
 from tacit.aggregation.agreement import KEY_SIZE, Channel, new_key, public_bytes
 from tacit.aggregation.announcements import accept
-from tacit.aggregation.interface import SYSTEM, Refusal, Source, check_minimum
+from tacit.aggregation.interface import SYSTEM, Refusal, Source, check_minimum, expect
 from tacit.aggregation.masking import (
     ACCUSED_ENTRY,
     BITS,
@@ -204,12 +204,11 @@ class MaskingClient:
         return listed + ciphertexts + signature
 
     def _make_checked(self, inbox: bytes) -> bytes:
-        if len(inbox) % INBOX_ENTRY.size:
-            raise Refusal(f"the INBOX has {len(inbox)} bytes, which are no whole entries")
+        whole, rule = not len(inbox) % INBOX_ENTRY.size, f"entries of {INBOX_ENTRY.size} bytes"
+        expect(whole, "INBOX", f"{len(inbox)} bytes long", rule)
         entries = list(INBOX_ENTRY.iter_unpack(inbox))
         self._check_neighbours([entry[0] for entry in entries])
-        if len(entries) < self._threshold:
-            raise self._too_few(len(entries), "shared their secrets")
+        self._check_enough(len(entries), "neighbours that shared their secrets")
         for number, root, own, masking, ciphertext in entries:
             key, pair = self._incoming[number], (number, self._number)
             shares = decrypt_share_pair(
@@ -224,10 +223,9 @@ class MaskingClient:
 
     def _make_masked(self, content: bytes, numbers: list[int]) -> bytes:
         if Kind.ACCUSED in self._answers:
-            raise Refusal("this device has left the round with an accusation; it masks nothing")
+            raise Refusal("client has left the round with an accusation: it masks nothing")
         pairs, _ = self._read_pairs(content)
-        if len(pairs) < self._threshold:
-            raise self._too_few(len(pairs), "are left to mask with")
+        self._check_enough(len(pairs), "neighbours to mask with")
         me, context = (self._number, self._masking_public), self.round.context
         self._pairs = {
             number: mask_seed(
@@ -244,19 +242,19 @@ class MaskingClient:
 
     def _make_accused(self, content: bytes) -> bytes:
         if Kind.MASKED in self._answers:
-            raise Refusal("this device has sent its masked numbers; it reveals no key any more")
+            raise Refusal("client has sent its masked numbers: it reveals no key")
         _, evidence = self._read_pairs(content)
-        shown = [number for number, one in evidence.items() if self._stands(number, one)]
+        shown = [number for number, one in evidence.items() if self._guilty(number, one)]
         if not shown:
             raise Refusal(
-                "no sender signed a parcel that did not open here: the server may have altered "
-                "them, so no key is revealed. Leave this round."
+                "no sender signed invalid encrypted shares: the server may have altered them, so "
+                "no key is revealed. Leave this round"
             )
         keys = [ACCUSED_ENTRY.pack(number, self._incoming[number]) for number in shown]
         self._forget()
         return b"".join(keys)
 
-    def _stands(self, number: int, evidence: SignedShares) -> bool:
+    def _guilty(self, number: int, evidence: SignedShares) -> bool:
         """Whether the neighbour signed the invalid encrypted shares as they were received.
 
         They must not decrypt under the commitments that it signed either, whatever the server
@@ -283,11 +281,11 @@ class MaskingClient:
     def _make_keys(self, content: bytes) -> bytes:
         """The shares of the dropouts' masking keys."""
         self._check_before_reveal()
-        (survivors, leaving), rest = head(LEFT_HEAD, content, "the LEFT")
-        left = read_listed(rest, leaving, "the list of neighbours that left")
+        (survivors, leaving), rest = head(LEFT_HEAD, content, "LEFT")
+        left = read_listed(rest, leaving, "list of dropouts")
         self._check_neighbours(left)
         if not set(left) <= self._pairs.keys():
-            raise Refusal("the LEFT is about neighbours that this device does not mask with")
+            raise Refusal("LEFT names neighbours that the client does not mask with")
         check_minimum(survivors, self.round.minimum)
         self._check_staying(self._pairs.keys() - set(left))
         self._left = set(left)
@@ -309,14 +307,14 @@ class MaskingClient:
 
         The pairwise masks with at least `threshold` neighbours stay secret, whatever is proved.
         """
-        (which, count), rest = head(PROOF_HEAD, content, "the PROOF")
+        (which, count), rest = head(PROOF_HEAD, content, "PROOF")
         degree, size = len(self._neighbours), proof_size(len(self._neighbours), self._threshold)
-        parts = records(rest, size, count, "the PROOF")
+        parts = records(rest, size, count, "PROOF")
         proofs = [Proof.decode(part, degree, self._threshold) for part in parts]
         named = [proof.owner for proof in proofs]
         self._check_neighbours(named)
         if which != secret or not among >= set(named):
-            raise Refusal("the PROOF is about neighbours whose shares were not asked for")
+            raise Refusal("PROOF names neighbours whose shares were not requested")
         self._check_staying(self._pairs.keys() - self._left - set(named))
         for proof in proofs:
             self._check_proof(proof, secret)
@@ -334,24 +332,23 @@ class MaskingClient:
             proof.commitments, named, secret, proof.shares, context
         ):
             raise Refusal(
-                f"nothing proves that client {owner} shared something else than it announced; the "
-                "mask with it is not revealed"
+                f"PROOF does not convict client {owner}: the pairwise mask with it is not revealed"
             )
 
     def _make_reveal(self, request: bytes) -> bytes:
-        (survivors, staying, leaving), rest = head(REQUEST_HEAD, request, "the REQUEST")
-        listed = read_listed(rest, staying + leaving, "the list of neighbours to reveal")
+        (survivors, staying, leaving), rest = head(REQUEST_HEAD, request, "REQUEST")
+        listed = read_listed(rest, staying + leaving, "list of neighbours to reveal")
         stayed, left = listed[:staying], listed[staying:]
         self._check_neighbours(stayed)
         self._check_neighbours(left)
         both = sorted(set(stayed) & set(left))
         if both:
             raise Refusal(
-                f"neighbour {both[0]} is listed both as there and as gone; revealing both would "
+                f"neighbour {both[0]} is listed both as survivor and as dropout: both shares would "
                 "unmask it"
             )
         if set(listed) != self._pairs.keys() - self._left:
-            raise Refusal("the REQUEST is about other neighbours than those that are still there")
+            raise Refusal("REQUEST names other neighbours than the remaining ones")
         check_minimum(survivors, self.round.minimum)
         self._check_staying(stayed)
         self._left |= set(left)
@@ -361,19 +358,13 @@ class MaskingClient:
         return pack_shares(shares)
 
     def _learn_neighbours(self, data: bytes) -> None:
-        (number, joined, degree), rest = head(SETUP_HEAD, data, "the SETUP")
-        if not self.round.minimum <= joined <= self.round.reports:
-            raise Refusal(
-                f"{joined} clients are said to have joined; expected are {self.round.minimum} to "
-                f"{self.round.reports}"
-            )
+        (number, joined, degree), rest = head(SETUP_HEAD, data, "SETUP")
+        least, most = self.round.minimum, self.round.reports
+        expect(least <= joined <= most, "number of clients", joined, f"from {least} to {most}")
         fitted = self.round.neighbourhood.fit(joined)
-        if degree != fitted.degree or number >= joined:
-            raise Refusal(
-                f"client {number} was given {degree} neighbours; {fitted.degree} of {joined} were "
-                "announced"
-            )
-        listed = records(rest, SETUP_ENTRY.size, degree, "the list of neighbours")
+        expect(degree == fitted.degree, "number of neighbours", degree, f"{fitted.degree}")
+        expect(number < joined, "number of this client", number, f"below {joined}")
+        listed = records(rest, SETUP_ENTRY.size, degree, "list of neighbours")
         neighbours = {
             party.number: party
             for party in (ClientKeys(*SETUP_ENTRY.unpack(one)) for one in listed)
@@ -382,51 +373,42 @@ class MaskingClient:
         own = ClientKeys(number, self.address, self._masking_public, self._signing_public)
         roles = zip(own, *neighbours.values(), strict=True)
         if any(len(set(keys)) != degree + 1 for keys in roles):
-            raise Refusal(
-                "two neighbours in the SETUP have the same number or key; each client has its own"
-            )
+            raise Refusal("two neighbours in SETUP have the same number or key: must be distinct")
         self._number, self._neighbours, self._threshold = number, neighbours, fitted.threshold
 
     def _read_pairs(self, content: bytes) -> tuple[list[int], dict[int, SignedShares]]:
         """The neighbours to mask with, and the signed shares of those complained about."""
-        (staying, shown), rest = head(PAIRS_HEAD, content, "the PAIRS")
-        pairs = read_listed(rest[: 4 * staying], staying, "the list of pairs")
+        (staying, shown), rest = head(PAIRS_HEAD, content, "PAIRS")
+        pairs = read_listed(rest[: 4 * staying], staying, "list of pairs")
         self._check_neighbours(pairs)
         if not self._held.keys() >= set(pairs):
-            raise Refusal("a neighbour is to be masked with whose shares this device does not hold")
+            raise Refusal("PAIRS names a neighbour whose shares the client does not hold")
         degree = len(self._neighbours)
-        parts = records(rest[4 * staying :], evidence_size(degree), shown, "the evidence")
+        parts = records(rest[4 * staying :], evidence_size(degree), shown, "evidence")
         evidence = [SignedShares.decode(part, degree) for part in parts]
         if not self._spoilt.keys() >= {one.owner for one in evidence}:
-            raise Refusal("the evidence is about parcels that this device did not complain of")
+            raise Refusal("evidence is about neighbours that the client did not complain about")
         return pairs, {one.owner: one for one in evidence}
 
     def _check_neighbours(self, numbers: list[int]) -> None:
         if self._number in numbers:
-            raise Refusal("this device is listed among its own neighbours")
+            raise Refusal("client is listed among its own neighbours")
         unknown = [number for number in numbers if number not in self._neighbours]
         if unknown:
-            raise Refusal(f"client {unknown[0]} is not a neighbour of this device")
+            raise Refusal(f"client {unknown[0]} is not a neighbour of this client")
         _check_ascending(numbers, self.round.reports, self._number)
 
     def _check_before_reveal(self) -> None:
         if Kind.REVEAL in self._answers:
-            raise Refusal("this device has revealed its shares; it is asked about nobody that left")
+            raise Refusal("client has revealed its shares: it answers no request about dropouts")
 
     def _check_staying(self, staying: Iterable[int]) -> None:
         """Reject a request that leaves fewer than `threshold` pairwise masks secret."""
-        count = len(set(staying))
-        if count < self._threshold:
-            raise Refusal(
-                f"only {count} neighbours stayed; {self._threshold} are needed. Nothing was "
-                "revealed."
-            )
+        self._check_enough(len(set(staying)), "surviving neighbours")
 
-    def _too_few(self, count: int, what: str) -> Refusal:
-        return Refusal(
-            f"only {count} neighbours {what}; {self._threshold} are needed. Nothing was sent: "
-            "leave this round."
-        )
+    def _check_enough(self, count: int, what: str) -> None:
+        rule = f"at least the threshold of {self._threshold}. Leave this round: nothing was sent"
+        expect(count >= self._threshold, f"number of {what}", count, rule)
 
     def _once(
         self,
@@ -441,23 +423,19 @@ class MaskingClient:
         """
         with self._lock:
             if after not in self._answers:
-                raise Refusal(
-                    f"a {kind.name} follows a {after.name}, which this device has not sent yet"
-                )
+                raise Refusal(f"{kind.name} must follow {after.name}, which was not sent yet")
             content = self._open(*asked)
             if kind not in self._answers:
                 return self._answer(kind, content, make(content))
             before, answer = self._answers[kind]
             if before != content:
-                raise Refusal(
-                    f"the {kind.name} of this round was already sent in answer to another message"
-                )
+                raise Refusal(f"{kind.name} was already sent in answer to another message")
             return answer
 
     def _open(self, kind: Kind, message: bytes) -> bytes:
         data = body(message, kind, self.round.identity)
         if data[: len(self.address)] != self.address:
-            raise Refusal(f"the {kind.name} is addressed to another client")
+            raise Refusal(f"{kind.name} is addressed to another client")
         return self._channel.decrypt(bytes(message[:FRONT_SIZE]), data[FRONT_SIZE - HEADER_SIZE :])
 
     def _answer(self, kind: Kind, asked: bytes, content: bytes) -> bytes:
@@ -480,8 +458,5 @@ def _check_ascending(numbers: Iterable[int], limit: int, own: int) -> None:
     last = -1
     for number in numbers:
         if not last < number < limit or number == own:
-            raise Refusal(
-                "a list of neighbours is not in ascending order, or names someone who cannot be in "
-                "it"
-            )
+            raise Refusal("list of neighbours is not in ascending order or has an invalid number")
         last = number

@@ -122,60 +122,56 @@ def _proofs(
 
 def _read_sent_shares(registry: ClientRegistry, member: Member, content: bytes) -> None:
     _check_turn(member, member.ciphertexts, "sent its shares")
-    commitments, ciphertexts, signature = cut_shares(content, len(member.neighbours), "the SHARES")
+    commitments, ciphertexts, signature = cut_shares(content, len(member.neighbours), "SHARES")
     if list(commitments.holders) != member.neighbours:
-        raise Refusal("the SHARES name other neighbours than those that this client has")
-    member.commitments, member.root = (
-        commitments,
-        commitments.root(registry.round.context, member.number),
-    )
+        raise Refusal("SHARES names other neighbours than those of the client")
+    member.commitments = commitments
+    member.root = commitments.root(registry.round.context, member.number)
     member.ciphertexts, member.signature = ciphertexts, signature
 
 
 def _read_checked(registry: ClientRegistry, member: Member, content: bytes) -> None:
-    _check_turn(member, member.checked is not None, "checked its parcels")
+    _check_turn(member, member.checked is not None, "checked its encrypted shares")
     _check_there(member, member.ciphertexts, "has not shared its secrets")
-    spoilt = read_listed(content, len(content) // 4, "the CHECKED")
+    spoilt = read_listed(content, len(content) // 4, "CHECKED")
     sharers = {other.number for other in registry.sharers(member)} if spoilt else set()
     if spoilt != sorted(sharers.intersection(spoilt)):
-        raise Refusal("the CHECKED names others than those whose parcels this client was sent")
+        raise Refusal("CHECKED names clients whose encrypted shares the client did not receive")
     member.checked = frozenset(spoilt)
 
 
 def _read_masked(registry: ClientRegistry, member: Member, content: bytes) -> None:
     _check_turn(member, member.masked or member.accused, "sent its masked numbers, or left,")
-    _check_there(member, member.pairs, "has too few to mask with")
-    member.masked = unpack_numbers(
-        content, registry.round.modulus, registry.round.length, "the MASKED"
-    )
+    _check_there(member, member.pairs, "has too few neighbours to mask with")
+    member.masked = unpack_numbers(content, registry.round.modulus, registry.round.length, "MASKED")
 
 
 def _read_accused(_registry: ClientRegistry, member: Member, content: bytes) -> None:
     _check_turn(member, member.masked or member.accused, "sent its masked numbers, or left,")
     count = len(content) // ACCUSED_ENTRY.size
-    parts = records(content, ACCUSED_ENTRY.size, count, "the ACCUSED")
+    parts = records(content, ACCUSED_ENTRY.size, count, "ACCUSED")
     accused = dict(ACCUSED_ENTRY.unpack(part) for part in parts)
     complained = member.checked or frozenset()
     if not accused or len(accused) != count or not complained >= accused.keys():
-        raise Refusal("the ACCUSED is about others than those of whom this client complained")
+        raise Refusal("ACCUSED names clients that the client did not complain about")
     member.accused = accused
 
 
 def _read_keys(registry: ClientRegistry, member: Member, content: bytes) -> None:
-    _check_turn(member, member.keys, "revealed its shares of those who left")
+    _check_turn(member, member.keys, "revealed its shares of dropouts")
     _check_there(member, member.masked, "sent no masked numbers")
     gone = registry.left_of(member)
-    _check_there(member, gone, "was not asked about anybody who left")
-    member.keys = read_shares(content, gone, "the KEYS")
+    _check_there(member, gone, "has no neighbour that dropped out")
+    member.keys = read_shares(content, gone, "KEYS")
 
 
 def _read_seeds(registry: ClientRegistry, member: Member, content: bytes) -> None:
-    _check_turn(member, member.seeds, "revealed its masks with those who are convicted")
+    _check_turn(member, member.seeds, "revealed its masks with convicted clients")
     member.seeds = _seeds(registry, member, content, registry.convicted)
 
 
 def _read_last_seeds(registry: ClientRegistry, member: Member, content: bytes) -> None:
-    _check_turn(member, member.last_seeds, "revealed its masks with those who are convicted")
+    _check_turn(member, member.last_seeds, "revealed its masks with convicted clients")
     member.last_seeds = _seeds(registry, member, content, registry.appealed)
 
 
@@ -184,20 +180,20 @@ def _seeds(
 ) -> dict[int, bytes]:
     _check_there(member, member.masked, "sent no masked numbers")
     named = registry.convicts_of(member, against)
-    _check_there(member, named, "was not asked about anybody who is convicted")
-    parts = records(content, SEEDS_ENTRY.size, len(named), "a list of seeds")
+    _check_there(member, named, "has no neighbour that is convicted")
+    parts = records(content, SEEDS_ENTRY.size, len(named), "list of seeds")
     entries = [SEEDS_ENTRY.unpack(part) for part in parts]
     if [number for number, _ in entries] != named:
-        raise Refusal(f"client {member.number} does not answer what was asked about seeds")
+        raise Refusal(f"seeds of client {member.number} are of other clients than requested")
     return dict(entries)
 
 
 def _read_reveal(registry: ClientRegistry, member: Member, content: bytes) -> None:
     _check_turn(member, member.revealed, "revealed its shares")
     there = member.masked and member.number not in registry.vanished
-    _check_there(member, there, "sent no masked numbers, or vanished since")
+    _check_there(member, there, "sent no masked numbers, or dropped out since")
     stayed, gone = registry.fates_of(member)
-    member.revealed = read_shares(content, sorted(stayed + gone), "the REVEAL")
+    member.revealed = read_shares(content, sorted(stayed + gone), "REVEAL")
 
 
 def _check_turn(member: Member, already: object, what: str) -> None:
@@ -207,7 +203,7 @@ def _check_turn(member: Member, already: object, what: str) -> None:
 
 def _check_there(member: Member, before: object, otherwise: str) -> None:
     if not before:
-        raise Refusal(f"client {member.number} {otherwise}; it is no longer in this round")
+        raise Refusal(f"client {member.number} {otherwise}: it is no longer in this round")
 
 
 READERS: Mapping[Kind, Callable[[ClientRegistry, Member, bytes], None]] = {

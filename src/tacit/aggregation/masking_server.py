@@ -47,7 +47,7 @@ from tacit.aggregation.masking import (
     BITS,
     MaskingRound,
     check_withstands,
-    client_kind,
+    one_of,
 )
 from tacit.aggregation.masking_messages import (
     READERS,
@@ -102,8 +102,8 @@ class MaskingStage(Enum):
     PROVING = "proving"
     REVEALING = "revealing"
     APPEALING = "appealing"
-    RELEASED = "opened"
-    ABORTED = "refused"
+    RELEASED = "released"
+    ABORTED = "aborted"
 
 
 STAGES: tuple[MaskingStage, ...] = tuple(MaskingStage)[:-2]
@@ -118,6 +118,16 @@ _STAGE_OF = {
     Kind.SEEDS: MaskingStage.PROVING,
     Kind.REVEAL: MaskingStage.REVEALING,
     Kind.LAST_SEEDS: MaskingStage.APPEALING,
+}
+
+
+_CONCLUSIONS: Mapping[MaskingStage, Callable[[ClientRegistry], None]] = {
+    MaskingStage.SHARING: ClientRegistry.gather,
+    MaskingStage.CHECKING: ClientRegistry.pair_up,
+    MaskingStage.MASKING: ClientRegistry.part,
+    MaskingStage.LEAVING: ClientRegistry.rebuild,
+    MaskingStage.PROVING: ClientRegistry.desert,
+    MaskingStage.REVEALING: ClientRegistry.complete,
 }
 
 
@@ -136,7 +146,7 @@ def masking_outcome(announced: MaskingRound, store: Records, key: Ed25519Private
 
 
 class MaskingServer:
-    """One round of masking: `take` messages and `close` stages until `view`; `refuse` aborts it.
+    """One round of masking: `take` messages and `close` stages until `view`; `abort` ends it.
 
     A rejected call changes nothing. One lock guards the whole round.
     """
@@ -180,18 +190,15 @@ class MaskingServer:
         with self._lock:
             if self.stage not in STAGES:
                 raise _over(self.stage)
-            kind, message = client_kind(message, self.round.identity), bytes(message)
+            kind, message = self._kind(message), bytes(message)
             digest = hashlib.sha256(message).digest()
             if digest in self._taken[_STAGE_OF[kind]]:
                 return
             if _STAGE_OF[kind] is not self.stage:
-                raise Refusal(
-                    f"the message is of kind 0x{kind:02x} ({kind.name}); this round is "
-                    f"{self.stage.value}"
-                )
+                raise Refusal(f"{kind.name} does not belong to the stage {self.stage.value}")
             decided = self._decided.get(self.stage)
             if decided is not None and digest not in decided:
-                raise Refusal("this stage is over, and this message came too late for it")
+                raise Refusal("message is too late: its stage is over")
             if kind is Kind.JOIN:
                 self._take_join(message)
             else:
@@ -217,18 +224,20 @@ class MaskingServer:
             if self.stage not in STAGES:
                 raise _over(self.stage)
             if wanted not in STAGES or STAGES.index(wanted) >= STAGES.index(self.stage):
-                raise Refusal(f"this round is {self.stage.value}; it is not that far yet")
+                raise Refusal(
+                    f"stage of the round is {self.stage.value}: {wanted.value} is not over"
+                )
             return self._outgoing(wanted)
 
     def view(self) -> SumView:
         """The survivors' sum, and the clients known to be malicious."""
         with self._lock:
             if self.stage is not MaskingStage.RELEASED:
-                raise Refusal("this round was not opened; there is no sum")
+                raise Refusal("round is not released: there is no sum")
             content = self._state.read().content
             modulus, length = self.round.modulus, self.round.length
             end = 4 + length * number_size(modulus)
-            numbers = unpack_numbers(content[4:end], modulus, length, "a view")
+            numbers = unpack_numbers(content[4:end], modulus, length, "sum")
             reports, blamed = int.from_bytes(content[:4], "big"), decode_blames(content[end:])
             return SumView(tuple(numbers), reports, blamed=blamed)
 
@@ -254,10 +263,14 @@ class MaskingServer:
         with server._lock:
             by_stage: dict[MaskingStage, list[bytes]] = {stage: [] for stage in STAGES}
             for message in messages:
-                by_stage[_STAGE_OF[client_kind(message, server.round.identity)]].append(message)
+                by_stage[_STAGE_OF[server._kind(message)]].append(message)
             while server.stage in STAGES and server._retake(by_stage[server.stage]):
                 pass
         return server
+
+    def _kind(self, message: bytes) -> Kind:
+        """The kind of a client's message in this round; raises `Refusal` if it is none."""
+        return one_of(tuple(_STAGE_OF), message, self.round.identity)
 
     def _retake(self, messages: Iterable[bytes]) -> bool:
         """Accept saved messages of the current stage; whether it was decided and is complete."""
@@ -292,8 +305,8 @@ class MaskingServer:
         missing = self._decided[self.stage] - self._taken[self.stage].keys()
         if missing:
             raise Refusal(
-                f"this stage was closed with {len(missing)} messages that this copy of the server "
-                "does not hold: have them sent again, or refuse the round"
+                f"server lacks {len(missing)} messages of the closed stage. Let clients send them "
+                "again, or abort the round"
             )
         self._advance(concluded=concluded)
 
@@ -322,33 +335,20 @@ class MaskingServer:
         if "_key" not in self.__dict__:  # constant while the round is open
             self._key = X25519PrivateKey.from_private_bytes(secret)
             if public_bytes(self._key) != self.round.server:
-                raise TacitError(
-                    "the round names another server key than the one that was prepared"
-                )
+                raise TacitError("round names another server key than the prepared one")
         while rest:
-            place, count = _DECIDED.unpack_from(rest)
+            index, count = _DECIDED.unpack_from(rest)
             end = _DECIDED.size + _DIGEST_SIZE * count
-            listed = records(rest[_DECIDED.size : end], _DIGEST_SIZE, count, "the record")
-            self._decided[STAGES[place]], rest = frozenset(listed), rest[end:]
+            listed = records(rest[_DECIDED.size : end], _DIGEST_SIZE, count, "record")
+            self._decided[STAGES[index]], rest = frozenset(listed), rest[end:]
 
     def _conclude(self) -> None:
         """Evaluate the messages of the current stage; raise `Refusal` if it cannot end yet."""
-        match self.stage:
-            case MaskingStage.JOINING:
-                check_minimum(len(self._by_address), self.round.minimum, "clients joined")
-                self._deal_graph()
-            case MaskingStage.SHARING:
-                self._registry.gather()
-            case MaskingStage.CHECKING:
-                self._registry.pair_up()
-            case MaskingStage.MASKING:
-                self._registry.part()
-            case MaskingStage.LEAVING:
-                self._registry.rebuild()
-            case MaskingStage.PROVING:
-                self._registry.desert()
-            case MaskingStage.REVEALING:
-                self._registry.complete()
+        if self.stage is MaskingStage.JOINING:
+            check_minimum(len(self._by_address), self.round.minimum, "clients that joined")
+            self._deal_graph()
+        elif self.stage in _CONCLUSIONS:
+            _CONCLUSIONS[self.stage](self._registry)
 
     def _advance(self, *, concluded: bool = False) -> None:
         """Advance to the next stage with exactly the messages that count.
@@ -383,7 +383,7 @@ class MaskingServer:
 
     def _drop(self, message: bytes) -> None:
         """Undo a message."""
-        kind = client_kind(message, self.round.identity)
+        kind = self._kind(message)
         address = body(message, kind)[: layout.ADDRESS_SIZE]
         if kind is Kind.JOIN:
             self._known_keys -= self._by_address.pop(address).its_keys()
@@ -400,22 +400,20 @@ class MaskingServer:
 
     def _take_join(self, message: bytes) -> None:
         data = body(message, Kind.JOIN, self.round.identity)
-        address = front(data, layout.ADDRESS_SIZE, "the JOIN")
+        address = front(data, layout.ADDRESS_SIZE, "JOIN")
         if address in self._by_address:
-            raise Refusal("this client has joined already, with another message")
+            raise Refusal("client has already joined, with another message")
         if len(self._by_address) >= self.round.reports:
-            raise Refusal(f"the round is full: it was opened for {self.round.reports} reports")
+            raise Refusal(f"round is full: it accepts {self.round.reports} reports")
         channel = Channel(self._key, address, self.round.server, self.round.context, starts=False)
         content = channel.decrypt(bytes(message[: layout.FRONT_SIZE]), data[layout.ADDRESS_SIZE :])
-        masking, signing = records(content, KEY_SIZE, 2, "the JOIN")
+        masking, signing = records(content, KEY_SIZE, 2, "JOIN")
         # Addresses travel in the clear, so copying one as a masking key must not block its owner.
         member = Member(address, masking, signing, channel)
         if len({address, masking, signing}) < 3 or not self._known_keys.isdisjoint(
             member.its_keys()
         ):
-            raise Refusal(
-                "a key of this client is also another's, or used twice; every key must be fresh"
-            )
+            raise Refusal("a key of the client is used twice: every key must be fresh")
         check_public(masking)  # an invalid key would make every neighbour drop out
         self._by_address[address] = member
         self._known_keys |= member.its_keys()
@@ -437,7 +435,7 @@ class MaskingServer:
         data = body(message, kind, self.round.identity)
         client = self._by_address.get(data[: layout.ADDRESS_SIZE])
         if client is None:
-            raise Refusal(f"the {kind.name} comes from a client that has not joined this round")
+            raise Refusal(f"{kind.name} is from a client that has not joined this round")
         encrypted = data[layout.ADDRESS_SIZE :]
         return client, client.channel.decrypt(bytes(message[: layout.FRONT_SIZE]), encrypted)
 

@@ -53,14 +53,21 @@ class Rehearsal:
         return announce(description, [endorse(description, key) for key in self.keys])
 
 
+def rehearsed_answer(levels: int = 1, metrics: int = 1) -> Answer:
+    """An answer of so many levels and metrics."""
+    return Answer("a rehearsal", tuple(f"metric {n}" for n in range(metrics)), levels)
+
+
+ONE_BIT = rehearsed_answer()
+
+
 def rehearse(
     trust: TrustModel,
     aggregation: Aggregation,
     *,
     proofs: int = 0,
     suite: str = "",
-    levels: int = 1,
-    metrics: int = 1,
+    answer: Answer = ONE_BIT,
     promise: Promise | None = None,
     noise: Noise | None = None,
     source: Source = SYSTEM,
@@ -72,14 +79,14 @@ def rehearse(
     already; devices and live parties reject such terms. `source` is for test vectors only.
     """
     made = promise or Promise(Fraction(1))
-    scale = Fraction(levels * metrics * made.participations) / made.epsilon
+    scale = Fraction(answer.levels * len(answer.metrics) * made.participations) / made.epsilon
     by = "servers" if (trust, "servers") in VIEWS else "devices"
     roles = ROLES[trust]
     keys = tuple(Ed25519PrivateKey.from_private_bytes(source(KEY_SIZE)) for _ in roles)
     terms = Terms(
         question="Which of these do people like?",
         options=("one", "other"),
-        answer=Answer("a rehearsal", tuple(f"metric {n}" for n in range(metrics)), levels),
+        answer=answer,
         promise=made,
         noise=noise or Noise(scale, by),
         parties=tuple(

@@ -13,8 +13,9 @@ from typing import NamedTuple, NoReturn, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tacit.aggregation.announcements import RoundDescription
 from tacit.aggregation.interface import Refusal
-from tacit.aggregation.two_servers import AnnouncedRound, RoundOutcome
+from tacit.aggregation.two_servers import RoundOutcome
 from tacit.aggregation.wire import Kind, header
 from tacit.errors import TacitError
 from tacit.records import Records
@@ -70,7 +71,7 @@ class PartyRoundState:
         return found.content
 
     @classmethod
-    def bound(cls, records: Records, party: bytes, announced: AnnouncedRound) -> Self:
+    def bound(cls, records: Records, party: bytes, announced: RoundDescription) -> Self:
         """The record of a party, permanently bound to this description of the round."""
         state = cls(records, party, announced.identity)
         state._bind(announced.context)
@@ -81,16 +82,13 @@ class PartyRoundState:
         if entry.phase is RoundPhase.OPEN and entry.context == _UNBOUND:
             entry = self.move(entry, entry._replace(context=context))
         if entry.context != context:
-            raise Refusal(
-                "the secrets of this round were made for another description of it; there is one "
-                "description per round"
-            )
+            raise Refusal("description differs from the earlier one: a round has one description")
 
     def read(self) -> RoundEntry:
         """The current entry; raises `Refusal` if there is no record of the round."""
         found = self.find()
         if found is None:
-            raise Refusal("this round is unknown here: there is no record of it")
+            raise Refusal("round is unknown: there is no record of it")
         return found
 
     def find(self) -> RoundEntry | None:
@@ -102,7 +100,7 @@ class PartyRoundState:
         """Compare-and-swap the entry; return the one that stands afterwards."""
         stands = self._records.replace(self._name, old.encode(), new.encode())
         if stands is None:
-            raise Refusal("this round is unknown here: its record is gone")
+            raise Refusal("round is unknown: its record is missing")
         return RoundEntry.decode(stands)
 
     def abort(self) -> RoundEntry:
@@ -112,7 +110,7 @@ class PartyRoundState:
             entry = self.move(entry, RoundEntry(RoundPhase.ABORTED, entry.context))
         return entry
 
-    def outcome(self, announced: AnnouncedRound, role: int, key: Ed25519PrivateKey) -> bytes:
+    def outcome(self, announced: RoundDescription, role: int, key: Ed25519PrivateKey) -> bytes:
         """The signed outcome of a round that is over.
 
         A party without a record of this description states UNKNOWN, unsigned. `role` is its index
@@ -123,7 +121,7 @@ class PartyRoundState:
         if entry is None or entry.context != announced.context:
             return front + bytes((RoundOutcome.UNKNOWN,))
         if entry.phase is RoundPhase.OPEN:
-            raise Refusal("this round is not over yet; ask again after its deadline")
+            raise Refusal("round is not over yet. Ask again after its deadline")
         said = RoundOutcome.ABORTED if entry.phase is RoundPhase.ABORTED else RoundOutcome.RELEASED
         signed = announced.context + bytes((role, said))
         return front + bytes((said,)) + sign(Signed.OUTCOME, signed, key)
@@ -132,16 +130,15 @@ class PartyRoundState:
 def ended(phase: RoundPhase) -> Refusal:
     """The error for any request about a round that is over."""
     how = {
-        RoundPhase.ANSWERED: "was opened",
-        RoundPhase.ABORTED: "was refused and nothing of it was opened",
-        RoundPhase.FORGOTTEN: "was handed on and forgotten",
+        RoundPhase.ANSWERED: "released",
+        RoundPhase.ABORTED: "aborted",
+        RoundPhase.FORGOTTEN: "forwarded and deleted",
     }[phase]
-    return Refusal(f"this round is over: it {how}; it takes no more messages")
+    return Refusal(f"round is over ({how}): it accepts no more messages")
 
 
 def never_copied(self: object, _protocol: object = None) -> NoReturn:
     """For `__reduce_ex__`: pickling or copying would bring used secrets back."""
     raise TacitError(
-        f"a {type(self).__name__} is never pickled or copied: a second one would answer a second "
-        "time"
+        f"{type(self).__name__} cannot be pickled or copied: a copy would answer a second time"
     )

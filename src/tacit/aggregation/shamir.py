@@ -63,7 +63,7 @@ def combine(positions: tuple[int, ...], shares: Sequence[bytes]) -> bytes:
     total = sum([weight * value for weight, value in zip(weights, values, strict=True)])
     total = total * pow(divisor, -1, PRIME) % PRIME
     if total >> 256:
-        raise Refusal("the shares do not belong together: no 32-byte secret has them")
+        raise Refusal("shares are inconsistent: no 32-byte secret has them")
     return total.to_bytes(SECRET_SIZE, "big")
 
 

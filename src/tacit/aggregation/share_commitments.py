@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from tacit.aggregation import shamir
 from tacit.aggregation.agreement import NONCE_SIZE, TAG_SIZE, public_bytes
-from tacit.aggregation.interface import Refusal
+from tacit.aggregation.interface import Refusal, expect, expect_size
 from tacit.aggregation.shamir import SHARE_SIZE
 from tacit.signatures import SIGNATURE_SIZE
 
@@ -88,11 +88,10 @@ class ShareCommitments:
     @classmethod
     def decode(cls, data: bytes, degree: int) -> ShareCommitments:
         """Parse the list of a client with `degree` neighbours; holders are distinct."""
-        if len(data) != commitments_size(degree):
-            raise Refusal(f"a list of {degree} commitments does not take {len(data)} bytes")
+        expect_size("list of commitments", data, commitments_size(degree))
         holders = _column(degree, 0, "I").unpack(data)
-        if len(set(holders)) != degree:
-            raise Refusal("a list of commitments names a holder twice")
+        distinct = len(set(holders))
+        expect(distinct == degree, "number of holders of commitments", distinct, f"{degree}")
         return cls(data, holders)
 
     @property
@@ -258,7 +257,7 @@ class SignedShares:
     @classmethod
     def decode(cls, data: bytes, degree: int) -> SignedShares:
         """Parse the message of a client with `degree` neighbours."""
-        commitments, ciphertexts, signature = cut_shares(data[4:], degree, "the evidence")
+        commitments, ciphertexts, signature = cut_shares(data[4:], degree, "evidence")
         return cls(int.from_bytes(data[:4], "big"), commitments, ciphertexts, signature)
 
     def ciphertext(self, holder: int) -> bytes:
@@ -269,8 +268,7 @@ class SignedShares:
 
 def cut_shares(content: bytes, degree: int, what: str) -> tuple[ShareCommitments, bytes, bytes]:
     """Split a message into list, encrypted shares and signature."""
-    if len(content) != evidence_size(degree) - 4:
-        raise Refusal(f"{what} has {len(content)} bytes; {degree} neighbours take others")
+    expect_size(what, content, evidence_size(degree) - 4)
     start, end = commitments_size(degree), len(content) - SIGNATURE_SIZE
     return ShareCommitments.decode(content[:start], degree), content[start:end], content[end:]
 
@@ -298,8 +296,9 @@ class Proof:
         owner, start = int.from_bytes(data[:4], "big"), 4 + commitments_size(degree)
         commitments = ShareCommitments.decode(data[4:start], degree)
         shares = dict(SHARE_ENTRY.iter_unpack(data[start:]))
-        if len(shares) != threshold:
-            raise Refusal(f"a proof takes the shares of {threshold} different holders")
+        expect(
+            len(shares) == threshold, "number of holders of a proof", len(shares), f"{threshold}"
+        )
         return cls(owner, commitments, shares)
 
 
@@ -315,9 +314,8 @@ def pack_shares(shares: Mapping[int, bytes]) -> bytes:
 
 def read_shares(data: bytes, numbers: Sequence[int], what: str) -> dict[int, bytes]:
     """Parse exactly one share for each of these numbers, in their order."""
-    if len(data) != len(numbers) * SHARE_ENTRY.size:
-        raise Refusal(f"{what} has {len(data)} bytes; {len(numbers)} shares were asked for")
+    expect_size(what, data, len(numbers) * SHARE_ENTRY.size)
     shares = dict(SHARE_ENTRY.iter_unpack(data))
     if list(shares) != list(numbers):
-        raise Refusal(f"{what} does not answer what was asked: it names other clients")
+        raise Refusal(f"{what} names other clients than requested")
     return shares

@@ -17,16 +17,23 @@ import io
 import secrets
 import struct
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Self
+from typing import ClassVar, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.aggregation.agreement import KEY_SIZE, Channel, derive, public_bytes
-from tacit.aggregation.announcements import WHOLE_NOISE, Binding, SharedNoise, accept
+from tacit.aggregation.announcements import (
+    WHOLE_NOISE,
+    Binding,
+    RoundDescription,
+    SharedNoise,
+    accept,
+)
 from tacit.aggregation.encryption import (
     DEFAULT,
     HpkeSuite,
@@ -42,6 +49,8 @@ from tacit.aggregation.interface import (
     Source,
     check_counts,
     check_minimum,
+    expect,
+    expect_size,
     new_identity,
 )
 from tacit.aggregation.round_state import (
@@ -64,7 +73,7 @@ from tacit.aggregation.wire import (
     records,
     unpacked,
 )
-from tacit.errors import TacitError, integer
+from tacit.errors import TacitError, integer, require
 from tacit.records import Records
 from tacit.terms import Offer, Pinned
 
@@ -79,8 +88,15 @@ _SECRET_SIZE = 32
 _KEYS_INFO = b"tacit mixing keys v2"
 
 
+class ShuffleRole(Enum):
+    """The two parties of the shuffle model; the value is the name of their record."""
+
+    SHUFFLER = b"shuffler"
+    ANALYZER = b"analyzer"
+
+
 @dataclass(frozen=True)
-class ShufflerRound:
+class ShufflerRound(RoundDescription):
     """Public description of a round: terms, counts, message format, noise and keys.
 
     Each of `reports` clients sends `messages` messages of `size` bytes about `metrics` metrics,
@@ -104,22 +120,18 @@ class ShufflerRound:
         integer("size", self.size, at_least=1)
         integer("messages", self.messages, at_least=1)
         integer("metrics", self.metrics, at_least=1)
-        if self.reports * self.messages * self.encrypted_size >= SIZE_LIMIT:
-            raise TacitError(
-                f"the batch would exceed {SIZE_LIMIT} bytes; open several rounds of fewer reports"
-            )
-        sizes = {len(self.shuffler), len(self.analyzer)}
-        if len(self.identity) != IDENTITY_SIZE or sizes != {self.suite.public_size}:
-            raise TacitError(
-                f"a round names a shuffler and an analyzer by keys of its suite {self.suite.name}"
-            )
+        size = self.reports * self.messages * self.encrypted_size
+        rule = f"below {SIZE_LIMIT}. Split the round into several"
+        require(size < SIZE_LIMIT, "size of the batch in bytes", size, rule)
+        sizes = [len(one) for one in (self.identity, self.shuffler, self.analyzer)]
+        wanted = [IDENTITY_SIZE, *[self.suite.public_size] * 2]
+        rule = f"{wanted}, as in the suite {self.suite.name}"
+        require(sizes == wanted, "list of sizes of identity and keys", sizes, rule)
         if (
             self.shuffler[:KEY_SIZE] == self.analyzer[:KEY_SIZE]
             or self.shuffler[KEY_SIZE:] == self.analyzer[KEY_SIZE:]
         ):
-            raise TacitError(
-                "the shuffler and the analyzer have the same key; each must have its own"
-            )
+            raise TacitError("shuffler and analyzer have the same key: each must have its own")
 
     def encode(self) -> bytes:
         """Serialize the round description."""
@@ -133,11 +145,11 @@ class ShufflerRound:
         """Parse a round description."""
         with described():
             binding, rest = Binding.first(body(message, Kind.MIXING_ROUND))
-            fields, rest = head(_HEAD, rest, "the description")
+            fields, rest = head(_HEAD, rest, "description")
             reports, minimum, size, messages, metrics, number = fields
             suite = suite_numbered(number)
             noise, rest = SharedNoise.first(rest)
-            shuffler, analyzer = records(rest, suite.public_size, 2, "the list of keys")
+            shuffler, analyzer = records(rest, suite.public_size, 2, "list of keys")
             return cls(
                 binding,
                 reports,
@@ -165,14 +177,13 @@ class ShufflerRound:
         )
 
     @cached_property
-    def context(self) -> bytes:
-        """SHA-256 of the description; it is bound into every ciphertext and every key."""
-        return hashlib.sha256(self.encode()).digest()
-
-    @cached_property
     def recipients(self) -> tuple[Recipient, Recipient]:
         """The HPKE public keys of shuffler and analyzer, for clients."""
         return recipients(self.suite, (self.shuffler, self.analyzer))
+
+    def public(self, role: ShuffleRole) -> bytes:
+        """The public keys of a party."""
+        return self.shuffler if role is ShuffleRole.SHUFFLER else self.analyzer
 
     @property
     def encrypted_size(self) -> int:
@@ -212,26 +223,14 @@ def wrap(
     shuffler does.
     """
     announced = accept(ShufflerRound, pinned, announcement)
-    if len(messages) != announced.messages or any(
-        len(message) != announced.size for message in messages
-    ):
-        raise TacitError(
-            f"a report of this round is {announced.messages} messages of {announced.size} bytes "
-            "each: pad shorter ones"
-        )
+    sizes, wanted = [len(message) for message in messages], [announced.size] * announced.messages
+    require(sizes == wanted, "list of message sizes", sizes, f"{wanted}. Pad shorter messages")
     shuffler, analyzer = announced.recipients
     info = _inner_info(announced.context)
     inner = b"".join([analyzer.encrypt(source(ID_SIZE) + message, info) for message in messages])
     return header(Kind.WRAPPED, announced.identity) + shuffler.encrypt(
         inner, _outer_info(announced.context)
     )
-
-
-class ShuffleRole(Enum):
-    """The two parties of the shuffle model; the value is the name of their record."""
-
-    SHUFFLER = b"shuffler"
-    ANALYZER = b"analyzer"
 
 
 def prepare_party(
@@ -257,27 +256,77 @@ def shuffler_outcome(
     return state.outcome(announced, list(ShuffleRole).index(role), key)
 
 
-class Shuffler:
+class _ShuffleParty(ABC):
+    """The shuffler or the analyzer in one round: its record, and its keys while it is open."""
+
+    _role: ClassVar[ShuffleRole]
+
+    def __init__(self, announced: ShufflerRound, store: Records) -> None:
+        """Create the party of a round prepared in this store."""
+        self.round = announced
+        self._lock = threading.RLock()
+        self._state = PartyRoundState.bound(store, self._role.value, announced)
+        self._keys: ServerKeys | None = None
+        self._forget()
+        self._obey(self._state.read())
+
+    __reduce_ex__ = never_copied
+
+    def abort(self) -> None:
+        """Abort the round permanently; one that has ended stays as it is."""
+        with self._lock:
+            self._obey(self._state.abort())
+
+    @abstractmethod
+    def _answer(self) -> bytes:
+        """The content that replaces the keys in the record; raises `Refusal` if it is too early."""
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Delete everything that was received."""
+
+    def _closed(self) -> bytes:
+        """Close the round, once; return the answer on record."""
+        entry = self._state.read()
+        while entry.phase is RoundPhase.OPEN:
+            answer = RoundEntry(RoundPhase.ANSWERED, entry.context, self._answer())
+            entry = self._state.move(entry, answer)
+        self._obey(entry)
+        if entry.phase is not RoundPhase.ANSWERED:
+            raise ended(entry.phase)
+        return entry.content
+
+    def _open_keys(self) -> ServerKeys:
+        if self._keys is None:
+            raise ended(self._state.read().phase)
+        return self._keys
+
+    def _obey(self, entry: RoundEntry) -> None:
+        """Adopt the state of the record; once the round is over, delete all reports."""
+        if entry.phase is not RoundPhase.OPEN:
+            self._keys = None
+            self._forget()
+            return
+        self._keys = _keys(entry.content, self.round.identity, self.round.suite)
+        if self._keys.public() != self.round.public(self._role):
+            raise TacitError(f"round names other keys than the {self._role.name.lower()} prepared")
+
+
+class Shuffler(_ShuffleParty):
     """The shuffler in one round: takes reports, then releases all messages once, in random order.
 
     The batch replaces the round's keys in its record, and only the content of the record is ever
     sent. A rejected call changes nothing. One lock guards the whole round.
     """
 
-    def __init__(self, announced: ShufflerRound, store: Records) -> None:
-        """Create the shuffler of a round prepared in this store."""
-        self.round = announced
-        self._lock = threading.RLock()
-        self._state = PartyRoundState.bound(store, ShuffleRole.SHUFFLER.value, announced)
-        self._taken: dict[bytes, list[bytes]] = {}
-        self._seen: set[bytes] = set()
-        self._keys: ServerKeys | None = None
-        self._obey(self._state.read())
-
-    __reduce_ex__ = never_copied
+    _role = ShuffleRole.SHUFFLER
 
     def __repr__(self) -> str:
         return f"Shuffler(round={self.round.identity.hex()}, reports={len(self._taken)})"
+
+    def _forget(self) -> None:
+        self._taken: dict[bytes, list[bytes]] = {}
+        self._seen: set[bytes] = set()
 
     @property
     def full(self) -> bool:
@@ -293,33 +342,15 @@ class Shuffler:
             if digest in self._taken:
                 return
             if self.full:
-                raise Refusal(f"the round is full: it was opened for {self.round.reports} reports")
-            if len(data) + HEADER_SIZE != self.round.report_size:
-                raise Refusal(
-                    f"a report has {self.round.report_size} bytes here; this has "
-                    f"{len(data) + HEADER_SIZE}"
-                )
+                raise Refusal(f"round is full: it accepts {self.round.reports} reports")
+            expect_size("report", data, self.round.report_size - HEADER_SIZE)
             inner = keys.encryption.decrypt(data, _outer_info(self.round.context))
             self._keep(digest, inner)
 
     def close(self) -> Mapping[bytes, bytes]:
         """The batch for the analyzer in random order, made once; repeated calls return the same."""
         with self._lock:
-            entry = self._state.read()
-            while entry.phase is RoundPhase.OPEN:
-                check_minimum(len(self._taken), self.round.minimum)
-                entry = self._state.move(
-                    entry, RoundEntry(RoundPhase.ANSWERED, entry.context, self._batch())
-                )
-            self._obey(entry)
-            if entry.phase is not RoundPhase.ANSWERED:
-                raise ended(entry.phase)
-            return {self.round.analyzer[:KEY_SIZE]: entry.content}
-
-    def abort(self) -> None:
-        """Abort the round permanently; an existing batch stays."""
-        with self._lock:
-            self._obey(self._state.abort())
+            return {self.round.analyzer[:KEY_SIZE]: self._closed()}
 
     def forget(self) -> None:
         """Delete the batch once the analyzer has it."""
@@ -356,13 +387,17 @@ class Shuffler:
 
     def _keep(self, digest: bytes, inner: bytes) -> None:
         encrypted = records(
-            inner, self.round.encrypted_size, self.round.messages, "the wrapped report"
+            inner, self.round.encrypted_size, self.round.messages, "decrypted report"
         )
         seen = {hashlib.sha256(item).digest()[:_SEEN_SIZE] for item in encrypted}
         if len(seen) != len(encrypted) or not seen.isdisjoint(self._seen):
-            raise Refusal("a message of this report has arrived before; it counts once")
+            raise Refusal("a message of this report was accepted before: each counts once")
         self._seen |= seen
         self._taken[digest] = encrypted
+
+    def _answer(self) -> bytes:
+        check_minimum(len(self._taken), self.round.minimum)
+        return self._batch()
 
     def _batch(self) -> bytes:
         batch = [message for report in self._taken.values() for message in report]
@@ -370,20 +405,6 @@ class Shuffler:
         content = _BATCH_HEAD.pack(len(self._taken)) + b"".join(batch)
         line = _line(self.round, self._open_keys(), starts=True)
         return line.encrypt(header(Kind.BATCH, self.round.identity), content)
-
-    def _open_keys(self) -> ServerKeys:
-        if self._keys is None:
-            raise ended(self._state.read().phase)
-        return self._keys
-
-    def _obey(self, entry: RoundEntry) -> None:
-        """Adopt the state of the record; once the round is over, delete all reports."""
-        if entry.phase is RoundPhase.OPEN:
-            self._keys = _keys_of(entry, self.round, self.round.shuffler, "shuffler")
-            return
-        self._keys = None
-        self._taken.clear()
-        self._seen.clear()
 
 
 @dataclass(frozen=True)
@@ -401,50 +422,35 @@ class ShuffledView:
     repeated: int = 0
 
 
-class Analyzer:
+class Analyzer(_ShuffleParty):
     """The analyzer in one round: takes the shuffler's batch and decrypts its messages, once.
 
     The decrypted messages replace the round's keys in its record. A rejected call changes nothing.
     One lock guards the whole round.
     """
 
-    def __init__(self, announced: ShufflerRound, store: Records) -> None:
-        """Create the analyzer of a round prepared in this store."""
-        self.round = announced
-        self._lock = threading.RLock()
-        self._state = PartyRoundState.bound(store, ShuffleRole.ANALYZER.value, announced)
-        self._batch = b""
-        self._keys: ServerKeys | None = None
-        self._obey(self._state.read())
-
-    __reduce_ex__ = never_copied
+    _role = ShuffleRole.ANALYZER
 
     def __repr__(self) -> str:
         return f"Analyzer(round={self.round.identity.hex()}, batch={bool(self._batch)})"
 
+    def _forget(self) -> None:
+        self._batch = b""
+
     def take(self, message: bytes) -> None:
         """Accept the shuffler's batch; a repetition is accepted, another batch is rejected."""
         with self._lock:
-            keys = self._keys
-            if keys is None:
-                raise ended(self._state.read().phase)
+            keys = self._open_keys()
             data = body(message, Kind.BATCH, self.round.identity)
             if self._batch and self._batch != data:
-                raise Refusal("another batch of this round has arrived before; there is one")
+                raise Refusal("batch differs from the earlier one of this round: must be the same")
             self._read(keys, data)
             self._batch = data
 
     def close(self) -> Mapping[bytes, bytes]:
         """Decrypt the messages; raises `Refusal` without a batch or with too few valid messages."""
         with self._lock:
-            entry = self._state.read()
-            while entry.phase is RoundPhase.OPEN:
-                entry = self._state.move(
-                    entry, RoundEntry(RoundPhase.ANSWERED, entry.context, self._opened())
-                )
-            self._obey(entry)
-            if entry.phase is not RoundPhase.ANSWERED:
-                raise ended(entry.phase)
+            self._closed()
             return {}
 
     def view(self) -> ShuffledView:
@@ -452,18 +458,13 @@ class Analyzer:
         with self._lock:
             entry = self._state.read()
             if entry.phase is not RoundPhase.ANSWERED:
-                raise Refusal("this round was not opened; there are no messages")
-            counts, rest = head(_VIEW_HEAD, entry.content, "the record")
+                raise Refusal("round is not released: there are no messages")
+            counts, rest = head(_VIEW_HEAD, entry.content, "record")
             reports, unopened, repeated = counts
             size, spoilt = self.round.size, unopened + repeated
             count = reports * self.round.messages - spoilt
-            messages = tuple(records(rest, size, count, "the record"))
+            messages = tuple(records(rest, size, count, "record"))
             return ShuffledView(messages, reports, spoilt, repeated)
-
-    def abort(self) -> None:
-        """Abort the round permanently; a released round stays released."""
-        with self._lock:
-            self._obey(self._state.abort())
 
     def save(self) -> bytes:
         """The description and the batch, encrypted as received."""
@@ -484,54 +485,39 @@ class Analyzer:
         """The number of reports in a batch, and its messages, still encrypted."""
         line = _line(self.round, keys, starts=False)
         content = line.decrypt(header(Kind.BATCH, self.round.identity), data)
-        (reports,), rest = head(_BATCH_HEAD, content, "the batch")
-        if reports > self.round.reports:
-            raise Refusal(
-                f"the batch has {reports} reports; the round was opened for {self.round.reports}"
-            )
+        (reports,), rest = head(_BATCH_HEAD, content, "batch")
+        most = self.round.reports
+        expect(reports <= most, "number of reports of the batch", reports, f"at most {most}")
         size, count = self.round.encrypted_size, reports * self.round.messages
-        return reports, records(rest, size, count, "the batch")
+        return reports, records(rest, size, count, "batch")
 
-    def _opened(self) -> bytes:
-        """The decrypted batch in the format of the record."""
-        if self._keys is None or not self._batch:
-            raise Refusal("no batch has arrived; nothing was opened")
-        reports, encrypted = self._read(self._keys, self._batch)
+    def _answer(self) -> bytes:
+        keys = self._open_keys()
+        if not self._batch:
+            raise Refusal("batch is missing. Nothing was released")
+        reports, encrypted = self._read(keys, self._batch)
         check_minimum(reports, self.round.minimum)
         info = _inner_info(self.round.context)
         opened: dict[bytes, bytes] = {}
         unopened = 0
         for item in encrypted:
             try:
-                content = self._keys.encryption.decrypt(item, info)
+                content = keys.encryption.decrypt(item, info)
             except Refusal:
                 unopened += 1  # a malicious client spoils only its own message
             else:
                 opened.setdefault(content[:ID_SIZE], content[ID_SIZE:])
         repeated = len(encrypted) - unopened - len(opened)
-        good = "messages that open" + (
-            f" ({unopened} do not and {repeated} are repeated)" if unopened or repeated else ""
-        )
+        good = "valid messages"
+        if unopened or repeated:
+            good += f" ({unopened} cannot be decrypted, {repeated} are repeated)"
         check_minimum(len(opened), self.round.minimum * self.round.messages, good)
         return _VIEW_HEAD.pack(reports, unopened, repeated) + b"".join(opened.values())
-
-    def _obey(self, entry: RoundEntry) -> None:
-        if entry.phase is RoundPhase.OPEN:
-            self._keys = _keys_of(entry, self.round, self.round.analyzer, "analyzer")
-            return
-        self._keys, self._batch = None, b""
 
 
 def _keys(secret: bytes, identity: bytes, suite: HpkeSuite) -> ServerKeys:
     """A party's keys for one round, derived from the secret in its record."""
     return ServerKeys.new(suite, io.BytesIO(derive(secret, identity, _KEYS_INFO, 256)).read)
-
-
-def _keys_of(entry: RoundEntry, announced: ShufflerRound, public: bytes, who: str) -> ServerKeys:
-    keys = _keys(entry.content, announced.identity, announced.suite)
-    if keys.public() != public:
-        raise TacitError(f"the round names other keys of the {who} than those that were prepared")
-    return keys
 
 
 def _vault(announced: ShufflerRound, keys: ServerKeys, *, writes: bool) -> Channel:

@@ -20,18 +20,24 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from fractions import Fraction
 from functools import cached_property
-from typing import Protocol
 
 from tacit.aggregation import masks
 from tacit.aggregation.agreement import KEY_SIZE
-from tacit.aggregation.announcements import WHOLE_NOISE, Binding, SharedNoise, accept
+from tacit.aggregation.announcements import (
+    WHOLE_NOISE,
+    Binding,
+    RoundDescription,
+    SharedNoise,
+    accept,
+)
 from tacit.aggregation.encryption import DEFAULT, HpkeSuite, Recipient, recipients, suite_numbered
 from tacit.aggregation.interface import (
     IDENTITY_SIZE,
     SYSTEM,
-    Refusal,
     Source,
     check_counts,
+    expect,
+    expect_size,
     new_identity,
     uniform,
 )
@@ -45,15 +51,15 @@ from tacit.aggregation.wire import (
     check_modulus,
     check_numbers,
     described,
-    first_integer,
+    first_fraction,
     front,
     head,
     header,
     identity_of,
     last_modulus,
     number_size,
+    pack_fraction,
     pack_integer,
-    pack_modulus,
     pack_numbers,
     records,
 )
@@ -73,7 +79,7 @@ _VERIFIED = bytes((Kind.VERIFIED_ROUND,))
 
 
 @dataclass(frozen=True)
-class TwoServerRound:
+class TwoServerRound(RoundDescription):
     """Public description of a round: terms, counts, times, noise and the parties' keys.
 
     Both servers and the collector make their keys for this round only. `scale` is that of the
@@ -102,42 +108,36 @@ class TwoServerRound:
         check_counts(self.slots, self.minimum)
         check_modulus(self.modulus)
         check_length(self.length, self.modulus)
-        if not 0 <= self.assigned_until <= self.binding.closes or not 0 <= self.grace < 1 << 32:
-            raise TacitError("places are given out until the deadline, and a grace is below 2^32")
-        if self.scale is not None and not 0 < self.scale < 1 << 1000:
-            raise TacitError(f"the scale of a server's noise is {self.scale}; it must be above 0")
+        until, closes = self.assigned_until, self.binding.closes
+        require(0 <= until <= closes, "assigned_until", until, f"from 0 to the deadline, {closes}")
+        require(0 <= self.grace < 1 << 32, "grace", self.grace, "from 0 to 2^32 - 1")
+        positive = self.scale is None or 0 < self.scale < 1 << 1000
+        require(positive, "scale", self.scale, "above 0 and below 2^1000")
         self._check_keys()
         self._check_verified()
 
     def _check_keys(self) -> None:
-        sizes = {len(public) for public in self.servers}
-        if (
-            len(self.identity) != IDENTITY_SIZE
-            or len(self.collector) != self.suite.key_size
-            or sizes != {self.suite.public_size}
-        ):
-            raise TacitError(
-                f"a round names two servers and a collector by keys of its suite {self.suite.name}"
-            )
+        wanted = [IDENTITY_SIZE, self.suite.key_size, *[self.suite.public_size] * 2]
+        sizes = [len(one) for one in (self.identity, self.collector, *self.servers)]
+        rule = f"{wanted}, as in the suite {self.suite.name}"
+        require(sizes == wanted, "list of sizes of identity and keys", sizes, rule)
         lines = {self.line(0), self.line(1)}
         keys = {self.servers[0][KEY_SIZE:], self.servers[1][KEY_SIZE:], self.collector}
         if len(lines) != 2 or len(keys) != 3:
-            raise TacitError("two of the three parties have the same key; each must have its own")
+            raise TacitError("two parties have the same key: each must have its own")
 
     def _check_verified(self) -> None:
         proofs = self.proofs
         if proofs is None:
             return
-        if len(self.commitment) != COMMITMENT_SIZE or self.modulus != MODULUS or not self.scale:
-            raise TacitError(
-                f"a verified round has a commitment of {COMMITMENT_SIZE} bytes, the modulus "
-                f"{MODULUS}, and noise that the servers add"
-            )
-        if proofs.part_size(0) >= SIZE_LIMIT:
-            raise TacitError(
-                f"length is {self.length}; a report must stay below {SIZE_LIMIT} bytes: use "
-                "several rounds"
-            )
+        size = len(self.commitment)
+        require(size == COMMITMENT_SIZE, "commitment", f"{size} bytes long", f"{COMMITMENT_SIZE}")
+        require(self.modulus == MODULUS, "modulus of a verified round", self.modulus, f"{MODULUS}")
+        require(self.scale, "scale of a verified round", self.scale, "that of the servers' noise")
+        small = proofs.part_size(0) < SIZE_LIMIT
+        require(
+            small, "length", self.length, f"smaller: a report has fewer than {SIZE_LIMIT} bytes"
+        )
 
     def encode(self) -> bytes:
         """Serialize the round description."""
@@ -151,14 +151,14 @@ class TwoServerRound:
             + self.collector
             + b"".join(self.servers)
             + self._encoded_noise()
-            + pack_modulus(self.modulus)
+            + pack_integer(self.modulus)
         )
 
     def _encoded_noise(self) -> bytes:
         """The servers' noise scale; or 00, followed by the clients' noise."""
         if self.scale is None:
             return b"\x00" + self.shared.encode()
-        return pack_integer(self.scale.numerator) + pack_integer(self.scale.denominator)
+        return pack_fraction(self.scale)
 
     @classmethod
     def decode(cls, message: bytes) -> TwoServerRound:
@@ -168,14 +168,14 @@ class TwoServerRound:
             kind = Kind.VERIFIED_ROUND if verified else Kind.TWO_SERVER_ROUND
             binding, rest = Binding.first(body(message, kind))
             size = COMMITMENT_SIZE if verified else 0
-            commitment, rest = front(rest, size, "the description"), rest[size:]
-            fields, rest = head(_HEAD, rest, "the description")
+            commitment, rest = front(rest, size, "description"), rest[size:]
+            fields, rest = head(_HEAD, rest, "description")
             assigned_until, grace, slots, minimum, length, number = fields
             suite = suite_numbered(number)
             sizes = (suite.key_size, suite.public_size, suite.public_size)
-            keys, rest = front(rest, sum(sizes), "the list of keys"), rest[sum(sizes) :]
+            keys, rest = front(rest, sum(sizes), "list of keys"), rest[sum(sizes) :]
             collector, both = keys[: sizes[0]], keys[sizes[0] :]
-            first, second = records(both, sizes[1], 2, "the list of servers")
+            first, second = records(both, sizes[1], 2, "list of servers")
             scale, shared, rest = _first_noise(rest)
             return cls(
                 binding,
@@ -209,11 +209,6 @@ class TwoServerRound:
             divisor=self.shared.divisor if devices else None,
             total=self.shared.total if devices else None,
         )
-
-    @cached_property
-    def context(self) -> bytes:
-        """SHA-256 of the description; it is bound into every ciphertext and every key."""
-        return hashlib.sha256(self.encode()).digest()
 
     @cached_property
     def recipients(self) -> tuple[Recipient, Recipient]:
@@ -257,11 +252,7 @@ def _first_noise(data: bytes) -> tuple[Fraction | None, SharedNoise, bytes]:
     if data[:1] == b"\x00":
         shared, rest = SharedNoise.first(data[1:])
         return None, shared, rest
-    numerator, rest = first_integer(data, "scale")
-    denominator, rest = first_integer(rest, "scale")
-    scale = Fraction(numerator, denominator)
-    if denominator != scale.denominator:
-        raise Refusal("the scale is not spelt in lowest terms")
+    scale, rest = first_fraction(data, "scale")
     return scale, WHOLE_NOISE, rest
 
 
@@ -273,35 +264,23 @@ class RoundOutcome(IntEnum):
     UNKNOWN = 3
 
 
-class AnnouncedRound(Protocol):
-    """The fields of a round of any kind that its outcome refers to."""
-
-    @property
-    def identity(self) -> bytes:
-        """The round's random identifier."""
-
-    @property
-    def context(self) -> bytes:
-        """The digest of its description."""
-
-
 def read_outcome(
-    pinned: Pinned, announced: AnnouncedRound, message: bytes
+    pinned: Pinned, announced: RoundDescription, message: bytes
 ) -> tuple[int, RoundOutcome]:
     """Verify an outcome message; return the role of the party that states it and the outcome.
 
     UNKNOWN is not signed and proves nothing.
     """
     data = body(message, Kind.OUTCOME, announced.identity)
-    role, number = front(data, 2, "the outcome")
-    if role >= len(pinned.keys) or number not in tuple(RoundOutcome):
-        raise Refusal(f"an outcome {number} of server {role} is not known")
+    role, number = front(data, 2, "outcome")
+    known = role < len(pinned.keys) and number in tuple(RoundOutcome)
+    expect(known, "outcome", f"{number} of server {role}", "1, 2 or 3, of a party of the terms")
     said = RoundOutcome(number)
     if said is not RoundOutcome.UNKNOWN:
         signed = announced.context + data[:2]
         verify(Signed.OUTCOME, signed, data[2:], pinned.terms.keys[role], f"server {role}")
-    elif len(data) != 2:
-        raise Refusal("an outcome that is not known has nothing behind it")
+    else:
+        expect_size("outcome UNKNOWN", data, 2)
     return role, said
 
 
@@ -334,7 +313,7 @@ class ReportSlot:
     @classmethod
     def decode(cls, data: bytes) -> ReportSlot:
         """Parse a slot."""
-        (only,) = records(data, SLOT.size, 1, "a place")
+        (only,) = records(data, SLOT.size, 1, "slot")
         return cls(*SLOT.unpack(only))
 
 
@@ -353,7 +332,7 @@ def split(
         The terms that the client agreed to, with the keys of their parties.
     announcement : bytes
         The round, signed by all parties; it must comply with the terms.
-    place : Place
+    slot : ReportSlot
         The client's slot.
     values : sequence of int
         The numbers to report: 0..levels where servers add the noise, else any integers.
@@ -415,11 +394,8 @@ def _checked(announced: TwoServerRound, values: Sequence[int]) -> list[int]:
     """Validate a client's values: 0..levels where servers add the noise, else any residues."""
     numbers = check_numbers(values, announced.modulus, announced.length)
     levels = announced.binding.levels
-    if announced.scale is not None and any(not 0 <= value <= levels for value in values):
-        raise TacitError(
-            f"the report holds {list(values)}; the noise of this round hides numbers from 0 to "
-            f"{levels}: encode the answer to a level"
-        )
+    hidden = announced.scale is None or all(0 <= value <= levels for value in values)
+    require(hidden, "report", list(values), f"numbers from 0 to {levels}. Encode answers as levels")
     return numbers
 
 

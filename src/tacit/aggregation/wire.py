@@ -11,10 +11,11 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
+from fractions import Fraction
 from typing import Any
 
-from tacit.aggregation.interface import IDENTITY_SIZE, Refusal
-from tacit.errors import TacitError, integer
+from tacit.aggregation.interface import IDENTITY_SIZE, Refusal, expect, expect_size
+from tacit.errors import TacitError, integer, require
 
 MAGIC = b"ta"
 VERSION = 2
@@ -65,7 +66,7 @@ def described() -> Iterator[None]:
     except Refusal:
         raise
     except TacitError as problem:
-        raise Refusal(f"the round's description makes no sense: {problem}") from None
+        raise Refusal(f"description of the round is invalid: {problem}") from None
 
 
 def header(kind: Kind, identity: bytes) -> bytes:
@@ -80,21 +81,18 @@ def header(kind: Kind, identity: bytes) -> bytes:
 def body(message: object, kind: Kind, identity: bytes | None = None) -> bytes:
     """The body of a message of this kind and, if given, round; raises `Refusal` otherwise."""
     if not isinstance(message, bytes | bytearray | memoryview):
-        raise Refusal(f"a message is bytes; this is {type(message).__name__}")
+        raise Refusal(f"message is {type(message).__name__}: must be bytes")
     data = bytes(message)
     if len(data) < HEADER_SIZE or data[:2] != MAGIC:
-        raise Refusal(f"not a message of tacit: {len(data)} bytes without its header")
+        raise Refusal(f"message has {len(data)} bytes and no header of tacit: must start with it")
     if data[2] != VERSION:
         raise Refusal(
-            f"the message is of version {data[2]}; this side speaks version {VERSION}: update the "
-            "older side"
+            f"version of the message is {data[2]}: must be {VERSION}. Update the older side"
         )
     if data[3] != kind:
-        raise Refusal(
-            f"the message is of kind 0x{data[3]:02x}; expected here is {kind.name} (0x{kind:02x})"
-        )
+        raise Refusal(f"kind of the message is 0x{data[3]:02x}: must be {kind.name} (0x{kind:02x})")
     if identity is not None and data[4:HEADER_SIZE] != identity:
-        raise Refusal("the message belongs to another round")
+        raise Refusal("message belongs to another round")
     return data[HEADER_SIZE:]
 
 
@@ -114,8 +112,7 @@ def identity_of(message: bytes) -> bytes:
 
 def front(data: bytes, size: int, what: str) -> bytes:
     """The first `size` bytes of `data`; raises `Refusal` if it is shorter."""
-    if len(data) < size:
-        raise Refusal(f"{what} ends after {len(data)} bytes; it begins with {size}")
+    expect(len(data) >= size, what, f"{len(data)} bytes long", f"at least {size}")
     return data[:size]
 
 
@@ -130,26 +127,22 @@ def records(data: bytes, size: int, count: int, what: str) -> list[bytes]:
     >>> records(b"aabbcc", 2, 3, "list")
     [b'aa', b'bb', b'cc']
     """
-    if len(data) != size * count:
-        raise Refusal(f"{what} has {len(data)} bytes; expected are {count} records of {size}")
+    expect_size(what, data, size * count)
     return [data[start : start + size] for start in range(0, len(data), size)]
 
 
 def check_modulus(modulus: object) -> int:
     """Check that a round can use this modulus."""
     number = integer("modulus", modulus, at_least=2)
-    if number >= MODULUS_LIMIT:
-        raise TacitError(f"modulus has {number.bit_length()} bits; at most 2040 are supported")
+    require(number < MODULUS_LIMIT, "modulus", f"{number.bit_length()} bits long", "at most 2040")
     return number
 
 
 def check_length(length: object, modulus: int) -> int:
     """Check the count of numbers in a report: at least one, and less than 1 GiB in total."""
     number = integer("length", length, at_least=1)
-    if number * number_size(modulus) >= SIZE_LIMIT:
-        raise TacitError(
-            f"length is {number}; a report must stay below {SIZE_LIMIT} bytes: use several rounds"
-        )
+    small = number * number_size(modulus) < SIZE_LIMIT
+    require(small, "length", number, f"smaller: a report has fewer than {SIZE_LIMIT} bytes")
     return number
 
 
@@ -163,26 +156,31 @@ def first_integer(data: bytes, what: str) -> tuple[int, bytes]:
     """Parse the integer at the start of `data`, in its shortest encoding; return the rest too."""
     size = data[0] if data else 0
     digits = data[1 : 1 + size]
-    if not size or len(digits) != size or digits[0] == 0:
-        raise Refusal(
-            f"the {what} is not spelt as one byte of length and that many bytes without a leading "
-            "zero"
-        )
+    shortest = size and len(digits) == size and digits[0]
+    rule = "a byte of length, then that many bytes without a leading zero"
+    expect(shortest, what, data[: 1 + size].hex() or "empty", rule)
     return int.from_bytes(digits, "big"), data[1 + size :]
 
 
-def pack_modulus(modulus: int) -> bytes:
-    """Serialize a modulus: one byte of length, then the bytes without leading zeros."""
-    return pack_integer(modulus)
+def pack_fraction(fraction: Fraction) -> bytes:
+    """Serialize a positive fraction: numerator and denominator, in lowest terms."""
+    return pack_integer(fraction.numerator) + pack_integer(fraction.denominator)
+
+
+def first_fraction(data: bytes, what: str) -> tuple[Fraction, bytes]:
+    """Parse the fraction at the start of `data`, in lowest terms; return the rest too."""
+    top, rest = first_integer(data, what)
+    bottom, rest = first_integer(rest, what)
+    fraction = Fraction(top, bottom)
+    expect(fraction.denominator == bottom, what, f"{top}/{bottom}", "in lowest terms")
+    return fraction, rest
 
 
 def last_modulus(data: bytes) -> int:
     """Parse the modulus at the end of a description, in its shortest encoding."""
     modulus, rest = first_integer(data, "modulus")
-    if modulus < 2:
-        raise Refusal("the modulus is 1; it must be at least 2")
-    if rest:
-        raise Refusal(f"the round's description has {len(rest)} bytes too many")
+    expect(modulus >= 2, "modulus", modulus, "at least 2")
+    expect(not rest, "end of the description", f"{len(rest)} bytes too late", "after the modulus")
     return modulus
 
 
@@ -207,16 +205,13 @@ def unpack_numbers(data: bytes, modulus: int, count: int, what: str) -> list[int
         int.from_bytes(record, "big") for record in records(data, number_size(modulus), count, what)
     ]
     if any(number >= modulus for number in numbers):
-        raise Refusal(f"{what} holds a number that is not below the modulus")
+        raise Refusal(f"{what} contains a number that is not below the modulus {modulus}")
     return numbers
 
 
 def check_numbers(values: Sequence[int], modulus: int, count: int) -> list[int]:
     """Check that a client's values are `count` integers; return them modulo `modulus`."""
-    if len(values) != count:
-        raise TacitError(
-            f"the report has {len(values)} numbers; this round takes {count} per report"
-        )
+    require(len(values) == count, "number of values", len(values), f"{count}, as in the round")
     return [_whole(value) % modulus for value in values]
 
 
@@ -224,10 +219,7 @@ def _whole(value: object) -> int:
     try:
         return value.__index__()  # type: ignore[attr-defined, no-any-return]
     except AttributeError:
-        raise TacitError(
-            f"a report holds a {type(value).__name__}; it must hold whole numbers: encode the "
-            "value first"
-        ) from None
+        raise TacitError(f"value is {value!r}: must be a whole number. Encode it first") from None
 
 
 def packed(parts: Iterable[bytes]) -> bytes:
@@ -245,9 +237,9 @@ def unpacked(saved: bytes) -> list[bytes]:
     while start < len(saved):
         end = start + 4 + int.from_bytes(saved[start : start + 4], "big")
         if end > len(saved) or start + 4 > len(saved):
-            raise Refusal("the saved state is cut off; restore another")
+            raise Refusal("saved state is truncated. Restore another one")
         parts.append(saved[start + 4 : end])
         start = end
     if not parts:
-        raise Refusal("the saved state is empty; restore another")
+        raise Refusal("saved state is empty. Restore another one")
     return parts

@@ -331,7 +331,7 @@ class DeviceCore:
         digest = _digest(experiment)
         known = self.ledger.known(digest)
         if known is not None and known.option is not None and self._clock() < known.until:
-            return _kept(known, known.option)
+            return _kept(known)
         known = yield from self._up_to_date(digest, known)
         if known.agreed is None and not known.withdrawn:
             with self.ledger.together():
@@ -344,14 +344,11 @@ class DeviceCore:
             nonce = self.ledger.nonce(known.pinned.terms.digest, self._source(NONCE_SIZE))
         now = self._clock()  # time of the request: a slow reply does not make the device late
         reply = yield _asking(known.pinned.terms, nonce, invitation)
-        if reply.status == _SUCCEEDED and (yield from self._succeeded(known, digest)):
-            return (yield from self.joining(digest, invitation))
+        if reply.status == _SUCCEEDED:
+            fetched = yield from self._fetch(digest)
+            if fetched.pinned != known.pinned:
+                return (yield from self.joining(digest, invitation))
         return self._placed(known.pinned, reply, now, invitation)
-
-    def _succeeded(self, known: Known, digest: bytes) -> Talk[bool]:
-        """Fetch the terms again; whether a successor replaced the known ones."""
-        now = yield from self._fetch(digest)
-        return now.pinned != known.pinned
 
     def _nothing_left(self, known: Known, invitation: str | None) -> Refusal | None:
         """The limit that is reached while an experiment runs, or None.
@@ -386,7 +383,7 @@ class DeviceCore:
         until = now + max(float(pinned.terms.answer.window), UNASKED)
         with self.ledger.together():
             self.ledger.keep_option(pinned.terms.digest, option, now, until)
-            return self._held(pinned.terms.digest)
+            return _kept(self._known(pinned.terms.digest))
 
     def _taken(
         self,
@@ -424,13 +421,7 @@ class DeviceCore:
                     invitation,
                 )
             )
-            return self._held(pinned.terms.digest)
-
-    def _held(self, digest: bytes) -> Slot:
-        """The assignment in the ledger; another process may have stored it first."""
-        known = self._known(digest)
-        assert known.option is not None
-        return _kept(known, known.option)
+            return _kept(self._known(pinned.terms.digest))
 
     # Reporting
 
@@ -471,12 +462,11 @@ class DeviceCore:
     def _send(self, running: Running, post: Delivery, closes: int) -> Talk[None]:
         if post.encrypted is None or not self._claim(running, post, Attempt.REPORT, closes):
             return
-        reply = yield Request(
-            "PUT",
-            f"{_round_url(running, post)}/reports/{running.slot.number}",
-            post.encrypted,
-            (("Content-Type", "application/octet-stream"), *_invited(running)),
-        )
+        headers = [("Content-Type", "application/octet-stream")]
+        if running.invitation:
+            headers.append(("Tacit-Invitation", running.invitation))
+        url = f"{_round_url(running, post)}/reports/{running.slot.number}"
+        reply = yield Request("PUT", url, post.encrypted, tuple(headers))
         if 200 <= reply.status < 300:
             self.ledger.accepted(running.identity, post.role, self._clock())
         elif reply.status in _FINAL:
@@ -558,9 +548,11 @@ def _questions_left(post: Delivery) -> bool:
     return post.outcome is None and post.attempts[Attempt.OUTCOME][0] < MOST_QUESTIONS
 
 
-def _kept(known: Known, option: str) -> Slot:
+def _kept(known: Known) -> Slot:
+    """The assignment in the ledger, perhaps that of another process."""
+    assert known.option is not None
     asked = known.reports_at is not None
-    return Slot(option, asked, known.reports_at, known.pinned.terms.digest)
+    return Slot(known.option, asked, known.reports_at, known.pinned.terms.digest)
 
 
 def _last_option(known: Known, spent: Refusal) -> Slot:
@@ -597,10 +589,6 @@ def _asking(terms: Terms, nonce: bytes, invitation: str | None) -> Request:
 def _shares(running: Running) -> tuple[bytes, bytes]:
     assert running.levels is not None
     return split(running.pinned, running.announcement, running.slot, running.levels)
-
-
-def _invited(running: Running) -> tuple[tuple[str, str], ...]:
-    return (("Tacit-Invitation", running.invitation),) if running.invitation else ()
 
 
 def _least_cost(terms: Terms) -> Fraction:

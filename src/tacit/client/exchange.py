@@ -55,19 +55,17 @@ Talk = Generator[Request, Reply, T]
 """Generator of requests that receives replies and returns a result."""
 
 
-def succeeded(reply: Reply, who: str) -> Reply:
-    """Return a successful reply; raise `Offline` if a retry may help, otherwise `Refusal`."""
+def document(reply: Reply, who: str) -> dict[str, Any]:
+    """The JSON object of a successful reply.
+
+    Raises `Offline` if a retry may help, otherwise `Refusal`.
+    """
     if reply.status == 0 or reply.status == 429 or reply.status >= 500:
         raise Offline(f"{who} is unavailable ({reply.said}). Try again later")
     if not 200 <= reply.status < 300:
         raise Refusal(f"{who} rejects the request: {reply.said}")
-    return reply
-
-
-def document(reply: Reply, who: str) -> dict[str, Any]:
-    """Parse the JSON object of a successful reply."""
     try:
-        found = json.loads(succeeded(reply, who).content)
+        found = json.loads(reply.content)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
         found = None
     if not isinstance(found, dict):

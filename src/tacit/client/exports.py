@@ -45,7 +45,7 @@ def read_export(exported: str) -> tuple[Fraction | None, list[Exported]]:
 def _read_entry(entry: Mapping[str, Any]) -> Exported:
     terms, rounds, keys = entry["terms"], entry["rounds"], entry["keys"]
     lists = all(isinstance(one, list) for one in (terms, rounds, keys))
-    require(lists and terms, "an experiment", "incomplete", "lists of terms, keys and rounds")
+    require(lists and terms, "an experiment", "incomplete", "lists of terms, keys, rounds")
     times = entry["participations"]
     holds = type(times) is int and times >= 0
     require(holds, "participations", repr(times), "a whole number of at least 0")

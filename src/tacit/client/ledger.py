@@ -290,14 +290,12 @@ class Ledger(Budget):
 
     def claim(self, identity: bytes, delivery: Delivery, what: Attempt, now: float) -> bool:
         """Claim the next attempt for this process; False if another process was faster."""
-        with self.together():
-            done = self._run(
-                f"UPDATE shares SET {what.value}_attempts = {what.value}_attempts + 1, "
-                f"{what.value}_last = ? WHERE identity = ? AND role = ? "
-                f"AND {what.value}_attempts = ?",
-                *(now, identity, delivery.role, delivery.attempts[what][0]),
-            )
-            return done.rowcount == 1
+        done = self._write(
+            f"UPDATE shares SET {what.value}_attempts = {what.value}_attempts + 1, "
+            f"{what.value}_last = ? WHERE identity = ? AND role = ? AND {what.value}_attempts = ?",
+            *(now, identity, delivery.role, delivery.attempts[what][0]),
+        )
+        return done.rowcount == 1
 
     def accepted(self, identity: bytes, role: int, now: float) -> None:
         """The server accepted its report share: delete the bytes."""
@@ -312,16 +310,12 @@ class Ledger(Budget):
         self._update(identity, role, "outcome = ?", outcome)
 
     def _update(self, identity: bytes, role: int, change: str, value: object) -> None:
-        with self.together():
-            self._run(
-                f"UPDATE shares SET {change} WHERE identity = ? AND role = ?",
-                *(value, identity, role),
-            )
+        changed = f"UPDATE shares SET {change} WHERE identity = ? AND role = ?"
+        self._write(changed, value, identity, role)
 
     def expire(self, identity: bytes) -> None:
         """The deadline has passed: delete the encrypted shares that no server accepted."""
-        with self.together():
-            self._run("UPDATE shares SET encrypted = NULL WHERE identity = ?", identity)
+        self._write("UPDATE shares SET encrypted = NULL WHERE identity = ?", identity)
 
     def end(self, identity: bytes, outcome: ParticipationOutcome, *, refund: bool = False) -> None:
         """End a participation; with `refund`, its cost is no longer charged.

@@ -139,6 +139,11 @@ class LedgerFile:
     def _run(self, query: str, *values: object) -> sqlite3.Cursor:
         return self._db.execute(query, values)
 
+    def _write(self, query: str, *values: object) -> sqlite3.Cursor:
+        """Run one statement as a transaction."""
+        with self.together():
+            return self._run(query, *values)
+
     def _all(self, query: str, *values: object) -> list[sqlite3.Row]:
         return self._run(query, *values).fetchall()
 

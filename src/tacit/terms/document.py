@@ -419,5 +419,5 @@ def _check_parties(terms: Terms) -> None:
     roles, wanted = tuple(party.role for party in terms.parties), ROLES[terms.trust]
     rule = f"{', '.join(wanted)}, in this order, with trust {terms.trust.value}"
     require(roles == wanted, "the list of parties", ", ".join(roles) or "empty", rule)
-    distinct = len(set(terms.keys)) == len(terms.keys)
-    require(distinct, "a party's key", "another party's, too", "its own")
+    if len(set(terms.keys)) != len(terms.keys):
+        raise TacitError("two parties have the same key: each must have its own")

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import accumulate
 from math import prod
 
-from tacit.errors import Refusal
+from tacit.errors import Refusal, require
 
 MODULUS = 2**64 - 2**32 + 1
 SIZE = 8  # bytes of an element
@@ -33,11 +33,11 @@ def pack(numbers: Sequence[int]) -> bytes:
 
 def unpack(data: bytes, count: int, what: str) -> list[int]:
     """Parse a vector of `count` field elements in canonical encoding."""
-    if len(data) != count * SIZE:
-        raise Refusal(f"{what} has {len(data)} bytes; expected are {count} numbers of {SIZE}")
+    size = len(data)
+    require(size == count * SIZE, what, f"{size} bytes long", f"{count * SIZE}", Refusal)
     numbers = list(struct.unpack(f"<{count}Q", data))
     if max(numbers, default=0) >= MODULUS:
-        raise Refusal(f"{what} holds a number that is not below the modulus of the field")
+        raise Refusal(f"{what} contains a number that is not below the modulus of the field")
     return numbers
 
 

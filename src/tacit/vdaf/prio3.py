@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Refusal, require
 from tacit.vdaf.field import MODULUS, SIZE, pack, unpack
 from tacit.vdaf.proofs import BIT, Circuit, ProofQuery, whole_number
 from tacit.vdaf.xof import SEED_SIZE, expand, turboshake
@@ -61,11 +61,8 @@ class Prio3:
         self, context: bytes, measurement: int, nonce: bytes, drawn: bytes
     ) -> tuple[bytes, bytes]:
         """The input shares of both aggregators, from random bytes `drawn`; no public share."""
-        if len(nonce) != NONCE_SIZE or len(drawn) != RANDOM_SIZE:
-            raise TacitError(
-                f"a nonce of {len(nonce)} and {len(drawn)} random bytes; expected are {NONCE_SIZE} "
-                f"and {RANDOM_SIZE}"
-            )
+        require(len(nonce) == NONCE_SIZE, "size of the nonce", len(nonce), f"{NONCE_SIZE}")
+        require(len(drawn) == RANDOM_SIZE, "number of random bytes", len(drawn), f"{RANDOM_SIZE}")
         bits = self.circuit.encode(measurement)
         seed, prove = drawn[:SEED_SIZE], drawn[SEED_SIZE:]
         seeds = expand(prove, self._tag(_PROVE, context), _PROOFS, self.circuit.wires)
@@ -81,10 +78,8 @@ class Prio3:
 
     def verify_init(self, asked: ProofQuery, context: bytes, role: int, share: bytes) -> Verifying:
         """An aggregator's first verification step, on its input share."""
-        if len(share) != self.share_size(role):
-            raise Refusal(
-                f"an input share has {len(share)} bytes; expected are {self.share_size(role)}"
-            )
+        size, wanted = len(share), self.share_size(role)
+        require(size == wanted, "input share", f"{size} bytes long", f"{wanted}", Refusal)
         if role:
             bits, proof = self._expanded(context, share)
         else:
@@ -98,13 +93,13 @@ class Prio3:
         size, what = self.circuit.verifier_size, "a verifier share"
         both = zip(unpack(first, size, what), unpack(second, size, what), strict=True)
         if not self.circuit.decide([(a + b) % MODULUS for a, b in both]):
-            raise Refusal("the proof of this report does not hold: it is not in range")
+            raise Refusal("range proof of the report is invalid")
         return b""
 
     def verify_next(self, verifying: Verifying, message: bytes) -> int:
         """The output share of a valid report."""
         if message:
-            raise Refusal("a verifier message says something; without joint randomness it is empty")
+            raise Refusal("verifier message is not empty: must be without joint randomness")
         return verifying.output
 
     def aggregate(self, outputs: Iterable[int]) -> int:

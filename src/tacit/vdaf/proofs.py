@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Refusal, require
 from tacit.vdaf.field import MODULUS, dot, nodes, roots
 
 MOST_BITS = 63  # a limit is below 2^63, so that sums of weights stay below the modulus
@@ -82,8 +82,8 @@ class Circuit:
 
     def encode(self, measurement: int) -> list[int]:
         """The measurement as weighted bits; the last is set if the others cannot reach it."""
-        if not 0 <= measurement <= self.limit:
-            raise TacitError(f"the measurement is {measurement}; it must be 0 to {self.limit}")
+        holds = 0 <= measurement <= self.limit
+        require(holds, "measurement", measurement, f"from 0 to {self.limit}")
         last = measurement > self.limit - self.weights[-1]
         rest = measurement - self.weights[-1] * last
         return [rest >> place & 1 for place in range(self.calls - 1)] + [int(last)]
@@ -115,7 +115,7 @@ class Circuit:
         """
         *factors, at = drawn
         if pow(at, self.width, MODULUS) == 1:
-            raise Refusal("the point at which this report would be verified is a root of unity")
+            raise Refusal("query point of the report is a root of unity: the report is dropped")
         return ProofQuery(
             factors or [1],
             nodes(self.width, self.width).lagrange(at)[: 1 + self.calls],
@@ -159,7 +159,6 @@ def whole_number(limit: int) -> Circuit:
     ((1, 2, 4, 3), [0, 1, 1, 1])
     """
     bits = limit.bit_length()
-    if limit < 1 or bits > MOST_BITS:
-        raise TacitError(f"the limit is {limit}; it must be from 1 to 2^{MOST_BITS} - 1")
+    require(limit >= 1 and bits <= MOST_BITS, "limit", limit, f"from 1 to 2^{MOST_BITS} - 1")
     lower = [1 << place for place in range(bits - 1)]
     return Circuit(1, _zero_or_one, (*lower, limit - sum(lower)), offset=False)
