@@ -8,6 +8,7 @@ and before anything is stored.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from numbers import Integral, Rational, Real
 
@@ -50,6 +51,15 @@ def require(
     """
     if not holds:
         raise error(f"{name} is {value}: must be {rule}")
+
+
+class InvalidFile(Refusal):
+    """A file with errors; `heading` counts them, `problems` lists them one by one."""
+
+    def __init__(self, file: str, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        self.heading = f"{file} has {len(problems)} error{'s' if len(problems) > 1 else ''}"
+        super().__init__(f"{self.heading}: {'; '.join(problems)}")
 
 
 def as_fraction(name: str, value: object, remedy: str = "") -> Fraction:

@@ -21,6 +21,7 @@ from tacit.signatures import fingerprint
 from tacit.terms import Pinned, Terms
 
 TIMEOUT = httpx.Timeout(60.0, connect=10.0)
+ADMIN_TOKEN_REQUIRED = "/problems/admin-token-required"  # type of a problem document
 
 
 class NotAdmitted(Refusal):
@@ -64,10 +65,12 @@ class Operated:
         if not known:
             raise TacitError(f"{self.url} has no experiments: publish one with tacit create")
         listed = "; ".join(f"{one['digest'][:12]} ({one['question']})" for one in known.values())
-        asked = "no experiment is named" if name is None else f"experiment is {name!r}"
+        remedy = f"give the first digits of one digest (in a URL after /experiments/): {listed}"
+        if name is None:
+            raise TacitError(f"{self.url} has {len(known)} experiments: {remedy}")
         raise TacitError(
-            f"{asked}: must match one of the {len(known)} experiments of {self.url}, it matches "
-            f"{len(found)}. Choose one: {listed}"
+            f"experiment is {name!r}; it must match one digest at {self.url}, not {len(found)}: "
+            f"{remedy}"
         )
 
     def terms(self, digest: str) -> Published:
@@ -124,11 +127,6 @@ class Operated:
             ) from None
 
     def _read(self, answer: httpx.Response) -> Any:
-        if answer.status_code == 401:
-            raise NotAdmitted(
-                f"{self.url} rejected the admin token: name the party's file with --config, or "
-                "set TACIT_ADMIN_TOKEN"
-            )
         if answer.status_code == 204:
             return None
         try:
@@ -137,9 +135,14 @@ class Operated:
             raise _stranger(self.url) from None
         if answer.is_success:
             return said
-        if not isinstance(said, dict) or "error" not in said:
+        if not isinstance(said, dict) or not {"type", "error"} <= said.keys():
             raise _stranger(self.url)
-        raise Refusal(f"{self.url} rejected the request: {said['error']}")
+        if said["type"] == ADMIN_TOKEN_REQUIRED:
+            raise NotAdmitted(
+                f"{self.url} rejects the admin token: give that party's file with --config, or put "
+                "its token into TACIT_ADMIN_TOKEN"
+            )
+        raise Refusal(f"{self.url} says: {said['error']}")
 
 
 @dataclass(frozen=True)
@@ -179,4 +182,4 @@ def _listed(one: Any) -> bool:
 
 
 def _stranger(url: str) -> TacitError:
-    return TacitError(f"{url} does not answer like a party of tacit: check the address")
+    return TacitError(f"{url} is not a tacit server: correct the address or the port")

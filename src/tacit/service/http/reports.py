@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tacit.errors import TacitError
-from tacit.service.errors import public_message, status
+from tacit.service.http.problems import rejected
 from tacit.service.http.writer import GroupWriter
 from tacit.service.party import ServerParty
 
@@ -25,7 +25,6 @@ _PATH = re.compile("/rounds/(?P<identity>[^/]+)/reports/(?P<place>[^/]+)")
 _IDENTITY = re.compile("[0-9a-f]{32}")
 _SLOT = re.compile("0|[1-9][0-9]{0,9}")
 _INVITATION = b"tacit-invitation"
-_RETRY_AFTER = {425: {"retry-after": "5"}, 503: {"retry-after": "1"}}
 
 
 class ReportRoute:
@@ -49,11 +48,11 @@ class ReportRoute:
             return
         scope["route"] = self
         message = await receive()  # complete: the middleware has read it
-        answer = Response(status_code=204)
+        answer: Response = Response(status_code=204)
         try:
             await self._keep(where["identity"], where["place"], scope["headers"], message["body"])
         except TacitError as reason:
-            answer = rejection(reason)
+            answer = rejected(reason)
         await answer(scope, receive, send)
 
     async def _keep(
@@ -85,19 +84,13 @@ class ReportRoute:
         found.result()
 
 
-def rejection(reason: TacitError) -> Response:
-    """The error response."""
-    number = status(reason)
-    return JSONResponse({"error": public_message(reason)}, number, _RETRY_AFTER.get(number))
-
-
 def operation(errors: dict[str, Any]) -> dict[str, Any]:
     """The OpenAPI description of the operation."""
     identity = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
     place = {"type": "integer", "minimum": 0, "maximum": (1 << 32) - 1}
     return {
         "summary": "Send a report share",
-        "description": "Idempotent: the same bytes get the same answer, others are rejected.",
+        "description": "The same bytes again get the same answer; other bytes are rejected.",
         "operationId": "report",
         "tags": ["devices"],
         "parameters": [
@@ -107,7 +100,7 @@ def operation(errors: dict[str, Any]) -> dict[str, Any]:
                 "name": "Tacit-Invitation",
                 "in": "header",
                 "required": False,
-                "description": "required where admission is by invitation",
+                "description": "required if admission is by invitation",
                 "schema": {"type": "string", "maxLength": 2048},
             },
         ],
@@ -115,5 +108,5 @@ def operation(errors: dict[str, Any]) -> dict[str, Any]:
             "required": True,
             "content": {"application/octet-stream": {"schema": {"type": "string"}}},
         },
-        "responses": {"204": {"description": "Stored durably."}, **errors},
+        "responses": {"204": {"description": "Stored durably"}, **errors},
     }
