@@ -71,7 +71,9 @@ def rejected(reason: TacitError) -> JSONResponse:
     """The response to a request that a party rejected for this reason."""
     number = status(reason)
     later = RETRY_AFTER.get(number)
-    return problem(number, public_message(reason), None if later is None else {"retry-after": later})
+    return problem(
+        number, public_message(reason), None if later is None else {"retry-after": later}
+    )
 
 
 def invalid(errors: Sequence[Mapping[str, Any]]) -> JSONResponse:
