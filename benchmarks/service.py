@@ -439,12 +439,12 @@ def sealed(there: Deployment, pinned: Pinned, count: int) -> list[tuple[str, Ass
     while len(found) < count:
         tickets = [Ticket(pinned.terms.digest, os.urandom(16)) for _ in range(256)]
         given = there.coordinator.join(tickets)
-        asked = [one for one in given if not isinstance(one, Refusal) and one.place is not None]
+        asked = [one for one in given if not isinstance(one, Refusal) and one.slot is not None]
         for one in asked:
-            assert one.place is not None
+            assert one.slot is not None
             name = TwoServerRound.decode(one.announcement[: -2 * SIGNATURE_SIZE]).identity.hex()
-            halves = split(pinned, one.announcement, one.place, [1])
-            found.append((f"/rounds/{name}/reports/{one.place.number}", one, halves))
+            halves = split(pinned, one.announcement, one.slot, [1])
+            found.append((f"/rounds/{name}/reports/{one.slot.number}", one, halves))
         if len(asked) < len(tickets):
             break
     return found[:count]
@@ -482,8 +482,8 @@ def rate(work: Callable[[], object], seconds: float = 1.0) -> float:
 def crypto(there: Deployment, pinned: Pinned, example: tuple[str, Assigned, Any]) -> Row:
     """A person's whole report: split and seal two halves, check both, open both."""
     path, given, halves = example
-    assert given.place is not None
-    place, keys = given.place, ServerKeys.new(DEFAULT, SYSTEM)
+    assert given.slot is not None
+    place, keys = given.slot, ServerKeys.new(DEFAULT, SYSTEM)
     message = Recipient.parse(DEFAULT, keys.encryption.public()).encrypt(bytes(40), b"")
     costs = [
         1 / rate(lambda: split(pinned, given.announcement, place, [1])),
@@ -523,8 +523,8 @@ def measured(directory: Path, kind: str, databases: tuple[str, str], said: Any) 
             add(f"sealed reports taken by the {one.role}", per_second, "per second")
             add(f"sealed reports taken by the {one.role}, p99", p99, "ms")
         path, given, halves = ready[0]
-        assert given.place is not None
-        place = given.place
+        assert given.slot is not None
+        place = given.slot
         add(
             "cryptography alone, reports checked",
             rate(lambda: checked(there, path, place, halves[0])),

@@ -68,8 +68,8 @@ def write_key(path: Location, kind: bytes, secret: bytes, lock: Lock) -> None:
     """Encrypt a key and write it to `path`, replacing an existing file."""
     salt, nonce = os.urandom(_SALT_SIZE), os.urandom(_NONCE_SIZE)
     header = MAGIC + kind.ljust(_KIND_SIZE) + salt + nonce
-    sealed = AESGCM(_stretched(lock, salt)).encrypt(nonce, secret, header)
-    _write(Path(path), header + sealed)
+    encrypted = AESGCM(_stretched(lock, salt)).encrypt(nonce, secret, header)
+    _write(Path(path), header + encrypted)
 
 
 def read_key(path: Location, kind: bytes, lock: Lock) -> bytes:
@@ -78,12 +78,14 @@ def read_key(path: Location, kind: bytes, lock: Lock) -> bytes:
     header = data[:_HEADER_SIZE]
     found = header[len(MAGIC) :][:_KIND_SIZE].strip()
     if len(data) <= _HEADER_SIZE or not header.startswith(MAGIC) or found != kind:
-        raise Refusal(f"{path} is no key file of the kind {kind.decode()}")
+        raise Refusal(f"{path} is no key file of kind {kind.decode()!r}: name another file")
     salt, nonce = header[-_SALT_SIZE - _NONCE_SIZE : -_NONCE_SIZE], header[-_NONCE_SIZE:]
     try:
         return AESGCM(_stretched(lock, salt)).decrypt(nonce, data[_HEADER_SIZE:], header)
     except InvalidTag:
-        raise Refusal(f"{path} does not open: another passphrase or key file, or altered") from None
+        raise Refusal(
+            f"{path} cannot be decrypted: check the passphrase or key file; the file may be altered"
+        ) from None
 
 
 def kept_as(path: Location, mark: str) -> Path:
@@ -131,7 +133,7 @@ def _stretched(lock: Lock, salt: bytes) -> bytes:
 def _long_enough(what: str, material: bytes) -> bytes:
     if len(material) < _SHORTEST[what]:
         raise TacitError(
-            f"the {what} has {len(material)} bytes; it must have at least {_SHORTEST[what]}"
+            f"the {what} has {len(material)} bytes: must have at least {_SHORTEST[what]}"
         )
     return material
 
@@ -140,7 +142,9 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as problem:
-        raise TacitError(f"{path} cannot be read ({problem.strerror}): name another file") from None
+        raise TacitError(
+            f"{path} is not readable ({problem.strerror}): name another file"
+        ) from None
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -149,5 +153,5 @@ def _write(path: Path, content: bytes) -> None:
         put(path, aside, content)
     except OSError as problem:
         raise TacitError(
-            f"the key cannot be written to {path} ({problem.strerror}): name another file"
+            f"{path} is not writable ({problem.strerror}): name another file"
         ) from None

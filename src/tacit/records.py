@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -78,9 +78,9 @@ class RecordDirectory:
         self._lock = self.directory / "lock"
         if used and not self._lock.exists():
             raise TacitError(
-                f"{self.directory} is not the directory that the key files of this party were in: "
-                "mount its volume, or name it as records. If they are lost for good, all open "
-                f"rounds are: say so with `mkdir -pm 700 {self.directory}; touch {self._lock}`"
+                f"records is {self.directory}, which lacks this party's key files: mount its "
+                "volume, or correct records. If they are lost, so are all open rounds: confirm "
+                f"that with `mkdir -pm 700 {self.directory}; touch {self._lock}`"
             )
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -88,8 +88,8 @@ class RecordDirectory:
             _sync(self.directory)  # flush the renames of a process that was killed
         except OSError as problem:
             raise TacitError(
-                f"the directory for key files {self.directory} cannot be made ({problem.strerror}):"
-                " name one that this process may write to, outside of backups"
+                f"records is {self.directory}: it cannot be created ({problem.strerror}). Choose "
+                "a directory that this process may write, outside of backups."
             ) from None
 
     def read(self, name: bytes) -> bytes | None:
@@ -109,7 +109,10 @@ class RecordDirectory:
         with self._usable(), self._locked():
             found = self.read(name)
             if found == old:
-                self._write(self._path(name), new)
+                path = self.directory / f"{name.hex()}.record"
+                aside = path.with_suffix(".new")
+                aside.unlink(missing_ok=True)
+                put(path, aside, new)
                 found = new
             return found
 
@@ -119,9 +122,9 @@ class RecordDirectory:
             yield
         except OSError as problem:
             raise Unavailable(
-                f"the key files in {self.directory} cannot be used ({problem.strerror}); nothing "
-                "was changed: mount the volume, free the disk or mend the permissions, and try "
-                "again"
+                f"the key files in {self.directory} are unavailable ({problem.strerror}); nothing "
+                "was changed: mount the volume, free disk space or correct the permissions, then "
+                "retry"
             ) from None
 
     @contextmanager
@@ -130,22 +133,15 @@ class RecordDirectory:
         try:
             import fcntl  # not on every platform
         except ImportError:
-            raise TacitError("key files need a system with file locks, such as Linux") from None
+            raise TacitError(
+                "the system has no file locks: key files need them. Use Linux."
+            ) from None
         handle = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
         finally:
             os.close(handle)
-
-    def _path(self, name: bytes) -> Path:
-        return self.directory / f"{name.hex()}.record"
-
-    def _write(self, path: Path, content: bytes) -> None:
-        aside = path.with_suffix(".new")
-        with suppress(FileNotFoundError):
-            aside.unlink()
-        put(path, aside, content)
 
 
 def put(path: Path, aside: Path, content: bytes) -> None:

@@ -98,7 +98,7 @@ class Stage:
         wanted = sum(one["places"] - one["given"] for one in self.rounds if one["stage"] == "open")
         tickets = [Ticket(self.digest, os.urandom(16)) for _ in range(int(share * wanted))]
         found = self.both.coordinator.join(tickets)
-        return [one for one in found if isinstance(one, Assigned) and one.place is not None]
+        return [one for one in found if isinstance(one, Assigned) and one.slot is not None]
 
     def report(self, came: list[Assigned]) -> None:
         """They report to both servers."""
@@ -107,14 +107,14 @@ class Stage:
         halves = []
         for one in came:
             counts[one.option] = counts.get(one.option, 0) + 1
-            assert one.place is not None
+            assert one.slot is not None
             value = self.liked(one.option, counts[one.option])
-            halves.append(split(pinned, one.announcement, one.place, [value]))
+            halves.append(split(pinned, one.announcement, one.slot, [value]))
         for role, party in enumerate(self.both.parties):
             waiting = [
-                party.report(_identity(one), one.place.number, pair[role])
+                party.report(_identity(one), one.slot.number, pair[role])
                 for one, pair in zip(came, halves, strict=True)
-                if one.place is not None
+                if one.slot is not None
             ]
             assert party.keep(waiting) == [None] * len(waiting)
 

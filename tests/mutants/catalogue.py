@@ -92,6 +92,7 @@ TERMS = ("tests/terms/test_terms.py",)
 DOCUMENT = ("tests/terms/test_document.py", *TERMS)
 LEDGER = ("tests/service/test_ledger.py",)
 PARTIES = ("tests/service/test_parties.py",)
+SCHEDULER = ("tests/service/test_scheduler.py",)
 KEPT = ("tests/terms/test_records.py", "tests/terms/test_keyfiles.py")
 LEARNERS = ("tests/bandits/test_every_learner.py",)
 
@@ -1110,9 +1111,18 @@ TARGETS: tuple[Target, ...] = (
     Target("service/coordinator.py", "Coordinator.create", (checks, limits), PARTIES, ("grace",)),
     Target(
         "service/round_scheduler.py",
-        "_describe",
+        "_Batch._describe",
         (swap("min(timing.grace, terms.grace)", "timing.grace"),),
         PARTIES,
+    ),
+    Target(
+        "service/store.py",
+        "Transaction.replace_round",
+        (
+            swap("rounds.c.stage == old.stage", "True"),
+            swap("rounds.c.announcement == old.announcement", "True"),
+        ),
+        SCHEDULER,
     ),
     Target(
         "service/helper.py", "Helper._invited", (swap("known.issuer", "known.keys[0]"),), PARTIES

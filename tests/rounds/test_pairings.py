@@ -144,7 +144,7 @@ def test_one_report_fewer_than_the_minimum_opens_nothing(name: str, through: str
         gone = range(fewest - 1, protocol.participants)
         with pytest.raises(Refusal, match=rf"(at least|size is) {fewest}|neighbours"):
             carry(protocol, messages, through, **how(through, gone))
-    with pytest.raises(TacitError, match="nothing was opened"):
+    with pytest.raises(TacitError, match=r"nothing (was opened|is released)"):
         carry(protocol, [], through)
     with pytest.raises(TacitError, match=r"over the \d+ that the protocol was built for"):
         carry(protocol, [*messages, messages[0]], through)
@@ -208,7 +208,7 @@ def test_a_protocol_that_does_not_fit_is_told_what_does(name: str, through: str)
     protocol, messages = started(name)
     right = " and ".join(ways(protocol))
     part = getattr(protocol, "part", protocol)
-    refusal = rf"{type(part).__name__} does not go through {through}: it fits {right}; "
+    refusal = rf"{type(part).__name__} does not fit {through}: it fits {right}. "
     for attempt in (
         lambda: carry(protocol, messages, through),
         lambda: payload(protocol, messages[0], through),
@@ -224,7 +224,7 @@ def test_a_protocol_that_does_not_fit_is_told_what_does(name: str, through: str)
 )
 def test_protocols_without_an_intermediary_say_why(name: str, through: str) -> None:
     protocol = CASES[name].build()
-    with pytest.raises(TacitError, match=rf"does not go through {through}: (its|each)"):
+    with pytest.raises(TacitError, match=rf"does not fit {through}: (its|each)"):
         payload(protocol, 0, through)
     if not isinstance(protocol, SeparateSums):
         with pytest.raises(TacitError, match=type(protocol).__name__):
@@ -239,7 +239,7 @@ def test_an_unknown_intermediary_or_protocol_is_refused() -> None:
     class Strange:
         pass
 
-    with pytest.raises(TacitError, match="Strange has no way through an intermediary: add it"):
+    with pytest.raises(TacitError, match="Strange has no codec: add it"):
         codec(Strange(), "mixing")  # type: ignore[arg-type]
 
 
@@ -251,7 +251,7 @@ def test_prefix_sums_of_real_numbers_are_refused_with_noise_that_fits(noise: Any
     trust: Any = "silo" if noise == "gaussian" else "none"
     sums = PrefixSums(factorize("tree", 2), 4, 3, 1.5, trust, noise, 1.0)
     for through in ("masking", "two-servers"):
-        with pytest.raises(TacitError, match="use discrete-gaussian or skellam noise"):
+        with pytest.raises(TacitError, match="Use discrete-gaussian or skellam"):
             carry(PrefixRound(sums, 0, {}, {}, None), [np.zeros(3)] * 4, through)
 
 
@@ -265,21 +265,21 @@ def test_separate_sums_are_carried_one_by_one(through: str) -> None:
         carry(protocol, messages[:-1], through)  # before any of the sums was opened
     with pytest.raises(TacitError, match="place is 7; options are at places 0 to 2"):
         carry(protocol, [*messages, (7, messages[0][1])], through)
-    with pytest.raises(TacitError, match="SecureVector does not go through mixing"):
+    with pytest.raises(TacitError, match="SecureVector does not fit mixing"):
         carry(protocol, messages, "mixing")
 
 
 @pytest.mark.parametrize("name", ["secure-vector", "prefix-sums"])
 def test_a_message_of_another_length_is_refused_on_the_device(name: str) -> None:
     protocol, messages = started(name)
-    with pytest.raises(TacitError, match=r"the message has 2 numbers; .* sends 3"):
+    with pytest.raises(TacitError, match=r"the message has 2 numbers: .* sends 3"):
         payload(protocol, messages[0][:2], "two-servers")
 
 
 @pytest.mark.parametrize("name", ["split-and-mix", "shuffled-bits", "shuffled-vector"])
 def test_a_message_with_a_part_missing_is_refused_on_the_device(name: str) -> None:
     protocol, messages = started(name)
-    with pytest.raises(TacitError, match="of this round sends"):
+    with pytest.raises(TacitError, match=r"has \d+ numbers: \w+ sends"):
         payload(protocol, messages[0][:-1], "mixing")
 
 
@@ -295,10 +295,10 @@ def view_of(name: str) -> tuple[Protocol, ShuffledView]:
 @pytest.mark.parametrize("name", ["split-and-mix", "shuffled-ball", "pure-shuffle"])
 def test_a_spoilt_message_spoils_sums_of_shares_and_certified_groups(name: str) -> None:
     protocol, view = view_of(name)
-    with pytest.raises(TacitError, match="nothing was opened"):
+    with pytest.raises(TacitError, match=r"nothing (was opened|is released)"):
         opened(protocol, replace(view, messages=view.messages[1:], spoilt=1), "mixing")
     nonsense = b"\xff" * len(view.messages[0])
-    with pytest.raises(TacitError, match="nothing was opened"):
+    with pytest.raises(TacitError, match=r"nothing (was opened|is released)"):
         opened(protocol, replace(view, messages=(nonsense, *view.messages[1:])), "mixing")
 
 

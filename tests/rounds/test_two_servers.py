@@ -53,7 +53,7 @@ def test_devices_send_levels_and_servers_are_told_the_scale() -> None:
 
 def test_a_round_below_the_asked_minimum_opens_nothing_over_two_servers() -> None:
     protocol = TwoServers(6, 4, PureDP(0.5))
-    with pytest.raises(Refusal, match="minimum batch size is 1"):
+    with pytest.raises(Refusal, match="aborted the round"):
         carry(protocol, [1, 2], "two-servers", lost=(range(2), ()))
 
 

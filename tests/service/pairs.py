@@ -150,18 +150,18 @@ class Pair:
         return found
 
     def halves(self, digest: bytes, assigned: Assigned, value: int) -> tuple[bytes, bytes]:
-        assert assigned.place is not None
+        assert assigned.slot is not None
         pinned = self.coordinator.pinned(digest)
-        return split(pinned, assigned.announcement, assigned.place, [value])
+        return split(pinned, assigned.announcement, assigned.slot, [value])
 
     def send(
         self, assigned: Assigned, halves: tuple[bytes, bytes], to: tuple[int, ...] = (0, 1)
     ) -> None:
-        assert assigned.place is not None
+        assert assigned.slot is not None
         identity = described(assigned).identity
         for role in to:
             party = (self.coordinator, self.helper)[role]
-            waiting = party.report(identity, assigned.place.number, halves[role])
+            waiting = party.report(identity, assigned.slot.number, halves[role])
             (refusal,) = party.keep([waiting])
             if refusal is not None:
                 raise refusal
@@ -170,16 +170,16 @@ class Pair:
         """So many people at once, those among them who are asked."""
         found = self.coordinator.join([Ticket(digest, os.urandom(16)) for _ in range(people)])
         assert not any(isinstance(one, Refusal) for one in found)
-        return [one for one in found if isinstance(one, Assigned) and one.place is not None]
+        return [one for one in found if isinstance(one, Assigned) and one.slot is not None]
 
     def report(self, digest: bytes, asked: list[Assigned], value_of: Callable[[str], int]) -> None:
         """All of them report to both servers, each server in one transaction."""
         halves = [self.halves(digest, one, value_of(one.option)) for one in asked]
         for role, party in enumerate((self.coordinator, self.helper)):
             waiting = [
-                party.report(described(one).identity, one.place.number, pair[role])
+                party.report(described(one).identity, one.slot.number, pair[role])
                 for one, pair in zip(asked, halves, strict=True)
-                if one.place is not None
+                if one.slot is not None
             ]
             assert party.keep(waiting) == [None] * len(waiting)
 

@@ -159,9 +159,9 @@ def again(request: Callable[[], httpx.Response]) -> httpx.Response:
 
 def kept(party: ServerParty) -> int:
     """How many reports wait in a party's database."""
-    with party.store.begin() as connection:
-        count = sql.select(sql.func.count()).select_from(store.halves)
-        return int(connection.execute(count).scalar_one())
+    with party.store.begin() as transaction:
+        count = sql.select(sql.func.count()).select_from(store.shares)
+        return int(transaction.connection.execute(count).scalar_one())
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ def test_devices_pin_keys_against_real_servers(both: Threads) -> None:
     with Device(Ledger(":memory:"), Pins(mine.address, mine.helper, mine.coordinator)) as device:
         with pytest.raises(Refusal, match="must be the pinned key"):
             device.join(digest)
-        with pytest.raises(Refusal, match="there is no experiment"):
+        with pytest.raises(Refusal, match="is unknown here"):
             device.join(bytes(32))
 
 

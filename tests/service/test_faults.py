@@ -25,7 +25,7 @@ from tacit.errors import Refusal, TacitError, Unavailable
 from tacit.records import RecordDirectory
 from tacit.service import round_scheduler
 from tacit.service.assignment import Assigned, Ticket
-from tacit.service.store import Store, halves
+from tacit.service.store import Stage, Store, shares
 
 ACTIONS = ("step",) * 6 + ("people",) * 6 + ("retry",) * 2 + ("time", "copy", "back")
 WORTH = {"plain": 0, "friendly": 1, "short": 0}
@@ -171,7 +171,7 @@ class Story:
         pair = self.pair
         tickets = [Ticket(self.digest, os.urandom(16)) for _ in range(count)]
         for one in pair.coordinator.join(tickets):
-            if isinstance(one, Assigned) and one.place is not None:
+            if isinstance(one, Assigned) and one.slot is not None:
                 pair_of = pair.halves(self.digest, one, WORTH[one.option])
                 self.sent.append((one, pair_of))
                 if self.random.random() < 0.9:
@@ -215,8 +215,8 @@ class Story:
         numbers = [row.number for row in opened]
         assert len(set(numbers)) == len(numbers)
         learned = sum(one.participants for one in seen.experiment.estimates())
-        assert learned == sum(row.reports for row in opened)
-        assert all(row.reports <= row.places for row in opened)
+        assert learned == sum(row.reports or 0 for row in opened)
+        assert all(0 < (row.reports or 0) <= row.slots for row in opened)
         return len(opened)
 
 
@@ -355,17 +355,17 @@ def test_a_list_that_comes_late_leaves_nothing_behind(
     pair.step(2)
     pair.report(digest, pair.crowd(digest, 500), lambda _: 1)
     pair.clock.now += 200
-    row = pair.helper._rounds("open")[0]
+    row = pair.helper.rounds(Stage.OPEN)[0]
     mine, theirs = (one.serving(row) for one in (pair.helper, pair.coordinator))
     listing = theirs.close(pair.helper.now)[theirs.peer]
     mine.close(pair.helper.now)
     before = mine._record()  # as another process saw it just before the end
     pair.step(4)
     assert before.stage is AggregatorStage.LISTED
-    assert pair.helper._round(bytes(row.identity)).stage == "opened"
+    assert pair.helper.round(row.identity).stage is Stage.OPENED
     with monkeypatch.context() as late:
         late.setattr(mine, "_record", lambda: before)
         mine.take(listing, pair.helper.now)  # and dies before it learns that the round is over
     for store in pair.stores:
-        with store.read() as connection:
-            assert not connection.execute(sql.select(halves)).all()
+        with store.read() as transaction:
+            assert not transaction.connection.execute(sql.select(shares)).all()

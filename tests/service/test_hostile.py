@@ -23,7 +23,7 @@ from tests.service.served import ADMIN, TIMING, TOKEN, Joined, Threads, served
 from tacit.aggregation.two_servers import ReportSlot, split
 from tacit.service import store
 from tacit.service.http import connections
-from tacit.service.http.calls import HEADER, sign_call
+from tacit.service.http.helper_client import HEADER, sign_call
 from tacit.service.http.problems import TYPES
 from tacit.service.party import ServerParty
 from tacit.terms import Promise, cosign
@@ -54,10 +54,11 @@ def joined(both: Threads, digest: bytes) -> Joined:
 
 def rows(party: ServerParty) -> dict[str, int]:
     """How much is in the tables that somebody's request can make grow."""
-    with party.store.begin() as connection:
-        kept = (store.terms, store.halves, store.joins, store.spent, store.served)
+    with party.store.begin() as transaction:
+        execute = transaction.connection.execute
+        kept = (store.terms, store.shares, store.joins, store.spent, store.served)
         return {
-            one.name: connection.execute(sql.select(sql.func.count()).select_from(one)).scalar_one()
+            one.name: execute(sql.select(sql.func.count()).select_from(one)).scalar_one()
             for one in kept
         }
 

@@ -145,8 +145,8 @@ class Crowd:
             assert isinstance(party.records, RecordDirectory)
             for name, content in over(party.records.directory, role):
                 assert self.ended.setdefault((role, name), content) == content
-        with self.both.coordinator.store.begin() as connection:
-            last, state = connection.execute(_standing(self.digest)).one()
+        with self.both.coordinator.store.begin() as transaction:
+            last, state = transaction.connection.execute(_standing(self.digest)).one()
         if last is not None:
             self.planned.add(int(last) if state == "running" else END)
         return str(state)
@@ -334,8 +334,8 @@ def report(pair: Pair, digest: bytes, in_sum: Mapping[bytes, set[int]]) -> None:
     rounds = pair.coordinator.status(digest)["rounds"]
     wanted = sum(one["places"] - one["given"] for one in rounds)
     for one in pair.crowd(digest, wanted):
-        assert one.place is not None
-        number, known = one.place.number, in_sum[described(one).identity]
+        assert one.slot is not None
+        number, known = one.slot.number, in_sum[described(one).identity]
         if number in (known or range(CROWD)):
             to = (0, 1) if known else (0,)
             pair.send(one, pair.halves(digest, one, 1 << number), to)
@@ -376,7 +376,7 @@ def test_a_helper_that_is_away_delays_and_loses_nothing(tmp_path: Path) -> None:
         for process in both.processes:
             process.hurry(620)
         wait_for(lambda: "open" not in one.stages())
-        wait_for(lambda: "cannot be reached" in both.processes[0].log.read_text())
+        wait_for(lambda: "helper is unreachable" in both.processes[0].log.read_text())
         assert "closing" in one.stages() <= {"closing", "opened"}
         helper.start()
         wait_for(one.wanted)

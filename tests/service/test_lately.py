@@ -10,7 +10,7 @@ import pytest
 
 from tacit.errors import Unavailable
 from tacit.service.http import coalescing_cache
-from tacit.service.http.coalescing_cache import Changing, Lately
+from tacit.service.http.coalescing_cache import CacheInvalidation, CoalescingCache
 
 
 class Looked:
@@ -33,7 +33,7 @@ class Looked:
 def test_all_who_ask_meanwhile_get_one_answer() -> None:
     look = Looked()
     look.free.clear()
-    said = Lately(look)
+    said = CoalescingCache(look)
 
     async def ask() -> list[bytes]:
         asking = [asyncio.ensure_future(said("a")) for _ in range(20)]
@@ -50,7 +50,7 @@ def test_an_answer_is_looked_up_again_soon_and_when_something_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(coalescing_cache, "FRESH", 3600.0)
-    said = Lately(Looked())
+    said = CoalescingCache(Looked())
 
     async def ask() -> list[bytes]:
         found = [await said("a"), await said("a"), await said("b")]
@@ -64,7 +64,7 @@ def test_an_answer_is_looked_up_again_soon_and_when_something_changed(
 
 def test_what_could_not_be_looked_up_is_tried_anew() -> None:
     look = Looked(failing=1)
-    said = Lately(look)
+    said = CoalescingCache(look)
 
     async def ask() -> bytes:
         together = await asyncio.gather(said("a"), said("a"), return_exceptions=True)
@@ -76,7 +76,7 @@ def test_what_could_not_be_looked_up_is_tried_anew() -> None:
 
 def test_few_answers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coalescing_cache, "MOST", 3)
-    said = Lately(Looked())
+    said = CoalescingCache(Looked())
 
     async def ask() -> None:
         for number in range(50):
@@ -99,7 +99,7 @@ def test_what_may_change_an_experiment_is_known_before_it_is_answered(
     method: str, path: str, forgets: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(coalescing_cache, "FRESH", 60.0)  # also on a busy machine
-    said, found = Lately(Looked()), []
+    said, found = CoalescingCache(Looked()), []
 
     async def app(_scope: Any, _receive: Any, send: Any) -> None:
         await said("a")
@@ -111,7 +111,7 @@ def test_what_may_change_an_experiment_is_known_before_it_is_answered(
     async def ask() -> None:
         scope = {"type": "http", "method": method, "path": path}
         receive: Any = None
-        await Changing(app, said)(scope, receive, sent)
+        await CacheInvalidation(app, said)(scope, receive, sent)
 
     asyncio.run(ask())
     assert found == [b"a2" if forgets else b"a1"]

@@ -24,6 +24,7 @@ from tacit.service import round_scheduler, store
 from tacit.service.errors import Unknown
 from tacit.service.http.reports import ReportRoute
 from tacit.service.http.writer import GroupWriter
+from tacit.service.store import Stage
 
 PER_ROUND = 20  # objects of announcements, of which the last few hundred are remembered
 
@@ -80,7 +81,7 @@ def test_a_server_that_a_late_request_brought_back_is_dropped_again(tmp_path: Pa
     with sqlite_pair(tmp_path) as pair:
         digest = pair.begin()
         pair.step(2)
-        looked = [(party, party._rounds("open")) for party in (pair.coordinator, pair.helper)]
+        looked = [(party, party.rounds(Stage.OPEN)) for party in (pair.coordinator, pair.helper)]
         pair.hold(digest, lambda _: 1)
         for party, rows in looked:
             for row in rows:
@@ -167,15 +168,15 @@ def test_a_round_is_fetched_once_for_all_who_bring_reports(
     with sqlite_pair(tmp_path) as pair:
         pair.begin()
         pair.step(2)
-        (identity, *_) = (bytes(row.identity) for row in pair.helper._rounds("open"))
+        (identity, *_) = (bytes(row.identity) for row in pair.helper.rounds(Stage.OPEN))
         asked: list[bytes] = []
-        party, find = pair.helper, pair.helper._round
+        party, find = pair.helper, pair.helper.round
 
         def counted(name: bytes) -> Any:
             asked.append(name)
             return find(name)
 
-        monkeypatch.setattr(party, "_round", counted)
+        monkeypatch.setattr(party, "round", counted)
         reports = ReportRoute(party, GroupWriter(10), lambda: None, FastAPI())
 
         async def come(name: bytes) -> list[BaseException | None]:

@@ -59,7 +59,7 @@ def test_no_secret_address_or_id_is_logged_counted_or_repeated(tmp_path: Path) -
         said += [both.get(role, "/metrics").text for role in (0, 1)]
         both.processes[1].kill()
         both.begin(question="Is the helper there?")
-        wait_for(lambda: "cannot be reached" in both.processes[0].log.read_text())
+        wait_for(lambda: "helper is unreachable" in both.processes[0].log.read_text())
         written = [process.log.read_bytes() for process in both.processes]
         written += [one.encode() for one in said]
         for place in (tmp_path / "coordinator", tmp_path / "helper"):

@@ -173,13 +173,13 @@ class Played:
             asked += [one] * (sum(a.option == one.option for a in asked) < REPORTS)
         by_option: dict[str, list[list[list[int]]]] = {name: [[], []] for name in OPTIONS}
         for one in asked:
-            assert one.place is not None
+            assert one.slot is not None
             messages = split(
-                pair.coordinator.pinned(self.digest), one.announcement, one.place, [0, 0]
+                pair.coordinator.pinned(self.digest), one.announcement, one.slot, [0, 0]
             )
             pair.send(one, messages)
             for own, message in zip(self.parties, messages, strict=True):
-                found = share(own, described(one), message, one.place.number)
+                found = share(own, described(one), message, one.slot.number)
                 by_option[one.option][own.role].append(found)
         pair.clock.now += 200
         for name in OPTIONS:

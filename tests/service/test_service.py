@@ -52,7 +52,7 @@ def test_the_same_again_is_the_same_and_something_else_is_refused(both: Threads)
         assert [both.put(role, joined.path, halves[role]).status_code for _ in "12"] == [204, 204]
         refused = both.put(role, joined.path, others[role])
         assert refused.status_code == 409
-        assert "something else" in refused.json()["error"]
+        assert "a different report" in refused.json()["error"]
 
 
 def test_an_outcome_is_told_when_the_round_is_over(both: Threads) -> None:

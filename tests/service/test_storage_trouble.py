@@ -128,7 +128,7 @@ def test_a_database_that_is_gone_is_a_503_until_it_is_back(
 def test_a_database_that_cannot_be_used_at_the_start_is_named_with_the_fix(tmp_path: Path) -> None:
     file = tmp_path / "helper.db"
     file.write_text("something else" * 100)
-    with pytest.raises(TacitError, match="name another file") as refusal:
+    with pytest.raises(TacitError, match="to another file") as refusal:
         Store(f"sqlite:///{file}").migrate()
     assert str(file) in str(refusal.value)
     assert "later" not in str(refusal.value)

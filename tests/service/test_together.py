@@ -13,7 +13,7 @@ from tacit.records import RecordDirectory
 from tacit.service import round_scheduler
 from tacit.service.assignment import Assigned
 from tacit.service.coordinator import Coordinator
-from tacit.service.store import Store
+from tacit.service.store import Stage, Store
 
 
 def silent(_identity: bytes) -> Callable[[Fraction], int]:
@@ -81,15 +81,19 @@ def test_a_round_that_another_process_has_opened_is_not_given_up(
     """The second process has seen the rounds planned, and comes when they are open."""
     first, second = twins
     digest = first.begin(experiment_of(700))
+    first.link.down = True
     round_scheduler.step(first.coordinator, first.link)
-    planned = second.coordinator._driven("preparing")
+    planned = second.coordinator.driven(Stage.PREPARING)
     assert {row.announcement for row in planned} == {b""}
+    first.link.down = False
     round_scheduler.step(first.coordinator, first.link)
+    batch = round_scheduler._Batch(second.coordinator, second.link, digest, None)
     for row in planned:
-        round_scheduler._advance(second.coordinator, second.link, row)
-        round_scheduler._abandon(second.coordinator, row)
-    assert {row.stage for row in second.coordinator._rounds("open", "refused")} == {"open"}
-    assert first.hold(digest, lambda _option: 1) == sum(row.places for row in planned)
+        batch.advance(row)
+        batch._abandon(row)
+    rounds = second.coordinator.rounds(Stage.OPEN, Stage.REFUSED)
+    assert {row.stage for row in rounds} == {Stage.OPEN}
+    assert first.hold(digest, lambda _option: 1) == sum(row.slots for row in planned)
     opened = [one for one in first.coordinator.status(digest)["rounds"] if one["stage"] == "opened"]
     assert len(opened) == len(planned)
 
@@ -124,7 +128,7 @@ def test_two_processes_give_out_every_place_once_and_learn_every_sum_once(
         together(lambda: steps(first), lambda: steps(second), first.helper.step)
         together(lambda: steps(first), lambda: steps(second))
     second.stores[0].close()
-    places = [(described(one).identity, one.place.number) for one in asked if one.place]
+    places = [(described(one).identity, one.slot.number) for one in asked if one.slot]
     assert len(set(places)) == len(places) > 200
     opened = [one for one in first.coordinator.status(digest)["rounds"] if one["stage"] == "opened"]
     assert all(one["sums"] == [one["reports"]] for one in opened)

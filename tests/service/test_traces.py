@@ -58,14 +58,14 @@ def told(pair: Pair, tmp_path: Path) -> tuple[Pair, list[bytes], Callable[[], by
     marks: list[bytes] = []
     for ticket, one in zip(tickets, pair.coordinator.join(tickets), strict=True):
         assert isinstance(one, Assigned)
-        assert one.place is not None
+        assert one.slot is not None
         halves = pair.halves(digest, one, 1)
         if len(marks) < MARKS:
             marks += [ticket.nonce, str(ticket.invitation).encode()[:60]]
-            marks += [one.place.token, halves[0][-40:], halves[1][-40:]]
+            marks += [one.slot.token, halves[0][-40:], halves[1][-40:]]
         for party, half in zip((pair.coordinator, pair.helper), halves, strict=True):
             identity = described(one).identity
-            waiting = party.report(identity, one.place.number, half, ticket.invitation)
+            waiting = party.report(identity, one.slot.number, half, ticket.invitation)
             assert party.keep([waiting]) == [None]
     place = str(pair.stores[0].engine.url.query.get("host", ""))
 

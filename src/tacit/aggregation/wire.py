@@ -96,6 +96,15 @@ def body(message: object, kind: Kind, identity: bytes | None = None) -> bytes:
     return data[HEADER_SIZE:]
 
 
+def kind_of(message: bytes) -> Kind | None:
+    """The kind that a message's header names; None without a known one.
+
+    >>> kind_of(header(Kind.OUTCOME, bytes(16)))
+    <Kind.OUTCOME: 36>
+    """
+    return Kind(message[3]) if len(message) > 3 and message[3] in tuple(Kind) else None
+
+
 def identity_of(message: bytes) -> bytes:
     """The round identity in the header of a message that is already checked."""
     return bytes(message[4:HEADER_SIZE])

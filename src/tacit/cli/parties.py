@@ -203,7 +203,7 @@ def found(
     """
     with needs_live():
         from tacit.service import bootstrap
-    card = bootstrap.found(role.value, directory, address, listen)
+    card = bootstrap.create_party(role.value, directory, address, listen)
     config = directory / "party.toml"
     if as_json:
         print_json(_card(card) | {"config": str(config)})

@@ -70,8 +70,8 @@ class Residues:
         numbers = [int(part) for part in np.ravel(np.array(message, dtype=object))]
         if len(numbers) != self.protocol.coordinates:
             raise TacitError(
-                f"the message has {len(numbers)} numbers; {type(self.protocol).__name__} of this "
-                f"round sends {self.protocol.coordinates}"
+                f"the message has {len(numbers)} numbers: {type(self.protocol).__name__} sends "
+                f"{self.protocol.coordinates}"
             )
         return numbers
 
@@ -113,8 +113,8 @@ class Mixed:
         numbers = [int(number).to_bytes(self.size, "big") for number in self.flatten(message)]
         if len(numbers) != self.count:
             raise TacitError(
-                f"the message makes {len(numbers)} numbers; {type(self.protocol).__name__} of this "
-                f"round sends {self.count}"
+                f"the message has {len(numbers)} numbers: {type(self.protocol).__name__} sends "
+                f"{self.count}"
             )
         return numbers
 
@@ -149,63 +149,27 @@ def _words(protocol: PrefixRound) -> Residues:
 def _check_integral(protocol: PrefixRound) -> None:
     if not protocol.sums.integral:
         raise TacitError(
-            f"PrefixRound with noise {protocol.sums.noise!r} sends real numbers, which no "
-            "intermediary takes: use discrete-gaussian or skellam noise for masking or "
-            "two-servers, binomial noise for mixing"
+            f"noise of the prefix sums is {protocol.sums.noise!r}: aggregation needs integers. Use "
+            "discrete-gaussian or skellam for masking or two-servers, binomial for mixing."
         )
 
 
-def _labelled_parts(protocol: ShuffledPrefixRound) -> Mixed:
-    """The bits or shares of every number, labelled with the number's index."""
-    _check_integral(protocol)
-    form = protocol.sums.form(protocol.step)
-    if isinstance(form, Shares):
-        return _labelled(protocol, form.count, 1 << MODULUS_BITS, shares=True)
-    return _labelled(protocol, form.bits, 2, shares=False)
+def _shares(protocol: Protocol, count: int, modulus: int) -> Mixed:
+    """Additive shares of one number; all are needed."""
 
-
-def _labelled_shares(protocol: ShuffledBall) -> Mixed:
-    """The shares of every number, labelled with the number's index."""
-    return _labelled(protocol, protocol.shares, protocol.modulus, shares=True)
-
-
-def _labelled(protocol: Protocol, each: int, base: int, *, shares: bool) -> Mixed:
-    labels = protocol.coordinates
-
-    def flatten(message: Any) -> list[int]:
-        return [base * label + int(part) for label, row in enumerate(message) for part in row]
-
-    def gather(numbers: list[int], reports: int) -> list[list[list[int]]]:
-        piles: list[list[int]] = [[] for _ in range(labels)]
-        for number in numbers:
-            piles[number // base].append(number % base)
-        if not shares:
-            piles = [_filled(pile, reports * each) for pile in piles]
-        elif any(len(pile) != reports * each for pile in piles):
-            raise Refusal(
-                "shares are missing; without them a sum is any number, so nothing was opened: a "
-                "new round"
-            )
-        rows = [_rows(pile, each) for pile in piles]
-        return [list(message) for message in zip(*rows, strict=True)]
-
-    return Mixed(protocol, labels * each, base * labels, flatten, gather)
-
-
-def _shares(protocol: SplitAndMix) -> Mixed:
     def gather(shares: list[int], reports: int) -> list[list[int]]:
-        if len(shares) != reports * protocol.shares:
+        if len(shares) != reports * count:
             raise Refusal(
-                f"{len(shares)} of {reports * protocol.shares} shares came; without the others "
-                "their sum is any number, so nothing was opened: a new round"
+                f"{len(shares)} of {reports * count} shares arrived, so the round is aborted and "
+                "nothing is released: open a new round"
             )
-        return _rows(shares, protocol.shares)
+        return _rows(shares, count)
 
-    return Mixed(protocol, protocol.shares, protocol.modulus, list, gather)
+    return Mixed(protocol, count, modulus, list, gather)
 
 
-def _bits(protocol: ShuffledBits) -> Mixed:
-    count = protocol.precision + protocol.noise_bits
+def _bits(protocol: Protocol, count: int) -> Mixed:
+    """Separate bits of one number."""
 
     def gather(bits: list[int], reports: int) -> list[list[int]]:
         return _rows(_filled(bits, reports * count), count)
@@ -213,18 +177,43 @@ def _bits(protocol: ShuffledBits) -> Mixed:
     return Mixed(protocol, count, 2, list, gather)
 
 
-def _bits_by_coordinate(protocol: ShuffledVector) -> Mixed:
-    count, labels = protocol.precision + protocol.noise_bits, protocol.coordinates
+def _labelled(protocol: Protocol, part: Mixed) -> Mixed:
+    """Several coordinates or metrics, each encoded by `part` and labelled with its index."""
+    labels = protocol.coordinates
 
-    def flatten(message: Sequence[Sequence[int]]) -> list[int]:
-        return [2 * label + bit for label, bits in enumerate(message) for bit in bits]
+    def flatten(message: Sequence[Any]) -> list[int]:
+        return [
+            label * part.bound + int(number)
+            for label, one in enumerate(message)
+            for number in part.flatten(one)
+        ]
 
-    def gather(numbers: list[int], reports: int) -> list[tuple[list[int], ...]]:
-        piles = _piles(numbers, labels)
-        columns = [_rows(_filled(bits, reports * count), count) for bits in piles]
+    def gather(numbers: list[int], reports: int) -> list[tuple[Any, ...]]:
+        columns = [part.gather(pile, reports) for pile in _piles(numbers, labels, part.bound)]
+        if len({len(column) for column in columns}) > 1:
+            raise Refusal(
+                "the metrics have different numbers of reports, so the round is aborted and "
+                "nothing is released: open a new round"
+            )
         return list(zip(*columns, strict=True))
 
-    return Mixed(protocol, labels * count, 2 * labels, flatten, gather)
+    return Mixed(protocol, labels * part.count, labels * part.bound, flatten, gather)
+
+
+def _prefix_parts(protocol: ShuffledPrefixRound) -> Mixed:
+    _check_integral(protocol)
+    form = protocol.sums.form(protocol.step)
+    if isinstance(form, Shares):
+        return _labelled(protocol, _shares(protocol, form.count, 1 << MODULUS_BITS))
+    return _labelled(protocol, _bits(protocol, form.bits))
+
+
+def _own_bits(protocol: ShuffledBits | ShuffledVector) -> Mixed:
+    return _bits(protocol, protocol.precision + protocol.noise_bits)
+
+
+def _own_shares(protocol: SplitAndMix | ShuffledBall) -> Mixed:
+    return _shares(protocol, protocol.shares, protocol.modulus)
 
 
 def _bits_by_group(protocol: PureShuffle) -> Mixed:
@@ -237,7 +226,7 @@ def _bits_by_group(protocol: PureShuffle) -> Mixed:
     def gather(numbers: list[int], reports: int) -> list[GroupMessage]:  # noqa: ARG001
         return [
             GroupMessage(group, tuple(row))
-            for group, bits in enumerate(_piles(numbers, labels))
+            for group, bits in enumerate(_piles(numbers, labels, 2))
             for row in _rows(bits, count)
         ]
 
@@ -249,38 +238,18 @@ def _joined(protocol: JointSums) -> Codec:
     part = FITS[_known(protocol.part)][1](protocol.part)
     if isinstance(part, Residues):
         return Residues(protocol, part.modulus, part.noise)
-    bound, metrics = part.bound, protocol.coordinates
-
-    def flatten(message: Sequence[Any]) -> list[int]:
-        return [
-            metric * bound + number
-            for metric, one in enumerate(message)
-            for number in part.flatten(one)
-        ]
-
-    def gather(numbers: list[int], reports: int) -> list[tuple[Any, ...]]:
-        piles: list[list[int]] = [[] for _ in range(metrics)]
-        for number in numbers:
-            piles[number // bound].append(number % bound)
-        columns = [part.gather(pile, reports) for pile in piles]
-        if len({len(column) for column in columns}) > 1:
-            raise Refusal(
-                "the metrics have different numbers of reports: somebody sent nonsense, so nothing "
-                "was opened: a new round"
-            )
-        return list(zip(*columns, strict=True))
-
-    return Mixed(protocol, metrics * part.count, metrics * bound, flatten, gather)
+    return _labelled(protocol, part)
 
 
 def _rows(items: list[int], width: int) -> list[list[int]]:
     return [items[start : start + width] for start in range(0, len(items), width)]
 
 
-def _piles(numbers: Iterable[int], labels: int) -> list[list[int]]:
+def _piles(numbers: Iterable[int], labels: int, bound: int) -> list[list[int]]:
+    """The numbers by their label."""
     piles: list[list[int]] = [[] for _ in range(labels)]
     for number in numbers:
-        piles[number >> 1].append(number & 1)
+        piles[number // bound].append(number % bound)
     return piles
 
 
@@ -302,16 +271,16 @@ FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {
     SecureVector: (SUMS, _residues),
     SecureBall: (SUMS, _residues),
     PrefixRound: (SUMS, _words),
-    ShuffledPrefixRound: (SHUFFLE, _labelled_parts),
-    SplitAndMix: (SHUFFLE, _shares),
-    ShuffledBits: (SHUFFLE, _bits),
-    ShuffledVector: (SHUFFLE, _bits_by_coordinate),
-    ShuffledBall: (SHUFFLE, _labelled_shares),
+    ShuffledPrefixRound: (SHUFFLE, _prefix_parts),
+    SplitAndMix: (SHUFFLE, _own_shares),
+    ShuffledBits: (SHUFFLE, _own_bits),
+    ShuffledVector: (SHUFFLE, lambda protocol: _labelled(protocol, _own_bits(protocol))),
+    ShuffledBall: (SHUFFLE, lambda protocol: _labelled(protocol, _own_shares(protocol))),
     PureShuffle: (SHUFFLE, _bits_by_group),
     JointSums: (SUMS + SHUFFLE + VERIFIED, _joined),  # where its part fits
 }
 
-_TRUSTED = "its server is trusted to see every report, so there is nothing to hide on the way"
+_TRUSTED = "its server is trusted to see every report"
 UNCARRIED: dict[type[Protocol], str] = {
     Exact: _TRUSTED,
     Plain: _TRUSTED,
@@ -320,9 +289,9 @@ UNCARRIED: dict[type[Protocol], str] = {
     CentralVector: _TRUSTED,
     CentralBall: _TRUSTED,
     CentralPrefixRound: _TRUSTED,
-    LocalVector: "its messages are real numbers that anybody may see: send them as they are",
-    LocalBall: "its messages suffice alone, and anybody may see them: send them as they are",
-    SeparateSums: "each of its sums is opened by itself: carry all, or take the codec of a part",
+    LocalVector: "its messages are private real numbers: send them directly",
+    LocalBall: "its messages are private on their own: send them directly",
+    SeparateSums: "each of its sums is released separately: use `carry`, or the codec of a part",
 }
 
 
@@ -356,20 +325,17 @@ def codec(protocol: Protocol, through: str) -> Codec:
     fitting = [kind.__name__ for kind, (ways, _) in FITS.items() if through in ways]
     if not fitting:
         raise TacitError(
-            f"the intermediary is {through!r}; it must be one of "
-            f"{', '.join(SUMS + SHUFFLE + VERIFIED)}"
+            f"the aggregation is {through!r}: must be one of {', '.join(SUMS + SHUFFLE + VERIFIED)}"
         )
     one = protocol.part if isinstance(protocol, JointSums) else protocol
     name, kind, takes = type(one).__name__, _known(one), f"{through} takes {', '.join(fitting)}"
     if kind is Protocol:
-        raise TacitError(f"{name} has no way through an intermediary: add it to FITS; {takes}")
+        raise TacitError(f"{name} has no codec: add it to FITS. {takes}")
     if kind in UNCARRIED:
-        raise TacitError(f"{name} does not go through {through}: {UNCARRIED[kind]}; {takes}")
+        raise TacitError(f"{name} does not fit {through}: {UNCARRIED[kind]}. {takes}")
     ways, _ = FITS[kind]
     if through not in ways:
-        raise TacitError(
-            f"{name} does not go through {through}: it fits {' and '.join(ways)}; {takes}"
-        )
+        raise TacitError(f"{name} does not fit {through}: it fits {' and '.join(ways)}. {takes}")
     found: Codec = FITS[_known(protocol)][1](protocol)
     if through in VERIFIED and isinstance(found, Residues):
         return replace(found, verified=True)

@@ -125,5 +125,5 @@ def open_through(protocol: Protocol, reports: Sequence[Any], through: str, **how
     One round of a live experiment is
     ``experiment.observe(round_, open_through(experiment.open(round_), reports, "masking"))``.
     """
-    messages = [protocol.report(report, place) for place, report in enumerate(reports)]
+    messages = [protocol.report(report, slot) for slot, report in enumerate(reports)]
     return protocol.analyze(carry(protocol, messages, through, **how))

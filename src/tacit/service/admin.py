@@ -63,7 +63,7 @@ class Operated:
         if len(found) == 1:
             return found[0]
         if not known:
-            raise TacitError(f"{self.url} has no experiment yet: publish one with create")
+            raise TacitError(f"{self.url} has no experiments: publish one with tacit create")
         listed = "; ".join(f"{one['digest'][:12]} ({one['question']})" for one in known.values())
         remedy = f"give the first digits of one digest (in a URL after /experiments/): {listed}"
         if name is None:
@@ -87,14 +87,16 @@ class Operated:
         if not re.fullmatch("[a-z]{1,16}", state):
             raise _stranger(self.url)
         if terms.digest.hex() != digest:
-            raise Refusal(f"{self.url} gives other terms than those of {digest}: do not go on")
+            raise Refusal(
+                f"{self.url} sent terms with another digest than {digest}: do not use this server"
+            )
         return Published(terms, signatures, state)
 
     def approvals(self, digest: str) -> list[str]:
         """The signatures of both parties under the successor of these terms."""
         successor = self.get(f"/experiments/{digest}/terms")["successor"]
         if successor is None:
-            raise Refusal(f"{self.url} knows no successor of {digest} yet")
+            raise Refusal(f"{self.url} has no successor of terms {digest}: publish one first")
         return list(successor["approvals"])
 
     def first(self, terms: Terms) -> bytes:
@@ -115,13 +117,13 @@ class Operated:
                 return client.request(method, self.url + path, json=body, headers=headers)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol):
             raise TacitError(
-                f"{self.url!r} is no address: write it like https://coordinator.example"
+                f"address is {self.url!r}: must be a URL such as https://coordinator.example"
             ) from None
         except httpx.HTTPError as problem:
             reason = str(problem) or type(problem).__name__
             raise Unavailable(
-                f"{self.url} does not answer ({reason}): start it with tacit serve, or mend the "
-                "address"
+                f"{self.url} does not answer ({reason}): start it with tacit serve, or correct "
+                "the address"
             ) from None
 
     def _read(self, answer: httpx.Response) -> Any:

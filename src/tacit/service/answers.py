@@ -14,11 +14,12 @@ from tacit.aggregation import SumView
 from tacit.aggregation.aggregator import partial_size
 from tacit.aggregation.two_servers import TwoServerRound
 from tacit.experiment import Experiment
+from tacit.service.store import ExperimentRow, RoundRow, Stage
 from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import Terms, in_words
 from tacit.types import ArmSummary, Round
 
-OVER = ("opened", "refused")  # final stages of a round
+OVER = (Stage.OPENED, Stage.REFUSED)
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,9 @@ class Snapshot:
     """An experiment as read in one transaction."""
 
     terms: Terms
-    row: Any
+    row: ExperimentRow
     experiment: Experiment
-    rounds: list[Any]
+    rounds: list[RoundRow]
     served: int  # requests that found no slot
     settled: int  # of these, those before the current rounds were planned
 
@@ -37,7 +38,7 @@ def status(seen: Snapshot) -> dict[str, Any]:
     """State, rounds, participant counts, guarantee and terms."""
     guarantee = seen.experiment.guarantee
     return {
-        "digest": bytes(seen.row.digest).hex(),
+        "digest": seen.row.digest.hex(),
         "question": seen.terms.question,
         "state": seen.row.state,
         "options": list(seen.terms.options),
@@ -45,8 +46,8 @@ def status(seen: Snapshot) -> dict[str, Any]:
         "best": seen.experiment.best(),
         "decided": seen.experiment.decided(),
         "people": {
-            "asked": sum(int(row.given) for row in seen.rounds),
-            "reported": sum(int(row.reports or 0) for row in seen.rounds),
+            "asked": sum(row.assigned for row in seen.rounds),
+            "reported": sum(row.reports or 0 for row in seen.rounds),
             "served": seen.served,
             "planned": seen.experiment.learner.horizon,
         },
@@ -56,16 +57,16 @@ def status(seen: Snapshot) -> dict[str, Any]:
     }
 
 
-def _round(seen: Snapshot, row: Any) -> dict[str, Any]:
+def _round(seen: Snapshot, row: RoundRow) -> dict[str, Any]:
     return {
-        "round": bytes(row.identity).hex(),
-        "number": int(row.number),
+        "round": row.identity.hex(),
+        "number": row.number,
         "option": seen.experiment.options[row.arm],
         "stage": row.stage,
-        "places": int(row.places),
-        "given": int(row.given),
-        "reports": None if row.reports is None else int(row.reports),
-        "closes": int(row.closes),
+        "places": row.slots,
+        "given": row.assigned,
+        "reports": row.reports,
+        "closes": row.closes,
         "sums": None if row.total is None else json.loads(row.total),
     }
 
@@ -74,7 +75,7 @@ def estimates(seen: Snapshot, level: float = 0.95) -> dict[str, Any]:
     """Estimates of every option, the decision, and the sample ratio check."""
     ratio = seen.experiment.sample_ratio()
     return {
-        "digest": bytes(seen.row.digest).hex(),
+        "digest": seen.row.digest.hex(),
         "level": level,
         "best": seen.experiment.best(),
         "decided": seen.experiment.decided(level),
@@ -83,13 +84,13 @@ def estimates(seen: Snapshot, level: float = 0.95) -> dict[str, Any]:
     }
 
 
-def in_units(terms: Terms, standing: ArmSummary) -> dict[str, Any]:
+def in_units(terms: Terms, summary: ArmSummary) -> dict[str, Any]:
     """An arm summary with mean and interval in the units of the answer.
 
     A lift is relative to the control's mean, so it is omitted where the range does not begin at 0.
     """
     low, high = float(terms.answer.low), float(terms.answer.high)
-    data = asdict(standing)
+    data = asdict(summary)
     for name in ("mean", "low", "high", "guardrail", "guardrail_low", "guardrail_high"):
         if data[name] is not None:
             data[name] = low + data[name] * (high - low)
@@ -151,9 +152,9 @@ def _passed(seen: Snapshot) -> dict[str, int]:
     sums.
     """
     opened = [
-        (int(row.reports), TwoServerRound.decode(bytes(row.announcement)[: -2 * SIGNATURE_SIZE]))
+        (row.reports or 0, TwoServerRound.decode(row.announcement[: -2 * SIGNATURE_SIZE]))
         for row in seen.rounds
-        if row.stage == "opened"
+        if row.stage is Stage.OPENED
     ]
     return {
         "reports": sum(reports for reports, _ in opened),

@@ -15,49 +15,20 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, NamedTuple
-
-import sqlalchemy as sql
+from typing import NamedTuple
 
 from tacit.aggregation.aggregator import Aggregator
 from tacit.aggregation.two_servers import ReportSlot
 from tacit.errors import Refusal
-from tacit.service import invitations, store
+from tacit.service import invitations
 from tacit.service.errors import Conflict, Forbidden
-from tacit.service.party import Registered, ServerParty
+from tacit.service.party import ServerParty
+from tacit.service.store import Registered, RoundRow, State, Transaction
 
 Choose = Callable[[bytes, int], int]
 """Maps a ticket's nonce and the number of free slots to the index of a slot."""
 
 NONCE_SIZE = 16
-
-# Built once: every join request runs them.
-_STANDING = sql.select(
-    store.experiments.c.state, store.experiments.c.digest, store.experiments.c.leader
-).where(store.experiments.c.lineage == sql.bindparam("lineage"))
-_OPEN = (
-    sql.select(store.rounds)
-    .where(
-        store.rounds.c.terms == sql.bindparam("digest"),
-        store.rounds.c.stage == "open",
-        store.rounds.c.assigned_until >= sql.bindparam("now"),
-    )
-    .order_by(store.rounds.c.identity)
-    .with_for_update()
-)
-_HELD = sql.select(store.joins.c.name, store.joins.c.place).where(
-    store.joins.c.round == sql.bindparam("mine"),
-    store.joins.c.name.in_(sql.bindparam("names", expanding=True)),
-)
-_USED = sql.select(store.spent.c.name).where(
-    store.spent.c.invitation == sql.bindparam("invitation")
-)
-_JOIN = sql.insert(store.joins)
-_GIVE = (
-    sql.update(store.rounds)
-    .where(store.rounds.c.identity == sql.bindparam("mine"))
-    .values(given=sql.bindparam("taken"))
-)
 
 
 @dataclass(frozen=True)
@@ -73,7 +44,7 @@ class Ticket:
 
     def __post_init__(self) -> None:
         if len(self.nonce) != NONCE_SIZE:
-            raise Refusal(f"a nonce has {NONCE_SIZE} bytes; this has {len(self.nonce)}")
+            raise Refusal(f"the nonce has {len(self.nonce)} bytes: must have {NONCE_SIZE}")
 
 
 @dataclass(frozen=True)
@@ -82,30 +53,30 @@ class Assigned:
 
     option: str
     announcement: bytes = b""
-    place: ReportSlot | None = None
+    slot: ReportSlot | None = None
 
 
-def at_random(_nonce: bytes, places: int) -> int:
+def at_random(_nonce: bytes, slots: int) -> int:
     """A uniformly random index, from the operating system's randomness."""
-    return secrets.randbelow(places)
+    return secrets.randbelow(slots)
 
 
 @dataclass
 class _Open:
     """An open round and the slots assigned in this transaction."""
 
-    row: Any
+    row: RoundRow
     server: Aggregator
-    given: int
+    assigned: int
     names: dict[bytes, bytes] = field(default_factory=dict)
     new: dict[bytes, int] = field(default_factory=dict)
 
     @property
-    def left(self) -> int:
-        return int(self.row.places) - self.given
+    def free(self) -> int:
+        return self.row.slots - self.assigned
 
 
-class _Seat(NamedTuple):
+class _Slot(NamedTuple):
     """A slot in one of the open rounds."""
 
     round: int
@@ -116,21 +87,14 @@ class SlotAssigner:
     """Assigns slots of one experiment within one transaction."""
 
     def __init__(
-        self, party: ServerParty, connection: sql.Connection, known: Registered, choose: Choose
+        self, party: ServerParty, transaction: Transaction, known: Registered, choose: Choose
     ) -> None:
-        self._party, self._connection = party, connection
-        self._known, self._choose = known, choose
-        standing = connection.execute(_STANDING, {"lineage": known.lineage}).one()
-        state, current, self._leader = standing
-        self._current = bytes(current) == known.terms.digest
-        self._running = state == "running"
-        self._rounds = self._open() if self._running else []
-
-    def _open(self) -> list[_Open]:
-        """The open rounds, locked against concurrent assignment."""
-        asked = {"digest": self._known.terms.digest, "now": self._party.now}
-        rows = self._connection.execute(_OPEN, asked).all()
-        return [_Open(row, self._party.serving(row), int(row.given)) for row in rows]
+        self._transaction, self._known, self._choose = transaction, known, choose
+        self._head = transaction.head(known.lineage)
+        self._rounds: list[_Open] = []
+        if self._head.state is State.RUNNING:
+            rows = transaction.open_rounds(known.terms.digest, party.now)
+            self._rounds = [_Open(row, party.serving(row), row.assigned) for row in rows]
 
     def assign(self, tickets: Sequence[Ticket]) -> list[Assigned | Refusal]:
         """Answer each ticket with its existing slot, a new slot, or an option without a slot.
@@ -138,31 +102,29 @@ class SlotAssigner:
         A ticket without a valid invitation is rejected where the terms require one.
         """
         held = self._held([ticket.nonce for ticket in tickets])
-        seats: list[_Seat | Refusal | None] = []
+        slots: list[_Slot | Refusal | None] = []
         for ticket in tickets:
-            seat: _Seat | Refusal | None
+            slot: _Slot | Refusal | None
             try:
                 invitation = self._invitation(ticket)
-                seat = held.get(ticket.nonce) or self._draw(ticket, invitation)
+                slot = held.get(ticket.nonce) or self._draw(ticket, invitation)
             except Refusal as reason:
-                seat = reason
-            if isinstance(seat, _Seat):
-                held[ticket.nonce] = seat
-            seats.append(seat)
-        self._write(sum(seat is None for seat in seats))
-        places = self._places([seat for seat in seats if isinstance(seat, _Seat)])
-        return [seat if isinstance(seat, Refusal) else self._said(seat, places) for seat in seats]
+                slot = reason
+            if isinstance(slot, _Slot):
+                held[ticket.nonce] = slot
+            slots.append(slot)
+        self._write(sum(slot is None for slot in slots))
+        tokens = self._tokens([slot for slot in slots if isinstance(slot, _Slot)])
+        return [slot if isinstance(slot, Refusal) else self._said(slot, tokens) for slot in slots]
 
-    def _held(self, nonces: Sequence[bytes]) -> dict[bytes, _Seat]:
+    def _held(self, nonces: Sequence[bytes]) -> dict[bytes, _Slot]:
         """The slots that these tickets already hold."""
-        held: dict[bytes, _Seat] = {}
+        held: dict[bytes, _Slot] = {}
         self._rounds = [one for one in self._rounds if self._named(one, nonces)]
-        for place, one in enumerate(self._rounds):
-            asked = {"mine": one.row.identity, "names": store.padded(one.names.values())}
-            rows = self._connection.execute(_HELD, asked)
-            found = {bytes(name): int(number) for name, number in rows}
+        for index, one in enumerate(self._rounds):
+            found = self._transaction.held_slots(one.row.identity, one.names.values())
             held |= {
-                nonce: _Seat(place, found[name])
+                nonce: _Slot(index, found[name])
                 for nonce, name in one.names.items()
                 if name in found
             }
@@ -184,22 +146,22 @@ class SlotAssigner:
             return b""
         return invitations.check(ticket.invitation, self._known.lineage, terms.issuer)
 
-    def _draw(self, ticket: Ticket, invitation: bytes) -> _Seat | None:
+    def _draw(self, ticket: Ticket, invitation: bytes) -> _Slot | None:
         """Assign a new slot and spend the invitation; None if no slot is free."""
-        ends = list(accumulate(one.left for one in self._rounds))
+        ends = list(accumulate(one.free for one in self._rounds))
         if not ends or not ends[-1]:
-            if not self._current:
-                raise Conflict("these terms have been succeeded by others: read those")
+            if self._head.digest != self._known.terms.digest:
+                raise Conflict("these terms have successors: read and agree to the current terms")
             self._check_unused(invitation)
             return None
-        place = bisect_right(ends, self._choose(ticket.nonce, ends[-1]))
-        one = self._rounds[place]
+        index = bisect_right(ends, self._choose(ticket.nonce, ends[-1]))
+        one = self._rounds[index]
         name = one.names[ticket.nonce]
-        if invitation and not self._party.spent_for(self._connection, invitation, name):
+        if invitation and not self._transaction.spend(invitation, name):
             raise _used()
-        one.new[name] = one.given
-        one.given += 1
-        return _Seat(place, one.given - 1)
+        one.new[name] = one.assigned
+        one.assigned += 1
+        return _Slot(index, one.assigned - 1)
 
     def _check_unused(self, invitation: bytes) -> None:
         """Reject a spent invitation also when no slot is free.
@@ -207,51 +169,33 @@ class SlotAssigner:
         While an experiment is paused, and after it has ended, everyone invited gets the best
         option.
         """
-        if not invitation or not self._running:
+        if not invitation or self._head.state is not State.RUNNING:
             return
-        if self._connection.execute(_USED, {"invitation": invitation}).first() is not None:
+        if self._transaction.is_spent(invitation):
             raise _used()
 
     def _write(self, unasked: int) -> None:
         for one in self._rounds:
             if one.new:
-                identity = one.row.identity
-                entries = [
-                    {"round": identity, "name": name, "place": place}
-                    for name, place in one.new.items()
-                ]
-                self._connection.execute(_JOIN, entries)
-                self._connection.execute(_GIVE, {"mine": identity, "taken": one.given})
-        if unasked:
-            self._count(unasked)
+                self._transaction.assign_slots(one.row.identity, one.new, one.assigned)
+        if unasked:  # telemetry
+            self._transaction.count_served(self._known.lineage, self._head.leader, unasked)
 
-    def _count(self, unasked: int) -> None:
-        """Telemetry: count requests that found no slot."""
-        served, lineage = store.served, self._known.lineage
-        row = {"lineage": lineage, "option": self._leader, "waiting": 0, "total": 0}
-        self._party.store.insert_new(self._connection, served, [row])
-        mine = sql.update(served).where(
-            served.c.lineage == lineage, served.c.option == self._leader
-        )
-        self._connection.execute(
-            mine.values(waiting=served.c.waiting + unasked, total=served.c.total + unasked)
-        )
-
-    def _places(self, seats: Sequence[_Seat]) -> dict[_Seat, ReportSlot]:
+    def _tokens(self, slots: Sequence[_Slot]) -> dict[_Slot, ReportSlot]:
         """The slots with their tokens."""
-        places: dict[_Seat, ReportSlot] = {}
-        for number, one in enumerate(self._rounds):
-            mine = [seat for seat in seats if seat.round == number]
-            places |= dict(zip(mine, one.server.slots(s.number for s in mine), strict=True))
-        return places
+        tokens: dict[_Slot, ReportSlot] = {}
+        for index, one in enumerate(self._rounds):
+            mine = [slot for slot in slots if slot.round == index]
+            tokens |= dict(zip(mine, one.server.slots(s.number for s in mine), strict=True))
+        return tokens
 
-    def _said(self, seat: _Seat | None, places: dict[_Seat, ReportSlot]) -> Assigned:
+    def _said(self, slot: _Slot | None, tokens: dict[_Slot, ReportSlot]) -> Assigned:
         options = self._known.terms.options
-        if seat is None:
-            return Assigned(options[self._leader % len(options)])
-        row = self._rounds[seat.round].row
-        return Assigned(options[row.option], bytes(row.announcement), places[seat])
+        if slot is None:
+            return Assigned(options[self._head.leader % len(options)])
+        row = self._rounds[slot.round].row
+        return Assigned(options[row.option], row.announcement, tokens[slot])
 
 
 def _used() -> Forbidden:
-    return Forbidden("this invitation has been used: each is for one participation")
+    return Forbidden("this invitation is used: each is for one participation")

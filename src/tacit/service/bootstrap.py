@@ -1,7 +1,7 @@
 """Create a party: long-term key, its lock, admin token, configuration and public card.
 
-The card holds the public data: role, address and key. Everything else stays with the party. `found`
-never overwrites a file; `rotate` replaces the card and keeps the old key.
+The card holds the public data: role, address and key. Everything else stays with the party.
+`create_party` never overwrites a file; `rotate` replaces the card and keeps the old key.
 """
 
 from __future__ import annotations
@@ -31,43 +31,43 @@ OTHER = {"coordinator": "helper", "helper": "coordinator"}
 
 CONFIG = """\
 # How this {role} runs: tacit serve {role} --config {config}
-# Every entry can also be said by the environment, as TACIT_ADDRESS, TACIT_LISTEN and so on.
+# Environment variables override entries: TACIT_ADDRESS, TACIT_LISTEN and so on.
 role = "{role}"
 
-# What others call it by; it stands in the terms that people read. Put TLS in front: https://…
+# The public address, which the terms name. Put a TLS proxy in front: https://…
 address = {address}
 
-# Where this process listens.
+# The socket of this process.
 listen = {listen}
 
-# SQLite beside this file, or postgresql://user@host/name; a password belongs into TACIT_DATABASE.
+# SQLite beside this file, or postgresql://user@host/name; put a password into TACIT_DATABASE.
 database = "sqlite:///{role}.db"
 
-# A file per round with the key that opens it. Shared by all processes of this {role}, and
-# NEVER in a backup or a snapshot: a key that comes back could open a round twice.
+# Key files, one per round, shared by all processes of this {role}. NEVER include them in a
+# backup or a snapshot: a restored key could release a round twice.
 records = "{role}-records"
 
-# The long-term key, encrypted, and the file that unlocks it. Keep a copy of both, apart from each
-# other. Instead of lock_file a passphrase can be in TACIT_PASSPHRASE.
+# The long-term key, encrypted, and the file that decrypts it. Keep copies of both, in separate
+# places. Instead of lock_file a passphrase can be in TACIT_PASSPHRASE.
 signing_key = "{role}.key"
 lock_file = "lock"
 
-# Whoever has this token can change experiments. Or put it into TACIT_ADMIN_TOKEN.
+# This token permits changes of experiments. It can also be in TACIT_ADMIN_TOKEN.
 admin_token_file = "admin-token"
 
-# Which web pages may call this {role}; "*" is any, without credentials.
+# Web pages that may call this {role}; "*" allows all, without credentials.
 cors_origins = ["*"]
 
 log_level = "info"
 
 [limits]
-# Requests per second of one address, where the proxy says which: address_header = "X-Real-IP".
+# Requests per second of one address, if the proxy names it: address_header = "X-Real-IP".
 rate = 20
 """
 
 CARD = """\
-# What others may know of this {role}. Hand it to whoever runs the {other}, and read them the
-# fingerprint by another way, such as the telephone.
+# Public data of this {role}. Send it to the operator of the {other}, and compare the fingerprint
+# over another channel, such as the telephone.
 role = "{role}"
 address = {address}
 key = "{key}"
@@ -89,10 +89,10 @@ class Card:
         return fingerprint(self.key)
 
 
-def found(role: str, directory: Path, address: str | None, listen: str | None) -> Card:
+def create_party(role: str, directory: Path, address: str | None, listen: str | None) -> Card:
     """Create a party's files in its own directory."""
     if role not in PORTS:
-        raise TacitError(f"role is {role!r}; it must be {' or '.join(PORTS)}")
+        raise TacitError(f"role is {role!r}: must be {' or '.join(PORTS)}")
     listening = listen or f"127.0.0.1:{PORTS[role]}"
     readers.checked("listen", listening, host_and_port)
     known = readers.checked("address", address or f"http://{listening}", readers.address)
@@ -100,7 +100,7 @@ def found(role: str, directory: Path, address: str | None, listen: str | None) -
     there = [name for name in names if (directory / name).exists()]
     if there:
         raise TacitError(
-            f"{directory} has a {there[0]} already, which is not written over: name another "
+            f"{directory} already contains {there[0]}, which is never overwritten: choose another "
             "directory"
         )
     try:
@@ -110,7 +110,7 @@ def found(role: str, directory: Path, address: str | None, listen: str | None) -
         _write(directory / "admin-token", secrets.token_urlsafe(32) + "\n")
     except OSError as problem:
         raise TacitError(
-            f"{directory} cannot be written ({problem.strerror}): name another directory"
+            f"{directory} is not writable ({problem.strerror}): choose another directory"
         ) from None
     key = Ed25519PrivateKey.generate()
     save_signing_key(directory / f"{role}.key", key, KeyFile(directory / "lock"))
@@ -121,7 +121,7 @@ def found(role: str, directory: Path, address: str | None, listen: str | None) -
         "listen": readers.quoted(listening),
         "config": directory / "party.toml",
     }
-    _write(directory / "card.toml", _spelled(card), 0o644)
+    _write(directory / "card.toml", _card_text(card), 0o644)
     _write(directory / "party.toml", CONFIG.format(**said))
     return card
 
@@ -134,11 +134,11 @@ def rotate(config: PartyConfig, directory: Path) -> tuple[Card, Path]:
     key = rotate_signing_key(config.signing_key, config.lock)
     card = Card(config.role, config.address, public_key(key))
     (directory / "card.toml").unlink(missing_ok=True)
-    _write(directory / "card.toml", _spelled(card), 0o644)
+    _write(directory / "card.toml", _card_text(card), 0o644)
     return card, kept_as(config.signing_key, fingerprint(before))
 
 
-def _spelled(card: Card) -> str:
+def _card_text(card: Card) -> str:
     return CARD.format(
         role=card.role,
         other=OTHER[card.role],
@@ -155,13 +155,15 @@ def read_card(path: Path) -> Card:
         card = Card(said["role"], readers.address(said["address"]), readers.public_key(said["key"]))
         same = said.get("fingerprint", card.fingerprint) == card.fingerprint
     except OSError as problem:
-        raise TacitError(f"{path} cannot be read ({problem.strerror}): name a card.toml") from None
+        raise TacitError(f"{path} is not readable ({problem.strerror}): name a card.toml") from None
     except UnicodeDecodeError:
-        raise TacitError(f"{path} is no text, hence no card of a party: ask for it again") from None
+        raise TacitError(f"{path} is not a party's card (no text): request it again") from None
     except (ValueError, LookupError) as problem:
-        raise TacitError(f"{path} is no card of a party ({problem!r}): ask for it again") from None
+        raise TacitError(f"{path} is not a party's card ({problem!r}): request it again") from None
     if not same:
-        raise TacitError(f"the fingerprint in {path} is not that of the key: ask for it again")
+        raise TacitError(
+            f"the fingerprint in {path} differs from that of its key: request the card again"
+        )
     return card
 
 

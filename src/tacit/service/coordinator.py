@@ -9,32 +9,29 @@ are anonymous: a ticket carries a random nonce that the device draws for one req
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
-import sqlalchemy as sql
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.bandits.arms.managed import Managed
 from tacit.errors import Refusal, TacitError
 from tacit.experiment import Experiment
 from tacit.protocols.contract import Protocol
+from tacit.records import Records
 from tacit.rounds.codecs import Residues, codec
-from tacit.service import answers, store
+from tacit.service import answers
 from tacit.service.assignment import Assigned, Choose, SlotAssigner, Ticket, at_random
-from tacit.service.errors import Conflict, Unknown
-from tacit.service.party import COORDINATOR, KIND, Registered, ServerParty
+from tacit.service.errors import Conflict
+from tacit.service.party import COORDINATOR, KIND, Clock, Noise, ServerParty, exact_noise
+from tacit.service.store import ExperimentRow, Registered, State, Store, Transaction
 from tacit.service.timing import Timing
 from tacit.signatures import Signed, verify
 from tacit.terms import Pinned, Terms, approve_successor, cosign
-from tacit.types import Round
 
-CHANGES = {"pause": ("running", "paused"), "resume": ("paused", "running")}
-ENDED = ("stopped", "finished")
-
-_STATE = sql.select(store.experiments.c.state).where(
-    store.experiments.c.lineage == sql.bindparam("lineage")
-)
+ENDED = (State.STOPPED, State.FINISHED)
 
 
 class Coordinator(ServerParty):
@@ -42,8 +39,18 @@ class Coordinator(ServerParty):
 
     role = COORDINATOR
 
-    def __init__(self, *parts: Any, choose: Choose = at_random, **options: Any) -> None:
-        super().__init__(*parts, **options)
+    def __init__(
+        self,
+        key: Ed25519PrivateKey,
+        database: Store,
+        records: Records,
+        *,
+        former: Sequence[Ed25519PrivateKey] = (),
+        clock: Clock = time.time,
+        noise: Noise = exact_noise,
+        choose: Choose = at_random,
+    ) -> None:
+        super().__init__(key, database, records, former=former, clock=clock, noise=noise)
         self._choose = choose
 
     # Experiments
@@ -57,25 +64,26 @@ class Coordinator(ServerParty):
         """
         self._check_own(terms)
         if terms.predecessor:
-            raise TacitError("these terms succeed others: call succeed")
+            raise TacitError(
+                f"predecessor is {terms.predecessor.hex()}: must be empty here. Call succeed."
+            )
         check_fits(terms, experiment)
         if timing.grace > terms.grace:
             raise TacitError(
-                f"grace is {timing.grace}: must be at most {terms.grace}, as the terms say"
+                f"grace is {timing.grace}: must be at most {terms.grace}, the grace of the terms"
             )
-        row = {
-            "lineage": terms.digest,
-            "digest": terms.digest,
-            "state": "unsigned",
-            "learner": json.dumps(experiment.to_dict()),
-            "timing": json.dumps(asdict(timing)),
-            "definition": definition,
-            "leader": terms.options.index(experiment.control or terms.options[0]),
-            "history": "[]",
-        }
-        with self.store.begin() as connection:
-            self._register(connection, terms)
-            self.store.insert_new(connection, store.experiments, [row])
+        row = ExperimentRow(
+            lineage=terms.digest,
+            digest=terms.digest,
+            state=State.UNSIGNED,
+            learner=json.dumps(experiment.to_dict()),
+            timing=json.dumps(asdict(timing)),
+            definition=definition,
+            leader=terms.options.index(experiment.control or terms.options[0]),
+        )
+        with self.store.begin() as transaction:
+            transaction.save_terms(terms)
+            transaction.add_experiment(row)
         return terms.digest
 
     def succeed(self, terms: Terms) -> bytes:
@@ -84,14 +92,14 @@ class Coordinator(ServerParty):
         The current terms stay in force until the helper has signed and approved the new ones.
         """
         self._check_own(terms)
-        with self.store.read() as connection:
-            known = self._terms(connection, terms.predecessor)
-            row = self._experiment(connection, known.lineage, looking=True)
-        if bytes(row.digest) == terms.predecessor:
-            _with_options(_experiment_of(row), terms)  # validate before anyone signs
+        with self.store.read() as transaction:
+            known = transaction.terms(terms.predecessor)
+            row = transaction.experiment(known.lineage)
+        if row.digest == terms.predecessor:
+            _with_options(load(row), terms)  # validate before anyone signs
         approve_successor(known.terms, terms, self.key_for(known.terms), self.records)
-        with self.store.begin() as connection:
-            self._register(connection, terms)
+        with self.store.begin() as transaction:
+            transaction.save_terms(terms)
         return terms.digest
 
     def cosign(self, digest: bytes, signature: bytes, approval: bytes = b"") -> None:
@@ -111,55 +119,59 @@ class Coordinator(ServerParty):
             approvals = (mine, approval)
             before.succeeded_by(terms, signatures, approvals)
         Pinned(terms, signatures, terms.keys)
-        with self.store.begin() as connection:
-            row = self._experiment(connection, known.lineage)
-            self._register(connection, terms, signatures, approvals)
-            changed: dict[str, Any] = {}
-            if row.state == "unsigned":
-                changed["state"] = "running"
-            if bytes(row.digest) == terms.predecessor:
-                experiment = _with_options(_experiment_of(row), terms)
-                changed |= {"digest": digest} | learned(experiment, terms)
-            self._change(connection, known.lineage, changed)
+        with self.store.begin() as transaction:
+            row = changed = transaction.experiment(known.lineage, lock=True)
+            transaction.save_terms(terms, signatures, approvals)
+            if row.state is State.UNSIGNED:
+                changed = replace(changed, state=State.RUNNING)
+            if row.digest == terms.predecessor:
+                experiment = _with_options(load(row), terms)
+                changed = with_learner(replace(changed, digest=digest), experiment, terms)
+            transaction.replace_experiment(row, changed)
 
     def pause(self, digest: bytes) -> None:
-        """No new rounds and no places in those that are open, until it is resumed; who has a place
-        reports.
-        """
-        self._set_state(digest, *CHANGES["pause"])
+        """Plan no rounds and assign no slots until it is resumed; assigned slots still report."""
+        self._set_state(digest, State.PAUSED, (State.RUNNING,))
 
     def resume(self, digest: bytes) -> None:
-        """Goes on after a pause."""
-        self._set_state(digest, *CHANGES["resume"])
+        """Continue after a pause."""
+        self._set_state(digest, State.RUNNING, (State.PAUSED,))
 
     def stop(self, digest: bytes) -> None:
-        """Ends an experiment for good; rounds that are open are finished."""
-        self._set_state(digest, None, "stopped")
+        """End an experiment permanently; open rounds are finished."""
+        self._set_state(digest, State.STOPPED, set(State).difference(ENDED))
 
-    def _set_state(self, digest: bytes, needed: str | None, state: str) -> None:
+    def _set_state(self, digest: bytes, state: State, before: Collection[State]) -> None:
         lineage = self.terms(digest).lineage
-        with self.store.begin() as connection:
-            row = self._experiment(connection, lineage)
-            if row.state == state:
-                return
-            if row.state in ENDED or (needed is not None and row.state != needed):
-                raise Conflict(f"this experiment is {row.state}; it cannot become {state}")
-            self._change(connection, lineage, {"state": state})
+        with self.store.begin() as transaction:
+            row = transaction.experiment(lineage, lock=True)
+            if row.state is not state and row.state not in before:
+                raise Conflict(
+                    f"the experiment is {row.state}: must be {' or '.join(sorted(before))} to "
+                    f"become {state}"
+                )
+            transaction.replace_experiment(row, replace(row, state=state))
 
-    def _state(self, connection: sql.Connection, known: Registered) -> str:
+    def _state(self, transaction: Transaction, known: Registered) -> State:
         """The experiment's state, read without loading the learner."""
-        return str(connection.execute(_STATE, {"lineage": known.lineage}).scalar_one())
+        return transaction.head(known.lineage).state
+
+    def running(self) -> list[bytes]:
+        """The lineages of running experiments."""
+        with self.store.read() as transaction:
+            heads = transaction.heads()
+        return [head.lineage for head in heads if head.state is State.RUNNING]
 
     def status(self, digest: bytes) -> dict[str, Any]:
-        """How an experiment stands: plain data."""
+        """State, rounds, participant counts, guarantee and terms."""
         return answers.status(self._snapshot(digest))
 
     def estimates(self, digest: bytes) -> dict[str, Any]:
-        """What has been found: plain data, in the units of the answer."""
+        """Estimates of every option and the decision, in the units of the answer."""
         return answers.estimates(self._snapshot(digest))
 
     def export(self, digest: bytes) -> dict[str, Any]:
-        """Everything that is known of an experiment, all of it made of private sums."""
+        """All data of an experiment; it derives from private sums only."""
         return answers.export(self._snapshot(digest))
 
     def view(self, digest: bytes) -> dict[str, Any]:
@@ -174,12 +186,9 @@ class Coordinator(ServerParty):
 
     def listed(self) -> list[tuple[str, str, str]]:
         """Digest, question and state of every experiment, under its current terms."""
-        experiments = store.experiments
-        with self.store.read() as connection:
-            query = sql.select(experiments.c.digest, experiments.c.state)
+        with self.store.read() as transaction:
             known = [
-                (self._terms(connection, bytes(digest)).terms, str(state))
-                for digest, state in connection.execute(query).all()
+                (transaction.terms(head.digest).terms, head.state) for head in transaction.heads()
             ]
         return sorted(
             ((terms.digest.hex(), terms.question, state) for terms, state in known),
@@ -187,29 +196,18 @@ class Coordinator(ServerParty):
         )
 
     def _snapshot(self, digest: bytes) -> answers.Snapshot:
-        with self.store.read() as connection:
-            known = self._terms(connection, digest)
-            row = self._experiment(connection, known.lineage, looking=True)
-            rounds = connection.execute(
-                sql.select(store.rounds)
-                .where(self._of(known.lineage))
-                .order_by(store.rounds.c.number)
-            ).all()
-            total, waiting = (
-                sql.func.coalesce(sql.func.sum(column), 0)
-                for column in (store.served.c.total, store.served.c.waiting)
+        with self.store.read() as transaction:
+            lineage = transaction.terms(digest).lineage
+            row = transaction.experiment(lineage)
+            served, waiting = transaction.served(lineage)
+            return answers.Snapshot(
+                transaction.terms(row.digest).terms,
+                row,
+                load(row),
+                transaction.rounds_of(lineage),
+                served,
+                served - waiting,
             )
-            mine = store.served.c.lineage == known.lineage
-            served, new = connection.execute(sql.select(total, waiting).where(mine)).one()
-            current = self._terms(connection, bytes(row.digest))
-        return answers.Snapshot(
-            current.terms,
-            row,
-            _experiment_of(row),
-            list(rounds),
-            served=int(served),
-            settled=int(served) - int(new),
-        )
 
     # Slots
 
@@ -219,51 +217,34 @@ class Coordinator(ServerParty):
         Each slot is drawn from the free slots of all open rounds. When no slot is free, the ticket
         gets the best option so far and sends no report.
         """
-        unknown: dict[bytes, Refusal] = {}
-        for digest in {ticket.experiment for ticket in tickets}:
+        asked: dict[bytes, list[int]] = {}
+        for n, ticket in enumerate(tickets):
+            asked.setdefault(ticket.experiment, []).append(n)
+        answered: dict[int, Assigned | Refusal] = {}
+        for digest in sorted(asked):
             try:
                 self.pinned(digest)
             except Refusal as reason:
-                unknown[digest] = reason
-        said: dict[int, Assigned | Refusal] = {}
-        with self.store.begin() as connection:
-            for digest in sorted({ticket.experiment for ticket in tickets}):
-                mine = [n for n, ticket in enumerate(tickets) if ticket.experiment == digest]
-                if digest in unknown:
-                    said |= dict.fromkeys(mine, unknown[digest])
-                    continue
-                desk = SlotAssigner(self, connection, self._terms(connection, digest), self._choose)
-                answered = desk.assign([tickets[n] for n in mine])
-                said |= dict(zip(mine, answered, strict=True))
-        return [said[n] for n in range(len(tickets))]
-
-    # Storage
-
-    def _of(self, lineage: bytes) -> Any:
-        """Condition that selects the rounds under any terms of an experiment."""
-        mine = sql.select(store.terms.c.digest).where(store.terms.c.lineage == lineage)
-        return store.rounds.c.terms.in_(mine)
-
-    def _experiment(
-        self, connection: sql.Connection, lineage: bytes, *, looking: bool = False
-    ) -> Any:
-        """The row of an experiment, locked until the transaction ends unless `looking`."""
-        query = sql.select(store.experiments).where(store.experiments.c.lineage == lineage)
-        row = connection.execute(query if looking else query.with_for_update()).one_or_none()
-        if row is None:
-            raise Unknown(f"there is no experiment {lineage.hex()} here")
-        return row
-
-    def _change(
-        self, connection: sql.Connection, lineage: bytes, changed: Mapping[str, Any]
-    ) -> None:
-        if changed:
-            mine = store.experiments.c.lineage == lineage
-            connection.execute(sql.update(store.experiments).where(mine).values(**changed))
+                answered |= dict.fromkeys(asked.pop(digest), reason)
+        with self.store.begin() as transaction:
+            for digest, mine in sorted(asked.items()):
+                known = transaction.terms(digest)
+                assigner = SlotAssigner(self, transaction, known, self._choose)
+                slots = assigner.assign([tickets[n] for n in mine])
+                answered |= dict(zip(mine, slots, strict=True))
+        return [answered[n] for n in range(len(tickets))]
 
 
-def _experiment_of(row: Any) -> Experiment:
+def load(row: ExperimentRow) -> Experiment:
+    """The experiment in a row."""
     return Experiment.from_dict(json.loads(row.learner))
+
+
+def with_learner(row: ExperimentRow, experiment: Experiment, terms: Terms) -> ExperimentRow:
+    """The row after the learner has changed, under the current terms."""
+    best = experiment.best()
+    leader = terms.options.index(best) if best in terms.options else 0
+    return replace(row, learner=json.dumps(experiment.to_dict()), leader=leader)
 
 
 def _with_options(experiment: Experiment, terms: Terms) -> Experiment:
@@ -272,10 +253,10 @@ def _with_options(experiment: Experiment, terms: Terms) -> Experiment:
     """
     learner = experiment.learner
     gone = learner.removed if isinstance(learner, Managed) else ()
-    removed = {experiment.options[place] for place in gone}
+    removed = {experiment.options[arm] for arm in gone}
     for option in terms.options:
         if option in removed:
-            raise TacitError(f"option {option!r} was removed by earlier terms: give a new name")
+            raise TacitError(f"option {option!r} was removed by earlier terms: choose a new name")
         if option not in experiment.options:
             experiment.add(option)
     for option in experiment.options:
@@ -284,46 +265,36 @@ def _with_options(experiment: Experiment, terms: Terms) -> Experiment:
     return experiment
 
 
-def learned(experiment: Experiment, terms: Terms) -> dict[str, Any]:
-    """The columns to store after the learner has changed."""
-    best = experiment.best()
-    place = terms.options.index(best) if best in terms.options else 0
-    return {"learner": json.dumps(experiment.to_dict()), "leader": place}
-
-
-def opened_protocol(
-    experiment: Experiment, round_: Round, terms: Terms
-) -> tuple[Protocol, Residues]:
-    """The protocol of a round and its encoding for two aggregators.
+def encoding(protocol: Protocol, terms: Terms) -> Residues:
+    """The encoding of a round's protocol for two aggregators.
 
     Raises `TacitError` if the noise of the experiment differs from that of the terms.
     """
-    protocol = experiment.mechanism.open(round_)
     way = codec(protocol, KIND)
-    own = way.noise if isinstance(way, Residues) else None
     levels, scale = terms.answer.levels, terms.noise.scale
+    own = way.noise if isinstance(way, Residues) else None
     if not isinstance(way, Residues) or own is None or (own.levels, own.scale) != (levels, scale):
         raise TacitError(
-            "the experiment's noise is not that of the terms: both need the same levels, epsilon, "
-            "participations and metrics"
+            "the noise of the experiment differs from that of the terms: use the same levels, "
+            "epsilon, participations and metrics"
         )
-    return protocol, way
+    return way
 
 
 def check_fits(terms: Terms, experiment: Experiment) -> None:
     """Reject an experiment whose options, noise or round sizes do not match the terms."""
     if experiment.options != terms.options:
         raise TacitError(
-            f"the experiment tries {', '.join(experiment.options)}; the terms name "
-            f"{', '.join(terms.options)}"
+            f"options of the experiment are {', '.join(experiment.options)}: must be "
+            f"{', '.join(terms.options)}, the options of the terms"
         )
     trial = Experiment.from_dict(experiment.to_dict())
     for round_ in trial.propose():
         if round_.opened:
-            opened_protocol(trial, round_, terms)
+            encoding(trial.open(round_), terms)
         least = terms.aggregation.minimum_batch_size
         if round_.opened and round_.participants < least:
             raise TacitError(
-                f"a round of {round_.participants} is smaller than the minimum batch size {least} "
-                "of the terms"
+                f"a round has {round_.participants} participants: must have at least {least}, the "
+                "minimum batch size of the terms"
             )

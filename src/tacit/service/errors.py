@@ -49,13 +49,13 @@ def status(error: TacitError) -> int:
     return STATUS.get(type(error), UNPROCESSABLE)
 
 
-def told(error: TacitError) -> str:
+def public_message(error: TacitError) -> str:
     """The message for the client. Details of an unavailable disk or database go to the log only.
 
-    >>> told(Unavailable("the key files in /srv/keys cannot be used"))
-    'this party cannot do it now; nothing was changed: try again later'
+    >>> public_message(Unavailable("the key files in /srv/keys are unavailable"))
+    'this party is unavailable; nothing was changed: retry later'
     """
     if isinstance(error, Unavailable):
         LOG.warning("unavailable: %s", error)
-        return "this party cannot do it now; nothing was changed: try again later"
+        return "this party is unavailable; nothing was changed: retry later"
     return str(error)

@@ -21,10 +21,10 @@ from tacit.service.readers import counted
 from tacit.service.readers import in_words as lasting
 from tacit.terms import in_words
 
-NOBODY = "https://coordinator.invalid"
-USUAL = (Fraction(1, 10), Fraction(1, 5))  # default baseline (relative to the range) and lift
+STAND_IN = "https://coordinator.invalid"
+DEFAULTS = (Fraction(1, 10), Fraction(1, 5))  # default baseline (relative to the range) and lift
 WEAK = 5  # epsilon above which the guarantee is weak
-NEAR = ("localhost", "127.0.0.1", "::1")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ def forecast(definition: Definition, runs: int = 20, progress: bool = False) -> 
     baseline, lift = definition.baseline, definition.lift
     expected = baseline is not None and lift is not None
     if baseline is None or lift is None:
-        lift = USUAL[1]
-        baseline = max(definition.low + USUAL[0] * width, USUAL[0] * width)
+        lift = DEFAULTS[1]
+        baseline = max(definition.low + DEFAULTS[0] * width, DEFAULTS[0] * width)
     low, high = ((mean - definition.low) / width for mean in (baseline, baseline * (1 + lift)))
     people = _people(definition)
     common: dict[str, Any] = {
@@ -126,7 +126,7 @@ def _days(definition: Definition, participants: int | None, rounds: float | None
 def explained(definition: Definition) -> dict[str, list[str]]:
     """The definition in sentences, by topic."""
     stand_in = sha256(b"a coordinator" + definition.helper_key).digest()
-    read = in_words(definition.terms(NOBODY, stand_in))
+    read = in_words(definition.terms(STAND_IN, stand_in))
     options, share = definition.options, definition.control_share
     people = definition.participants
     return {
@@ -137,17 +137,17 @@ def explained(definition: Definition) -> dict[str, list[str]]:
             f"At least {float(share):.3g} of all people get {definition.control}, and as many each "
             "other option until it is shown to be worse."
             if share
-            else "Nobody is held back: whatever looks best is given to most, so it may take long "
-            "to show which is best.",
+            else "No share of people is reserved for the control: most people get the option with "
+            "the best estimate, so a decision may take long.",
             *_guardrail(definition),
         ],
-        "What people read before they take part": [line for line in read if NOBODY not in line],
+        "What people read before they take part": [line for line in read if STAND_IN not in line],
         "Who sees what": [
-            "The device sees the answer, and splits it into two halves that alone say nothing.",
-            "You, the coordinator, see how many were asked, one half of each answer (sealed noise "
-            "to you), and sums with the noise of both servers.",
-            f"The helper at {definition.helper_address} sees the other halves, and no sum.",
-            "Nobody sees one person's answer, unless the two servers work together.",
+            "The device sees the answer and splits it into two report shares, each random alone.",
+            "You, the coordinator, see how many were asked, one report share of each answer, and "
+            "sums with the noise of both servers.",
+            f"The helper at {definition.helper_address} sees the other report shares, and no sum.",
+            "One person's answer stays hidden unless the two servers collude.",
         ],
         "How long it takes": [
             f"From {definition.first_day} to {definition.last_day}"
@@ -175,21 +175,21 @@ def _guardrail(definition: Definition) -> Iterator[str]:
 def warnings(definition: Definition, today: date) -> Iterator[str]:
     """Entries that are valid but questionable."""
     if definition.epsilon > WEAK:
-        yield f"promise.epsilon is {definition.epsilon}, which hides little: 1 is usual"
+        yield f"promise.epsilon is {definition.epsilon}: above {WEAK} the guarantee is weak. Use 1."
     if definition.last_day < today:
-        yield f"people.last_day is {definition.last_day}, which is over: no round will open"
+        yield f"people.last_day is {definition.last_day}: it is past, so no round will open"
     elif definition.first_day < today:
-        yield f"people.first_day is {definition.first_day}, which is over: it begins at once"
+        yield f"people.first_day is {definition.first_day}: it is past, so it begins at once"
     parts = urlsplit(definition.helper_address)
-    if parts.scheme == "http" and parts.hostname not in NEAR:
+    if parts.scheme == "http" and parts.hostname not in LOOPBACK:
         yield (
-            f"helper.address is {definition.helper_address}, without TLS: whoever is on the way "
-            "sees who takes part; use https://"
+            f"helper.address is {definition.helper_address}: without TLS the network sees who "
+            "takes part. Use https://."
         )
-    elif parts.hostname in NEAR:
+    elif parts.hostname in LOOPBACK:
         yield (
-            f"helper.address is {definition.helper_address}, on this machine: that shows the "
-            "protocol, but one operator has both halves"
+            f"helper.address is {definition.helper_address}: on one machine one operator has both "
+            "report shares. Use it for demonstrations only."
         )
 
 

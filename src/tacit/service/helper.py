@@ -9,21 +9,19 @@ grace period ends.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tacit.aggregation.aggregator import Aggregator
 from tacit.aggregation.aggregator_context import AggregatorStage
 from tacit.aggregation.announcements import accept, announce
 from tacit.aggregation.encryption import suite_numbered
 from tacit.aggregation.two_servers import TwoServerRound
-from tacit.errors import Refusal, TacitError
-from tacit.service import invitations, store
-from tacit.service.errors import Forbidden, Unknown
-from tacit.service.party import HELPER, LIVE, LOG, ServerParty
+from tacit.errors import Refusal
+from tacit.service import invitations
+from tacit.service.party import HELPER, SOON, ServerParty, attempt
+from tacit.service.store import LIVE, RoundRow, Stage
 from tacit.terms import Pinned, Terms
 
 PAUSE = 60.0  # seconds between steps when no round is open
-AGAIN, SOON = 1.0, 0.1
 
 
 class Helper(ServerParty):
@@ -44,20 +42,18 @@ class Helper(ServerParty):
             before = self.pinned(terms.predecessor)
             before.succeeded_by(terms, tuple(signatures), approvals)
         Pinned(terms, tuple(signatures), terms.keys)
-        with self.store.begin() as connection:
-            self._register(connection, terms, signatures, approvals)
+        with self.store.begin() as transaction:
+            transaction.save_terms(terms, signatures, approvals)
 
     # Calls by the coordinator
 
     def keys(self, digest: bytes, identity: bytes, sealing: int) -> bytes:
         """Public keys for a new round; idempotent. Only the HPKE suite of the terms is accepted."""
-        aggregator, asked = self.aggregator_context(digest, identity), suite_numbered(sealing)
-        named = aggregator.pinned.terms.suite
+        context, asked = self.aggregator_context(digest, identity), suite_numbered(sealing)
+        named = context.pinned.terms.suite
         if asked.identifier != named:
-            raise Refusal(
-                f"the suite of the round is {asked.identifier}: must be {named}, as the terms say"
-            )
-        return aggregator.prepare(identity, asked)
+            raise Refusal(f"suite is {asked.identifier}: must be {named}, the suite of the terms")
+        return context.prepare(identity, asked)
 
     def describe(self, description: bytes, signature: bytes) -> bytes:
         """Return the announcement of a round: its description with both signatures.
@@ -67,14 +63,29 @@ class Helper(ServerParty):
         """
         described = TwoServerRound.decode(description)
         about, identity = described.binding, described.identity
-        if about.closes <= self.now and self._round(identity) is None:
-            raise Refusal(f"the round closes at {about.closes}, which is over: open a new round")
-        aggregator = self.aggregator_context(about.terms, identity)
-        own = aggregator.endorse(description)
+        with self.store.read() as transaction:
+            known = transaction.round(identity)
+        if about.closes <= self.now and known is None:
+            raise Refusal(f"closes is {about.closes}: must be in the future. Plan a new round.")
+        context = self.aggregator_context(about.terms, identity)
+        own = context.endorse(description)
         announcement = announce(description, (signature, own))
-        accept(TwoServerRound, aggregator.pinned, announcement)
-        with self.store.begin() as connection:
-            self.store.insert_new(connection, store.rounds, [_row(described, announcement)])
+        accept(TwoServerRound, context.pinned, announcement)
+        row = RoundRow(
+            identity=identity,
+            terms=about.terms,
+            stage=Stage.OPEN,
+            number=0,
+            arm=0,
+            option=about.option,
+            slots=described.slots,
+            assigned_until=described.assigned_until,
+            closes=about.closes,
+            expires=about.closes + described.grace,
+            announcement=announcement,
+        )
+        with self.store.begin() as transaction:
+            transaction.add_rounds([row])
         return announcement
 
     def exchange(self, identity: bytes, listing: bytes) -> tuple[bytes, bytes]:
@@ -83,53 +94,42 @@ class Helper(ServerParty):
         The answer, for the collector, is an encrypted partial sum or a signed abort. Each is empty
         until it exists.
         """
-        row = self._round(identity)
-        if row is None:
-            raise Unknown("this round is unknown here")
+        row = self.round(identity)
         now = self.now  # one reading: a round that still accepts reports is not listed
-        if row.stage == "open":
-            self._close_when_due(row, now)
+        if row.stage is Stage.OPEN:
+            self.close_when_due(row, now)
         server = self.serving(row)
         if listing:
             server.take(listing, now)
-        return self._go_on(server, now)
+        return self._close(row, now)
 
-    def _go_on(self, server: Aggregator, now: int) -> tuple[bytes, bytes]:
+    def _close(self, row: RoundRow, now: int) -> tuple[bytes, bytes]:
         """Advance a round as far as possible; this helper's list and answer."""
+        server = self.serving(row)
         try:
             out = server.close(now)
         except Refusal:  # too early, or no record of the round is left
             return b"", b""
-        self._end(server)
-        return out.get(server.peer, b""), out.get(server.round.collector, b"")
-
-    def _end(self, server: Aggregator) -> None:
-        identity = server.round.identity
-        record = self.aggregator_context(server.round.binding.terms, identity).record(identity)
+        record = self.aggregator_context(row.terms, row.identity).record(row.identity)
         if record is not None and record.stage is AggregatorStage.CLOSED:
-            with self.store.begin() as connection:
-                self._finish(connection, identity, "opened" if record.partial else "refused")
+            stage = Stage.OPENED if record.partial else Stage.REFUSED
+            with self.store.begin() as transaction:
+                self.finish(transaction, row, stage)
+        return out.get(server.peer, b""), out.get(server.round.collector, b"")
 
     def step(self) -> float:
         """Close due rounds and abort those past their grace period, by this helper's clock.
 
         Returns the seconds until the next call is worthwhile.
         """
-        wait = PAUSE
-        for row in self._driven(*LIVE):
-            try:
-                wait = min(wait, self._advance(row))
-            except TacitError as problem:
-                LOG.error("a round does not go on: %s", problem)
-                wait = min(wait, AGAIN)
-        return wait
+        return min([PAUSE, *(attempt(self._advance, row) for row in self.driven(*LIVE))])
 
-    def _advance(self, row: Any) -> float:
+    def _advance(self, row: RoundRow) -> float:
         """Advance one round; the seconds until its next step."""
         now = self.now
-        if row.stage == "open" and not self._close_when_due(row, now):
+        if row.stage is Stage.OPEN and not self.close_when_due(row, now):
             return max(float(row.closes - now), SOON)
-        self._go_on(self.serving(row), now)
+        self._close(row, now)
         return max(float(row.expires - now), SOON)
 
     def _invited(self, server: Aggregator, invitation: str | None) -> bytes:
@@ -137,31 +137,8 @@ class Helper(ServerParty):
 
         The helper checks it itself and does not trust the coordinator's admission.
         """
-        terms = server.round.binding.terms
-        known = self.pinned(terms).terms
+        digest = server.round.binding.terms
+        known = self.pinned(digest).terms
         if known.admission != "invitation":
             return b""
-        if invitation is None:
-            raise Forbidden("this experiment is by invitation: send the one you were given")
-        return invitations.check(invitation, self._lineages[terms], known.issuer)
-
-
-def _row(described: TwoServerRound, announcement: bytes) -> dict[str, Any]:
-    about = described.binding
-    return {
-        "identity": described.identity,
-        "terms": about.terms,
-        "stage": "open",
-        "number": 0,
-        "arm": 0,
-        "option": about.option,
-        "places": described.slots,
-        "given": 0,
-        "started": 0,
-        "assigned_until": described.assigned_until,
-        "closes": about.closes,
-        "expires": about.closes + described.grace,
-        "announcement": announcement,
-        "reports": None,
-        "total": None,
-    }
+        return invitations.check(invitation, self.lineage(digest), known.issuer)

@@ -36,7 +36,7 @@ def _made(lineage: bytes, key: Ed25519PrivateKey) -> str:
 def check(invitation: str | None, lineage: bytes, issuer: bytes) -> bytes:
     """Verify an invitation to this experiment and return its digest."""
     if not invitation:
-        raise Forbidden("this experiment is by invitation: send the one you were given")
+        raise Forbidden("the invitation is missing: this experiment requires one")
     try:
         whole = base64.b64decode(invitation + "=", altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
@@ -48,4 +48,4 @@ def check(invitation: str | None, lineage: bytes, issuer: bytes) -> bytes:
             return hashlib.sha256(whole).digest()
         except Refusal:
             pass
-    raise Forbidden("this invitation is none of this experiment's: send the one you were given")
+    raise Forbidden("the invitation is invalid for this experiment: send the one you received")

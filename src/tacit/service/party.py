@@ -8,19 +8,17 @@ the process that runs the party, the noise by tests only.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import sqlalchemy as sql
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.aggregation.aggregator import Aggregator, ClosedRound, UnknownRound
-from tacit.aggregation.aggregator import CheckedShare as CheckedHalf
+from tacit.aggregation.aggregator import Aggregator, CheckedShare, ClosedRound, UnknownRound
 from tacit.aggregation.aggregator_context import (
     AggregatorContext,
     AggregatorStage,
@@ -30,59 +28,40 @@ from tacit.aggregation.aggregator_context import (
 from tacit.aggregation.interface import IDENTITY_SIZE
 from tacit.aggregation.two_servers import SHARE_FRONT, SLOT, RoundOutcome
 from tacit.aggregation.wire import HEADER_SIZE, Kind, header
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Refusal, TacitError, Unavailable
 from tacit.noise import DiscreteLaplace
 from tacit.records import Records
-from tacit.service import store
-from tacit.service.errors import Conflict, Forbidden, Gone, TooEarly, Unknown
-from tacit.service.store import Store
-from tacit.signatures import SIGNATURE_SIZE, fingerprint, public_key
+from tacit.service.errors import LOG, Conflict, Forbidden, Gone, TooEarly, Unknown
+from tacit.service.store import (
+    LIVE,
+    PendingShares,
+    Registered,
+    RoundRow,
+    ShareRow,
+    Stage,
+    State,
+    Store,
+    Transaction,
+    unknown_experiment,
+)
+from tacit.signatures import fingerprint, public_key
 from tacit.terms import Pinned, Terms, check_live, cosign
 
 Clock = Callable[[], float]
 Noise = Callable[[bytes], Draw]
 """Selects the noise sampler of a round by the round's identity."""
 
-LOG = store.LOG
 COORDINATOR, HELPER = 0, 1
 KIND = "two-servers"
-LIVE = store.LIVE
-
-# Built once: every device request runs them.
-_KNOWN = sql.select(store.terms).where(store.terms.c.digest == sql.bindparam("digest"))
-_LINE = sql.select(store.terms).where(
-    store.terms.c.lineage
-    == sql.select(store.terms.c.lineage)
-    .where(store.terms.c.digest == sql.bindparam("digest"))
-    .scalar_subquery()
-)
-_STAGES = (
-    sql.select(store.rounds.c.identity, store.rounds.c.stage)
-    .where(store.rounds.c.identity.in_(sql.bindparam("identities", expanding=True)))
-    .order_by(store.rounds.c.identity)
-    .with_for_update(read=True)
-)
-_CONTENTS = sql.select(store.halves).where(
-    store.halves.c.round.in_(sql.bindparam("rounds", expanding=True)),
-    store.halves.c.name.in_(sql.bindparam("names", expanding=True)),
-)
-
-
-@dataclass(frozen=True)
-class Registered:
-    """Terms known to a party. `signatures` holds those of all parties, or is empty."""
-
-    terms: Terms
-    signatures: tuple[bytes, ...]
-    approvals: tuple[bytes, ...]
-    lineage: bytes
+AGAIN = 1.0  # seconds until a failed step is retried
+SOON = 0.1
 
 
 class TermsStatus(NamedTuple):
     """Terms with the state of their experiment and the terms that succeeded them, if any."""
 
     known: Registered
-    state: str
+    state: State
     successor: Registered | None
 
 
@@ -92,8 +71,21 @@ class CheckedReport:
 
     identity: bytes
     server: Aggregator
-    half: CheckedHalf
+    share: CheckedShare
     invitation: bytes = b""
+
+    def row(self) -> ShareRow:
+        """The row to store."""
+        return ShareRow(self.identity, self.share.name, self.share.wrapped)
+
+    def compare(self, stored: bytes | None) -> Refusal | None:
+        """None if the stored report is this one, otherwise the reason of the rejection."""
+        try:
+            if stored is not None and self.server.same(self.share, stored):
+                return None
+        except Refusal:
+            return _closed()
+        return Conflict("a different report for this slot is stored: each slot takes one report")
 
 
 def exact_noise(_identity: bytes) -> Draw:
@@ -146,77 +138,46 @@ class ServerParty:
     def ready(self) -> None:
         """Raise `Unavailable` if the database or the key files cannot be used."""
         self.records.read(b"ready")
-        with self.store.read() as connection:
-            connection.execute(sql.select(sql.func.count()).select_from(store.terms))
+        self.store.used()
 
     # Terms
 
     def experiments(self) -> list[Registered]:
         """All terms known to this party."""
-        with self.store.read() as connection:
-            rows = connection.execute(sql.select(store.terms).order_by(store.terms.c.digest)).all()
-        return [_registered(row) for row in rows]
+        with self.store.read() as transaction:
+            return transaction.all_terms()
 
     def terms(self, digest: bytes) -> Registered:
         """The terms with this digest."""
-        with self.store.read() as connection:
-            return self._terms(connection, digest)
+        with self.store.read() as transaction:
+            return transaction.terms(digest)
 
-    def _terms(self, connection: sql.Connection, digest: bytes) -> Registered:
-        row = connection.execute(_KNOWN, {"digest": digest}).one_or_none()
-        if row is None:
-            raise _nowhere(digest)
-        return _registered(row)
-
-    def state(self, known: Registered) -> str:
+    def state(self, known: Registered) -> State:
         """The experiment's state, as far as this party knows it."""
-        with self.store.read() as connection:
-            return self._state(connection, known)
+        with self.store.read() as transaction:
+            return self._state(transaction, known)
 
-    def _state(self, connection: sql.Connection, known: Registered) -> str:  # noqa: ARG002
-        return "running" if known.signatures else "unsigned"
+    def _state(self, transaction: Transaction, known: Registered) -> State:  # noqa: ARG002
+        return State.RUNNING if known.signatures else State.UNSIGNED
 
     def shown(self, digest: bytes) -> TermsStatus:
         """The terms with this digest, their state and their successor, as sent to devices."""
-        with self.store.read() as connection:
-            found = [_registered(row) for row in connection.execute(_LINE, {"digest": digest})]
+        with self.store.read() as transaction:
+            found = transaction.lineage(digest)
             known = next((one for one in found if one.terms.digest == digest), None)
             if known is None:
-                raise _nowhere(digest)
-            state = self._state(connection, known)
+                raise unknown_experiment(digest)
+            state = self._state(transaction, known)
         after = (one for one in found if one.signatures and one.terms.predecessor == digest)
         return TermsStatus(known, state, next(after, None))
-
-    def _register(
-        self,
-        connection: sql.Connection,
-        terms: Terms,
-        signatures: Sequence[bytes] = (),
-        approvals: Sequence[bytes] = (),
-    ) -> None:
-        """Store terms, or the signatures under known terms."""
-        lineage = terms.digest
-        if terms.predecessor:
-            lineage = self._terms(connection, terms.predecessor).lineage
-        row = {
-            "digest": terms.digest,
-            "lineage": lineage,
-            "document": terms.encode(),
-            "signatures": b"".join(signatures),
-            "approvals": b"".join(approvals),
-        }
-        self.store.insert_new(connection, store.terms, [row])
-        if signatures:
-            known = store.terms.c.digest == terms.digest
-            connection.execute(sql.update(store.terms).where(known).values(row))
 
     def _check_own(self, terms: Terms) -> None:
         """Reject terms of rehearsals, of another party or another kind of round."""
         check_live(terms)
         if terms.kind != KIND or terms.noise.by != "servers":
             raise TacitError(
-                f"live experiments run over {KIND} with noise by servers; these terms say "
-                f"{terms.kind} with noise by {terms.noise.by}"
+                f"the terms name {terms.kind} with noise by {terms.noise.by}: live experiments "
+                f"need {KIND} with noise by servers"
             )
         self.key_for(terms)
 
@@ -225,8 +186,8 @@ class ServerParty:
         named = terms.keys[self.role]
         if named not in self._keys:
             raise Refusal(
-                f"the terms name {fingerprint(named)} as the key of the "
-                f"{terms.parties[self.role].role}; this party's is {fingerprint(self.public_key)}"
+                f"the {terms.parties[self.role].role}'s key in the terms is {fingerprint(named)}: "
+                f"must be {fingerprint(self.public_key)}, the key of this party"
             )
         return self._keys[named]
 
@@ -236,11 +197,16 @@ class ServerParty:
             known = self.terms(digest)
             if not known.signatures:
                 raise Conflict(
-                    "the helper's operator has not signed these terms yet: tacit terms cosign"
+                    "the helper's operator has not signed these terms: run tacit terms cosign"
                 )
             self._lineages[digest] = known.lineage
             self._pinned[digest] = Pinned(known.terms, known.signatures, known.terms.keys)
         return self._pinned[digest]
+
+    def lineage(self, digest: bytes) -> bytes:
+        """The digest of the first terms of an experiment, by any of its signed terms."""
+        self.pinned(digest)
+        return self._lineages[digest]
 
     def aggregator_context(self, digest: bytes, identity: bytes) -> AggregatorContext:
         """This party's aggregator context for one round of an experiment."""
@@ -256,19 +222,20 @@ class ServerParty:
     # Reports
 
     def report(
-        self, identity: bytes, place: int, message: bytes, invitation: str | None = None
+        self, identity: bytes, slot: int, message: bytes, invitation: str | None = None
     ) -> CheckedReport:
         """Validate a report share as far as possible without writing to the database."""
         server = self.server(identity)
         try:
-            half = server.check(message, self.now)
+            share = server.check(message, self.now)
         except UnknownRound as reason:
             raise Unknown(str(reason)) from None
         except ClosedRound as reason:
             raise Gone(str(reason)) from None
-        if SLOT.unpack_from(message, HEADER_SIZE + SHARE_FRONT - SLOT.size)[0] != place:
-            raise Refusal(f"this report is not that of place {place}")
-        return CheckedReport(identity, server, half, self._invited(server, invitation))
+        found = SLOT.unpack_from(message, HEADER_SIZE + SHARE_FRONT - SLOT.size)[0]
+        if found != slot:
+            raise Refusal(f"the report is for slot {found}: the path names slot {slot}")
+        return CheckedReport(identity, server, share, self._invited(server, invitation))
 
     def _invited(self, server: Aggregator, invitation: str | None) -> bytes:  # noqa: ARG002
         """The digest of the invitation that a report needs here; empty for none."""
@@ -279,46 +246,22 @@ class ServerParty:
 
         Returns, for each report, None or the reason of its rejection.
         """
-        refusals: list[Refusal | None] = [None] * len(waiting)
-        with self.store.begin() as connection:
-            stages = self._stages(connection, {one.identity for one in waiting})
-            for place, one in enumerate(waiting):
-                if stages.get(one.identity) != "open":
-                    refusals[place] = Gone("this round takes no more reports; it is closed")
-            taken = [n for n, refusal in enumerate(refusals) if refusal is None]
-            self._spend(connection, waiting, taken, refusals)
-            taken = [n for n in taken if refusals[n] is None]
-            rows = [(waiting[n].identity, waiting[n].half.name) for n in taken]
-            self.store.insert_new(connection, store.halves, [_row(waiting[n]) for n in taken])
-            there = _contents(connection, rows)
-        for n in taken:
-            one = waiting[n]
-            refusals[n] = _compared(one, there.get((one.identity, one.half.name)))
-        return refusals
-
-    def _stages(self, connection: sql.Connection, identities: set[bytes]) -> dict[bytes, str]:
-        """Stages of rounds, locked so that none closes before this transaction ends."""
-        found = connection.execute(_STAGES, {"identities": store.padded(sorted(identities))})
-        return {bytes(identity): stage for identity, stage in found}
-
-    def _spend(
-        self,
-        connection: sql.Connection,
-        waiting: Sequence[CheckedReport],
-        taken: Sequence[int],
-        refusals: list[Refusal | None],
-    ) -> None:
-        """Spend each report's invitation; reject reports whose invitation is spent."""
-        invited = [n for n in taken if waiting[n].invitation]
-        for n in invited:
-            if not self.spent_for(connection, waiting[n].invitation, waiting[n].half.name):
-                refusals[n] = Forbidden("this invitation has been used: each is for one report")
-
-    def spent_for(self, connection: sql.Connection, invitation: bytes, name: bytes) -> bool:
-        """Spend an invitation for this name; False if it is spent for another name."""
-        self.store.insert_new(connection, store.spent, [{"invitation": invitation, "name": name}])
-        query = sql.select(store.spent.c.name).where(store.spent.c.invitation == invitation)
-        return bytes(connection.execute(query).scalar_one()) == name
+        refusals: list[Refusal | None] = []
+        with self.store.begin() as transaction:
+            stages = transaction.lock_stages({one.identity for one in waiting})
+            for one in waiting:
+                refusal: Refusal | None = None
+                if stages.get(one.identity) is not Stage.OPEN:
+                    refusal = _closed()
+                elif one.invitation and not transaction.spend(one.invitation, one.share.name):
+                    refusal = Forbidden("this invitation is used: each is for one report")
+                refusals.append(refusal)
+            reports = zip(waiting, refusals, strict=True)
+            stored = transaction.keep_shares([one.row() for one, no in reports if no is None])
+        return [
+            refusal or one.compare(stored.get((one.identity, one.share.name)))
+            for one, refusal in zip(waiting, refusals, strict=True)
+        ]
 
     # Rounds
 
@@ -332,31 +275,38 @@ class ServerParty:
             found = self._servers.get(identity)
         if found is not None:
             return found
-        row = self._round(identity)
-        if row is None or row.stage not in LIVE:
-            raise Unknown("this round is unknown here, or over")
+        row = self.round(identity)
+        if row.stage not in LIVE:
+            raise unknown_round(identity)
         return self.serving(row)
 
-    def serving(self, row: Any) -> Aggregator:
+    def serving(self, row: RoundRow) -> Aggregator:
         """The aggregator of the round in this row, whatever its stage."""
-        identity, digest = bytes(row.identity), bytes(row.terms)
         with self._lock:
-            found = self._servers.get(identity)
+            found = self._servers.get(row.identity)
         if found is not None:
             return found
-        table = store.PendingShares(self.store, identity)
-        made = Aggregator(self.aggregator_context(digest, identity), bytes(row.announcement), table)
+        table = PendingShares(self.store, row.identity)
+        made = Aggregator(self.aggregator_context(row.terms, row.identity), row.announcement, table)
         if row.stage not in LIVE:
             return made
         with self._lock:
-            return self._servers.setdefault(identity, made)
+            return self._servers.setdefault(row.identity, made)
 
-    def _round(self, identity: bytes) -> Any:
-        with self.store.read() as connection:
-            query = sql.select(store.rounds).where(store.rounds.c.identity == identity)
-            return connection.execute(query).one_or_none()
+    def round(self, identity: bytes) -> RoundRow:
+        """A round that this party knows."""
+        with self.store.read() as transaction:
+            found = transaction.round(identity)
+        if found is None:
+            raise unknown_round(identity)
+        return found
 
-    def _driven(self, *stages: str) -> list[Any]:
+    def rounds(self, *stages: Stage) -> list[RoundRow]:
+        """All rounds in these stages."""
+        with self.store.read() as transaction:
+            return transaction.rounds_in(stages)
+
+    def driven(self, *stages: Stage) -> list[RoundRow]:
         """All rounds in these stages; evicts cached aggregators of all other rounds.
 
         Eviction is needed because another process may have ended a round, or a request that read
@@ -364,28 +314,15 @@ class ServerParty:
         """
         with self._lock:
             held = set(self._servers)
-        rows = self._rounds(*stages)
+        rows = self.rounds(*stages)
         with self._lock:
-            for identity in held.difference(bytes(row.identity) for row in rows):
+            for identity in held.difference(row.identity for row in rows):
                 self._servers.pop(identity, None)
         return rows
 
-    def _rounds(self, *stages: str) -> list[Any]:
-        """All rounds in these stages."""
-        with self.store.read() as connection:
-            query = sql.select(store.rounds).where(store.rounds.c.stage.in_(stages))
-            return list(connection.execute(query.order_by(store.rounds.c.number)).all())
-
-    def experiment_of(self, identity: bytes) -> bytes:
-        """The digest of the terms of a round."""
-        row = self._round(identity)
-        if row is None:
-            raise Unknown("this round is unknown here")
-        return bytes(row.terms)
-
     def gauges(self) -> dict[str, dict[str, float]]:
         """Metrics for monitoring, by kind; none concerns a single participant."""
-        late = [self.now - int(row.closes) for row in self._rounds("closing")]
+        late = [self.now - row.closes for row in self.rounds(Stage.CLOSING)]
         return {
             "rounds": {stage: float(count) for stage, count in self.stages().items()},
             "seconds_since_deadline": {"oldest": float(max([0, *late]))},
@@ -393,10 +330,8 @@ class ServerParty:
 
     def stages(self) -> dict[str, int]:
         """The number of rounds in each stage."""
-        stage = store.rounds.c.stage
-        with self.store.read() as connection:
-            query = sql.select(stage, sql.func.count()).group_by(stage)
-            return {name: int(count) for name, count in connection.execute(query)}
+        with self.store.read() as transaction:
+            return transaction.count_stages()
 
     def outcome(self, identity: bytes) -> bytes:
         """The signed outcome of a finished round, read from its key file alone.
@@ -404,79 +339,56 @@ class ServerParty:
         Without a record the outcome is "unknown", which is not signed.
         """
         if len(identity) != IDENTITY_SIZE:
-            raise Unknown(f"a round has a name of {IDENTITY_SIZE} bytes")
+            raise Unknown(f"the round's name has {len(identity)} bytes: must be {IDENTITY_SIZE}")
         found = self.records.read(bytes((self.role,)) + identity)
         record = None if found is None else RoundRecord.decode(found)
         if record is not None and record.stage is not AggregatorStage.CLOSED:
-            raise TooEarly("this round is not over yet; ask again after its deadline")
+            raise TooEarly(f"round {identity.hex()} is not over: ask again after its deadline")
         if record is None or not record.outcome:
             return header(Kind.OUTCOME, identity) + bytes((self.role, RoundOutcome.UNKNOWN))
         return record.outcome
 
-    def _move(self, connection: sql.Connection, identity: bytes, old: str, new: str) -> bool:
-        """Move a round from one stage to another; whether this call did it."""
-        rounds = store.rounds
-        mine = sql.update(rounds).where(rounds.c.identity == identity, rounds.c.stage == old)
-        return connection.execute(mine.values(stage=new)).rowcount == 1
+    def close_when_due(self, row: RoundRow, now: int) -> RoundRow | None:
+        """Close an open round whose deadline has passed or whose slots have all reported.
 
-    def _close_when_due(self, row: Any, now: int) -> bool:
-        """Close a round whose deadline has passed or whose slots have all reported; whether this
-        call did it.
+        Returns the closing round, or None if it stays open or another process closed it.
         """
-        identity = bytes(row.identity)
-        with self.store.read() as connection:
-            full = store.count_halves(connection, identity) >= int(row.places)
+        with self.store.read() as transaction:
+            full = transaction.count_shares(row.identity) >= row.slots
         if now < row.closes and not full:
-            return False
-        with self.store.begin() as connection:
-            return self._move(connection, identity, "open", "closing")
-
-    def _finish(self, connection: sql.Connection, identity: bytes, stage: str) -> bool:
-        """End a round and delete its pending rows; whether this call did it."""
-        moved = self._move(connection, identity, "closing", stage)
-        for table in (store.halves, store.joins):
-            connection.execute(sql.delete(table).where(table.c.round == identity))
-        with self._lock:
-            self._servers.pop(identity, None)
-        return moved
-
-
-_decoded = lru_cache(maxsize=256)(Terms.decode)  # devices keep requesting the same terms
-
-
-def _nowhere(digest: bytes) -> Unknown:
-    return Unknown(f"there is no experiment {digest.hex()} here")
-
-
-def _registered(row: Any) -> Registered:
-    terms = _decoded(bytes(row.document))
-    signatures, approvals = _cut(bytes(row.signatures)), _cut(bytes(row.approvals))
-    return Registered(terms, signatures, approvals, bytes(row.lineage))
-
-
-def _cut(data: bytes) -> tuple[bytes, ...]:
-    return tuple(data[at : at + SIGNATURE_SIZE] for at in range(0, len(data), SIGNATURE_SIZE))
-
-
-def _row(one: CheckedReport) -> dict[str, bytes]:
-    return {"round": one.identity, "name": one.half.name, "content": one.half.wrapped}
-
-
-def _contents(
-    connection: sql.Connection, keys: Sequence[tuple[bytes, bytes]]
-) -> dict[tuple[bytes, bytes], bytes]:
-    """The stored contents under these names of these rounds."""
-    rounds, names = {identity for identity, _ in keys}, [name for _, name in keys]
-    asked = {"rounds": store.padded(rounds), "names": store.padded(names)}
-    rows = connection.execute(_CONTENTS, asked)
-    return {(bytes(row.round), bytes(row.name)): bytes(row.content) for row in rows}
-
-
-def _compared(one: CheckedReport, there: bytes | None) -> Refusal | None:
-    """None if the stored report is this one, otherwise the reason of the rejection."""
-    try:
-        if there is not None and one.server.same(one.half, there):
             return None
-    except Refusal:
-        return Gone("this round takes no more reports; it is closed")
-    return Conflict("this place has reported before, and something else")
+        closing = replace(row, stage=Stage.CLOSING)
+        with self.store.begin() as transaction:
+            return closing if transaction.replace_round(row, closing) else None
+
+    def finish(self, transaction: Transaction, row: RoundRow, stage: Stage) -> RoundRow | None:
+        """End a closing round and delete its pending rows; None if another process ended it."""
+        closing, ended = (replace(row, stage=one) for one in (Stage.CLOSING, stage))
+        moved = transaction.replace_round(closing, ended)
+        transaction.delete_pending(row.identity)
+        with self._lock:
+            self._servers.pop(row.identity, None)
+        return ended if moved else None
+
+
+def attempt(action: Callable[[RoundRow], float], row: RoundRow) -> float:
+    """Advance a round; return the seconds until its next step.
+
+    An error is logged and does not delay other rounds.
+    """
+    try:
+        return action(row)
+    except TacitError as problem:
+        level = logging.WARNING if isinstance(problem, Unavailable) else logging.ERROR
+        said = "round %s failed to advance: %s (retry in %g s)"
+        LOG.log(level, said, row.identity.hex(), problem, AGAIN)
+        return AGAIN
+
+
+def _closed() -> Gone:
+    return Gone("the round is closed: it accepts no more reports")
+
+
+def unknown_round(identity: bytes) -> Unknown:
+    """The error for a round that this party does not know, or that is over."""
+    return Unknown(f"round {identity.hex()} is unknown here, or over: join again")

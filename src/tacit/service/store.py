@@ -6,15 +6,27 @@ HMAC pseudonyms keyed with that secret, which only the round's key file holds. L
 rolling back the database cannot release a round twice, because the key files decide each release
 (`tacit.records`). The number of rows grows with the number of rounds. Rows of participants are
 deleted with their round, except spent invitations.
+
+A `Transaction` reads and writes typed values; no other module contains SQL.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Iterable, Iterator, MutableMapping
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import sqlalchemy as sql
 from alembic import command
@@ -24,108 +36,403 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from tacit.errors import TacitError, Unavailable
+from tacit.service.errors import LOG, Unknown
+from tacit.signatures import SIGNATURE_SIZE
+from tacit.terms import Terms
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-LOG = logging.getLogger("tacit.service")
 PATIENCE = 30  # seconds a writer waits for the lock
 STATEMENTS = 64  # cached per SQLite connection
 CACHE = 256  # kilobytes of page cache per SQLite connection: large rounds are not cached
 AT_ONCE = 200  # report shares per query when a round closes
 
+Value = TypeVar("Value")
+
+
+class State(StrEnum):
+    """The state of an experiment."""
+
+    UNSIGNED = "unsigned"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+
+
+class Stage(StrEnum):
+    """The stage of a round; released rounds end as `OPENED`, aborted ones as `REFUSED`."""
+
+    PREPARING = "preparing"
+    OPEN = "open"
+    CLOSING = "closing"
+    OPENED = "opened"
+    REFUSED = "refused"
+
+
+LIVE = (Stage.OPEN, Stage.CLOSING)  # stages in which a round has pending reports
+UNFINISHED = (Stage.PREPARING, *LIVE)
+
+
+# Rows
+
+
+@dataclass(frozen=True)
+class Registered:
+    """Terms known to a party. `signatures` holds those of all parties, or is empty.
+
+    All terms of an experiment share a lineage, the digest of the first. `approvals` holds the
+    signatures of the predecessor's parties.
+    """
+
+    terms: Terms
+    signatures: tuple[bytes, ...]
+    approvals: tuple[bytes, ...]
+    lineage: bytes
+
+
+@dataclass(frozen=True)
+class ExperimentRow:
+    """An experiment of the coordinator. `learner`, `timing` and `history` are JSON.
+
+    `digest` names the current terms, `leader` the best option so far. `history` holds the estimates
+    after every round.
+    """
+
+    lineage: bytes
+    digest: bytes
+    state: State
+    learner: str
+    timing: str
+    definition: str
+    leader: int
+    history: str = "[]"
+
+
+@dataclass(frozen=True)
+class ExperimentHead:
+    """An experiment without its learner."""
+
+    lineage: bytes
+    digest: bytes
+    state: State
+    leader: int
+
+
+@dataclass(frozen=True)
+class RoundRow:
+    """A round and its released sums.
+
+    `number` and `arm` belong to the learner; `option` is an index into the terms' options. A round
+    that is abandoned before anyone joined gets a new identity. `total` is JSON.
+    """
+
+    identity: bytes
+    terms: bytes
+    stage: Stage
+    number: int
+    arm: int
+    option: int
+    slots: int
+    assigned: int = 0
+    started: int = 0
+    assigned_until: int = 0
+    closes: int = 0
+    expires: int = 0
+    announcement: bytes = b""
+    reports: int | None = None
+    total: str | None = None
+
+
+@dataclass(frozen=True)
+class ShareRow:
+    """A pending report share, deleted when its round ends."""
+
+    round: bytes
+    name: bytes
+    content: bytes
+
+
+_TYPES: dict[type, Any] = {
+    bytes: sql.LargeBinary,
+    int: sql.BigInteger,
+    str: sql.Text,
+    **{kind: sql.Enum(kind, native_enum=False, values_callable=list) for kind in (State, Stage)},
+}
 _metadata = sql.MetaData()
 
 
-def _key(name: str, kind: Any = sql.LargeBinary) -> sql.Column[Any]:
-    return sql.Column(name, kind, primary_key=True)
+def _table(name: str, row: type | Mapping[str, Any], *keys: str) -> sql.Table:
+    """A table with a column for every field of its rows, in the order of the fields."""
+    hints = get_type_hints(row) if isinstance(row, type) else row
+    kinds = {field: _TYPES[(get_args(hint) or (hint,))[0]] for field, hint in hints.items()}
+    columns = [sql.Column(field, kind, primary_key=field in keys) for field, kind in kinds.items()]
+    return sql.Table(name, _metadata, *columns)
 
 
-def _column(name: str, kind: Any, *, index: bool = False) -> sql.Column[Any]:
-    return sql.Column(name, kind, nullable=False, index=index)
+_TERMS_ROW = dict.fromkeys(("digest", "lineage", "document", "signatures", "approvals"), bytes)
+terms = _table("terms", _TERMS_ROW, "digest")
+experiments = _table("experiments", ExperimentRow, "lineage")
+rounds = _table("rounds", RoundRow, "identity")
+shares = _table("shares", ShareRow, "round", "name")
 
-
-terms = sql.Table(
-    "terms",
-    _metadata,
-    _key("digest"),
-    _column("lineage", sql.LargeBinary, index=True),
-    _column("document", sql.LargeBinary),
-    _column("signatures", sql.LargeBinary),
-    _column("approvals", sql.LargeBinary),
-)
-"""Terms and their successors. All terms of an experiment share a lineage, the digest of the first.
-`signatures` holds those of all parties once they exist, `approvals` those of the predecessor's
-parties.
-"""
-
-experiments = sql.Table(
-    "experiments",
-    _metadata,
-    _key("lineage"),
-    _column("digest", sql.LargeBinary),
-    _column("state", sql.String(16)),
-    _column("learner", sql.Text),
-    _column("timing", sql.Text),
-    _column("definition", sql.Text),
-    _column("leader", sql.Integer),
-    _column("history", sql.Text),
-)
-"""The coordinator's experiments: learner state, current terms, and the estimates after every round.
-"""
-
-rounds = sql.Table(
-    "rounds",
-    _metadata,
-    _key("identity"),
-    _column("terms", sql.LargeBinary, index=True),
-    _column("stage", sql.String(16), index=True),
-    _column("number", sql.Integer),
-    _column("arm", sql.Integer),
-    _column("option", sql.Integer),
-    _column("places", sql.Integer),
-    _column("given", sql.Integer),
-    _column("started", sql.BigInteger),
-    _column("assigned_until", sql.BigInteger),
-    _column("closes", sql.BigInteger),
-    _column("expires", sql.BigInteger),
-    _column("announcement", sql.LargeBinary),
-    sql.Column("reports", sql.Integer),
-    sql.Column("total", sql.Text),
-)
-"""Rounds and their released sums. `number` and `arm` belong to the learner; `option` is an index
-into the terms' options. A round that is abandoned before anyone joined gets a new identity.
-"""
-
-halves = sql.Table(
-    "halves", _metadata, _key("round"), _key("name"), _column("content", sql.LargeBinary)
-)
-"""Pending report shares, deleted when their round ends."""
-
-joins = sql.Table("joins", _metadata, _key("round"), _key("name"), _column("place", sql.Integer))
+joins = _table("joins", {"round": bytes, "name": bytes, "slot": int}, "round", "name")
 """Slots by ticket, so that a repeated request gets the same slot; deleted when the round ends."""
 
-spent = sql.Table("spent", _metadata, _key("invitation"), _column("name", sql.LargeBinary))
+spent = _table("spent", {"invitation": bytes, "name": bytes}, "invitation")
 """Digests of spent invitations, each with the pseudonym it was spent for. The pseudonym is
 indistinguishable from random once the round's secret is destroyed.
 """
 
-served = sql.Table(
-    "served",
-    _metadata,
-    _key("lineage"),
-    _key("option", sql.Integer),
-    _column("waiting", sql.BigInteger),
-    _column("total", sql.BigInteger),
-)
+_SERVED_ROW = {"lineage": bytes, "option": int, "waiting": int, "total": int}
+served = _table("served", _SERVED_ROW, "lineage", "option")
 """Telemetry: requests that found no slot, in total and (`waiting`) since rounds were last planned.
 """
 
+_HEADS = sql.select(*(experiments.c[field.name] for field in fields(ExperimentHead)))
 
-LIVE = ("open", "closing")  # stages in which a round has pending reports
-_STAGE = (
-    sql.select(rounds.c.stage)
-    .where(rounds.c.identity == sql.bindparam("identity"))
-    .with_for_update(read=True)  # the round cannot end before this transaction
-)
+
+class Transaction:
+    """Typed reads and writes within one transaction."""
+
+    def __init__(self, connection: sql.Connection) -> None:
+        self.connection = connection
+
+    def _all(self, statement: sql.Executable) -> Sequence[Any]:
+        return self.connection.execute(statement).all()
+
+    def _values(self, kind: Callable[..., Value], statement: sql.Executable) -> list[Value]:
+        return [kind(*row) for row in self.connection.execute(statement)]
+
+    def _one(self, kind: Callable[..., Value], statement: sql.Executable, digest: bytes) -> Value:
+        for found in self._values(kind, statement):
+            return found
+        raise unknown_experiment(digest)
+
+    def _insert_new(self, table: sql.Table, *rows: Mapping[str, Any]) -> None:
+        """Insert the rows whose key does not exist yet.
+
+        Rows are inserted in key order, so that concurrent inserts do not deadlock.
+        """
+        keys = [column.name for column in table.primary_key]
+        if entries := sorted(rows, key=lambda row: [row[key] for key in keys]):
+            lite = self.connection.dialect.name == "sqlite"
+            insert = sqlite.insert(table) if lite else postgresql.insert(table)
+            self.connection.execute(insert.on_conflict_do_nothing(), entries)
+
+    # Terms
+
+    def has_terms(self) -> bool:
+        """Whether any terms are known."""
+        return bool(self._all(sql.select(terms.c.digest).limit(1)))
+
+    def all_terms(self) -> list[Registered]:
+        """All known terms, in the order of their digests."""
+        return self._values(_registered, sql.select(terms).order_by(terms.c.digest))
+
+    def terms(self, digest: bytes) -> Registered:
+        """The terms with this digest."""
+        return self._one(_registered, sql.select(terms).where(terms.c.digest == digest), digest)
+
+    def lineage(self, digest: bytes) -> list[Registered]:
+        """All terms of the experiment that these terms belong to."""
+        mine = sql.select(terms.c.lineage).where(terms.c.digest == digest).scalar_subquery()
+        return self._values(_registered, sql.select(terms).where(terms.c.lineage == mine))
+
+    def save_terms(
+        self, new: Terms, signatures: Sequence[bytes] = (), approvals: Sequence[bytes] = ()
+    ) -> None:
+        """Store terms, or the signatures under known terms."""
+        lineage = self.terms(new.predecessor).lineage if new.predecessor else new.digest
+        signed, approved = b"".join(signatures), b"".join(approvals)
+        row = dict(
+            zip(_TERMS_ROW, (new.digest, lineage, new.encode(), signed, approved), strict=True)
+        )
+        self._insert_new(terms, row)
+        if signatures:
+            known = sql.update(terms).where(terms.c.digest == new.digest)
+            self.connection.execute(known.values(signatures=signed, approvals=approved))
+
+    # Experiments
+
+    def heads(self) -> list[ExperimentHead]:
+        """All experiments, without their learners."""
+        return self._values(ExperimentHead, _HEADS)
+
+    def head(self, lineage: bytes) -> ExperimentHead:
+        """An experiment, without its learner."""
+        query = _HEADS.where(experiments.c.lineage == lineage)
+        return self._one(ExperimentHead, query, lineage)
+
+    def experiment(self, lineage: bytes, *, lock: bool = False) -> ExperimentRow:
+        """An experiment; with `lock`, locked until the transaction ends."""
+        query = sql.select(experiments).where(experiments.c.lineage == lineage)
+        return self._one(ExperimentRow, query.with_for_update() if lock else query, lineage)
+
+    def add_experiment(self, row: ExperimentRow) -> None:
+        """Store a new experiment; a known one stays as it is."""
+        self._insert_new(experiments, vars(row))
+
+    def replace_experiment(self, old: ExperimentRow, new: ExperimentRow) -> None:
+        """Store the columns in which `new` differs; the caller holds the lock."""
+        if changed := _changed(old, new):
+            mine = experiments.c.lineage == old.lineage
+            self.connection.execute(sql.update(experiments).where(mine).values(**changed))
+
+    # Rounds
+
+    def round(self, identity: bytes) -> RoundRow | None:
+        """The round with this identity, if known."""
+        query = sql.select(rounds).where(rounds.c.identity == identity)
+        return next(iter(self._values(RoundRow, query)), None)
+
+    def rounds_in(self, stages: Collection[Stage]) -> list[RoundRow]:
+        """All rounds in these stages, in the order of their numbers."""
+        query = sql.select(rounds).where(rounds.c.stage.in_(stages)).order_by(rounds.c.number)
+        return self._values(RoundRow, query)
+
+    def rounds_of(self, lineage: bytes) -> list[RoundRow]:
+        """All rounds under any terms of an experiment, in the order of their numbers."""
+        query = sql.select(rounds).where(_of(lineage)).order_by(rounds.c.number)
+        return self._values(RoundRow, query)
+
+    def has_unfinished(self, lineage: bytes) -> bool:
+        """Whether a round of the experiment is not over."""
+        mine = _of(lineage), rounds.c.stage.in_(UNFINISHED)
+        return bool(self._all(sql.select(rounds.c.identity).where(*mine).limit(1)))
+
+    def count_stages(self) -> dict[str, int]:
+        """The number of rounds in each stage."""
+        stage = rounds.c.stage
+        return dict(self._all(sql.select(stage, sql.func.count()).group_by(stage)))
+
+    def add_rounds(self, new: Iterable[RoundRow]) -> None:
+        """Store new rounds; known ones stay as they are."""
+        self._insert_new(rounds, *map(vars, new))
+
+    def replace_round(self, old: RoundRow, new: RoundRow) -> bool:
+        """Store the columns in which `new` differs, if stage and announcement are still `old`'s.
+
+        Returns whether this call did it.
+        """
+        mine = (
+            rounds.c.identity == old.identity,
+            rounds.c.stage == old.stage,
+            rounds.c.announcement == old.announcement,
+        )
+        update = sql.update(rounds).where(*mine).values(**_changed(old, new))
+        return self.connection.execute(update).rowcount == 1
+
+    def delete_pending(self, identity: bytes) -> None:
+        """Delete the report shares and tickets of a round."""
+        for table in (shares, joins):
+            self.connection.execute(sql.delete(table).where(table.c.round == identity))
+
+    # Reports
+
+    def lock_stages(self, identities: Iterable[bytes]) -> dict[bytes, Stage]:
+        """Stages of rounds, locked so that none closes before this transaction ends."""
+        query = sql.select(rounds.c.identity, rounds.c.stage).order_by(rounds.c.identity)
+        mine = rounds.c.identity.in_(padded(sorted(identities)))
+        return dict(self._all(query.where(mine).with_for_update(read=True)))
+
+    def keep_shares(self, new: Sequence[ShareRow]) -> dict[tuple[bytes, bytes], bytes]:
+        """Store report shares under free names; the stored contents by round and name."""
+        if not new:
+            return {}
+        self._insert_new(shares, *map(vars, new))
+        mine, names = padded({row.round for row in new}), padded([row.name for row in new])
+        query = sql.select(shares).where(shares.c.round.in_(mine), shares.c.name.in_(names))
+        return {(row.round, row.name): row.content for row in self._values(ShareRow, query)}
+
+    def count_shares(self, identity: bytes) -> int:
+        """The number of pending report shares of a round."""
+        query = sql.select(sql.func.count()).select_from(shares).where(shares.c.round == identity)
+        return int(self.connection.execute(query).scalar_one())
+
+    def spend(self, invitation: bytes, name: bytes) -> bool:
+        """Spend an invitation for this name; False if it is spent for another name."""
+        self._insert_new(spent, {"invitation": invitation, "name": name})
+        return self._spent_for(invitation) == name
+
+    def is_spent(self, invitation: bytes) -> bool:
+        """Whether an invitation has been spent."""
+        return self._spent_for(invitation) is not None
+
+    def _spent_for(self, invitation: bytes) -> bytes | None:
+        query = sql.select(spent.c.name).where(spent.c.invitation == invitation)
+        found: bytes | None = self.connection.execute(query).scalar()
+        return found
+
+    # Slots
+
+    def open_rounds(self, digest: bytes, now: int) -> list[RoundRow]:
+        """The rounds under these terms that assign slots, locked against concurrent assignment."""
+        mine = (
+            rounds.c.terms == digest,
+            rounds.c.stage == Stage.OPEN,
+            rounds.c.assigned_until >= now,
+        )
+        query = sql.select(rounds).where(*mine).order_by(rounds.c.identity)
+        return self._values(RoundRow, query.with_for_update())
+
+    def held_slots(self, identity: bytes, names: Collection[bytes]) -> dict[bytes, int]:
+        """The slots in a round that these names hold."""
+        mine = joins.c.round == identity, joins.c.name.in_(padded(names))
+        return dict(self._all(sql.select(joins.c.name, joins.c.slot).where(*mine)))
+
+    def assign_slots(self, identity: bytes, new: Mapping[bytes, int], assigned: int) -> None:
+        """Store new slots by name, and the number of slots assigned in the round."""
+        rows = [{"round": identity, "name": name, "slot": slot} for name, slot in new.items()]
+        self.connection.execute(sql.insert(joins), rows)
+        mine = sql.update(rounds).where(rounds.c.identity == identity)
+        self.connection.execute(mine.values(assigned=assigned))
+
+    def count_served(self, lineage: bytes, option: int, count: int) -> None:
+        """Count requests that found no slot and got this option."""
+        self._insert_new(served, dict(zip(_SERVED_ROW, (lineage, option, 0, 0), strict=True)))
+        mine = sql.update(served).where(served.c.lineage == lineage, served.c.option == option)
+        counted = mine.values(waiting=served.c.waiting + count, total=served.c.total + count)
+        self.connection.execute(counted)
+
+    def served(self, lineage: bytes) -> tuple[int, int]:
+        """Requests that found no slot: in total, and since rounds were last planned."""
+        sums = (sql.func.coalesce(sql.func.sum(c), 0) for c in (served.c.total, served.c.waiting))
+        query = sql.select(*sums).where(served.c.lineage == lineage)
+        total, waiting = self.connection.execute(query).one()
+        return int(total), int(waiting)
+
+    def settle_served(self, lineage: bytes) -> None:
+        """Add the requests since rounds were last planned to the public count."""
+        mine = served.c.lineage == lineage
+        self.connection.execute(sql.update(served).where(mine).values(waiting=0))
+
+
+def unknown_experiment(digest: bytes) -> Unknown:
+    """The error for terms that this party does not know."""
+    return Unknown(f"experiment {digest.hex()} is unknown here: check the address and the digest")
+
+
+_decoded = lru_cache(maxsize=256)(Terms.decode)  # devices keep requesting the same terms
+
+
+def _registered(
+    _digest: bytes, lineage: bytes, document: bytes, signatures: bytes, approvals: bytes
+) -> Registered:
+    return Registered(_decoded(document), _cut(signatures), _cut(approvals), lineage)
+
+
+def _cut(data: bytes) -> tuple[bytes, ...]:
+    return tuple(data[at : at + SIGNATURE_SIZE] for at in range(0, len(data), SIGNATURE_SIZE))
+
+
+def _changed(old: ExperimentRow | RoundRow, new: ExperimentRow | RoundRow) -> dict[str, Any]:
+    before = vars(old)
+    return {name: value for name, value in vars(new).items() if value != before[name]}
+
+
+def _of(lineage: bytes) -> sql.ColumnElement[bool]:
+    """Condition that selects the rounds under any terms of an experiment."""
+    return rounds.c.terms.in_(sql.select(terms.c.digest).where(terms.c.lineage == lineage))
 
 
 class Store:
@@ -136,41 +443,39 @@ class Store:
             self.engine = sql.create_engine(url, **_options(url))
         except (ArgumentError, NoSuchModuleError, ImportError):
             raise TacitError(
-                "the database must be named as sqlite:///file.db or postgresql+psycopg://… (which "
-                "needs tacit[postgresql])"
+                "database is no usable URL: must be sqlite:///file.db or postgresql+psycopg://… "
+                "For PostgreSQL install tacit[postgresql]."
             ) from None
         self.dialect = self.engine.dialect.name
-        if self.dialect == "sqlite":
+        lite = self.dialect == "sqlite"
+        reading = {"reading": True} if lite else {"isolation_level": "REPEATABLE READ"}
+        self._reader = self.engine.execution_options(**reading)
+        if lite:
             sql.event.listen(self.engine, "connect", _configure)
             sql.event.listen(self.engine, "begin", _begin_writing)
         elif self.dialect != "postgresql":
-            raise TacitError(f"the database is {self.dialect}; it must be SQLite or PostgreSQL")
+            raise TacitError(f"database is {self.dialect}: must be SQLite or PostgreSQL")
 
     def __repr__(self) -> str:
         return f"Store({self.dialect})"
 
     @contextmanager
-    def begin(self) -> Iterator[sql.Connection]:
+    def begin(self) -> Iterator[Transaction]:
         """One durable write transaction."""
         try:
             with self.engine.begin() as connection:
-                yield connection
+                yield Transaction(connection)
         except SQLAlchemyError as problem:
             raise _unavailable(problem) from None
 
     @contextmanager
-    def read(self) -> Iterator[sql.Connection]:
+    def read(self) -> Iterator[Transaction]:
         """One read-only transaction on a consistent snapshot; it blocks no writer."""
         try:
-            with self.engine.connect() as connection, self._looking(connection).begin():
-                yield connection
+            with self._reader.connect() as connection, connection.begin():
+                yield Transaction(connection)
         except SQLAlchemyError as problem:
             raise _unavailable(problem) from None
-
-    def _looking(self, connection: sql.Connection) -> sql.Connection:
-        if self.dialect == "sqlite":
-            return connection.execution_options(reading=True)
-        return connection.execution_options(isolation_level="REPEATABLE READ")
 
     def migrate(self) -> None:
         """Upgrade the tables to this version's schema, if needed."""
@@ -187,38 +492,26 @@ class Store:
             raise TacitError(self._unusable()) from None
         except CommandError:
             raise TacitError(
-                "the tables of the database are those of another version of tacit: install that "
-                "one, or restore the backup from before it was installed"
+                "the database has the tables of another version of tacit: install that version, "
+                "or restore the backup from before the upgrade"
             ) from None
 
     def _unusable(self) -> str:
         """The error message for the operator; the log holds the database's own message."""
         if self.dialect == "sqlite":
             return (
-                f"the database {self.engine.url.database} cannot be used: let this user write the "
-                "file and its directory, free the disk, or name another file as database"
+                f"database {self.engine.url.database} is unusable: let this user write the file "
+                "and its directory, free disk space, or set database to another file"
             )
         return (
-            "the database cannot be used: start it, mend its URL (database, or TACIT_DATABASE), or "
-            "let this user make tables there"
+            "the database is unusable: start it, correct its URL (database or TACIT_DATABASE), or "
+            "let this user create tables"
         )
 
     def used(self) -> bool:
         """Whether any terms are stored, so that key files must exist as well."""
-        with self.read() as connection:
-            return connection.execute(sql.select(terms.c.digest).limit(1)).first() is not None
-
-    def insert_new(
-        self, connection: sql.Connection, table: sql.Table, rows: Iterable[dict[str, Any]]
-    ) -> None:
-        """Insert the rows whose key does not exist yet.
-
-        Rows are inserted in key order, so that concurrent inserts do not deadlock.
-        """
-        keys = [column.name for column in table.primary_key]
-        if entries := sorted(rows, key=lambda row: [row[key] for key in keys]):
-            kind = sqlite.insert if self.dialect == "sqlite" else postgresql.insert
-            connection.execute(kind(table).on_conflict_do_nothing(), entries)
+        with self.read() as transaction:
+            return transaction.has_terms()
 
     def close(self) -> None:
         """Close all connections."""
@@ -231,71 +524,60 @@ class PendingShares(MutableMapping[bytes, bytes]):
     def __init__(self, store: Store, identity: bytes) -> None:
         self._store = store
         self._identity = identity
-        self._mine = halves.c.round == identity
+        self._mine = shares.c.round == identity
 
     def __getitem__(self, name: bytes) -> bytes:
-        with self._store.read() as connection:
-            found = self._content(connection, name)
+        query = sql.select(shares.c.content).where(self._mine, shares.c.name == name)
+        with self._store.read() as transaction:
+            found: bytes | None = transaction.connection.execute(query).scalar()
         if found is None:
             raise KeyError(name)
         return found
-
-    def _content(self, connection: sql.Connection, name: bytes) -> bytes | None:
-        query = sql.select(halves.c.content).where(self._mine, halves.c.name == name)
-        found = connection.execute(query).scalar()
-        return None if found is None else bytes(found)
 
     def __setitem__(self, name: bytes, content: bytes) -> None:
         self.setdefault(name, content)
 
     def __delitem__(self, name: bytes) -> None:
-        with self._store.begin() as connection:
-            connection.execute(sql.delete(halves).where(self._mine, halves.c.name == name))
+        with self._store.begin() as transaction:
+            mine = sql.delete(shares).where(self._mine, shares.c.name == name)
+            transaction.connection.execute(mine)
 
     def __iter__(self) -> Iterator[bytes]:
-        with self._store.read() as connection:
-            names = connection.execute(sql.select(halves.c.name).where(self._mine)).scalars().all()
-        return iter([bytes(name) for name in names])
+        return iter([name for name, _ in self.items()])
 
     def __len__(self) -> int:
-        with self._store.read() as connection:
-            return count_halves(connection, self._identity)
+        with self._store.read() as transaction:
+            return transaction.count_shares(self._identity)
 
     def items(self) -> Any:
         """All names and contents in the order of names, read in chunks to bound memory."""
-        last = b""
-        while True:
-            part = self._after(last)
+        query = sql.select(shares.c.name, shares.c.content).order_by(shares.c.name).limit(AT_ONCE)
+        last, part = b"", None
+        while part is None or len(part) == AT_ONCE:
+            with self._store.read() as transaction:
+                after = query.where(self._mine, shares.c.name > last)
+                part = transaction.connection.execute(after).all()
             yield from part
-            if len(part) < AT_ONCE:
-                return
-            last = part[-1][0]
-
-    def _after(self, last: bytes) -> list[tuple[bytes, bytes]]:
-        query = sql.select(halves.c.name, halves.c.content).where(self._mine, halves.c.name > last)
-        with self._store.read() as connection:
-            found = connection.execute(query.order_by(halves.c.name).limit(AT_ONCE))
-            return [(bytes(name), bytes(content)) for name, content in found]
+            last = part[-1][0] if part else last
 
     def setdefault(self, name: bytes, content: bytes = b"") -> bytes:
         """Insert unless present, atomically across processes, and return the stored content.
 
         Content for a round that is over is not stored, because nothing would delete it.
         """
-        row, found = {"round": self._identity, "name": name, "content": content}, None
+        row, found = ShareRow(self._identity, name, content), None
         while found is None:
-            with self._store.begin() as connection:
-                stage = connection.execute(_STAGE, {"identity": self._identity}).scalar()
+            with self._store.begin() as transaction:
+                stage = transaction.lock_stages([self._identity]).get(self._identity)
                 if stage is not None and stage not in LIVE:
                     return content
-                self._store.insert_new(connection, halves, [row])
-                found = self._content(connection, name)
+                found = transaction.keep_shares([row]).get((self._identity, name))
         return found
 
     def clear(self) -> None:
         """Delete all pending report shares of the round."""
-        with self._store.begin() as connection:
-            connection.execute(sql.delete(halves).where(self._mine))
+        with self._store.begin() as transaction:
+            transaction.connection.execute(sql.delete(shares).where(self._mine))
 
 
 def padded(values: Collection[bytes]) -> list[bytes]:
@@ -310,12 +592,6 @@ def padded(values: Collection[bytes]) -> list[bytes]:
     listed = list(values)
     missing = (1 << max(0, len(listed) - 1).bit_length()) - len(listed)
     return listed + listed[-1:] * missing
-
-
-def count_halves(connection: sql.Connection, identity: bytes) -> int:
-    """The number of pending report shares of a round."""
-    query = sql.select(sql.func.count()).select_from(halves).where(halves.c.round == identity)
-    return int(connection.execute(query).scalar_one())
 
 
 def _options(url: str) -> dict[str, Any]:
@@ -339,14 +615,14 @@ def _configure(connection: Any, _record: object) -> None:
 
 def _begin_writing(connection: sql.Connection) -> None:
     """Writers take the lock at the start of their transaction; readers take none."""
-    looks = connection.get_execution_options().get("reading")
-    connection.exec_driver_sql("BEGIN" if looks else "BEGIN IMMEDIATE")
+    reading = connection.get_execution_options().get("reading")
+    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
 
 
 def _unavailable(problem: SQLAlchemyError) -> Unavailable:
     """Log the database's message without statement values; the caller gets a generic error."""
     _log(problem)
-    return Unavailable("the database cannot be used now; nothing was changed: try again later")
+    return Unavailable("the database is unavailable; nothing was changed: retry later")
 
 
 def _log(problem: SQLAlchemyError) -> None:

@@ -20,7 +20,7 @@ from tacit.errors import TacitError
 from tacit.keyfiles import load_signing_key
 from tacit.service import config, definition
 from tacit.service.admin import Operated
-from tacit.service.bootstrap import Card, found
+from tacit.service.bootstrap import Card, create_party
 from tacit.service.demo.children import Child, free_port
 from tacit.service.demo.crowd import Told, VisitCounts
 from tacit.terms import cosign
@@ -160,7 +160,7 @@ def _start(stack: ExitStack, directory: Path) -> Parties:
     """Start both servers, each with its own directory, key and database."""
     cards, servers = [], []
     for role in ROLES:
-        cards.append(found(role, directory / role, None, f"127.0.0.1:{free_port()}"))
+        cards.append(create_party(role, directory / role, None, f"127.0.0.1:{free_port()}"))
         words = ["-m", "tacit", "serve", role, "--config", str(directory / role / "party.toml")]
         servers.append(Child(words, directory / f"{role}.log"))
         stack.callback(servers[-1].end)

@@ -32,16 +32,17 @@ from tacit.service.config import PartyConfig
 from tacit.service.coordinator import Coordinator
 from tacit.service.helper import Helper
 from tacit.service.http import models, problems, reports
-from tacit.service.http.calls import HEADER, check_call
-from tacit.service.http.coalescing_cache import Changing, Lately
+from tacit.service.http.coalescing_cache import CacheInvalidation, CoalescingCache
 from tacit.service.http.driver import Driver
+from tacit.service.http.helper_client import HEADER, check_call
 from tacit.service.http.metrics import CONTENT_TYPE, Gauges, Metrics
 from tacit.service.http.middleware import Front
 from tacit.service.http.pages import add_pages
 from tacit.service.http.problems import Problem, responses
 from tacit.service.http.writer import GroupWriter
-from tacit.service.party import Registered, ServerParty
+from tacit.service.party import ServerParty
 from tacit.service.round_scheduler import HelperLink
+from tacit.service.store import Registered
 from tacit.terms import Terms, in_words
 from tacit.version import __version__
 
@@ -224,8 +225,8 @@ def _terms(party: ServerParty, digest: str) -> bytes:
 
 
 def _add_reading(app: FastAPI, party: ServerParty) -> None:
-    lately = Lately(partial(_terms, party))
-    app.add_middleware(Changing, lately=lately)
+    cache = CoalescingCache(partial(_terms, party))
+    app.add_middleware(CacheInvalidation, cache=cache)
 
     @app.get("/experiments", **DEVICES)
     def experiments() -> list[models.ExperimentSummary]:
@@ -242,7 +243,7 @@ def _add_reading(app: FastAPI, party: ServerParty) -> None:
     @app.get("/experiments/{digest}/terms", response_model=models.TermsAnswer, **DEVICES)
     async def terms(digest: Digest) -> Response:
         """The terms, their signatures, and their successor if there is one."""
-        return Response(await lately(digest), media_type="application/json")
+        return Response(await cache(digest), media_type="application/json")
 
     @app.get("/experiments/{digest}/words", response_class=PlainTextResponse, **DEVICES)
     def words(digest: Digest) -> PlainTextResponse:
@@ -311,14 +312,14 @@ def _add_places(app: FastAPI, service: Service, coordinator: Coordinator) -> Non
 
 
 def _assigned(answer: Assigned) -> dict[str, Any]:
-    if answer.place is None:
+    if answer.slot is None:
         return {"asked": False, "option": answer.option}
     return {
         "asked": True,
         "option": answer.option,
         "announcement": answer.announcement.hex(),
-        "place": answer.place.number,
-        "token": answer.place.token.hex(),
+        "place": answer.slot.number,
+        "token": answer.slot.token.hex(),
     }
 
 
@@ -431,7 +432,7 @@ def _add_calls(app: FastAPI, service: Service, helper: Helper) -> None:
     ) -> models.ExchangeAnswer:
         """Exchange the lists of reports; also returns the helper's answer for the collector."""
         name = bytes.fromhex(identity)
-        check(call, helper.experiment_of(name))
+        check(call, helper.round(name).terms)
         listing, answer = helper.exchange(name, bytes.fromhex(asked.listing))
         return models.ExchangeAnswer(listing=listing.hex(), answer=answer.hex())
 

@@ -17,7 +17,7 @@ FRESH = 0.1  # seconds that a result is cached
 MOST = 256  # maximum number of cached results
 
 
-class Lately:
+class CoalescingCache:
     """Cache of the results of `look`, by name."""
 
     def __init__(self, look: Callable[[str], bytes]) -> None:
@@ -46,21 +46,21 @@ class Lately:
         self._found.clear()
 
 
-class Changing:
+class CacheInvalidation:
     """Middleware that clears the cache on requests that may change an experiment.
 
     Joining changes none.
     """
 
-    def __init__(self, app: ASGIApp, lately: Lately) -> None:
-        self._app, self._lately = app, lately
+    def __init__(self, app: ASGIApp, cache: CoalescingCache) -> None:
+        self._app, self._cache = app, cache
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI request; clear the cache before the response is sent."""
         asks = scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS")
 
         async def answer(message: Message) -> None:
-            self._lately.forget()
+            self._cache.forget()
             await send(message)
 
         same = asks or scope["path"].endswith("/places")

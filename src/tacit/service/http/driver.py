@@ -81,4 +81,4 @@ def backoff(failures: int, randomly: Callable[[], float] = random.random) -> flo
 
 def _log(problem: Exception, wait: float) -> None:
     said = str(problem) if isinstance(problem, TacitError) else type(problem).__name__
-    LOG.warning("a step failed: %s; again in %.1f s", said, wait, extra=traced(problem))
+    LOG.warning("step failed: %s; retry in %.1f s", said, wait, extra=traced(problem))

@@ -1,15 +1,19 @@
-"""HTTP client of the coordinator for its helpers; every call is signed, and no state is kept.
+"""Signed HTTP calls of the coordinator to its helpers, and the helper's check of the signature.
 
 Transport failures raise `Unavailable`, and the driver retries them. Rejections by the helper raise
 a `Refusal` of the same type. The size and time of answers are bounded, because the helper is not
 trusted.
+
+The coordinator signs with its long-term Ed25519 key. The signature covers method, path and the
+SHA-256 digest of the body, under a label of its own. Calls are idempotent, so replaying a recorded
+call gains nothing.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
-from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -18,9 +22,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.aggregation.two_servers import TwoServerRound
 from tacit.client.loopback import NEARBY
 from tacit.errors import Refusal, Unavailable
-from tacit.service.errors import STATUS
-from tacit.service.http.calls import HEADER, sign_call
+from tacit.service.errors import STATUS, Forbidden
+from tacit.service.party import HELPER, ServerParty
+from tacit.signatures import Signed, sign, verify
 
+HEADER = "Tacit-Signature"
 PATIENCE = httpx.Timeout(10.0, connect=5.0)
 LARGEST = 1 << 26  # maximum bytes of an answer
 SLOWEST = 60.0  # maximum seconds to receive an answer: other rounds wait meanwhile
@@ -28,22 +34,29 @@ LONGEST = 300  # maximum characters of a quoted reason
 AGAIN = (408, 425, 429)  # statuses to retry
 
 
+def sign_call(method: str, path: str, body: bytes, key: Ed25519PrivateKey) -> str:
+    """The value of the signature header, hexadecimal."""
+    return sign(Signed.CALL, _signed(method, path, body), key).hex()
+
+
+def check_call(method: str, path: str, body: bytes, signature: str, public: bytes) -> None:
+    """Reject a call that the holder of this key did not sign."""
+    said = _signed(method, path, body)
+    try:
+        verify(Signed.CALL, said, bytes.fromhex(signature), public, "the coordinator")
+    except Refusal as reason:
+        raise Forbidden(str(reason)) from None
+
+
+def _signed(method: str, path: str, body: bytes) -> bytes:
+    return f"{method} {path}\n".encode() + hashlib.sha256(body).digest()
+
+
 class HttpLink:
-    """Calls to the helpers of a coordinator's experiments.
+    """Calls of a coordinator to the helpers of its experiments, at the addresses in their terms."""
 
-    `key` returns the signing key for calls about the experiment with this digest, `address` the URL
-    of its helper, `experiment` the experiment of a round.
-    """
-
-    def __init__(
-        self,
-        key: Callable[[bytes], Ed25519PrivateKey],
-        address: Callable[[bytes], str],
-        experiment: Callable[[bytes], bytes],
-    ) -> None:
-        self._key = key
-        self._address = address
-        self._experiment = experiment
+    def __init__(self, coordinator: ServerParty) -> None:
+        self._coordinator = coordinator
         self._client = httpx.Client(
             timeout=PATIENCE,
             follow_redirects=False,
@@ -77,37 +90,34 @@ class HttpLink:
 
     def exchange(self, identity: bytes, listing: bytes) -> tuple[bytes, bytes]:
         """The helper's list of reports and its answer; each is empty until available."""
-        digest = self._experiment(identity)
+        digest = self._coordinator.round(identity).terms
         said = self._call(digest, identity, "exchange", {"listing": listing.hex()})
         return _bytes(said, "listing"), _bytes(said, "answer")
 
     def _call(self, digest: bytes, identity: bytes, what: str, asked: dict[str, Any]) -> Any:
         path, body = f"/rounds/{identity.hex()}/{what}", json.dumps(asked).encode()
-        headers = {
-            "content-type": "application/json",
-            HEADER: sign_call("POST", path, body, self._key(digest)),
-        }
+        terms = self._coordinator.terms(digest).terms
+        signature = sign_call("POST", path, body, self._coordinator.key_for(terms))
+        headers = {"content-type": "application/json", HEADER: signature}
+        url = terms.parties[HELPER].address.rstrip("/") + path
         try:
-            url = self._address(digest) + path
             with self._client.stream("POST", url, content=body, headers=headers) as answer:
                 content = _read(answer)
         except (httpx.HTTPError, httpx.InvalidURL) as problem:
-            raise Unavailable(
-                f"the helper cannot be reached ({type(problem).__name__}); it is tried again"
-            ) from None
+            raise Unavailable(f"the helper is unreachable ({type(problem).__name__})") from None
         return _answered(answer.status_code, content)
 
 
 def _read(answer: httpx.Response) -> bytes:
     if "content-encoding" in answer.headers:
-        raise Unavailable("the helper's answer is packed, which was not asked for; it is not read")
+        raise Unavailable("the helper's answer is compressed: it must not be")
     parts, size, end = [], 0, time.monotonic() + SLOWEST
     for part in answer.iter_bytes():
         size += len(part)
         if time.monotonic() > end:
-            raise Unavailable(f"the helper's answer takes longer than {SLOWEST:.0f} seconds")
+            raise Unavailable(f"the helper's answer takes too long: at most {SLOWEST:.0f} seconds")
         if size > LARGEST:
-            raise Unavailable(f"the helper's answer has more than {LARGEST} bytes; it is not read")
+            raise Unavailable(f"the helper's answer is too large: at most {LARGEST} bytes")
         parts.append(part)
     return b"".join(parts)
 
@@ -122,13 +132,15 @@ def _answered(status: int, content: bytes) -> Any:
         return said
     reason = said.get("error") if isinstance(said, dict) else None
     if not isinstance(reason, str) or not 400 <= status < 500 or status in AGAIN:
-        raise Unavailable(f"the helper answered with status {status}; it is tried again")
+        raise Unavailable(f"the helper answered with status {status}")
     kinds = {number: kind for kind, number in STATUS.items()}
-    raise kinds.get(status, Refusal)(f"the helper said: {reason[:LONGEST]}")
+    raise kinds.get(status, Refusal)(f"the helper rejected the call: {reason[:LONGEST]}")
 
 
 def _bytes(said: Any, name: str) -> bytes:
     try:
         return bytes.fromhex(said[name])
     except (KeyError, TypeError, ValueError):
-        raise Refusal(f"the helper's answer has no {name}: it runs another version?") from None
+        raise Refusal(
+            f"the helper's answer lacks {name}: check that both run the same version"
+        ) from None

@@ -31,7 +31,7 @@ from tacit.client.loopback import NEARBY
 from tacit.errors import TacitError
 from tacit.service.config import PartyConfig
 from tacit.service.coordinator import Coordinator
-from tacit.service.errors import Unknown, status, told
+from tacit.service.errors import Unknown, public_message, status
 from tacit.service.pages import STATIC, experimenter, participant, sentences
 from tacit.service.pages.experimenter import Parts
 from tacit.terms import Terms
@@ -290,7 +290,9 @@ def _trouble(reason: TacitError, root: str) -> Response:
     number = status(reason)
     title = "There is no such experiment" if number == 404 else "This cannot be shown now"
     headers = _policy() | ({"retry-after": "5"} if number == 503 else {})
-    return HTMLResponse(experimenter.problem(title, _sentence(told(reason)), root), number, headers)
+    return HTMLResponse(
+        experimenter.problem(title, _sentence(public_message(reason)), root), number, headers
+    )
 
 
 def _sentence(words: str) -> str:

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from starlette.responses import JSONResponse
 
 from tacit.errors import TacitError
-from tacit.service.errors import status, told
+from tacit.service.errors import public_message, status
 
 MEDIA_TYPE = "application/problem+json"
 TYPES = {
@@ -71,7 +71,9 @@ def rejected(reason: TacitError) -> JSONResponse:
     """The response to a request that a party rejected for this reason."""
     number = status(reason)
     later = RETRY_AFTER.get(number)
-    return problem(number, told(reason), None if later is None else {"retry-after": later})
+    return problem(
+        number, public_message(reason), None if later is None else {"retry-after": later}
+    )
 
 
 def invalid(errors: Sequence[Mapping[str, Any]]) -> JSONResponse:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tacit.errors import TacitError
@@ -22,10 +23,8 @@ from tacit.service.party import ServerParty
 PATH = "/rounds/{identity}/reports/{place}"
 _PATH = re.compile("/rounds/(?P<identity>[^/]+)/reports/(?P<place>[^/]+)")
 _IDENTITY = re.compile("[0-9a-f]{32}")
-_PLACE = re.compile("0|[1-9][0-9]{0,9}")
+_SLOT = re.compile("0|[1-9][0-9]{0,9}")
 _INVITATION = b"tacit-invitation"
-_KEPT = {"type": "http.response.start", "status": 204, "headers": []}
-_EMPTY = {"type": "http.response.body", "body": b""}
 
 
 class ReportRoute:
@@ -49,26 +48,23 @@ class ReportRoute:
             return
         scope["route"] = self
         message = await receive()  # complete: the middleware has read it
+        answer: Response = Response(status_code=204)
         try:
             await self._keep(where["identity"], where["place"], scope["headers"], message["body"])
         except TacitError as reason:
-            await rejected(reason)(scope, receive, send)
-            return
-        await send(_KEPT)
-        await send(_EMPTY)
+            answer = rejected(reason)
+        await answer(scope, receive, send)
 
     async def _keep(
-        self, identity: str, place: str, headers: list[tuple[bytes, bytes]], body: bytes
+        self, identity: str, slot: str, headers: list[tuple[bytes, bytes]], body: bytes
     ) -> None:
-        if not _IDENTITY.fullmatch(identity) or not _PLACE.fullmatch(place):
-            raise TacitError(
-                "the path must name a round (32 hexadecimal digits) and a slot (a number)"
-            )
+        if not _IDENTITY.fullmatch(identity) or not _SLOT.fullmatch(slot):
+            raise TacitError("the path must name a round (32 hex digits) and a slot (a number)")
         invitation = dict(headers).get(_INVITATION, b"")
         name, said = bytes.fromhex(identity), invitation.decode("latin-1") or None
         if not self._party.at_hand(name):
             await self._fetched(name)
-        waiting = self._party.report(name, int(place), body, said)
+        waiting = self._party.report(name, int(slot), body, said)
         refusal = await self._writer(self._commit, waiting)
         if refusal is not None:
             raise refusal

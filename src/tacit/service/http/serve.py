@@ -17,7 +17,6 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.errors import TacitError
 from tacit.keyfiles import load_signing_keys
@@ -53,19 +52,7 @@ def application(config: PartyConfig, **sources: Any) -> Front:
     if config.role == "helper":
         return helper_app(Helper(key, store, records, former=former, **sources), config)
     coordinator = Coordinator(key, store, records, former=former, **sources)
-    return coordinator_app(coordinator, config, helper_link(coordinator))
-
-
-def helper_link(coordinator: Coordinator) -> HttpLink:
-    """Client for the helpers of this coordinator's experiments, at the addresses in their terms."""
-
-    def address(digest: bytes) -> str:
-        return coordinator.terms(digest).terms.parties[1].address.rstrip("/")
-
-    def key(digest: bytes) -> Ed25519PrivateKey:
-        return coordinator.key_for(coordinator.terms(digest).terms)
-
-    return HttpLink(key, address, coordinator.experiment_of)
+    return coordinator_app(coordinator, config, HttpLink(coordinator))
 
 
 class Server(uvicorn.Server):

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tacit.errors import Unavailable
 from tacit.service.http.logs import traced
@@ -27,13 +27,12 @@ Answer = TypeVar("Answer")
 Commit = Callable[[Sequence[Work]], Sequence[Answer]]
 
 
-class _Waiting:
+class _Queued(NamedTuple):
     """Queued work and the future of its request."""
 
-    __slots__ = ("commit", "future", "work")
-
-    def __init__(self, commit: Any, work: Any, future: asyncio.Future[Any]) -> None:
-        self.commit, self.work, self.future = commit, work, future
+    commit: Callable[[Sequence[Any]], Sequence[Any]]
+    work: Any
+    future: asyncio.Future[Any]
 
 
 class GroupWriter:
@@ -47,7 +46,7 @@ class GroupWriter:
     ) -> None:
         self._most = most
         self._written = written
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[_Queued] = deque()
         self._come = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="tacit-writer", daemon=True)
@@ -68,9 +67,9 @@ class GroupWriter:
     async def __call__(self, commit: Commit[Work, Answer], work: Work) -> Answer:
         """Queue work; return the answer of `commit` once the group that contains it is on disk."""
         if self._stopping or len(self._queue) >= self._most:
-            raise Unavailable("too much waits to be written; nothing was kept: try again later")
+            raise Unavailable("too many writes are pending; nothing was stored: retry later")
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiting(commit, work, future))
+        self._queue.append(_Queued(commit, work, future))
         if not self._come.is_set():
             self._come.set()
         return await future
@@ -83,27 +82,27 @@ class GroupWriter:
             self._come.clear()
             while self._queue:
                 taken = [self._queue.popleft() for _ in range(min(LARGEST, len(self._queue)))]
-                groups: dict[Any, list[_Waiting]] = {}
+                groups: dict[Any, list[_Queued]] = {}
                 for one in taken:
                     groups.setdefault(one.commit, []).append(one)
                 for commit, group in groups.items():
                     self._write(commit, group)
 
-    def _write(self, commit: Any, group: list[_Waiting]) -> None:
+    def _write(self, commit: Any, group: list[_Queued]) -> None:
         started = time.perf_counter()
         try:
             answers: Sequence[Any] = commit([one.work for one in group])
         except Unavailable as problem:
             answers = [Unavailable(*problem.args) for _ in group]
         except Exception as problem:
-            LOG.error("a group was not written: %s", type(problem).__name__, extra=traced(problem))
-            said = "this could not be written; nothing was kept: try again later"
+            LOG.error("group commit failed: %s", type(problem).__name__, extra=traced(problem))
+            said = "the write failed; nothing was stored: retry later"
             answers = [Unavailable(said) for _ in group]
         self._written(len(group), time.perf_counter() - started)
         _answer(group, answers)
 
 
-def _answer(group: list[_Waiting], answers: Sequence[Any]) -> None:
+def _answer(group: list[_Queued], answers: Sequence[Any]) -> None:
     """Resolve the futures of requests in their event loops."""
     loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
     for one, answer in zip(group, answers, strict=True):

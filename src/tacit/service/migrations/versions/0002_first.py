@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sql
 from alembic import op
 
-revision = "0001"
+revision = "0002"
 down_revision = None
 
 
@@ -38,8 +38,8 @@ def upgrade() -> None:
         sql.Column("number", sql.Integer, nullable=False),
         sql.Column("arm", sql.Integer, nullable=False),
         sql.Column("option", sql.Integer, nullable=False),
-        sql.Column("places", sql.Integer, nullable=False),
-        sql.Column("given", sql.Integer, nullable=False),
+        sql.Column("slots", sql.Integer, nullable=False),
+        sql.Column("assigned", sql.Integer, nullable=False),
         sql.Column("started", sql.BigInteger, nullable=False),
         sql.Column("assigned_until", sql.BigInteger, nullable=False),
         sql.Column("closes", sql.BigInteger, nullable=False),
@@ -49,7 +49,7 @@ def upgrade() -> None:
         sql.Column("total", sql.Text),
     )
     op.create_table(
-        "halves",
+        "shares",
         sql.Column("round", sql.LargeBinary, primary_key=True),
         sql.Column("name", sql.LargeBinary, primary_key=True),
         sql.Column("content", sql.LargeBinary, nullable=False),
@@ -58,7 +58,7 @@ def upgrade() -> None:
         "joins",
         sql.Column("round", sql.LargeBinary, primary_key=True),
         sql.Column("name", sql.LargeBinary, primary_key=True),
-        sql.Column("place", sql.Integer, nullable=False),
+        sql.Column("slot", sql.Integer, nullable=False),
     )
     op.create_table(
         "spent",

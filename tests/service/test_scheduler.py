@@ -1,0 +1,133 @@
+"""The coordinator's steps: how often an experiment is read, and rounds that change once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.service.pairs import Pair, sqlite_pair
+
+from tacit.aggregation import SumView
+from tacit.aggregation.collecting import Collector
+from tacit.errors import TacitError
+from tacit.experiment import Experiment
+from tacit.service import coordinator, round_scheduler
+from tacit.service.store import ExperimentRow, Stage
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    with sqlite_pair(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """One entry for every experiment that is deserialized."""
+    found: list[str] = []
+    read = Experiment.from_dict
+
+    def counted(data: Any) -> Experiment:
+        found.append("read")
+        return read(data)
+
+    monkeypatch.setattr(Experiment, "from_dict", counted)
+    return found
+
+
+def test_a_step_reads_an_experiment_once_to_plan_and_announce_all_its_rounds(
+    pair: Pair, reads: list[str]
+) -> None:
+    pair.begin()
+    reads.clear()
+    round_scheduler.step(pair.coordinator, pair.link)
+    assert len(pair.coordinator.rounds(Stage.OPEN)) == 3
+    assert len(reads) == 1
+
+
+def test_a_step_reads_an_experiment_once_to_learn_from_all_rounds_that_ended(
+    pair: Pair, reads: list[str]
+) -> None:
+    digest = pair.begin()
+    pair.step(1)
+    slots = sum(row.slots for row in pair.coordinator.rounds(Stage.OPEN))
+    pair.report(digest, pair.crowd(digest, slots), lambda _option: 1)
+    pair.coordinator.pause(digest)
+    reads.clear()
+    for _ in range(3):
+        round_scheduler.step(pair.coordinator, pair.link)
+    assert len(pair.coordinator.rounds(Stage.OPENED)) == 3
+    assert len(reads) == 1
+
+
+def test_a_step_without_work_reads_no_experiment(pair: Pair, reads: list[str]) -> None:
+    pair.begin()
+    pair.step(1)
+    reads.clear()
+    round_scheduler.step(pair.coordinator, pair.link)
+    assert reads == []
+
+
+def test_a_round_that_cannot_be_learned_from_delays_no_other_experiment(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (pair.begin(question=question) for question in ("Which first?", "And then?"))
+    pair.step(1)
+    too_many = SumView((0,), 1 << 30)
+
+    def view(collector: Collector) -> SumView | None:
+        return too_many if collector.round.binding.terms == first else None
+
+    monkeypatch.setattr(round_scheduler, "_view", view)
+    pair.clock.now += 200
+    pair.step(3)
+    stages = {
+        digest: {one["stage"] for one in pair.coordinator.status(digest)["rounds"]}
+        for digest in (first, second)
+    }
+    assert stages[first] == {"closing"}
+    assert "refused" in stages[second]
+
+
+def test_an_experiment_that_cannot_be_read_delays_no_other(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = (pair.begin(question=question) for question in ("Which first?", "And then?"))
+
+    def load(row: ExperimentRow) -> Experiment:
+        if row.digest == first:
+            raise TacitError("the experiment has format 3: begin a new experiment")
+        return coordinator.load(row)
+
+    monkeypatch.setattr(round_scheduler, "load", load)
+    assert round_scheduler.step(pair.coordinator, pair.link) <= 1
+    assert {row.terms for row in pair.coordinator.rounds(Stage.OPEN)} == {second}
+    assert f"experiment {first.hex()} failed to plan rounds" in caplog.text
+
+
+def test_a_round_is_replaced_only_while_it_is_as_it_was_read(pair: Pair) -> None:
+    pair.begin()
+    pair.step(1)
+    row = pair.coordinator.rounds(Stage.OPEN)[0]
+    closing = replace(row, stage=Stage.CLOSING)
+    described = replace(row, announcement=b"another")
+    with pair.coordinator.store.begin() as transaction:
+        assert not transaction.replace_round(described, replace(described, number=7))
+        assert transaction.replace_round(row, closing)
+        assert not transaction.replace_round(row, closing)
+    assert pair.coordinator.round(row.identity) == closing
+
+
+def test_slots_assigned_meanwhile_stay_when_a_round_is_replaced(pair: Pair) -> None:
+    digest = pair.begin()
+    pair.step(1)
+    before = {row.identity: row for row in pair.coordinator.rounds(Stage.OPEN)}
+    asked = len(pair.crowd(digest, 5))
+    with pair.coordinator.store.begin() as transaction:
+        for row in before.values():
+            assert transaction.replace_round(row, replace(row, stage=Stage.CLOSING))
+    closing = pair.coordinator.rounds(Stage.CLOSING)
+    assert sum(row.assigned for row in closing) == asked == 5
