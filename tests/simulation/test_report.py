@@ -13,6 +13,7 @@ from tests.simulation.samples import SMALL
 
 from tacit.environments import FromFunction
 from tacit.errors import TacitError
+from tacit.papers.bounds import with_bound
 from tacit.simulation import Frame
 from tacit.simulation.charts import Axis, Point, Series, chart
 from tacit.simulation.grid import study_of
@@ -53,7 +54,11 @@ def read(path: Path) -> tuple[str, Reader]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Frame]:
     out = tmp_path_factory.mktemp("study")
     swept = carry_out(study_of(SMALL), ExecutionConfig(workers=0), out, "tacit sweep small.toml")
-    assert [path.name for path in write_report(out)] == ["report.html", "summary.csv", "runs.csv"]
+    assert [path.name for path in write_report(out, bound=with_bound)] == [
+        "report.html",
+        "summary.csv",
+        "runs.csv",
+    ]
     return out, swept.frame()
 
 

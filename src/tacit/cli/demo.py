@@ -143,6 +143,7 @@ def noise(
     """What the trust models cost at the same promise, in noise and in regret: two tables, two
     pictures.
     """
+    from tacit.papers.bounds import with_bound
     from tacit.simulation import results as files
     from tacit.studies import demo as demonstration
 
@@ -150,7 +151,7 @@ def noise(
     rows = demonstration.noise_table()
     noise, regret = out / "noise.png", out / "regret.png"
     demonstration.draw(rows, noise)
-    results = demonstration.regret_results()
+    results = {k: with_bound(v) for k, v in demonstration.regret_results().items()}
     demonstration.draw_regret(results, regret)
     if as_json:
         summaries = {label: result.summary() for label, result in results.items()}

@@ -198,7 +198,7 @@ def reproduce(
 
     Example: tacit reproduce cz23-fig2 --out figures
     """
-    from tacit.figures import Options, lookup
+    from tacit.papers.figures import Options, lookup
     from tacit.simulation import results
 
     drawn, asked = lookup(figure), Options(runs, axis.value, data, progress=interactive())
@@ -225,10 +225,10 @@ def attack(
 
     Example: tacit attack --out attack-output
     """
+    from tacit.papers import schedule_attack as attacks
+    from tacit.papers import schedules
     from tacit.simulation import results
     from tacit.simulation.study import RunConfig
-    from tacit.studies import schedule_attack as attacks
-    from tacit.studies import schedules
 
     results.probe(out)
     RunConfig(runs, seed)

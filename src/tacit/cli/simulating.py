@@ -334,11 +334,12 @@ def report_comparison(
 
 def draw(compared: list[Result], path: Path) -> tuple[Path | None, str]:
     """Draw the plot of a comparison, or say why there is none."""
+    from tacit.papers.bounds import with_bound
     from tacit.simulation.pictures import Panel, draw_panels
 
     if not all(result.regret_known for result in compared):
         return None, "what the options are worth is not known, nor is regret"
-    panel = Panel(over(compared), {result.algorithm: result for result in compared})
+    panel = Panel(over(compared), {result.algorithm: with_bound(result) for result in compared})
     try:
         draw_panels([panel], path, per=lookup(compared[0].algorithm).problem.per)
     except TacitError as error:

@@ -88,9 +88,10 @@ def report(
 
     Example: tacit report study/
     """
+    from tacit.papers.bounds import with_bound
     from tacit.simulation.report import write_report
 
-    paths = write_report(study, out)
+    paths = write_report(study, out, with_bound)
     if as_json:
         print_json({path.stem: str(path) for path in paths})
         return

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import TacitError
-from tacit.simulation import bounds
 from tacit.simulation.results import Result, whole, write_csv
 
 SHOWN = 1e-4  # of the horizon: earlier rounds are not shown, as nothing is learned there
@@ -187,7 +186,7 @@ def theorems(
     """
     limits, drawn = one.get_ylim(), set[tuple[str, bytes]]()
     for label, result in results.items():
-        bound = bounds.of(result)
+        bound = result.bound
         if bound is None:
             continue
         rounds = result.checkpoints[result.checkpoints >= 2]
@@ -197,7 +196,7 @@ def theorems(
         drawn.add((bound.theorem, line.tobytes()))
         hidden = not ((line >= limits[0]) & (line <= limits[1])).any()
         where = f"; beyond, ends at {line[-1]:.3g}" if hidden else ""
-        said = f"{bound.theorem} for {label}\n({bounds.ORDER}{where})"
+        said = f"{bound.theorem} for {label}\n({bound.order}{where})"
         one.plot(rounds, line, label=said, color=colours[label], **THEOREM)
     one.set_ylim(limits)
 

@@ -9,8 +9,8 @@ algorithms to be installed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from itertools import groupby
 from pathlib import Path
@@ -166,12 +166,18 @@ def summaries(listed: Iterable[ReportEntry]) -> list[dict[str, Any]]:
     return rows
 
 
-def write_report(directory: Path, out: Path | None = None) -> list[Path]:
+def write_report(
+    directory: Path, out: Path | None = None, bound: Callable[[Result], Result] | None = None
+) -> list[Path]:
     """Write `report.html`, `summary.csv` (a row per configuration) and `runs.csv` (a row
     per run).
+
+    `bound` adds a theorem to a result (`tacit.papers.bounds.with_bound`), which plots then show.
     """
     found, where = saved(directory), out or directory
     listed = entries(found)
+    if bound is not None:
+        listed = [replace(one, result=bound(one.result)) for one in listed]
     paths = [where / name for name in ("report.html", "summary.csv", "runs.csv")]
     with whole(paths[0]) as partial:
         partial.write_text(html(found, listed), encoding="utf-8")

@@ -13,13 +13,13 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +54,15 @@ def smooth_quantile(values: list[float], part: float) -> float:
 
 
 @dataclass(frozen=True)
+class RegretBound:
+    """A theorem, and the order of its regret bound as a function of the horizon."""
+
+    theorem: str
+    at: Callable[[npt.ArrayLike], Floats]
+    order: ClassVar[str] = "order only, drawn with constant 1"
+
+
+@dataclass(frozen=True)
 class Result:
     """All runs of one algorithm under one configuration.
 
@@ -71,6 +80,8 @@ class Result:
         The finished runs.
     extras : tuple of str
         Names of further columns whose means belong in the summary.
+    bound : RegretBound, optional
+        A theorem about the algorithm, which plots show; `tacit.papers.bounds.with_bound` adds it.
 
     Raises
     ------
@@ -91,6 +102,7 @@ class Result:
     guarantee: Guarantee | None
     done: Runs
     extras: tuple[str, ...] = field(default=())
+    bound: RegretBound | None = None
 
     def __post_init__(self) -> None:
         if not self.done.records:

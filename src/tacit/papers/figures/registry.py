@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tacit.errors import TacitError, integer
+from tacit.papers.bounds import with_bound
 from tacit.simulation.pictures import Panel, draw_panels, write_panels
 
 Axis = Literal["paper", "equal"]
@@ -92,7 +93,11 @@ def as_panels(
     """`name.png`, `name.csv` (every run) and `name-means.csv` (means and standard errors)."""
     picture = out / f"{name}.png"
     tables = write_panels(panels, out, name)
-    draw_panels(panels, picture, title=title.format(name=name, options=options), **words)
+    drawn = [
+        replace(panel, results={k: with_bound(v) for k, v in panel.results.items()})
+        for panel in panels
+    ]
+    draw_panels(drawn, picture, title=title.format(name=name, options=options), **words)
     return [picture, *tables]
 
 
@@ -115,7 +120,7 @@ def figure(
 def figures() -> Mapping[str, Figure]:
     """All figures by name."""
     for module in MODULES:
-        import_module(f"tacit.figures.{module}")
+        import_module(f"tacit.papers.figures.{module}")
     return _KNOWN
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tacit.environments import Environment, read_mslr
 from tacit.errors import TacitError
-from tacit.figures.registry import Options, as_panels, figure
+from tacit.papers.figures.registry import Options, as_panels, figure
 from tacit.simulation.pictures import Panel
 from tacit.simulation.study import compare, simulate
 

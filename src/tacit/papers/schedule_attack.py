@@ -9,7 +9,7 @@ that was claimed, federated DP, which concerns the actions that other silos choo
 silo 1 gives its next user another action if there was a synchronisation. For each attack it reports
 a lower bound on ε at 99.9 % confidence.
 
-Run it with: tacit attack (python -m tacit.studies.schedule_attack prints the attack alone)
+Run it with: tacit attack (python -m tacit.papers.schedule_attack prints the attack alone)
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from tests.environments.test_silos import write_fold
 
 from tacit.algorithms import ArmsProblem
 from tacit.errors import TacitError
-from tacit.figures import Axis, Options, arms, figures, lookup
+from tacit.papers.figures import Axis, Options, arms, figures, lookup
 
 pytest.importorskip("matplotlib")
 PNG = b"\x89PNG\r\n\x1a\n"
