@@ -231,7 +231,7 @@ QUICK = ("simulate", "--algorithm", "klucb", "--arms", 3, "--horizon", 100, "--r
 )
 def test_a_directory_without_permission_is_refused(command: Command, here: Path) -> None:
     (here / "locked").mkdir(mode=0o500)
-    assert "no permission: choose a directory" in refused(command(*QUICK, "--out", "locked"))
+    assert "no permission. Choose a directory" in refused(command(*QUICK, "--out", "locked"))
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC])

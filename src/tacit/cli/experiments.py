@@ -70,11 +70,11 @@ def plan(
 
     Example: tacit plan --baseline 0.02 --lift 0.1 --epsilon 1 --per-day 20000
     """
-    from tacit.simulation import results
+    from tacit.simulation import files
     from tacit.studies import plan as planning
 
     if out is not None:
-        results.probe(out)
+        files.probe(out)
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
     question = planning.PlanRequest.of(
         options=options,
@@ -199,11 +199,11 @@ def reproduce(
     Example: tacit reproduce cz23-fig2 --out figures
     """
     from tacit.papers.figures import Options, lookup
-    from tacit.simulation import results
+    from tacit.simulation import files
 
     drawn, asked = lookup(figure), Options(runs, axis.value, data, progress=interactive())
     drawn.check(asked)
-    results.probe(out)
+    files.probe(out)
     if data is not None:
         data.open("rb").close()  # fail early, before panels that do not need the data
     written = drawn.draw(out, asked)
@@ -227,10 +227,10 @@ def attack(
     """
     from tacit.papers import schedule_attack as attacks
     from tacit.papers import schedules
-    from tacit.simulation import results
+    from tacit.simulation import files
     from tacit.simulation.study import RunConfig
 
-    results.probe(out)
+    files.probe(out)
     RunConfig(runs, seed)
     outcome = attacks.attack(games, seed)
     found = schedules.compared(schedules.PROBLEM, runs, seed)
@@ -240,8 +240,8 @@ def attack(
     ]
     rows = [one.summary for one in found]
     if as_json:
-        files = [str(path) for path in pictures]
-        print_json({"attack": asdict(outcome), "schedules": rows, "files": files})
+        written = [str(path) for path in pictures]
+        print_json({"attack": asdict(outcome), "schedules": rows, "files": written})
         return
     table(
         f"an attacker who looks, {games:,} games; at ({outcome.epsilon:g}, {outcome.delta:g})-DP "

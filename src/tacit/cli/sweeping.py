@@ -121,9 +121,12 @@ def tell_estimate(found: CostEstimate, as_json: bool) -> None:
 
 def tell(swept: Swept, where: Path, as_json: bool) -> None:
     """Print the outcome of a sweep."""
+    from tacit.simulation.store import LOG
+
     cells, done = swept.study.cells, len(swept.rows)
-    for name in swept.unread:
-        typer.echo(f"tacit: {where / 'parts' / name} is torn: its cells were run again", err=True)
+    if swept.unread:
+        text = f"{where / LOG}: {swept.unread} damaged lines were ignored, their cells repeated"
+        typer.echo(f"tacit: {text}", err=True)
     rows = _summary(where) if done else []
     if as_json:
         shown = [{k: v for k, v in one.items() if k != "trace"} for one in swept.failures]
@@ -135,7 +138,7 @@ def tell(swept: Swept, where: Path, as_json: bool) -> None:
                 "failed": shown,
                 "seconds": swept.seconds,
                 "interrupted": swept.interrupted,
-                "results": None if swept.results is None else str(swept.results),
+                "results": None if swept.file is None else str(swept.file),
                 "configurations": rows,
             }
         )
@@ -143,8 +146,8 @@ def tell(swept: Swept, where: Path, as_json: bool) -> None:
         _print_summary(rows, cells, done)
         if swept.before:
             sentence("resumed", f"{swept.before:,} of {cells:,} cells were done before")
-        if swept.results is not None:
-            sentence("results", str(swept.results))
+        if swept.file is not None:
+            sentence("results", str(swept.file))
             sentence("report", f"tacit report {shlex.quote(str(where))}")
     stopped(swept.interrupted, done, cells)
     _failed(swept.failures)

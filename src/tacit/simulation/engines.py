@@ -26,6 +26,7 @@ from types import ModuleType
 from typing import Any
 
 from tacit.errors import TacitError
+from tacit.simulation.table import library
 
 Task = Callable[[int], Any]
 ONE_THREAD = dict.fromkeys(
@@ -271,7 +272,7 @@ def on_ray(
     asked = address or "auto"
     if asked not in ("auto", "local"):
         _with_token()
-    ray = _ray()
+    ray = library("ray", "ray")
     ours = not ray.is_initialized()
     if ours:
         _join(ray, asked)
@@ -290,14 +291,6 @@ def _with_token() -> None:
     kept = Path(os.environ.get("RAY_AUTH_TOKEN_PATH", Path.home() / ".ray" / "auth_token"))
     if "RAY_AUTH_TOKEN" in os.environ or kept.exists():
         os.environ.setdefault("RAY_AUTH_MODE", "token")
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise TacitError("the engine ray needs Ray: pip install 'tacit[ray]'") from error
-    return ray
 
 
 def _join(ray: Any, address: str) -> None:

@@ -16,13 +16,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tacit.privacy import Guarantee
 from tacit.simulation import limits
 from tacit.simulation.charts import DASHES, Axis, Point, Series, chart
+from tacit.simulation.files import whole, write_csv
 from tacit.simulation.page import COLOURS, page
-from tacit.simulation.results import CURVES, Result, whole, write_csv
-from tacit.simulation.seeds import Runs
-from tacit.simulation.study import weakest_recorded
+from tacit.simulation.results import CURVES, Result
 from tacit.simulation.sweeping import Saved, saved
 
 MOST_OPEN = 4  # settings whose plots are not collapsed
@@ -116,24 +114,8 @@ class ReportEntry:
 
 def entries(found: Saved) -> list[ReportEntry]:
     """The configurations that have runs, in the order of the study."""
-    about, seeds = found.manifest["study"]["configurations"], found.manifest["study"]["seeds"]
-    listed = []
-    for place, rows in groupby(found.rows, key=lambda row: int(row["cell"]) // int(seeds)):
-        records = [{k: v for k, v in row.items() if v is not None} for row in rows]
-        told = about[place]
-        known = told["guarantee_data"]
-        stored = (one.get("guarantee") for one in records)
-        guarantee = Guarantee.from_data(known) if known else weakest_recorded(stored)
-        result = Result(
-            told["label"],
-            int(told["options"]["horizon"]),
-            told["options"],
-            guarantee,
-            Runs(records, 0.0, False, seeds),
-            tuple(told["extras"]),
-        )
-        listed.append(ReportEntry(told, result))
-    return listed
+    about, seeds = found.head["study"]["configurations"], found.head["study"]["seeds"]
+    return [ReportEntry(about[one.runs[0]["cell"] // seeds], one) for one in found.results()]
 
 
 def summaries(listed: Iterable[ReportEntry]) -> list[dict[str, Any]]:
@@ -194,7 +176,7 @@ def html(found: Saved, listed: Sequence[ReportEntry]) -> str:
         for setting, group in groupby(_by_setting(listed), lambda e: e.setting)
     ]
     looks = _looks(listed)
-    parts = [f"<h1>{escape(found.name)}</h1>", _first(found, settings)]
+    parts = [f"<h1>{escape(found.head['name'])}</h1>", _first(found, settings)]
     for place, (setting, group) in enumerate(settings):
         title, body = _titled(setting, settings), _pictures(group, looks)
         parts += (
@@ -242,7 +224,7 @@ def _looks(listed: Sequence[ReportEntry]) -> dict[str, tuple[str, str]]:
 
 
 def _first(found: Saved, settings: Sequence[tuple[tuple[str, str, str], list[ReportEntry]]]) -> str:
-    about = found.manifest["study"]
+    about = found.head["study"]
     runs = f"{len(found.rows):,} runs"
     if len(found.rows) < found.cells:
         runs = f"{len(found.rows):,} of {found.cells:,} runs, so far"
@@ -516,10 +498,10 @@ def _failures(found: Saved) -> list[str]:
 
 def _again(found: Saved) -> list[str]:
     """Configurations, versions and command, to reproduce the sweep."""
-    about, versions = found.manifest["study"], found.manifest["versions"]
+    about, versions = found.head["study"], found.head["versions"]
     first, seeds = about["first_seed"], about["seeds"]
     rows = [
-        ("command", f"<code>{escape(found.manifest['command'] or 'tacit.sweep in Python')}</code>"),
+        ("command", f"<code>{escape(found.head['command'] or 'tacit.sweep in Python')}</code>"),
         ("version", escape(", ".join(f"{name} {v}" for name, v in versions.items()))),
         ("seeds", f"{first} to {first + seeds - 1}"),
     ]

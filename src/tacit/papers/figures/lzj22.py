@@ -15,8 +15,9 @@ import numpy as np
 
 from tacit.papers.bounds import of, with_bound
 from tacit.papers.figures.registry import Options, figure
+from tacit.simulation.files import write_csv
 from tacit.simulation.pictures import THEOREM, axes, band, legend, save, theorems
-from tacit.simulation.results import Result, write_csv
+from tacit.simulation.results import Result
 from tacit.simulation.study import simulate
 
 EPSILONS = (1.0, 2.0, 5.0, 10.0, 20.0)
