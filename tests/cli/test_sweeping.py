@@ -53,7 +53,7 @@ def test_a_sweep_prints_what_is_promised_beside_what_was_asked_for(
     lines = [f"{name} = {value}" for name, value in asked.items()]
     path.write_text("\n".join([*lines, "guarantees = {epsilon = 1, setting = 'paper'}"]))
     _, out, _ = command("sweep", path, "--workers", 0)
-    assert re.search(r"asked for +promised", out)
+    assert re.search(r"asked for +guarantee", out)
     assert "(1.366, 0)-DP" in out
 
 
@@ -65,7 +65,7 @@ def test_a_dry_run_says_how_much_and_writes_nothing(command: Command, tmp_path: 
     assert "probe cell" in out
     assert "10,000" in out
     assert "with 4 workers" in out
-    assert "10 (2 more came to the same)" in out
+    assert "10 (2 more are equal to others)" in out
     assert [each.name for each in tmp_path.iterdir()] == ["study.toml"]
 
 
@@ -99,8 +99,8 @@ def test_a_bad_study_is_one_line_and_nothing_is_written(command: Command, study:
     study.write_text(STUDY.replace("epsilon", "epsilom"))
     said = refused(command("sweep", study))
     assert said == (
-        "tacit: study.toml: guarantees[1].epsilom is no option of private-med, ucb1; did you mean "
-        "epsilon?\n"
+        "tacit: study.toml: guarantees[1].epsilom is not an option of private-med, ucb1; "
+        "did you mean epsilon?\n"
     )
     assert not study.with_suffix("").exists()
 

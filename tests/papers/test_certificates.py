@@ -208,7 +208,7 @@ def test_a_count_that_no_tilt_sees_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_more_bits_than_double_precision_can_hold_are_refused() -> None:
-    with pytest.raises(TacitError, match="cut the batch into groups"):
+    with pytest.raises(TacitError, match="Cut the batch into groups"):
         certify(PureShuffleParameters(10**6, 1, *DESIGN))
 
 

@@ -146,9 +146,9 @@ def test_tampering_ends_with_the_audit_and_touches_draws_only() -> None:
 def test_what_cannot_be_audited_is_refused() -> None:
     cases: list[tuple[str, dict[str, Any], str]] = [
         ("sdp-fedlinucb-vec", {"through": "mixing"}, "which nobody can send"),
-        ("ucb1", {}, "promises nothing"),
+        ("ucb1", {}, "has no guarantee to audit"),
         ("cdp-se", {"through": "masking"}, "does not go through masking"),
-        ("cdp-se", {"noise_factor": -1.0}, "noise factor is -1"),
+        ("cdp-se", {"noise_factor": -1.0}, "noise_factor is -1"),
         ("cdp-se", {"false_positive_rate": 2.0}, "false_positive_rate is 2"),
         ("cdp-se", {"seconds": 0.0}, "seconds is 0"),
     ]

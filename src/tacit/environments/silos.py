@@ -93,9 +93,8 @@ class Silos(World):
             "clipped_contexts": actor.clipped_contexts,
         }
         reports = actor.report()
-        gathered = getattr(protocol, "gathered", None)  # None for a round that is not released
         return Played(
-            reports.sum(axis=0) if gathered is None else gathered(reports),
+            reports.sum(axis=0) if protocol is None else protocol.gathered(reports),
             np.arange(1.0, len(lost) + 1),
             np.cumsum(lost) if known else None,
             notes=notes,

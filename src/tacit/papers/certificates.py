@@ -80,9 +80,8 @@ def certify(
     """
     if parameters.precision != 1:
         raise TacitError(
-            f"precision is {parameters.precision}; certificates are for precision 1: round rewards "
-            "to bits at random, "
-            "which keeps their mean"
+            f"precision is {parameters.precision}: must be 1 for a certificate. Round rewards to "
+            "bits at random, which keeps their mean."
         )
     users = parameters.users
     kind = kind or ("every-k" if users <= LARGEST_EVERY_K else "extreme-k")
@@ -122,9 +121,8 @@ def search(users: int, epsilon: float | Fraction, spoil: float | Fraction = SPOI
     )
     if possible is None:
         raise TacitError(
-            f"epsilon is {float(target):g}; no parameters were found for {users} users, even with "
-            "three times the "
-            "noise: take a larger batch or a larger epsilon"
+            f"epsilon is {float(target):g}: no parameters were found for {users} users, even with "
+            "three times the noise. Use a larger batch or a larger epsilon."
         )
     best = _last(possible, 2 * STEPS, lambda steps: fits(wide(steps), steps))
     enough = math.floor(best * (1 - FEWER_BITS))

@@ -37,10 +37,7 @@ from tacit.simulation.study import MOST_RUNS
 Floats = npt.NDArray[np.float64]
 ACTIONS = 100  # from which the attacker's silo chooses for its next user
 THRESHOLD = 0.5  # a synchronisation after round 1 means that some ‖x‖² exceeds this
-LARGE, SMALL = (
-    1.0,
-    0.4,
-)  # the two values of the victim's ‖x‖²; the attacker's own user has the small one
+LARGE, SMALL = 1.0, 0.4  # values of the victim's ‖x‖²; the attacker's own user has the small one
 
 
 class AdaptiveSilos:
@@ -147,7 +144,7 @@ def attack(
     """
     count = integer("games", games, at_least=1)
     if count > MOST_RUNS:
-        raise TacitError(f"games is {count:.4g}; nobody waits for more than {MOST_RUNS:,}")
+        raise TacitError(f"games is {count:.4g}: must be at most {MOST_RUNS:,}.")
     rng = np.random.default_rng(seed)
     problem = SilosProblem(2, dimension, sync=1, horizon=8, epsilon=epsilon, delta=delta, lazy=True)
     private = ldp_fedlinucb(problem)

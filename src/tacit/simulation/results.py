@@ -99,7 +99,7 @@ class Result(Tabular):
 
     def __post_init__(self) -> None:
         if not self.done.records:
-            raise TacitError("no run was finished: nothing to report")
+            raise TacitError("no run was finished. Allow at least one to finish.")
 
     @property
     def promise(self) -> str:
@@ -141,8 +141,8 @@ class Result(Tabular):
         """
         if not self.regret_known:
             raise TacitError(
-                f"the regret of {self.algorithm} is unknown: its environment does not say what its "
-                "options are worth; look at the other columns of `rows`"
+                f"the regret of {self.algorithm} is unknown, because its environment has no true "
+                "means. Use the other columns of `rows`."
             )
         return np.array([record["regret"] for record in self.runs], dtype=float)
 

@@ -109,23 +109,29 @@ class Expected:
     def __post_init__(self) -> None:
         arms = integer("options", self.options, at_least=2)
         if arms > MOST_OPTIONS:
-            raise TacitError(f"options is {arms:,}; plan for {MOST_OPTIONS} at most")
+            raise TacitError(f"options is {arms:,}: must be at most {MOST_OPTIONS}.")
         if (self.lift is None) == (self.gap is None):
-            raise TacitError("give how much better the best option is: either a lift or a gap")
+            raise TacitError(
+                "lift and gap: must be one of them. Say how much better the best option is."
+            )
         if self.gap is not None:
             remedy = "how much better the best option is, in success probability, such as 0.05"
             probability("gap", self.gap, remedy)
         if self.lift is not None:
             positive("lift", self.lift, "how much better the best option is, such as 0.1 for 10%")
             if self.baseline is None:
-                raise TacitError(f"lift is {self.lift:g} of a baseline: give the baseline, too")
+                raise TacitError(
+                    f"lift is {self.lift:g}, relative to a baseline. Give the baseline."
+                )
         if self.baseline is not None:
             remedy = "the success probability of the options today, such as 0.02"
             probability("baseline", self.baseline, remedy)
         low = 0.5 - (self.gap or 0) / 2 if self.baseline is None else float(self.baseline)
         best = low + (low * self.lift if self.lift is not None else (self.gap or 0))
         if best > 1:
-            raise TacitError(f"the best option would succeed with probability {best:g}: at most 1")
+            raise TacitError(
+                f"the best option has mean {best:g}: must be at most 1. Use a smaller lift or gap."
+            )
         object.__setattr__(self, "means", (*[low] * (arms - 1), best))
 
     @property
@@ -156,7 +162,7 @@ class People:
             if name not in ("dropout", "liars") and value is not None:
                 found = integer(name, value, at_least=1)
                 if found > MOST:
-                    raise TacitError(f"{name} is {found:.4g}; use at most {MOST:.0e}")
+                    raise TacitError(f"{name} is {found:.4g}: must be at most {MOST:.0e}.")
                 object.__setattr__(self, name, found)
 
     def days(self, participants: int | None) -> int | None:
@@ -186,8 +192,8 @@ class PlanRequest:
         positive("epsilon", self.epsilon, "a guarantee needs epsilon > 0")
         if self.epsilon > LARGEST_EPSILON:
             raise TacitError(
-                f"epsilon is {self.epsilon:g}; above {LARGEST_EPSILON} a guarantee hides nothing: "
-                "use a smaller epsilon"
+                f"epsilon is {self.epsilon:g}: must be at most {LARGEST_EPSILON}. A larger one "
+                "protects nothing."
             )
         if self.control_share is not None:
             remedy = "the part of all participants that get the control, such as 0.2"
@@ -208,7 +214,7 @@ class PlanRequest:
         one = asked.pop("algorithm", "private-med")
         mine = {name: asked.pop(name) for name in own if name in asked}
         if asked:
-            raise TacitError(f"a plan has no {', '.join(asked)}: see tacit plan --help")
+            raise TacitError(f"a plan has no option {', '.join(asked)}. See tacit plan --help.")
         expected, people = Expected(**parts["expected"]), People(**parts["people"])
         how = RunConfig(**({"runs": RUNS} | parts["how"]))
         return cls(expected, people, algorithms=chosen or (one,), how=how, **mine)
@@ -514,7 +520,9 @@ def draw(result: Plan, path: Path) -> Path:
 
     shown = [cost for cost in result.costs if cost.participants is not None]
     if not shown:
-        raise TacitError("nothing is decided in any row: there is nothing to draw")
+        raise TacitError(
+            "no row reaches a decision, so there is nothing to draw. Use a larger difference."
+        )
     figure, axes = pictures.axes()
     places = np.arange(len(shown))
     axes.barh(places, [cost.participants for cost in shown], color="#4477aa", label="asked")

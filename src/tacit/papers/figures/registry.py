@@ -76,8 +76,8 @@ class Figure:
             if given != getattr(Options(), name) and name not in self.has:
                 having = [other.name for other in figures().values() if name in other.has]
                 raise TacitError(
-                    f"{name} is {str(given)!r}, which {self.name} does not have: leave it out, or "
-                    f"draw one of {', '.join(having)}"
+                    f"{name} is {str(given)!r}, which {self.name} does not support. Leave it out, "
+                    f"or draw one of {', '.join(having)}."
                 )
 
 
@@ -127,5 +127,5 @@ def figures() -> Mapping[str, Figure]:
 def lookup(name: str) -> Figure:
     """The figure of a name; an unknown name raises an error that lists all."""
     if name not in figures():
-        raise TacitError(f"figure is {name!r}; known are {', '.join(figures())}")
+        raise TacitError(f"figure is {name!r}: must be one of {', '.join(figures())}.")
     return figures()[name]
