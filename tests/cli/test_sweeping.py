@@ -118,7 +118,7 @@ def test_without_ray_the_engine_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     said = refused(command("sweep", study, "--engine", "ray"))
-    assert "ray is not installed: pip install 'tacit[ray]'" in said
+    assert "ray is missing. Install it with pip install 'tacit[ray]'" in said
 
 
 def test_without_pyarrow_results_are_lines_of_json(

@@ -242,7 +242,7 @@ class _Reader:
     def _check_size(cells: int) -> None:
         if cells > MOST_CELLS:
             raise TacitError(
-                f"cells are more than {MOST_CELLS:,}, the limit. Use fewer seeds, or several studies."
+                f"cells are more than {MOST_CELLS:,}. Use fewer seeds, or several studies."
             )
 
     def _variants(self) -> list[tuple[Algorithm, Choice]]:

@@ -125,7 +125,9 @@ def library(name: str, extra: str) -> Any:
         return import_module(name)
     except ImportError as error:
         needed = name.partition(".")[0]
-        raise TacitError(f"{needed} is not installed: pip install 'tacit[{extra}]'") from error
+        raise TacitError(
+            f"{needed} is missing. Install it with pip install 'tacit[{extra}]'."
+        ) from error
 
 
 def parquet_library() -> Any:
