@@ -221,12 +221,12 @@ def _fixed(private: PrivateSums, x: Floats, rng: np.random.Generator) -> tuple[b
 
 
 SHOWN = {
-    "adaptive_schedule": "silo-level LDP: when silos speak\n(raw data decides)",
-    "adaptive_action": "federated DP: what another silo's next\nuser is given (raw data decides)",
-    "private_schedule": "silo-level LDP: when silos speak\n(private statistics decide)",
-    "fixed_schedule": "silo-level LDP: when silos speak\n(fixed schedule)",
-    "fixed_action": "federated DP: what another silo's next\nuser is given (fixed schedule)",
-    "fixed_content": "silo-level LDP: everything a silo sends\n(fixed schedule, the best attack)",
+    "adaptive_schedule": "silo-level LDP: synchronisation times\n(raw data decides)",
+    "adaptive_action": "federated DP: the action of another silo's\nnext user (raw data decides)",
+    "private_schedule": "silo-level LDP: synchronisation times\n(private statistics decide)",
+    "fixed_schedule": "silo-level LDP: synchronisation times\n(fixed schedule)",
+    "fixed_action": "federated DP: the action of another silo's\nnext user (fixed schedule)",
+    "fixed_content": "silo-level LDP: all messages of a silo\n(fixed schedule, best attack)",
 }
 
 
@@ -248,7 +248,7 @@ def draw(outcome: AttackResult, path: Path) -> Path:
     one.text(0.49, len(SHOWN) - 0.45, "chance", va="center", ha="right")
     one.set_yticks(range(len(SHOWN)), list(SHOWN.values()))
     one.set(xlim=(0, 1.02), ylim=(len(SHOWN) - 0.2, -0.6))
-    one.set_xlabel(f"how often the attacker is right, {outcome.games:,} games")
+    one.set_xlabel(f"success rate of the adversary, {outcome.games:,} games")
     one.set_title("Were the features of one user of another silo large?")
     return save(figure, path)
 

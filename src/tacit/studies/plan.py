@@ -37,12 +37,11 @@ LONGEST = 4  # pilot horizons, each four times the previous one
 LEVEL = 12.0  # approximate level at which a mixture decides between two options; a first guess
 
 WHAT_IS_TRUSTED = {
-    "central": "the server sees every answer and is trusted to publish noisy sums only",
-    "secure-aggregation": "nobody sees an answer; secure aggregation opens noisy sums only",
-    "two-servers": "nobody sees an answer unless two servers collude; each adds its own noise",
-    "shuffler": "nobody sees an answer; a shuffler that does not collude with the server hides "
-    "who sent what",
-    "local": "nobody is trusted with anything: every message is private by itself",
+    "central": "the server sees every answer and is trusted to release noisy sums only",
+    "secure-aggregation": "no party sees an answer; secure aggregation releases noisy sums only",
+    "two-servers": "no party sees an answer unless both servers collude; each adds its own noise",
+    "shuffler": "a shuffler that does not collude with the server hides who sent which message",
+    "local": "no party is trusted: every message is private by itself",
 }
 
 
@@ -154,9 +153,9 @@ class People:
     horizon: int | None = None
 
     def __post_init__(self) -> None:
-        remedy = "the part of a round that may fail to report, such as 0.1"
+        remedy = "the fraction of a round that may drop out, such as 0.1"
         probability("dropout", self.dropout, remedy, zero=True)
-        remedy = "the part of all participants who may lie, such as 0.01"
+        remedy = "the fraction of corrupted participants, such as 0.01"
         probability("liars", self.liars, remedy, zero=True)
         for name, value in vars(self).items():
             if name not in ("dropout", "liars") and value is not None:
@@ -196,7 +195,7 @@ class PlanRequest:
                 "protects nothing."
             )
         if self.control_share is not None:
-            remedy = "the part of all participants that get the control, such as 0.2"
+            remedy = "the fraction of participants that get the control, such as 0.2"
             probability("control_share", self.control_share, remedy, zero=True)
 
     @classmethod
@@ -457,20 +456,20 @@ def _by_trust(served: dict[str, Cost], expected: Expected) -> str:
     apart = f"{expected.means[0]:g} and {expected.means[-1]:g}"
     if not decided:
         return (
-            f"Rates of {apart} are not told apart at this guarantee by any number of participants "
-            "that can be had: look for a larger difference, or accept a weaker guarantee."
+            f"No available number of participants distinguishes rates of {apart} at this "
+            "guarantee. Plan for a larger difference, or accept a weaker guarantee."
         )
     first, ours = next(iter(decided.items()))
     days = served[first].days
     names = {
-        "secure-aggregation": "secure aggregation: nobody has to be trusted with answers",
+        "secure-aggregation": "secure aggregation: no party is trusted with answers",
         "two-servers": "two servers",
         "shuffler": "a shuffler",
         "central": "a trusted server",
         "local": "the local model",
     }
     parts = [
-        f"Use {names[first]}. Rates of {apart} are told apart, in nine of ten experiments, by "
+        f"Use {names[first]}. Nine of ten experiments distinguish rates of {apart} with "
         f"{_people(ours)}{'' if days is None else f' ({days:,} days)'}, of whom "
         f"{_people(served[first].worse)} get a worse option."
     ]
@@ -478,7 +477,7 @@ def _by_trust(served: dict[str, Cost], expected: Expected) -> str:
         if name in ("central", "local") and name != first and count and ours:
             ratio = count / ours
             told = "as many" if 0.8 < ratio < 1.25 else f"{ratio:,.1f} times as many"
-            with_ = "a trusted server" if name == "central" else "no intermediary at all"
+            with_ = "a trusted server" if name == "central" else "local privacy"
             parts.append(f"With {with_} it takes {told}.")
     return " ".join(parts)
 
