@@ -8,6 +8,7 @@ and before anything is stored.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from numbers import Integral, Rational, Real
 
@@ -37,6 +38,15 @@ class Unavailable(TacitError):  # noqa: N818 - it is an answer, not a fault
 
     The same request may be retried later.
     """
+
+
+class InvalidFile(Refusal):
+    """A file with errors; `heading` counts them, `problems` lists them one by one."""
+
+    def __init__(self, file: str, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        self.heading = f"{file} has {len(problems)} error{'s' if len(problems) > 1 else ''}"
+        super().__init__(f"{self.heading}: {'; '.join(problems)}")
 
 
 def as_fraction(name: str, value: object, remedy: str = "") -> Fraction:

@@ -10,15 +10,16 @@ from collections.abc import Callable
 
 from tacit.cli.defining import check, new
 from tacit.cli.parties import found, make, rotate, show, sign
-from tacit.cli.running import create, estimates, export, pause, resume, status, stop
+from tacit.cli.running import create, estimates, export, listing, pause, resume, status, stop
 
 GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
     "experiment": (
-        "Live experiments: define, publish, watch, end.",
+        "Live experiments: define, publish, monitor, end.",
         {
             "new": new,
             "check": check,
             "create": create,
+            "list": listing,
             "status": status,
             "estimates": estimates,
             "pause": pause,
@@ -27,8 +28,11 @@ GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
             "export": export,
         },
     ),
-    "terms": ("What people are promised: read and sign it.", {"show": show, "cosign": sign}),
-    "party": ("The two servers of live experiments.", {"new": found, "rotate": rotate}),
-    "invitations": ("Invitations to take part.", {"make": make}),
+    "terms": ("Terms of live experiments: read and sign.", {"show": show, "cosign": sign}),
+    "party": (
+        "The two servers of live experiments: create, rotate keys.",
+        {"new": found, "rotate": rotate},
+    ),
+    "invitations": ("Invitations to live experiments.", {"make": make}),
 }
 """Groups of commands: help text, and the commands by name."""
