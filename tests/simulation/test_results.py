@@ -71,9 +71,7 @@ def test_results_convert_to_pandas_and_arrow_or_name_the_extra(
     for name in ("pandas", "pyarrow"):
         monkeypatch.setitem(sys.modules, name, None)
     for convert, extra in ((several.to_pandas, "pandas"), (several.to_arrow, "parquet")):
-        with pytest.raises(
-            TacitError, match=rf"is missing.*pip install 'tacit\[{extra}\]'"
-        ):
+        with pytest.raises(TacitError, match=rf"is missing.*pip install 'tacit\[{extra}\]'"):
             convert()
 
 
