@@ -159,15 +159,13 @@ def from_frame(frame: Any, *, clip: bool = False, resample: bool = False) -> Rec
     ----------
     frame
         A table or a log, as in `read_table`; missing values are empty cells.
-    clip
-        Whether rewards outside [0, 1] are clipped and counted instead of rejected.
-    resample
-        Whether rows are sampled with replacement instead of used once each.
+    clip, resample
+        As in `read_table`.
 
     Returns
     -------
     Recorded or Replay
-        A `Replay` if `resample`, otherwise a `Recorded`.
+        As from `read_table`.
 
     Raises
     ------

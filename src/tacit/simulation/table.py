@@ -93,7 +93,7 @@ class Tabular(ABC):
         Parameters
         ----------
         curves : bool
-            One row per run and checkpoint instead.
+            As for `to_pandas`.
 
         Raises
         ------

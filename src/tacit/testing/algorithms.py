@@ -34,7 +34,7 @@ def check_algorithm(name: str, **options: Any) -> None:
     Raises
     ------
     AssertionError
-        If a property is violated.
+        If the algorithm violates its contract.
 
     Examples
     --------

@@ -30,7 +30,7 @@ def check_law(law: NoiseLaw, *, samples: int = 20_000, draws: int = 1_000) -> No
     Raises
     ------
     AssertionError
-        If a property is violated.
+        If the distribution violates its contract.
 
     Examples
     --------

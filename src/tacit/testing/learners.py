@@ -34,7 +34,7 @@ def check_learner(build: Callable[[], Learner]) -> None:
     Raises
     ------
     AssertionError
-        If a property is violated.
+        If the learner violates its contract.
 
     Examples
     --------
