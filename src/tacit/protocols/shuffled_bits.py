@@ -139,7 +139,7 @@ def shuffle_noise(
     result = calibrate("binomial", precision, target, users=size)
     bias = getattr(result.law, "p", None)
     if result.bits_per_user is None or bias is None:
-        raise TacitError("calibration of binomial noise did not say how many bits each user sends")
+        raise TacitError("calibration of binomial noise returned no number of bits per user")
     return result.bits_per_user, Fraction(bias)
 
 
