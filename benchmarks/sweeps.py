@@ -25,9 +25,9 @@ def swept(study: Study, way: ExecutionConfig, out: Path) -> tuple[float, str]:
     start = time.perf_counter()
     done = carry_out(study, way, out)
     seconds = time.perf_counter() - start
-    if done.failures or done.results is None:
+    if done.failures or done.file is None:
         raise SystemExit(f"{len(done.failures)} cells failed: {done.failures[:1]}")
-    return seconds, hashlib.sha256(done.results.read_bytes()).hexdigest()
+    return seconds, hashlib.sha256(done.file.read_bytes()).hexdigest()
 
 
 def cpu() -> tuple[float, float]:

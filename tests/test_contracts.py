@@ -65,7 +65,7 @@ def test_the_suite_notices_devices_with_half_the_noise_of_the_simulation() -> No
     protocol: Any = case.build()
     fitting = protocol.sample_noise
     protocol.sample_noise = lambda rng: 2 * fitting(rng)
-    with pytest.raises(AssertionError, match="another amount of noise"):
+    with pytest.raises(AssertionError, match="differ in their amount of noise"):
         check_protocol(protocol, case.reports, case.load, rounds=1000, exact_rounds=300)
 
 

@@ -28,7 +28,7 @@ _HOMES = {
     ),
     "protocols.contract": ("Protocol", "SumProtocol"),
     "protocols.mechanism": ("PerRound",),
-    "simulation": ("Frame", "Result", "compare", "simulate"),
+    "simulation": ("Result", "Results", "compare", "simulate"),
     "simulation.sweeping": ("sweep",),
     "trust": ("TrustModel",),
     "studies.plan": ("plan",),
@@ -45,7 +45,6 @@ __all__ = [
     "Environment",
     "Estimate",
     "Experiment",
-    "Frame",
     "FromFunction",
     "Guarantee",
     "Guaranteed",
@@ -59,6 +58,7 @@ __all__ = [
     "Protocol",
     "PureDP",
     "Result",
+    "Results",
     "Round",
     "SilosProblem",
     "Skellam",
@@ -102,7 +102,7 @@ if TYPE_CHECKING:
     )
     from tacit.protocols.contract import Protocol, SumProtocol
     from tacit.protocols.mechanism import PerRound
-    from tacit.simulation import Frame, Result, compare, simulate
+    from tacit.simulation import Result, Results, compare, simulate
     from tacit.simulation.sweeping import sweep
     from tacit.studies.plan import plan
     from tacit.trust import TrustModel

@@ -304,7 +304,7 @@ def test_a_summary_has_what_the_command_line_prints_and_a_seed_repeats_it() -> N
     assert {"group_regret_per_round", "repairs", "communication", "bits_per_user"} <= set(summary)
     assert summary["communication"] == 4 * 7 * 9 * 64
     assert summary["bits_per_user"] == pytest.approx(7 * 9 * 64 / 50)
-    assert list(one.rows())[-1]["round"] == 50
+    assert list(one.curves())[-1]["round"] == 50
 
 
 @pytest.mark.parametrize("name", ["ldp-fedlinucb", "sdp-fedlinucb-vec", "secagg-fedlinucb"])

@@ -251,7 +251,7 @@ BAD: list[tuple[str, tuple[object, ...]]] = [
     ("--samples is for --noise only", ("audit", "--algorithm", "cdp-se", "--samples", 1000)),
     ("--through is for --algorithm only", ("audit", "--noise", "skellam", "--through", "mixing")),
     ("needs the --epsilon", ("audit", "--noise", "skellam")),
-    ("promises nothing", ("audit", "--algorithm", "ucb1")),
+    ("no guarantee to audit", ("audit", "--algorithm", "ucb1")),
     (
         "noise factor is 0",
         ("audit", "--noise", "discrete-laplace", "--epsilon", 1, "--noise-factor", 0),

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.cli.commands import Command, Ended, program, refused, result
 
-from tacit.simulation import Trial, results
+from tacit.simulation import Trial, files
 
 FILES: dict[str, str | bytes] = {
     "good.csv": "old,new\n" + "0,1\n1,1\n" * 30,
@@ -32,7 +32,7 @@ FILES: dict[str, str | bytes] = {
     "outside.csv": "A,B\n1,0\n1,3\n",
     "not-a-number.csv": "A,B\n1,nan\n",
     "column.csv": "A\n1\n0\n",
-    "semicolons.csv": "A;B\n1;0\n",
+    "semicolons.csv": "A;B\n1,5;0\n",
     "quotes.csv": 'A,B\n1,"0\n',
     "no-user.csv": "arm,reward\na,1\nb,0\n",
     "no-reward.csv": "user,arm\n1,a\n2,b\n",
@@ -61,7 +61,7 @@ BAD = {
     "compare --algorithms ucb1,ucb1": "'ucb1,ucb1'; give different names",
     "compare --algorithms ucb1,dpe": "not of arms and linear",
     "reproduce cz23-fig9": "cz23-fig9",
-    "reproduce zc24-super --axis equal": "axis is 'equal', which zc24-super does not have",
+    "reproduce zc24-super --axis equal": "axis is 'equal', which zc24-super does not support",
     "reproduce lzj22-fig2 --data good.csv": "draw one of cz23-fig1, cz23-fig5, zc24-fig2",
     f"{KLUCB} --instance eazy": "'eazy'",
     f"{KLUCB} --rewards cauchy": "rewards is 'cauchy'; it must be one of bernoulli",
@@ -127,27 +127,27 @@ BAD = {
     f"{REPLAY} good.csv --means 0.1,0.2": "--means would describe random instances",
     f"{REPLAY} good.csv --rewards beta": "--rewards would describe",
     f"{REPLAY} good.csv --arms 3": "arms is 3, but the environment has 2",
-    f"{REPLAY} good.csv --horizon 61": "use at most 60, or draw them with replacement (--resample)",
+    f"{REPLAY} good.csv --horizon 61": "at most 60, the recorded participants of 'old'",
     # files
     f"{REPLAY} none.csv": "none.csv cannot be read",
     f"{REPLAY} .": "cannot be read (Is a directory)",
-    f"{REPLAY} binary.csv": "not UTF-8 text: save",
+    f"{REPLAY} binary.csv": "not UTF-8 text. Save",
     f"{REPLAY} latin.csv": "line 3 has the byte 0xe9",
     f"{REPLAY} empty.csv": "empty.csv is empty",
     f"{REPLAY} headers.csv": "names but no rewards",
-    f"{REPLAY} twice.csv": "column 2 is called 'A', as another one is",
+    f"{REPLAY} twice.csv": "column 2 has the name 'A' of another one",
     f"{REPLAY} mixed.csv": "mixes names and numbers",
-    f"{REPLAY} counted.csv": "counts the columns",
+    f"{REPLAY} counted.csv": "numbers the columns",
     f"{REPLAY} ragged.csv": "line 3: it has 3 cells",
     f"{REPLAY} holes.csv": "line 3: 'A' is empty",
-    f"{REPLAY} text.csv": "line 3: 'B' is 'high'; give a number",
+    f"{REPLAY} text.csv": "line 3: 'B' is 'high': must be a number",
     f"{REPLAY} outside.csv": "clip them (--clip)",
     f"{REPLAY} not-a-number.csv": "'B' is 'nan'",
     f"{REPLAY} column.csv": "two or more options, separated by commas",
-    f"{REPLAY} semicolons.csv": "separated by commas",
-    f"{REPLAY} quotes.csv": "check its quotation marks",
-    f"{REPLAY} no-user.csv": "no column called participant",
-    f"{REPLAY} no-reward.csv": "no column called reward",
+    f"{REPLAY} semicolons.csv": "Write decimals with a point",
+    f"{REPLAY} quotes.csv": "Check its quotation marks",
+    f"{REPLAY} no-user.csv": "a log must also have participant (",
+    f"{REPLAY} no-reward.csv": "a log must also have reward (",
     f"{REPLAY} one-option.csv": "only the option 'a'",
     f"{REPLAY} no-name.csv": "line 3: 'arm' is empty",
     f"{REPLAY} short.csv": "too few to serve 3 options",
@@ -157,7 +157,7 @@ BAD = {
     "experiment check list.yaml": "the file is a list or a word; it must have entries",
     # other commands
     f"{PLAN} --control-share nan": "control_share is nan",
-    f"{PLAN} --epsilon 1e30": "epsilon is 1e+30; above 500",
+    f"{PLAN} --epsilon 1e30": "epsilon is 1e+30: must be at most 500",
     "privacy --noise skellam --variance 9 --sigma 3 --delta 1e-6": "--sigma is not for skellam",
     "privacy --noise skellam --variance 9 --bias 0.2 --delta 1e-6": "--bias is not for skellam",
     "compose --epsilon 0.1 --delta 1e-6 --participations 2.5": "'2.5' is not a whole number",
@@ -166,7 +166,7 @@ BAD = {
     "reproduce zc24-super --out taken": "taken: a file is in the way",
     "attack --runs 0": "runs is 0",
     "attack --seed -1": "seed is -1",
-    "attack --games 1e30": "games is 1e+30; nobody waits",
+    "attack --games 1e30": "games is 1e+30: must be at most",
     "demo --people 299": "people is 299; it must be from 300",
     "demo --people 1e30": "people is 1e+30",
     "demo --seed -1": "seed is -1",
@@ -231,7 +231,7 @@ QUICK = ("simulate", "--algorithm", "klucb", "--arms", 3, "--horizon", 100, "--r
 )
 def test_a_directory_without_permission_is_refused(command: Command, here: Path) -> None:
     (here / "locked").mkdir(mode=0o500)
-    assert "no permission: choose a directory" in refused(command(*QUICK, "--out", "locked"))
+    assert "no permission. Choose a directory" in refused(command(*QUICK, "--out", "locked"))
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC])
@@ -241,7 +241,7 @@ def test_what_the_system_forbids_is_refused_before_any_work(
     def denied(**_: Any) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(results, "TemporaryFile", denied)
+    monkeypatch.setattr(files, "TemporaryFile", denied)
     assert "cannot write to locked/out: " in refused(command(*QUICK, "--out", "locked/out"))
     assert {path.name for path in here.iterdir()} == set(FILES)
 

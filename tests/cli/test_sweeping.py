@@ -33,7 +33,7 @@ def test_a_sweep_and_its_report_in_two_commands(command: Command, study: Path) -
     assert "done: 6 cells" in out
     assert "private-med   ε 0.5" in out
     out_dir = study.with_suffix("")
-    assert (out_dir / "study.json").exists()
+    assert (out_dir / "log.jsonl").exists()
     again = result(command("sweep", study, "--workers", 0, "--json"))
     assert (again["cells"], again["done"], again["done_before"]) == (6, 6, 6)
     assert len(again["configurations"]) == 3
@@ -42,7 +42,7 @@ def test_a_sweep_and_its_report_in_two_commands(command: Command, study: Path) -
     assert Path(again["results"]).exists()
     told = result(command("report", out_dir, "--json"))
     assert {Path(path).name for path in told.values()} == {"report.html", "summary.csv", "runs.csv"}
-    assert "sweep" in json.loads((out_dir / "study.json").read_text())["command"]
+    assert "sweep" in json.loads((out_dir / "log.jsonl").read_text())["command"]
 
 
 def test_a_sweep_prints_what_is_promised_beside_what_was_asked_for(
@@ -53,7 +53,7 @@ def test_a_sweep_prints_what_is_promised_beside_what_was_asked_for(
     lines = [f"{name} = {value}" for name, value in asked.items()]
     path.write_text("\n".join([*lines, "guarantees = {epsilon = 1, setting = 'paper'}"]))
     _, out, _ = command("sweep", path, "--workers", 0)
-    assert re.search(r"asked for +promised", out)
+    assert re.search(r"asked for +guarantee", out)
     assert "(1.366, 0)-DP" in out
 
 
@@ -65,7 +65,7 @@ def test_a_dry_run_says_how_much_and_writes_nothing(command: Command, tmp_path: 
     assert "probe cell" in out
     assert "10,000" in out
     assert "with 4 workers" in out
-    assert "10 (2 more came to the same)" in out
+    assert "10 (2 more are equal to others)" in out
     assert [each.name for each in tmp_path.iterdir()] == ["study.toml"]
 
 
@@ -76,11 +76,11 @@ def test_a_dry_run_says_how_much_and_writes_nothing(command: Command, tmp_path: 
         (("sweep", "none.toml"), "cannot read none.toml: No such file or directory"),
         (("sweep", "study.toml", "--workers", "-2"), "workers is -2"),
         (("sweep", "study.toml", "--workers", "two"), "'two' is not a whole number"),
-        (("sweep", "study.toml", "--engine", "slurm"), "engine is 'slurm'; it must be one of"),
-        (("sweep", "study.toml", "--address", "head:1"), "the engine is local: use --engine ray"),
-        (("sweep", "study.toml", "--format", "xls"), "format is 'xls'; it must be one of auto,"),
+        (("sweep", "study.toml", "--engine", "slurm"), "engine is 'slurm': must be one of"),
+        (("sweep", "study.toml", "--address", "head:1"), "the engine is local. Use --engine ray"),
+        (("sweep", "study.toml", "--format", "xls"), "format is 'xls': must be one of auto,"),
         (("sweep", "study.toml", "--out", "study.toml"), "a file is in the way"),
-        (("report", "."), "has no study.json: give the directory of a sweep"),
+        (("report", "."), "no finished run in log.jsonl. Give the directory of a sweep"),
     ],
 )
 def test_bad_words_are_one_line_and_exit_code_2(
@@ -99,8 +99,8 @@ def test_a_bad_study_is_one_line_and_nothing_is_written(command: Command, study:
     study.write_text(STUDY.replace("epsilon", "epsilom"))
     said = refused(command("sweep", study))
     assert said == (
-        "tacit: study.toml: guarantees[1].epsilom is no option of private-med, ucb1; did you mean "
-        "epsilon?\n"
+        "tacit: study.toml: guarantees[1].epsilom is not an option of private-med, ucb1; "
+        "did you mean epsilon?\n"
     )
     assert not study.with_suffix("").exists()
 
@@ -109,7 +109,7 @@ def test_a_changed_study_is_refused_in_its_old_directory(command: Command, study
     command("sweep", study, "--workers", 0)
     study.write_text(STUDY.replace("seeds = 2", "seeds = 3"))
     said = refused(command("sweep", study, "--workers", 0))
-    assert "holds the results of another study, by seeds (there 2, here 3): choose" in said
+    assert "holds runs of another study: seeds (there 2, here 3). Choose" in said
     assert "another study" in refused(command("sweep", study, "--dry-run"))
 
 
@@ -118,7 +118,7 @@ def test_without_ray_the_engine_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     said = refused(command("sweep", study, "--engine", "ray"))
-    assert "the engine ray needs Ray: pip install 'tacit[ray]'" in said
+    assert "ray is missing. Install it with pip install 'tacit[ray]'" in said
 
 
 def test_without_pyarrow_results_are_lines_of_json(

@@ -49,19 +49,19 @@ def test_means_are_those_given_or_unknown() -> None:
     unknown = FromFunction(many, ["old", "new"])
     assert unknown.arms == 2
     assert unknown.means is None
-    with pytest.raises(TacitError, match="means are unknown, and with them all regret: give means"):
+    with pytest.raises(TacitError, match="means are unknown, so gaps and regret are too"):
         _ = unknown.gaps
     played = unknown.play(Round(0, 30, Arm(1)), None, np.random.default_rng(0))
     assert (played.regret, played.time.tolist()) == (None, [30.0])
 
 
 BAD_RESULTS: list[tuple[Any, str]] = [
-    ([0.5, 1.5, 0], r"returned 1.5 for 'new'; a reward must be in \[0, 1\]: rescale or clip it"),
+    ([0.5, 1.5, 0], r"returned 1.5 for 'new': must be in \[0, 1\]\. Rescale or clip it"),
     ([0.5, -0.1, 0], "returned -0.1 for 'new'"),
     ([0.5, np.nan, 0], "returned nan for 'new'"),
-    ([0.5], r"returned shape \(1,\) for 'new': return one reward for each of 3"),
+    ([0.5], r"returned shape \(1,\) for 'new': must be 3 rewards"),
     (0.5, r"returned shape \(\) for 'new'"),
-    (["a", "b", "c"], r"returned \['a', 'b', 'c'\] for 'new': return numbers"),
+    (["a", "b", "c"], r"returned \['a', 'b', 'c'\] for 'new': must be numbers"),
     (None, r"returned shape \(\) for 'new'"),
 ]
 
@@ -75,12 +75,14 @@ def test_bad_results_are_refused_with_the_option(result: Any, message: str) -> N
 
 def test_binary_is_held_to_its_word() -> None:
     world = FromFunction(lambda _arm, _rng: 0.5, 2, binary=True)
-    with pytest.raises(TacitError, match=r"returned 0.5 for 'option 1'; .* 0 or 1, as binary says"):
+    with pytest.raises(
+        TacitError, match=r"returned 0.5 for 'option 1': .* 0 or 1, as it is binary"
+    ):
         world.rewards(0, 1, np.random.default_rng(0))
 
 
 def test_bad_definitions_are_refused() -> None:
-    with pytest.raises(TacitError, match="options are old; give two or more different names"):
+    with pytest.raises(TacitError, match="options are old: must be two or more different names"):
         FromFunction(many, ["old"])
     with pytest.raises(TacitError, match="two or more different names"):
         FromFunction(many, ["old", "old"])
@@ -88,7 +90,7 @@ def test_bad_definitions_are_refused() -> None:
         FromFunction(many, 1)
     with pytest.raises(TacitError, match="options is old"):
         FromFunction(many, "old")
-    with pytest.raises(TacitError, match="true_means has 2 values for 3 options: give one each"):
+    with pytest.raises(TacitError, match="true_means has 2 values: must have 3"):
         FromFunction(many, 3, (0.1, 0.2))
-    with pytest.raises(TacitError, match=r"takes 1 arguments; it must take \(arm, users, rng\)"):
+    with pytest.raises(TacitError, match=r"takes 1 arguments: must take \(arm, users, rng\)"):
         FromFunction(lambda arm: arm, 2)

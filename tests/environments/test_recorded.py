@@ -106,7 +106,7 @@ def test_the_end_of_the_data_is_told_and_nobody_is_served_beyond_it() -> None:
     run.rewards(0, 5, rng)
     with pytest.raises(
         OutOfData,
-        match=r"'B' has 10 recorded people left and 11 are asked for, after 25 took part: use a sh",
+        match=r"'B' has 10 recorded participants left, and the round needs 11, after 25",
     ) as end:
         run.levels(1, 11, 10, rng)
     assert end.value.served == run.served == 25
@@ -120,7 +120,9 @@ def test_a_recorded_environment_is_a_value_and_only_its_runs_hand_out_people() -
     np.testing.assert_array_equal(
         copy.fresh(rng).rewards(0, 9, rng), TABLE.fresh(same).rewards(0, 9, same)
     )
-    with pytest.raises(TacitError, match=r"used once each.*begin one with fresh\(rng\), or draw"):
+    with pytest.raises(
+        TacitError, match=r"used once each.*Begin a run with fresh\(rng\), or sample"
+    ):
         TABLE.rewards(0, 1, rng)
     with pytest.raises(TacitError, match="used once each"):
         TABLE.levels(0, 1, 10, rng)
@@ -205,12 +207,16 @@ def test_arms_and_horizons_that_do_not_fit_are_refused() -> None:
     run = TABLE.fresh(np.random.default_rng(0))
     with pytest.raises(TacitError, match="arms is 3, but the environment has 2: leave arms out"):
         ArmsProblem(arms=3, horizon=30).fitted(run, 0)
-    with pytest.raises(TacitError, match="is 1,000, but 'B' has 30 recorded people: use at most"):
+    with pytest.raises(
+        TacitError, match="is 1,000: must be at most 30, the recorded participants of 'B'"
+    ):
         ArmsProblem(arms=2, horizon=1000).fitted(run, 0)
     with pytest.raises(TacitError, match="Synthetic is no environment of arms"):
         ArmsProblem(arms=2).fitted(Synthetic.draw(2, 3, 4, np.random.default_rng(0)), 0)
     check_horizon(30, TABLE)
     for unlimited in (three, log(), TABLE.resampled()):
         check_horizon(10**9, unlimited)
-    with pytest.raises(TacitError, match="is 1,000, but 'B' has 30 recorded people: use at most"):
+    with pytest.raises(
+        TacitError, match="is 1,000: must be at most 30, the recorded participants of 'B'"
+    ):
         check_horizon(1000, TABLE)

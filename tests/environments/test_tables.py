@@ -80,39 +80,40 @@ def test_marks_blank_ends_and_spaces_change_nothing(tmp_path: Path) -> None:
 
 
 BAD_TABLES = {
-    "": "x.csv is empty: give a CSV file with one column of rewards per option",
+    "": r"x.csv is empty\. Give a CSV file with one column of rewards per option",
     "\n \n": "x.csv is empty",
-    "A,B\n": "x.csv has names but no rewards: add a line for every person",
+    "A,B\n": r"x.csv has names but no rewards\. Add a line for every",
     "A\n1\n": r"x.csv line 1 has 1 column\(s\): .* two or more options, separated by commas",
-    "A;B\n1;0\n": "two or more options, separated by commas",
-    "A,A\n1,0\n": "x.csv column 2 is called 'A', as another one is: give it a name of its own",
-    ",A,B\n0,1,0\n": "x.csv column 1 has no name: give it a name of its own, or delete it",
-    "A,B\n1,0\n1,0,1\n": "x.csv line 3: it has 3 cells, line 1 has 2; give every line as many",
+    "A;B\n0,5;1\n": r"x.csv \(separated by semicolons\) line 2: 'A' is '0,5': .* with a point",
+    '"A;B"\n1\n': r"x.csv \(separated by semicolons\) line 1 has 1 column",
+    "A,A\n1,0\n": r"x.csv column 2 has the name 'A' of another one\. Give it a name of its own",
+    ",A,B\n0,1,0\n": r"x.csv column 1 has no name\. Give it a name of its own, or delete it",
+    "A,B\n1,0\n1,0,1\n": "x.csv line 3: it has 3 cells, line 1 has 2. Give every line as many",
     "A,B\n1\n1,0\n": "x.csv line 2: it has 1 cells, line 1 has 2",
     "A,B\n1,0\n\n1,0\n": "x.csv line 3: it has 0 cells, line 1 has 2",
-    "A,B\n1,0\n,1\n1,0\n": "x.csv line 3: 'A' is empty; give a number, or delete the row",
-    "A,B\n1,\n1,\n": "x.csv has no number in 'B': delete it, or fill it in",
-    "A,B\n1,0\n1,high\n": "x.csv line 3: 'B' is 'high'; give a number, or",
-    "A,B\n1,nan\n": "x.csv line 2: 'B' is 'nan'; give a number, or",
-    "NaN,0.5\n1,1\n": "x.csv line 1: 'option 1' is 'NaN'; give a",
+    "A,B\n1,0\n,1\n1,0\n": "x.csv line 3: 'A' is empty: must be a number. Correct it, or",
+    "A,B\n1,\n1,\n": "x.csv column 'B' is empty: must have a number. Delete",
+    "A,B\n1,0\n1,high\n": "x.csv line 3: 'B' is 'high': must be a number",
+    "A,B\n1,nan\n": "x.csv line 2: 'B' is 'nan': must be a number",
+    "NaN,0.5\n1,1\n": "x.csv line 1: 'option 1' is 'NaN': must",
     "A,B\n1,-inf\n": "x.csv line 2: 'B' is '-inf'",
-    f"A,B\n1,{'x' * 99}\n": r"'B' is 'x{36}\.\.\.;",
-    "A,B\n1,0\n1,3\n2,-1\n": "x.csv line 4: 'A' is 2, outside .0, 1. as 1 of 3 are; rescale them",
-    "A,0.5\n1,0\n": r"x.csv line 1 mixes names and numbers \('A, 0.5'\): begin every name with",
-    "0,1,2\n1,0,1\n": "x.csv line 1 counts the columns .* neither rewards nor names",
-    "1,2\n1,0\n": "x.csv line 1 counts the columns",
-    'A,B\n1,"0\n': r"x.csv line \d is not CSV \(unexpected end of data\): check its quotation",
-    "A,B\n1,0\n1,\0\n": "x.csv line 3 has the byte 0x00, which is not UTF-8 text: save the data as",
-    "arm,reward\na,1\n": "x.csv has 'arm', 'reward', but no column called participant: a log needs",
-    "user,A,B\n1,0,1\n": "has 'user', but no column called option or reward: .* one column per opt",
-    "user,id,arm\n1,0,1\n": "two columns for the participant, 'user' and 'id': rename one of them",
-    "user,arm,reward\n1,a,1\n2,a,1\n": "x.csv has only the option 'a': a bandit needs two",
-    "user,arm,reward\n1,a,1\n,b,1\n": "x.csv line 3: 'user' is empty; fill it in",
-    "user,arm,reward\n1,a,1\n2,,1\n": "x.csv line 3: 'arm' is empty; fill it in",
-    "user,arm,reward\n1,a,1\n2,b,\n": "x.csv line 3: 'reward' is empty; give a number",
-    "user,arm,reward\n1,a,1\n2,b,7\n": "x.csv line 3: 'reward' is 7, outside",
+    f"A,B\n1,{'x' * 99}\n": r"'B' is 'x{36}\.\.\.:",
+    "A,B\n1,0\n1,3\n2,-1\n": "x.csv line 4: 'A' is 2, and 1 of 3 are outside .0, 1.. Rescale",
+    "A,0.5\n1,0\n": r"x.csv line 1 mixes names and numbers \('A, 0.5'\). Begin every name with",
+    "0,1,2\n1,0,1\n": "x.csv line 1 numbers the columns .* must be names or rewards",
+    "1,2\n1,0\n": "x.csv line 1 numbers the columns",
+    'A,B\n1,"0\n': r"x.csv line \d is not CSV \(unexpected end of data\)\. Check its quotation",
+    "A,B\n1,0\n1,\0\n": "x.csv line 3 has the byte 0x00, which is not UTF-8 text. Save the data as",
+    "arm,reward\na,1\n": r"has 'arm', 'reward': a log must also have participant \(pa",
+    "user,A,B\n1,0,1\n": r"has 'user': a log must .* option \(arm, action, variant\); reward \(out",
+    "user,id,arm\n1,0,1\n": "two columns for the participant, 'user' and 'id'. Rename one of them",
+    "user,arm,reward\n1,a,1\n2,a,1\n": "x.csv has only the option 'a': must have two",
+    "user,arm,reward\n1,a,1\n,b,1\n": "x.csv line 3: 'user' is empty. Fill it in",
+    "user,arm,reward\n1,a,1\n2,,1\n": "x.csv line 3: 'arm' is empty. Fill it in",
+    "user,arm,reward\n1,a,1\n2,b,\n": "x.csv line 3: 'reward' is empty: must be a number",
+    "user,arm,reward\n1,a,1\n2,b,7\n": "x.csv line 3: 'reward' is 7, and 1 of 2 are outside",
     "user,arm,reward,pscore\n1,a,1,0\n": "only the option 'a'",
-    "user,arm,reward,pscore\n1,a,1,1\n2,b,1,0\n": "line 3: 'pscore' is 0; .* above 0 and at most 1",
+    "user,arm,reward,pscore\n1,a,1,1\n2,b,1,0\n": "line 3: 'pscore' is 0: must be in .0, 1.",
 }
 
 
@@ -124,7 +125,7 @@ def test_what_cannot_be_read_for_certain_is_refused_by_line(tmp_path: Path, text
 
 
 def test_files_that_are_none_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(TacitError, match=r"none.csv cannot be read \(No such file.*give a CSV"):
+    with pytest.raises(TacitError, match=r"none.csv cannot be read \(No such file.*Give a CSV"):
         read_table(str(tmp_path / "none.csv"))
     with pytest.raises(TacitError, match=r"cannot be read \(Is a directory\)"):
         read_table(tmp_path)
@@ -182,13 +183,13 @@ def test_frames_and_mappings_are_read_alike() -> None:
 
 
 BAD_FRAMES: list[tuple[Any, str]] = [
-    ([[1, 0]], "got list; give a pandas or polars frame, or a mapping"),
-    ({"A": [1, None, 1], "B": [1, 1, 1]}, "the frame row 2: 'A' is empty; give a number"),
-    ({"A": [1, 1j], "B": [1, 1]}, "the frame row 2: 'A' is 1j; give a number"),
+    ([[1, 0]], "frame is a list: must be a pandas or polars frame"),
+    ({"A": [1, None, 1], "B": [1, 1, 1]}, "the frame row 2: 'A' is empty: must be a number"),
+    ({"A": [1, 1j], "B": [1, 1]}, "the frame row 2: 'A' is 1j: must be a number"),
     ({"A": [1, 10**400], "B": [1, 1]}, "the frame row 2: 'A' is 10"),
-    ({"A": [1]}, r"the frame has 1 column\(s\): a bandit needs two or more"),
+    ({"A": [1]}, r"the frame has 1 column\(s\): must have two or more"),
     ({}, "the frame has names but no rewards"),
-    ({1: [1], "1": [1]}, "the frame column 2 is called '1', as another one is"),
+    ({1: [1], "1": [1]}, "the frame column 2 has the name '1' of another one"),
 ]
 
 
@@ -196,6 +197,12 @@ BAD_FRAMES: list[tuple[Any, str]] = [
 def test_bad_frames_are_refused_by_row(frame: Any, message: str) -> None:
     with pytest.raises(TacitError, match=message):
         from_frame(frame)
+
+
+def test_semicolons_separate_columns_where_no_comma_does(tmp_path: Path) -> None:
+    world = read(tmp_path / "x.csv", 'old;"new; bold"\n1;0.5\n;1\n')
+    assert (world.names, columns_of(world)) == (("old", "new; bold"), [[1.0], [0.5, 1.0]])
+    assert read(tmp_path / "x.csv", "a;b,c\n1,0\n").names == ("a;b", "c")
 
 
 def test_a_log_is_recognised_by_its_names(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tacit.noise import Binomial
+from tacit.papers.corrections import corrections
 from tacit.privacy import ApproximateDP, GaussianLoss, calibrate, dropout_loss, privacy_loss
-from tacit.studies.corrections import corrections
 
 Tacit = Callable[..., dict[str, Any]]
 

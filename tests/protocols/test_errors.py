@@ -240,7 +240,7 @@ def test_the_suite_rejects_a_message_for_the_sum() -> None:
     class Faulty(RandomizedBits):
         opened_law = RandomizedBits.view_law
 
-    with pytest.raises(AssertionError, match="does not have the law of what is opened"):
+    with pytest.raises(AssertionError, match="does not follow opened_law"):
         check_protocol(Faulty(40, PureDP(1.0)), rounds=200, exact_rounds=20)
 
 

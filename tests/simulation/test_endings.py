@@ -22,6 +22,7 @@ from tacit.errors import TacitError
 from tacit.simulation import over_seeds, progress
 from tacit.simulation import seeds as seeding
 from tacit.simulation.engines import Failure, local
+from tacit.simulation.log import RunLog, header
 
 ROOT = Path(__file__).parents[2]
 posix = pytest.mark.skipif(os.name != "posix", reason="signals")
@@ -81,7 +82,8 @@ def pids(folder: Path) -> list[int]:
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    """The records of a log, without its header."""
+    return [json.loads(line) for line in path.read_text().splitlines()[1:]]
 
 
 @posix
@@ -139,9 +141,10 @@ def test_a_resumed_sweep_gives_the_same_records(tmp_path: Path) -> None:
     assert ran == [4, 5, 6, 7, 8]
     assert again.records == whole.records
     assert path.read_bytes().startswith(before)
-    header, *records = lines(path)
-    assert records == whole.records
-    assert set(header) == {"task", "version", "identity"}
+    assert lines(path) == whole.records
+    header = json.loads(path.read_text().splitlines()[0])
+    assert set(header) == {"format", "name", "command", "versions", "study"}
+    assert header["study"] == {"name": "nap", "means": [0.1, 0.2]}
     assert again.asked == 9
     assert not again.interrupted
     assert over_seeds(noted, range(2, 4), path=path, resume=True, identity=identity).asked == 2
@@ -171,16 +174,49 @@ def test_another_task_is_refused_by_the_keys_that_differ(tmp_path: Path) -> None
         over_seeds(Nap(0.0), range(2), path=path, resume=True)
     assert path.read_bytes() == before
     over_seeds(Nap(0.0), range(1), path=path, identity=other)
-    assert [line.get("seed") for line in lines(path)] == [None, 0]
+    assert [line["seed"] for line in lines(path)] == [0]
 
 
-@pytest.mark.parametrize("content", ["hello\nyou\n", '{"seed": 1}\n{"task": 1}\n', "[1]\n[2]\n"])
-def test_what_is_not_a_log_is_not_resumed(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [
+        "hello\nyou\n",
+        "hello",
+        '{"seed": 1}\n{"seed": 2}\n',
+        '{"task": "00", "version": "0.1", "identity": {}}\n{"seed": 1}\n',  # format 1
+        '{"format": 3}\n',
+        "[1]\n[2]\n",
+    ],
+)
+def test_what_is_not_a_log_of_this_format_is_not_resumed(tmp_path: Path, content: str) -> None:
     path = tmp_path / "runs.jsonl"
     path.write_text(content)
-    with pytest.raises(TacitError, match=r"line [12] of .*runs.jsonl is not a record"):
+    with pytest.raises(TacitError, match=r"runs.jsonl is not a log of format 2.*another --out"):
         over_seeds(Nap(0.0), range(2), path=path, resume=True)
     assert path.read_text() == content
+
+
+def test_a_damaged_line_is_ignored_and_its_run_repeated(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    whole = over_seeds(Nap(0.0), range(4), workers=1, path=path)
+    head, *records = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([head, records[0], records[1][:9] + "\n", *records[2:]]))
+    again = over_seeds(Nap(0.0), range(4), workers=1, path=path, resume=True)
+    assert again.records == whole.records
+    path.write_text(head[:-9])  # killed while the header was written
+    assert over_seeds(Nap(0.0), range(1), workers=1, path=path, resume=True).asked == 1
+    assert lines(path) == whole.records[:1]
+
+
+def test_two_processes_do_not_share_a_log(tmp_path: Path) -> None:
+    path, head = tmp_path / "runs.jsonl", header("nap", {})
+    with (
+        RunLog(path, head, "seed"),
+        pytest.raises(TacitError, match=r"another process writes to .*choose another --out"),
+    ):
+        RunLog(path, head, "seed")
+    with RunLog(path, head, "seed") as log:
+        assert log.rows == {}
 
 
 def test_an_old_log_stays_until_there_is_something_new(tmp_path: Path) -> None:

@@ -140,45 +140,48 @@ def test_a_rerun_of_a_changed_table_is_another_study(tmp_path: Path) -> None:
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "no algorithm": ({"algorithms": []}, r"algorithms is \[\]; give a list of names"),
-    "strange field": ({"problem": {}}, r"problem is no field of a study; did you mean problems\?"),
+    "no algorithm": ({"algorithms": []}, r"algorithms is \[\]: must be a list of names"),
+    "strange field": (
+        {"problem": {}},
+        r"problem is not a field of a study; did you mean problems\?",
+    ),
     "strange name": ({"algorithms": ["private-mad"]}, "did you mean private-med"),
-    "no name": ({"algorithms": [{"trust": "local"}]}, r"algorithms\[1\] is .*give a name"),
-    "twice": ({"algorithms": ["ucb1", "ucb1"]}, "names ucb1 twice: leave one out"),
+    "no name": ({"algorithms": [{"trust": "local"}]}, r"algorithms\[1\] is .*must be a name"),
+    "twice": ({"algorithms": ["ucb1", "ucb1"]}, "has ucb1 twice. Leave one out"),
     "strange option": (
         {"problems": [{"arms": 3}, {"horizn": 3}]},
-        r"problems\[2\].horizn is no option of private-med; did you mean horizon\?",
+        r"problems\[2\].horizn is not an option of private-med; did you mean horizon\?",
     ),
     "word for a number": (
         {"problems": {"arms": 3, "horizon": "many"}},
-        r"problems\[1\].horizon is 'many'; give a whole number, such as 1e5",
+        r"problems\[1\].horizon is 'many': must be a whole number, such as 1e5",
     ),
     "number for a word": ({"environments": {"instance": 3}}, r"environments\[1\].instance is 3"),
-    "yes for a number": ({"guarantees": {"epsilon": True}}, r"epsilon is True; give a number"),
+    "yes for a number": ({"guarantees": {"epsilon": True}}, r"epsilon is True: must be a number"),
     "empty": ({"guarantees": {"epsilon": []}}, r"guarantees\[1\].epsilon is empty"),
     "below zero": (
         {"guarantees": [{"epsilon": 1}, {"epsilon": -1}]},
         r"guarantees\[2\], private-med: epsilon is -1; it must be greater than 0",
     ),
     "half an arm": ({"problems": {"arms": 2.5}}, r"problems\[1\], private-med: arms is 2.5"),
-    "no table": ({"problems": ["arms"]}, r"problems\[1\] is 'arms'; give a table"),
-    "no tables": ({"problems": "arms"}, r"problems is 'arms'; give tables: \[\[problems\]\]"),
+    "no table": ({"problems": ["arms"]}, r"problems\[1\] is 'arms': must be a table"),
+    "no tables": ({"problems": "arms"}, r"problems is 'arms': must be tables \[\[problems\]\]"),
     "for nobody": (
         {"algorithms": ["ucb1"], "guarantees": {"epsilon": 1}},
-        r"guarantees\[1\].epsilon: none of ucb1 has it: leave it out",
+        r"guarantees\[1\].epsilon is not an option of ucb1. Leave it out",
     ),
     "of no family": (
         {"algorithms": ["ucb1", "cdp-dpe"], "problems": {"arms": 3, "alpha": 0.5}},
-        r"problems\[1\] has options that no family has together \(arms, alpha\): split",
+        r"problems\[1\] has options that no family has together \(arms, alpha\). Split",
     ),
-    "strange family": ({"problems": {"family": "lineal"}}, "family is 'lineal'; the algorithms"),
+    "strange family": ({"problems": {"family": "lineal"}}, "family is 'lineal': must be one of"),
     "none of a family": (
         {"algorithms": ["ucb1", "cdp-dpe"]},
-        r'no table of problems is for cdp-dpe, which is linear: add .* family = "linear"',
+        r'no table of problems is for cdp-dpe, which is linear. Add .* family = "linear"',
     ),
     "given twice": (
         {"environments": {"arms": 4}},
-        r"arms is given by problems\[1\] and by environments\[1\]: leave one out",
+        r"arms is given by problems\[1\] and by environments\[1\]. Leave one out",
     ),
     "against each other": (
         {"environments": {"means": [0.1, 0.2]}},
@@ -186,10 +189,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "seeds": ({"seeds": 0}, "seeds is 0; it must be a whole number of at least 1"),
     "first seed": ({"first_seed": -1}, "first_seed is -1"),
-    "name": ({"name": 3}, "name is 3; give a few words"),
-    "too much": ({"seeds": 10**6, "guarantees": {"epsilon": [1, 2]}}, "more than 1,000,000 cells"),
+    "name": ({"name": 3}, "name is 3: must be a few words"),
+    "too much": ({"seeds": 10**6, "guarantees": {"epsilon": [1, 2]}}, "more than 1,000,000"),
     "no file": ({"environments": {"replay": "none.csv"}}, "none.csv"),
-    "replay": ({"environments": {"replay": 3}}, "replay is 3; give the name of a CSV file"),
+    "replay": ({"environments": {"replay": 3}}, "replay is 3: must name a CSV file"),
     "vain": (
         {"environments": {"replay": "here.csv", "instance": "easy"}, "problems": {"horizon": 9}},
         "instance would describe random instances, but the environment is your own: leave",
@@ -216,7 +219,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TacitError, match=r"bad.toml is not TOML: .*line 1"):
         read_study(bad)
     bad.write_bytes(b"\xff\xfe")
-    with pytest.raises(TacitError, match="is no text"):
+    with pytest.raises(TacitError, match="is not text"):
         read_study(bad)
 
 

@@ -16,11 +16,13 @@ from tacit import html
 from tacit.environments import FromFunction
 from tacit.errors import TacitError
 from tacit.html.charts import Axis, Chart, Point, Series
-from tacit.simulation import Frame
+from tacit.papers.bounds import with_bound
+from tacit.simulation import Results
 from tacit.simulation.grid import study_of
-from tacit.simulation.parts import stored
+from tacit.simulation.log import header
 from tacit.simulation.report import entries, summaries, write_report
-from tacit.simulation.sweeping import ExecutionConfig, carry_out, manifest, saved, sweep
+from tacit.simulation.store import stored
+from tacit.simulation.sweeping import ExecutionConfig, carry_out, saved, sweep
 
 
 class Reader(HTMLParser):
@@ -56,11 +58,15 @@ def read(path: Path) -> tuple[str, Reader]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Frame]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
     out = tmp_path_factory.mktemp("study")
     swept = carry_out(study_of(SMALL), ExecutionConfig(workers=0), out, "tacit sweep small.toml")
-    assert [path.name for path in write_report(out)] == ["report.html", "summary.csv", "runs.csv"]
-    return out, swept.frame()
+    assert [path.name for path in write_report(out, bound=with_bound)] == [
+        "report.html",
+        "summary.csv",
+        "runs.csv",
+    ]
+    return out, swept.results()
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -68,7 +74,7 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-def test_a_page_has_everything_and_asks_for_nothing(made: tuple[Path, Frame]) -> None:
+def test_a_page_has_everything_and_asks_for_nothing(made: tuple[Path, Results]) -> None:
     text, reader = read(made[0] / "report.html")
     assert not re.search(r"https?://|url\(|@import|<link|<img", text)
     assert all("src" not in attrs and "href" not in attrs for _, attrs in reader.tags)
@@ -85,7 +91,7 @@ def test_a_page_has_everything_and_asks_for_nothing(made: tuple[Path, Frame]) ->
         assert word in text
 
 
-def test_the_table_can_be_sorted_by_every_column(made: tuple[Path, Frame]) -> None:
+def test_the_table_can_be_sorted_by_every_column(made: tuple[Path, Results]) -> None:
     text, _ = read(made[0] / "report.html")
     table = text[text.index('<table class="sortable">') :]
     table = table[: table.index("</table>")]
@@ -99,8 +105,9 @@ def test_the_table_can_be_sorted_by_every_column(made: tuple[Path, Frame]) -> No
 def test_a_page_says_what_is_promised_not_what_was_asked_for(tmp_path: Path) -> None:
     given = {"algorithms": ["dist-rdp-se"], "problems": {"arms": 2, "horizon": 200}, "seeds": 1}
     study = study_of({**given, "guarantees": {"epsilon": [1, 2], "setting": "paper"}})
-    with stored(tmp_path, {**manifest(study), "command": ""}, study.cells) as store:
-        store.add({cell: study(cell) for cell in range(2)})
+    with stored(tmp_path, header(study.name, study.identity()), study.cells) as store:
+        for cell in range(2):
+            store.add(cell, study(cell))
     write_report(tmp_path)
     short = rows(tmp_path / "summary.csv")[0]["promise"].split(":")[0]
     assert not short.startswith("(1, ")
@@ -112,13 +119,12 @@ def test_a_page_says_what_is_promised_not_what_was_asked_for(tmp_path: Path) -> 
     assert not re.search(r"[a-z], ε = 1<|>guarantees?<", text)
 
 
-def test_tables_hold_the_means_of_the_runs(made: tuple[Path, Frame]) -> None:
-    out, frame = made
+def test_tables_hold_the_means_of_the_runs(made: tuple[Path, Results]) -> None:
+    out, results = made
     summary, runs = rows(out / "summary.csv"), rows(out / "runs.csv")
     assert (len(summary), len(runs)) == (10, 20)
-    assert [float(row["final_regret"]) for row in runs] == frame["final_regret"]
-    first = [row for row in frame.rows() if row["cell"] < 2]
-    mean = sum(row["regret"][-1] for row in first) / 2
+    assert [float(row["final_regret"]) for row in runs] == results.column("final_regret")
+    mean = sum(run["regret"][-1] for run in results[0].runs) / 2
     assert float(summary[0]["regret_mean"]) == pytest.approx(mean)
     assert summary[0]["promise"].startswith("(0.5, 0)-DP")
     assert summary[0]["runs"] == "2"
@@ -127,8 +133,9 @@ def test_tables_hold_the_means_of_the_runs(made: tuple[Path, Frame]) -> None:
 
 def test_a_sweep_that_is_not_finished_has_a_report_that_says_so(tmp_path: Path) -> None:
     study = study_of(SMALL)
-    with stored(tmp_path, {**manifest(study), "command": ""}, study.cells) as store:
-        store.add({cell: study(cell) for cell in (0, 1, 4)})
+    with stored(tmp_path, header(study.name, study.identity()), study.cells) as store:
+        for cell in (0, 1, 4):
+            store.add(cell, study(cell))
     write_report(tmp_path)
     text, _ = read(tmp_path / "report.html")
     assert "3 of 20 runs, so far" in text
@@ -137,8 +144,8 @@ def test_a_sweep_that_is_not_finished_has_a_report_that_says_so(tmp_path: Path) 
 
 def test_failed_runs_are_listed_with_their_seed_and_error(tmp_path: Path) -> None:
     study = study_of({"algorithms": ["ucb1"], "problems": {"arms": 3, "horizon": 50}, "seeds": 2})
-    with stored(tmp_path, {**manifest(study), "command": ""}, 2) as store:
-        store.add({0: study(0)})
+    with stored(tmp_path, header(study.name, study.identity()), 2) as store:
+        store.add(0, study(0))
         store.finish([{**study.told(1), "error": "ValueError: <b>", "trace": ""}])
     write_report(tmp_path)
     text, _ = read(tmp_path / "report.html")
@@ -164,7 +171,7 @@ def test_names_cannot_break_a_page(tmp_path: Path) -> None:
 
 
 def test_a_report_without_jinja2_says_what_to_install(
-    made: tuple[Path, Frame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: tuple[Path, Results], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     monkeypatch.setattr(html, "_environment", html._environment.__wrapped__)
@@ -187,12 +194,14 @@ def test_where_nobody_knows_regret_the_page_says_so(tmp_path: Path) -> None:
 
 
 def test_what_is_no_sweep_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TacitError, match=r"has no study.json: give the directory of a sweep"):
+    with pytest.raises(
+        TacitError, match=r"no finished run in log.jsonl. Give the directory of a sweep"
+    ):
         write_report(tmp_path)
     study = study_of(SMALL)
-    with stored(tmp_path, {**manifest(study), "command": ""}, study.cells):
+    with stored(tmp_path, header(study.name, study.identity()), study.cells):
         pass
-    with pytest.raises(TacitError, match="no finished cell yet"):
+    with pytest.raises(TacitError, match=r"no finished run in log.jsonl"):
         write_report(tmp_path)
 
 

@@ -10,17 +10,17 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from tacit.errors import TacitError
 from tacit.privacy import PureDP
-from tacit.simulation import Result, Runs, write_csv
+from tacit.simulation import Result, Results, Runs, write_csv
+from tacit.simulation.files import probe
 from tacit.simulation.pictures import Panel, draw_panels, picture, style, write_panels
-from tacit.simulation.results import probe
 
 
 def of(*finals: float, horizon: int = 4) -> Result:
@@ -60,18 +60,70 @@ def test_unknown_regret_is_not_made_up() -> None:
         result.plot()
 
 
-def test_frames_are_of_the_library_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    def frames(rows: list[Any], **options: Any) -> tuple[int, dict[str, Any]]:
-        return len(rows), options
+def test_results_convert_to_pandas_and_arrow_or_name_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    several = Results((of(1.0, 2.0), of(3.0)))
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=len))
+        assert (of(1.0, 2.0).to_pandas(), of(1.0, 2.0).to_pandas(curves=True)) == (2, 4)
+        assert several.to_pandas() == 3
+    for name in ("pandas", "pyarrow"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for convert, extra in ((several.to_pandas, "pandas"), (several.to_arrow, "parquet")):
+        with pytest.raises(TacitError, match=rf"is missing.*pip install 'tacit\[{extra}\]'"):
+            convert()
 
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(TacitError, match="pandas or polars"):
-        of(1.0).frame()
-    monkeypatch.setitem(sys.modules, "polars", SimpleNamespace(DataFrame=frames))
-    assert of(1.0, 2.0).frame() == (4, {"infer_schema_length": None})
-    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=frames))
-    assert of(1.0, 2.0).frame() == (4, {})
+
+def test_an_arrow_table_has_a_typed_column_for_every_name() -> None:
+    pytest.importorskip("pyarrow")
+    several = Results((of(1.0, 2.0), unknown()))
+    table = several.to_arrow()
+    assert table["algorithm"].to_pylist() == ["some", "some", "own", "own"]
+    assert table["final_regret"].to_pylist() == [1.0, 2.0, None, None]
+    assert str(table.schema.field("seed").type) == "int64"
+    assert of(1.0, 2.0).to_arrow(curves=True)["round"].to_pylist() == [1, 4, 1, 4]
+
+
+def test_pandas_frames_have_the_rows_of_every_run() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = Results((of(1.0, 2.0), unknown())).to_pandas()
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame["seed"].tolist() == [0, 1, 0, 1]
+
+
+def test_a_result_is_one_line_in_text_and_a_table_in_a_notebook() -> None:
+    assert repr(of(1.0, 3.0)) == "Result(some, (1, 0)-DP: regret 2 ± 1, runs 2)"
+    several = Results((of(1.0), replace(of(2.0), configuration={"epsilon": 2.0}), unknown()))
+    assert repr(several) == "Results(3 configurations, 4 runs, 0 failures)"
+    shown = several._repr_html_()
+    assert shown.count("<tr>") == 4
+    assert "<td>some, epsilon 2.0</td><td>(1, 0)-DP</td><td>2</td><td>–</td><td>1</td>" in shown
+    assert "<td>own</td><td>none</td><td>unknown</td>" in shown
+    bad = replace(of(1.0), algorithm="<b>")
+    assert "<b>" not in bad._repr_html_()
+
+
+def test_results_are_a_sequence_whose_runs_can_be_selected() -> None:
+    several = Results((of(1.0, 2.0), unknown()), ({"seed": 9},))
+    assert [one.algorithm for one in several] == ["some", "own"]
+    assert len(several[1:]) == 1
+    chosen = several.where(lambda row: row["seed"] > 0, algorithm="some")
+    assert (chosen.column("final_regret"), chosen.failures) == ([2.0], ({"seed": 9},))
+    assert len(several.where(algorithm="none")) == 0
+    for wrong in (lambda: several.column("regrets"), lambda: several.where(regrets=1)):
+        with pytest.raises(TacitError, match="column is 'regrets': must be one of epsilon, algo"):
+            wrong()
+
+
+def test_results_are_drawn_on_the_callers_axes() -> None:
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    one, other = figure.subplots(1, 2)
+    assert of(1.0, 2.0).plot(ax=one) is one
+    twice = Results((of(1.0), of(2.0)))
+    assert twice.plot(ax=other) is other
+    assert [line.get_label() for line in other.get_lines()] == ["some", "some (2)"]
+    assert twice.plot().axes
 
 
 def test_a_table_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +169,7 @@ def closed(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may do anything")
 def test_a_directory_without_permission_is_refused(closed: Path) -> None:
     for out in (closed, closed / "new"):
-        with pytest.raises(TacitError, match="no permission: choose a directory"):
+        with pytest.raises(TacitError, match=r"no permission\. Choose a directory"):
             probe(out)
 
 
@@ -126,7 +178,7 @@ def test_a_refused_permission_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "mkdir", refuses)
-    with pytest.raises(TacitError, match="no permission: choose a directory"):
+    with pytest.raises(TacitError, match=r"no permission\. Choose a directory"):
         probe(tmp_path / "new")
 
 

@@ -197,7 +197,7 @@ def test_a_log_that_is_used_up_ends_the_run_and_the_round_stays_open() -> None:
 def test_worlds_refuse_rounds_that_are_not_theirs() -> None:
     _, experiment = scripted()
     silos = Synthetic.draw(2, 3, 4, np.random.default_rng(0))
-    with pytest.raises(TacitError, match="silos follow policies"):
+    with pytest.raises(TacitError, match="silos play policies"):
         run(experiment, silos, np.random.default_rng(0))
     with pytest.raises(TacitError, match="only arms are simulated user by user"):
         run(experiment, silos, np.random.default_rng(0), user_by_user=True)

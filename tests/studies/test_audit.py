@@ -88,7 +88,7 @@ def test_bits_too_many_to_be_made_are_counted_and_what_is_opened_is_the_same() -
     counts = [Counts(12, 5).message(numbers, None), Counts(12, 5).message(numbers[::-1], None)]
     assert Counts(12, 5).total(counts) == bits.total(rows)
     for wrong in (numbers - 3, numbers + 4):
-        with pytest.raises(TacitError, match="as many people as"):
+        with pytest.raises(TacitError, match="number of records per silo"):
             Counts(12, 5).message(wrong, None)
 
 
@@ -145,10 +145,10 @@ def test_tampering_ends_with_the_audit_and_touches_draws_only() -> None:
 
 def test_what_cannot_be_audited_is_refused() -> None:
     cases: list[tuple[str, dict[str, Any], str]] = [
-        ("sdp-fedlinucb-vec", {"through": "mixing"}, "which nobody can send"),
-        ("ucb1", {}, "promises nothing"),
+        ("sdp-fedlinucb-vec", {"through": "mixing"}, "too large to send"),
+        ("ucb1", {}, "has no guarantee to audit"),
         ("cdp-se", {"through": "masking"}, "does not fit masking"),
-        ("cdp-se", {"noise_factor": -1.0}, "noise factor is -1"),
+        ("cdp-se", {"noise_factor": -1.0}, "noise_factor is -1"),
         ("cdp-se", {"false_positive_rate": 2.0}, "false_positive_rate is 2"),
         ("cdp-se", {"seconds": 0.0}, "seconds is 0"),
     ]

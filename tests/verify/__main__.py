@@ -132,7 +132,7 @@ def group_losses(protocol: Any, stated: Any) -> Iterator[Any]:
         dishonest = max((one.limit(group.size) for one in limits), default=group.size - 1)
         p, others = group.row.certificate.parameters, group.size - dishonest
         if others * p.bits > LARGEST_GROUP:
-            raise TacitError("large groups: python -m tacit.testing.certificates --check")
+            raise TacitError("large groups: python -m tacit.papers.certificates --check")
         yield from _group_losses(p.users, p.noise_epsilon, p.tau, p.mixture, others)
 
 

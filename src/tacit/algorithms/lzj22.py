@@ -3,7 +3,7 @@
 DP-DPE and DP-PE over the trust models none, central, local, shuffler and (not in the paper) secure
 aggregation. `tight` is the default: exact calibration at every ε, directional widths. `paper` has
 the printed noise and widths, and states their true guarantee. Instances are random: seed r gives
-every algorithm the same actions and the same θ*. The figure is in `tacit.figures.lzj22`.
+every algorithm the same actions and the same θ*. The figure is in `tacit.papers.figures.lzj22`.
 """
 
 from __future__ import annotations

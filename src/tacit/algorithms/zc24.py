@@ -4,7 +4,7 @@ Zhou & Chowdhury, ICLR 2024. Six named algorithms differ only in how sums over s
 private. λ and β_t are those of Lemma C.4; the `tight` setting takes λ from the spectral quantile of
 the actual noise. `secagg-fedlinucb` is ours. `jdp-linucb` is the super-agent that the paper
 compares with (Shariff & Sheffet 2018): it is trusted with every record and always lazy, as joint DP
-covers what other participants are given. Figures are in `tacit.figures.zc24`.
+covers what other participants are given. Figures are in `tacit.papers.figures.zc24`.
 """
 
 from __future__ import annotations

@@ -456,8 +456,8 @@ def _audit_algorithm(name: str, given: dict[str, Any], how: dict[str, Any], as_j
 
 def corrections(as_json: Json = False) -> None:
     """Numbers in the papers that are wrong or loose, and the true ones, recomputed now."""
+    from tacit.papers.corrections import corrections as rows
     from tacit.rounding import up
-    from tacit.studies.corrections import corrections as rows
 
     found = [asdict(row) for row in rows()]
     if as_json:

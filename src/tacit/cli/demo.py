@@ -44,17 +44,17 @@ def demo(
     with needs_live():
         from tacit.service.demo import report
         from tacit.service.demo.play import playing
-    from tacit.simulation import results
+    from tacit.simulation import files
 
     if not LEAST <= people <= MOST:
         raise TacitError(f"people is {people:.4g}; it must be from {LEAST} to {MOST:,}")
     integer("seed", seed, at_least=0)
-    results.probe(out)
+    files.probe(out)
     with ExitStack() as stack:
         with _progress(as_json) as watch:
             shown = stack.enter_context(playing(people, seed, watch, keep=keep))
         page = out / "report.html"
-        with results.whole(page) as partial:
+        with files.whole(page) as partial:
             partial.write_text(report.html(shown), encoding="utf-8")
         if as_json:
             print_json(shown.to_dict() | {"report": str(page)})
@@ -136,14 +136,15 @@ def noise(
     as_json: Json = False,
 ) -> None:
     """Compare the trust models at the same guarantee: noise and regret, as tables and pictures."""
-    from tacit.simulation import results as files
+    from tacit.papers.bounds import with_bound
+    from tacit.simulation import files
     from tacit.studies import demo as demonstration
 
     files.probe(out)
     rows = demonstration.noise_table()
     noise, regret = out / "noise.png", out / "regret.png"
     demonstration.draw(rows, noise)
-    results = demonstration.regret_results()
+    results = {k: with_bound(v) for k, v in demonstration.regret_results().items()}
     demonstration.draw_regret(results, regret)
     if as_json:
         summaries = {label: result.summary() for label, result in results.items()}

@@ -80,11 +80,11 @@ def plan(
 
     Example: tacit plan --baseline 0.02 --lift 0.1 --epsilon 1 --per-day 20000
     """
-    from tacit.simulation import results
+    from tacit.simulation import files
     from tacit.studies import plan as planning
 
     if out is not None:
-        results.probe(out)
+        files.probe(out)
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
     question = planning.PlanRequest.of(**vars(asked), algorithms=names, progress=interactive())
     result = planning.answer(question)
@@ -190,12 +190,12 @@ def reproduce(
 
     Example: tacit reproduce cz23-fig2 --out figures
     """
-    from tacit.figures import Options, lookup
-    from tacit.simulation import results
+    from tacit.papers.figures import Options, lookup
+    from tacit.simulation import files
 
     drawn, asked = lookup(figure), Options(runs, axis.value, data, progress=interactive())
     drawn.check(asked)
-    results.probe(out)
+    files.probe(out)
     if data is not None:
         data.open("rb").close()  # fail early, before panels that do not need the data
     written = drawn.draw(out, asked)
@@ -217,12 +217,12 @@ def attack(
 
     Example: tacit attack --out attack-output
     """
-    from tacit.simulation import results
+    from tacit.papers import schedule_attack as attacks
+    from tacit.papers import schedules
+    from tacit.simulation import files
     from tacit.simulation.study import RunConfig
-    from tacit.studies import schedule_attack as attacks
-    from tacit.studies import schedules
 
-    results.probe(out)
+    files.probe(out)
     RunConfig(runs, seed)
     outcome = attacks.attack(games, seed)
     found = schedules.compared(schedules.PROBLEM, runs, seed)
@@ -232,8 +232,8 @@ def attack(
     ]
     rows = [one.summary for one in found]
     if as_json:
-        files = [str(path) for path in pictures]
-        print_json({"attack": asdict(outcome), "schedules": rows, "files": files})
+        written = [str(path) for path in pictures]
+        print_json({"attack": asdict(outcome), "schedules": rows, "files": written})
         return
     table(
         f"adversary's success in {games:,} games; at most {outcome.limit:.3f} under "

@@ -30,7 +30,7 @@ from tacit.cli.printing import cell, count_of, no_less, print_json, sentence, ta
 from tacit.errors import TacitError
 
 if TYPE_CHECKING:
-    from tacit.simulation import Result
+    from tacit.simulation import Result, Results
 
 INTERRUPTED = 130
 PROMISED = ("epsilon", "delta")  # numbers of guarantees: rounded up
@@ -71,10 +71,10 @@ def simulate(
     check_together(given)
     problem = entry.ask(given)  # reject bad options before anything is loaded or read
     environment = own_data.environment(entry.family)
-    from tacit.simulation import results, study
+    from tacit.simulation import files, study
 
     if out is not None:
-        results.probe(out)
+        files.probe(out)
     if environment is not None:
         problem = entry.ask(study.asked(entry, environment, given))
     log = None if out is None else out / f"{algorithm}.jsonl"
@@ -111,9 +111,9 @@ def compare(
         )
     check_together(given)
     environment = own_data.environment(families[0])
-    from tacit.simulation import results, study
+    from tacit.simulation import files, study
 
-    results.probe(out)
+    files.probe(out)
     how = {"runs": runs, "seed": seed, "progress": interactive(), "log": out, "resume": resume}
     compared = study.compare(names, environment, **given, **how)
     report_comparison(compared, environment, out, as_json, len(names))
@@ -144,7 +144,7 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
     from tacit.simulation import write_csv
 
     if out is not None:
-        write_csv(out / f"{result.algorithm}.csv", result.rows())
+        write_csv(out / f"{result.algorithm}.csv", result.curves())
     summary = summarised(result) | replayed(result, environment)
     if as_json:
         print_json(summary)
@@ -310,12 +310,12 @@ def stopped(interrupted: bool, done: int, asked: int) -> None:
 
 
 def report_comparison(
-    compared: list[Result], environment: Any, out: Path, as_json: bool, asked: int
+    compared: Results, environment: Any, out: Path, as_json: bool, asked: int
 ) -> None:
     """Print one table and draw one plot; without matplotlib, only the table."""
     from tacit.simulation import write_csv
 
-    write_csv(out / "regret.csv", [row for result in compared for row in result.rows()])
+    write_csv(out / "regret.csv", compared.curves())
     picture, missing = draw(compared, out / "regret.png")
     summaries = [summarised(result) | replayed(result, environment) for result in compared]
     if as_json:
@@ -332,13 +332,14 @@ def report_comparison(
     stopped(done < asked, done, asked)
 
 
-def draw(compared: list[Result], path: Path) -> tuple[Path | None, str]:
+def draw(compared: Results, path: Path) -> tuple[Path | None, str]:
     """Draw the plot of a comparison, or say why there is none."""
+    from tacit.papers.bounds import with_bound
     from tacit.simulation.pictures import Panel, draw_panels
 
     if not all(result.regret_known for result in compared):
         return None, "what the options are worth is not known, nor is regret"
-    panel = Panel(over(compared), {result.algorithm: result for result in compared})
+    panel = Panel(over(compared), {result.algorithm: with_bound(result) for result in compared})
     try:
         draw_panels([panel], path, per=lookup(compared[0].algorithm).problem.per)
     except TacitError as error:
@@ -346,7 +347,7 @@ def draw(compared: list[Result], path: Path) -> tuple[Path | None, str]:
     return path, ""
 
 
-def over(compared: list[Result]) -> str:
+def over(compared: Results) -> str:
     """The title of a comparison: horizon and number of runs."""
     horizons = dict.fromkeys(f"{result.horizon:,}" for result in compared)
     per = lookup(compared[0].algorithm).problem.per
@@ -355,7 +356,7 @@ def over(compared: list[Result]) -> str:
     return f"{' or '.join(horizons)} {per}s{each}"
 
 
-def how_often(compared: list[Result]) -> str:
+def how_often(compared: Results) -> str:
     """The participations that the guarantees of a comparison cover."""
     from tacit.privacy.guarantees import times
 
@@ -372,7 +373,7 @@ def how_often(compared: list[Result]) -> str:
     return f"to a participant who takes part {', '.join(often)}; assumptions are in --json"
 
 
-def comparison(compared: list[Result]) -> None:
+def comparison(compared: Results) -> None:
     """Print the table of a comparison, least regret first."""
     known = all(result.regret_known for result in compared)
     differ = len({len(result.runs) for result in compared}) > 1

@@ -27,34 +27,38 @@ MOST_FAILURES = 5
 
 
 def sweep(
-    study: Annotated[Path, typer.Argument(help="The study, in TOML.")],
+    study: Annotated[Path, typer.Argument(help="Study file in TOML.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="Directory of results; by default beside the study, with its name."),
+        typer.Option(help="Directory of results; by default the study's name, beside it."),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(help="Processes; all cores by default, 0 for none.", **Whole),
+        typer.Option(help="Processes; all cores by default, 0 for this process.", **Whole),
     ] = None,
     engine: Annotated[
-        str, typer.Option(help="local: processes of this machine; ray: a cluster.")
+        str, typer.Option(help="local: processes on this machine; ray: a Ray cluster.")
     ] = "local",
     address: Annotated[
         str | None,
-        typer.Option(help="Of Ray's cluster; auto for one on this machine, local for its own."),
+        typer.Option(help="Address of the Ray cluster; auto: this machine's, local: a new one."),
     ] = None,
     file_format: Annotated[
         str,
-        typer.Option("--format", help="parquet, jsonl, or auto: Parquet where pyarrow is there."),
+        typer.Option(
+            "--format",
+            help="Results file: parquet, jsonl, or auto (parquet if pyarrow is installed).",
+        ),
     ] = "auto",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say how many cells and how long, and stop.")
+        bool,
+        typer.Option("--dry-run", help="Print the number of cells and the estimated time only."),
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Sweep a grid of algorithms, problems, environments, guarantees and seeds.
 
-    A sweep that was interrupted or killed goes on where it was when it is called again.
+    The same command resumes a sweep that was interrupted or killed.
 
     Examples:
 
@@ -78,19 +82,20 @@ def sweep(
 
 
 def report(
-    study: Annotated[Path, typer.Argument(help="The directory of a sweep.")],
+    study: Annotated[Path, typer.Argument(help="Directory of a sweep.")],
     out: Annotated[
         Path | None, typer.Option(help="Directory of the report; the sweep's by default.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Report on a sweep: one HTML page that needs nothing else, and tables as CSV.
+    """Report on a sweep: one self-contained HTML page, and tables as CSV.
 
     Example: tacit report study/
     """
+    from tacit.papers.bounds import with_bound
     from tacit.simulation.report import write_report
 
-    paths = write_report(study, out)
+    paths = write_report(study, out, with_bound)
     if as_json:
         print_json({path.stem: str(path) for path in paths})
         return
@@ -105,12 +110,12 @@ def tell_estimate(found: CostEstimate, as_json: bool) -> None:
     if as_json:
         print_json(asdict(found))
     else:
-        alone = f" ({found.merged:,} more came to the same)" if found.merged else ""
+        alone = f" ({found.merged:,} more are equal to others)" if found.merged else ""
         rows: list[list[Any]] = [
             ["configurations", f"{found.configurations:,}{alone}"],
             ["cells", found.cells],
-            ["done already", found.done],
-            ["seconds of one core", round(found.core_seconds, 1)],
+            ["finished before", found.done],
+            ["seconds on one core", round(found.core_seconds, 1)],
             [f"with {found.workers} worker{'s' * (found.workers != 1)}", duration(found.seconds)],
         ]
         probes = f"measured on {found.probes} probe cell{'s' * (found.probes != 1)}"
@@ -120,9 +125,12 @@ def tell_estimate(found: CostEstimate, as_json: bool) -> None:
 
 def tell(swept: Swept, where: Path, as_json: bool) -> None:
     """Print the outcome of a sweep."""
+    from tacit.simulation.store import LOG
+
     cells, done = swept.study.cells, len(swept.rows)
-    for name in swept.unread:
-        typer.echo(f"tacit: {where / 'parts' / name} is torn: its cells were run again", err=True)
+    if swept.unread:
+        text = f"{where / LOG}: {swept.unread} damaged lines were ignored, their cells repeated"
+        typer.echo(f"tacit: {text}", err=True)
     rows = _summary(where) if done else []
     if as_json:
         shown = [{k: v for k, v in one.items() if k != "trace"} for one in swept.failures]
@@ -134,16 +142,16 @@ def tell(swept: Swept, where: Path, as_json: bool) -> None:
                 "failed": shown,
                 "seconds": swept.seconds,
                 "interrupted": swept.interrupted,
-                "results": None if swept.results is None else str(swept.results),
+                "results": None if swept.file is None else str(swept.file),
                 "configurations": rows,
             }
         )
     else:
         _print_summary(rows, cells, done)
         if swept.before:
-            sentence("resumed", f"{swept.before:,} of {cells:,} cells were done before")
-        if swept.results is not None:
-            sentence("results", str(swept.results))
+            sentence("resumed", f"{swept.before:,} of {cells:,} cells were finished before")
+        if swept.file is not None:
+            sentence("results", str(swept.file))
             sentence("report", f"tacit report {shlex.quote(str(where))}")
     stopped(swept.interrupted, done, cells)
     _failed(swept.failures)
@@ -181,10 +189,10 @@ def _print_summary(rows: list[dict[str, Any]], cells: int, done: int) -> None:
             for row in same
         ]
         title = "; ".join(part for part in setting if part not in ("default", "–")) or told
-        heads = ["algorithm", "asked for", "promised", "regret", "± s.e.", "bits each", "runs"]
+        heads = ["algorithm", "asked for", "guarantee", "regret", "± s.e.", "bits each", "runs"]
         table(title, heads, body)
     if len(rows) > MOST_ROWS:
-        sentence("note", f"the first {MOST_ROWS} of {len(rows)} configurations; the report has all")
+        sentence("note", f"first {MOST_ROWS} of {len(rows)} configurations; the report has all")
     sentence("done", told)
 
 

@@ -58,18 +58,18 @@ class FromFunction(Environment):
     def __post_init__(self) -> None:
         if len(set(self.names)) != len(self.names) or len(self.names) < 2:
             raise TacitError(
-                f"options are {', '.join(self.names)}; give two or more different names, or how "
-                "many there are"
+                f"options are {', '.join(self.names)}: must be two or more different names, or "
+                "their number."
             )
         if self.true_means is not None and len(check_means(self.true_means)) != self.arms:
             raise TacitError(
-                f"true_means has {np.size(self.true_means)} values for {self.arms} options: give "
-                "one each"
+                f"true_means has {np.size(self.true_means)} values: must have {self.arms}, one per "
+                "option."
             )
         if self._parameters not in (2, 3):
             raise TacitError(
-                f"the function takes {self._parameters} arguments; it must take (arm, users, rng) "
-                "and return an array, or (arm, rng) and return one reward"
+                f"function takes {self._parameters} arguments: must take (arm, users, rng) and "
+                "return an array, or (arm, rng) and return one reward."
             )
 
     @cached_property
@@ -109,17 +109,15 @@ class FromFunction(Environment):
         try:
             values = np.asarray(found, dtype=float)
         except (TypeError, ValueError) as error:
-            raise TacitError(f"{called.format(repr(found)[:60])}: return numbers") from error
+            raise TacitError(f"{called.format(repr(found)[:60])}: must be numbers.") from error
         if values.shape != (users,):
             raise TacitError(
-                f"{called.format(f'shape {values.shape}')}: return one reward for each of {users:,}"
+                f"{called.format(f'shape {values.shape}')}: must be {users:,} rewards."
             )
         wrong = ~((values >= 0) & (values <= 1))
         if self.binary:
             wrong |= (values != 0) & (values != 1)
         if wrong.any():
-            expected = "0 or 1, as binary says" if self.binary else "in [0, 1]: rescale or clip it"
-            raise TacitError(
-                f"{called.format(f'{values[wrong][0]:g}')}; a reward must be {expected}"
-            )
+            rule = "0 or 1, as it is binary." if self.binary else "in [0, 1]. Rescale or clip it."
+            raise TacitError(f"{called.format(f'{values[wrong][0]:g}')}: must be {rule}")
         return values

@@ -81,7 +81,7 @@ class Environment(World):
         """The suboptimality gap of each arm: the best mean minus its own."""
         means = self.means
         if means is None:
-            raise TacitError("the true means are unknown, and with them all regret: give means")
+            raise TacitError("the true means are unknown, so gaps and regret are too. Give means.")
         best: float = means.max()
         return best - means
 
@@ -208,11 +208,11 @@ def check_means(means: npt.ArrayLike) -> Floats:
     array = np.asarray(means, dtype=float)
     if array.ndim != 1 or len(array) < 2:
         raise TacitError(
-            f"got {array.size} mean(s); a bandit needs a list of two or more, such as 0.31,0.47"
+            f"means has {array.size} value(s): must be a list of two or more, such as 0.31,0.47."
         )
     if not (np.all(array >= 0) and np.all(array <= 1)):
         raise TacitError(
-            f"means are {array.tolist()}; rewards lie in [0, 1], so means must too: rescale them"
+            f"means are {array.tolist()}: must lie in [0, 1], as rewards do. Rescale them."
         )
     return array
 
@@ -232,7 +232,7 @@ def instance_means(name: str, arms: int, seed: int) -> Floats:
     """
     if name not in INSTANCES:
         raise TacitError(
-            f"instance is {name!r}; it must be easy, hard or rare, or give the means themselves"
+            f"instance is {name!r}: must be one of {', '.join(INSTANCES)}. Or give the means."
         )
     low, high = INSTANCES[name]
     return low + (high - low) * np.random.RandomState(seed).random_sample(arms)

@@ -31,14 +31,14 @@ class Guarded(Environment):
     def __post_init__(self) -> None:
         if self.main.arms != self.second.arms:
             raise TacitError(
-                f"the first metric has {self.main.arms} arms, the second {self.second.arms}: give "
-                "both the same"
+                f"the first metric has {self.main.arms} arms, the second {self.second.arms}. Give "
+                "both the same number."
             )
         for one in (self.main, self.second):
             if hasattr(one, "remark"):
                 raise TacitError(
-                    f"{type(one).__name__} holds one number of each recorded person, and a second "
-                    "one cannot be made up: use random rewards or functions"
+                    f"{type(one).__name__} has one metric of each recorded participant, not two. "
+                    "Use random rewards or functions."
                 )
 
     @property

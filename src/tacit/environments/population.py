@@ -33,23 +33,22 @@ def check_actions(actions: npt.ArrayLike) -> Floats:
     table = np.array(actions, dtype=float)
     if table.ndim != 2 or len(table) < 2 or table.shape[1] < 1 or not np.isfinite(table).all():
         raise TacitError(
-            f"actions have shape {table.shape}; give a table of finite numbers with two or more "
-            "rows, one action per row"
+            f"actions have shape {table.shape}: must be a table of finite numbers with two or more "
+            "rows, one action per row."
         )
     lengths = np.linalg.norm(table, axis=1)
     far = int(lengths.argmax())
     if lengths[far] > 1 + 1e-9:
         raise TacitError(
-            f"action {far} has length {lengths[far]:.4g}; actions lie in the unit ball: divide all "
-            f"of them by {lengths[far]:.4g}"
+            f"action {far} has length {lengths[far]:.4g}: must lie in the unit ball. Divide all "
+            f"actions by {lengths[far]:.4g}."
         )
     order = np.lexsort(table.T)
     same = np.flatnonzero((np.diff(table[order], axis=0) == 0).all(axis=1))
     if len(same):
         first, second = sorted((int(order[same[0]]), int(order[same[0] + 1])))
         raise TacitError(
-            f"actions {first} and {second} are the same; each action is listed once: leave one of "
-            "them out"
+            f"actions {first} and {second} are the same: must be distinct. Leave one of them out."
         )
     return table
 
@@ -58,9 +57,8 @@ def check_schedule(clients: int, population: int | None) -> None:
     """Reject schedules that sample more clients than the population has."""
     if population is not None and clients > population:
         raise TacitError(
-            f"the phases sample {clients:,} different clients, but the population has "
-            f"{population:,}: use a smaller alpha, a shorter "
-            "horizon, or a larger population"
+            f"the phases sample {clients:,} different clients: must be at most {population:,}, the "
+            "population. Use a smaller alpha, a shorter horizon, or a larger population."
         )
 
 
@@ -89,7 +87,10 @@ class LinearWorld(World):
         """Play a design, one action after the other."""
         design = round_.assignment
         if not isinstance(design, Design):
-            raise TacitError("a linear world plays designs: use a learner of linear bandits")
+            kind = type(design).__name__
+            raise TacitError(
+                f"the assignment is a {kind}: linear worlds play designs. Use a linear learner."
+            )
         plays = np.array(design.plays)
         regret = np.cumsum(plays * self.gaps[np.array(design.support)])
         load = None if protocol is None else self.load(design, round_.participants, rng)
@@ -160,28 +161,27 @@ class Population(LinearWorld):
         check_actions(self.actions)
         if self.theta.shape != (self.actions.shape[1],):
             raise TacitError(
-                f"theta has shape {self.theta.shape}; actions have {self.actions.shape[1]} "
-                "coordinates: give as many"
+                f"theta has shape {self.theta.shape}: must have {self.actions.shape[1]} "
+                "coordinates, as the actions have."
             )
         if float(np.linalg.norm(self.theta)) > 1 + 1e-9:
             raise TacitError(
-                f"theta has length {np.linalg.norm(self.theta):.4g}; it must lie in the unit ball: "
-                "scale it down"
+                f"theta has length {np.linalg.norm(self.theta):.4g}: must lie in the unit ball. "
+                "Scale it down."
             )
         positive("bound", self.bound, "rewards lie in [-bound, bound]")
         if not (self.client_std >= 0 and self.reward_std >= 0):
             raise TacitError(
-                f"client_std is {self.client_std} and reward_std is {self.reward_std}; neither can "
-                "be negative"
+                f"client_std is {self.client_std} and reward_std is {self.reward_std}: must be "
+                "at least 0."
             )
         if self.size is not None:
             integer("population", self.size, at_least=1)
         reach = self.reach
         if reach > self.bound * (1 + 1e-9):
             raise TacitError(
-                f"rewards reach {reach:.4g}, beyond the bound of {self.bound:g}: use a larger "
-                "bound, a smaller client_std or reward_std, "
-                "or a shorter theta"
+                f"rewards reach {reach:.4g}, beyond the bound of {self.bound:g}. Use a larger "
+                "bound, a smaller client_std or reward_std, or a shorter theta."
             )
 
     @property
@@ -261,8 +261,8 @@ class SharedParameter(LinearWorld):
         largest = float(np.abs(self.means).max())
         if largest > self.bound * (1 + 1e-9):
             raise TacitError(
-                f"mean rewards reach {largest:.4g}, beyond the bound of {self.bound:g}: use a "
-                "larger bound or a shorter theta"
+                f"mean rewards reach {largest:.4g}, beyond the bound of {self.bound:g}. Use a "
+                "larger bound, or a shorter theta."
             )
 
     def load(self, design: Design, participants: int, rng: np.random.Generator) -> list[Signs]:  # noqa: ARG002
@@ -298,9 +298,9 @@ def random_population(
     room = bound - reward_std - client_std * np.abs(table).sum(axis=1)
     if room.min() <= 0:
         raise TacitError(
-            f"client_std is {client_std:g} in {dimension} dimensions, which alone takes rewards "
-            f"beyond the bound of {bound:g}: use a "
-            f"larger bound, or a client_std below {(bound - reward_std) / math.sqrt(dimension):.3g}"
+            f"client_std is {client_std:g}: must be below "
+            f"{(bound - reward_std) / math.sqrt(dimension):.3g} in {dimension} dimensions, at a "
+            f"bound of {bound:g}. Or use a larger bound."
         )
     with np.errstate(divide="ignore"):
         length = min(1.0, float((room / np.abs(table @ direction)).min()))
@@ -338,8 +338,7 @@ def covering(dimension: int, distance: float) -> Floats:
     if (2 * side + 1) ** size > 5_000_000:
         raise TacitError(
             f"a covering of the {size}-dimensional ball at distance {reach:g} needs up to "
-            f"{(2 * side + 1) ** size:,} points: use a larger "
-            "distance, or list the actions"
+            f"{(2 * side + 1) ** size:,} points. Use a larger distance, or list the actions."
         )
     axis = step * np.arange(-side, side + 1)
     grid = np.stack(np.meshgrid(*[axis] * size, indexing="ij"), axis=-1).reshape(-1, size)

@@ -106,8 +106,8 @@ class Recorded(Environment):
     def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:  # noqa: ARG002
         """Always raises: only a run tracks which rows are used."""
         raise TacitError(
-            "recorded people are used once each, which only a run can keep count of: begin one "
-            "with fresh(rng), or draw with replacement (resample)"
+            "recorded participants are used once each, which only a run tracks. Begin a run with "
+            "fresh(rng), or sample with replacement (resample)."
         )
 
 
@@ -151,9 +151,9 @@ class RecordedRun(Environment):
         left = len(queue) - taken
         if users > left:
             error = OutOfData(
-                f"{self.names[arm]!r} has {left:,} recorded people left and {users:,} are asked "
-                f"for, after {self.served:,} took part: use a shorter horizon, record more, or "
-                "draw with replacement (resample)"
+                f"{self.names[arm]!r} has {left:,} recorded participants left, and the round needs "
+                f"{users:,}, after {self.served:,} took part. Use a shorter horizon, record more, "
+                "or sample with replacement (resample)."
             )
             error.served = self.served
             raise error
@@ -170,12 +170,12 @@ def check_horizon(horizon: int, environment: Environment) -> None:
 
     >>> check_horizon(3, Recorded((np.ones(2), np.ones(4)), ("A", "B")))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    tacit.errors.TacitError: the horizon is 3, but 'A' has 2 recorded people: use at most 2, or ...
+    tacit.errors.TacitError: horizon is 3: must be at most 2, the recorded participants of 'A'. ...
     """
     if isinstance(environment, Recorded) and not environment.log and horizon > environment.horizon:
         least = environment.horizon
         name = environment.names[[len(column) for column in environment.columns].index(least)]
         raise TacitError(
-            f"the horizon is {horizon:,}, but {name!r} has {least:,} recorded people: use at most "
-            f"{least:,}, or draw them with replacement (resample) instead of once each"
+            f"horizon is {horizon:,}: must be at most {least:,}, the recorded participants of "
+            f"{name!r}. Use a shorter one, or sample with replacement (resample)."
         )

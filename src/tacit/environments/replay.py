@@ -78,19 +78,19 @@ class Replay(Environment):
         """
         if len(columns) < 2:
             raise TacitError(
-                f"the table has {len(columns)} arm(s); a bandit needs two or more columns of "
-                "rewards"
+                f"the table has {len(columns)} arm(s): must have two or more. Add a column of "
+                "rewards for each."
             )
         arrays = [np.asarray(column, dtype=float) for column in columns]
         outside = 0
         for arm, column in enumerate(arrays):
             if column.ndim != 1 or not len(column) or not np.all(np.isfinite(column)):
-                raise TacitError(f"arm {arm} needs a non-empty list of finite rewards")
+                raise TacitError(f"rewards of arm {arm} must be a non-empty list of numbers")
             wrong = (column < 0) | (column > 1)
             if wrong.any() and not clip:
                 raise TacitError(
                     f"arm {arm} has {int(wrong.sum())} reward(s) outside [0, 1], such as "
-                    f"{column[wrong][0]:g}: rescale them, or clip them (clip)"
+                    f"{column[wrong][0]:g}. Rescale them, or clip them (clip)."
                 )
             outside += int(wrong.sum())
         tables = [np.unique(np.clip(column, 0.0, 1.0), return_counts=True) for column in arrays]
@@ -137,47 +137,51 @@ def read_mslr_rows(path: Path) -> Iterator[tuple[int, int, Floats]]:
                 number_of_query = int(query)
             except (ValueError, IndexError) as error:
                 raise TacitError(
-                    f"{path.name} line {number} is not of the form 'rel qid:… 1:… … {FEATURES}:…': "
-                    "is it an MSLR-WEB10K fold file?"
+                    f"{path.name} line {number} is not of the form 'rel qid:… 1:… … {FEATURES}:…'. "
+                    "Give a fold file of MSLR-WEB10K."
                 ) from error
             if not 0 <= label <= LARGEST_LABEL:
                 raise TacitError(
-                    f"{path.name} line {number} has relevance {label}; labels are 0 to "
-                    f"{LARGEST_LABEL}"
+                    f"{path.name} line {number} has relevance {label}: must be 0 to "
+                    f"{LARGEST_LABEL}. Give a fold file of MSLR-WEB10K."
                 )
             yield label, number_of_query, features
+
+
+def check_fold(path: Path) -> None:
+    """Reject a path at which there is no file."""
+    if not path.exists():
+        raise TacitError(
+            f"{path} does not exist. Download MSLR-WEB10K (see docs/data.md) and give a fold file, "
+            "such as Fold1/train.txt."
+        )
+
+
+def check_enough(path: Path, found: int, what: str, wanted: int, parts: str) -> None:
+    """Reject a fold file with too few rows, documents or queries."""
+    if found < wanted:
+        raise TacitError(
+            f"{path.name} has {found} {what}, fewer than {wanted} {parts}. Use fewer {parts}, or a "
+            "larger file."
+        )
 
 
 def read_mslr(path: Path, arms: int = 50, seed: int = 0) -> Replay:
     """MSLR-WEB10K as a bandit: K-means clusters of features are arms, labels / 4 are rewards."""
     from scipy.cluster.vq import kmeans2  # slow to import
 
-    if not path.exists():
-        raise TacitError(
-            f"{path} does not exist: download MSLR-WEB10K (see docs/data.md) and give the path of "
-            "a fold file, such as Fold1/train.txt"
-        )
+    check_fold(path)
     count = integer("arms", arms, at_least=2)
-    relevance, flat = (
-        array.array("d"),
-        array.array("f"),
-    )  # a fold has 700,000 rows: use one buffer in single precision
+    # a fold has 700,000 rows: use one buffer in single precision
+    relevance, flat = array.array("d"), array.array("f")
     for label, _, row in read_mslr_rows(path):
         relevance.append(label / LARGEST_LABEL)
         flat.extend(row.tolist())
-    if len(relevance) < count:
-        raise TacitError(
-            f"{path.name} has {len(relevance)} rows, fewer than {count} arms: use fewer arms or a "
-            "larger file"
-        )
+    check_enough(path, len(relevance), "rows", count, "arms")
     labels = np.array(relevance)
     features = np.frombuffer(flat, dtype=np.float32).reshape(-1, FEATURES)
     distinct = len({hash(row.tobytes()) for row in features})
-    if distinct < count:
-        raise TacitError(
-            f"{path.name} has {distinct} different documents, fewer than {count} arms: use fewer "
-            "arms or a larger file"
-        )
+    check_enough(path, distinct, "different documents", count, "arms")
     spread = features.std(axis=0, dtype=float)
     scaled = (
         (features - features.mean(axis=0, dtype=float)) / np.where(spread > 0, spread, 1.0)

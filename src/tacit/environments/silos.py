@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tacit.environments.contract import World
 from tacit.environments.lasso import lasso
-from tacit.environments.replay import LARGEST_LABEL, read_mslr_rows
+from tacit.environments.replay import LARGEST_LABEL, check_enough, check_fold, read_mslr_rows
 from tacit.errors import TacitError, integer
 from tacit.types import Floats, Played, Policy, Round
 
@@ -69,10 +69,14 @@ class Silos(World):
     def play(self, round_: Round, protocol: Any, rng: np.random.Generator) -> Played:
         """Every silo follows the policy for all of its steps."""
         if not isinstance(round_.assignment, Policy):
-            raise TacitError("silos follow policies: use a learner of contextual bandits")
+            kind = type(round_.assignment).__name__
+            raise TacitError(
+                f"the assignment is a {kind}: silos play policies. Use a contextual learner."
+            )
         if round_.participants != self.silos:
             raise TacitError(
-                f"the environment has {self.silos} silos, the round is for {round_.participants}"
+                f"the round has {round_.participants} participants: must be {self.silos}, one per "
+                "silo."
             )
         actor = round_.assignment.start(self.silos)
         everyone, lost, known = np.arange(self.silos), [], True
@@ -89,9 +93,8 @@ class Silos(World):
             "clipped_contexts": actor.clipped_contexts,
         }
         reports = actor.report()
-        gathered = getattr(protocol, "gathered", None)  # None for a round that is not released
         return Played(
-            reports.sum(axis=0) if gathered is None else gathered(reports),
+            reports.sum(axis=0) if protocol is None else protocol.gathered(reports),
             np.arange(1.0, len(lost) + 1),
             np.cumsum(lost) if known else None,
             notes=notes,
@@ -128,16 +131,11 @@ class Synthetic(Silos):
         deviation: float = 0.25,
     ) -> Synthetic:
         """An instance with a random parameter."""
-        d = integer(
-            "dimension",
-            dimension,
-            at_least=2,
-            remedy="one coordinate is constant, the others are on a sphere",
-        )
+        remedy = "one coordinate is constant, the others are on a sphere"
+        d = integer("dimension", dimension, at_least=2, remedy=remedy)
         integer("actions", actions, at_least=1)
-        return cls(
-            integer("silos", silos, at_least=1), actions, _sphere(rng, 1, 1, d)[0, 0], deviation
-        )
+        count, theta = integer("silos", silos, at_least=1), _sphere(rng, 1, 1, d)[0, 0]
+        return cls(count, actions, theta, deviation)
 
     @property
     def intercept(self) -> float:
@@ -196,7 +194,7 @@ class OwnSilos(Silos):
         """The numbers of silos and dimensions, from the shape of the contexts."""
         shape = np.shape(self.features(np.random.default_rng(0)))
         if len(shape) != 3:
-            raise TacitError(f"contexts have shape {shape}; give silos × actions × dimension")
+            raise TacitError(f"contexts have shape {shape}: must be silos × actions × dimension.")
         return shape[0], shape[2]
 
     @property
@@ -273,11 +271,7 @@ def read_ranking(
     1] by column, then to norm at most 1; labels are divided by 4. The lasso fit is θ*, scaled down
     to norm 1 where it is longer.
     """
-    if not path.exists():
-        raise TacitError(
-            f"{path} does not exist: download MSLR-WEB10K (see docs/data.md) and give a fold file, "
-            "such as Fold1/train.txt"
-        )
+    check_fold(path)
     columns = columns_of(field)
     labels: list[float] = []
     rows: list[Floats] = []
@@ -287,20 +281,13 @@ def read_ranking(
         labels.append(label / LARGEST_LABEL)
         rows.append(features[columns])
     count = integer("silos", silos, at_least=1)
-    if len(members) < count:
-        raise TacitError(
-            f"{path.name} has {len(members)} queries, fewer than {count} silos: use fewer silos or "
-            "a larger file"
-        )
+    check_enough(path, len(members), "queries", count, "silos")
     table = np.array(rows)
     low, high = table.min(axis=0), table.max(axis=0)
     table = (table - low) / np.where(high > low, high - low, 1.0)
     table /= max(1.0, float(np.linalg.norm(table, axis=1).max()))
-    parameter = lasso(
-        table,
-        np.array(labels),
-        penalty * float(np.abs(table.T @ np.array(labels)).max()) / len(table),
-    )
+    target = np.array(labels)
+    parameter = lasso(table, target, penalty * float(np.abs(table.T @ target).max()) / len(table))
     parameter /= max(1.0, float(np.linalg.norm(parameter)))
     dealt: list[list[Floats]] = [[] for _ in range(count)]
     for index, documents in enumerate(members.values()):
@@ -323,7 +310,7 @@ def columns_of(field: Field) -> npt.NDArray[np.int64]:
     (57, 78)
     """
     if field not in ("title", "body"):
-        raise TacitError(f"field is {field!r}; it must be title or body")
+        raise TacitError(f"field is {field!r}: must be title or body.")
     stream = {name: list(range(offset, 125, 5)) for offset, name in enumerate(STREAMS)}
     if field == "title":
         return np.array(sorted(stream["title"] + PAGE + stream["url"][:21]))

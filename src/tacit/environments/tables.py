@@ -31,7 +31,8 @@ ROLES = {
     "reward": ("reward", "outcome", "response"),
     "propensity": ("propensity", "probability", "pscore"),
 }
-EXPECTED = "give a CSV file with one column of rewards per option"
+EXPECTED = "Give a CSV file with one column of rewards per option."
+TWO_OPTIONS = "must have two or more options"
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Sheet:
 
     def fault(self, row: int, found: str, remedy: str) -> TacitError:
         """An error that names the row."""
-        return TacitError(f"{self.source} {self.places[row]}: {found}; {remedy}")
+        return TacitError(f"{self.source} {self.places[row]}: {found}. {remedy}")
 
     def numbers(self, column: int, *, may_end: bool = False) -> Floats:
         """A column of finite numbers; with `may_end`, empty cells at its end are dropped."""
@@ -53,11 +54,16 @@ class Sheet:
         while may_end and cells and empty(cells[-1]):
             cells.pop()
         if not cells:
-            raise TacitError(f"{self.source} has no number in {name!r}: delete it, or fill it in")
+            raise TacitError(
+                f"{self.source} column {name!r} is empty: must have a number. Delete the column, "
+                "or fill it in."
+            )
         values = np.array([as_number(cell) for cell in cells])
         for row in np.flatnonzero(~np.isfinite(values))[:1].tolist():
             found = "empty" if empty(cells[row]) else shown(cells[row])
-            raise self.fault(row, f"{name!r} is {found}", "give a number, or delete the row")
+            comma = is_number(str(cells[row]).replace(",", ".")) and "," in str(cells[row])
+            remedy = "Write decimals with a point." if comma else "Correct it, or delete the row."
+            raise self.fault(row, f"{name!r} is {found}: must be a number", remedy)
         return values
 
     def rewards(self, column: int, *, clip: bool, may_end: bool = False) -> tuple[Floats, int]:
@@ -67,9 +73,9 @@ class Sheet:
         if len(outside) and not clip:
             raise self.fault(
                 int(outside[0]),
-                f"{self.names[column]!r} is {values[outside[0]]:g}, outside [0, 1] as "
-                f"{len(outside)} of {len(values)} are",
-                "rescale them, or clip them (clip)",
+                f"{self.names[column]!r} is {values[outside[0]]:g}, and {len(outside)} of "
+                f"{len(values)} are outside [0, 1]",
+                "Rescale rewards, or clip them (clip).",
             )
         return np.clip(values, 0.0, 1.0), len(outside)
 
@@ -78,7 +84,7 @@ class Sheet:
         cells = [row[column] for row in self.rows]
         for row, cell in enumerate(cells):
             if empty(cell):
-                raise self.fault(row, f"{self.names[column]!r} is empty", "fill it in")
+                raise self.fault(row, f"{self.names[column]!r} is empty", "Fill it in.")
         return [str(cell).strip() for cell in cells]
 
 
@@ -153,15 +159,13 @@ def from_frame(frame: Any, *, clip: bool = False, resample: bool = False) -> Rec
     ----------
     frame
         A table or a log, as in `read_table`; missing values are empty cells.
-    clip
-        Whether rewards outside [0, 1] are clipped and counted instead of rejected.
-    resample
-        Whether rows are sampled with replacement instead of used once each.
+    clip, resample
+        As in `read_table`.
 
     Returns
     -------
     Recorded or Replay
-        A `Replay` if `resample`, otherwise a `Recorded`.
+        As from `read_table`.
 
     Raises
     ------
@@ -177,11 +181,11 @@ def from_frame(frame: Any, *, clip: bool = False, resample: bool = False) -> Rec
     >>> log.names, log.remark.occurrences
     (('a', 'b'), 2)
     """
-    keys = frame if isinstance(frame, Mapping) else getattr(frame, "columns", None)
+    keys = frame if isinstance(frame, Mapping) else getattr(frame, "columns", None)  # foreign type
     if keys is None:
         raise TacitError(
-            f"got {type(frame).__name__}; give a pandas or polars frame, or a mapping of names to "
-            "columns"
+            f"frame is a {type(frame).__name__}: must be a pandas or polars frame, or a mapping of "
+            "names to columns."
         )
     rows = list(zip_longest(*(list(frame[key]) for key in keys)))
     places = [f"row {number}" for number in range(1, len(rows) + 1)]
@@ -191,34 +195,37 @@ def from_frame(frame: Any, *, clip: bool = False, resample: bool = False) -> Rec
 
 def read_sheet(path: Path) -> Sheet:
     """The cells of a CSV file; every line must have as many as the first."""
-    lines = read_lines(path)
+    source, lines = read_lines(path)
     while lines and all(empty(cell) for cell in lines[-1][1]):
         lines.pop()
     if not lines:
-        raise TacitError(f"{path.name} is empty: {EXPECTED}")
+        raise TacitError(f"{source} is empty. {EXPECTED}")
     first = [cell.strip() for cell in lines[0][1]]
-    headed = has_names(path.name, first)
+    headed = has_names(source, first)
     names = tuple(first) if headed else option_names(len(first))
     lines = lines[headed:]
     sheet = Sheet(
-        path.name, names, [row for _, row in lines], [f"line {number}" for number, _ in lines]
+        source, names, [row for _, row in lines], [f"line {number}" for number, _ in lines]
     )
     for row, cells in enumerate(sheet.rows):
         if len(cells) != len(names):
             raise sheet.fault(
                 row,
                 f"it has {len(cells)} cells, line 1 has {len(names)}",
-                "give every line as many (empty ones where a column has ended)",
+                "Give every line as many, with empty cells where a column has ended.",
             )
     return sheet
 
 
-def read_lines(path: Path) -> list[tuple[int, list[str]]]:
-    """The lines of a CSV file with their numbers."""
+def read_lines(path: Path) -> tuple[str, list[tuple[int, list[str]]]]:
+    """The name of a CSV file for error messages, and its lines with their numbers.
+
+    Commas separate columns, or semicolons if the first line has these alone.
+    """
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise TacitError(f"{path} cannot be read ({error.strerror}): {EXPECTED}") from error
+        raise TacitError(f"{path} cannot be read ({error.strerror}). {EXPECTED}") from error
     try:
         text = data.decode("utf-8-sig")
         wrong = data.find(b"\0")
@@ -227,15 +234,25 @@ def read_lines(path: Path) -> list[tuple[int, list[str]]]:
     if wrong >= 0:
         line = data[:wrong].count(b"\n") + 1
         raise TacitError(
-            f"{path.name} line {line} has the byte {data[wrong]:#04x}, which is not UTF-8 text: "
-            "save the data as CSV in UTF-8"
+            f"{path.name} line {line} has the byte {data[wrong]:#04x}, which is not UTF-8 text. "
+            "Save the data as CSV in UTF-8."
         )
-    reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
+    lines = _split(path.name, text, ",")
+    if lines and len(lines[0][1]) == 1 and ";" in lines[0][1][0]:
+        source = f"{path.name} (separated by semicolons)"
+        return source, _split(source, text, ";")
+    return path.name, lines
+
+
+def _split(source: str, text: str, separator: str) -> list[tuple[int, list[str]]]:
+    reader = csv.reader(
+        io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True
+    )
     try:
         return [(reader.line_num, row) for row in reader]
     except csv.Error as error:
         raise TacitError(
-            f"{path.name} line {reader.line_num} is not CSV ({error}): check its quotation marks"
+            f"{source} line {reader.line_num} is not CSV ({error}). Check its quotation marks."
         ) from error
 
 
@@ -243,21 +260,21 @@ def has_names(source: str, first: Sequence[str]) -> bool:
     """Whether the first line is a header; rejects lines that could be header or data."""
     if len(first) < 2:
         raise TacitError(
-            f"{source} line 1 has {len(first)} column(s): a bandit needs two or more options, "
-            "separated by commas"
+            f"{source} line 1 has {len(first)} column(s): {TWO_OPTIONS}, separated by commas or "
+            "semicolons."
         )
     named = [cell for cell in first if cell and not is_number(cell)]
     numbers = [as_number(cell) for cell in first if cell and cell not in named]
     if named and numbers:
         raise TacitError(
-            f"{source} line 1 mixes names and numbers ({shown(', '.join(first))}): begin every "
-            "name with a letter, or give numbers only"
+            f"{source} line 1 mixes names and numbers ({shown(', '.join(first))}). Begin every "
+            "name with a letter, or give numbers only."
         )
     count = len(first)
     if numbers in (list(range(1, count + 1)), list(range(count))) and max(numbers) > 1:
         raise TacitError(
-            f"{source} line 1 counts the columns ({shown(', '.join(first))}), which are neither "
-            "rewards nor names: begin every name with a letter, or delete the line"
+            f"{source} line 1 numbers the columns ({shown(', '.join(first))}): must be names or "
+            "rewards. Begin every name with a letter, or delete the line."
         )
     return bool(named)
 
@@ -266,7 +283,9 @@ def environment_of(sheet: Sheet, *, clip: bool, resample: bool) -> Recorded | Re
     """A sheet as a log, if it has a log's columns, otherwise as a table."""
     roles = find_roles(sheet)
     if not sheet.rows:
-        raise TacitError(f"{sheet.source} has names but no rewards: add a line for every person")
+        raise TacitError(
+            f"{sheet.source} has names but no rewards. Add a line for every participant."
+        )
     is_log = "participant" in roles or len(roles) > 1
     world = log_of(sheet, roles, clip=clip) if is_log else table_of(sheet, clip=clip)
     return world.resampled() if resample else world
@@ -281,7 +300,7 @@ def find_roles(sheet: Sheet) -> dict[str, int]:
                 if role in roles:
                     raise TacitError(
                         f"{sheet.source} has two columns for the {role}, "
-                        f"{sheet.names[roles[role]]!r} and {name!r}: rename one of them"
+                        f"{sheet.names[roles[role]]!r} and {name!r}. Rename one of them."
                     )
                 roles[role] = column
     return roles
@@ -291,14 +310,14 @@ def table_of(sheet: Sheet, *, clip: bool) -> Recorded:
     """An environment from one column per option."""
     if len(sheet.names) < 2:
         raise TacitError(
-            f"{sheet.source} has {len(sheet.names)} column(s): a bandit needs two or more options"
+            f"{sheet.source} has {len(sheet.names)} column(s): {TWO_OPTIONS}. Add one for each."
         )
     for column, name in enumerate(sheet.names):
         if not name or name in sheet.names[:column]:
-            called = f"is called {name!r}, as another one is" if name else "has no name"
+            called = f"has the name {name!r} of another one" if name else "has no name"
             raise TacitError(
-                f"{sheet.source} column {column + 1} {called}: give it a name of its own, or "
-                "delete it if it is no option"
+                f"{sheet.source} column {column + 1} {called}. Give it a name of its own, or "
+                "delete it."
             )
     pairs = [sheet.rewards(c, clip=clip, may_end=True) for c in range(len(sheet.names))]
     columns = tuple(values for values, _ in pairs)
@@ -310,16 +329,17 @@ def log_of(sheet: Sheet, roles: Mapping[str, int], *, clip: bool) -> Recorded:
     missing = [role for role in ("participant", "option", "reward") if role not in roles]
     if missing:
         found = ", ".join(repr(sheet.names[column]) for column in roles.values())
+        needed = "; ".join(f"{role} ({', '.join(ROLES[role][1:])})" for role in missing)
         raise TacitError(
-            f"{sheet.source} has {found}, but no column called {' or '.join(missing)}: a log needs "
-            "participant, option and reward; a table has one column per option and no other"
+            f"{sheet.source} has {found}: a log must also have {needed}. A table has one column "
+            "per option and no other."
         )
     people, options = Counter(sheet.texts(roles["participant"])), sheet.texts(roles["option"])
     rewards, clipped = sheet.rewards(roles["reward"], clip=clip)
     names = tuple(dict.fromkeys(options))
     if len(names) < 2:
         raise TacitError(
-            f"{sheet.source} has only the option {names[0]!r}: a bandit needs two or more options"
+            f"{sheet.source} has only the option {names[0]!r}: {TWO_OPTIONS}. Add rows of another."
         )
     members = [np.array(options) == name for name in names]
     chances = log_propensities(sheet, roles)
@@ -342,7 +362,7 @@ def log_propensities(sheet: Sheet, roles: Mapping[str, int]) -> Floats | None:
     if len(wrong):
         raise sheet.fault(
             int(wrong[0]),
-            f"{sheet.names[roles['propensity']]!r} is {chances[wrong[0]]:g}",
-            "a logged option had a probability above 0 and at most 1",
+            f"{sheet.names[roles['propensity']]!r} is {chances[wrong[0]]:g}: must be in (0, 1]",
+            "Give the probability with which the option was assigned.",
         )
     return chances

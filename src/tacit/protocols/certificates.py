@@ -3,7 +3,7 @@
 A certificate bounds the likelihood ratio of the server's view of one batch: the number of ones
 among the shuffled bits. It holds for **exactly** the number of users it names. If some of them drop
 out, the number of bits itself is visible, and only a certificate for the number that arrived
-applies. `python -m tacit.testing.certificates --check` proves every row again; this module proves
+applies. `python -m tacit.papers.certificates --check` proves every row again; this module proves
 nothing.
 """
 

@@ -4,14 +4,14 @@ Sweeps over grids are in `tacit.simulation.sweeping`, which this package does no
 """
 
 from tacit.simulation.driver import RunOutcome, Trial, checkpoints_for, run
-from tacit.simulation.frame import Frame
-from tacit.simulation.results import Result, write_csv
+from tacit.simulation.files import write_csv
+from tacit.simulation.results import Result, Results
 from tacit.simulation.seeds import Runs, over_seeds
 from tacit.simulation.study import RunConfig, compare, simulate
 
 __all__ = [
-    "Frame",
     "Result",
+    "Results",
     "RunConfig",
     "RunOutcome",
     "Runs",

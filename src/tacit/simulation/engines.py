@@ -26,6 +26,7 @@ from types import ModuleType
 from typing import Any
 
 from tacit.errors import TacitError
+from tacit.simulation.table import library
 
 Task = Callable[[int], Any]
 ONE_THREAD = dict.fromkeys(
@@ -178,7 +179,7 @@ def _packed(task: Task) -> bytes:
     try:
         packed = pickle.dumps(task)
     except Exception as error:  # foreign callables raise anything in pickling
-        raise Unloadable(f"the task cannot be sent to another process: {error}") from error
+        raise Unloadable(f"the task cannot be sent to another process ({error})") from error
     if b"__main__" in packed:
         raise Unloadable("the task is defined in a script, which other processes do not run")
     return packed
@@ -200,13 +201,13 @@ def _death(worker: _Worker, queue: _Queue) -> Iterator[Answer]:
     """
     worker.process.join()
     code = worker.process.exitcode
-    reason = f"a worker ended unexpectedly (exit code {code}): if memory is short, use fewer "
+    reason = f"a worker ended with exit code {code}. If memory is short, use fewer workers."
     if not worker.ready:
-        raise TacitError(f"{reason}workers (it had not begun a run)")
+        raise TacitError(f"{reason} It had not begun a run.")
     if worker.hand:
         failed = worker.hand.popleft()
         queue.back.extend(worker.hand)
-        yield failed, Failure(f"{reason}workers")
+        yield failed, Failure(reason)
 
 
 @contextmanager
@@ -271,7 +272,7 @@ def on_ray(
     asked = address or "auto"
     if asked not in ("auto", "local"):
         _with_token()
-    ray = _ray()
+    ray = library("ray", "ray")
     ours = not ray.is_initialized()
     if ours:
         _join(ray, asked)
@@ -292,14 +293,6 @@ def _with_token() -> None:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
 
 
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise TacitError("the engine ray needs Ray: pip install 'tacit[ray]'") from error
-    return ray
-
-
 def _join(ray: Any, address: str) -> None:
     own = {"include_dashboard": False} if address == "local" else {}
     try:
@@ -307,9 +300,9 @@ def _join(ray: Any, address: str) -> None:
     except Exception as error:  # Ray raises many types: unreachable, or not authorized
         said = str(error).strip().splitlines() or [type(error).__name__]
         raise TacitError(
-            f"no Ray cluster at {address!r} for us ({said[0].rstrip('.')}): start one with `ray "
-            "start --head`, give its --address, and its token in RAY_AUTH_TOKEN or "
-            "~/.ray/auth_token"
+            f"cannot join a Ray cluster at {address!r} ({said[0].rstrip('.')}). Start one with "
+            "`ray start --head`, give its --address, and its token in RAY_AUTH_TOKEN or "
+            "~/.ray/auth_token."
         ) from error
 
 
@@ -334,7 +327,7 @@ def _remotely(ray: Any, task: Task, numbers: Iterable[int], workers: int | None)
                 except ray.exceptions.RayError as error:
                     if len(given) == 1:
                         said = str(error).strip().splitlines()[0]
-                        yield given[0], Failure(f"its worker was lost: {said}")
+                        yield given[0], Failure(f"the worker was lost: {said}")
                     else:
                         out |= {again.remote(held, [number]): [number] for number in given}
                     continue
@@ -354,11 +347,11 @@ def _same_versions(ray: Any, work: Any) -> None:
     """Reject a cluster whose versions differ, because results could differ."""
     theirs = ray.get(work.remote(versions, [0]))[0][2]
     if isinstance(theirs, Failure):
-        raise TacitError(f"the cluster cannot run tacit ({theirs.reason}): install it there")
+        raise TacitError(f"the cluster cannot run tacit ({theirs.reason}). Install it there.")
     if theirs != versions():
         raise TacitError(
-            f"the cluster has {_listed(theirs)}, here is {_listed(versions())}: install the same "
-            "on both, or results could differ"
+            f"the cluster has {_listed(theirs)}: must be {_listed(versions())}, or results could "
+            "differ. Install the same versions on both."
         )
 
 

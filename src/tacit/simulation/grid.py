@@ -162,13 +162,13 @@ def read_study(path: Path) -> Study:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise TacitError(f"{path} is no text: give a study in TOML") from None
+        raise TacitError(f"{path} is not text. Give a study in TOML.") from None
     except OSError as error:
-        raise TacitError(f"cannot read {path}: {error.strerror}: give a study in TOML") from error
+        raise TacitError(f"cannot read {path}: {error.strerror}. Give a study in TOML.") from error
     try:
         given = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise TacitError(f"{path} is not TOML: {error}: mend that place") from error
+        raise TacitError(f"{path} is not TOML: {error}. Correct that place.") from error
     return study_of({"name": path.stem, **given}, source=path.name, beside=path.parent)
 
 
@@ -206,10 +206,10 @@ class _Reader:
     def study(self) -> Study:
         for name in self.given:
             if name not in FIELDS:
-                raise TacitError(f"{name} is no field of a study{_meant(name, FIELDS)}")
+                raise TacitError(f"{name} is not a field of a study{_meant(name, FIELDS)}")
         name = self.given.get("name", "study")
         if not isinstance(name, str) or not name.strip():
-            raise TacitError(f'name is {name!r}; give a few words, such as "Which is best?"')
+            raise TacitError(f'name is {name!r}: must be a few words, such as "Which is best?".')
         seeds = integer("seeds", self.given.get("seeds", 20), at_least=1, remedy="how many of each")
         first = integer("first_seed", self.given.get("first_seed", 0), at_least=0)
         variants = self._variants()
@@ -242,7 +242,7 @@ class _Reader:
     def _check_size(cells: int) -> None:
         if cells > MOST_CELLS:
             raise TacitError(
-                f"there are more than {MOST_CELLS:,} cells: use fewer seeds, or several studies"
+                f"cells are more than {MOST_CELLS:,}. Use fewer seeds, or several studies."
             )
 
     def _variants(self) -> list[tuple[Algorithm, Choice]]:
@@ -250,8 +250,8 @@ class _Reader:
         listed = self.given.get("algorithms")
         if not isinstance(listed, (list, tuple)) or not listed:
             raise TacitError(
-                f'algorithms is {listed!r}; give a list of names, such as ["private-med", "ucb1"] '
-                "(see: tacit algorithms)"
+                f'algorithms is {listed!r}: must be a list of names, such as ["private-med", '
+                '"ucb1"]. See: tacit algorithms.'
             )
         found: list[tuple[Algorithm, Choice]] = []
         for number, one in enumerate(listed, start=1):
@@ -259,7 +259,7 @@ class _Reader:
             table = dict(one) if isinstance(one, Mapping) else {"name": one}
             name = table.pop("name", None)
             if not isinstance(name, str):
-                raise TacitError(f"{place} is {one!r}; give a name, or a table with a name")
+                raise TacitError(f"{place} is {one!r}: must be a name, or a table with a name.")
             entry = self.entries.setdefault(name, lookup(name))
             for choice in self._expanded(place, table, (entry,)):
                 shown = f"{name} ({_shown(choice.options)})" if choice.options else name
@@ -267,14 +267,14 @@ class _Reader:
         labels = [choice.label for _, choice in found]
         for label in labels:
             if labels.count(label) > 1:
-                raise TacitError(f"algorithms names {label} twice: leave one out, or give a label")
+                raise TacitError(f"algorithms has {label} twice. Leave one out, or give a label.")
         return found
 
     def _choices(self, axis: str) -> Iterator[Choice]:
         listed = self.given.get(axis, ())
         tables = [listed] if isinstance(listed, (Mapping, World)) else listed
         if not isinstance(tables, Sequence) or isinstance(tables, str):
-            raise TacitError(f"{axis} is {listed!r}; give tables: [[{axis}]]")
+            raise TacitError(f"{axis} is {listed!r}: must be tables [[{axis}]].")
         for number, table in enumerate(tables, start=1):
             place = f"{axis}[{number}]"
             if isinstance(table, World) and axis == "environments":
@@ -283,7 +283,7 @@ class _Reader:
             elif isinstance(table, Mapping):
                 yield from self._expanded(place, dict(table), tuple(self.entries.values()))
             else:
-                raise TacitError(f"{place} is {table!r}; give a table: [[{axis}]]")
+                raise TacitError(f"{place} is {table!r}: must be a table [[{axis}]].")
 
     def _expanded(
         self, place: str, table: dict[str, Any], entries: Iterable[Algorithm]
@@ -299,18 +299,18 @@ class _Reader:
             if name not in known:
                 which = ", ".join(entry.name for entry in entries)
                 hint = _meant(name, (*known, *ABOUT))
-                raise TacitError(f"{place}.{name} is no option of {which}{hint}")
+                raise TacitError(f"{place}.{name} is not an option of {which}{hint}")
         suits = {e.family for e in entries if all(name in e.problem.options() for name in table)}
         if family is not None:
             if family not in {entry.family for entry in entries}:
                 of = ", ".join(sorted({entry.family for entry in entries}))
-                raise TacitError(f"{place}.family is {family!r}; the algorithms here are {of}")
+                raise TacitError(f"{place}.family is {family!r}: must be one of {of}.")
             suits &= {family}
         if not suits:
             of = f" of {family}" if family else ""
             raise TacitError(
-                f"{place} has options that no family{of} has together ({', '.join(table)}): split "
-                "it into a table for each"
+                f"{place} has options that no family{of} has together ({', '.join(table)}). Split "
+                "it into a table for each family."
             )
         values = [list(self._values(f"{place}.{name}", known[name], table[name])) for name in table]
         for picked in product(*values):
@@ -326,12 +326,12 @@ class _Reader:
             several = several and bool(given) and isinstance(given[0], (list, tuple))
         listed = list(given) if several else [given]
         if not listed:
-            raise TacitError(f"{place} is empty; give a value, or leave it out")
+            raise TacitError(f"{place} is empty. Give a value, or leave it out.")
         types, expected = EXPECTED.get(kind, ((object,), ""))
         for value in listed:
             strange = isinstance(value, bool) and bool not in types and object not in types
             if strange or not isinstance(value, types):
-                raise TacitError(f"{place} is {value!r}; give {expected}")
+                raise TacitError(f"{place} is {value!r}: must be {expected}.")
             yield tuple(value) if isinstance(value, list) else value
 
     def _replayed(self, place: str, table: dict[str, Any]) -> tuple[int, str]:
@@ -340,10 +340,10 @@ class _Reader:
 
         how = {name: table.pop(name) for name in REPLAY if name in table}
         if not isinstance(how["replay"], str):
-            raise TacitError(f"{place}.replay is {how['replay']!r}; give the name of a CSV file")
+            raise TacitError(f"{place}.replay is {how['replay']!r}: must name a CSV file.")
         for name in REPLAY[1:]:
             if not isinstance(how.get(name, False), bool):
-                raise TacitError(f"{place}.{name} is {how[name]!r}; give true or false")
+                raise TacitError(f"{place}.{name} is {how[name]!r}: must be true or false.")
         path = self.beside / how.pop("replay")
         world = read_table(path, **how)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -365,7 +365,9 @@ class _Reader:
             for name in choice.options:
                 if not any(name in entry.options for entry in suited):
                     which = ", ".join(entry.name for entry in suited)
-                    raise TacitError(f"{choice.place}.{name}: none of {which} has it: leave it out")
+                    raise TacitError(
+                        f"{choice.place}.{name} is not an option of {which}. Leave it out."
+                    )
 
     @staticmethod
     def _suiting(entry: Algorithm, axis: str, choices: list[Choice]) -> list[Choice]:
@@ -377,8 +379,8 @@ class _Reader:
         suited = [c for c in choices if c.families is None or entry.family in c.families]
         if not suited:
             raise TacitError(
-                f"no table of {axis} is for {entry.name}, which is {entry.family}: add [[{axis}]] "
-                f'with options of it, or with family = "{entry.family}"'
+                f"no table of {axis} is for {entry.name}, which is {entry.family}. Add [[{axis}]] "
+                f'with its options, or with family = "{entry.family}".'
             )
         return suited
 
@@ -394,7 +396,7 @@ class _Reader:
             for name in mine:
                 if name in said:
                     raise TacitError(
-                        f"{name} is given by {said[name]} and by {choice.place}: leave one out"
+                        f"{name} is given by {said[name]} and by {choice.place}. Leave one out."
                     )
             said |= dict.fromkeys(mine, choice.place)
             options |= mine

@@ -8,7 +8,6 @@ import math
 from collections.abc import Iterable
 
 from tacit.html.charts import Axis, Point, Series
-from tacit.simulation import bounds
 from tacit.simulation.results import Result
 
 SOFT, LEAST_DASH, PROVED_DASH = "var(--soft)", "1 3", "2 5"
@@ -44,7 +43,7 @@ def proved(shown: Iterable[tuple[Result, str]], first: float, up: Axis) -> list[
     """
     lines: dict[tuple[Point, ...], Series] = {}
     for result, colour in shown:
-        bound = bounds.of(result)
+        bound = result.bound
         rounds = [t for t in result.checkpoints.tolist() if t >= max(first, 2)]
         if bound is None or not rounds:
             continue
@@ -54,12 +53,11 @@ def proved(shown: Iterable[tuple[Result, str]], first: float, up: Axis) -> list[
             if value > 0 and up.low <= math.log10(value) <= up.high
         )
         if len(points) > 1:
-            said = f"{bound.theorem} ({bounds.ORDER})"
+            said = f"{bound.theorem} ({bound.order})"
             lines.setdefault(points, Series(said, points, colour, PROVED_DASH, quiet=True))
     return list(lines.values())
 
 
 def theorems(results: Iterable[Result]) -> list[str]:
     """Names of the theorems about these results."""
-    found = (bounds.of(result) for result in results)
-    return list(dict.fromkeys(bound.theorem for bound in found if bound is not None))
+    return list(dict.fromkeys(r.bound.theorem for r in results if r.bound is not None))

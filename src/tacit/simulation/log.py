@@ -1,84 +1,170 @@
-"""The log of runs over seeds: one JSON record per line; the first line may be a header.
+"""The log of runs, the same for simulate, compare and sweep: a header and one record per run.
 
-The header holds the identity of the task (`tacit.simulation.seeds`).
+A log is a file of JSON lines. Its header states the format, the versions and the study. Records are
+appended as runs finish, so a process may be killed at any moment. An incomplete or damaged line is
+ignored and its run is repeated. A log of another study, version or format is rejected.
 """
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import TacitError
-from tacit.version import __version__
+from tacit.simulation.engines import versions
+from tacit.simulation.files import unwritable
+from tacit.simulation.table import Record
 
-Record = dict[str, Any]
-REMEDIES = {
-    errno.EEXIST: "a file is in the way: move it or choose another directory",
-    errno.ENOTDIR: "a file is in the way: move it or choose another directory",
-    errno.EISDIR: "it is a directory: choose another name",
-    errno.EACCES: "no permission: choose a directory that you may write to",
-    errno.EPERM: "no permission: choose a directory that you may write to",
-    errno.EROFS: "no permission: choose a directory that you may write to",
-    errno.ENAMETOOLONG: "the name is too long: choose a shorter one",
-}
+FORMAT = 2
+START = b'{"format": '
+SYNC = 1.0  # seconds between syncs to disk
+MOST_TOLD = 3  # differences in an error message
+
+Rows = dict[int, str]  # records as JSON text, by number
 
 
-def unwritable(path: Path, error: OSError) -> TacitError:
-    """The error for a path that is not writable, with its remedy."""
-    reason = REMEDIES.get(error.errno or 0, error.strerror or str(error))
-    return TacitError(f"cannot write to {path}: {reason}")
+def header(name: str, study: Mapping[str, Any], command: str = "") -> Record:
+    """The header of a log: `study` and the versions decide whether a log can be resumed."""
+    about = json.loads(json.dumps(study, default=str))
+    return {
+        "format": FORMAT,
+        "name": name,
+        "command": command,
+        "versions": versions(),
+        "study": about,
+    }
 
 
-def start(path: Path, resume: bool, identity: Record) -> tuple[dict[int, Record], int]:
-    """The records of a log by seed, and its length in bytes; both empty unless `resume`.
+class RunLog:
+    """An open log, locked against other processes, to which finished runs are added.
 
-    Writes nothing, but rejects a path that is not writable before any work is done.
+    Parameters
+    ----------
+    path : Path
+        The file; it is created if missing.
+    head : dict
+        The header.
+    key : str
+        Column of a record that holds its number: `seed`, or `cell` of a sweep.
+    resume : bool
+        Keep the records that are there. Otherwise the first new record replaces an old log.
+
+    Raises
+    ------
+    TacitError
+        If the path is not writable, another process writes to it, or it holds another study.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.open("ab").close()
-        return _read(path, identity) if resume else ({}, 0)
-    except OSError as error:
-        raise unwritable(path, error) from error
+
+    def __init__(self, path: Path, head: Record, key: str, *, resume: bool = True) -> None:
+        self.path, self._head = path, head
+        self._start = self._length = 0  # bytes of the header, and up to the last complete record
+        self.rows: Rows = {}
+        self.unread = 0  # damaged lines
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a+b")
+        except OSError as error:
+            raise unwritable(path, error) from error
+        try:
+            self._lock()
+            if resume and (found := read_log(path, key)) is not None:
+                check_same(path, found.head, head)
+                self.rows, self.unread = found.rows, found.unread
+                self._start, self._length = found.start, found.length
+        except BaseException:
+            self._file.close()
+            raise
+        self._torn = True  # bytes after `_length` are removed before the first record
+        self._synced = time.monotonic()
+
+    def _lock(self) -> None:
+        with suppress(ImportError):
+            import fcntl
+
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise TacitError(
+                    f"another process writes to {self.path}: wait for it, or choose another --out"
+                ) from None
+
+    def add(self, number: int, text: str) -> None:
+        """Append the record of a finished run."""
+        try:
+            if self._torn:
+                self._file.truncate(self._length)
+                self._torn = False
+            if not self._start:
+                self._start = self._length = self._file.write(_line(json.dumps(self._head)))
+            self._length += self._file.write(_line(text))
+            self._file.flush()
+            if time.monotonic() - self._synced > SYNC:
+                os.fsync(self._file.fileno())
+                self._synced = time.monotonic()
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+        self.rows[number] = text
+
+    def clear(self) -> None:
+        """Remove all records from the file, but not the header."""
+        self._file.truncate(self._start)
+        self._length = self._start
+
+    def __enter__(self) -> RunLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._file:
+            os.fsync(self._file.fileno())
 
 
-def _read(path: Path, identity: Record) -> tuple[dict[int, Record], int]:
-    """The records of a log by seed, and the number of complete bytes.
-
-    An incomplete last line is ignored. A log with another identity is rejected.
+@dataclass(frozen=True)
+class LogContent:
+    """A log as read; `start` and `length` are the bytes of the header, and up to the last complete
+    record.
     """
-    lines = path.read_bytes().splitlines(keepends=True)
-    records = [_parsed(line) for line in lines]
-    if records and not records[-1]:
-        del records[-1], lines[-1]
-    for number, record in enumerate(records, start=1):
-        if "seed" not in record and (number > 1 or "task" not in record):
+
+    head: Record
+    rows: Rows
+    unread: int  # damaged lines
+    start: int
+    length: int
+
+
+def read_log(path: Path, key: str) -> LogContent | None:
+    """Read a log; None if there is none, or its header is incomplete."""
+    if not path.exists():
+        return None
+    with path.open("rb") as file:
+        first = file.readline()
+        if not first.endswith(b"\n") and START.startswith(first[: len(START)]):
+            return None
+        head = _parsed(first)
+        if head.get("format") != FORMAT:
             raise TacitError(
-                f"line {number} of {path} is not a record of a sweep: choose another file, or "
-                "replace this one by not resuming"
+                f"{path} is not a log of format {FORMAT}, the only one that this version reads. "
+                "Choose another --out, or remove the file."
             )
-    if records:
-        _compare(path, records[0].get("identity", {}), identity)
-    kept = {record["seed"]: record for record in records if "seed" in record}
-    return kept, sum(map(len, lines))
+        rows: Rows = {}
+        unread, length, at = 0, len(first), len(first)
+        for line in file:
+            at += len(line)
+            number = _parsed(line).get(key)
+            if isinstance(number, int):
+                rows[number], length = line.decode().removesuffix("\n"), at
+            else:
+                unread += 1
+    return LogContent(head, rows, unread, len(first), length)
 
 
-def append(path: Path, length: int, identity: Record, record: Record) -> int:
-    """Write a record after the first `length` bytes of a log, truncate the rest, return the new
-    length.
-    """
-    lines = [record] if length or not identity else [_header(identity), record]
-    with path.open("ab") as file:
-        file.truncate(length)
-        return length + file.write("".join(json.dumps(line) + "\n" for line in lines).encode())
-
-
-def _header(identity: Record) -> Record:
-    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
-    return {"task": digest, "version": __version__, "identity": identity}
+def _line(text: str) -> bytes:
+    return f"{text}\n".encode()
 
 
 def _parsed(line: bytes) -> Record:
@@ -90,14 +176,35 @@ def _parsed(line: bytes) -> Record:
     return record if line.endswith(b"\n") and isinstance(record, dict) else {}
 
 
-def _compare(path: Path, found: Record, asked: Record) -> None:
-    differing = [
-        f"{key} (there {found.get(key)!r}, here {asked.get(key)!r})"
-        for key in found | asked
-        if found.get(key) != asked.get(key)
+def check_same(path: Path, known: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Reject a log of another study, or of other versions."""
+    found = [
+        *_differing(known["versions"], asked["versions"]),
+        *_differing(known["study"], asked["study"]),
     ]
-    if differing:
+    if found:
+        more = f" and {len(found) - MOST_TOLD} more" if len(found) > MOST_TOLD else ""
         raise TacitError(
-            f"{path} holds runs of something else, by {', '.join(differing)}: choose another "
-            "file, or replace this one by not resuming"
+            f"{path} holds runs of another study: {', '.join(found[:MOST_TOLD])}{more}. Choose "
+            "another --out, or remove it."
         )
+
+
+def _differing(there: Any, here: Any, place: str = "") -> Iterator[str]:
+    """The places at which two JSON values differ.
+
+    >>> list(_differing({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}], "c": None}))
+    ['a[2].b (there 2, here 3)']
+    """
+    if isinstance(there, dict) and isinstance(here, dict):
+        for name in {**there, **here}:
+            inside = f"{place}.{name}" if place else name
+            yield from _differing(there.get(name), here.get(name), inside)
+    elif isinstance(there, list) and isinstance(here, list):
+        if len(there) != len(here):
+            yield f"number of {place} (there {len(there)}, here {len(here)})"
+            return
+        for number, (one, other) in enumerate(zip(there, here, strict=True), start=1):
+            yield from _differing(one, other, f"{place}[{number}]")
+    elif there != here:
+        yield f"{place} (there {there!r}, here {here!r})"

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import TacitError
-from tacit.simulation import bounds
-from tacit.simulation.results import Result, whole, write_csv
+from tacit.simulation.files import whole, write_csv
+from tacit.simulation.results import Result
 
 SHOWN = 1e-4  # of the horizon: earlier rounds are not shown, as nothing is learned there
 DASHES = ("-", (0, (6, 3)), (2, (2, 2)), (1, (8, 2, 1, 2)))
@@ -130,23 +130,9 @@ def picture(
     """A figure with panels side by side, at most three in a row; each label has one style."""
     columns = min(3, len(panels))
     figure, _ = axes(-(-len(panels) // columns), columns)
-    labels = dict.fromkeys(label for panel in panels for label in panel.results)
-    styles = {label: style(i) for i, label in enumerate(labels)}
+    styles = _styles(panels)
     for one, panel in zip(figure.axes, panels, strict=False):
-        for label, result in panel.results.items():
-            _curve(one, label, result, styles[label], time_average)
-        _bounds(one, panel, time_average)
-        colours = {label: str(styles[label]["color"]) for label in panel.results}
-        theorems(one, panel.results, colours, time_average)
-        longest = max(result.horizon for result in panel.results.values())
-        one.set_xscale("log")
-        one.set_xlim(max(1.0, longest * SHOWN), longest * 1.1)
-        if not time_average:
-            one.set_yscale("log")
-            one.set_ylim(bottom=1)
-        one.set_title(panel.title, fontsize=12)
-        one.set_xlabel(f"{per}s so far", fontsize=11)
-        one.set_ylabel(f"{regret} per {per}" if time_average else f"{regret} so far", fontsize=11)
+        draw_panel(one, panel, styles, time_average=time_average, per=per, regret=regret)
         legend(one, below=columns > 1)
     if columns > 1:
         figure.set_figheight(figure.get_figheight() + _legends_height(figure))
@@ -155,6 +141,39 @@ def picture(
     if title:
         figure.suptitle(title, fontsize=13)
     return figure
+
+
+def draw_panel(
+    one: Any,
+    panel: Panel,
+    styles: Mapping[str, dict[str, Any]] | None = None,
+    *,
+    time_average: bool = True,
+    per: str = "participant",
+    regret: str = "regret",
+) -> None:
+    """Draw a panel on axes, without a legend."""
+    drawn = _styles([panel]) if styles is None else styles
+    for label, result in panel.results.items():
+        _curve(one, label, result, drawn[label], time_average)
+    _bounds(one, panel, time_average)
+    colours = {label: str(drawn[label]["color"]) for label in panel.results}
+    theorems(one, panel.results, colours, time_average)
+    longest = max(result.horizon for result in panel.results.values())
+    one.set_xscale("log")
+    one.set_xlim(max(1.0, longest * SHOWN), longest * 1.1)
+    if not time_average:
+        one.set_yscale("log")
+        one.set_ylim(bottom=1)
+    one.set_title(panel.title, fontsize=12)
+    one.set_xlabel(f"{per}s so far", fontsize=11)
+    one.set_ylabel(f"{regret} per {per}" if time_average else f"{regret} so far", fontsize=11)
+
+
+def _styles(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
+    """One style per label."""
+    labels = dict.fromkeys(label for panel in panels for label in panel.results)
+    return {label: style(i) for i, label in enumerate(labels)}
 
 
 def _curve(one: Any, label: str, result: Result, drawn: dict[str, Any], average: bool) -> None:
@@ -189,7 +208,7 @@ def theorems(
     """
     limits, drawn = one.get_ylim(), set[tuple[str, bytes]]()
     for label, result in results.items():
-        bound = bounds.of(result)
+        bound = result.bound
         if bound is None:
             continue
         rounds = result.checkpoints[result.checkpoints >= 2]
@@ -199,7 +218,7 @@ def theorems(
         drawn.add((bound.theorem, line.tobytes()))
         hidden = not ((line >= limits[0]) & (line <= limits[1])).any()
         where = f"; beyond, ends at {line[-1]:.3g}" if hidden else ""
-        said = f"{bound.theorem} for {label}\n({bounds.ORDER}{where})"
+        said = f"{bound.theorem} for {label}\n({bound.order}{where})"
         one.plot(rounds, line, label=said, color=colours[label], **THEOREM)
     one.set_ylim(limits)
 
@@ -219,7 +238,7 @@ def write_panels(panels: Sequence[Panel], out: Path, name: str) -> list[Path]:
         for panel in panels
         for label, result in panel.results.items()
     ]
-    write_csv(every, [about | row for about, result in labelled for row in result.rows()])
+    write_csv(every, [about | row for about, result in labelled for row in result.curves()])
     rows = [
         about
         | {

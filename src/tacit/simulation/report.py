@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from tacit.html import render
 from tacit.html.charts import DASHES, Axis, Chart, Point, Series, evenly
-from tacit.privacy import Guarantee
 from tacit.simulation import limits
-from tacit.simulation.results import CURVES, Result, whole, write_csv
-from tacit.simulation.seeds import Runs
-from tacit.simulation.study import weakest_recorded
+from tacit.simulation.files import whole, write_csv
+from tacit.simulation.results import CURVES, Result
 from tacit.simulation.sweeping import Saved, saved
 
 MOST_OPEN = 4  # settings whose plots are not collapsed
@@ -77,24 +75,8 @@ class ReportEntry:
 
 def entries(found: Saved) -> list[ReportEntry]:
     """The configurations that have runs, in the order of the study."""
-    about, seeds = found.manifest["study"]["configurations"], found.manifest["study"]["seeds"]
-    listed = []
-    for place, rows in groupby(found.rows, key=lambda row: int(row["cell"]) // int(seeds)):
-        records = [{k: v for k, v in row.items() if v is not None} for row in rows]
-        told = about[place]
-        known = told["guarantee_data"]
-        stored = (one.get("guarantee") for one in records)
-        guarantee = Guarantee.from_data(known) if known else weakest_recorded(stored)
-        result = Result(
-            told["label"],
-            int(told["options"]["horizon"]),
-            told["options"],
-            guarantee,
-            Runs(records, 0.0, False, seeds),
-            tuple(told["extras"]),
-        )
-        listed.append(ReportEntry(told, result))
-    return listed
+    about, seeds = found.head["study"]["configurations"], found.head["study"]["seeds"]
+    return [ReportEntry(about[one.runs[0]["cell"] // seeds], one) for one in found.results()]
 
 
 def summaries(listed: Iterable[ReportEntry]) -> list[dict[str, Any]]:
@@ -127,12 +109,18 @@ def summaries(listed: Iterable[ReportEntry]) -> list[dict[str, Any]]:
     return rows
 
 
-def write_report(directory: Path, out: Path | None = None) -> list[Path]:
+def write_report(
+    directory: Path, out: Path | None = None, bound: Callable[[Result], Result] | None = None
+) -> list[Path]:
     """Write `report.html`, `summary.csv` (a row per configuration) and `runs.csv` (a row
     per run).
+
+    `bound` adds a theorem to a result (`tacit.papers.bounds.with_bound`), which plots then show.
     """
     found, where = saved(directory), out or directory
     listed = entries(found)
+    if bound is not None:
+        listed = [replace(one, result=bound(one.result)) for one in listed]
     paths = [where / name for name in ("report.html", "summary.csv", "runs.csv")]
     with whole(paths[0]) as partial:
         partial.write_text(html(found, listed), encoding="utf-8")

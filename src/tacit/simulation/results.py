@@ -3,23 +3,18 @@
 Every record holds at least `seed`, `checkpoints`, `regret` (cumulative, at the checkpoints) and
 `final_regret`. Families of algorithms add columns (bits, batches, communication, repairs). Where an
 environment does not know its true means, regret is unknown and its columns are missing. `summary`
-is the output of `--json`; `rows` is a tidy table with one row per run and checkpoint.
+is the output of `--json`; `rows` and `curves` are tidy tables.
 """
 
 from __future__ import annotations
 
-import csv
-import json
 import math
-import os
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from importlib import import_module
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, ClassVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -27,15 +22,13 @@ from scipy.special import betainc
 
 from tacit.errors import TacitError
 from tacit.privacy import Guarantee
-from tacit.simulation.log import Record, unwritable
 from tacit.simulation.seeds import Runs
+from tacit.simulation.table import Record, Tabular, check_columns
 from tacit.version import __version__
 
 Floats = npt.NDArray[np.float64]
 NON_PRIVATE = "none: nothing is guaranteed to a participant"
 CURVES = ("checkpoints", "regret", "realised", "estimates")  # columns that hold lists
-
-
 NINE_OF_TEN = 0.9
 
 
@@ -54,7 +47,16 @@ def smooth_quantile(values: list[float], part: float) -> float:
 
 
 @dataclass(frozen=True)
-class Result:
+class RegretBound:
+    """A theorem, and the order of its regret bound as a function of the horizon."""
+
+    theorem: str
+    at: Callable[[npt.ArrayLike], Floats]
+    order: ClassVar[str] = "order only, drawn with constant 1"
+
+
+@dataclass(frozen=True, repr=False)
+class Result(Tabular):
     """All runs of one algorithm under one configuration.
 
     Parameters
@@ -71,6 +73,8 @@ class Result:
         The finished runs.
     extras : tuple of str
         Names of further columns whose means belong in the summary.
+    bound : RegretBound, optional
+        A theorem about the algorithm, which plots show; `tacit.papers.bounds.with_bound` adds it.
 
     Raises
     ------
@@ -91,10 +95,11 @@ class Result:
     guarantee: Guarantee | None
     done: Runs
     extras: tuple[str, ...] = field(default=())
+    bound: RegretBound | None = None
 
     def __post_init__(self) -> None:
         if not self.done.records:
-            raise TacitError("no run was finished: nothing to report")
+            raise TacitError("no run was finished. Allow at least one to finish.")
 
     @property
     def promise(self) -> str:
@@ -136,8 +141,8 @@ class Result:
         """
         if not self.regret_known:
             raise TacitError(
-                f"the regret of {self.algorithm} is unknown: its environment does not say what its "
-                "options are worth; look at the other columns of `rows`"
+                f"the regret of {self.algorithm} is unknown, because its environment has no true "
+                "means. Use the other columns of `rows`."
             )
         return np.array([record["regret"] for record in self.runs], dtype=float)
 
@@ -235,107 +240,164 @@ class Result:
             "estimates": self.runs[0]["estimates"],
         }
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield one row per run and checkpoint.
-
-        Where regret is unknown, yield one row per run with its other columns.
-        """
+    def rows(self) -> Iterator[Record]:
+        """Yield one row per run: configuration, algorithm, seed and every column but the curves."""
         for record in self.runs:
-            head = {**self.configuration, "algorithm": self.algorithm, "seed": record["seed"]}
-            if not self.regret_known:
-                yield {**head, **_without_curves(record)}
-                continue
+            yield {**self._head(record), **_without_curves(record)}
+
+    def curves(self) -> Iterator[Record]:
+        """Yield one row per run and checkpoint, with cumulative regret; `rows` if it is unknown."""
+        if not self.regret_known:
+            yield from self.rows()
+            return
+        for record in self.runs:
             for round_, regret in zip(record["checkpoints"], record["regret"], strict=True):
-                yield {**head, "round": round_, "regret": regret}
+                yield {**self._head(record), "round": round_, "regret": regret}
 
-    def frame(self) -> Any:
-        """The rows as a pandas DataFrame, or a polars one without pandas; tacit depends on
-        neither.
-        """
-        return data_frame(list(self.rows()))
+    def _head(self, record: Record) -> Record:
+        return {**self.configuration, "algorithm": self.algorithm, "seed": record["seed"]}
 
-    def plot(self, path: Path | str | None = None, *, time_average: bool = True) -> Any:
-        """Plot regret against participants.
+    def overview(self) -> list[tuple[str, ...]]:
+        """One line: algorithm, guarantee, regret, standard error, runs."""
+        mean = f"{self.regret_mean:,.4g}" if self.regret_known else "unknown"
+        sem = self.regret_sem if self.regret_known else None
+        spread = "–" if sem is None else f"{sem:,.2g}"
+        return [(self.algorithm, self.short, mean, spread, f"{len(self.runs):,}")]
+
+    def plot(
+        self, path: Path | str | None = None, *, ax: Any = None, time_average: bool = True
+    ) -> Any:
+        """Plot regret against participants: see `Tabular.plot`."""
+        title = f"{self.algorithm}, {len(self.runs)} runs"
+        return _plotted(title, {self.algorithm: self}, path, ax, time_average)
+
+    def __repr__(self) -> str:
+        ((name, guarantee, mean, spread, runs),) = self.overview()
+        return f"Result({name}, {guarantee}: regret {mean} ± {spread}, runs {runs})"
+
+
+@dataclass(frozen=True, repr=False)
+class Results(Tabular, Sequence[Result]):
+    """The results of several configurations, of a comparison or of a sweep.
+
+    Parameters
+    ----------
+    results : tuple of Result
+        One per configuration that has a finished run, in order.
+    failures : tuple of mapping
+        Failed runs, each with its configuration, its seed and its error.
+
+    Examples
+    --------
+    >>> from tacit import compare
+    >>> results = compare(["ucb1", "dist-dp-se"], arms=3, horizon=2000, runs=2)
+    >>> results
+    Results(2 configurations, 4 runs, 0 failures)
+    >>> results[1].short, len(results.where(seed=0).column("final_regret"))
+    ('(1, 0)-DP', 2)
+    """
+
+    results: tuple[Result, ...]
+    failures: tuple[Mapping[str, Any], ...] = ()
+
+    @overload
+    def __getitem__(self, place: int) -> Result: ...
+    @overload
+    def __getitem__(self, place: slice) -> Results: ...
+    def __getitem__(self, place: int | slice) -> Result | Results:
+        if isinstance(place, slice):
+            return Results(self.results[place], self.failures)
+        return self.results[place]
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def rows(self) -> Iterator[Record]:
+        """Yield one row per run of every configuration."""
+        return chain.from_iterable(result.rows() for result in self)
+
+    def curves(self) -> Iterator[Record]:
+        """Yield one row per run and checkpoint of every configuration."""
+        return chain.from_iterable(result.curves() for result in self)
+
+    def overview(self) -> list[tuple[str, ...]]:
+        """One line per configuration: algorithm, guarantee, regret, standard error, runs."""
+        labelled = self._labelled().items()
+        return [(label, *result.overview()[0][1:]) for label, result in labelled]
+
+    def where(self, choose: Callable[[Record], bool] | None = None, **equal: Any) -> Results:
+        """Select runs.
 
         Parameters
         ----------
-        path : Path or str, optional
-            File to write; its suffix selects the format.
-        time_average : bool
-            Plot regret per participant instead of cumulative regret.
+        choose : callable, optional
+            Predicate of a row.
+        **equal
+            Values that columns must have.
 
         Returns
         -------
-        matplotlib.figure.Figure or Path
-            The figure, or the path if one is given.
+        Results
+            The runs that satisfy all conditions; `failures` is unchanged.
+
+        Raises
+        ------
+        TacitError
+            If no row has a named column.
         """
-        from tacit.simulation.pictures import Panel, picture, save
+        check_columns(equal, list(self.rows()))
 
-        panel = Panel(f"{self.algorithm}, {len(self.runs)} runs", {self.algorithm: self})
-        figure = picture([panel], time_average=time_average)
-        return figure if path is None else save(figure, Path(path))
+        def kept(row: Record) -> bool:
+            same = all(row.get(name) == value for name, value in equal.items())
+            return same and (choose is None or choose(row))
+
+        found = []
+        for one in self:
+            runs = [run for run, row in zip(one.runs, one.rows(), strict=True) if kept(row)]
+            if runs:
+                found.append(replace(one, done=replace(one.done, records=runs)))
+        return Results(tuple(found), self.failures)
+
+    def plot(
+        self, path: Path | str | None = None, *, ax: Any = None, time_average: bool = True
+    ) -> Any:
+        """Plot regret against participants, a curve per configuration: see `Tabular.plot`."""
+        return _plotted("", self._labelled(), path, ax, time_average)
+
+    def _labelled(self) -> dict[str, Result]:
+        """The results by algorithm, and by the options that differ where one occurs repeatedly."""
+        seen: dict[tuple[str, str], set[str]] = {}
+        for one in self:
+            for name, value in one.configuration.items():
+                seen.setdefault((one.algorithm, name), set()).add(repr(value))
+        found: dict[str, Result] = {}
+        for one in self:
+            options = one.configuration.items()
+            differing = [f"{k} {v}" for k, v in options if len(seen[one.algorithm, k]) > 1]
+            label = ", ".join([one.algorithm, *differing])
+            found[f"{label} ({len(found) + 1})" if label in found else label] = one
+        return found
+
+    def __repr__(self) -> str:
+        runs = sum(len(result.runs) for result in self)
+        return (
+            f"Results({len(self)} configurations, {runs:,} runs, {len(self.failures):,} failures)"
+        )
 
 
-def data_frame(rows: list[dict[str, Any]]) -> Any:
-    """Return rows as a pandas DataFrame, or a polars one without pandas."""
-    for library, options in (("pandas", {}), ("polars", {"infer_schema_length": None})):
-        with suppress(ModuleNotFoundError):
-            return import_module(library).DataFrame(rows, **options)
-    raise TacitError("a frame needs pandas or polars: pip install pandas, or pip install polars")
+def _plotted(
+    title: str, results: dict[str, Result], path: Path | str | None, ax: Any, average: bool
+) -> Any:
+    """Plot one panel on the given axes, or on a new figure, which is written to a given path."""
+    from tacit.simulation.pictures import Panel, draw_panel, picture, save
+
+    panel = Panel(title, results)
+    if ax is not None:
+        draw_panel(ax, panel, time_average=average)
+        return ax
+    figure = picture([panel], time_average=average)
+    return figure if path is None else save(figure, Path(path))
 
 
 def _without_curves(record: Record) -> Record:
     return {key: value for key, value in record.items() if key not in CURVES}
-
-
-def probe(out: Path) -> None:
-    """Reject a directory that is not writable, before any work is done; leaves no files behind."""
-    missing: list[Path] = []
-    try:
-        missing = [path for path in (out, *out.parents) if not path.exists()]
-        out.mkdir(parents=True, exist_ok=True)
-        TemporaryFile(dir=out).close()
-    except OSError as error:
-        raise unwritable(out, error) from error
-    finally:
-        for path in missing:
-            with suppress(OSError):
-                path.rmdir()
-
-
-@contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """Atomic write: yield a temporary path, then sync it and move it into place.
-
-    On an error the temporary file is removed and an existing file stays as it was.
-    """
-    partial = path.with_name(path.name + ".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield partial
-        with partial.open("rb+") as written:
-            os.fsync(written.fileno())
-        partial.replace(path)
-    except OSError as error:
-        raise unwritable(path, error) from error
-    finally:
-        with suppress(OSError):
-            partial.unlink()
-
-
-def write_csv(path: Path, rows: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> None:
-    """Write a tidy CSV table atomically, with one column for every name in any row."""
-    listed = list(rows)
-    if not listed:
-        raise TacitError(f"nothing to write to {path}")
-    names = list(dict.fromkeys(name for row in listed for name in row))
-    with whole(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=names)
-        writer.writeheader()
-        writer.writerows(
-            {
-                key: json.dumps(v) if isinstance(v, (list, tuple, dict)) else v
-                for key, v in row.items()
-            }
-            for row in listed
-        )

@@ -13,16 +13,16 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import TacitError
-from tacit.simulation import log
 from tacit.simulation.engines import Failure, Unloadable, local
-from tacit.simulation.log import Record
+from tacit.simulation.log import RunLog, header
 from tacit.simulation.progress import bar
+from tacit.simulation.table import Record
 
 Task = Callable[[int], Record]
 Outcomes = Generator[tuple[int, Record], None, None]
@@ -88,20 +88,22 @@ def over_seeds(
     4.0
     """
     todo, start, interrupted = list(seeds), time.perf_counter(), False
-    known: Record = json.loads(json.dumps(dict(identity or {}), default=str))
-    kept, length = log.start(path, resume, known) if path else ({}, 0)
-    done = {seed: kept[seed] for seed in todo if seed in kept}
-    left = [seed for seed in todo if seed not in done]
-    results = _results(task, left, workers or os.cpu_count() or 1)
-    try:
-        with bar(label, len(todo), len(done), progress) as advance, closing(results):
-            for seed, record in results:
-                done[seed] = {"seed": seed, **record}
-                if path is not None:
-                    length = log.append(path, length, known, done[seed])
-                advance()
-    except KeyboardInterrupt:
-        interrupted = True
+    head = header(label, identity or {})
+    keeping = nullcontext() if path is None else RunLog(path, head, "seed", resume=resume)
+    with keeping as log:
+        kept = {} if log is None else log.rows
+        done: dict[int, Record] = {seed: json.loads(kept[seed]) for seed in todo if seed in kept}
+        left = [seed for seed in todo if seed not in done]
+        results = _results(task, left, workers or os.cpu_count() or 1)
+        try:
+            with bar(label, len(todo), len(done), progress) as advance, closing(results):
+                for seed, record in results:
+                    done[seed] = {"seed": seed, **record}
+                    if log is not None:
+                        log.add(seed, json.dumps(done[seed]))
+                    advance()
+        except KeyboardInterrupt:
+            interrupted = True
     records = [done[seed] for seed in todo if seed in done]
     return Runs(records, time.perf_counter() - start, interrupted, len(todo))
 

@@ -19,7 +19,7 @@ from tacit.experiment import Experiment
 from tacit.privacy import Guarantee, weakest
 from tacit.simulation.driver import Trial
 from tacit.simulation.poisoning import Liars
-from tacit.simulation.results import Result
+from tacit.simulation.results import Result, Results
 from tacit.simulation.seeds import over_seeds
 
 MOST_RUNS = 10_000_000
@@ -246,7 +246,7 @@ def recorded(entry: Algorithm, problem: Problem, world: World | None) -> dict[st
     return used | {key: value for key, value in named.items() if value is not None}
 
 
-def compare(names: Iterable[str], environment: World | None = None, **options: Any) -> list[Result]:
+def compare(names: Iterable[str], environment: World | None = None, **options: Any) -> Results:
     """Run several algorithms on the same instances.
 
     Parameters
@@ -261,8 +261,8 @@ def compare(names: Iterable[str], environment: World | None = None, **options: A
 
     Returns
     -------
-    list of Result
-        One per name; fewer after an interrupt.
+    Results
+        One result per name; fewer after an interrupt.
 
     Raises
     ------
@@ -300,7 +300,7 @@ def compare(names: Iterable[str], environment: World | None = None, **options: A
             break
         if results[-1].done.interrupted:
             break
-    return results
+    return Results(tuple(results))
 
 
 def matched(entry: Algorithm, problem: LinearProblem, how: RunConfig) -> LinearProblem:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import TacitError, integer
+from tacit.privacy import Guarantee
 from tacit.simulation.engines import (
     ONE_THREAD,
     Answers,
@@ -26,23 +28,17 @@ from tacit.simulation.engines import (
     here,
     local,
     on_ray,
-    versions,
 )
-from tacit.simulation.frame import Frame
 from tacit.simulation.grid import Study, read_study, study_of
-from tacit.simulation.parts import (
-    FAILURES,
-    Rows,
-    StudyStore,
-    check_same,
-    read_manifest,
-    read_results,
-    stored,
-)
+from tacit.simulation.log import Rows, check_same, header
 from tacit.simulation.progress import bar
+from tacit.simulation.results import Result, Results
+from tacit.simulation.seeds import Runs
+from tacit.simulation.store import FAILURES, LOG, StudyStore, read_directory, read_results, stored
+from tacit.simulation.study import weakest_recorded
+from tacit.simulation.table import Record
 
 ENGINES = ("local", "ray")
-FLUSH, SLOWEST_FLUSH = 1.0, 30.0  # seconds between parts: at least, and at most in a long sweep
 PROBED = 5.0  # seconds of computation in a dry run
 START = 1.5  # seconds until the workers have started
 
@@ -59,13 +55,13 @@ class ExecutionConfig:
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
-            raise TacitError(f"engine is {self.engine!r}; it must be one of {', '.join(ENGINES)}")
+            raise TacitError(f"engine is {self.engine!r}: must be one of {', '.join(ENGINES)}.")
         if self.workers is not None:
             integer("workers", self.workers, at_least=0, remedy="0 is this process itself")
         if self.address is not None and self.engine != "ray":
             raise TacitError(
-                f"address is {self.address!r}, but the engine is local: use --engine ray, or leave "
-                "it out"
+                f"address is {self.address!r}, but the engine is local. Use --engine ray, or leave "
+                "--address out."
             )
 
 
@@ -75,16 +71,48 @@ class Swept:
 
     study: Study
     rows: Rows = field(default_factory=dict)
-    failures: list[dict[str, Any]] = field(default_factory=list)
+    failures: list[Record] = field(default_factory=list)
     before: int = 0  # cells that an earlier sweep finished
     seconds: float = 0.0
     interrupted: bool = False
-    unread: list[str] = field(default_factory=list)
-    results: Path | None = None
+    unread: int = 0  # damaged lines of the log, whose cells were run again
+    file: Path | None = None  # the results file
 
-    def frame(self) -> Frame:
-        """The rows, in the order of cells."""
-        return Frame.of((json.loads(self.rows[cell]) for cell in sorted(self.rows)), self.failures)
+    def results(self) -> Results:
+        """The finished runs, by configuration."""
+        return results_of(self.study.identity(), _parsed(self.rows), self.failures)
+
+
+def results_of(
+    study: Mapping[str, Any], rows: Iterable[Record], failures: Iterable[Record]
+) -> Results:
+    """The results of a study: one per configuration that has a run, in the order of the grid."""
+    seeds, found = int(study["seeds"]), []
+    for place, group in groupby(rows, key=lambda row: int(row["cell"]) // seeds):
+        records = [{k: v for k, v in row.items() if v is not None} for row in group]
+        about = study["configurations"][place]
+        stated = about["guarantee_data"]
+        guarantee = (
+            Guarantee.from_data(stated)
+            if stated
+            else weakest_recorded(one.get("guarantee") for one in records)
+        )
+        found.append(
+            Result(
+                about["label"],
+                int(about["options"]["horizon"]),
+                about["options"],
+                guarantee,
+                Runs(records, 0.0, False, seeds),
+                tuple(about["extras"]),
+            )
+        )
+    return Results(tuple(found), tuple(failures))
+
+
+def _parsed(rows: Rows) -> Iterator[Record]:
+    """The rows in the order of cells."""
+    return (json.loads(rows[cell]) for cell in sorted(rows))
 
 
 def sweep(
@@ -96,7 +124,7 @@ def sweep(
     address: str | None = None,
     progress: bool = False,
     **grid: Any,
-) -> Frame:
+) -> Results:
     """Run a study: every algorithm × problem × environment × guarantee × seed of a grid.
 
     Parameters
@@ -118,8 +146,8 @@ def sweep(
 
     Returns
     -------
-    Frame
-        One row per run, and the failures.
+    Results
+        One result per configuration, and the failures.
 
     Raises
     ------
@@ -130,13 +158,13 @@ def sweep(
 
     Examples
     --------
-    >>> frame = sweep(algorithms=["ucb1"], problems={"horizon": [100, 200]}, seeds=2, workers=0)
-    >>> frame["horizon"], frame["seed"]
+    >>> results = sweep(algorithms=["ucb1"], problems={"horizon": [100, 200]}, seeds=2, workers=0)
+    >>> results.column("horizon"), results.column("seed")
     ([100, 100, 200, 200], [0, 1, 0, 1])
     """
     way = ExecutionConfig(workers, engine, address, progress=progress)
     if study is not None and grid:
-        raise TacitError(f"a study is given, and {', '.join(grid)} too: leave one of them out")
+        raise TacitError(f"a study and {', '.join(grid)} are given: leave one of them out")
     if study is None:
         study = study_of(grid)
     elif not isinstance(study, Study):
@@ -144,14 +172,14 @@ def sweep(
     swept = carry_out(study, way, None if out is None else Path(out))
     if swept.interrupted:
         raise KeyboardInterrupt(f"{len(swept.rows)} of {study.cells}")
-    return swept.frame()
+    return swept.results()
 
 
 def carry_out(study: Study, way: ExecutionConfig, out: Path | None, command: str = "") -> Swept:
     """Run the cells that are not finished, and write the results."""
     start, swept = time.perf_counter(), Swept(study)
-    described = {**manifest(study), "command": command}
-    keeping = nullcontext() if out is None else stored(out, described, study.cells, way.format)
+    head = header(study.name, study.identity(), command)
+    keeping = nullcontext() if out is None else stored(out, head, study.cells, way.format)
     with keeping as store:
         if store is not None:
             swept.rows, swept.unread = dict(store.rows), store.unread
@@ -166,7 +194,7 @@ def carry_out(study: Study, way: ExecutionConfig, out: Path | None, command: str
         if store is not None:
             if left and not swept.interrupted:
                 store.finish(swept.failures)
-            swept.results = store.results if store.results.exists() else None
+            swept.file = store.results if store.results.exists() else None
     swept.seconds = time.perf_counter() - start
     return swept
 
@@ -181,41 +209,23 @@ def _in_order(study: Study) -> list[int]:
     return sorted(range(study.cells), key=lambda cell: (cell % study.seeds >= few, cell))
 
 
-def manifest(study: Study) -> dict[str, Any]:
-    """Description of a study for its results directory: name, versions, configurations."""
-    return {"name": study.name, "versions": versions(), "study": study.identity()}
-
-
 def _run(swept: Swept, left: list[int], way: ExecutionConfig, store: StudyStore | None) -> None:
-    """Run cells and store finished ones at short intervals."""
-    fresh: Rows = {}
-    start = flushed = time.monotonic()
+    """Run cells and log the finished ones."""
     total, done = swept.study.cells, len(swept.rows)
     answers = _answers(swept.study, left, way)
-    try:
-        with (
-            bar(swept.study.name, total, done, way.progress, lines=True) as advance,
-            closing(answers),
-        ):
-            for cell, answer in answers:
-                if isinstance(answer, Failure):
-                    told = {**swept.study.told(cell), "error": answer.reason}
-                    swept.failures.append({**told, "trace": answer.trace})
-                else:
-                    fresh[cell] = answer
-                advance()
-                now = time.monotonic()
-                if now - flushed > min(SLOWEST_FLUSH, max(FLUSH, (now - start) / 100)):
-                    _keep(swept, fresh, store)
-                    fresh, flushed = {}, now
-    finally:
-        _keep(swept, fresh, store)
-
-
-def _keep(swept: Swept, fresh: Rows, store: StudyStore | None) -> None:
-    if fresh and store is not None:
-        store.add(fresh)
-    swept.rows |= fresh
+    with (
+        bar(swept.study.name, total, done, way.progress, lines=True) as advance,
+        closing(answers),
+    ):
+        for cell, answer in answers:
+            if isinstance(answer, Failure):
+                told = {**swept.study.told(cell), "error": answer.reason}
+                swept.failures.append({**told, "trace": answer.trace})
+            else:
+                swept.rows[cell] = answer
+                if store is not None:
+                    store.add(cell, answer)
+            advance()
 
 
 def _answers(study: Study, cells: list[int], way: ExecutionConfig) -> Answers:
@@ -308,44 +318,44 @@ def _spread(count: int) -> Iterator[int]:
 
 
 def _done_cells(study: Study, way: ExecutionConfig, out: Path | None) -> int:
-    known = None if out is None else read_manifest(out)
+    known = None if out is None else read_directory(out, way.format)
     if out is None or known is None:
         return 0
-    check_same(out, known, manifest(study), way.format)
-    store = StudyStore(out, known["format"], study.cells)
-    store.read()
-    return len(store.rows)
+    check_same(out / LOG, known.head, header(study.name, study.identity()))
+    return len(known.rows)
 
 
 @dataclass(frozen=True)
 class Saved:
     """A study on disk, finished or not, as input of a report."""
 
-    name: str
-    manifest: Mapping[str, Any]
-    rows: list[dict[str, Any]]
-    failures: list[dict[str, Any]]
+    head: Mapping[str, Any]
+    rows: list[Record]
+    failures: list[Record]
+
+    @property
+    def name(self) -> str:
+        """Name of the study."""
+        return str(self.head["name"])
 
     @property
     def cells(self) -> int:
         """Number of runs in the study."""
-        about = self.manifest["study"]
-        return len(about["configurations"]) * int(about["seeds"])
+        return len(self.head["study"]["configurations"]) * int(self.head["study"]["seeds"])
+
+    def results(self) -> Results:
+        """The finished runs, by configuration."""
+        return results_of(self.head["study"], self.rows, self.failures)
 
 
 def saved(directory: Path) -> Saved:
     """Read the study in the directory of a sweep."""
-    known = read_manifest(directory)
-    if known is None:
+    known = read_directory(directory)
+    if known is None or not known.rows:
         raise TacitError(
-            f"{directory} has no study.json: give the directory of a sweep (tacit sweep study.toml)"
+            f"{directory} has no finished run in {LOG}. Give the directory of a sweep (tacit sweep "
+            "study.toml)."
         )
-    about = known["study"]
-    store = StudyStore(directory, known["format"], len(about["configurations"]) * about["seeds"])
-    store.read()
-    if not store.rows:
-        raise TacitError(f"{directory} has no finished cell yet: nothing to report")
-    rows = [json.loads(store.rows[cell]) for cell in sorted(store.rows)]
     failed = directory / FAILURES
     failures = list(read_results(failed)) if failed.exists() else []
-    return Saved(known["name"], known, rows, failures)
+    return Saved(known.head, list(_parsed(known.rows)), failures)

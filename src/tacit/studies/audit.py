@@ -25,19 +25,22 @@ from tacit.algorithms.registry import lookup
 from tacit.errors import TacitError, positive, probability
 from tacit.noise import NoiseLaw, Table
 from tacit.noise.table import convolution_power
-from tacit.privacy import Guarantee, View
+from tacit.privacy import ApproximateDP, Guarantee, PureDP, View
 from tacit.privacy.audit import Audit, lower_bound, samples_to_refute
 from tacit.protocols.continuous import CentralLaplace, Laplace
 from tacit.protocols.contract import Protocol, SumProtocol
-from tacit.protocols.integer_vectors import LevelProtocol
+from tacit.protocols.integer_vectors import LevelProtocol, SecureVector
 from tacit.protocols.prefix_messages import MODULUS_BITS, MOST_BITS, Bits, Counts, Form
 from tacit.protocols.prefix_sums import PrefixRound, PrefixSums
-from tacit.protocols.vectors import SeparateSums, VectorProtocol
+from tacit.protocols.randomized_bits import RandomizedBits
+from tacit.protocols.sums import ModularSum
+from tacit.protocols.vectors import CentralVectors, LocalVectors, SeparateSums, VectorProtocol
 from tacit.rounds import carry
 from tacit.types import Floats, Opened
 
 FALSE_POSITIVE_RATE = 1e-3
 CONFIDENCE = 0.999  # of the lower bound on ε
+DELTA = 1e-6  # at which guarantees without ε are audited
 ENOUGH, FEWEST = 400, 60  # numbers to compare with the distribution, and the minimum for a verdict
 CELLS = 12
 SPARSE = 10  # factor on `ENOUGH` for distributions with at most `CELLS` values
@@ -139,11 +142,11 @@ def audit_algorithm(
     probability("false_positive_rate", false_positive_rate)
     positive("seconds", seconds)
     if not 0 <= noise_factor <= 100:
-        raise TacitError(f"noise factor is {noise_factor:g}; it must lie between 0 and 100")
+        raise TacitError(f"noise_factor is {noise_factor:g}: must be between 0 and 100.")
     first = first_round(name, options or {})
     protocol, counted = (first, False) if through else sendable(first)
     if protocol.guarantee is None:
-        raise TacitError(f"{name} promises nothing, so there is nothing to audit")
+        raise TacitError(f"{name} has no guarantee to audit. Choose a private algorithm.")
     used, sight = weakened(protocol, noise_factor, reuse), sight_of(protocol)
     with tampered(noise_factor, reuse):
         rows = observed(used, sight, through, seconds=seconds / 2)
@@ -195,10 +198,15 @@ def sendable(protocol: Protocol) -> tuple[Protocol, bool]:
 
 
 def _claim(protocol: Protocol) -> tuple[float, float]:
-    promise = protocol.guarantee
-    if not hasattr(promise, "epsilon"):
-        promise = promise.to_approximate(1e-6)  # type: ignore[union-attr]
-    return float(promise.epsilon), float(getattr(promise, "delta", 0.0))  # type: ignore[union-attr]
+    match protocol.guarantee:
+        case None:
+            raise TacitError("the protocol has no guarantee to audit. Choose a private algorithm.")
+        case PureDP(epsilon):
+            return float(epsilon), 0.0
+        case ApproximateDP(epsilon, delta):
+            return float(epsilon), float(delta)
+        case other:
+            return float(other.to_approximate(DELTA).epsilon), DELTA
 
 
 # The adversary's view of a round
@@ -239,7 +247,13 @@ def sight_of(protocol: Protocol) -> Sight:
         return _vector(protocol)
     if isinstance(protocol, SumProtocol):
         return _sum(protocol)
-    raise TacitError(f"{type(protocol).__name__} is not known to audits: add how it is seen")
+    raise _unknown(protocol)
+
+
+def _unknown(protocol: Protocol) -> TacitError:
+    return TacitError(
+        f"protocol is {type(protocol).__name__}, whose view audits do not know. Extend sight_of."
+    )
 
 
 def _sum(protocol: SumProtocol) -> Sight:
@@ -255,7 +269,7 @@ def _sum(protocol: SumProtocol) -> Sight:
 
         return Sight(reports, 0.0, real, noise, g)
     truth = g if alone else ones * g
-    stated = protocol.view_law if alone else getattr(protocol, "opened_law", protocol.view_law)
+    stated = protocol.view_law if alone else protocol.opened_law
     law, place = _unwrapped(protocol, stated(truth, n), truth)
 
     def read(opened: Opened, sent: Sequence[Any]) -> list[Number]:
@@ -271,9 +285,9 @@ def _unwrapped(
 
     Without a modulus, both are unchanged.
     """
-    modulus = getattr(protocol, "modulus", None)
-    if modulus is None:
+    if not isinstance(protocol, (ModularSum, RandomizedBits, SecureVector)):
         return law, int
+    modulus = protocol.modulus
     turn = truth - modulus // 2
     masses = np.roll(law.pmf(np.arange(modulus)), -turn)
     return Table.of(0, masses), lambda x: (int(x) - turn) % modulus
@@ -292,7 +306,9 @@ def _vector(protocol: VectorProtocol) -> Sight:
             return [Number(place(x), whole) for x in opened.values]
 
         return Sight(reports, moved, levels, whole, protocol.precision, s)
-    law, unit = protocol.view_law(0, n), float(getattr(protocol, "unit"))  # noqa: B009
+    if not isinstance(protocol, (CentralVectors, LocalVectors)):
+        raise _unknown(protocol)
+    law, unit = protocol.view_law(0, n), protocol.unit
     steps = round(2 * bound / unit)
 
     def sums(opened: Opened, _: Sequence[Any]) -> list[Number]:
@@ -351,7 +367,7 @@ def weakened(protocol: Protocol, factor: float, reuse: bool) -> Protocol:
         twin.noise = Laplace(protocol.noise.scale * max(factor, 1e-12))
         if reuse:
             twin.combine = lambda sent: twin.combine_batch(sent, np.random.default_rng(0))
-    elif hasattr(protocol, "lie"):  # randomized response: half the noise means twice the ε
+    elif isinstance(protocol, RandomizedBits):  # half the noise means twice the ε
         twin.epsilon = Fraction(twin.epsilon) / Fraction(max(factor, 1e-3))
         if reuse:
             kept = twin.lie()
@@ -413,8 +429,8 @@ def observed(
             break
         if passed > 4 * seconds:
             raise TacitError(
-                f"{numbers} numbers were opened in {passed:.0f} s, too few to say anything: allow "
-                "more seconds, or leave out the intermediary"
+                f"{numbers} numbers were released in {passed:.0f} s: must be at least {FEWEST} for "
+                "a verdict. Allow more seconds, or leave out the intermediary."
             )
     return rows
 

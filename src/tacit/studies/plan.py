@@ -37,12 +37,11 @@ LONGEST = 4  # pilot horizons, each four times the previous one
 LEVEL = 12.0  # approximate level at which a mixture decides between two options; a first guess
 
 WHAT_IS_TRUSTED = {
-    "central": "the server sees every answer and is trusted to publish noisy sums only",
-    "secure-aggregation": "nobody sees an answer; secure aggregation opens noisy sums only",
-    "two-servers": "nobody sees an answer unless two servers collude; each adds its own noise",
-    "shuffler": "nobody sees an answer; a shuffler that does not collude with the server hides "
-    "who sent what",
-    "local": "nobody is trusted with anything: every message is private by itself",
+    "central": "the server sees every answer and is trusted to release noisy sums only",
+    "secure-aggregation": "no party sees an answer; secure aggregation releases noisy sums only",
+    "two-servers": "no party sees an answer unless both servers collude; each adds its own noise",
+    "shuffler": "a shuffler that does not collude with the server hides who sent which message",
+    "local": "no party is trusted: every message is private by itself",
 }
 
 
@@ -109,23 +108,29 @@ class Expected:
     def __post_init__(self) -> None:
         arms = integer("options", self.options, at_least=2)
         if arms > MOST_OPTIONS:
-            raise TacitError(f"options is {arms:,}; plan for {MOST_OPTIONS} at most")
+            raise TacitError(f"options is {arms:,}: must be at most {MOST_OPTIONS}.")
         if (self.lift is None) == (self.gap is None):
-            raise TacitError("give how much better the best option is: either a lift or a gap")
+            raise TacitError(
+                "lift and gap: must be one of them. Say how much better the best option is."
+            )
         if self.gap is not None:
             remedy = "how much better the best option is, in success probability, such as 0.05"
             probability("gap", self.gap, remedy)
         if self.lift is not None:
             positive("lift", self.lift, "how much better the best option is, such as 0.1 for 10%")
             if self.baseline is None:
-                raise TacitError(f"lift is {self.lift:g} of a baseline: give the baseline, too")
+                raise TacitError(
+                    f"lift is {self.lift:g}, relative to a baseline. Give the baseline."
+                )
         if self.baseline is not None:
             remedy = "the success probability of the options today, such as 0.02"
             probability("baseline", self.baseline, remedy)
         low = 0.5 - (self.gap or 0) / 2 if self.baseline is None else float(self.baseline)
         best = low + (low * self.lift if self.lift is not None else (self.gap or 0))
         if best > 1:
-            raise TacitError(f"the best option would succeed with probability {best:g}: at most 1")
+            raise TacitError(
+                f"the best option has mean {best:g}: must be at most 1. Use a smaller lift or gap."
+            )
         object.__setattr__(self, "means", (*[low] * (arms - 1), best))
 
     @property
@@ -148,15 +153,15 @@ class People:
     horizon: int | None = None
 
     def __post_init__(self) -> None:
-        remedy = "the part of a round that may fail to report, such as 0.1"
+        remedy = "the fraction of a round that may drop out, such as 0.1"
         probability("dropout", self.dropout, remedy, zero=True)
-        remedy = "the part of all participants who may lie, such as 0.01"
+        remedy = "the fraction of corrupted participants, such as 0.01"
         probability("liars", self.liars, remedy, zero=True)
         for name, value in vars(self).items():
             if name not in ("dropout", "liars") and value is not None:
                 found = integer(name, value, at_least=1)
                 if found > MOST:
-                    raise TacitError(f"{name} is {found:.4g}; use at most {MOST:.0e}")
+                    raise TacitError(f"{name} is {found:.4g}: must be at most {MOST:.0e}.")
                 object.__setattr__(self, name, found)
 
     def days(self, participants: int | None) -> int | None:
@@ -186,11 +191,11 @@ class PlanRequest:
         positive("epsilon", self.epsilon, "a guarantee needs epsilon > 0")
         if self.epsilon > LARGEST_EPSILON:
             raise TacitError(
-                f"epsilon is {self.epsilon:g}; above {LARGEST_EPSILON} a guarantee hides nothing: "
-                "use a smaller epsilon"
+                f"epsilon is {self.epsilon:g}: must be at most {LARGEST_EPSILON}. A larger one "
+                "protects nothing."
             )
         if self.control_share is not None:
-            remedy = "the part of all participants that get the control, such as 0.2"
+            remedy = "the fraction of participants that get the control, such as 0.2"
             probability("control_share", self.control_share, remedy, zero=True)
 
     @classmethod
@@ -208,7 +213,7 @@ class PlanRequest:
         one = asked.pop("algorithm", "private-med")
         mine = {name: asked.pop(name) for name in own if name in asked}
         if asked:
-            raise TacitError(f"a plan has no {', '.join(asked)}: see tacit plan --help")
+            raise TacitError(f"a plan has no option {', '.join(asked)}. See tacit plan --help.")
         expected, people = Expected(**parts["expected"]), People(**parts["people"])
         how = RunConfig(**({"runs": RUNS} | parts["how"]))
         return cls(expected, people, algorithms=chosen or (one,), how=how, **mine)
@@ -451,20 +456,20 @@ def _by_trust(served: dict[str, Cost], expected: Expected) -> str:
     apart = f"{expected.means[0]:g} and {expected.means[-1]:g}"
     if not decided:
         return (
-            f"Rates of {apart} are not told apart at this guarantee by any number of participants "
-            "that can be had: look for a larger difference, or accept a weaker guarantee."
+            f"No available number of participants distinguishes rates of {apart} at this "
+            "guarantee. Plan for a larger difference, or accept a weaker guarantee."
         )
     first, ours = next(iter(decided.items()))
     days = served[first].days
     names = {
-        "secure-aggregation": "secure aggregation: nobody has to be trusted with answers",
+        "secure-aggregation": "secure aggregation: no party is trusted with answers",
         "two-servers": "two servers",
         "shuffler": "a shuffler",
         "central": "a trusted server",
         "local": "the local model",
     }
     parts = [
-        f"Use {names[first]}. Rates of {apart} are told apart, in nine of ten experiments, by "
+        f"Use {names[first]}. Nine of ten experiments distinguish rates of {apart} with "
         f"{_people(ours)}{'' if days is None else f' ({days:,} days)'}, of whom "
         f"{_people(served[first].worse)} get a worse option."
     ]
@@ -472,7 +477,7 @@ def _by_trust(served: dict[str, Cost], expected: Expected) -> str:
         if name in ("central", "local") and name != first and count and ours:
             ratio = count / ours
             told = "as many" if 0.8 < ratio < 1.25 else f"{ratio:,.1f} times as many"
-            with_ = "a trusted server" if name == "central" else "no intermediary at all"
+            with_ = "a trusted server" if name == "central" else "local privacy"
             parts.append(f"With {with_} it takes {told}.")
     return " ".join(parts)
 
@@ -514,7 +519,9 @@ def draw(result: Plan, path: Path) -> Path:
 
     shown = [cost for cost in result.costs if cost.participants is not None]
     if not shown:
-        raise TacitError("nothing is decided in any row: there is nothing to draw")
+        raise TacitError(
+            "no row reaches a decision, so there is nothing to draw. Use a larger difference."
+        )
     figure, axes = pictures.axes()
     places = np.arange(len(shown))
     axes.barh(places, [cost.participants for cost in shown], color="#4477aa", label="asked")

@@ -34,7 +34,7 @@ def check_algorithm(name: str, **options: Any) -> None:
     Raises
     ------
     AssertionError
-        If a property is violated.
+        If the algorithm violates its contract.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def check_algorithm(name: str, **options: Any) -> None:
     assert record == again, "a seed must reproduce a run to the last bit"
     assert record["regret"][-1] >= -1e-9, "pseudo-regret is never negative"
     assert list(record["regret"]) == sorted(record["regret"]), "cumulative regret never falls"
-    assert entry.describe(problem).keys() == set(entry.options), "what is recorded is what is used"
+    assert entry.describe(problem).keys() == set(entry.options), "describe() must list every option"
     _check_strange_options(entry)
     _check_rounds(entry, trial)
 
@@ -59,9 +59,9 @@ def _check_strange_options(entry: Algorithm) -> None:
     try:
         entry.ask({"no_such_option": 1})
     except TacitError as error:
-        assert "no-such-option" in str(error), "a refusal names the option"
+        assert "no-such-option" in str(error), "a rejection names the option"
         return
-    raise AssertionError("an option that the problem does not have must be refused")
+    raise AssertionError("an unknown option must be rejected")
 
 
 def _check_rounds(entry: Algorithm, trial: Trial) -> None:
@@ -73,17 +73,19 @@ def _check_rounds(entry: Algorithm, trial: Trial) -> None:
         protocol = experiment.open(round_)
         match experiment.mechanism.privacy:
             case NonPrivate():
-                assert protocol.guarantee is None, "no guarantee for the run, none for a round"
+                assert protocol.guarantee is None, "a round has no guarantee if the run has none"
             case KnownPerRound():
-                assert protocol.guarantee is not None, "a private run has no bare rounds"
+                assert protocol.guarantee is not None, "a private run has private rounds"
             case Guaranteed(promised):
-                assert protocol.guarantee is not None, "a private run has no bare rounds"
-                assert protocol.guarantee.implies(promised), "every round earns the guarantee"
+                assert protocol.guarantee is not None, "a private run has private rounds"
+                assert protocol.guarantee.implies(promised), "a round implies the run's guarantee"
         played = start.world.play(round_, protocol, start.rng)
         experiment.observe(round_, protocol.simulate(played.load, start.noise))
     stored = json.loads(json.dumps(experiment.to_dict(), allow_nan=False))
     restored = Experiment.from_dict(stored)
-    assert restored.mechanism.privacy == experiment.mechanism.privacy, "the guarantee is kept"
+    assert restored.mechanism.privacy == experiment.mechanism.privacy, (
+        "the guarantee must be restored"
+    )
     outcome = run(restored, start.world, start.rng, noise=start.noise)
-    assert restored.finished, "a restored experiment goes on to its horizon"
-    assert outcome.opened >= 0, "and counts its rounds"
+    assert restored.finished, "a restored experiment must reach its horizon"
+    assert outcome.opened >= 0, "a run counts its released rounds"

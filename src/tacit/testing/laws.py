@@ -30,7 +30,7 @@ def check_law(law: NoiseLaw, *, samples: int = 20_000, draws: int = 1_000) -> No
     Raises
     ------
     AssertionError
-        If a property is violated.
+        If the distribution violates its contract.
 
     Examples
     --------
@@ -42,18 +42,18 @@ def check_law(law: NoiseLaw, *, samples: int = 20_000, draws: int = 1_000) -> No
     _check_shares(law)
     drawn = np.asarray(law.sample(np.random.default_rng(5), samples))
     assert drawn.dtype.kind == "i", "sample() must give integers"
-    assert follows(drawn.tolist(), law) > SEEDED, "sample() does not follow the law"
+    assert follows(drawn.tolist(), law) > SEEDED, "sample() does not follow pmf()"
     exact = [law.draw() for _ in range(draws)]
     assert all(type(value) is int for value in exact), "draw() must give Python integers"
-    assert follows(exact, law) > UNSEEDED, "draw() does not follow the law"
+    assert follows(exact, law) > UNSEEDED, "draw() does not follow pmf()"
     assert len(law.draw(7)) == 7, "draw(7) must give seven values"
     if law.variance:
         check_source(law.draw, "draw()")
-    assert hash(law) == hash(law) and law == law, "a law is a value"  # noqa: PT018
+    assert hash(law) == hash(law) and law == law, "equal distributions must have equal hashes"  # noqa: PT018
     stored = json.loads(json.dumps(law_to_dict(law)))
     restored = law_from_dict(stored)
     points = np.arange(-3, 4) + round(law.mean)
-    assert np.array_equal(restored.log_pmf(points), law.log_pmf(points)), "a stored law must return"
+    assert np.array_equal(restored.log_pmf(points), law.log_pmf(points)), "pmf() must be restored"
 
 
 def _check_probabilities(law: NoiseLaw) -> None:
@@ -65,17 +65,17 @@ def _check_probabilities(law: NoiseLaw) -> None:
     variance = float((points - mean) ** 2 @ pmf)
     scale = max(1.0, math.sqrt(variance))
     assert abs(mean - law.mean) < 1e-6 * scale, f"the mean is {mean}, not {law.mean}"
-    assert abs(variance - float(law.variance)) < 1e-5 * scale**2, "the variance is another"
+    assert abs(variance - float(law.variance)) < 1e-5 * scale**2, f"the variance is {variance}"
     s = 0.3 * min(law.mgf_radius, 1 / scale)
     known = math.log(float(np.exp(s * (points - mean)) @ pmf)) + s * mean
-    assert abs(float(law.log_mgf(s)) - known) < 1e-6, "log_mgf is not that of the probabilities"
+    assert abs(float(law.log_mgf(s)) - known) < 1e-6, "log_mgf differs from that of pmf()"
     value, slope, curve = law.cumulants()(s)
-    assert value >= known - s * mean - 1e-6, "cumulants must not lie below the true ones"
+    assert value >= known - s * mean - 1e-6, "cumulants() must not be below the true ones"
     assert slope > 0 or not variance, "K' has the sign of s"
     assert curve > 0 or not variance, "K is convex"
     if law.symmetric:
         mirrored = law.pmf(round(2 * law.mean) - points)
-        assert np.allclose(pmf, mirrored, rtol=1e-6, atol=1e-12), "it is not symmetric"
+        assert np.allclose(pmf, mirrored, rtol=1e-6, atol=1e-12), "pmf() is not symmetric"
 
 
 def _check_tails(law: NoiseLaw) -> None:
@@ -103,5 +103,5 @@ def _check_shares(law: NoiseLaw) -> None:
     allowed = share.closeness(3) + 1e-6
     with np.errstate(invalid="ignore"):
         apart = np.abs(total.log_pmf(points) - law.log_pmf(points))
-    assert np.nanmax(apart) <= allowed, f"three shares are {np.nanmax(apart):.3g} from the law"
-    assert float(share.variance) < float(law.variance), "a share is less noise than the whole"
+    assert np.nanmax(apart) <= allowed, f"the sum of three shares differs by {np.nanmax(apart):.3g}"
+    assert float(share.variance) < float(law.variance), "a share has less noise than the sum"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from tacit.errors import TacitError
 from tacit.protocols.checking import recompute, sample
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.testing.errors import check_error
-from tacit.testing.statistics import SEEDED, UNSEEDED, follows
+from tacit.testing.statistics import SEEDED, UNSEEDED, check_rejected, follows
 from tacit.types import Estimate, Levels, Opened
 
 Sample = np.ndarray[Any, np.dtype[np.float64]]
@@ -63,7 +64,7 @@ def check_protocol(
         _check_paths(protocol, reports, load, rounds, exact_rounds)
         return
     levels = _some_levels(protocol)
-    _check_refusals(protocol)
+    _check_rejections(protocol)
     _check_estimates(protocol, levels, rounds)
     try:
         law = protocol.opened_law(int(levels.sum()), len(levels))
@@ -74,9 +75,9 @@ def check_protocol(
         ("simulate", _simulated(protocol, levels, rng, rounds)),
         ("randomize_batch", _one_by_one(protocol, levels, rng, rounds)),
     ):
-        assert follows(opened, law) > SEEDED, f"{name} does not have the law of what is opened"
+        assert follows(opened, law) > SEEDED, f"{name} does not follow opened_law"
     device = [_devices(protocol, levels).value for _ in range(exact_rounds)]
-    assert follows(device, law) > UNSEEDED, "devices do not have the law of what is opened"
+    assert follows(device, law) > UNSEEDED, "devices do not follow opened_law"
     for count in sorted({protocol.minimum, protocol.participants}):
         check_error(protocol, count)
     if protocol.guarantee is not None:
@@ -100,16 +101,16 @@ def _check_paths(
     made = [protocol.simulate(load, rng) for _ in range(count)]
     fast = np.array([estimate.total for estimate in made])
     slow = np.array([_heard(protocol, reports).total for _ in range(exact_rounds)])
-    assert fast.shape[1:] == slow.shape[1:] == (protocol.coordinates,), "one number each"
+    assert fast.shape[1:] == slow.shape[1:] == (protocol.coordinates,), "one number per coordinate"
     least = 1e-6 * (1 + np.abs(fast).max())
-    assert _agree(fast, slow, least), "the two paths differ"
+    assert _agree(fast, slow, least), "devices and simulation differ in their means"
     middle = fast.mean(axis=0)
     far = np.abs(fast - middle), np.abs(slow - middle)
-    assert _agree(*far, least), "devices add another amount of noise"
+    assert _agree(*far, least), "devices and simulation differ in their amount of noise"
     assert made[0].guarantee_id == protocol.guarantee_id, "an estimate names its guarantee"
     if protocol.minimum > 1:
         few = list(reports)[: protocol.minimum - 1]
-        _refused(lambda: _heard(protocol, few), f"{len(few)} reports")
+        check_rejected(lambda: _heard(protocol, few), f"{len(few)} reports")
 
 
 def _agree(one: Sample, other: Sample, least: float) -> bool:
@@ -148,23 +149,14 @@ def _devices(protocol: SumProtocol, levels: Any) -> Opened:
     return protocol.combine([protocol.report(x, place) for place, x in enumerate(rewards)])
 
 
-def _check_refusals(protocol: SumProtocol) -> None:
+def _check_rejections(protocol: SumProtocol) -> None:
     n = protocol.participants
-    assert 1 <= protocol.minimum <= n, "minimum lies between 1 and the participants"
-    assert protocol.bits_per_participant > 0, "a message has bits"
+    assert 1 <= protocol.minimum <= n, "minimum must lie between 1 and participants"
+    assert protocol.bits_per_participant > 0, "bits_per_participant must be positive"
     for reports in {protocol.minimum - 1, n + 1} - {0}:
-        _refused(lambda count=reports: protocol.analyze(Opened((0,), count)), f"{reports} reports")
+        check_rejected(partial(protocol.analyze, Opened((0,), reports)), f"{reports} reports")
     for reward in (-0.1, 1.5, math.nan, True, "1"):
-        _refused(lambda x=reward: protocol.randomize(x), f"a reward of {reward!r}")
-
-
-def _refused(call: Any, what: str) -> None:
-    try:
-        call()
-    except TacitError as error:
-        assert str(error), "an error says what to do"
-        return
-    raise AssertionError(f"{what} must be refused with a TacitError")
+        check_rejected(partial(protocol.randomize, reward), f"a reward of {reward!r}")
 
 
 def _check_estimates(protocol: SumProtocol, levels: Any, rounds: int) -> None:
@@ -174,10 +166,10 @@ def _check_estimates(protocol: SumProtocol, levels: Any, rounds: int) -> None:
     made = [protocol.simulate(Levels(values, counts), rng) for _ in range(rounds)]
     off = np.array([estimate.total - truth for estimate in made if not estimate.wrapped])
     error = made[0].error
-    assert error.participants == len(levels), "the error law counts the reports"
+    assert error.participants == len(levels), "the error distribution counts the reports"
     assert made[0].guarantee_id == protocol.guarantee_id, "an estimate names its guarantee"
     spread = math.sqrt(max(error.variance, 1e-12) / len(off))
     assert abs(off.mean()) <= 6 * spread + 1e-9, f"estimates are off by {off.mean():.4g}"
     squares = (off - off.mean()) ** 2
     wide = 6 * float(squares.std()) / math.sqrt(len(off)) + 1e-9
-    assert abs(float(squares.mean()) - error.variance) <= wide, "the stated variance is another"
+    assert abs(float(squares.mean()) - error.variance) <= wide, "the stated variance is wrong"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtrc
 
+from tacit.errors import TacitError
 from tacit.noise import NoiseLaw
 from tacit.noise.goodness_of_fit import seeded
 
@@ -39,6 +40,16 @@ def follows(values: Sequence[int], law: NoiseLaw) -> float:
         return 1.0 if total_e > 0 or joined else 0.0
     statistic = sum((o - e) ** 2 / e for o, e in joined)
     return float(chdtrc(len(joined) - 1, statistic))
+
+
+def check_rejected(call: Callable[[], object], what: str) -> None:
+    """Fail unless the call raises a `TacitError` with a message."""
+    try:
+        call()
+    except TacitError as error:
+        assert str(error), "an error has a message"
+        return
+    raise AssertionError(f"{what} must be rejected with a TacitError")
 
 
 def check_source(draw: Callable[[], Any], what: str) -> None:

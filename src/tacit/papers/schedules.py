@@ -223,7 +223,7 @@ def draw(outcomes: list[ScheduleResult], path: Path) -> Path:
         curves = one.regret / rounds
         mean, error = curves.mean(axis=0), curves.std(axis=0) / math.sqrt(len(curves))
         look = style(place) | {"markevery": (60 * (place + 1), 240)}
-        promised = "promises nothing" if one.guarantee is None else one.guarantee.short
+        promised = "no guarantee" if one.guarantee is None else one.guarantee.short
         count = one.summary["synchronisations"]
         band(above, rounds, mean, error, label=f"{one.name}\n{promised}, {count:.0f} times", **look)
         times = one.synchronised[0]
@@ -232,7 +232,7 @@ def draw(outcomes: list[ScheduleResult], path: Path) -> Path:
     title = f"silos that synchronise on four schedules, {runs} run{'s' if runs > 1 else ''}"
     above.set(ylabel="group regret per round", title=title, ylim=(0, None), xscale="log")
     legend(above)
-    below.set(xlabel="round", xscale="log", xlim=above.get_xlim(), title="when silos speak")
+    below.set(xlabel="round", xscale="log", xlim=above.get_xlim(), title="synchronisations")
     below.set_yticks(range(len(outcomes)), [one.name for one in outcomes])
     below.set_ylim(len(outcomes) - 0.4, -0.6)
     return save(figure, path)

@@ -49,8 +49,7 @@ def flint() -> Any:
     except ImportError:
         raise TacitError(
             "computing a certificate needs python-flint, which is not installed: pip install "
-            "'tacit[certificates]' "
-            "(the committed table can be read without it)"
+            "'tacit[certificates]'. The committed table can be read without it."
         ) from None
     return flint
 
@@ -69,7 +68,8 @@ def count_law(parameters: PureShuffleParameters) -> list[Any]:
     terms = math.ceil((BALL_BITS + 10 + max(0.0, -math.log(rate))) / (2 * rate))
     if terms + tau >= LARGEST_COUNT:
         raise TacitError(
-            f"noise_epsilon is {float(parameters.noise_epsilon):g}; it is too small to certify"
+            f"noise_epsilon is {float(parameters.noise_epsilon):g}: too small to certify. Use a "
+            "larger one."
         )
     with flint().ctx.workprec(BALL_BITS):
         base = (-arb(fmpq(rate.numerator, rate.denominator))).exp()
@@ -131,9 +131,8 @@ def tilted_ratio(parameters: PureShuffleParameters, ks: Iterable[int]) -> Fracti
     users, wanted = parameters.users, _mirrored(ks, parameters.users)
     if users * parameters.bits >= LARGEST_COUNT:
         raise TacitError(
-            f"{users} users of {parameters.bits} bits are too many to certify, {LARGEST_COUNT} "
-            "bits in all is the "
-            "limit: cut the batch into groups"
+            f"{users} users of {parameters.bits} bits each: must be below {LARGEST_COUNT} bits in "
+            "all. Cut the batch into groups."
         )
     law = count_law(parameters)
     unseen = np.ones((len(wanted), users * parameters.bits + 1), dtype=np.bool_)
@@ -159,8 +158,7 @@ def tilted_ratio(parameters: PureShuffleParameters, ks: Iterable[int]) -> Fracti
     if unseen.any():
         raise TacitError(
             f"{int(unseen.any(axis=0).sum())} of {unseen.shape[1]} counts are beyond every tilt "
-            f"for {parameters}: "
-            "a larger mixture or fewer bits bring them back"
+            f"for {parameters}. Use a larger mixture or fewer bits."
         )
     return worst
 
@@ -242,8 +240,8 @@ class _Tilted:
         """
         if self.lost * SMALLEST_KEPT > SMALLEST_TRUSTED * ROUNDING / 4 or self.roundings > 2**40:
             raise TacitError(
-                f"{self.roundings} roundings are too many for double precision: certify a smaller "
-                "batch"
+                f"{self.roundings} roundings are too many for double precision. Certify a smaller "
+                "batch."
             )
         return self.roundings + 1
 
@@ -274,7 +272,7 @@ def _tilted_pair(law: list[Any], tilt: float) -> tuple[_Tilted, _Tilted, Any]:
                 for value, p in zip(values, exact, strict=True)
                 if value
             ):
-                raise TacitError(f"the law tilted by {tilt} cannot be rounded to doubles")
+                raise TacitError(f"the distribution tilted by {tilt} has values below doubles")
             pair.append(_Tilted(start=0, values=np.array(values), roundings=3, lost=2))
             masses.append(mass)
         return pair[0], pair[1], masses[0] / masses[1]

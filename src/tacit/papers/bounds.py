@@ -1,28 +1,27 @@
-"""The regret bounds of the papers' theorems as functions, and the lookup by result (`of`).
+"""The regret bounds of the papers' theorems as functions, and their lookup by result.
+
+`of` finds the theorem about a result; `with_bound` adds it, so that plots of the result show it.
 
 Theorems state orders. The functions compute the expression inside O(·) as printed, with natural
 logarithms and with every constant and hidden logarithm set to 1. A line shows how regret may grow,
-not an upper bound on it; every plot says so (`ORDER`). TKMS21 is Tenenbaum et al. 2021, CZ23
-Chowdhury & Zhou 2023 (Theorems 1 and 2 are those of its version of 2022), LZJ22 Li et al. 2022,
-ZC24 Zhou & Chowdhury 2024, SS18 Shariff & Sheffet 2018 as cited by ZC24.
+not an upper bound on it; every plot says so (`RegretBound.order`). TKMS21 is Tenenbaum et al. 2021,
+CZ23 Chowdhury & Zhou 2023 (Theorems 1 and 2 are those of its version of 2022), LZJ22 Li et al.
+2022, ZC24 Zhou & Chowdhury 2024, SS18 Shariff & Sheffet 2018 as cited by ZC24.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.environments import instance_means
-
-if TYPE_CHECKING:
-    from tacit.simulation.results import Result
+from tacit.simulation.results import RegretBound, Result
 
 Floats = npt.NDArray[np.float64]
-ORDER = "order only, drawn with constant 1"
 
 
 def _log(x: npt.ArrayLike) -> Floats:
@@ -188,14 +187,6 @@ class SilosSetting:
         return np.asarray((self.dimension + size) * np.sqrt(people))
 
 
-@dataclass(frozen=True)
-class RegretBound:
-    """A theorem, and its bound as a function of the horizon."""
-
-    theorem: str
-    at: Callable[[npt.ArrayLike], Floats]
-
-
 Line = Callable[[npt.ArrayLike, Mapping[str, Any], Any], Floats]
 ARMS: dict[str, tuple[str, Line]] = {
     "dist-dp-se": ("CZ23 Thm 1", lambda t, c, g: cz23_theorem_1(t, g, c["epsilon"])),
@@ -237,6 +228,11 @@ FEDERATED: dict[str, tuple[str, Line]] = {
     ),
     "jdp-linucb": ("SS18", lambda t, c, p: p.super_agent(t, c["epsilon"], c["delta"])),
 }
+
+
+def with_bound(result: Result) -> Result:
+    """The result with the theorem about its algorithm, if there is one."""
+    return replace(result, bound=of(result))
 
 
 def of(result: Result) -> RegretBound | None:

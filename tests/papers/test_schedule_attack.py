@@ -10,7 +10,7 @@ import pytest
 
 from tacit.algorithms import SilosProblem
 from tacit.algorithms.zc24_noise import ldp_fedlinucb
-from tacit.studies.schedule_attack import ATTACKS, SHOWN, THRESHOLD, AdaptiveSilos, attack, draw
+from tacit.papers.schedule_attack import ATTACKS, SHOWN, THRESHOLD, AdaptiveSilos, attack, draw
 
 
 def test_the_attack_reads_a_norm_from_an_adaptive_schedule_not_from_a_fixed_one() -> None:

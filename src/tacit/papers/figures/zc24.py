@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from tacit.figures.registry import Options, as_panels, figure
+from tacit.papers.figures.registry import Options, as_panels, figure
 from tacit.simulation.pictures import Panel
 from tacit.simulation.study import simulate
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tacit.environments import Environment, read_mslr
 from tacit.errors import TacitError
-from tacit.figures.registry import Options, as_panels, figure
+from tacit.papers.figures.registry import Options, as_panels, figure
 from tacit.simulation.pictures import Panel
 from tacit.simulation.study import compare, simulate
 
@@ -69,8 +69,8 @@ def _mslr(options: Options) -> list[Panel]:
     """MSLR-WEB10K, ε = 1, 5, 10."""
     if options.data is None:
         raise TacitError(
-            "this figure needs the MSLR-WEB10K data: give the path of a fold file with --data "
-            "(docs/data.md says where to get it)"
+            "the figure needs MSLR-WEB10K data. Give a fold file with --data (docs/data.md says "
+            "where to get it)."
         )
     world = read_mslr(options.data)
     title, asked = f"MSLR-WEB10K, {world.arms} arms", options.asked(horizon=HARD)

@@ -11,8 +11,7 @@ import pytest
 
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.schedules import geometric
-from tacit.privacy import GaussianLoss, View
-from tacit.studies.schedules import (
+from tacit.papers.schedules import (
     GEOMETRIC,
     PRIVATE,
     PROBLEM,
@@ -23,6 +22,7 @@ from tacit.studies.schedules import (
     private_sums,
     threshold,
 )
+from tacit.privacy import GaussianLoss, View
 
 SMALL = replace(PROBLEM, silos=3, dimension=3, actions=4, horizon=60, sync=10)
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from tacit.figures.registry import Options, figure
-from tacit.simulation import bounds
+from tacit.papers.bounds import of, with_bound
+from tacit.papers.figures.registry import Options, figure
+from tacit.simulation.files import write_csv
 from tacit.simulation.pictures import THEOREM, axes, band, legend, save, theorems
-from tacit.simulation.results import Result, write_csv
+from tacit.simulation.results import Result
 from tacit.simulation.study import simulate
 
 EPSILONS = (1.0, 2.0, 5.0, 10.0, 20.0)
@@ -91,9 +92,9 @@ def _theorems(one: Any, curves: Curves) -> None:
     limits = one.get_ylim()
     for name, (label, colour) in MODELS.items():
         results = [curves[name, "tight", epsilon] for epsilon in EPSILONS]
-        proved = [bound for result in results if (bound := bounds.of(result)) is not None]
+        proved = [bound for result in results if (bound := of(result)) is not None]
         line = [float(bound.at(results[0].horizon)) for bound in proved]
-        said = f"{proved[0].theorem} for {label}\n({bounds.ORDER})"
+        said = f"{proved[0].theorem} for {label}\n({proved[0].order})"
         one.plot(EPSILONS, line, label=said, color=colour, **THEOREM)
     one.set_ylim(limits)
 
@@ -112,7 +113,9 @@ def _over_time(stem: Path, curves: Curves, title: str) -> list[Path]:
             ]
     one.set(xscale="log", xlabel="round", ylabel="regret per round", title=title)
     one.set_ylim(bottom=0)
-    shown = {(MODELS | OTHERS)[name][0]: result for (name, _, _), result in curves.items()}
+    shown = {
+        (MODELS | OTHERS)[name][0]: with_bound(result) for (name, _, _), result in curves.items()
+    }
     theorems(one, shown, dict((MODELS | OTHERS).values()), average=True)
     return _save(figure, one, stem, rows)
 

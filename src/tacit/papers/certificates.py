@@ -1,7 +1,7 @@
 """Prover of the certificates of the pure shuffle protocol, and search for certified parameters.
 
-    python -m tacit.testing.certificates --check        # prove every row of the committed table
-    python -m tacit.testing.certificates --regenerate   # search all parameters, rewrite the table
+    python -m tacit.papers.certificates --check        # prove every row of the committed table
+    python -m tacit.papers.certificates --regenerate   # search all parameters, rewrite the table
 
 `count_ratios` has the distribution of the adversary's view and two methods to bound its ratios.
 """
@@ -18,6 +18,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import TacitError, integer, positive, probability
+from tacit.papers.count_ratios import integer_ratio, round_up, tilted_ratio
 from tacit.protocols.certificates import (
     Certificate,
     Kind,
@@ -28,7 +29,6 @@ from tacit.protocols.certificates import (
     data_file,
     load_table,
 )
-from tacit.testing.count_ratios import integer_ratio, round_up, tilted_ratio
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -80,9 +80,8 @@ def certify(
     """
     if parameters.precision != 1:
         raise TacitError(
-            f"precision is {parameters.precision}; certificates are for precision 1: round rewards "
-            "to bits at random, "
-            "which keeps their mean"
+            f"precision is {parameters.precision}: must be 1 for a certificate. Round rewards to "
+            "bits at random, which keeps their mean."
         )
     users = parameters.users
     kind = kind or ("every-k" if users <= LARGEST_EVERY_K else "extreme-k")
@@ -122,9 +121,8 @@ def search(users: int, epsilon: float | Fraction, spoil: float | Fraction = SPOI
     )
     if possible is None:
         raise TacitError(
-            f"epsilon is {float(target):g}; no parameters were found for {users} users, even with "
-            "three times the "
-            "noise: take a larger batch or a larger epsilon"
+            f"epsilon is {float(target):g}: no parameters were found for {users} users, even with "
+            "three times the noise. Use a larger batch or a larger epsilon."
         )
     best = _last(possible, 2 * STEPS, lambda steps: fits(wide(steps), steps))
     enough = math.floor(best * (1 - FEWER_BITS))
@@ -160,8 +158,8 @@ def _regenerate(console: Console) -> None:
     ]
     content = {
         "about": "Certified parameters of the pure shuffle; epsilon is what is proven, rounded up.",
-        "regenerate": "python -m tacit.testing.certificates --regenerate",
-        "check": "python -m tacit.testing.certificates --check",
+        "regenerate": "python -m tacit.papers.certificates --regenerate",
+        "check": "python -m tacit.papers.certificates --check",
         "rows": [as_row(row) for row in rows],
     }
     data_file().write_text(json.dumps(content, indent=1) + "\n")
@@ -210,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from rich.progress import track
 
     parser = argparse.ArgumentParser(
-        prog="python -m tacit.testing.certificates", description=main.__doc__
+        prog="python -m tacit.papers.certificates", description=main.__doc__
     )
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--check", action="store_true", help="prove every committed row again")

@@ -16,6 +16,9 @@ import numpy as np
 import pytest
 
 from tacit.errors import TacitError
+from tacit.papers import certificates, count_ratios
+from tacit.papers.certificates import as_row, certify, search
+from tacit.papers.count_ratios import integer_ratio, tilted_ratio
 from tacit.protocols.certificates import (
     Certificate,
     Method,
@@ -25,9 +28,6 @@ from tacit.protocols.certificates import (
     load_table,
     lookup,
 )
-from tacit.testing import certificates, count_ratios
-from tacit.testing.certificates import as_row, certify, search
-from tacit.testing.count_ratios import integer_ratio, tilted_ratio
 
 flint = pytest.importorskip("flint")
 
@@ -208,7 +208,7 @@ def test_a_count_that_no_tilt_sees_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_more_bits_than_double_precision_can_hold_are_refused() -> None:
-    with pytest.raises(TacitError, match="cut the batch into groups"):
+    with pytest.raises(TacitError, match="Cut the batch into groups"):
         certify(PureShuffleParameters(10**6, 1, *DESIGN))
 
 

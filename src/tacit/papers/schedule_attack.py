@@ -9,7 +9,7 @@ that was claimed, federated DP, which concerns the actions that other silos choo
 silo 1 gives its next user another action if there was a synchronisation. For each attack it reports
 a lower bound on ε at 99.9 % confidence.
 
-Run it with: tacit attack (python -m tacit.studies.schedule_attack prints the attack alone)
+Run it with: tacit attack (python -m tacit.papers.schedule_attack prints the attack alone)
 """
 
 from __future__ import annotations
@@ -37,10 +37,7 @@ from tacit.simulation.study import MOST_RUNS
 Floats = npt.NDArray[np.float64]
 ACTIONS = 100  # from which the attacker's silo chooses for its next user
 THRESHOLD = 0.5  # a synchronisation after round 1 means that some ‖x‖² exceeds this
-LARGE, SMALL = (
-    1.0,
-    0.4,
-)  # the two values of the victim's ‖x‖²; the attacker's own user has the small one
+LARGE, SMALL = 1.0, 0.4  # values of the victim's ‖x‖²; the attacker's own user has the small one
 
 
 class AdaptiveSilos:
@@ -147,7 +144,7 @@ def attack(
     """
     count = integer("games", games, at_least=1)
     if count > MOST_RUNS:
-        raise TacitError(f"games is {count:.4g}; nobody waits for more than {MOST_RUNS:,}")
+        raise TacitError(f"games is {count:.4g}: must be at most {MOST_RUNS:,}.")
     rng = np.random.default_rng(seed)
     problem = SilosProblem(2, dimension, sync=1, horizon=8, epsilon=epsilon, delta=delta, lazy=True)
     private = ldp_fedlinucb(problem)
@@ -224,12 +221,12 @@ def _fixed(private: PrivateSums, x: Floats, rng: np.random.Generator) -> tuple[b
 
 
 SHOWN = {
-    "adaptive_schedule": "silo-level LDP: when silos speak\n(raw data decides)",
-    "adaptive_action": "federated DP: what another silo's next\nuser is given (raw data decides)",
-    "private_schedule": "silo-level LDP: when silos speak\n(private statistics decide)",
-    "fixed_schedule": "silo-level LDP: when silos speak\n(fixed schedule)",
-    "fixed_action": "federated DP: what another silo's next\nuser is given (fixed schedule)",
-    "fixed_content": "silo-level LDP: everything a silo sends\n(fixed schedule, the best attack)",
+    "adaptive_schedule": "silo-level LDP: synchronisation times\n(raw data decides)",
+    "adaptive_action": "federated DP: the action of another silo's\nnext user (raw data decides)",
+    "private_schedule": "silo-level LDP: synchronisation times\n(private statistics decide)",
+    "fixed_schedule": "silo-level LDP: synchronisation times\n(fixed schedule)",
+    "fixed_action": "federated DP: the action of another silo's\nnext user (fixed schedule)",
+    "fixed_content": "silo-level LDP: all messages of a silo\n(fixed schedule, best attack)",
 }
 
 
@@ -251,7 +248,7 @@ def draw(outcome: AttackResult, path: Path) -> Path:
     one.text(0.49, len(SHOWN) - 0.45, "chance", va="center", ha="right")
     one.set_yticks(range(len(SHOWN)), list(SHOWN.values()))
     one.set(xlim=(0, 1.02), ylim=(len(SHOWN) - 0.2, -0.6))
-    one.set_xlabel(f"how often the attacker is right, {outcome.games:,} games")
+    one.set_xlabel(f"success rate of the adversary, {outcome.games:,} games")
     one.set_title("Were the features of one user of another silo large?")
     return save(figure, path)
 

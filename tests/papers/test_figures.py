@@ -12,7 +12,7 @@ from tests.environments.test_silos import write_fold
 
 from tacit.algorithms import ArmsProblem
 from tacit.errors import TacitError
-from tacit.figures import Axis, Options, arms, figures, lookup
+from tacit.papers.figures import Axis, Options, arms, figures, lookup
 
 pytest.importorskip("matplotlib")
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -114,7 +114,7 @@ def test_a_figure_without_its_data_says_where_to_get_it(tmp_path: Path) -> None:
 
 def test_every_figure_is_drawn_by_its_name() -> None:
     assert list(figures()) == [*PANELS, "lzj22-fig2", "zc24-fig2", "zc24-fig3", *TOLD]
-    with pytest.raises(TacitError, match=r"known are cz23-fig1, .*zc24-budgets"):
+    with pytest.raises(TacitError, match=r"must be one of cz23-fig1, .*zc24-budgets"):
         lookup("cz23-fig6")
     with pytest.raises(TacitError, match="runs is 0"):
         lookup("tkms21").draw(Path("nowhere"), Options(runs=0))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tacit.errors import TacitError, integer
+from tacit.papers.bounds import with_bound
 from tacit.simulation.pictures import Panel, draw_panels, write_panels
 
 Axis = Literal["paper", "equal"]
@@ -75,8 +76,8 @@ class Figure:
             if given != getattr(Options(), name) and name not in self.has:
                 having = [other.name for other in figures().values() if name in other.has]
                 raise TacitError(
-                    f"{name} is {str(given)!r}, which {self.name} does not have: leave it out, or "
-                    f"draw one of {', '.join(having)}"
+                    f"{name} is {str(given)!r}, which {self.name} does not support. Leave it out, "
+                    f"or draw one of {', '.join(having)}."
                 )
 
 
@@ -92,7 +93,11 @@ def as_panels(
     """`name.png`, `name.csv` (every run) and `name-means.csv` (means and standard errors)."""
     picture = out / f"{name}.png"
     tables = write_panels(panels, out, name)
-    draw_panels(panels, picture, title=title.format(name=name, options=options), **words)
+    drawn = [
+        replace(panel, results={k: with_bound(v) for k, v in panel.results.items()})
+        for panel in panels
+    ]
+    draw_panels(drawn, picture, title=title.format(name=name, options=options), **words)
     return [picture, *tables]
 
 
@@ -115,12 +120,12 @@ def figure(
 def figures() -> Mapping[str, Figure]:
     """All figures by name."""
     for module in MODULES:
-        import_module(f"tacit.figures.{module}")
+        import_module(f"tacit.papers.figures.{module}")
     return _KNOWN
 
 
 def lookup(name: str) -> Figure:
     """The figure of a name; an unknown name raises an error that lists all."""
     if name not in figures():
-        raise TacitError(f"figure is {name!r}; known are {', '.join(figures())}")
+        raise TacitError(f"figure is {name!r}: must be one of {', '.join(figures())}.")
     return figures()[name]

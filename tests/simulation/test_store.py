@@ -1,4 +1,4 @@
-"""A study on disk: the same last file however cells were divided among parts, nothing torn."""
+"""A study on disk: the same results file in whatever order cells finished, nothing torn."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import TacitError
-from tacit.simulation.parts import KINDS, StudyStore, read_results, stored
+from tacit.simulation.store import KINDS, LOG, StudyStore, read_directory, read_results, stored
 
-MANIFEST: dict[str, Any] = {
+HEAD: dict[str, Any] = {
+    "format": 2,
     "name": "some",
     "versions": {"tacit": "1"},
     "study": {"seeds": 4, "configurations": [{"label": "a", "options": {"epsilon": 1.0}}]},
@@ -44,7 +45,7 @@ values = st.one_of(
 
 @st.composite
 def divided(draw: st.DrawFn) -> tuple[dict[int, str], list[list[int]]]:
-    """Rows of any kind, and cells in any order in any parts."""
+    """Rows of any kind, and cells in any order, by any number of processes."""
     count = draw(st.integers(1, 8))
     columns = draw(st.lists(st.sampled_from("uvwxyz"), unique=True, max_size=4))
     rows = {
@@ -58,9 +59,10 @@ def divided(draw: st.DrawFn) -> tuple[dict[int, str], list[list[int]]]:
 
 def filled(out: Path, kind: str, rows: dict[int, str], parts: list[list[int]]) -> Path:
     for cells in parts:  # each by a process of its own, as after a kill
-        with stored(out, MANIFEST, len(rows), kind) as store:
-            store.add({cell: rows[cell] for cell in cells})
-    with stored(out, MANIFEST, len(rows), kind) as store:
+        with stored(out, HEAD, len(rows), kind) as store:
+            for cell in cells:
+                store.add(cell, rows[cell])
+    with stored(out, HEAD, len(rows), kind) as store:
         assert store.rows == rows
         store.finish([])
     return store.results
@@ -73,7 +75,7 @@ def filled(out: Path, kind: str, rows: dict[int, str], parts: list[list[int]]) -
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(example=divided())
-def test_the_last_file_does_not_depend_on_the_parts(
+def test_the_results_file_does_not_depend_on_the_order(
     tmp_path: Path, kind: str, example: tuple[dict[int, str], list[list[int]]]
 ) -> None:
     rows, parts = example
@@ -82,7 +84,7 @@ def test_the_last_file_does_not_depend_on_the_parts(
     one = filled(tmp_path / "one", kind, rows, parts)
     other = filled(tmp_path / "other", kind, rows, [sorted(rows)])
     assert one.read_bytes() == other.read_bytes()
-    assert not (tmp_path / "one" / "parts").exists()
+    assert len((tmp_path / "one" / LOG).read_bytes().splitlines()) == 1  # the header
     read = list(read_results(one))
     assert [row["cell"] for row in read] == sorted(rows)
     for row in read:
@@ -91,42 +93,41 @@ def test_the_last_file_does_not_depend_on_the_parts(
 
 @pytest.mark.parametrize("kind", KIND)
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.9, 0.999])
-def test_a_torn_part_is_run_again_and_the_others_are_kept(
+def test_a_torn_record_is_run_again_and_the_others_are_kept(
     tmp_path: Path, kind: str, part: float
 ) -> None:
     rows = {cell: json.dumps({"cell": cell, "regret": cell / 3}) for cell in range(6)}
-    with stored(tmp_path, MANIFEST, 6, kind) as store:
-        store.add({cell: rows[cell] for cell in (0, 1)})
-        store.add({cell: rows[cell] for cell in (2, 3)})
-    torn = tmp_path / "parts" / f"part-000001.{kind}"
-    content = torn.read_bytes()
-    torn.write_bytes(content[: int(len(content) * part)])
-    (tmp_path / "parts" / f"part-000009.{kind}.partial").write_bytes(content[:3])
-    with stored(tmp_path, MANIFEST, 6, kind) as store:
+    with stored(tmp_path, HEAD, 6, kind) as store:
+        for cell in (0, 1, 2):
+            store.add(cell, rows[cell])
+    log = tmp_path / LOG
+    head, first, second, last = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join([head, first, second, last[: int(len(last) * part)]]))
+    with stored(tmp_path, HEAD, 6, kind) as store:
         assert store.rows == {0: rows[0], 1: rows[1]}
-        assert store.unread == [torn.name]
-        store.add({cell: rows[cell] for cell in (2, 3, 4, 5)})
+        assert store.unread == (part > 0)
+        for cell in (2, 3, 4, 5):
+            store.add(cell, rows[cell])
         store.finish([])
     assert [row["regret"] for row in read_results(store.results)] == [c / 3 for c in range(6)]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "lock",
-        f"results.{kind}",
-        "study.json",
-    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [LOG, f"results.{kind}"]
+    assert read_directory(tmp_path) is not None
 
 
-def test_parts_stay_while_cells_are_missing_and_failures_are_told(tmp_path: Path) -> None:
-    with stored(tmp_path, MANIFEST, 4, "jsonl") as store:
-        store.add({0: '{"cell": 0}', 2: '{"cell": 2}'})
+def test_the_log_stays_while_cells_are_missing_and_failures_are_told(tmp_path: Path) -> None:
+    with stored(tmp_path, HEAD, 4, "jsonl") as store:
+        for cell in (0, 2):
+            store.add(cell, f'{{"cell": {cell}}}')
         store.finish([{"cell": 1, "error": "x"}, {"cell": 3, "error": "y"}])
     assert [row["cell"] for row in read_results(store.results)] == [0, 2]
     assert [row["cell"] for row in read_results(store.failures)] == [1, 3]
-    with stored(tmp_path, MANIFEST, 4) as store:
+    with stored(tmp_path, HEAD, 4) as store:
         assert set(store.rows) == {0, 2}
-        store.add({1: '{"cell": 1}', 3: '{"cell": 3}'})
+        for cell in (1, 3):
+            store.add(cell, f'{{"cell": {cell}}}')
         store.finish([])
     assert not store.failures.exists()
-    with stored(tmp_path, MANIFEST, 4) as store:
+    with stored(tmp_path, HEAD, 4) as store:
         assert set(store.rows) == {0, 1, 2, 3}
 
 
@@ -134,65 +135,74 @@ def test_parts_stay_while_cells_are_missing_and_failures_are_told(tmp_path: Path
     ("key", "value", "message"),
     [
         ("seeds", 5, r"seeds \(there 4, here 5\)"),
-        ("configurations", [], r"configurations \(there 1, here 0\)"),
+        ("configurations", [], r"number of configurations \(there 1, here 0\)"),
         (
             "configurations",
             [{"label": "a", "options": {"epsilon": 2.0}}],
-            r"epsilon \(there 1.0, here 2.0\) of configuration 1",
+            r"configurations\[1\].options.epsilon \(there 1.0, here 2.0\)",
         ),
     ],
 )
 def test_another_study_is_refused_by_what_differs(
     tmp_path: Path, key: str, value: Any, message: str
 ) -> None:
-    with stored(tmp_path, MANIFEST, 4, "jsonl"):
-        pass
-    before = (tmp_path / "study.json").read_bytes()
-    changed = MANIFEST | {"study": MANIFEST["study"] | {key: value}}
+    with stored(tmp_path, HEAD, 4, "jsonl") as store:
+        store.add(0, '{"cell": 0}')
+    before = (tmp_path / LOG).read_bytes()
+    changed = HEAD | {"study": HEAD["study"] | {key: value}}
     with (
-        pytest.raises(TacitError, match=rf"another study, by .*{message}.*choose another --out"),
+        pytest.raises(TacitError, match=rf"another study: .*{message}.*Choose another --out"),
         stored(tmp_path, changed, 4),
     ):
         pass
-    assert (tmp_path / "study.json").read_bytes() == before
+    assert (tmp_path / LOG).read_bytes() == before
 
 
 def test_another_version_another_format_and_another_thing_are_refused(tmp_path: Path) -> None:
-    with stored(tmp_path / "a", MANIFEST, 4, "jsonl"):
-        pass
-    newer = MANIFEST | {"versions": {"tacit": "2"}}
+    with stored(tmp_path / "a", HEAD, 4, "jsonl") as store:
+        store.add(0, '{"cell": 0}')
+        store.finish([])
+    newer = HEAD | {"versions": {"tacit": "2"}}
     for manifest, kind, message in (
         (newer, "auto", r"tacit \(there '1', here '2'\)"),
-        (MANIFEST, "parquet", "files of format jsonl, not parquet"),
+        (HEAD, "parquet", "format is 'parquet', but .* has results.jsonl"),
     ):
         with pytest.raises(TacitError, match=message), stored(tmp_path / "a", manifest, 4, kind):
             pass
-    (tmp_path / "b" / "parts").mkdir(parents=True)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "results.jsonl").touch()
     with (
-        pytest.raises(TacitError, match=r"has parts but no study.json"),
-        stored(tmp_path / "b", MANIFEST, 4),
+        pytest.raises(TacitError, match=r"has results.jsonl but no log.jsonl"),
+        stored(tmp_path / "b", HEAD, 4),
     ):
         pass
-    (tmp_path / "a" / "study.json").write_text("[]")
+    (tmp_path / "a" / LOG).write_text("[]\n")
     with (
-        pytest.raises(TacitError, match="is no study of tacit"),
-        stored(tmp_path / "a", MANIFEST, 4),
+        pytest.raises(TacitError, match="is not a log of format 2"),
+        stored(tmp_path / "a", HEAD, 4),
+    ):
+        pass
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "study.json").touch()
+    with (
+        pytest.raises(TacitError, match=r"has study.json: sweeps of format 1 .*another --out"),
+        stored(tmp_path / "old", HEAD, 4),
     ):
         pass
     (tmp_path / "file").touch()
     with (
         pytest.raises(TacitError, match="a file is in the way"),
-        stored(tmp_path / "file", MANIFEST, 4),
+        stored(tmp_path / "file", HEAD, 4),
     ):
         pass
 
 
 def test_two_sweeps_do_not_share_a_directory(tmp_path: Path) -> None:
     with (
-        stored(tmp_path, MANIFEST, 4),
-        pytest.raises(TacitError, match="another process is sweeping in"),
-        stored(tmp_path, MANIFEST, 4),
+        stored(tmp_path, HEAD, 4),
+        pytest.raises(TacitError, match="another process writes to"),
+        stored(tmp_path, HEAD, 4),
     ):
         pass
-    with stored(tmp_path, MANIFEST, 4) as store:
+    with stored(tmp_path, HEAD, 4) as store:
         assert isinstance(store, StudyStore)
