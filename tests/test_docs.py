@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import typer
+from tests.tables import each_row
 
 from tacit.algorithms.registry import lookup
 from tacit.cli import app
@@ -138,7 +139,7 @@ def code_lines(path: Path) -> int:
     return sum(bool(line) and not line.startswith(("#", '"""')) for line in stripped)
 
 
-@pytest.mark.parametrize("line", [*LINES, *MENTIONED], ids=str)
+@each_row("line", [*LINES, *MENTIONED])
 def test_a_documented_command_exists_with_its_options(line: Line) -> None:
     words = tacit_words(line)
     if words is None:

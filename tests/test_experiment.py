@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tables import each_row
 
 from tacit.algorithms.registry import lookup
 from tacit.bandits import ForgettingElimination
@@ -322,9 +323,7 @@ def test_a_save_that_fails_leaves_the_old_file(
     assert [entry.name for entry in tmp_path.iterdir()] == ["saved.json"]
 
 
-@pytest.mark.parametrize(
-    "text", ["[]", "[1, 2]", "7", "null", '"saved"', "{}", '{"format": 99}', "\x00\x01"]
-)
+@each_row("text", ["[]", "[1, 2]", "7", "null", '"saved"', "{}", '{"format": 99}', "\x00\x01"])
 def test_files_of_another_format_are_refused(text: str, tmp_path: Path) -> None:
     """Found: a list was an AttributeError."""
     path = tmp_path / "other.json"
@@ -346,7 +345,7 @@ def _set(*keys: Any) -> Callable[[Any, Any], None]:
 
 
 @EACH
-@pytest.mark.parametrize(
+@each_row(
     ("change", "value", "message"),
     [
         (_set("guarantee_id"), "(0.1, 0)-DP", "guarantee is not that of the stored mechanism"),

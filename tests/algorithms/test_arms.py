@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from tests.algorithms.asking import built, problem_for
 from tests.samples import same_law
+from tests.tables import each_row
 
 from tacit.algorithms import ArmsProblem, algorithms, tkms21
 from tacit.algorithms.problems import TRUSTS, Setting
@@ -389,7 +390,7 @@ def test_periods_that_square_cost_at_most_four_times() -> None:
 # Refusals
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "problem", "message"),
     [
         ("sdp-ae", {"setting": "paper"}, r"proven for epsilon < 1: use --setting tight"),
@@ -421,7 +422,7 @@ def test_what_cannot_be_promised_is_refused_with_an_alternative(
         built(name, ArmsProblem(2, 1000, **{"binary": True, **problem}))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changed", "message"),
     [
         (

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.algorithms.asking import options_of
+from tests.tables import each_row
 
 from tacit.algorithms import LinearProblem, algorithms, lookup
 from tacit.algorithms.lzj22 import status
@@ -200,7 +201,7 @@ def test_a_covering_stands_in_for_a_continuous_action_set() -> None:
     assert isinstance(experiment.learner, DistributedElimination)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "message"),
     [
         ({"epsilon": 0.0}, "epsilon"),

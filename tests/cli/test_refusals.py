@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.cli.commands import Command, Ended, program, refused, result
+from tests.tables import each_row
 
 from tacit.simulation import Trial, results
 
@@ -197,7 +198,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("line", BAD)
+@each_row("line", BAD)
 def test_a_bad_command_line_is_refused_in_one_line(command: Command, here: Path, line: str) -> None:
     out = [] if "--out" in line or not line.startswith(("simulate --", "compare")) else ["--out=x"]
     if "--resume" in line:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.cli.commands import Command, refused, result
+from tests.tables import each_row
 
 from tacit.algorithms.registry import algorithms
 from tacit.cli.simulating import shown
@@ -271,7 +272,7 @@ def test_without_a_guardrail_nothing_is_said_of_one(command: Command) -> None:
     assert all(row["guardrail"] is row["paused"] is None for row in found["estimates"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "message"),
     [
         ((*RAIL, "--control-share", "0"), "give the control a share"),

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 from tests.protocols.examples import Given, by_hand
+from tests.tables import each_row
 
 from tacit.assumptions import Assumption, DishonestAtMost, ReleasedOnlyAbove, Scope
 from tacit.errors import TacitError
@@ -470,8 +471,8 @@ def test_bits() -> None:
     assert all(0 <= part < secure.modulus for part in secure.randomize(np.zeros(7)))
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
-@pytest.mark.parametrize(
+@each_row("name", PROTOCOLS)
+@each_row(
     ("report", "message"),
     [
         ([0.0, 1.5, 0.0], "beyond the bound"),

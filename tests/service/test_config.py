@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.tables import each_row
 
 from tacit.errors import TacitError
 from tacit.keyfiles import KeyFile, Passphrase
@@ -77,7 +78,7 @@ def test_the_environment_takes_precedence(tmp_path: Path) -> None:
     assert config.limits == Limits(rate=7, burst=5, behind_proxy=False)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "said"),
     [
         ('address = "https://c.example"', "role is missing"),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 from tacit.experiment import Experiment
 from tacit.rounds.codecs import codec
@@ -151,7 +152,7 @@ def problems(**changed: object) -> list[str]:
     return list(refusal.value.problems)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value", "fix"),
     [
         ("window", '"5 parsecs"', '"90 seconds", "6 hours" or "1 day"'),

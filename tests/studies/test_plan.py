@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import each_row
 
 from tacit.errors import TacitError
 from tacit.simulation import simulate
@@ -59,7 +60,7 @@ def test_people_who_come_again_share_one_promise() -> None:
     assert (secagg.participants or 0) > (once.participants or 0) > 0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "message"),
     [
         ({"gap": 0.0}, "how much better the best option is"),
