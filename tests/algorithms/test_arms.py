@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tests.algorithms.asking import built, problem_for
 from tests.samples import same_law
-from tests.tables import each_row
+from tests.tables import each_row, extended_after
 
 from tacit.algorithms import ArmsProblem, algorithms, tkms21
 from tacit.algorithms.problems import TRUSTS, Setting
@@ -281,7 +281,7 @@ def test_doubling_batches_are_tried_up_to_the_horizon(start: int, horizon: int) 
 # Noise of different arms
 
 
-@pytest.mark.parametrize("slow", [False, True])
+@pytest.mark.parametrize("slow", extended_after(1, [False, True]))
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in REFERENCES])
 def test_noise_of_different_arms_is_independent(name: str, slow: bool) -> None:
     """CORRECTIONS 14: one draw for all arms would cancel in every comparison.

@@ -110,6 +110,7 @@ def test_a_guarantee_states_the_secret_that_a_report_holds(
     assert stated.assumptions == {Protects(secret)}
 
 
+@pytest.mark.extended
 def test_the_tight_setting_stands_where_it_should() -> None:
     """Central and secure aggregation are as good as none, and far below the paper; local is far
     below the paper, and clearly above central; regret falls with ε. One test, for they share runs.

@@ -65,6 +65,7 @@ def of_four_rounds(pair: Pair, digest: bytes) -> tuple[float, float]:
     return new.pop("entries", 0) / people, sum(new.values()) / more
 
 
+@pytest.mark.extended
 def test_nothing_of_a_round_and_of_its_people_is_kept_when_it_is_over(tmp_path: Path) -> None:
     with sqlite_pair(tmp_path) as pair:
         digest = pair.begin(experiment_of(20_000))
@@ -134,6 +135,7 @@ def test_a_large_round_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.Monk
             tracemalloc.stop()
 
 
+@pytest.mark.extended
 def test_closing_takes_little_more_memory_than_the_lists_of_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

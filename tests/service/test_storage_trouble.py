@@ -102,6 +102,7 @@ def test_a_party_whose_key_files_are_not_where_they_were_does_not_start(tmp_path
         application(config)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_a_database_that_is_gone_is_a_503_until_it_is_back(
     tmp_path: Path, database: Callable[[str], str]
