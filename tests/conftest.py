@@ -74,9 +74,12 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """One line for each class of tests that was left out, and for each reason of skipped ones."""
-    for marker, count in sorted(config.stash[LEFT_OUT].items()):
+    left_out = {} if config.option.keyword else config.stash[LEFT_OUT]  # -k is a choice of tests
+    for marker, count in sorted(left_out.items()):
         terminalreporter.write_line(f"left out: {count} {marker} tests; run: {COMMANDS[marker]}")
-    skipped = {report.nodeid: report.longrepr for report in terminalreporter.stats.get("skipped", ())}
+    skipped = {
+        report.nodeid: report.longrepr for report in terminalreporter.stats.get("skipped", ())
+    }
     reasons = Counter(
         where[2].removeprefix("Skipped: ") for where in skipped.values() if len(where) == 3
     )
