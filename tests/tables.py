@@ -47,3 +47,14 @@ def extended_after(count: int, values: Iterable[Any]) -> list[Any]:
     listed = list(values)
     later = [pytest.param(value, marks=pytest.mark.extended) for value in listed[count:]]
     return [*listed[:count], *later]
+
+
+def extended_but_every(step: int, cases: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Parameters of a test: every `step`-th case for `make test`, the others in the extended run.
+
+    For a product of paths and n faults, a step of n + 1 gives neighbouring paths other faults.
+    """
+    return [
+        pytest.param(*case, marks=[pytest.mark.extended] if number % step else [])
+        for number, case in enumerate(cases)
+    ]
