@@ -299,6 +299,7 @@ def long_run(*words: object) -> tuple[object, ...]:
     return (*words, "--arms", 5, "--horizon", 5000, "--runs", RUNS, "--json")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("kind", ["simulate", "compare"])
 def test_an_interrupted_command_keeps_its_runs_and_goes_on(
     command: Command, tmp_path: Path, kind: str

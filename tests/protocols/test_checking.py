@@ -334,6 +334,7 @@ def test_a_class_without_source_is_told_by_its_code() -> None:
     assert sources[0] != sources[1]
 
 
+@pytest.mark.extended
 def test_a_hundred_thousand_draws_are_quick() -> None:
     began = time.process_time()
     check_declared(RandomizedBits(40 + secrets.randbelow(100), PureDP(1.0)))

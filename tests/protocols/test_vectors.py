@@ -418,6 +418,7 @@ def simulate(protocol: VectorProtocol, rng: np.random.Generator) -> Estimate:
     return protocol.simulate(Given(VECTORS), rng)
 
 
+@pytest.mark.extended  # test_every_protocol.py compares them for every protocol
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_devices_and_simulation_have_the_same_law(name: str) -> None:
     """Two-sample Kolmogorov-Smirnov on each coordinate; false alarms below 1e-7 each.
