@@ -303,6 +303,7 @@ def test_algorithms_without_a_guardrail_say_so(command: Command, wide: Path) -> 
     assert "the environment has 1 metrics, but 2 are asked for" in " ".join(err.split())
 
 
+@pytest.mark.extended
 def test_an_exhibit_shows_the_attack_and_the_schedules(command: Command, tmp_path: Path) -> None:
     words = ("attack", "--games", 40, "--runs", 1, "--seed", 3, "--out", tmp_path / "attack")
     found = result(command(*words, "--json"))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import extended_after
 
 from tacit import __version__
 from tacit.algorithms.registry import lookup
@@ -69,7 +70,7 @@ def test_other_errors_are_not_swallowed(tmp_path: Path) -> None:
     assert len(path.read_text().splitlines()) == 1
 
 
-@pytest.mark.parametrize("name", ["dist-dp-se", "private-klucb", "thompson"])
+@pytest.mark.parametrize("name", extended_after(1, ["dist-dp-se", "private-klucb", "thompson"]))
 def test_processes_give_the_same_records_bit_for_bit(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

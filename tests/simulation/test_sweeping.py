@@ -86,6 +86,7 @@ def test_one_worker_and_two_write_the_same_bytes(tmp_path: Path, reference: byte
 
 
 @posix
+@pytest.mark.extended
 @pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.slow)])
 def test_killed_at_random_moments_it_ends_in_the_same_file(tmp_path: Path, kills: int) -> None:
     """However the moments fall: while workers load, and after parts were written."""
