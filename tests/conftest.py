@@ -61,8 +61,9 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     output = getattr(session.config, "workeroutput", None)  # of a process of pytest-xdist
+    counted = session.config.stash[LEFT_OUT]
     if output is not None:
-        output["left_out"] = dict(session.config.stash[LEFT_OUT])
+        output["left_out"] = dict(counted)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -92,6 +92,7 @@ def test_a_killed_sweep_leaves_no_process_behind(tmp_path: Path) -> None:
         assert until(lambda: not any(map(alive, pids(tmp_path))), 5.0) < 5.0
 
 
+@pytest.mark.extended
 @posix
 @pytest.mark.parametrize("whole_group", [True, False])
 def test_one_interrupt_stops_at_once_and_keeps_what_is_done(

@@ -141,6 +141,7 @@ def cells_in(out: Path) -> list[int]:
     return listed
 
 
+@pytest.mark.extended
 @posix
 def test_an_interrupt_keeps_what_is_done_and_says_how_far_it_came(tmp_path: Path) -> None:
     study, out = tmp_path / "study.toml", tmp_path / "study"
@@ -156,6 +157,7 @@ def test_an_interrupt_keeps_what_is_done_and_says_how_far_it_came(tmp_path: Path
     until(lambda: group(process.pid) == [])
 
 
+@pytest.mark.extended
 def test_a_cell_that_fails_is_told_with_its_seed_and_loses_nothing_else(tmp_path: Path) -> None:
     """One raises an error, one ends its worker; both of an algorithm from outside."""
     study, out = tmp_path / "study.toml", tmp_path / "study"
