@@ -109,6 +109,7 @@ def run(path: Path, where: Path) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("page", PROGRAMS, ids=name)
 def test_the_python_blocks_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None:
     if page.stem == "verified":
@@ -118,6 +119,7 @@ def test_the_python_blocks_of_a_page_run_in_order(page: Path, tmp_path: Path) ->
     run(program, tmp_path)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("example", EXAMPLES, ids=name)
 def test_an_example_runs(example: Path, tmp_path: Path) -> None:
     run(example, tmp_path)
