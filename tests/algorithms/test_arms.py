@@ -122,7 +122,9 @@ def test_a_trillion_users_overflow_nothing(name: str, horizon: int) -> None:
     ("name", "horizon", "rewards", "means"),
     [
         ("dist-dp-se", 1500, "gaussian", (0.2, 0.5, 0.9)),
-        ("private-klucb", 3000, "bernoulli", (0.4, 0.5, 0.6)),
+        pytest.param(
+            "private-klucb", 3000, "bernoulli", (0.4, 0.5, 0.6), marks=pytest.mark.extended
+        ),
         pytest.param("private-klucb", 3000, "beta", (0.4, 0.5, 0.6), marks=pytest.mark.slow),
         pytest.param("vb-sdp-ae", 3000, "bernoulli", (0.2, 0.5, 0.9), marks=pytest.mark.slow),
         pytest.param("dp-se", 15_000, "bernoulli", (0.2, 0.5, 0.6), marks=pytest.mark.slow),

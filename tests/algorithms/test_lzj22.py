@@ -129,6 +129,7 @@ def test_the_tight_setting_stands_where_it_should() -> None:
     assert clearly_below(full("cdp-dpe", "paper"), full("cdp-dpe", "paper", epsilon=2.0))
 
 
+@pytest.mark.extended
 def test_growing_numbers_of_clients_beat_a_fixed_one_at_equal_communication() -> None:
     growing = full("dpe", "paper")
     fixed = simulate("dpe-fixed", setting="paper", runs=6, workers=1)

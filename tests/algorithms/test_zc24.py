@@ -195,6 +195,7 @@ def test_regularizers() -> None:
     assert 5.0 * spread < zc24.regularizer(tight, ISSUE) - 1 < 6.0 * spread
 
 
+@pytest.mark.extended
 def test_regret_stands_in_the_order_of_figure_2b() -> None:
     """Differences are many standard errors wide: a false alarm has no measurable chance."""
     settings = {"silos": 20, "horizon": 750, "runs": 1, "workers": 1}
@@ -214,6 +215,7 @@ def test_regret_stands_in_the_order_of_figure_2b() -> None:
     assert list(found) == sorted(found, key=lambda label: found[label])
 
 
+@pytest.mark.extended
 def test_regret_falls_with_epsilon_and_with_delta_as_in_figure_3() -> None:
     settings = {"silos": 20, "horizon": 500, "runs": 1, "workers": 1, "setting": "paper"}
     by_epsilon = [

@@ -409,7 +409,7 @@ def test_keeps_its_arguments(name: str, example: Example) -> None:
 
 
 @EACH
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=4, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32), stop=st.floats(0.0, 1.0), asked=st.booleans())
 def test_stored_anywhere_it_continues_identically(
     name: str, example: Example, seed: int, stop: float, asked: bool

@@ -181,7 +181,7 @@ def off(actor: Any, world: Silos, rng: np.random.Generator) -> Floats:
 
 
 @pytest.mark.parametrize("promise", PROMISES)
-@pytest.mark.parametrize("name", HELD_OUT)
+@pytest.mark.parametrize("name", extended_after(3, HELD_OUT))
 def test_rigorous_confidence_holds_at_once_on_held_out_instances(name: str, promise: Any) -> None:
     """α = 0.01 for all actions and synchronisations of a run; 3 runs, none of which comes near."""
     assert np.abs(misses(name, "rigorous", promise, 0.01)).max() <= 1

@@ -572,6 +572,7 @@ def test_more_visits_never_promise_more() -> None:
         assert found == sorted(set(found))
 
 
+@pytest.mark.extended
 def test_rounding_adds_less_than_a_hundredth_to_the_sensitivity_within_64_bits() -> None:
     kinds: tuple[Noise, ...] = ("discrete-gaussian", "skellam")
     for noise in kinds:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tables import extended_after
 
 from tacit.algorithms.registry import algorithms
 from tacit.errors import TacitError
@@ -66,7 +67,7 @@ def verdict(
 QUICK = ("dist-dp-se", "cdp-se", "ldp-se", "secagg-dpe", "cdp-pe")
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", extended_after(2, QUICK))
 def test_broken_devices_are_caught_and_sound_ones_are_not(name: str) -> None:
     """Sound devices at a false-alarm rate of 1e-9."""
     protocol = first_round(name, {})
