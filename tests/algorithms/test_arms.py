@@ -299,7 +299,7 @@ def test_noise_of_different_arms_is_independent(name: str, slow: bool) -> None:
     experiment = built(name, problem)
     rng = np.random.default_rng(8)
     rows = []
-    for _ in range(800 if slow else 2000):
+    for _ in range(800 if slow else 1200):
         row = []
         for batch in first:
             protocol = protocol_of(experiment, batch.participants)

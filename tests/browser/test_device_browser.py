@@ -186,6 +186,7 @@ def test_the_time_of_sending_lies_between_window_and_deadline_at_random(
     assert len(set(times)) == 8
 
 
+@pytest.mark.extended
 def test_several_metrics_with_ranges_are_rounded_and_summed(tab: Tab, hosts: World) -> None:
     answer = Answer("x", ("walked", "liked"), 4, 60, Fraction(-1), Fraction(3))
     of = {"answer": answer, "noise": Noise(Fraction(16))}
@@ -209,6 +210,7 @@ def test_several_metrics_with_ranges_are_rounded_and_summed(tab: Tab, hosts: Wor
     assert summed(parties, opened) == ((3, 4), 1)
 
 
+@pytest.mark.extended
 def test_twelve_metrics_are_sent_as_a_seed_and_its_rest(tab: Tab, hosts: World) -> None:
     names = tuple(f"metric {number}" for number in range(12))
     parties = hosts.start(terms(), answer=Answer("x", names, 3, 60), noise=Noise(Fraction(72)))
@@ -278,6 +280,7 @@ def test_two_tabs_send_every_half_once(context: BrowserContext, hosts: World) ->
             tab.page.close()
 
 
+@pytest.mark.extended
 def test_without_locks_transactions_alone_keep_tabs_from_sending_twice(
     context: BrowserContext, hosts: World
 ) -> None:
@@ -340,6 +343,7 @@ def test_a_reload_forgets_nothing_and_sends_nothing_twice(tab: Tab, servers: Par
     assert len(puts(servers)) == 2
 
 
+@pytest.mark.extended
 def test_offline_and_back_the_same_bytes_are_sent(
     tab: Tab, servers: Parties, context: BrowserContext
 ) -> None:
@@ -364,6 +368,7 @@ def test_offline_and_back_the_same_bytes_are_sent(
     assert len(puts(servers)) == 2
 
 
+@pytest.mark.extended
 def test_an_opened_device_starts_without_a_network_from_what_it_knows(
     tab: Tab, servers: Parties, context: BrowserContext
 ) -> None:
@@ -377,6 +382,7 @@ def test_an_opened_device_starts_without_a_network_from_what_it_knows(
         other.open(database="new")
 
 
+@pytest.mark.extended
 def test_run_does_everything_by_itself(tab: Tab, servers: Parties) -> None:
     opened = servers.open()
     tab.open()
@@ -400,6 +406,7 @@ def test_run_does_everything_by_itself(tab: Tab, servers: Parties) -> None:
     assert summed(servers, opened) == ((1,), 1)
 
 
+@pytest.mark.extended
 def test_another_tab_is_told_of_changes(context: BrowserContext, hosts: World) -> None:
     hosts.start(terms()).open()
     tabs = [Tab(context, hosts) for _ in range(2)]
@@ -512,6 +519,7 @@ def _said(status: int, content: bytes, _request: httpx.Request) -> httpx.Respons
     return httpx.Response(status, content=content)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("status", [200, 400, 404, 409, 500])
 def test_nonsense_is_refused_or_waited_out(tab: Tab, servers: Parties, status: int) -> None:
     for content in (b"", b"\xff", b"[]", b"{", b"null", b'{"error": 7}', b"[" * 100_000):
@@ -521,6 +529,7 @@ def test_nonsense_is_refused_or_waited_out(tab: Tab, servers: Parties, status: i
         assert problem.value.name in ("Refused", "Offline")
 
 
+@pytest.mark.extended
 def test_a_reply_without_end_is_cut_off_at_its_size(tab: Tab, servers: Parties) -> None:
     """No later than in Python, and long before its time is up."""
     sent: list[int] = []
@@ -541,6 +550,7 @@ def test_a_reply_without_end_is_cut_off_at_its_size(tab: Tab, servers: Parties) 
     assert sum(sent) < 64 * LONGEST_REPLY  # what was read, and what lay between
 
 
+@pytest.mark.extended
 def test_the_longest_reply_is_as_long_as_in_python(
     tab: Tab, servers: Parties, hosts: World, tmp_path: Path
 ) -> None:
@@ -554,6 +564,7 @@ def test_the_longest_reply_is_as_long_as_in_python(
             assert (device._exchange(Request("GET", path)).status == 0) == (name == "Offline")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("byte", [0, 127, 255])
 def test_pauses_between_attempts_have_the_law_that_they_have_in_python(
     tab: Tab, servers: Parties, byte: int, monkeypatch: pytest.MonkeyPatch
@@ -592,6 +603,7 @@ FIXED = """byte => {
 # Successor terms
 
 
+@pytest.mark.extended
 def test_successors_are_followed_and_changed_ones_shown_again(tab: Tab, servers: Parties) -> None:
     first, of = servers.experiment, tab.world.located
     tab.open()
@@ -748,6 +760,7 @@ def test_without_a_limit_of_ones_own_eight_is_the_limit(tab: Tab, hosts: World) 
     assert tab.call("join")["stage"] == "waiting"
 
 
+@pytest.mark.extended
 def test_the_overview_of_parties_is_that_of_python(tab: Tab, hosts: World) -> None:
     first = hosts.start(terms(question="Which one?"))
     opened = joined(tab)
@@ -884,6 +897,7 @@ def test_who_withdraws_sends_nothing_more_and_joins_after_agreeing(
     assert (spent["stage"], tab.call("ledger")["spent"]) == ("withdrawn", "1/2")
 
 
+@pytest.mark.extended
 def test_a_place_that_comes_after_the_person_left_is_not_kept(
     context: BrowserContext, hosts: World
 ) -> None:
@@ -909,12 +923,14 @@ def test_a_place_that_comes_after_the_person_left_is_not_kept(
     assert (entry["withdrawn"], entry["rounds"], entry["option"]) == (True, {}, None)
 
 
+@pytest.mark.extended
 def test_a_device_that_was_off_until_the_deadline_has_missed_it(tab: Tab, servers: Parties) -> None:
     opened = joined(tab)
     state = finishing(tab, opened)
     assert (state["stage"], state["charge"], puts(servers)) == ("missed", None, [])
 
 
+@pytest.mark.extended
 def test_ledgers_travel_between_browsers_and_python(tab: Tab, servers: Parties) -> None:
     opened = joined(tab)
     sending(tab)
@@ -942,6 +958,7 @@ def test_ledgers_travel_between_browsers_and_python(tab: Tab, servers: Parties) 
     assert tab.call("ledger") == spending
 
 
+@pytest.mark.extended
 def test_a_spoilt_export_changes_nothing(tab: Tab, servers: Parties) -> None:
     joined(tab)
     good = json.loads(tab.call("exportLedger"))

@@ -345,6 +345,7 @@ def test_an_interrupt_before_the_first_run_ends_says_so(
     assert (code, out, err) == (130, "", "tacit: interrupted, 0 of 2\n")
 
 
+@pytest.mark.extended
 def test_an_interrupted_figure_is_not_drawn(tmp_path: Path) -> None:
     call = [sys.executable, "-m", "tacit", "reproduce", "cz23-fig3", "--runs", "9999"]
     call += ["--out", str(tmp_path)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.cli.commands import Command, refused, result
-from tests.tables import each_row
+from tests.tables import each_row, extended_after
 
 from tacit.algorithms.registry import algorithms
 from tacit.cli.simulating import shown
@@ -107,7 +107,7 @@ COMPARED = {
 }
 
 
-@pytest.mark.parametrize("family", COMPARED)
+@pytest.mark.parametrize("family", extended_after(1, COMPARED))
 def test_algorithms_of_every_family_are_compared(
     command: Command, tmp_path: Path, family: str
 ) -> None:
@@ -219,7 +219,7 @@ TABLES = [
 
 
 @pytest.mark.parametrize("words", TABLES, ids=lambda words: str(words[0]))
-@pytest.mark.parametrize("columns", [40, 80, 300])
+@pytest.mark.parametrize("columns", extended_after(1, [40, 80, 300]))
 def test_tables_fit_and_nothing_is_cut(
     command: Command,
     monkeypatch: pytest.MonkeyPatch,

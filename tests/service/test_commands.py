@@ -401,6 +401,7 @@ def test_help_of_live_commands_loads_no_server(words: str) -> None:
     assert not heavy & of_command(words)
 
 
+@pytest.mark.extended
 def test_who_is_on_this_machine_is_asked_without_the_proxy_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

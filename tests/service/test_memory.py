@@ -210,6 +210,7 @@ print((most - before) > 0, (used() - before) / (most - before))
 """
 
 
+@pytest.mark.extended
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library is left alone")
 def test_what_a_large_round_took_goes_back_to_the_system() -> None:
     """Though small things that stay lie between the blocks that are freed."""

@@ -256,6 +256,7 @@ def test_a_worker_that_dies_is_told_with_its_seed() -> None:
         over_seeds(Dies(2), range(3), workers=2)
 
 
+@pytest.mark.extended
 def test_a_worker_that_dies_gives_back_what_else_it_had_in_hand() -> None:
     answers = list(local(Dies(700), range(1500), 2))
     assert sorted(number for number, _ in answers) == list(range(1500))

@@ -42,6 +42,7 @@ def test_an_interrupt_keeps_what_is_done_and_logs_it(tmp_path: Path) -> None:
     assert [json.loads(line)["seed"] for line in path.read_text().splitlines()] == [0, 1, 2]
 
 
+@pytest.mark.extended
 def test_an_interrupt_in_a_worker_keeps_what_other_workers_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

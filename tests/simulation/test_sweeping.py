@@ -76,6 +76,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return content(out)
 
 
+@pytest.mark.extended
 def test_one_worker_and_two_write_the_same_bytes(tmp_path: Path, reference: bytes) -> None:
     for workers in (1, 2):
         swept = carry_out(

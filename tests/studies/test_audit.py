@@ -124,6 +124,7 @@ def test_an_audit_names_both_verdicts_and_how_many_samples_it_would_take() -> No
     assert broken.attack.refutes(1.0)
 
 
+@pytest.mark.extended
 def test_a_round_through_a_real_intermediary_is_audited_like_the_ideal_one() -> None:
     protocol = SecureSum(4, 4, DiscreteLaplace(4), PureDP(1.0))
     sight = sight_of(protocol)

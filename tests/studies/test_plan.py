@@ -85,6 +85,7 @@ def test_what_makes_no_sense_is_refused_before_any_work(
         plan(**asked)
 
 
+@pytest.mark.extended
 def test_algorithms_of_any_family_are_costed_one_row_each() -> None:
     names = ["klucb", "dist-dp-se", "cdp-pe", "sdp-fedlinucb", "fedlinucb"]
     result = plan(3, 500, 0.2, 1.0, 1e-5, runs=1, algorithms=names)
