@@ -331,7 +331,6 @@ def test_a_million_wide_is_never_below_the_direct_sum(law: NoiseLaw, shift: int)
         )  # at shift 1 the direct sum's own rounding shows
 
 
-@pytest.mark.extended
 @pytest.mark.parametrize("std", [pytest.param(1e8, marks=pytest.mark.slow), 1e12])
 def test_a_shift_far_below_the_width_is_overstated_never_understated(std: float) -> None:
     """Losses near the rounding of the logarithms: a tenth may be added, nothing may be lost."""
