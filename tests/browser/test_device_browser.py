@@ -172,6 +172,7 @@ def test_what_is_not_recorded_is_reported_as_zero_at_the_same_times_and_sizes(
     assert traces[0] == traces[1] == traces[2]
 
 
+@pytest.mark.extended
 def test_the_time_of_sending_lies_between_window_and_deadline_at_random(
     tab: Tab, servers: Parties
 ) -> None:
@@ -329,6 +330,7 @@ def test_two_tabs_cannot_overspend(context: BrowserContext, hosts: World) -> Non
     assert len(puts(first) + puts(second)) == 2
 
 
+@pytest.mark.extended
 def test_a_reload_forgets_nothing_and_sends_nothing_twice(tab: Tab, servers: Parties) -> None:
     joined(tab)
     before = tab.call("record", 1)
@@ -678,6 +680,7 @@ def test_terms_that_another_page_pinned_are_not_followed_without_approval(
     assert tab.open()["digest"] == first.hex()
 
 
+@pytest.mark.extended
 def test_keys_change_by_successors_alone_and_the_ledger_is_shared(
     tab: Tab, servers: Parties
 ) -> None:
@@ -716,6 +719,7 @@ def test_no_more_than_was_promised_is_ever_spent(tab: Tab, servers: Parties) -> 
     assert tab.call("state")["stage"] == "opened"
 
 
+@pytest.mark.extended
 def test_cheap_rounds_are_joined_as_often_as_the_terms_say(tab: Tab, servers: Parties) -> None:
     tab.open()
     for _ in range(2):
@@ -741,6 +745,7 @@ def test_cheap_rounds_are_joined_as_often_as_the_terms_say(tab: Tab, servers: Pa
     assert len(puts(servers)) == 4
 
 
+@pytest.mark.extended
 def test_without_a_limit_of_ones_own_eight_is_the_limit(tab: Tab, hosts: World) -> None:
     hosts.start(terms(), promise=Promise(Fraction(9)), noise=Noise(Fraction(1, 9))).open()
     tab.open()
@@ -802,6 +807,7 @@ def test_a_round_that_costs_more_than_is_left_is_not_joined(tab: Tab, hosts: Wor
     assert tab.call("join")["stage"] == "waiting"
 
 
+@pytest.mark.extended
 def test_the_persons_own_limit_holds_and_what_falls_keeps_reports_back(
     tab: Tab, servers: Parties
 ) -> None:
@@ -852,6 +858,7 @@ def test_a_refund_needs_the_word_of_both_servers(tab: Tab, hosts: World) -> None
         assert (state["stage"], state["charge"]) == ("refused", "1/2")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("stage", ["refused", "sent"])
 def test_after_three_refused_rounds_no_other_is_joined(tab: Tab, hosts: World, stage: str) -> None:
     """Nor where nobody says what became of them."""
@@ -872,6 +879,7 @@ def test_after_three_refused_rounds_no_other_is_joined(tab: Tab, hosts: World, s
     assert problem.value.field == "refused"
 
 
+@pytest.mark.extended
 def test_who_withdraws_sends_nothing_more_and_joins_after_agreeing(
     tab: Tab, servers: Parties
 ) -> None:

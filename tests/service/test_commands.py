@@ -299,6 +299,7 @@ def test_options_change_by_successor_terms_that_both_sign(
     assert result(command("experiment", "status", *which))["options"][-1] == "Hey"
 
 
+@pytest.mark.extended
 def test_a_guardrail_pauses_an_option_and_the_estimates_say_why(
     both: Threads, command: Command, defined: Path
 ) -> None:

@@ -91,6 +91,7 @@ def test_a_server_that_a_late_request_brought_back_is_dropped_again(tmp_path: Pa
         assert not servers() & over(pair, digest)
 
 
+@pytest.mark.extended
 def test_servers_keep_nothing_of_those_who_came_over_http(tmp_path: Path) -> None:
     with served(tmp_path) as both:
         digest = both.begin(experiment_of(20_000))

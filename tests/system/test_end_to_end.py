@@ -69,6 +69,7 @@ def test_two_thousand_devices_through_real_cryptography_give_the_exact_modular_s
     assert abs(protocol.analyze(opened).total - rewards.sum()) < slack
 
 
+@pytest.mark.extended
 def test_the_error_of_opened_sums_follows_the_stated_law() -> None:
     """Chi-square of 200 batches of 16 devices, opened by two servers, against the noise's law;
     false positive rate about 1e-6 (draws have no seed).
