@@ -6,7 +6,10 @@ READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test test-all coverage check mutants verify bench docs clean
+# tests start many processes; modules compiled once serve all of them
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: setup demo test test-extended test-all coverage check mutants verify bench docs clean
 .DEFAULT_GOAL := setup
 
 setup: $(READY)
@@ -28,15 +31,20 @@ $(DEMO_READY): pyproject.toml constraints.txt src/tacit/version.py
 demo: $(DEMO_READY)
 	$(BIN)/tacit demo --out demo-output $(if $(KEEP),--keep)
 
+# five minutes on two cores; the last lines say what was left out
 test: $(READY)
 	$(BIN)/python -m pytest
 
+# what a change must pass besides: processes killed, PostgreSQL, large rounds, pages of the docs
+test-extended: $(READY)
+	$(BIN)/python -m pytest -m 'extended and not slow'
+
 test-all: $(READY)
-	$(BIN)/python -m pytest -m 'slow or not slow'
+	$(BIN)/python -m pytest -m ''
 
 # how much of the code the tests reach, in twice the time; the floor is in pyproject.toml
 coverage: $(READY)
-	$(BIN)/python -m pytest --cov=tacit --cov-report=term
+	$(BIN)/python -m pytest -m 'not slow' --cov=tacit --cov-report=term
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -1,13 +1,22 @@
-"""What all tests share: how property-based tests search, and where devices' draws come from."""
+"""Shared by all tests: hypothesis settings, the devices' randomness, the summary of tests not run.
+
+Three classes of tests, by marker: unmarked ones are `make test`, `extended` ones are added by CI
+and `make test-extended`, `slow` ones only by `make test-all`. CONTRIBUTING.md says which is which.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.source import repeated
+
+# One thread of linear algebra for each process, set before NumPy is loaded: the tests' own
+# processes fill the cores, and threads that wait for each other double the time.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # Where changes are judged every run is the same: a sound change is not refused by chance. Elsewhere
 # searches go on looking, and draws are the operating system's, at the false-alarm rates stated.
@@ -29,5 +38,51 @@ def same_draws(request: pytest.FixtureRequest) -> Iterator[None]:
     if not JUDGED:
         yield
         return
+    from tests.source import repeated  # loads NumPy
+
     with repeated(request.node.nodeid):
         yield
+
+
+# the marker of tests that a run may leave out, and the command that runs them
+COMMANDS = {"extended": "make test-extended", "slow": "make test-all"}
+LEFT_OUT = pytest.StashKey[Counter[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[LEFT_OUT] = Counter()
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    for item in items:
+        marked = [marker for marker in COMMANDS if item.get_closest_marker(marker)]
+        item.config.stash[LEFT_OUT].update(marked[-1:])  # slow, where a test is both
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output = getattr(session.config, "workeroutput", None)  # of a process of pytest-xdist
+    counted = session.config.stash[LEFT_OUT]
+    if output is not None:
+        output["left_out"] = dict(counted)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Every worker of pytest-xdist leaves out the same tests: those of the last one count."""
+    found = getattr(node, "workeroutput", {}).get("left_out", {})
+    node.config.stash[LEFT_OUT] = Counter(found) or node.config.stash[LEFT_OUT]
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """One line for each class of tests that was left out, and for each reason of skipped ones."""
+    left_out = {} if config.option.keyword else config.stash[LEFT_OUT]  # -k is a choice of tests
+    for marker, count in sorted(left_out.items()):
+        terminalreporter.write_line(f"left out: {count} {marker} tests; run: {COMMANDS[marker]}")
+    skipped = {
+        report.nodeid: report.longrepr for report in terminalreporter.stats.get("skipped", ())
+    }
+    reasons = Counter(
+        where[2].removeprefix("Skipped: ") for where in skipped.values() if len(where) == 3
+    )
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"skipped: {count}: {reason}")

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import typer
+from tests.tables import each_row
 
 from tacit.algorithms.registry import lookup
 from tacit.cli import app
@@ -108,6 +109,7 @@ def run(path: Path, where: Path) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("page", PROGRAMS, ids=name)
 def test_the_python_blocks_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None:
     if page.stem == "verified":
@@ -117,6 +119,7 @@ def test_the_python_blocks_of_a_page_run_in_order(page: Path, tmp_path: Path) ->
     run(program, tmp_path)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("example", EXAMPLES, ids=name)
 def test_an_example_runs(example: Path, tmp_path: Path) -> None:
     run(example, tmp_path)
@@ -138,7 +141,7 @@ def code_lines(path: Path) -> int:
     return sum(bool(line) and not line.startswith(("#", '"""')) for line in stripped)
 
 
-@pytest.mark.parametrize("line", [*LINES, *MENTIONED], ids=str)
+@each_row("line", [*LINES, *MENTIONED])
 def test_a_documented_command_exists_with_its_options(line: Line) -> None:
     words = tacit_words(line)
     if words is None:

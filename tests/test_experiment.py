@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tables import each_row
 
 from tacit.algorithms.registry import lookup
 from tacit.bandits import ForgettingElimination
@@ -351,9 +352,7 @@ def test_a_number_set_to_zero_is_rejected_or_harmless(family: str, tmp_path: Pat
             load(path)
 
 
-@pytest.mark.parametrize(
-    "text", ["[]", "[1, 2]", "7", "null", '"saved"', "{}", '{"format": 99}', "\x00\x01"]
-)
+@each_row("text", ["[]", "[1, 2]", "7", "null", '"saved"', "{}", '{"format": 99}', "\x00\x01"])
 def test_files_of_another_format_are_refused(text: str, tmp_path: Path) -> None:
     """Found: a list was an AttributeError."""
     path = tmp_path / "other.json"
@@ -375,7 +374,7 @@ def _set(*keys: Any) -> Callable[[Any, Any], None]:
 
 
 @EACH
-@pytest.mark.parametrize(
+@each_row(
     ("change", "value", "message"),
     [
         (_set("guarantee_id"), "(0.1, 0)-DP", "guarantee is not that of the stored mechanism"),

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.tables import each_row
 
 import tacit
 from tacit.bandits import ForgettingElimination, Learner
@@ -44,7 +45,7 @@ def test_things_inside_functions_have_no_name() -> None:
             name_of(thing)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         "antigravity:fly",  # exists, is not loaded, and would be noticed

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.aggregation.rings import ring_session
+from tests.tables import each_row
 
 from tacit.aggregation import (
     Dropouts,
@@ -372,7 +373,7 @@ def test_what_is_not_a_report_is_refused_before_anything_is_sent() -> None:
     assert client.mask(pairs, [7]) == client.mask(pairs, [7])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reports", "minimum", "modulus", "length"),
     [
         (1, 1, 10, 1),

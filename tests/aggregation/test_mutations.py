@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import pytest
+from tests.tables import each_row
 
 from tacit.aggregation import (
     HpkeSuite,
@@ -193,7 +194,7 @@ def test_a_spoilt_description_is_refused_or_is_another_round_that_nobody_else_is
     assert (accepted > 0) == (kind != "two servers")
 
 
-@pytest.mark.parametrize("nothing", [b"", b"t", bytes(20), b"ta\x01\x11", None, "text", 7])
+@each_row("nothing", [b"", b"t", bytes(20), b"ta\x01\x11", None, "text", 7])
 def test_what_is_not_a_message_is_refused(nothing: object) -> None:
     session = MaskingSession(list(range(6)), MaskingPlan(4, 1009))
     server, client = session.server, session.clients[0]

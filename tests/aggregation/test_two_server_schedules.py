@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import cache, partial
 
 import pytest
+from tests.tables import extended_after
 
 from tacit.aggregation import (
     Aggregator,
@@ -248,17 +249,21 @@ class Schedule:
         return "opened"
 
 
-def test_two_thousand_random_schedules_give_one_exact_answer_or_a_refusal() -> None:
-    ends = [Schedule(seed).check() for seed in range(2_000)]
-    assert min(ends.count("opened"), ends.count("refused")) > 300
+@pytest.mark.parametrize("start", extended_after(1, range(0, 2000, 500)))
+def test_two_thousand_random_schedules_give_one_exact_answer_or_a_refusal(start: int) -> None:
+    ends = [Schedule(seed).check() for seed in range(start, start + 500)]
+    assert min(ends.count("opened"), ends.count("refused")) > 75
 
 
-def test_schedules_of_verified_rounds_give_one_exact_answer_without_the_liar_or_none() -> None:
+@pytest.mark.parametrize("start", extended_after(1, range(0, 600, 200)))
+def test_schedules_of_verified_rounds_give_one_exact_answer_without_the_liar_or_none(
+    start: int,
+) -> None:
     pytest.importorskip("Crypto", reason="needs pycryptodome: pip install '.[verified]'")
-    schedules = [Schedule(seed, verified=True) for seed in range(600)]
+    schedules = [Schedule(seed, verified=True) for seed in range(start, start + 200)]
     ends = [schedule.check() for schedule in schedules]
-    assert min(ends.count("opened"), ends.count("refused")) > 90
-    assert sum(view.rejected for schedule in schedules for view in schedule.views) > 60
+    assert min(ends.count("opened"), ends.count("refused")) > 30
+    assert sum(view.rejected for schedule in schedules for view in schedule.views) > 20
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from tests.algorithms.asking import built, problem_for
 from tests.samples import same_law
+from tests.tables import each_row, extended_after
 
 from tacit.algorithms import ArmsProblem, algorithms, tkms21
 from tacit.algorithms.problems import TRUSTS, Setting
@@ -54,11 +55,15 @@ def protocol_of(experiment: Experiment, participants: int) -> SumProtocol:
     return protocol
 
 
-@EACH
-@pytest.mark.parametrize("rewards", ["bernoulli", "gaussian", "beta"])
+@pytest.mark.parametrize(
+    ("name", "setting", "rewards"),
+    [
+        (name, setting, rewards)
+        for name, setting, rewards in product(NAMES, SETTINGS, ("bernoulli", "gaussian", "beta"))
+        if rewards == "bernoulli" or setting != "paper" or name not in BINARY_ON_PAPER
+    ],
+)
 def test_every_algorithm_runs_to_its_horizon(name: str, setting: Setting, rewards: str) -> None:
-    if setting == "paper" and name in BINARY_ON_PAPER and rewards != "bernoulli":
-        pytest.skip("refused, and tested below")
     asked = {"epsilon": 0.9, "setting": setting, "rewards": rewards}
     record = Trial(name, problem_for(name, arms=3, horizon=3000, **asked))(4)
     assert record["users"] == 3000
@@ -117,7 +122,9 @@ def test_a_trillion_users_overflow_nothing(name: str, horizon: int) -> None:
     ("name", "horizon", "rewards", "means"),
     [
         ("dist-dp-se", 1500, "gaussian", (0.2, 0.5, 0.9)),
-        ("private-klucb", 3000, "bernoulli", (0.4, 0.5, 0.6)),
+        pytest.param(
+            "private-klucb", 3000, "bernoulli", (0.4, 0.5, 0.6), marks=pytest.mark.extended
+        ),
         pytest.param("private-klucb", 3000, "beta", (0.4, 0.5, 0.6), marks=pytest.mark.slow),
         pytest.param("vb-sdp-ae", 3000, "bernoulli", (0.2, 0.5, 0.9), marks=pytest.mark.slow),
         pytest.param("dp-se", 15_000, "bernoulli", (0.2, 0.5, 0.6), marks=pytest.mark.slow),
@@ -280,7 +287,7 @@ def test_doubling_batches_are_tried_up_to_the_horizon(start: int, horizon: int) 
 # Noise of different arms
 
 
-@pytest.mark.parametrize("slow", [False, True])
+@pytest.mark.parametrize("slow", extended_after(1, [False, True]))
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in REFERENCES])
 def test_noise_of_different_arms_is_independent(name: str, slow: bool) -> None:
     """CORRECTIONS 14: one draw for all arms would cancel in every comparison.
@@ -292,7 +299,7 @@ def test_noise_of_different_arms_is_independent(name: str, slow: bool) -> None:
     experiment = built(name, problem)
     rng = np.random.default_rng(8)
     rows = []
-    for _ in range(800 if slow else 2000):
+    for _ in range(800 if slow else 1200):
         row = []
         for batch in first:
             protocol = protocol_of(experiment, batch.participants)
@@ -389,7 +396,7 @@ def test_periods_that_square_cost_at_most_four_times() -> None:
 # Refusals
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "problem", "message"),
     [
         ("sdp-ae", {"setting": "paper"}, r"proven for epsilon < 1: use --setting tight"),
@@ -421,7 +428,7 @@ def test_what_cannot_be_promised_is_refused_with_an_alternative(
         built(name, ArmsProblem(2, 1000, **{"binary": True, **problem}))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changed", "message"),
     [
         (

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 from tacit.algorithms import SilosProblem, lookup
 from tacit.algorithms.registry import check_together
@@ -151,7 +152,7 @@ def test_a_stored_experiment_keeps_every_silos_promise_and_noise() -> None:
     assert not earned_by(restored.mechanism.sums, weakest([ApproximateDP(0.1, 1e-6)] * 4))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "said"),
     [
         ({"budgets": (1.0, 2.0), "silos": 3}, "budgets has 2 entries for 3 silos"),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.algorithms.asking import options_of
+from tests.tables import each_row
 
 from tacit.algorithms import LinearProblem, algorithms, lookup
 from tacit.algorithms.lzj22 import status
@@ -109,6 +110,7 @@ def test_a_guarantee_states_the_secret_that_a_report_holds(
     assert stated.assumptions == {Protects(secret)}
 
 
+@pytest.mark.extended
 def test_the_tight_setting_stands_where_it_should() -> None:
     """Central and secure aggregation are as good as none, and far below the paper; local is far
     below the paper, and clearly above central; regret falls with ε. One test, for they share runs.
@@ -127,6 +129,7 @@ def test_the_tight_setting_stands_where_it_should() -> None:
     assert clearly_below(full("cdp-dpe", "paper"), full("cdp-dpe", "paper", epsilon=2.0))
 
 
+@pytest.mark.extended
 def test_growing_numbers_of_clients_beat_a_fixed_one_at_equal_communication() -> None:
     growing = full("dpe", "paper")
     fixed = simulate("dpe-fixed", setting="paper", runs=6, workers=1)
@@ -200,7 +203,7 @@ def test_a_covering_stands_in_for_a_continuous_action_set() -> None:
     assert isinstance(experiment.learner, DistributedElimination)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "message"),
     [
         ({"epsilon": 0.0}, "epsilon"),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.algorithms.asking import options_of
+from tests.tables import extended_after
 
 from tacit.algorithms import SilosProblem, algorithms, lookup
 from tacit.algorithms.zc24_noise import (
@@ -113,7 +114,7 @@ def test_a_guarantee_states_how_it_was_derived_and_what_else_a_visit_moves(lazy:
 
 
 @pytest.mark.parametrize("name", ["secagg-fedlinucb", "ldp-fedlinucb", "sdp-fedlinucb-vec"])
-@pytest.mark.parametrize("times", [2, 25, 500])
+@pytest.mark.parametrize("times", extended_after(2, [2, 25, 500]))
 def test_participations_anywhere_get_the_target_together(name: str, times: int) -> None:
     """The Gaussian mechanism for so many records in one batch, a second time."""
     problem = replace(SMALL, participations=times)

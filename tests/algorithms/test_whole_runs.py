@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from tests.algorithms.asking import built, problem_for
+from tests.tables import extended_after
 
 from tacit.environments import Environment
 from tacit.experiment import Experiment
@@ -131,7 +132,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", ["dist-dp-se", "shuffle-dp-se"])
+@pytest.mark.parametrize("case", extended_after(1, ["dist-dp-se", "shuffle-dp-se"]))
 def test_a_whole_run_leaks_no_more_than_it_promises_and_with_half_the_noise_it_does(
     case: str,
 ) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 from tests.bandits import coverage
 from tests.bandits.coverage import LEVEL, SCENARIOS, Run, many, most_failures, play
+from tests.tables import extended_but_every
 
 from tacit.bandits.arm_summaries import (
     Setting,
@@ -233,7 +234,9 @@ def check(done: list[Run], failures: int) -> None:
     assert np.mean([width.together for run in done for width in run.widths]) < 2
 
 
-@pytest.mark.parametrize("name", [name for name in SCENARIOS if "50" not in name])
+@pytest.mark.parametrize(
+    "name", extended_but_every(2, zip(name for name in SCENARIOS if "50" not in name))
+)
 def test_intervals_hold_at_all_rounds_at_once(name: str) -> None:
     """6 runs each, false-alarm rate 1e-6; widths of one."""
     done = [play(SCENARIOS[name], seed, seed == 0) for seed in range(6)]

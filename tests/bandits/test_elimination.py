@@ -133,6 +133,7 @@ def test_tight_opens_nothing_once_one_arm_is_left() -> None:
     assert (last.participants, last.opened) == (10**6 - learner.played, False)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("fixed", [True, False])
 def test_tight_has_at_most_half_the_regret_of_the_paper(fixed: bool) -> None:
     """At (0.5, 10^-5): 4,688 fair bits as printed, 203 by exact calibration."""

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.bandits.harness import Environment, exact, fair_bits, laplace
 from tests.bandits.worlds import Answers, Arms, Linear, Silos, play_in
+from tests.tables import each_row
 
 from tacit import bandits
 from tacit.bandits import Learner
@@ -408,7 +409,7 @@ def test_keeps_its_arguments(name: str, example: Example) -> None:
 
 
 @EACH
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=4, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32), stop=st.floats(0.0, 1.0), asked=st.booleans())
 def test_stored_anywhere_it_continues_identically(
     name: str, example: Example, seed: int, stop: float, asked: bool
@@ -441,7 +442,7 @@ def test_an_unknown_learner_is_refused() -> None:
             Learner.from_dict({"learner": name})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "options", "message"),
     [
         ("UCB1", {"arms": 1}, "arms is 1"),

@@ -56,7 +56,7 @@ CHANGES = st.sampled_from(["add", "pause", "resume", "remove", "nothing", "hold"
 
 @pytest.mark.parametrize("name", LEARNERS)
 @given(changes=st.lists(st.tuples(CHANGES, st.integers(0, 5)), max_size=12))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_options_change_at_any_time_and_restarts_change_nothing(
     name: str, changes: list[tuple[str, int]]
 ) -> None:

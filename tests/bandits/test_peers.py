@@ -83,6 +83,7 @@ def regret(learner: Learner, seed: int) -> float:
     return play(learner, PUBLISHED, laplace(1.0), np.random.default_rng(seed))
 
 
+@pytest.mark.extended
 def test_on_the_published_instance_sharing_out_costs_thompson_nothing() -> None:
     """Five arms, 10^5 participants, ε = 1, 6 runs; standard errors are 30 to 50."""
     size = (5, 10**5, 1.0)

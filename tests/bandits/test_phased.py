@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests.tables import each_row
 
 from tacit.bandits import Learner
 from tacit.bandits.linear.phased import DistributedElimination, PhasedElimination, SingleElimination
@@ -263,7 +264,7 @@ def test_the_best_action_is_dropped_in_at_most_a_share_of_runs() -> None:
     assert dropped <= 0.2 * 60
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "message"),
     [
         ({"alpha": 0.0}, "alpha"),

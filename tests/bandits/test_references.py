@@ -29,6 +29,7 @@ def test_lazy_zero_decides_after_every_user(learner: type[Learner]) -> None:
     assert textbook._number == 400
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("learner", [UCB1, KLUCB, Thompson, SuccessiveElimination])
 def test_laziness_hardly_costs_regret(learner: type[Learner]) -> None:
     def mean_regret(lazy: float) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tables import extended_after
 
 from tacit.algorithms import lookup
 from tacit.bandits import Learner
@@ -117,7 +118,7 @@ def test_balls_shrink_as_more_is_known_and_stay_public() -> None:
     assert int(world.gaps.argmin()) in experiment.learner.active
 
 
-@pytest.mark.parametrize("name", ["cdp-dpe", "ldp-dpe", "secagg-dpe", "sdp-dpe"])
+@pytest.mark.parametrize("name", extended_after(2, ["cdp-dpe", "ldp-dpe", "secagg-dpe", "sdp-dpe"]))
 def test_the_best_action_is_kept_under_every_trust_model(name: str) -> None:
     """20 small runs each; at β = 0.05, three or more lost would be a chance of 7%, four of 2%: all
     are kept, since widths are not tight to the last digit.

@@ -99,10 +99,10 @@ def test_intervals_stay_within_the_rewards_even_if_means_do_not() -> None:
 def test_intervals_hold_the_truth_at_about_the_nominal_rate(
     law: str, mean: float, sizes: tuple[int, ...], level: float
 ) -> None:
-    """3,000 histories of fixed sizes, bits as rewards: the share is within 2 points of the nominal
+    """1,500 histories of fixed sizes, bits as rewards: the share is within 2 points of the nominal
     one, and a sampling error of false-alarm rate 1e-6 on either side.
     """
-    runs = 3_000
+    runs = 1_500
     rng, world = np.random.default_rng([len(law), len(sizes)]), Environment(np.array([mean, mean]))
     held = 0
     for _ in range(runs):

@@ -172,6 +172,7 @@ def test_what_is_not_recorded_is_reported_as_zero_at_the_same_times_and_sizes(
     assert traces[0] == traces[1] == traces[2]
 
 
+@pytest.mark.extended
 def test_the_time_of_sending_lies_between_window_and_deadline_at_random(
     tab: Tab, servers: Parties
 ) -> None:
@@ -186,6 +187,7 @@ def test_the_time_of_sending_lies_between_window_and_deadline_at_random(
     assert len(set(times)) == 8
 
 
+@pytest.mark.extended
 def test_several_metrics_with_ranges_are_rounded_and_summed(tab: Tab, hosts: World) -> None:
     answer = Answer("x", ("walked", "liked"), 4, 60, Fraction(-1), Fraction(3))
     of = {"answer": answer, "noise": Noise(Fraction(16))}
@@ -209,6 +211,7 @@ def test_several_metrics_with_ranges_are_rounded_and_summed(tab: Tab, hosts: Wor
     assert summed(parties, opened) == ((3, 4), 1)
 
 
+@pytest.mark.extended
 def test_twelve_metrics_are_sent_as_a_seed_and_its_rest(tab: Tab, hosts: World) -> None:
     names = tuple(f"metric {number}" for number in range(12))
     parties = hosts.start(terms(), answer=Answer("x", names, 3, 60), noise=Noise(Fraction(72)))
@@ -278,6 +281,7 @@ def test_two_tabs_send_every_half_once(context: BrowserContext, hosts: World) ->
             tab.page.close()
 
 
+@pytest.mark.extended
 def test_without_locks_transactions_alone_keep_tabs_from_sending_twice(
     context: BrowserContext, hosts: World
 ) -> None:
@@ -326,6 +330,7 @@ def test_two_tabs_cannot_overspend(context: BrowserContext, hosts: World) -> Non
     assert len(puts(first) + puts(second)) == 2
 
 
+@pytest.mark.extended
 def test_a_reload_forgets_nothing_and_sends_nothing_twice(tab: Tab, servers: Parties) -> None:
     joined(tab)
     before = tab.call("record", 1)
@@ -340,6 +345,7 @@ def test_a_reload_forgets_nothing_and_sends_nothing_twice(tab: Tab, servers: Par
     assert len(puts(servers)) == 2
 
 
+@pytest.mark.extended
 def test_offline_and_back_the_same_bytes_are_sent(
     tab: Tab, servers: Parties, context: BrowserContext
 ) -> None:
@@ -364,6 +370,7 @@ def test_offline_and_back_the_same_bytes_are_sent(
     assert len(puts(servers)) == 2
 
 
+@pytest.mark.extended
 def test_an_opened_device_starts_without_a_network_from_what_it_knows(
     tab: Tab, servers: Parties, context: BrowserContext
 ) -> None:
@@ -377,6 +384,7 @@ def test_an_opened_device_starts_without_a_network_from_what_it_knows(
         other.open(database="new")
 
 
+@pytest.mark.extended
 def test_run_does_everything_by_itself(tab: Tab, servers: Parties) -> None:
     opened = servers.open()
     tab.open()
@@ -400,6 +408,7 @@ def test_run_does_everything_by_itself(tab: Tab, servers: Parties) -> None:
     assert summed(servers, opened) == ((1,), 1)
 
 
+@pytest.mark.extended
 def test_another_tab_is_told_of_changes(context: BrowserContext, hosts: World) -> None:
     hosts.start(terms()).open()
     tabs = [Tab(context, hosts) for _ in range(2)]
@@ -512,6 +521,7 @@ def _said(status: int, content: bytes, _request: httpx.Request) -> httpx.Respons
     return httpx.Response(status, content=content)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("status", [200, 400, 404, 409, 500])
 def test_nonsense_is_refused_or_waited_out(tab: Tab, servers: Parties, status: int) -> None:
     for content in (b"", b"\xff", b"[]", b"{", b"null", b'{"error": 7}', b"[" * 100_000):
@@ -521,6 +531,7 @@ def test_nonsense_is_refused_or_waited_out(tab: Tab, servers: Parties, status: i
         assert problem.value.name in ("Refused", "Offline")
 
 
+@pytest.mark.extended
 def test_a_reply_without_end_is_cut_off_at_its_size(tab: Tab, servers: Parties) -> None:
     """No later than in Python, and long before its time is up."""
     sent: list[int] = []
@@ -541,6 +552,7 @@ def test_a_reply_without_end_is_cut_off_at_its_size(tab: Tab, servers: Parties) 
     assert sum(sent) < 64 * LONGEST_REPLY  # what was read, and what lay between
 
 
+@pytest.mark.extended
 def test_the_longest_reply_is_as_long_as_in_python(
     tab: Tab, servers: Parties, hosts: World, tmp_path: Path
 ) -> None:
@@ -554,6 +566,7 @@ def test_the_longest_reply_is_as_long_as_in_python(
             assert (device._exchange(Request("GET", path)).status == 0) == (name == "Offline")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("byte", [0, 127, 255])
 def test_pauses_between_attempts_have_the_law_that_they_have_in_python(
     tab: Tab, servers: Parties, byte: int, monkeypatch: pytest.MonkeyPatch
@@ -592,6 +605,7 @@ FIXED = """byte => {
 # Successor terms
 
 
+@pytest.mark.extended
 def test_successors_are_followed_and_changed_ones_shown_again(tab: Tab, servers: Parties) -> None:
     first, of = servers.experiment, tab.world.located
     tab.open()
@@ -666,6 +680,7 @@ def test_terms_that_another_page_pinned_are_not_followed_without_approval(
     assert tab.open()["digest"] == first.hex()
 
 
+@pytest.mark.extended
 def test_keys_change_by_successors_alone_and_the_ledger_is_shared(
     tab: Tab, servers: Parties
 ) -> None:
@@ -704,6 +719,7 @@ def test_no_more_than_was_promised_is_ever_spent(tab: Tab, servers: Parties) -> 
     assert tab.call("state")["stage"] == "opened"
 
 
+@pytest.mark.extended
 def test_cheap_rounds_are_joined_as_often_as_the_terms_say(tab: Tab, servers: Parties) -> None:
     tab.open()
     for _ in range(2):
@@ -729,6 +745,7 @@ def test_cheap_rounds_are_joined_as_often_as_the_terms_say(tab: Tab, servers: Pa
     assert len(puts(servers)) == 4
 
 
+@pytest.mark.extended
 def test_without_a_limit_of_ones_own_eight_is_the_limit(tab: Tab, hosts: World) -> None:
     hosts.start(terms(), promise=Promise(Fraction(9)), noise=Noise(Fraction(1, 9))).open()
     tab.open()
@@ -748,6 +765,7 @@ def test_without_a_limit_of_ones_own_eight_is_the_limit(tab: Tab, hosts: World) 
     assert tab.call("join")["stage"] == "waiting"
 
 
+@pytest.mark.extended
 def test_the_overview_of_parties_is_that_of_python(tab: Tab, hosts: World) -> None:
     first = hosts.start(terms(question="Which one?"))
     opened = joined(tab)
@@ -789,6 +807,7 @@ def test_a_round_that_costs_more_than_is_left_is_not_joined(tab: Tab, hosts: Wor
     assert tab.call("join")["stage"] == "waiting"
 
 
+@pytest.mark.extended
 def test_the_persons_own_limit_holds_and_what_falls_keeps_reports_back(
     tab: Tab, servers: Parties
 ) -> None:
@@ -839,6 +858,7 @@ def test_a_refund_needs_the_word_of_both_servers(tab: Tab, hosts: World) -> None
         assert (state["stage"], state["charge"]) == ("refused", "1/2")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("stage", ["refused", "sent"])
 def test_after_three_refused_rounds_no_other_is_joined(tab: Tab, hosts: World, stage: str) -> None:
     """Nor where nobody says what became of them."""
@@ -859,6 +879,7 @@ def test_after_three_refused_rounds_no_other_is_joined(tab: Tab, hosts: World, s
     assert problem.value.field == "refused"
 
 
+@pytest.mark.extended
 def test_who_withdraws_sends_nothing_more_and_joins_after_agreeing(
     tab: Tab, servers: Parties
 ) -> None:
@@ -884,6 +905,7 @@ def test_who_withdraws_sends_nothing_more_and_joins_after_agreeing(
     assert (spent["stage"], tab.call("ledger")["spent"]) == ("withdrawn", "1/2")
 
 
+@pytest.mark.extended
 def test_a_place_that_comes_after_the_person_left_is_not_kept(
     context: BrowserContext, hosts: World
 ) -> None:
@@ -909,12 +931,14 @@ def test_a_place_that_comes_after_the_person_left_is_not_kept(
     assert (entry["withdrawn"], entry["rounds"], entry["option"]) == (True, {}, None)
 
 
+@pytest.mark.extended
 def test_a_device_that_was_off_until_the_deadline_has_missed_it(tab: Tab, servers: Parties) -> None:
     opened = joined(tab)
     state = finishing(tab, opened)
     assert (state["stage"], state["charge"], puts(servers)) == ("missed", None, [])
 
 
+@pytest.mark.extended
 def test_ledgers_travel_between_browsers_and_python(tab: Tab, servers: Parties) -> None:
     opened = joined(tab)
     sending(tab)
@@ -942,6 +966,7 @@ def test_ledgers_travel_between_browsers_and_python(tab: Tab, servers: Parties) 
     assert tab.call("ledger") == spending
 
 
+@pytest.mark.extended
 def test_a_spoilt_export_changes_nothing(tab: Tab, servers: Parties) -> None:
     joined(tab)
     good = json.loads(tab.call("exportLedger"))

@@ -23,6 +23,8 @@ from tacit.terms import Aggregation, Answer
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+pytestmark = pytest.mark.extended
+
 ANSWER = Answer("1 if you liked it, 0 if not", window=1)
 NOISY = 3  # as much as the rounds have room for, whatever was drawn
 

@@ -19,6 +19,8 @@ from tacit.service.http import pages
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+pytestmark = pytest.mark.extended
+
 LARGEST = 100_000  # bytes of everything that a page needs, unpacked
 SHIFTS = """
 () => new Promise((done) => {

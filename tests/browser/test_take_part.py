@@ -28,6 +28,8 @@ from tacit.signatures import SIGNATURE_SIZE, Signed, sign
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Request
 
+pytestmark = pytest.mark.extended
+
 UNSIGNED = "The helper did not sign this round."
 LATER = Timing(joining=3600, margin=600, grace=600)
 

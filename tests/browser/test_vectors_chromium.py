@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.browser.site import serving, static
 from tests.browser.vectors import known
 
@@ -16,6 +17,7 @@ CHECK = """async (known) => {
 }"""
 
 
+@pytest.mark.extended
 def test_the_device_agrees_with_every_vector_in_chromium(browser: Browser) -> None:
     with serving(static) as site:
         page = browser.new_page()

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.cli.commands import Command, refused, result
+from tests.tables import each_row
 
 from tacit.privacy.audit import Audit
 
@@ -264,9 +265,7 @@ BAD: list[tuple[str, tuple[object, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("message", "words"), BAD, ids=[" ".join(map(str, words)) for _, words in BAD]
-)
+@each_row(("message", "words"), BAD)
 def test_a_bad_value_is_one_line_and_exit_code_2(
     command: Command, message: str, words: tuple[object, ...]
 ) -> None:

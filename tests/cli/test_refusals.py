@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.cli.commands import Command, Ended, program, refused, result
+from tests.tables import each_row
 
 from tacit.simulation import Trial, files
 
@@ -197,7 +198,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("line", BAD)
+@each_row("line", BAD)
 def test_a_bad_command_line_is_refused_in_one_line(command: Command, here: Path, line: str) -> None:
     out = [] if "--out" in line or not line.startswith(("simulate --", "compare")) else ["--out=x"]
     if "--resume" in line:
@@ -301,6 +302,7 @@ def long_run(*words: object) -> tuple[object, ...]:
     return (*words, "--arms", 5, "--horizon", 5000, "--runs", RUNS, "--json")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("kind", ["simulate", "compare"])
 def test_an_interrupted_command_keeps_its_runs_and_goes_on(
     command: Command, tmp_path: Path, kind: str
@@ -346,6 +348,7 @@ def test_an_interrupt_before_the_first_run_ends_says_so(
     assert (code, out, err) == (130, "", "tacit: interrupted, 0 of 2\n")
 
 
+@pytest.mark.extended
 def test_an_interrupted_figure_is_not_drawn(tmp_path: Path) -> None:
     call = [sys.executable, "-m", "tacit", "reproduce", "cz23-fig3", "--runs", "9999"]
     call += ["--out", str(tmp_path)]

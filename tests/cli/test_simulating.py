@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.cli.commands import Command, refused, result
+from tests.tables import each_row, extended_after
 
 from tacit.algorithms.registry import algorithms
 from tacit.cli.simulating import shown
@@ -106,7 +107,7 @@ COMPARED = {
 }
 
 
-@pytest.mark.parametrize("family", COMPARED)
+@pytest.mark.parametrize("family", extended_after(1, COMPARED))
 def test_algorithms_of_every_family_are_compared(
     command: Command, tmp_path: Path, family: str
 ) -> None:
@@ -218,7 +219,7 @@ TABLES = [
 
 
 @pytest.mark.parametrize("words", TABLES, ids=lambda words: str(words[0]))
-@pytest.mark.parametrize("columns", [40, 80, 300])
+@pytest.mark.parametrize("columns", extended_after(1, [40, 80, 300]))
 def test_tables_fit_and_nothing_is_cut(
     command: Command,
     monkeypatch: pytest.MonkeyPatch,
@@ -271,7 +272,7 @@ def test_without_a_guardrail_nothing_is_said_of_one(command: Command) -> None:
     assert all(row["guardrail"] is row["paused"] is None for row in found["estimates"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "message"),
     [
         ((*RAIL, "--control-share", "0"), "give the control a share"),
@@ -302,6 +303,7 @@ def test_algorithms_without_a_guardrail_say_so(command: Command, wide: Path) -> 
     assert "the environment has 1 metrics, but 2 are asked for" in " ".join(err.split())
 
 
+@pytest.mark.extended
 def test_an_exhibit_shows_the_attack_and_the_schedules(command: Command, tmp_path: Path) -> None:
     words = ("attack", "--games", 40, "--runs", 1, "--seed", 3, "--out", tmp_path / "attack")
     found = result(command(*words, "--json"))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.cli.commands import Command, refused, result
 from tests.simulation.samples import SMALL_TOML
+from tests.tables import each_row
 
 STUDY = """
 algorithms = ["private-med", "ucb1"]
@@ -69,7 +70,7 @@ def test_a_dry_run_says_how_much_and_writes_nothing(command: Command, tmp_path: 
     assert [each.name for each in tmp_path.iterdir()] == ["study.toml"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "message"),
     [
         (("sweep",), "Missing argument 'study'"),

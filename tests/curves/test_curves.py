@@ -2,6 +2,7 @@ import json
 
 import pytest
 from tests.curves.record import CASES, PRINTED, RECORD, simulated
+from tests.tables import extended_but_every
 
 SAID = json.loads(PRINTED.read_text(encoding="utf-8"))
 RECORDED = json.loads(RECORD.read_text(encoding="utf-8"))
@@ -12,7 +13,7 @@ def test_every_recorded_case_is_still_run() -> None:
     assert set(RECORDED) == set(SAID) == set(CASES)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", extended_but_every(2, zip(CASES)))
 def test_the_curve_is_the_recorded_one(case: str) -> None:
     tolerance = FEDERATED if "linucb" in case else 0.0
     found, printed = simulated(case)

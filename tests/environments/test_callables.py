@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tables import each_row
 
 from tacit.environments import FromFunction, contract
 from tacit.errors import TacitError
@@ -66,7 +67,7 @@ BAD_RESULTS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("result", "message"), BAD_RESULTS)
+@each_row(("result", "message"), BAD_RESULTS)
 def test_bad_results_are_refused_with_the_option(result: Any, message: str) -> None:
     world = FromFunction(lambda _arm, _users, _rng: result, ["old", "new"])
     with pytest.raises(TacitError, match=message):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from tests.samples import same_law, z_score
+from tests.tables import each_row
 
 from tacit.environments import (
     Bernoulli,
@@ -215,7 +216,7 @@ def test_comments_blank_lines_and_missing_features_are_read(tmp_path: Path) -> N
     assert second[2][4] == 1e-3
 
 
-@pytest.mark.parametrize(
+@each_row(
     "bad",
     [
         "x qid:1 1:2",

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 from tacit.environments import Recorded, Replay, from_frame, read_table
 from tacit.environments.tables import ROLES, is_number
@@ -117,7 +118,7 @@ BAD_TABLES = {
 }
 
 
-@pytest.mark.parametrize("text", BAD_TABLES)
+@each_row("text", BAD_TABLES)
 def test_what_cannot_be_read_for_certain_is_refused_by_line(tmp_path: Path, text: str) -> None:
     with pytest.raises(TacitError, match=BAD_TABLES[text]) as refusal:
         read_table(write(tmp_path / "x.csv", text))
@@ -193,7 +194,7 @@ BAD_FRAMES: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("frame", "message"), BAD_FRAMES)
+@each_row(("frame", "message"), BAD_FRAMES)
 def test_bad_frames_are_refused_by_row(frame: Any, message: str) -> None:
     with pytest.raises(TacitError, match=message):
         from_frame(frame)

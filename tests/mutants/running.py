@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPUTING, WAITING = 240, 1200.0  # seconds; a mutant that hangs has been noticed
 HANGS = -1
 OPTIONS: tuple[str, ...] = ("-x", "-q", "-n0", "-pno:cacheprovider", "-pno:schemathesis")
+OPTIONS += ("-m", "not slow")  # extended tests, where the catalogue names them
 OPTIONS += ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # libraries that are there already
 LIBRARIES: tuple[str, ...] = (
     "cryptography.hazmat.primitives.ciphers.aead",

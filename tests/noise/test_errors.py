@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.noise.laws import LAWS
+from tests.tables import each_row
 
 from tacit.errors import TacitError
 from tacit.noise import (
@@ -46,8 +47,8 @@ def refusal(call: Callable[[], object]) -> str:
     return message
 
 
-@pytest.mark.parametrize("value", NOT_POSITIVE, ids=repr)
-@pytest.mark.parametrize("name", POSITIVE)
+@each_row("value", NOT_POSITIVE)
+@each_row("name", POSITIVE)
 def test_a_parameter_that_is_not_a_positive_number_is_refused(name: str, value: object) -> None:
     message = refusal(lambda: POSITIVE[name](value))
     assert message.startswith(f"{name} is ")
@@ -56,8 +57,8 @@ def test_a_parameter_that_is_not_a_positive_number_is_refused(name: str, value: 
     assert ": " in message, "no remedy"
 
 
-@pytest.mark.parametrize("value", [0, 1, -0.1, 1.5, math.nan, math.inf, "half", None], ids=repr)
-@pytest.mark.parametrize(
+@each_row("value", [0, 1, -0.1, 1.5, math.nan, math.inf, "half", None])
+@each_row(
     "make", [lambda p: Polya(1, p), lambda p: PolyaDifference(1, p), lambda p: Binomial(5, p)]
 )
 def test_a_bias_outside_zero_to_one_is_refused(
@@ -83,23 +84,23 @@ def test_a_chance_beyond_certainty_is_refused(factor: Any, rate: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("count", [0, -3, 2.5, math.nan, "two", None], ids=repr)
-@pytest.mark.parametrize("name", LAWS)
+@each_row("count", [0, -3, 2.5, math.nan, "two", None])
+@each_row("name", LAWS)
 def test_a_share_count_below_one_is_refused(name: str, count: Any) -> None:
     message = refusal(lambda: LAWS[name].share(count))
     assert message.startswith(f"shares is {count}; ")
     assert "at least one participant" in message
 
 
-@pytest.mark.parametrize("times", [0, -1, math.nan, math.inf, "two"], ids=repr)
-@pytest.mark.parametrize("name", LAWS)
+@each_row("times", [0, -1, math.nan, math.inf, "two"])
+@each_row("name", LAWS)
 def test_a_power_that_is_not_positive_is_refused(name: str, times: Any) -> None:
     assert str(times) in refusal(lambda: LAWS[name].power(times))
 
 
-@pytest.mark.parametrize("p", [0, 1, -0.1, 1.1, math.nan, math.inf, "0.5", None], ids=repr)
-@pytest.mark.parametrize("ask", ["quantile", "tail_quantile", "bound"])
-@pytest.mark.parametrize("name", ["laplace-10", "skellam-1388", "binomial-62", "table"])
+@each_row("p", [0, 1, -0.1, 1.1, math.nan, math.inf, "0.5", None])
+@each_row("ask", ["quantile", "tail_quantile", "bound"])
+@each_row("name", ["laplace-10", "skellam-1388", "binomial-62", "table"])
 def test_a_level_outside_zero_to_one_is_refused(name: str, ask: str, p: Any) -> None:
     message = refusal(lambda: getattr(LAWS[name], ask)(p))
     assert f"is {p}; it must be a probability" in message
@@ -134,10 +135,9 @@ def test_a_modulus_too_small_is_refused() -> None:
     assert "largest sum is -1" in refusal(lambda: wrap_probability(Skellam(3), -1, 5))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "probabilities",
     [[], [0.5], [0.5, 0.6], [1.5, -0.5], [math.nan, 1.0], [[0.5, 0.5]], "half", None],
-    ids=repr,
 )
 def test_a_table_that_is_no_law_is_refused(probabilities: Any) -> None:
     assert "sum to 1" in refusal(lambda: Table.of(0, probabilities))

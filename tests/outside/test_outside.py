@@ -99,6 +99,7 @@ def call(installed: dict[str, str], *words: str) -> Any:
     return json.loads(ended.stdout)
 
 
+@pytest.mark.extended
 def test_it_is_listed_simulated_compared_swept_and_planned_with(
     installed: dict[str, str], tmp_path: Path
 ) -> None:

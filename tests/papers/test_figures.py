@@ -48,6 +48,7 @@ CURVES = {"cz23-fig4": 5, "tkms21": 4}
 TOLD = ("zc24-super", "zc24-budgets")  # pictures of what a paper tells without one
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     "name",
     [
@@ -88,6 +89,7 @@ def test_a_figure_is_a_picture_and_its_data(name: str, tmp_path: Path, data: Pat
     assert float(first["time_average"]) == pytest.approx(sum(ends) / 2 / 2000)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("axis", "setting"), [("paper", "paper"), ("equal", "tight")])
 def test_the_axis_says_what_an_epsilon_means(axis: Axis, setting: str, tmp_path: Path) -> None:
     options = Options(runs=1, axis=axis, workers=1, horizon=2000)
@@ -120,6 +122,7 @@ def test_every_figure_is_drawn_by_its_name() -> None:
         lookup("tkms21").draw(Path("nowhere"), Options(runs=0))
 
 
+@pytest.mark.extended
 def test_figure_two_of_lzj22_has_three_panels_with_their_data(tmp_path: Path) -> None:
     size = {"dimension": 3, "actions": 20}
     files = lookup("lzj22-fig2").draw(
@@ -136,6 +139,7 @@ def test_figure_two_of_lzj22_has_three_panels_with_their_data(tmp_path: Path) ->
     assert {row["algorithm"] for row in read(files[5])} == {"dpe", "dpe-fixed"}
 
 
+@pytest.mark.extended
 def test_figures_of_zc24_are_drawn_with_their_tables(tmp_path: Path) -> None:
     data = write_fold(tmp_path / "train.txt")
     small = Options(runs=2, horizon=50, workers=1, size={"silos": 4})

@@ -13,6 +13,7 @@ from tacit.algorithms.zc24_noise import ldp_fedlinucb
 from tacit.papers.schedule_attack import ATTACKS, SHOWN, THRESHOLD, AdaptiveSilos, attack, draw
 
 
+@pytest.mark.extended
 def test_the_attack_reads_a_norm_from_an_adaptive_schedule_not_from_a_fixed_one() -> None:
     """Against a fair coin 1,000 games stay within 0.5 ± 0.08 but for a chance of 4e-7."""
     outcome = attack(games=1000, seed=1)
@@ -38,6 +39,7 @@ def test_federated_dp_is_refuted_and_nothing_else_is() -> None:
     assert max(proved[name] for name in others) <= outcome.epsilon
 
 
+@pytest.mark.extended
 def test_the_exhibit_is_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     path = draw(attack(games=10), tmp_path / "attack.png")

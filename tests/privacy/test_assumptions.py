@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 from tacit.assumptions import (
     TRUST_OF_VIEW,
@@ -243,7 +244,7 @@ def test_nothing_but_these_is_a_remark() -> None:
     assert len(kinds) > 20
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         {"id": "unheard-of"},

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import norm
+from tests.tables import extended_after
 
 from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove, Scope
 from tacit.errors import TacitError
@@ -252,7 +253,7 @@ def test_pure_laplace_of_a_vector_pays_for_each_coordinate() -> None:
     assert found.epsilon == 1.0
 
 
-@pytest.mark.parametrize("kind", ["skellam", "discrete-gaussian", "binomial"])
+@pytest.mark.parametrize("kind", extended_after(1, ["skellam", "discrete-gaussian", "binomial"]))
 def test_l2_vectors_meet_the_target_by_their_proven_bound(kind: str) -> None:
     found = calibrate(kind, 5.0, ApproximateDP(1.0, 1e-5), dimension=20, norm="l2")
     assert l2_guarantee(found.law, 5.0, 20, 1e-5).epsilon <= 1.0
@@ -300,6 +301,7 @@ def test_sums_of_shares_pay_for_being_close_only_in_every_coordinate() -> None:
     assert found.epsilon == pytest.approx(inner + 2 * psi, rel=1e-12)
 
 
+@pytest.mark.extended
 def test_very_many_bits_are_the_least_but_for_a_part_in_ten_million() -> None:
     target = ApproximateDP(1e-4, 1e-6)
     found = calibrate("binomial", 1, target)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 
 import pytest
+from tests.tables import each_row
 
 from tacit.errors import TacitError
 from tacit.noise import DiscreteLaplace, Skellam, wrap_probability
@@ -78,7 +79,7 @@ REFUSALS: list[tuple[str, Callable[[float], object], list[float]]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "call", "value"),
     [(name, call, value) for name, call, values in REFUSALS for value in values],
 )

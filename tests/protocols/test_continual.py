@@ -149,7 +149,10 @@ def test_joint_exact_accounting_gives_the_numbers_of_correction_18() -> None:
         assert protocol.variances[-1] == pytest.approx(expected, rel=3e-3)
 
 
-@pytest.mark.parametrize(("kind", "trust", "noise"), WAYS)
+@pytest.mark.parametrize(
+    ("kind", "trust", "noise"),
+    [*WAYS[:-1], pytest.param(*WAYS[-1], marks=pytest.mark.extended)],  # many bits each
+)
 def test_released_prefix_sums_have_the_stated_covariance(
     kind: Kind, trust: TrustModel, noise: Noise
 ) -> None:
@@ -575,6 +578,7 @@ def test_more_visits_never_promise_more() -> None:
         assert found == sorted(set(found))
 
 
+@pytest.mark.extended
 def test_rounding_adds_less_than_a_hundredth_to_the_sensitivity_within_64_bits() -> None:
     kinds: tuple[Noise, ...] = ("discrete-gaussian", "skellam")
     for noise in kinds:

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from tests.protocols.test_every_protocol import concrete
 from tests.samples import follows
+from tests.tables import extended_but_every
 
 from tacit.errors import TacitError
 from tacit.noise import Binomial, NoiseLaw
@@ -220,21 +221,22 @@ class Reused:
         return self.first
 
 
-@EACH
+FAULTS: dict[str, tuple[Callable[[], Any], str]] = {
+    "missing": (lambda: missing, "another law"),
+    "halved": (lambda: halved, "another law"),
+    "one for all": (lambda: one_for_all, "used twice between numbers"),
+    "seeded": (lambda: seeded, "seeded"),
+    "reused": (Reused, "used twice between people"),
+}
+
+
 @pytest.mark.parametrize(
-    ("broken", "seen"),
-    [
-        (lambda: missing, "another law"),
-        (lambda: halved, "another law"),
-        (lambda: one_for_all, "used twice between numbers"),
-        (lambda: seeded, "seeded"),
-        (Reused, "used twice between people"),
-    ],
-    ids=["missing", "halved", "one for all", "seeded", "reused"],
+    ("name", "fault"), extended_but_every(len(FAULTS) + 1, itertools.product(PATHS, FAULTS))
 )
 def test_broken_noise_is_noticed_on_every_device_path(
-    name: str, broken: Callable[[], Any], seen: str, monkeypatch: pytest.MonkeyPatch
+    name: str, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    broken, seen = FAULTS[fault]
     mutant = broken()
     monkeypatch.setattr(NoiseLaw, "draw", lambda law, size=None: mutant(law, size))
     assert seen in problems(PATHS[name])

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.protocols.examples import counted, sent
 from tests.samples import follows
+from tests.tables import each_row
 
 from tacit.assumptions import MetricsPerParticipation
 from tacit.errors import TacitError
@@ -256,7 +257,7 @@ def test_a_misread_metric_marks_the_estimate() -> None:
     assert alone > 5
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("attempt", "message"),
     [
         (lambda: JointSums(Exact(6, 1), 2), "the part guarantees nothing: make it for for_each"),

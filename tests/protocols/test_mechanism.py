@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.protocols.overstated import overstated, with_assumptions
+from tests.tables import each_row
 
 from tacit.algorithms import problems
 from tacit.algorithms.registry import algorithms, lookup
@@ -199,7 +200,7 @@ def test_functions_without_a_name_are_refused_before_anything_is_stored() -> Non
             PerRound(make).to_dict()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "make",
     [
         "os:system",  # loaded, callable, and not a recipe
@@ -510,7 +511,7 @@ OVERSTATED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "change"), OVERSTATED)
+@each_row(("name", "change"), OVERSTATED)
 def test_a_guarantee_that_states_more_than_a_round_earns_is_rejected(
     name: str, change: str
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from scipy import stats
 from tests.protocols import test_device_noise as battery
 from tests.protocols.test_device_noise import NUMBERS, STEPS, Path, problems
 from tests.protocols.test_every_protocol import concrete
+from tests.tables import extended_but_every
 
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam, Table
 from tacit.privacy import ApproximateDP, PureDP, calibrate
@@ -181,8 +183,9 @@ def _doubled(law: NoiseLaw) -> int:
     return middle + 2 * (int(battery.DRAW(law)) - middle)
 
 
-@EACH
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    ("name", "fault"), extended_but_every(len(FAULTS) + 1, product(PATHS, FAULTS))
+)
 def test_broken_noise_is_noticed_in_every_protocol(
     name: str, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

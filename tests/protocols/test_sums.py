@@ -17,6 +17,7 @@ from scipy import stats
 from tests.noise.battery import chi_square
 from tests.protocols.examples import EXAMPLES, by_hand, fast, slow, some_levels
 from tests.samples import same_law, z_score
+from tests.tables import each_row
 
 from tacit.assumptions import BoundedAdversary, PinnedKeys, RangeProofs
 from tacit.errors import TacitError
@@ -34,7 +35,7 @@ from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, Verified
 from tacit.types import ErrorLaw, Levels
 
 Floats = npt.NDArray[np.float64]
-BATCHES = 10_000
+BATCHES = 5_000
 ALARM = 1e-6  # of a seeded test, had the seed been chosen at random
 UNSEEDED = 1e-9  # of a test of exact draws, which no seed repeats
 
@@ -61,7 +62,7 @@ def fewest(protocol: SumProtocol) -> int:
 
 @EACH
 def test_fast_and_slow_paths_have_one_law(name: str) -> None:
-    """10^4 batches each, false-alarm rate 1e-6 per protocol; 2,000 more with as few reports as are
+    """5,000 batches each, false-alarm rate 1e-6 per protocol; 2,000 more with as few reports as are
     accepted.
     """
     protocol = EXAMPLES[name].build(1.0)
@@ -431,7 +432,7 @@ def test_a_real_reward_is_told_as_a_bit_of_its_mean() -> None:
 
 
 @EACH
-@pytest.mark.parametrize("wrong", [-0.01, 1.01, math.nan, math.inf, "1", None, True])
+@each_row("wrong", [-0.01, 1.01, math.nan, math.inf, "1", None, True])
 def test_rewards_outside_the_range_are_refused(name: str, wrong: float) -> None:
     with pytest.raises(TacitError, match=r"must be a number in \[0, 1\]: rescale or clip it"):
         EXAMPLES[name].build(1.0).randomize(wrong)

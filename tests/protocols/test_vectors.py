@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 from tests.protocols.examples import Given, by_hand
+from tests.tables import each_row
 
 from tacit.assumptions import Assumption, DishonestAtMost, ReleasedOnlyAbove, Scope
 from tacit.errors import TacitError
@@ -417,6 +418,7 @@ def simulate(protocol: VectorProtocol, rng: np.random.Generator) -> Estimate:
     return protocol.simulate(Given(VECTORS), rng)
 
 
+@pytest.mark.extended  # test_every_protocol.py compares them for every protocol
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_devices_and_simulation_have_the_same_law(name: str) -> None:
     """Two-sample Kolmogorov-Smirnov on each coordinate; false alarms below 1e-7 each.
@@ -470,8 +472,8 @@ def test_bits() -> None:
     assert all(0 <= part < secure.modulus for part in secure.randomize(np.zeros(7)))
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
-@pytest.mark.parametrize(
+@each_row("name", PROTOCOLS)
+@each_row(
     ("report", "message"),
     [
         ([0.0, 1.5, 0.0], "beyond the bound"),

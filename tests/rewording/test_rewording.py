@@ -45,6 +45,7 @@ def test_what_counts_as_a_sentence() -> None:
     assert backwards("every report of {count} counts") == "yreve troper of {count} stnuoc"
 
 
+@pytest.mark.extended
 def test_everything_saved_behaves_the_same_under_other_words(
     packages: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -57,6 +58,7 @@ def test_everything_saved_behaves_the_same_under_other_words(
         assert restored[case] == saved[case], case
 
 
+@pytest.mark.extended
 def test_the_words_are_others(packages: tuple[Path, Path]) -> None:
     """Else the test above could not fail."""
     script = (
@@ -69,6 +71,7 @@ def test_the_words_are_others(packages: tuple[Path, Path]) -> None:
     assert "suoiruc" in said[1]
 
 
+@pytest.mark.extended
 def test_commands_print_the_same_numbers_and_identifiers(packages: tuple[Path, Path]) -> None:
     command = (
         *("-m", "tacit", "simulate", "--algorithm", "private-med", "--arms", "3"),

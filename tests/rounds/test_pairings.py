@@ -14,6 +14,7 @@ import pytest
 from tests.protocols.examples import CASES, sent, separate
 from tests.protocols.test_every_protocol import concrete
 from tests.rounds.examples import EXAMPLES, Example
+from tests.tables import each_row
 
 from tacit.aggregation import (
     Dropouts,
@@ -203,7 +204,7 @@ def test_reports_of_one_protocol_are_all_of_one_size(name: str, through: str) ->
         assert len({len(part) for one in payloads for part in one}) == 1
 
 
-@pytest.mark.parametrize(("name", "through"), MISFITS)
+@each_row(("name", "through"), MISFITS)
 def test_a_protocol_that_does_not_fit_is_told_what_does(name: str, through: str) -> None:
     protocol, messages = started(name)
     right = " and ".join(ways(protocol))
@@ -218,10 +219,8 @@ def test_a_protocol_that_does_not_fit_is_told_what_does(name: str, through: str)
             attempt()
 
 
-@pytest.mark.parametrize("through", RUNS)
-@pytest.mark.parametrize(
-    "name", [n for n, case in CASES.items() if type(case.build()) in UNCARRIED]
-)
+@each_row("through", RUNS)
+@each_row("name", [n for n, case in CASES.items() if type(case.build()) in UNCARRIED])
 def test_protocols_without_an_intermediary_say_why(name: str, through: str) -> None:
     protocol = CASES[name].build()
     with pytest.raises(TacitError, match=rf"does not fit {through}: (its|each)"):

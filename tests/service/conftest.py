@@ -40,7 +40,7 @@ def started(start: Callable[[], Any], tries: int = 4) -> Any:
     return start()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.extended)])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
     """URLs of fresh databases, by name."""
     if request.param == "sqlite":

@@ -345,6 +345,7 @@ def test_options_change_by_successor_terms_that_both_sign(
     assert result(command("experiment", "status", *which))["options"][-1] == "Hey"
 
 
+@pytest.mark.extended
 def test_a_guardrail_pauses_an_option_and_the_estimates_say_why(
     both: Threads, command: Command, defined: Path
 ) -> None:
@@ -447,6 +448,7 @@ def test_help_of_live_commands_loads_no_server(words: str) -> None:
     assert not heavy & of_command(words)
 
 
+@pytest.mark.extended
 def test_who_is_on_this_machine_is_asked_without_the_proxy_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,6 +94,7 @@ def alive(marker: str) -> list[str]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are listed in /proc")
+@pytest.mark.extended
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_whatever_ends_the_demonstration_no_process_stays(
     tmp_path: Path, how: signal.Signals

@@ -60,6 +60,7 @@ def _round(both: Threads, digest: bytes, number: int = 0) -> Any:
     return rounds[number] if len(rounds) > number else {"stage": None}
 
 
+@pytest.mark.extended
 def test_what_devices_answer_is_what_the_experiment_counts(both: Threads) -> None:
     async def person(number: int, http: httpx.AsyncClient, both: Threads, digest: bytes) -> Any:
         device = AsyncDevice(Ledger(":memory:"), pins(both), http=http)
@@ -97,6 +98,7 @@ def _summed(both: Threads, digest: bytes) -> dict[str, Any]:
     return {one["round"]: one for one in rounds if one["sums"] is not None}
 
 
+@pytest.mark.extended
 def test_a_round_that_too_few_joined_is_refunded_over_http(both: Threads, ledger: Ledger) -> None:
     few = Aggregation(4)
     digest = begin(both, "Is it refunded?", Timing(joining=3, margin=4, grace=2), aggregation=few)

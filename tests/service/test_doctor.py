@@ -128,6 +128,7 @@ def test_other_keys_than_those_that_are_pinned_are_broken(both: Threads) -> None
     assert {one.state for one in examine([both.urls[1]]) if one.what == "pinned"} == {WARNING}
 
 
+@pytest.mark.extended
 def test_terms_that_only_one_party_has_are_broken(tmp_path: Path) -> None:
     with served(tmp_path) as alone:
         experiment = experiment_of()

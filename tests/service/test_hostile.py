@@ -310,6 +310,7 @@ def schemathesis(url: str, directory: Path, *words: str) -> str:
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("role", [0, 1])
 def test_a_stranger_finds_no_answer_that_is_not_in_the_document(
     both: Threads, tmp_path: Path, role: int

@@ -50,6 +50,8 @@ from tacit.service.answers import Snapshot
 from tacit.service.timing import Timing
 from tacit.terms import Aggregation, Answer, Noise, Pinned
 
+pytestmark = pytest.mark.extended  # test_faults.py has crashes without processes
+
 SEED = 20
 LEVELS = 1 << 31  # a bit for every place
 CROWD = 5  # the fewest reports that are opened

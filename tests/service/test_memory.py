@@ -66,6 +66,7 @@ def of_four_rounds(pair: Pair, digest: bytes) -> tuple[float, float]:
     return new.pop("entries", 0) / people, sum(new.values()) / more
 
 
+@pytest.mark.extended
 def test_nothing_of_a_round_and_of_its_people_is_kept_when_it_is_over(tmp_path: Path) -> None:
     with sqlite_pair(tmp_path) as pair:
         digest = pair.begin(experiment_of(20_000))
@@ -91,6 +92,7 @@ def test_a_server_that_a_late_request_brought_back_is_dropped_again(tmp_path: Pa
         assert not servers() & over(pair, digest)
 
 
+@pytest.mark.extended
 def test_servers_keep_nothing_of_those_who_came_over_http(tmp_path: Path) -> None:
     with served(tmp_path) as both:
         digest = both.begin(experiment_of(20_000))
@@ -135,6 +137,7 @@ def test_a_large_round_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.Monk
             tracemalloc.stop()
 
 
+@pytest.mark.extended
 def test_closing_takes_little_more_memory_than_the_lists_of_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +212,7 @@ print((most - before) > 0, (used() - before) / (most - before))
 """
 
 
+@pytest.mark.extended
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library is left alone")
 def test_what_a_large_round_took_goes_back_to_the_system() -> None:
     """Though small things that stay lie between the blocks that are freed."""

@@ -351,6 +351,7 @@ def test_what_anybody_sees_changes_when_rounds_end_and_not_when_people_join(tmp_
         assert (people["asked"], people["served"]) == (places, 3)
 
 
+@pytest.mark.extended
 def test_nobody_else_may_watch_when_so_many_do(tmp_path: Path) -> None:
     with served(tmp_path, streams=1) as few:
         digest = few.begin().hex()
@@ -369,6 +370,7 @@ def test_nobody_else_may_watch_when_so_many_do(tmp_path: Path) -> None:
         wait_for(free)
 
 
+@pytest.mark.extended
 def test_a_process_that_is_told_to_end_does_not_wait_for_those_who_watch(tmp_path: Path) -> None:
     with served(tmp_path) as both:
         digest = both.begin().hex()

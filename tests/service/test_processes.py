@@ -10,12 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.service.served import ADMIN, TOKEN, Joined, Processes, kept, processes, wait_for
 
 ADDRESS = "203.0.113.77"
 
 
+@pytest.mark.extended
 def test_what_was_acknowledged_survives_a_kill_and_an_end(tmp_path: Path) -> None:
     with processes(tmp_path, seed=1) as both:
         people = both.people(both.begin(), 40)

@@ -45,6 +45,7 @@ def gone(url: str) -> Iterator[None]:
         engine.dispose()
 
 
+@pytest.mark.extended
 def test_a_full_disk_is_a_503_and_what_was_acknowledged_stays(tmp_path: Path) -> None:
     with served(tmp_path) as both:
         everybody = both.people(both.begin(), 60)
@@ -85,6 +86,7 @@ def test_key_files_that_cannot_be_read_are_a_503_that_names_no_path(tmp_path: Pa
         assert both.put(1, joined.path, halves[1]).status_code == 204
 
 
+@pytest.mark.extended
 def test_a_party_whose_key_files_are_not_where_they_were_does_not_start(tmp_path: Path) -> None:
     """Where a volume is not mounted an empty directory is left, which must not be taken for one
     that has lost its keys; whoever has lost them says so.
@@ -102,6 +104,7 @@ def test_a_party_whose_key_files_are_not_where_they_were_does_not_start(tmp_path
         application(config)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_a_database_that_is_gone_is_a_503_until_it_is_back(
     tmp_path: Path, database: Callable[[str], str]

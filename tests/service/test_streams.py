@@ -27,6 +27,8 @@ from tests.service.served import (
 )
 from tests.service.test_pages import version_of
 
+pytestmark = pytest.mark.extended  # test_pages.py has streams and tokens of one process
+
 KNOWN = {"TACIT_RESULTS": "token", "TACIT_LOG_LEVEL": "debug"}
 PACKED = base64.b64encode(f":{TOKEN}".encode()).decode()
 PASSWORD = {"Authorization": f"Basic {PACKED}"}

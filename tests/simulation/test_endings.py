@@ -94,6 +94,7 @@ def test_a_killed_sweep_leaves_no_process_behind(tmp_path: Path) -> None:
         assert until(lambda: not any(map(alive, pids(tmp_path))), 5.0) < 5.0
 
 
+@pytest.mark.extended
 @posix
 @pytest.mark.parametrize("whole_group", [True, False])
 def test_one_interrupt_stops_at_once_and_keeps_what_is_done(
@@ -291,6 +292,7 @@ def test_a_worker_that_dies_is_told_with_its_seed() -> None:
         over_seeds(Dies(2), range(3), workers=2)
 
 
+@pytest.mark.extended
 def test_a_worker_that_dies_gives_back_what_else_it_had_in_hand() -> None:
     answers = list(local(Dies(700), range(1500), 2))
     assert sorted(number for number, _ in answers) == list(range(1500))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.simulation.samples import SMALL, SMALL_TOML
+from tests.tables import each_row
 
 from tacit.algorithms.registry import algorithms
 from tacit.environments import FromFunction
@@ -200,7 +201,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
+@each_row("case", BAD)
 def test_a_bad_study_is_refused_by_field_value_and_fix(case: str, tmp_path: Path) -> None:
     change, message = BAD[case]
     (tmp_path / "here.csv").write_text("old,new\n" + "0,1\n" * 20)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import extended_after
 
 from tacit import __version__
 from tacit.algorithms.registry import lookup
@@ -41,6 +42,7 @@ def test_an_interrupt_keeps_what_is_done_and_logs_it(tmp_path: Path) -> None:
     assert [json.loads(line)["seed"] for line in path.read_text().splitlines()[1:]] == [0, 1, 2]
 
 
+@pytest.mark.extended
 def test_an_interrupt_in_a_worker_keeps_what_other_workers_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +71,7 @@ def test_other_errors_are_not_swallowed(tmp_path: Path) -> None:
     assert len(path.read_text().splitlines()) == 2
 
 
-@pytest.mark.parametrize("name", ["dist-dp-se", "private-klucb", "thompson"])
+@pytest.mark.parametrize("name", extended_after(1, ["dist-dp-se", "private-klucb", "thompson"]))
 def test_processes_give_the_same_records_bit_for_bit(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return content(out)
 
 
+@pytest.mark.extended
 def test_one_worker_and_two_write_the_same_bytes(tmp_path: Path, reference: bytes) -> None:
     for workers in (1, 2):
         swept = carry_out(
@@ -83,6 +84,7 @@ def test_one_worker_and_two_write_the_same_bytes(tmp_path: Path, reference: byte
 
 
 @posix
+@pytest.mark.extended
 @pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.slow)])
 def test_killed_at_random_moments_it_ends_in_the_same_file(tmp_path: Path, kills: int) -> None:
     """However the moments fall: while workers load, and after cells were logged."""
@@ -131,6 +133,7 @@ def cells_in(out: Path) -> list[int]:
     return [] if found is None else list(found.rows)
 
 
+@pytest.mark.extended
 @posix
 def test_an_interrupt_keeps_what_is_done_and_says_how_far_it_came(tmp_path: Path) -> None:
     study, out = tmp_path / "study.toml", tmp_path / "study"
@@ -146,6 +149,7 @@ def test_an_interrupt_keeps_what_is_done_and_says_how_far_it_came(tmp_path: Path
     until(lambda: group(process.pid) == [])
 
 
+@pytest.mark.extended
 def test_a_cell_that_fails_is_told_with_its_seed_and_loses_nothing_else(tmp_path: Path) -> None:
     """One raises an error, one ends its worker; both of an algorithm from outside."""
     study, out = tmp_path / "study.toml", tmp_path / "study"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tables import extended_after
 
 from tacit.algorithms.registry import algorithms
 from tacit.errors import TacitError
@@ -66,7 +67,7 @@ def verdict(
 QUICK = ("dist-dp-se", "cdp-se", "ldp-se", "secagg-dpe", "cdp-pe")
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", extended_after(2, QUICK))
 def test_broken_devices_are_caught_and_sound_ones_are_not(name: str) -> None:
     """Sound devices at a false-alarm rate of 1e-9."""
     protocol = first_round(name, {})
@@ -123,6 +124,7 @@ def test_an_audit_names_both_verdicts_and_how_many_samples_it_would_take() -> No
     assert broken.attack.refutes(1.0)
 
 
+@pytest.mark.extended
 def test_a_round_through_a_real_intermediary_is_audited_like_the_ideal_one() -> None:
     protocol = SecureSum(4, 4, DiscreteLaplace(4), PureDP(1.0))
     sight = sight_of(protocol)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import each_row
 
 from tacit.errors import TacitError
 from tacit.simulation import simulate
@@ -59,7 +60,7 @@ def test_people_who_come_again_share_one_promise() -> None:
     assert (secagg.participants or 0) > (once.participants or 0) > 0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "message"),
     [
         ({"gap": 0.0}, "how much better the best option is"),
@@ -84,6 +85,7 @@ def test_what_makes_no_sense_is_refused_before_any_work(
         plan(**asked)
 
 
+@pytest.mark.extended
 def test_algorithms_of_any_family_are_costed_one_row_each() -> None:
     names = ["klucb", "dist-dp-se", "cdp-pe", "sdp-fedlinucb", "fedlinucb"]
     result = plan(3, 500, 0.2, 1.0, 1e-5, runs=1, algorithms=names)

@@ -51,6 +51,7 @@ def split_and_mix() -> SplitAndMix:
     )
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("through", ["masking", "two-servers", "mixing"])
 def test_two_thousand_devices_through_real_cryptography_give_the_exact_modular_sum(
     through: str,
@@ -68,16 +69,17 @@ def test_two_thousand_devices_through_real_cryptography_give_the_exact_modular_s
     assert abs(protocol.analyze(opened).total - rewards.sum()) < slack
 
 
+@pytest.mark.extended
 def test_the_error_of_opened_sums_follows_the_stated_law() -> None:
-    """Chi-square of 400 batches of 16 devices, opened by two servers, against the noise's law;
-    false alarm 1e-6 (draws have no seed).
+    """Chi-square of 200 batches of 16 devices, opened by two servers, against the noise's law;
+    false positive rate about 1e-6 (draws have no seed).
     """
     from scipy.stats import chi2
 
     protocol = SecureSum(16, 1, DiscreteLaplace(1), PureDP(1.0))
     answers = [1.0] * 5 + [0.0] * 11
-    errors = []
-    for _ in range(400):
+    batches, errors = 200, []
+    for _ in range(batches):
         errors.append(round(open_through(protocol, answers, "two-servers").total - 5))
     edges = (-2, -1, 0, 1, 2)
     observed = [
@@ -87,9 +89,9 @@ def test_the_error_of_opened_sums_follows_the_stated_law() -> None:
     ]
     law = DiscreteLaplace(1)
     expected = [
-        400 * law.cdf(-2),
-        *(400 * float(law.pmf(k)) for k in (-1, 0, 1)),
-        400 * law.tail(1),
+        batches * law.cdf(-2),
+        *(batches * float(law.pmf(k)) for k in (-1, 0, 1)),
+        batches * law.tail(1),
     ]
     statistic = sum((o - e) ** 2 / e for o, e in zip(observed, expected, strict=True))
     assert statistic < chi2.isf(1e-6, len(edges) - 1)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each_row
 from tests.terms.examples import KEYS, masked, parties, terms
 from tests.terms.mutations import ACCEPTED_BY_PYTHON, MUTATIONS, mutated
 
@@ -122,7 +123,7 @@ def test_a_field_with_another_value_is_rejected(one: tuple[tuple[Any, ...], Any]
         Terms.decode(text.encode())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "value", "words"),
     [
         (("version",), 2, r"is 2: must be 3\. Publish the experiment anew"),

@@ -17,6 +17,7 @@ import mpmath
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import each_row
 from tests.terms.examples import (
     KEYS,
     NOON,
@@ -113,7 +114,7 @@ def test_one_changed_byte_is_refused_or_makes_other_terms(at: int, change: int) 
     assert found.encode() == bytes(mutated)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         b" " + SPELT,
@@ -157,7 +158,7 @@ def test_only_integers_and_strings_are_spelt(value: Any) -> None:
         canonical(value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "words"),
     [
         ({"noise": Noise(Fraction(47))}, "noise.minimum is 47: must be at least 48 for epsilon"),
@@ -436,7 +437,7 @@ def test_the_first_and_last_option_and_second_of_the_terms_are_among_them() -> N
             held.check(offer(closes=closes))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "words"),
     [
         ({"terms": bytes(32)}, "terms of the round"),
@@ -498,7 +499,7 @@ def test_successor_terms_change_options_and_keys_with_both_signatures() -> None:
         after.check(offer())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "words"),
     [
         ({"answer": replace(terms().answer, window=1)}, "answer of successor terms is"),
