@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.tables import each_row
 
 from tacit.experiment import Experiment
 from tacit.rounds.codecs import codec
