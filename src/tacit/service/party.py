@@ -237,6 +237,10 @@ class ServerParty:
             raise Refusal(f"the report is for slot {found}: the path names slot {slot}")
         return CheckedReport(identity, server, share, self._invited(server, invitation))
 
+    def share_size(self, identity: bytes) -> int:
+        """Bytes of a report share for this party in a live round."""
+        return self.server(identity).round.share_size(self.role)
+
     def _invited(self, server: Aggregator, invitation: str | None) -> bytes:  # noqa: ARG002
         """The digest of the invitation that a report needs here; empty for none."""
         return b""
