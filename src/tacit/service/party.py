@@ -55,6 +55,7 @@ COORDINATOR, HELPER = 0, 1
 KIND = "two-servers"
 AGAIN = 1.0  # seconds until a failed step is retried
 SOON = 0.1
+READY = 1.0  # seconds for which a write probe is cached
 
 
 class TermsStatus(NamedTuple):
@@ -126,6 +127,7 @@ class ServerParty:
         self._lineages: dict[bytes, bytes] = {}
         self._servers: dict[bytes, Aggregator] = {}
         self._lock = threading.Lock()
+        self._probing, self._ready_until = threading.Lock(), 0.0
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.store!r})"
@@ -136,9 +138,15 @@ class ServerParty:
         return int(self._clock())
 
     def ready(self) -> None:
-        """Raise `Unavailable` if the database or the key files cannot be used."""
-        self.records.read(b"ready")
-        self.store.used()
+        """Raise `Unavailable` if the database or the key files cannot be read and written.
+
+        A success is cached for `READY` seconds, because probes write to disk.
+        """
+        with self._probing:
+            if time.monotonic() >= self._ready_until:
+                self.records.probe()
+                self.store.probe()
+                self._ready_until = time.monotonic() + READY
 
     # Terms
 
