@@ -28,6 +28,7 @@ from tests.service.served import (
     Threads,
     member,
     processes,
+    running,
     served,
     wait_for,
 )
@@ -38,6 +39,7 @@ from tacit.service.errors import Forbidden
 from tacit.service.http import connections
 from tacit.service.http.calls import CallCheck, CallHeader, new_call, sign_call
 from tacit.service.http.connections import Connection, ConnectionLimit
+from tacit.service.http.serve import application
 from tacit.service.store import Store
 from tacit.signatures import public_key
 
@@ -82,9 +84,9 @@ def memory(process: Process, what: str) -> int:
 
 
 def pid(process: Process) -> int:
-    running = process._running
-    assert isinstance(running, subprocess.Popen)
-    return running.pid
+    started = process._running
+    assert isinstance(started, subprocess.Popen)
+    return started.pid
 
 
 @pytest.fixture(scope="module")
@@ -316,9 +318,8 @@ def test_readyz_is_503_on_a_full_disk(tmp_path: Path, what: str) -> None:
         named = {"database": f"sqlite:///{small}/helper.db", "records": f"{small}/records"}
         text = told.path.read_text()
         told.path.write_text(f"{what} = {json.dumps(named[what])}\n{text}")
-        party = Process(told)
-        try:
-            party.start()
+        assert told.bound is not None
+        with running(application(told.config), told.bound):
             ready = f"{told.url}/readyz"
             filled = fill(small)
             said = wait_for(lambda: (one := httpx.get(ready)).status_code != 200 and one, 10)
@@ -328,9 +329,6 @@ def test_readyz_is_503_on_a_full_disk(tmp_path: Path, what: str) -> None:
             filled.unlink()
             wait_for(lambda: httpx.get(ready).status_code == 200, 10)
             assert not list(small.rglob("probe-*"))
-        finally:
-            party.kill()
-            party.free()
 
 
 def test_a_process_that_may_write_no_file_is_not_ready(apart: Processes) -> None:
