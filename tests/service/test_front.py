@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 
 from tacit.errors import Unavailable
 from tacit.service.config import Limits
+from tacit.service.errors import Unknown
 from tacit.service.http import bodies
 from tacit.service.http.bodies import BodyRules, ExpectedBody
 from tacit.service.http.limits import MOST_ADDRESSES, Buckets
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.middleware import Front
+from tacit.service.http.pages import ExperimentSnapshot, Streams, Views
 from tacit.service.http.problems import TYPES
 
 PLACES = f"/experiments/{'a' * 64}/places"
@@ -154,6 +160,66 @@ def test_behind_a_proxy_only_the_named_header_counts_and_its_last_entry() -> Non
         told = ask(app, "GET", "/", headers=headers).status_code
         assert told == (200 if lie == "1.1.1.1" else 429)
     assert ask(app, "GET", "/", headers={"X-Forwarded-For": "192.0.2.8"}).status_code == 200
+
+
+def test_an_address_is_forgotten_when_its_bucket_is_full_again() -> None:
+    now = [0.0]
+    buckets = Buckets(2, 3, clock=lambda: now[0])
+    for _ in range(4):
+        buckets.wait("a")
+    now[0] = 1.0
+    assert not buckets.wait("b")
+    assert len(buckets) == 2
+    now[0] = 1.4
+    buckets.wait("c")
+    assert len(buckets) == 3  # a has 2.8 of 3
+    now[0] = 1.6
+    buckets.wait("c")
+    assert len(buckets) == 1
+    now[0] = 1.7
+    assert [buckets.wait("a") > 0 for _ in range(4)] == [False] * 3 + [True]
+
+
+def test_a_burst_opens_no_more_streams_than_the_limit() -> None:
+    async def burst() -> None:
+        started, go = 0, asyncio.Event()
+
+        class Slow(Views):
+            async def current(self, digest: bytes) -> ExperimentSnapshot:
+                nonlocal started
+                started += 1
+                await go.wait()
+                if not digest:
+                    raise Unknown("no such experiment")
+                return ExperimentSnapshot({}, {}, "")
+
+        closing = threading.Event()
+        closing.set()
+        streams = Streams(Slow(lambda _: {}), 3, closing)
+        asked = [asyncio.ensure_future(streams.response(bytes(n > 0), "")) for n in range(8)]
+        await asyncio.sleep(0)
+        assert (started, streams.open) == (3, 3)
+        go.set()
+        said = await asyncio.gather(*asked, return_exceptions=True)
+        assert isinstance(said[0], Unknown)
+        assert streams.open == 2
+        assert [one.status_code for one in said[1:] if isinstance(one, Response)] == [200] * 2 + [
+            503
+        ] * 5
+
+        async def receive() -> Any:
+            await asyncio.sleep(60)
+
+        async def send(_message: Any) -> None:
+            raise OSError
+
+        for one in said[1:3]:
+            assert isinstance(one, Response)
+            with suppress(OSError, ExceptionGroup, ClientDisconnect):
+                await one({"type": "http", "asgi": {"spec_version": "2.3"}}, receive, send)
+        assert streams.open == 0
+
+    asyncio.run(burst())
 
 
 def test_addresses_in_memory_are_bounded() -> None:

@@ -1,6 +1,7 @@
 """Rate limits per client address.
 
-Addresses are kept in memory only, at most `MOST_ADDRESSES`, and are neither stored nor logged.
+Addresses are kept in memory only, at most `MOST_ADDRESSES` and only while their limit is not
+restored. They are neither stored nor logged.
 """
 
 from __future__ import annotations
@@ -37,9 +38,17 @@ class Buckets:
         level = min(self._burst, level + (now - since) * self._rate)
         welcome = level >= 1
         self._buckets[name] = (level - welcome, now)
-        if len(self._buckets) > MOST_ADDRESSES:
-            self._buckets.popitem(last=False)
+        self._drop(now)
         return 0.0 if welcome else (1 - level) / self._rate
+
+    def _drop(self, now: float) -> None:
+        """Forget full buckets, which equal new ones, and the oldest beyond `MOST_ADDRESSES`."""
+        while self._buckets:
+            level, since = next(iter(self._buckets.values()))
+            full = level + (now - since) * self._rate >= self._burst
+            if not full and len(self._buckets) <= MOST_ADDRESSES:
+                return
+            self._buckets.popitem(last=False)
 
 
 def neighbourhood(address: str) -> str:
