@@ -204,6 +204,7 @@ def test_a_quick_command_prints_what_its_page_shows(
     assert {" ".join(text.split()) for text in line.shown} <= said_so
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("script", ["docs/design/walks.py", "docs/commands.py"])
 def test_a_printed_page_is_what_its_script_prints(script: str) -> None:
     path = ROOT / script

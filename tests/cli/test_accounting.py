@@ -299,6 +299,7 @@ ODD = st.sampled_from(
 )
 
 
+@pytest.mark.extended
 @settings(
     deadline=None,
     max_examples=60,

@@ -423,6 +423,7 @@ def test_a_party_is_made_with_secrets_that_only_its_owner_reads(
     )
 
 
+@pytest.mark.extended
 def test_a_rotated_key_is_on_the_card_and_the_old_one_is_kept(
     command: Command, tmp_path: Path
 ) -> None:

@@ -96,6 +96,7 @@ def test_a_cell_is_what_simulate_gives_for_its_seed() -> None:
         assert row["horizon"] == alone.horizon
 
 
+@pytest.mark.extended
 def test_every_algorithm_can_be_in_a_study() -> None:
     tables = [{"family": family, **size} for family, size in SIZES.items()]
     names = [name for name in algorithms() if name != "sdp-dpe"]  # it takes its time
