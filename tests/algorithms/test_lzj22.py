@@ -189,6 +189,12 @@ def test_communication_adds_up() -> None:
     assert 17 <= shuffled["bits_per_user"] <= 20  # 16 levels, a noise bit or a few
 
 
+@pytest.mark.parametrize("name", ["pe", "cdp-pe", "ldp-pe", "sdp-pe", "secagg-pe"])
+def test_participants_of_separate_sums_send_one_number_each(name: str) -> None:
+    record = small(name, runs=1).runs[0]
+    assert record["reals"] == record["clients"] > 0
+
+
 def test_a_covering_stands_in_for_a_continuous_action_set() -> None:
     points = covering(2, 0.15)
     population = Population(points, np.array([0.3, 0.4]), 0.1, 0.1, 1.0)

@@ -333,6 +333,11 @@ class SeparateSums(Protocol):
         self.guarantee = weakest([_of_group(part.guarantee) for part in self.parts])
 
     @property
+    def numbers_per_participant(self) -> int:
+        """One: a participant reports about the option that they played."""
+        return 1
+
+    @property
     def made_of(self) -> Sequence[Protocol]:
         """The protocol of each option."""
         return self.parts

@@ -76,7 +76,7 @@ class RunOutcome:
             self.opened += 1
             self.wrapped += wrapped
             self.participants += protocol.participants
-            self.reals += protocol.participants * protocol.coordinates
+            self.reals += protocol.participants * protocol.numbers_per_participant
             self.bits += protocol.participants * protocol.bits_per_participant
             if isinstance(self.experiment.mechanism.privacy, KnownPerRound):
                 self.earned[protocol.guarantee] = None
