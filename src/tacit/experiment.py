@@ -43,7 +43,7 @@ from tacit.protocols.contract import Protocol
 from tacit.protocols.mechanism import Mechanism, Releases
 from tacit.types import ArmSummary, Estimate, Round
 
-FORMAT = 4
+FORMAT = 5
 BY_HAND = "by hand"
 ROUNDING = 1e-12  # relative difference of a sensitivity that was computed elsewhere
 

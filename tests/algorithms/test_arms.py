@@ -16,7 +16,7 @@ from tests.algorithms.asking import built, problem_for
 from tests.samples import same_law
 
 from tacit.algorithms import ArmsProblem, algorithms, tkms21
-from tacit.algorithms.problems import TRUSTS, Setting
+from tacit.algorithms.problems import TRUSTS, Constants
 from tacit.bandits import Restarts, Thompson
 from tacit.environments import Bernoulli
 from tacit.errors import TacitError
@@ -41,10 +41,10 @@ from tacit.trust import TrustModel
 from tacit.types import Arm, Levels, Round
 
 NAMES = sorted(name for name, entry in algorithms().items() if entry.family == "arms")
-SETTINGS: tuple[Setting, ...] = ("paper", "tight")
+CONSTANTS: tuple[Constants, ...] = ("paper", "tight")
 BINARY_ON_PAPER = ("sdp-ae", "vb-sdp-ae")
 REFERENCES = ("ucb1", "klucb", "thompson", "successive-elimination")
-EACH = pytest.mark.parametrize(("name", "setting"), list(product(NAMES, SETTINGS)))
+EACH = pytest.mark.parametrize(("name", "constants"), list(product(NAMES, CONSTANTS)))
 
 
 def protocol_of(experiment: Experiment, participants: int) -> SumProtocol:
@@ -56,10 +56,10 @@ def protocol_of(experiment: Experiment, participants: int) -> SumProtocol:
 
 @EACH
 @pytest.mark.parametrize("rewards", ["bernoulli", "gaussian", "beta"])
-def test_every_algorithm_runs_to_its_horizon(name: str, setting: Setting, rewards: str) -> None:
-    if setting == "paper" and name in BINARY_ON_PAPER and rewards != "bernoulli":
+def test_every_algorithm_runs_to_its_horizon(name: str, constants: Constants, rewards: str) -> None:
+    if constants == "paper" and name in BINARY_ON_PAPER and rewards != "bernoulli":
         pytest.skip("refused, and tested below")
-    asked = {"epsilon": 0.9, "setting": setting, "rewards": rewards}
+    asked = {"epsilon": 0.9, "constants": constants, "rewards": rewards}
     record = Trial(name, problem_for(name, arms=3, horizon=3000, **asked))(4)
     assert record["users"] == 3000
     regret = np.array(record["regret"])
@@ -103,7 +103,7 @@ def test_private_learners_run_under_every_trust_model(
     ],
 )
 def test_a_trillion_users_overflow_nothing(name: str, horizon: int) -> None:
-    asked = {"horizon": horizon, "means": (0.3, 0.5, 0.7), "setting": "paper"}
+    asked = {"horizon": horizon, "means": (0.3, 0.5, 0.7), "constants": "paper"}
     record = Trial(name, problem_for(name, **asked))(0)
     assert record["users"] == horizon
     assert record["best_mean_gap"] == 0
@@ -149,10 +149,10 @@ def sizes_for(experiment: Experiment) -> list[int]:
 @cache
 def promises() -> list[tuple[str, ArmsProblem]]:
     cases = [
-        (name, ArmsProblem(5, 10**6, epsilon=e, setting=s))
+        (name, ArmsProblem(5, 10**6, epsilon=e, constants=s))
         for name in NAMES
         if name != "sdp-ae"
-        for s in SETTINGS
+        for s in CONSTANTS
         for e in (0.5, 0.9)
     ]
     cases += [
@@ -164,7 +164,7 @@ def promises() -> list[tuple[str, ArmsProblem]]:
         (name, ArmsProblem(5, 10**6, dropout=0.2))
         for name in ("dist-dp-se", "dist-rdp-se", "vb-sdp-ae", "private-klucb", "private-med")
     ]
-    cases.append(("dist-cdp-se", ArmsProblem(5, 10**6, epsilon=0.5, scale=1, setting="paper")))
+    cases.append(("dist-cdp-se", ArmsProblem(5, 10**6, epsilon=0.5, scale=1, constants="paper")))
     return [case for case in cases if case[0] not in REFERENCES]
 
 
@@ -175,7 +175,7 @@ def test_every_batch_keeps_what_the_algorithm_promises(case: int) -> None:
     """
     name, problem = promises()[case]
     for binary in (True, False):
-        if problem.setting == "paper" and name in BINARY_ON_PAPER and not binary:
+        if problem.constants == "paper" and name in BINARY_ON_PAPER and not binary:
             continue
         experiment = built(name, replace(problem, binary=binary))
         assert experiment.guarantee is not None
@@ -257,7 +257,7 @@ def test_a_promise_at_scale_one_fades_with_the_round() -> None:
 
 def test_printed_noise_guarantees_what_its_weakest_batch_earns() -> None:
     """At scale 1 larger batches of Skellam shares earn less: the last one counts."""
-    experiment = built("dist-rdp-se", ArmsProblem(5, 5000, scale=1, setting="paper"))
+    experiment = built("dist-rdp-se", ArmsProblem(5, 5000, scale=1, constants="paper"))
     target = ApproximateDP(1.0, 1e-6)
     earned = [
         factories.skellam_paper(n, target, 1, 0.1, 4).guarantee
@@ -358,12 +358,14 @@ def test_private_med_opens_crowds_only_and_keeps_to_its_rounds(
 
 
 @EACH
-def test_only_learners_that_need_the_horizon_are_started_anew(name: str, setting: Setting) -> None:
-    asked = {"arms": 3, "horizon": 10**5, "epsilon": 0.5, "setting": setting, "binary": True}
+def test_only_learners_that_need_the_horizon_are_started_anew(
+    name: str, constants: Constants
+) -> None:
+    asked = {"arms": 3, "horizon": 10**5, "epsilon": 0.5, "constants": constants, "binary": True}
     told = built(name, problem_for(name, **asked)).learner
     free = built(name, problem_for(name, **asked, anytime=True)).learner
     assert not free.needs_horizon
-    assert isinstance(free, Restarts) == (name in BINARY_ON_PAPER and setting == "paper")
+    assert isinstance(free, Restarts) == (name in BINARY_ON_PAPER and constants == "paper")
     if not told.needs_horizon:
         assert free.to_dict() == told.to_dict()
 
@@ -377,7 +379,7 @@ def test_not_knowing_the_horizon_costs_private_learners_nothing() -> None:
 
 def test_periods_that_square_cost_at_most_four_times() -> None:
     """Periods that double cost ever more; here the third period has just begun."""
-    promise = {"epsilon": 0.9, "delta": 1e-3, "setting": "paper"}
+    promise = {"epsilon": 0.9, "delta": 1e-3, "constants": "paper"}
     asked: dict[str, Any] = {"means": (0.3, 0.5, 0.7), "runs": 5, **promise}
     told, free = (
         simulate("vb-sdp-ae", **asked, horizon=4 * 10**6, anytime=anytime)
@@ -392,11 +394,11 @@ def test_periods_that_square_cost_at_most_four_times() -> None:
 @pytest.mark.parametrize(
     ("name", "problem", "message"),
     [
-        ("sdp-ae", {"setting": "paper"}, r"proven for epsilon < 1: use --setting tight"),
+        ("sdp-ae", {"constants": "paper"}, r"proven for epsilon < 1: use --constants tight"),
         (
             "vb-sdp-ae",
-            {"setting": "paper", "epsilon": 0.5, "binary": False},
-            r"rewards 0 or 1: use --rewards bernoulli, or --setting tight",
+            {"constants": "paper", "epsilon": 0.5, "binary": False},
+            r"rewards 0 or 1: use --rewards bernoulli, or --constants tight",
         ),
         ("shuffle-dp-se", {"epsilon": 0.05}, r"smallest certified is 0.1: .*secure aggregation"),
         (
@@ -408,7 +410,11 @@ def test_periods_that_square_cost_at_most_four_times() -> None:
         ("dist-rdp-se", {"delta": 0.0}, r"no guarantee without exceptions"),
         ("shuffle-dp-se", {"dropout": 0.1}, r"complete groups only: .*use dist-dp-se"),
         ("dist-cdp-se", {"dropout": 0.1}, r"with everyone present: .*use dist-dp-se"),
-        ("dist-dp-se", {"dropout": 0.1, "setting": "paper"}, r"printed noise is set for everyone"),
+        (
+            "dist-dp-se",
+            {"dropout": 0.1, "constants": "paper"},
+            r"printed noise is set for everyone",
+        ),
         ("split-dp-se", {"dropout": 0.1}, r"split for everyone present"),
         ("nobody", {}, r"known are adap-klucb, cdp-dpe, cdp-pe, .*tacit algorithms"),
         ("dist-dp-se", {"growth": 1.0}, r"rounds must grow: use more than 1"),
@@ -432,8 +438,8 @@ def test_what_cannot_be_promised_is_refused_with_an_alternative(
         ({"epsilon": 0}, "for no privacy use ucb1"),
         ({"epsilon": math.nan}, "must be a finite number"),
         ({"delta": 1.0}, "leave delta out"),
-        ({"confidence": 0}, "such as 0.1"),
-        ({"setting": "loose"}, "must be one of tight, paper"),
+        ({"failure_probability": 0}, "such as 0.1"),
+        ({"constants": "loose"}, "must be one of tight, paper"),
         ({"trust": "me"}, "must be one of secure-aggregation, shuffler, central, local"),
         ({"dropout": 1.0}, "such as 0.1"),
         ({"scale": 0}, "at least 1"),

@@ -142,7 +142,7 @@ def test_one_of_your_own_is_simulated_like_all_others(monkeypatch: pytest.Monkey
 
     @algorithm("mine", options=("arms", "horizon"), defaults={"horizon": 400}, **about)
     def mine(problem: ArmsProblem) -> Experiment:
-        return lookup("klucb").build(replace(problem, confidence=0.2))
+        return lookup("klucb").build(replace(problem, failure_probability=0.2))
 
     result = simulate("mine", arms=2, runs=2)
     assert (result.horizon, result.configuration["arms"], len(result.runs)) == (400, 2, 2)

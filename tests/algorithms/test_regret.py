@@ -12,7 +12,7 @@ import pytest
 from tests.algorithms.asking import options_of
 
 from tacit.algorithms import ArmsProblem, lookup
-from tacit.algorithms.problems import Setting
+from tacit.algorithms.problems import Constants
 from tacit.bandits import PrivateKLUCB
 from tacit.environments import Bernoulli, instance_means
 from tacit.experiment import Experiment
@@ -29,11 +29,11 @@ def regret(
     instance: str,
     horizon: int,
     epsilon: float,
-    setting: Setting = "tight",
+    constants: Constants = "tight",
     index: str = "chernoff",
     runs: int = 20,
 ) -> float:
-    asked = options_of(name, epsilon=epsilon, setting=setting, index=index)
+    asked = options_of(name, epsilon=epsilon, constants=constants, index=index)
     if name in ("sdp-ae", "vb-sdp-ae"):
         asked["delta"] = 1e-5
     return simulate(
@@ -93,7 +93,7 @@ def test_least_noise_halves_the_regret_of_arm_elimination(name: str) -> None:
     ("name", "changes"),
     [
         ("dist-dp-se", {}),
-        ("dist-dp-se", {"setting": "paper"}),
+        ("dist-dp-se", {"constants": "paper"}),
         ("dist-rdp-se", {"delta": 1e-5}),
         ("vb-sdp-ae", {"delta": 1e-5}),
         ("cdp-se", {}),

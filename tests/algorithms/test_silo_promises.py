@@ -54,7 +54,7 @@ def test_silos_are_lazy_unless_told() -> None:
 
 
 def test_printed_bits_promise_what_is_left_when_a_silo_takes_its_own_off() -> None:
-    problem = replace(SMALL, silos=3, setting="paper")
+    problem = replace(SMALL, silos=3, constants="paper")
     private = sdp_fedlinucb_vec(problem)
     assert private.guarantee is not None
     sums, found = private.sums, private.guarantee
@@ -201,7 +201,9 @@ def test_amplification_is_of_people_who_come_once_and_counts_all_that_they_move(
     """The printed noise, where amplification says most: silos that act on raw data move `sync`
     records of a silo at once; for who returns nothing is worked out.
     """
-    problem = SilosProblem(silos=10**7, horizon=10_000, epsilon=5e-6, delta=1e-12, setting="paper")
+    problem = SilosProblem(
+        silos=10**7, horizon=10_000, epsilon=5e-6, delta=1e-12, constants="paper"
+    )
     lazy, eager, often = (
         sdp_fedlinucb(replace(problem, **change)) for change in ({}, {"lazy": False}, {"visits": 2})
     )
@@ -218,7 +220,7 @@ def test_amplification_uses_the_true_value_of_a_group(epsilon: float, ratio: flo
     than half of what is proven.
     """
     problem = SilosProblem(
-        silos=10**7, horizon=10_000, epsilon=epsilon, delta=1e-12, setting="paper"
+        silos=10**7, horizon=10_000, epsilon=epsilon, delta=1e-12, constants="paper"
     )
     private = sdp_fedlinucb(problem)
     epsilon0, delta0, multiplied, true = groups(problem, private.sums.sigma)
@@ -245,7 +247,9 @@ def test_amplification_uses_the_true_value_of_a_group(epsilon: float, ratio: flo
 
 def test_amplification_rests_on_all_silos_but_one_who_looks() -> None:
     """Where shuffling proves more than a silo's own noise, others' noise is what it rests on."""
-    problem = SilosProblem(silos=10**7, horizon=10_000, epsilon=5e-6, delta=1e-12, setting="paper")
+    problem = SilosProblem(
+        silos=10**7, horizon=10_000, epsilon=5e-6, delta=1e-12, constants="paper"
+    )
     found = sdp_fedlinucb(problem)
     assert found.derivation is Derivation.AMPLIFIED
     assert found.guarantee is not None

@@ -141,7 +141,7 @@ def test_skellam_shares_need_hardly_more_noise_and_learn_as_well() -> None:
 
 
 def test_printed_noise_is_as_printed_and_its_true_guarantee_is_stated() -> None:
-    problem = SilosProblem(epsilon=1.0, delta=1e-5, setting="paper")
+    problem = SilosProblem(epsilon=1.0, delta=1e-5, constants="paper")
     private = ldp_fedlinucb(problem)
     assert private.sums.sigma**2 == pytest.approx(8 * 9 * (math.log(2e5) + 1.0))
     assert private.sums.variances.max() * 9 / 8 == pytest.approx(9 * 100 * private.sums.sigma**2)
@@ -163,7 +163,7 @@ def test_secure_aggregation_needs_a_hundredth_of_the_silo_level_variance() -> No
 
 def test_noise_levels_stand_in_the_order_of_figure_2a() -> None:
     for epsilon in (1e-3, 1e-4):
-        problem = SilosProblem(epsilon=epsilon, delta=1e-4, setting="paper")
+        problem = SilosProblem(epsilon=epsilon, delta=1e-4, constants="paper")
         assert (
             sdp_fedlinucb(problem).sums.row_variance
             < 0.5 * ldp_fedlinucb(problem).sums.row_variance
@@ -174,17 +174,17 @@ def test_amplification_is_refused_outside_its_range_for_secure_aggregation() -> 
     with pytest.raises(TacitError, match="use secagg-fedlinucb"):
         sdp_fedlinucb(ISSUE)
     with pytest.raises(TacitError, match="use a smaller delta, or secagg-fedlinucb"):
-        sdp_fedlinucb(replace(ISSUE, setting="paper"))
+        sdp_fedlinucb(replace(ISSUE, constants="paper"))
     inside = sdp_fedlinucb(replace(ISSUE, epsilon=1e-5, delta=1e-4))
     assert inside.guarantee is not None
     assert inside.guarantee.epsilon <= 1e-5
-    with pytest.raises(TacitError, match="use the tight setting, or secagg-fedlinucb"):
-        sdp_fedlinucb_vec(replace(ISSUE, epsilon=1e4, setting="paper"))
+    with pytest.raises(TacitError, match="use tight constants, or secagg-fedlinucb"):
+        sdp_fedlinucb_vec(replace(ISSUE, epsilon=1e4, constants="paper"))
 
 
 def test_regularizers() -> None:
     assert zc24.regularizer(fedlinucb(ISSUE), ISSUE) == 1.0
-    paper = replace(ISSUE, setting="paper")
+    paper = replace(ISSUE, constants="paper")
     private = ldp_fedlinucb(paper)
     assert private.sigma is not None
     expected = private.sigma * (math.sqrt(10) + math.sqrt(math.log(2000 / (25 * 0.01))))
@@ -198,10 +198,10 @@ def test_regret_stands_in_the_order_of_figure_2b() -> None:
     """Differences are many standard errors wide: a false alarm has no measurable chance."""
     settings = {"silos": 20, "horizon": 750, "runs": 1, "workers": 1}
     found = {
-        label: run(name, **options_of(name, setting=setting), **settings).mean(
+        label: run(name, **options_of(name, constants=constants), **settings).mean(
             "group_regret_per_round"
         )
-        for label, name, setting in (
+        for label, name, constants in (
             ("none", "fedlinucb", "tight"),
             ("secure-aggregation", "secagg-fedlinucb", "tight"),
             ("vec", "sdp-fedlinucb-vec", "tight"),
@@ -214,7 +214,7 @@ def test_regret_stands_in_the_order_of_figure_2b() -> None:
 
 
 def test_regret_falls_with_epsilon_and_with_delta_as_in_figure_3() -> None:
-    settings = {"silos": 20, "horizon": 500, "runs": 1, "workers": 1, "setting": "paper"}
+    settings = {"silos": 20, "horizon": 500, "runs": 1, "workers": 1, "constants": "paper"}
     by_epsilon = [
         run("ldp-fedlinucb", epsilon=e, delta=0.1, **settings).regret_mean for e in (0.2, 1.0, 5.0)
     ]
@@ -234,7 +234,7 @@ def test_regret_stands_in_the_order_of_figure_2a(seed: int) -> None:
     At these budgets everything is nearly noise: instances and draws differ by 7% from seed to seed,
     the two by 2%. Silos' own noise is discrete, so here both are drawn from normal laws.
     """
-    problem = SilosProblem(epsilon=1e-3, delta=1e-4, setting="paper", lazy=False)
+    problem = SilosProblem(epsilon=1e-3, delta=1e-4, constants="paper", lazy=False)
     silo, shuffled = ldp_fedlinucb(problem), sdp_fedlinucb(problem)
     assert silo.sums.shape == shuffled.sums.shape
     louder = replace(silo, sums=replace(shuffled.sums, sigma=silo.sums.sigma))
@@ -337,9 +337,9 @@ def test_bad_input_is_refused_before_anything_runs() -> None:
     with pytest.raises(TacitError, match="delta is 0"):
         run("secagg-fedlinucb", delta=0)
     with pytest.raises(TacitError, match="one of tight, paper"):
-        run("ldp-fedlinucb", setting="loose")
-    with pytest.raises(TacitError, match="secagg-fedlinucb has no option --setting"):
-        run("secagg-fedlinucb", setting="paper")
+        run("ldp-fedlinucb", constants="loose")
+    with pytest.raises(TacitError, match="secagg-fedlinucb has no option --constants"):
+        run("secagg-fedlinucb", constants="paper")
     with pytest.raises(TacitError, match="dimension is 1"):
         run("fedlinucb", dimension=1, horizon=30, silos=2, runs=1)
 
@@ -369,7 +369,7 @@ def through_json(experiment: Experiment) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", FEDERATED)
-@pytest.mark.parametrize("setting", ["tight", "paper"])
+@pytest.mark.parametrize("constants", ["tight", "paper"])
 @pytest.mark.parametrize("lazy", BOTH)
 @pytest.mark.parametrize(
     "changes",
@@ -384,19 +384,23 @@ def through_json(experiment: Experiment) -> dict[str, Any]:
     ],
 )
 def test_every_federated_experiment_is_restored(
-    name: str, setting: str, lazy: bool, changes: dict[str, Any]
+    name: str, constants: str, lazy: bool, changes: dict[str, Any]
 ) -> None:
     options = lookup(name).options
     if not {*changes} - {"constant"} <= {*options} or not (lazy or "lazy" in options):
         pytest.skip("not an option of this algorithm")
-    if name == "secagg-fedlinucb" and setting == "paper":
+    if name == "secagg-fedlinucb" and constants == "paper":
         pytest.skip("not in the paper")
-    if name == "sdp-fedlinucb" and setting == "tight" and {*changes} & {"visits", "participations"}:
+    if (
+        name == "sdp-fedlinucb"
+        and constants == "tight"
+        and {*changes} & {"visits", "participations"}
+    ):
         pytest.skip("amplification is for participants who come once")
     tiny: dict[str, Any] = (
-        {"epsilon": 1e-3} if name == "sdp-fedlinucb" and setting == "tight" else {}
+        {"epsilon": 1e-3} if name == "sdp-fedlinucb" and constants == "tight" else {}
     )
-    experiment = built(name, replace(SMALL, setting=setting, lazy=lazy, **tiny, **changes))
+    experiment = built(name, replace(SMALL, constants=constants, lazy=lazy, **tiny, **changes))
     stored = through_json(experiment)
     assert Experiment.from_dict(stored).to_dict() == experiment.to_dict()
 
@@ -448,7 +452,7 @@ def with_guarantee(stored: dict[str, Any], guarantee: Guarantee) -> dict[str, An
 
 
 def test_shuffled_silos_state_what_their_own_noise_earns() -> None:
-    problem = replace(SMALL, silos=64, horizon=2000, sync=25, delta=1e-4, setting="paper")
+    problem = replace(SMALL, silos=64, horizon=2000, sync=25, delta=1e-4, constants="paper")
     experiment = built("sdp-fedlinucb", problem)
     found, stored = experiment.guarantee, through_json(experiment)
     assert isinstance(found, ApproximateDP)
@@ -468,7 +472,9 @@ def experiment_steps(stored: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("lazy", BOTH)
 def test_an_amplified_guarantee_is_derived_anew(lazy: bool) -> None:
-    problem = SilosProblem(silos=10**7, horizon=10_000, epsilon=1e-6, delta=1e-12, setting="paper")
+    problem = SilosProblem(
+        silos=10**7, horizon=10_000, epsilon=1e-6, delta=1e-12, constants="paper"
+    )
     experiment = built("sdp-fedlinucb", replace(problem, lazy=lazy))
     found, stored = experiment.guarantee, through_json(experiment)
     assert isinstance(found, ApproximateDP)

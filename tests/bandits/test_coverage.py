@@ -81,7 +81,7 @@ def test_half_the_width_of_rewards_alone_would_not_do_at_a_loose_confidence() ->
     """The sets are not so wide that nothing could leave them: without privacy, at α = 0.9, the
     estimate goes farther than a quarter of them in most runs.
     """
-    found = [farthest("fedlinucb", Bits, seed, confidence=0.9)[0] for seed in range(4)]
+    found = [farthest("fedlinucb", Bits, seed, failure_probability=0.9)[0] for seed in range(4)]
     assert sorted(found)[1] > 0.25
     assert max(found) <= 1
 

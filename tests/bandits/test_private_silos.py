@@ -144,7 +144,9 @@ PROMISES = [
 
 
 @cache
-def misses(name: str, mode: str, promise: tuple[float, float], confidence: float) -> Floats:
+def misses(
+    name: str, mode: str, promise: tuple[float, float], failure_probability: float
+) -> Floats:
     """By how many widths the estimate of each of 400 actions is off at each synchronisation."""
     kind, changes = HELD_OUT[name]
     found = []
@@ -155,7 +157,7 @@ def misses(name: str, mode: str, promise: tuple[float, float], confidence: float
             epsilon=promise[0],
             delta=promise[1],
             mode=mode,
-            confidence=confidence,
+            failure_probability=failure_probability,
         )
         world: Silos = kind.draw(problem.silos, problem.dimension, problem.actions, rng)
         experiment = lookup("secagg-fedlinucb").build(problem.fitted(world, seed))
@@ -194,9 +196,9 @@ def test_calibrated_confidence_holds_as_often_as_it_says_on_held_out_instances(
     """At most α of actions are off by more than their width, on average over synchronisations; at
     α = 0.05 and 0.01.
     """
-    for confidence in (0.05, 0.01):
-        rate = float((np.abs(misses(name, "calibrated", promise, confidence)) > 1).mean())
-        assert rate <= confidence
+    for failure_probability in (0.05, 0.01):
+        rate = float((np.abs(misses(name, "calibrated", promise, failure_probability)) > 1).mean())
+        assert rate <= failure_probability
 
 
 def test_neither_confidence_is_so_wide_that_nothing_could_leave_it() -> None:

@@ -369,7 +369,7 @@ def test_odd_values_never_fall_through(command: Command, data: st.DataObject) ->
           "--delta", 1e-5), {"epsilon": "1.001"}),
         (("privacy", "--noise", "gaussian", "--sigma", 2, "--epsilon", 1.5),
          {"delta": "0.0003938"}),
-        (("calibrate", "--noise", "gaussian", "--method", "paper", "--epsilon", 1.00004,
+        (("calibrate", "--noise", "gaussian", "--constants", "paper", "--epsilon", 1.00004,
           "--delta", 1e-5), {"target epsilon": "1.001"}),
         (("compose", "--epsilon", 0.1, "--participations", 100, "--delta", 1e-5),
          {"renyi": "4.616", "advanced": "5.851"}),

@@ -78,7 +78,7 @@ def test_a_printed_radius_that_does_not_hold_is_remarked_upon(command: Command) 
     words = ("simulate", *SMALL["arms"], "--runs", 1, "--rewards", "bernoulli", "--epsilon", 0.5)
     told = {
         (name, setting): result(
-            command(*words, "--algorithm", name, "--setting", setting, "--json")
+            command(*words, "--algorithm", name, "--constants", setting, "--json")
         )["warnings"]
         for name in ("sdp-ae", "vb-sdp-ae")
         for setting in ("paper", "tight")
@@ -86,7 +86,7 @@ def test_a_printed_radius_that_does_not_hold_is_remarked_upon(command: Command) 
     (line,) = told.pop(("vb-sdp-ae", "paper"))
     assert "√2 too narrow" in line
     assert all(lines == [] for lines in told.values())
-    code, out, _ = command(*words, "--algorithm", "vb-sdp-ae", "--setting", "paper")
+    code, out, _ = command(*words, "--algorithm", "vb-sdp-ae", "--constants", "paper")
     assert code == 0
     assert "too narrow" in " ".join(out.split())
 

@@ -78,7 +78,7 @@ VECTOR = {
     "trust": "secure-aggregation",
     "bound": 1.0,
     "target": TARGET,
-    "setting": "tight",
+    "constants": "tight",
     "noise": "skellam",
     "client_std": 0.1,
 }
@@ -107,7 +107,7 @@ MECHANISMS: dict[str, tuple[PerRound, Round]] = {
     "known-per-round": (
         PerRound(
             factories.polya_paper,
-            {"target": PureDP(1.0), "confidence": 0.1},
+            {"target": PureDP(1.0), "failure_probability": 0.1},
             KnownPerRound(PureDP(1.0)),
         ),
         ARM,
@@ -394,7 +394,7 @@ def test_an_experiment_rejects_a_mechanism_whose_guarantee_was_changed() -> None
 
 def test_an_experiment_rejects_a_changed_target_of_rounds_that_are_known_one_by_one() -> None:
     asked: Any = lookup("sdp-pe").ask(
-        {"horizon": 500, "dimension": 2, "actions": 5, "setting": "paper"}
+        {"horizon": 500, "dimension": 2, "actions": 5, "constants": "paper"}
     )
     problem = asked.fitted(asked.start(0, None).world, 0)
     stored = lookup("sdp-pe").build(problem).to_dict()
@@ -441,7 +441,7 @@ def test_a_stored_guarantee_states_all_assumptions_of_its_smallest_round() -> No
 
 def test_printed_noise_of_a_smaller_smallest_round_is_rejected() -> None:
     """It is not made for the size of a round: fewer shares of it earn less."""
-    how = {"target": PureDP(1.0), "confidence": 0.1}
+    how = {"target": PureDP(1.0), "failure_probability": 0.1}
     earned = factories.polya_paper(64, PureDP(1.0), 0.1).guarantee
     assert earned is not None
     mechanism = PerRound(factories.polya_paper, how, Guaranteed(earned), smallest=64)

@@ -135,7 +135,7 @@ def test_checkpoints_are_log_spaced_and_end_at_the_horizon() -> None:
     ("make", "arguments"),
     [
         (factories.polya_tight, {"binary": False, "dropout": 0.1}),
-        (factories.central_laplace, {"binary": False, "confidence": None}),
+        (factories.central_laplace, {"binary": False, "failure_probability": None}),
         (factories.local_laplace, {"paper": False}),
         (factories.response, {}),
         (factories.continuous_laplace, {}),

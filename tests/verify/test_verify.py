@@ -235,7 +235,7 @@ def test_two_neighbouring_streams_are_as_close_as_is_printed(
         with pytest.raises(TacitError, match="promises nothing"):
             build(name, options)
         return
-    if name == "sdp-fedlinucb" and "setting" not in options:
+    if name == "sdp-fedlinucb" and "constants" not in options:
         pytest.skip("amplification is for smaller epsilon, and for people who come once")
     sums, guarantee = build(name, options)
     far = neighbours.farthest(sums)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tacit.experiment import Experiment
     from tacit.privacy import PrivacyStatus
 
-WORLD = ("dimension", "actions", "covering", "horizon", "bound", "confidence", "setting")
+WORLD = ("dimension", "actions", "covering", "horizon", "bound", "failure_probability", "constants")
 CLIENTS = ("alpha", "client_std", "population")
 FITTED = ("reports", "norm")
 FEWEST = {TrustModel.SHUFFLER: 19}  # fewest clients of a phase for split-and-mix of parameters
@@ -80,9 +80,9 @@ _enter("dpe-fixed", TrustModel.NONE, True, "fixed_clients")
 
 def compose(problem: LinearProblem, trust: TrustModel) -> Experiment:
     """Build phased elimination over the problem's actions, with the protocol of every phase."""
-    if problem.setting == "paper" and trust == TrustModel.SECURE_AGGREGATION:
+    if problem.constants == "paper" and trust == TrustModel.SECURE_AGGREGATION:
         raise TacitError(
-            "secure aggregation is not in the paper: use the tight setting for secagg-dpe and "
+            "secure aggregation is not in the paper: use tight constants for secagg-dpe and "
             "secagg-pe"
         )
     if problem.table is None:
@@ -91,7 +91,7 @@ def compose(problem: LinearProblem, trust: TrustModel) -> Experiment:
         "trust": trust,
         "bound": problem.bound,
         "target": problem.target,
-        "setting": problem.setting,
+        "constants": problem.constants,
         "noise": problem.noise,
         "client_std": problem.client_std,
     }
@@ -107,8 +107,8 @@ def learner_for(
     size = (problem.table, problem.horizon)
     common: dict[str, Any] = {
         "bound": problem.bound,
-        "confidence": problem.confidence,
-        "setting": problem.setting,
+        "failure_probability": problem.failure_probability,
+        "constants": problem.constants,
     }
     if not problem.distributed:
         return phased.SingleElimination(*size, **common, per_person=trust == TrustModel.LOCAL)
@@ -134,7 +134,7 @@ def learner_for(
 def status(problem: LinearProblem, trust: TrustModel) -> PrivacyStatus:
     """The guarantee where it is known in advance.
 
-    In the `paper` setting only the target is known, because the printed noise depends on the
+    In `paper` constants only the target is known, because the printed noise depends on the
     phases.
     """
     if trust == TrustModel.NONE:
@@ -144,7 +144,7 @@ def status(problem: LinearProblem, trust: TrustModel) -> PrivacyStatus:
         kinds = assumptions.Secret
         secret = kinds.FITTED_PARAMETER if problem.fits else kinds.AVERAGE_REWARDS
     target = problem.target.given(assumptions.Protects(secret))
-    if problem.setting == "paper":
+    if problem.constants == "paper":
         return privacy.KnownPerRound(target)
     view, scope = privacy.View, assumptions.Scope
     views = {

@@ -40,11 +40,11 @@ def thompson(problem: ArmsProblem) -> Experiment:
 @algorithm(
     "successive-elimination",
     paper="Even-Dar, Mannor & Mansour 2006",
-    options=(*WORLD, "confidence"),
+    options=(*WORLD, "failure_probability"),
     **OPEN,
 )
 def successive_elimination(problem: ArmsProblem) -> Experiment:
     """Successive elimination."""
     size = (problem.arms, problem.horizon)
-    learner = bandits.SuccessiveElimination(*size, problem.confidence)
+    learner = bandits.SuccessiveElimination(*size, problem.failure_probability)
     return assemble(problem, learner, factories.exact, binary=problem.binary)

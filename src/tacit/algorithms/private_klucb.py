@@ -73,7 +73,7 @@ def sums(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
     match problem.trust:
         case TrustModel.CENTRAL:
             problem.refuse_losses("a trusted server adds all of the noise itself", "corrupt")
-            return factories.central_laplace, 1, how | {"confidence": None}
+            return factories.central_laplace, 1, how | {"failure_probability": None}
         case TrustModel.TWO_SERVERS:
             problem.refuse_losses("each server adds all of the noise itself", "corrupt")
             levels = {} if problem.levels is None else {"levels": problem.levels}

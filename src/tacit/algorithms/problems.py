@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from tacit.environments.contract import Environment, World
     from tacit.privacy import ApproximateDP, PureDP
 
-Setting = Literal["paper", "tight"]
+Constants = Literal["paper", "tight"]
 Budget = tuple[float, float]  # (ε, δ)
 DEFAULT_DELTA = 1e-6
 MOST = 10**15  # most participants that 64-bit generators can draw
 LARGEST_BUDGET = 10_000  # largest epsilon of a silo
-SETTINGS = ("tight", "paper")
+CONSTANTS = ("tight", "paper")
 TRUSTS = (
     TrustModel.SECURE_AGGREGATION,
     TrustModel.SHUFFLER,
@@ -116,7 +116,7 @@ class ArmsProblem(Problem):
         The guarantee; without δ it is pure. ε covers all participations of one participant.
     trust, through : str
         Trust model, and how reports reach two servers.
-    setting : {"tight", "paper"}
+    constants : {"tight", "paper"}
         Exact constants, or those of the paper.
     dropout, corrupt, min_batch_size
         Tolerated fractions of missing and of corrupted participants, and the minimum batch size,
@@ -161,13 +161,15 @@ class ArmsProblem(Problem):
         "range are dropped.",
         panel=ARMS,
     )
-    setting: str = option("tight", "Exact constants (tight), or those of the paper.")
+    constants: str = option("tight", "Exact constants (tight), or those of the paper.")
     index: str = option("chernoff", "Rigorous index, or a normal approximation.", panel=ARMS)
     growth: float = option(4.0, "Factor between the sizes of rounds.", panel=ARMS)
     rounds: int | None = option(
         None, "Largest number of rounds, where the horizon is known.", panel=ARMS
     )
-    confidence: float = option(0.1, "Probability with which the best option may be dropped.")
+    failure_probability: float = option(
+        0.1, "Probability with which the best option may be dropped."
+    )
     scale: int = option(10, "Scale s of the paper's Skellam and Gaussian noise.", panel=ARMS)
     participations: int = option(1, "How often one person may take part; epsilon is for all.")
     dropout: float = option(
@@ -241,13 +243,13 @@ class ArmsProblem(Problem):
         if self.rounds is not None:
             check_counts(self, rounds=1)
         remedy = "the probability with which the best option may be dropped, such as 0.1"
-        probability("confidence", self.confidence, remedy)
+        probability("failure_probability", self.failure_probability, remedy)
         remedy = "the part of a round that may fail to report, such as 0.1"
         probability("dropout", self.dropout, remedy, zero=True)
         probability("corrupt", self.corrupt, "the part that may lie, such as 0.1", zero=True)
         remedy = "the part of all participants that get the control, such as 0.2"
         probability("control_share", self.control_share, remedy, zero=True)
-        one_of("setting", self.setting, SETTINGS)
+        one_of("constants", self.constants, CONSTANTS)
         one_of("trust", self.trust, TRUSTS)
         if self.through is not None:
             one_of("through", self.through, THROUGH)
@@ -329,8 +331,8 @@ class ArmsProblem(Problem):
 
     @property
     def printed(self) -> float | None:
-        """The confidence that sets the papers' moduli; None in the tight setting."""
-        return self.confidence if self.setting == "paper" else None
+        """The failure probability that sets the papers' moduli; None in tight constants."""
+        return self.failure_probability if self.constants == "paper" else None
 
     def refuse_losses(self, reason: str, *names: str) -> None:
         """Reject dropout or corruption that an algorithm does not tolerate.
@@ -341,7 +343,7 @@ class ArmsProblem(Problem):
             if value and name in (names or self.people):
                 raise TacitError(
                     f"{name} is {value:g}; {reason}: leave it out, or use dist-dp-se, vb-sdp-ae or "
-                    "private-klucb in the tight setting"
+                    "private-klucb in tight constants"
                 )
 
     def start(self, seed: int, world: World | None) -> Start:
@@ -438,7 +440,7 @@ class LinearProblem(Problem):
         Clients: growth of their number per phase, how much they differ, and their number.
     reports, norm, noise
         What clients report, the largest length of the parameter, and the kind of shared noise.
-    bound, confidence, setting
+    bound, failure_probability, constants
         Largest absolute reward, error probability, and exact or printed constants.
     distributed : bool
         Whether participants are clients who observe a whole phase, or try one option once each; an
@@ -477,8 +479,10 @@ class LinearProblem(Problem):
     alpha: float = option(0.8, "How fast the number of clients per phase grows.", panel=LINEAR)
     client_std: float = option(0.1, "How much clients differ.", panel=LINEAR)
     bound: float = option(1.0, "Largest absolute reward.", panel=LINEAR)
-    setting: str = option("tight", "Exact constants (tight), or those of the paper.")
-    confidence: float = option(0.05, "Probability with which the best action may be dropped.")
+    constants: str = option("tight", "Exact constants (tight), or those of the paper.")
+    failure_probability: float = option(
+        0.05, "Probability with which the best action may be dropped."
+    )
     population: int | None = option(
         None, "How many clients there are; no limit by default.", panel=LINEAR
     )
@@ -498,7 +502,7 @@ class LinearProblem(Problem):
 
     def __post_init__(self) -> None:
         check_counts(self, dimension=2, actions=2, horizon=1, participations=1)
-        one_of("setting", self.setting, SETTINGS)
+        one_of("constants", self.constants, CONSTANTS)
         one_of("noise", self.noise, NOISES)
         positive(
             "epsilon", self.epsilon, "a guarantee needs epsilon > 0; for no privacy use dpe or pe"
@@ -510,16 +514,16 @@ class LinearProblem(Problem):
             integer("population", self.population, at_least=1)
         if self.reports is not None:
             one_of("reports", self.reports, REPORTS)
-        if self.reports == "parameters" and (self.delta == 0 or self.setting == "paper"):
+        if self.reports == "parameters" and (self.delta == 0 or self.constants == "paper"):
             raise TacitError(
                 "parameters are hidden by nearly Gaussian noise, which needs a delta, and are not "
-                "in the paper: give delta > 0 in the tight setting, or let clients report actions"
+                "in the paper: give delta > 0 in tight constants, or let clients report actions"
             )
 
     @property
     def fits(self) -> bool:
         """Whether clients report fitted parameters."""
-        return self.reports != "actions" and self.delta > 0 and self.setting == "tight"
+        return self.reports != "actions" and self.delta > 0 and self.constants == "tight"
 
     @property
     def target(self) -> PureDP | ApproximateDP:
@@ -587,7 +591,7 @@ class SilosProblem(Problem):
         The guarantee covers a participant who comes `participations` times, to any silos in any
         batches; or in at most `visits` batches, at most `visits_per_batch` times in each (ZC24
         App. G.4).
-    lazy, mode, schedule, norm, confidence, noise, setting
+    lazy, mode, schedule, norm, failure_probability, noise, constants
         How silos act and synchronise, their confidence sets, and the noise.
     deviation, data, field
         The simulated environment: synthetic, or a MSLR-WEB10K file.
@@ -615,11 +619,11 @@ class SilosProblem(Problem):
     epsilon: float = option(1.0, "Epsilon of the guarantee.")
     delta: float = option(DEFAULT_DELTA, "Delta of the guarantee.")
     horizon: int = option(10_000, "Number of rounds.")
-    setting: str = option("tight", "Exact constants (tight), or those of the paper.")
+    constants: str = option("tight", "Exact constants (tight), or those of the paper.")
     lazy: bool = option(
         True, "Silos decide from private sums only, or also from raw data.", panel=SILOS
     )
-    confidence: float = option(
+    failure_probability: float = option(
         None, "Probability with which a confidence set may fail; 0.01, or 0.05 where calibrated."
     )
     participations: int = option(1, "How often one person may take part; epsilon is for all.")
@@ -664,9 +668,9 @@ class SilosProblem(Problem):
         self._settle_budgets()
         if self.silos is None:
             object.__setattr__(self, "silos", 100 if self.data is None else 10)
-        if self.confidence is None:
+        if self.failure_probability is None:
             usual = 0.05 if self.mode == "calibrated" else 0.01
-            object.__setattr__(self, "confidence", usual)
+            object.__setattr__(self, "failure_probability", usual)
         check_counts(self, silos=1, dimension=2, actions=1, sync=1, visits=1, visits_per_batch=1)
         check_counts(self, participations=1)
         if self.participations > 1 and self.visits * self.visits_per_batch > 1:
@@ -684,11 +688,11 @@ class SilosProblem(Problem):
             "epsilon", self.epsilon, "a guarantee needs epsilon > 0; for no privacy use fedlinucb"
         )
         probability("delta", self.delta, "federated algorithms promise (epsilon, delta)-DP")
-        probability("confidence", self.confidence)
+        probability("failure_probability", self.failure_probability)
         if not self.deviation >= 0:
             raise TacitError(f"deviation is {self.deviation}; a standard deviation is at least 0")
         one_of("noise", self.noise, NOISES)
-        one_of("setting", self.setting, SETTINGS)
+        one_of("constants", self.constants, CONSTANTS)
         one_of("field", self.field, ("title", "body"))
         one_of("mode", self.mode, MODES)
         positive("norm", self.norm, "the parameter's largest length, such as 1")

@@ -1,7 +1,7 @@
 """ZC24, differentially private federated linear contextual bandits: silos that learn together.
 
 Zhou & Chowdhury, ICLR 2024. Six named algorithms differ only in how sums over silos are made
-private. λ and β_t are those of Lemma C.4; the `tight` setting takes λ from the spectral quantile of
+private. λ and β_t are those of Lemma C.4; `tight` constants takes λ from the spectral quantile of
 the actual noise. `secagg-fedlinucb` is ours. `jdp-linucb` is the super-agent that the paper
 compares with (Shariff & Sheffet 2018): it is trusted with every record and always lazy, as joint DP
 covers what other participants are given. Figures are in `tacit.figures.zc24`.
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from tacit.privacy import PrivacyStatus
 
 WORLD = ("silos", "dimension", "actions", "sync", "horizon", "deviation", "data", "field")
-OPEN = (*WORLD, "confidence", "lazy")
-ALL = (*OPEN, "epsilon", "delta", "setting", "participations", "visits", "visits_per_batch")
+OPEN = (*WORLD, "failure_probability", "lazy")
+ALL = (*OPEN, "epsilon", "delta", "constants", "participations", "visits", "visits_per_batch")
 OURS = (
-    *(name for name in ALL if name != "setting"),
+    *(name for name in ALL if name != "constants"),
     *("noise", "mode", "schedule", "norm", "budgets"),
 )
 TRUSTED = tuple(name for name in OURS if name != "lazy")
@@ -134,7 +134,7 @@ def compose_centred(problem: SilosProblem, private: PrivateSums) -> Experiment:
 def _silos(problem: SilosProblem) -> dict[str, Any]:
     """Arguments common to all learners of silos; values out of range are clipped."""
     where = {"silos": problem.silos, "dimension": problem.dimension, "horizon": problem.horizon}
-    return {**where, "confidence": problem.confidence, "clip": True}
+    return {**where, "failure_probability": problem.failure_probability, "clip": True}
 
 
 def _over(problem: SilosProblem, private: PrivateSums, learner: Learner) -> Experiment:
@@ -153,10 +153,13 @@ def regularizer(private: PrivateSums, problem: SilosProblem) -> float:
     if private.guarantee is None:
         return 1.0
     if private.sigma is not None:
-        d, chance = problem.dimension, problem.horizon / (problem.sync * problem.confidence)
+        d, chance = (
+            problem.dimension,
+            problem.horizon / (problem.sync * problem.failure_probability),
+        )
         return max(1.0, private.sigma * (math.sqrt(d) + math.sqrt(math.log(chance))))
     spread = math.sqrt(private.sums.variances.max())
-    level = 1 - problem.confidence / 3
+    level = 1 - problem.failure_probability / 3
     return 1.0 + spread * moments.spectral_quantile(problem.dimension, level)
 
 

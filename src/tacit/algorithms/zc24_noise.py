@@ -140,7 +140,7 @@ def _alike(problem: SilosProblem, budget: tuple[float, float]) -> SilosProblem:
 def own_noise(problem: SilosProblem, make: Callable[[SilosProblem], PrivateSums]) -> PrivateSums:
     """Give every silo noise by its own budget (ZC24 Definition 2.1), on the finest grid any needs.
 
-    Each silo's guarantee is computed from its noise. The tight setting weights silos.
+    Each silo's guarantee is computed from its noise. Tight constants weights silos.
     """
     found = _by_budget(problem, make)
     scale = max(private.sums.scale for private in found.values())
@@ -149,7 +149,7 @@ def own_noise(problem: SilosProblem, make: Callable[[SilosProblem], PrivateSums]
     sigmas = tuple(finer[pair].sigma for pair in pairs)
     promised = {pair: guarantee_of(_alike(problem, pair), sums) for pair, sums in finer.items()}
     printed = None
-    if problem.setting == "paper":
+    if problem.constants == "paper":
         printed = math.sqrt(sum((found[pair].sigma or 0.0) ** 2 for pair in pairs) / len(pairs))
     counted = weights(sigmas) if printed is None else ()
     one = next(iter(finer.values()))
@@ -206,7 +206,7 @@ def ldp_fedlinucb(problem: SilosProblem) -> PrivateSums:
     """
     if problem.budgets is not None:
         return own_noise(problem, ldp_fedlinucb)
-    if problem.setting == "tight":
+    if problem.constants == "tight":
         return _tight(problem, "square-root", TrustModel.SILO, "discrete-gaussian")
     e, d = problem.epsilon, problem.delta
     variance = 8 * nodes(problem) * (math.log(2 / d) + e) / e**2
@@ -221,7 +221,7 @@ def ldp_fedlinucb(problem: SilosProblem) -> PrivateSums:
 def sdp_fedlinucb(problem: SilosProblem) -> PrivateSums:
     """Gaussian nodes behind a shuffler (Theorem 5.3), where that theorem holds (CORRECTIONS 12)."""
     e, d, silos = problem.epsilon, problem.delta, problem.silos
-    if problem.setting == "tight":
+    if problem.constants == "tight":
         limit = math.sqrt(nodes(problem)) / (problem.horizon * math.sqrt(silos))
         if e > limit:
             raise TacitError(
@@ -265,12 +265,12 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
     when a curious silo subtracts its own bits.
     """
     e, d = problem.epsilon, problem.delta
-    if problem.setting == "tight":
+    if problem.constants == "tight":
         return _tight(problem, "tree", TrustModel.SHUFFLER, "binomial")
     limit = 60 * math.sqrt(2 * nodes(problem) * math.log(2 / d))
     if e > limit:
         raise TacitError(
-            f"epsilon is {e:g}; ZC24 Theorem 5.5 holds up to {limit:.3g}: use the tight setting, "
+            f"epsilon is {e:g}; ZC24 Theorem 5.5 holds up to {limit:.3g}: use tight constants, "
             "or secagg-fedlinucb"
         )
     sigma = (
@@ -292,14 +292,14 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
 def secagg_fedlinucb(problem: SilosProblem) -> PrivateSums:
     """Discrete Gaussian (or Skellam) shares; only their sum over silos is released.
 
-    Ours: there is no printed form, so the `paper` setting is rejected. Shares are made for all
+    Ours: there is no printed form, so `paper` constants is rejected. Shares are made for all
     silos but one, so the guarantee also holds against a curious silo that subtracts its own share.
     """
     if problem.budgets is not None:
         return common_noise(problem, secagg_fedlinucb)
-    if problem.setting == "paper":
+    if problem.constants == "paper":
         raise TacitError(
-            "secagg-fedlinucb is not in the paper: use the tight setting, or ldp-fedlinucb"
+            "secagg-fedlinucb is not in the paper: use tight constants, or ldp-fedlinucb"
         )
     if problem.lazy:
         return centred(problem, TrustModel.SECURE_AGGREGATION, problem.noise)  # type: ignore[arg-type]

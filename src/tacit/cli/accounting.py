@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.options import Json, SettingChoice, Whole
+from tacit.cli.options import ConstantsChoice, Json, Whole
 from tacit.cli.printing import print_json, show, table
 from tacit.errors import TacitError
 
@@ -105,10 +105,10 @@ def calibrate(
     norm: Annotated[
         NormChoice, typer.Option(help="Norm in which sensitivity bounds a vector.")
     ] = NormChoice.linf,
-    method: Annotated[
-        SettingChoice,
+    constants: Annotated[
+        ConstantsChoice,
         typer.Option(help="Exact calibration, or the papers' closed form with its true guarantee."),
-    ] = SettingChoice.tight,
+    ] = ConstantsChoice.tight,
     as_json: Json = False,
 ) -> None:
     """The least noise that gives a target guarantee.
@@ -121,7 +121,7 @@ def calibrate(
         noise.value,
         _whole(sensitivity),
         replace(_target(epsilon, delta), participations=participations),
-        method=method.value,
+        constants=constants.value,
         users=None if users is None else _count("users", users),
         bits=bits,
         bias=bias,
@@ -130,7 +130,7 @@ def calibrate(
     )
     record: dict[str, Any] = {
         "noise": result.kind,
-        "method": result.method,
+        "constants": result.constants,
         "sensitivity": _whole(sensitivity),
         "participations": participations,
         "epsilon": result.epsilon,
@@ -150,7 +150,7 @@ def calibrate(
         }
     if result.bits_per_user is not None:
         record["bits_per_user"] = result.bits_per_user
-    show(record, f"least {result.kind} noise ({result.method})", as_json, PROMISED)
+    show(record, f"least {result.kind} noise ({result.constants})", as_json, PROMISED)
 
 
 def privacy(

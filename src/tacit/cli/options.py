@@ -23,7 +23,7 @@ from tacit.cli.printing import no_less
 from tacit.errors import TacitError
 
 
-class SettingChoice(StrEnum):
+class ConstantsChoice(StrEnum):
     """Constants: exact calibration, or the paper's."""
 
     tight = "tight"

@@ -125,7 +125,7 @@ def summarised(result: Result) -> dict[str, Any]:
     clipped = result.mean("clipped") if result.runs and "clipped" in result.runs[0] else 0.0
     found = warnings(promised.get("epsilon"), promised.get("delta"), clipped)
     cautions = lookup(result.algorithm).cautions
-    chosen = [cautions.get(result.configuration.get(name, "")) for name in ("setting", "mode")]
+    chosen = [cautions.get(result.configuration.get(name, "")) for name in ("constants", "mode")]
     found += [f"{result.algorithm}: {caution}" for caution in chosen if caution]
     return result.summary() | {"rounds": result.mean("rounds"), "warnings": found}
 

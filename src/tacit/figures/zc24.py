@@ -32,7 +32,7 @@ per_round = partial(as_panels, per="round", regret="group regret")
 
 def printed(name: str, epsilon: float, delta: float) -> Curve:
     """An algorithm with the paper's constants."""
-    return name, {"epsilon": epsilon, "delta": delta, "setting": "paper", "lazy": False}
+    return name, {"epsilon": epsilon, "delta": delta, "constants": "paper", "lazy": False}
 
 
 BUDGETS = [*(printed("ldp-fedlinucb", e, 0.1) for e in (0.2, 1.0, 5.0)), FREE]

@@ -312,7 +312,7 @@ def _only_noise(law: Any, total: int, reports: int) -> NoiseLaw:
     if not isinstance(law, NoiseLaw):
         raise TacitError(
             f"continuous noise has no exact law (asked at {total} of {reports} reports) and is for "
-            "simulation only: use the tight setting"
+            "simulation only: use tight constants"
         )
     return law
 
@@ -420,7 +420,7 @@ def paper_gaussian(
     """
     if isinstance(target, PureDP):
         raise TacitError(
-            "the paper's Gaussian noise needs delta > 0: give a delta, or use the tight setting, "
+            "the paper's Gaussian noise needs delta > 0: give a delta, or use tight constants, "
             "which has Laplace noise"
         )
     refuse_returning(target)
@@ -438,7 +438,7 @@ def refuse_returning(target: Target) -> None:
     if target.participations > 1:
         raise TacitError(
             f"participations is {target.participations}; the paper's noise is for people who come "
-            "once: use the tight setting"
+            "once: use tight constants"
         )
 
 

@@ -45,7 +45,7 @@ def _gaussian() -> Iterator[Correction]:
     for epsilon in (10.0, 20.0):
         setting = f"ε = {epsilon:g}, δ = 0.25"
         target = ApproximateDP(epsilon, 0.25)
-        sigma = calibrate("gaussian", 1, target, method="paper").law.std
+        sigma = calibrate("gaussian", 1, target, constants="paper").law.std
         yield Correction(
             7,
             "delta of the Gaussian closed form",
@@ -74,7 +74,7 @@ def _fair_bits() -> Iterator[Correction]:
     for epsilon, delta in ((1.0, 1e-5), (0.5, 1e-5), (0.1, 1e-5), (1.0, 1e-6)):
         target, setting = ApproximateDP(epsilon, delta), f"ε = {epsilon:g}, δ = {delta:g}"
         paper, tight = (
-            calibrate("binomial", 1, target, method="paper"),
+            calibrate("binomial", 1, target, constants="paper"),
             calibrate("binomial", 1, target),
         )
         yield Correction(
@@ -89,7 +89,7 @@ def _fair_bits() -> Iterator[Correction]:
 def _level_bits() -> Iterator[Correction]:
     for users, levels in ((10_000, 100), (1_000_000, 1000)):
         target, setting = ApproximateDP(1.0, 1e-5), f"ε = 1, δ = 1e-05, n = {users:,}, g = {levels}"
-        paper = calibrate("binomial", levels, target, users=users, method="paper")
+        paper = calibrate("binomial", levels, target, users=users, constants="paper")
         tight = calibrate("binomial", levels, target, users=users)
         yield Correction(16, "true epsilon of the paper's bits", setting, 1.0, paper.epsilon)
         yield Correction(
@@ -108,7 +108,7 @@ def _skellam() -> Iterator[Correction]:
     for levels in (1, 10, 100, 1000):
         target, setting = ApproximateDP(1.0, 1e-5), f"ε = 1, δ = 1e-05, g = {levels}"
         paper, tight = (
-            calibrate("skellam", levels, target, method="paper"),
+            calibrate("skellam", levels, target, constants="paper"),
             calibrate("skellam", levels, target),
         )
         yield Correction(
@@ -146,7 +146,7 @@ def _group() -> Iterator[Correction]:
 def _tree() -> Iterator[Correction]:
     """Per silo, the paper's tree with κ as printed and with whole nodes."""
     for delta in (1e-5, 0.1):
-        problem = SilosProblem(epsilon=1.0, delta=delta, setting="paper")
+        problem = SilosProblem(epsilon=1.0, delta=delta, constants="paper")
         sums = zc24_noise.ldp_fedlinucb(problem).sums
         depth = 1 + math.log2(problem.steps)
         printed = depth * 8 * depth * (math.log(2 / delta) + 1)

@@ -46,7 +46,7 @@ def trust_models() -> dict[str, Callable[[int], float]]:
         "secure aggregation, Skellam shares": lambda n: std(n, "skellam", approximate),
         "shuffler, exact calibration": lambda n: std(n, "binomial", approximate, users=n),
         "shuffler, the paper's constant": lambda n: std(
-            n, "binomial", approximate, users=n, method="paper"
+            n, "binomial", approximate, users=n, constants="paper"
         ),
         "local, nobody trusted, bits, pure": response,
     }
@@ -66,7 +66,7 @@ def regret_results() -> dict[str, Result]:
         "shuffler": "shuffler",
         "nobody trusted (local)": "local",
     }
-    published = {"epsilon": EPSILON, "setting": "paper"}
+    published = {"epsilon": EPSILON, "constants": "paper"}
     runs: dict[str, tuple[str, dict[str, Any]]] = {
         "no privacy at all (Thompson sampling)": ("thompson", {}),
         **{k: ("private-med", {"epsilon": EPSILON, "trust": v}) for k, v in ours.items()},

@@ -141,7 +141,7 @@ class SilosRun:
         self.due = frozenset(np.cumsum(batches).tolist())
         self.noise = self._noise(noise)
         worst = math.sqrt(float(sums.variances.max()))
-        level = 1 - problem.confidence / 3
+        level = 1 - problem.failure_probability / 3
         self.regularizer = 1 + worst * moments.spectral_quantile(problem.dimension, level)
         self.last, self.synchronised = 0, list[int]()
         self.bias, self.gram = np.zeros(size[:2]), np.zeros((size[0], size[1], size[1]))
@@ -159,8 +159,8 @@ class SilosRun:
 
     def _actor(self, bias: Floats, noise: float) -> LinUCB:
         problem, d = self.problem, self.problem.dimension
-        radius = reward_radius(problem.silos * max(self.last, 1), d, problem.confidence)
-        shift = noise_shift(noise, d, self.regularizer, problem.confidence)
+        radius = reward_radius(problem.silos * max(self.last, 1), d, problem.failure_probability)
+        shift = noise_shift(noise, d, self.regularizer, problem.failure_probability)
         gram = tuple(map(tuple, self.base.tolist()))
         left = (radius,) * (problem.horizon - self.last)
         return LinUCBPolicy(tuple(bias.tolist()), gram, left, True, True, shift=shift).start(
