@@ -52,7 +52,7 @@ CELLS = list(product(("easy", "hard", "rare"), (2, 10, 50), (0.1, 1.0)))
 
 @cache
 def _result(name: str, runs: int, asked: tuple[tuple[str, Any], ...]) -> Result:
-    return simulate(name, runs=runs, seed=SEED, **dict(asked))
+    return simulate(lookup(name), runs=runs, seed=SEED, **dict(asked))
 
 
 def result(name: str, runs: int, **options: Any) -> Result:

@@ -70,7 +70,7 @@ def sweeps() -> list[Row]:
     start = time.perf_counter()
     for name in EIGHT:
         promise: dict[str, Any] = {"delta": 1e-5} if "delta" in lookup(name).options else {}
-        simulate(name, arms=ARMS, horizon=10**6, runs=20, **promise)
+        simulate(lookup(name), arms=ARMS, horizon=10**6, runs=20, **promise)
     return [
         {
             "name": "10^6 users, 20 runs, 8 algorithms, calibration included",

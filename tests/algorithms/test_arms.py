@@ -16,7 +16,8 @@ from tests.algorithms.asking import built, problem_for
 from tests.samples import same_law
 
 from tacit.algorithms import ArmsProblem, algorithms, tkms21
-from tacit.algorithms.problems import TRUSTS, Constants
+from tacit.algorithms.arms_problem import TRUSTS
+from tacit.algorithms.problems import Constants
 from tacit.bandits import Restarts, Thompson
 from tacit.environments import Bernoulli
 from tacit.errors import TacitError
@@ -36,7 +37,7 @@ from tacit.protocols.contract import SumProtocol
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import Central, Local, SecureSum
-from tacit.simulation import Trial, simulate
+from tacit.simulation import RunConditions, Trial, simulate
 from tacit.trust import TrustModel
 from tacit.types import Arm, Levels, Round
 
@@ -68,7 +69,7 @@ def test_every_algorithm_runs_to_its_horizon(name: str, constants: Constants, re
     assert record["bits_per_user"] >= 0
     assert 1 <= record["active"] <= 3
     if name in REFERENCES:
-        assert built(name, ArmsProblem(3, 3000)).guarantee is None
+        assert built(name, ArmsProblem.of(arms=3, horizon=3000)).guarantee is None
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,8 @@ def test_running_every_user_gives_the_same_law_of_regret(
     task = Trial(name, problem_for(name, **asked))
     fast = [task(seed)["final_regret"] for seed in range(400)]
     slow = [
-        replace(task, user_by_user=True)(seed)["final_regret"] for seed in range(10_000, 10_400)
+        replace(task, conditions=RunConditions(user_by_user=True))(seed)["final_regret"]
+        for seed in range(10_000, 10_400)
     ]
     assert len(set(fast)) > 1
     assert same_law(fast, slow) > 1e-6
@@ -143,28 +145,33 @@ SIZES = (1, 2, 3, 4, 7, 16, 19, 33, 64, 100, 256, 1000, 1024, 4096, 65_537)
 
 
 def sizes_for(experiment: Experiment) -> list[int]:
-    return [n for n in SIZES if n >= experiment.mechanism.smallest]  # type: ignore[attr-defined]
+    return [n for n in SIZES if n >= experiment.mechanism.smallest]
 
 
 @cache
 def promises() -> list[tuple[str, ArmsProblem]]:
     cases = [
-        (name, ArmsProblem(5, 10**6, epsilon=e, constants=s))
+        (name, ArmsProblem.of(arms=5, horizon=10**6, epsilon=e, constants=s))
         for name in NAMES
         if name != "sdp-ae"
         for s in CONSTANTS
         for e in (0.5, 0.9)
     ]
     cases += [
-        ("private-klucb", ArmsProblem(5, 10**6, trust=trust, delta=d))
+        ("private-klucb", ArmsProblem.of(arms=5, horizon=10**6, trust=trust, delta=d))
         for trust in TRUSTS
         for d in (None, 1e-6)
     ]
     cases += [
-        (name, ArmsProblem(5, 10**6, dropout=0.2))
+        (name, ArmsProblem.of(arms=5, horizon=10**6, dropout=0.2))
         for name in ("dist-dp-se", "dist-rdp-se", "vb-sdp-ae", "private-klucb", "private-med")
     ]
-    cases.append(("dist-cdp-se", ArmsProblem(5, 10**6, epsilon=0.5, scale=1, constants="paper")))
+    cases.append(
+        (
+            "dist-cdp-se",
+            ArmsProblem.of(arms=5, horizon=10**6, epsilon=0.5, scale=1, constants="paper"),
+        )
+    )
     return [case for case in cases if case[0] not in REFERENCES]
 
 
@@ -177,7 +184,7 @@ def test_every_batch_keeps_what_the_algorithm_promises(case: int) -> None:
     for binary in (True, False):
         if problem.constants == "paper" and name in BINARY_ON_PAPER and not binary:
             continue
-        experiment = built(name, replace(problem, binary=binary))
+        experiment = built(name, problem.changed(binary=binary))
         assert experiment.guarantee is not None
         for users in sizes_for(experiment):
             if experiment.guarantee.view is View.SHUFFLED and users not in (
@@ -257,7 +264,9 @@ def test_a_promise_at_scale_one_fades_with_the_round() -> None:
 
 def test_printed_noise_guarantees_what_its_weakest_batch_earns() -> None:
     """At scale 1 larger batches of Skellam shares earn less: the last one counts."""
-    experiment = built("dist-rdp-se", ArmsProblem(5, 5000, scale=1, constants="paper"))
+    experiment = built(
+        "dist-rdp-se", ArmsProblem.of(arms=5, horizon=5000, scale=1, constants="paper")
+    )
     target = ApproximateDP(1.0, 1e-6)
     earned = [
         factories.skellam_paper(n, target, 1, 0.1, 4).guarantee
@@ -318,11 +327,11 @@ def test_every_run_of_thompson_sampling_draws_its_own_numbers() -> None:
     """Found: every run had the learner's seed 0."""
     seeds = set()
     for seed in range(3):
-        learner = built("thompson", ArmsProblem(2, 100, learner_seed=seed)).learner
+        learner = built("thompson", ArmsProblem.of(arms=2, horizon=100, learner_seed=seed)).learner
         assert isinstance(learner, Thompson)
         seeds.add(learner.seed)
     assert seeds == {0, 1, 2}
-    task = Trial("thompson", ArmsProblem(horizon=300, means=(0.5, 0.5)))
+    task = Trial("thompson", ArmsProblem.of(horizon=300, means=(0.5, 0.5)))
     assert task(1) != task(2)
     assert task(1) == task(1)
 
@@ -407,7 +416,7 @@ def test_periods_that_square_cost_at_most_four_times() -> None:
             r"smallest certified is 0.1: .*secure aggregation",
         ),
         ("vb-sdp-ae", {"delta": 0.0}, r"leave delta out for 1e-06, or use dist-dp-se"),
-        ("dist-rdp-se", {"delta": 0.0}, r"no guarantee without exceptions"),
+        ("dist-rdp-se", {"delta": 0.0}, r"this algorithm needs delta > 0"),
         ("shuffle-dp-se", {"dropout": 0.1}, r"complete groups only: .*use dist-dp-se"),
         ("dist-cdp-se", {"dropout": 0.1}, r"with everyone present: .*use dist-dp-se"),
         (
@@ -416,15 +425,15 @@ def test_periods_that_square_cost_at_most_four_times() -> None:
             r"printed noise is set for everyone",
         ),
         ("split-dp-se", {"dropout": 0.1}, r"split for everyone present"),
-        ("nobody", {}, r"known are adap-klucb, cdp-dpe, cdp-pe, .*tacit algorithms"),
-        ("dist-dp-se", {"growth": 1.0}, r"rounds must grow: use more than 1"),
+        ("nobody", {}, r"it must be one of adap-klucb, cdp-dpe, cdp-pe, .*tacit algorithms"),
+        ("dist-dp-se", {"growth": 1.0}, r"growth is 1; it must be greater than 1"),
     ],
 )
 def test_what_cannot_be_promised_is_refused_with_an_alternative(
     name: str, problem: dict[str, object], message: str
 ) -> None:
     with pytest.raises(TacitError, match=message):
-        built(name, ArmsProblem(2, 1000, **{"binary": True, **problem}))  # type: ignore[arg-type]
+        built(name, ArmsProblem.of(arms=2, horizon=1000, **{"binary": True, **problem}))
 
 
 @pytest.mark.parametrize(
@@ -432,9 +441,9 @@ def test_what_cannot_be_promised_is_refused_with_an_alternative(
     [
         (
             {"horizon": 1},
-            "fewer participants than the 2 arms: drop arms or recruit",
+            "it must be at least the 2 arms: use fewer arms or more participants",
         ),
-        ({"arms": 1}, "chooses among two or more"),
+        ({"arms": 1}, "arms is 1; it must be a whole number of at least 2"),
         ({"epsilon": 0}, "for no privacy use ucb1"),
         ({"epsilon": math.nan}, "must be a finite number"),
         ({"delta": 1.0}, "leave delta out"),
@@ -447,12 +456,12 @@ def test_what_cannot_be_promised_is_refused_with_an_alternative(
 )
 def test_a_problem_that_makes_no_sense_is_refused(changed: dict[str, object], message: str) -> None:
     with pytest.raises(TacitError, match=message):
-        replace(ArmsProblem(2, 1000), **changed)  # type: ignore[arg-type]
+        ArmsProblem.of(arms=2, horizon=1000).changed(**changed)
 
 
 def test_a_simulation_reports_what_it_promises_and_to_whom() -> None:
     result = simulate("ldp-se", means=(0.2, 0.8), horizon=500, runs=1)
-    promised = built("ldp-se", ArmsProblem(2, 500, binary=True)).guarantee
+    promised = built("ldp-se", ArmsProblem.of(arms=2, horizon=500, binary=True)).guarantee
     assert promised is not None
     assert result.guarantee == promised
     assert result.summary()["guarantee"] == promised.to_dict()
@@ -463,5 +472,7 @@ def test_a_simulation_reports_what_it_promises_and_to_whom() -> None:
     with pytest.raises(TacitError, match="runs is 0"):
         simulate("ucb1", arms=2, horizon=500, runs=0)
     with pytest.raises(TacitError, match="bernoulli, gaussian, beta"):
-        ArmsProblem(2, 500, rewards="coins")
-    assert Trial("ucb1", ArmsProblem(2, 500), Bernoulli((0.1, 0.2)))(0)["users"] == 500
+        ArmsProblem.of(arms=2, horizon=500, rewards="coins")
+    assert (
+        Trial("ucb1", ArmsProblem.of(arms=2, horizon=500), Bernoulli((0.1, 0.2)))(0)["users"] == 500
+    )

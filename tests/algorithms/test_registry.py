@@ -5,7 +5,6 @@ options only.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -102,7 +101,7 @@ def test_options_of_others_are_refused_by_name(name: str) -> None:
     for strange in (others | {"colour"}) - set(entry.options):
         with pytest.raises(TacitError, match=f"{name} has no option --{strange.replace('_', '-')}"):
             entry.ask({strange: 1})
-    recorded = simulate(name, **{o: getattr(small(name), o) for o in entry.options}, runs=1)
+    recorded = simulate(entry, **entry.describe(small(name)), runs=1)
     assert set(recorded.configuration) == {*entry.options, "first_seed"}
 
 
@@ -117,13 +116,15 @@ def test_an_option_goes_to_those_that_have_it_and_to_one_at_least() -> None:
     free, ours = compare(["ucb1", "private-klucb"], **asked)
     assert "epsilon" not in free.configuration
     assert (ours.configuration["epsilon"], ours.configuration["trust"]) == (2.0, "central")
-    with pytest.raises(TacitError, match="none of ucb1, klucb has --epsilon"):
+    with pytest.raises(TacitError, match="none of ucb1, klucb has the option --epsilon"):
         compare(["ucb1", "klucb"], epsilon=1.0)
 
 
 def test_a_name_is_given_once() -> None:
     about: dict[str, Any] = {"paper": "", "trust": "central", "promise": "", "problem": ArmsProblem}
-    with pytest.raises(TacitError, match=r"dist-dp-se is taken by tacit\.algorithms\.cz23"):
+    with pytest.raises(
+        TacitError, match=r"name is 'dist-dp-se', which tacit\.algorithms\.cz23 has"
+    ):
         algorithm("dist-dp-se", **about)(lookup("klucb").build)
     with pytest.raises(TacitError, match="ArmsProblem has no colour"):
         algorithm("painted", options=("colour",), **about)(lookup("klucb").build)
@@ -142,9 +143,9 @@ def test_one_of_your_own_is_simulated_like_all_others(monkeypatch: pytest.Monkey
 
     @algorithm("mine", options=("arms", "horizon"), defaults={"horizon": 400}, **about)
     def mine(problem: ArmsProblem) -> Experiment:
-        return lookup("klucb").build(replace(problem, failure_probability=0.2))
+        return lookup("klucb").build(problem.changed(failure_probability=0.2))
 
-    result = simulate("mine", arms=2, runs=2)
+    result = simulate(lookup("mine"), arms=2, runs=2)
     assert (result.horizon, result.configuration["arms"], len(result.runs)) == (400, 2, 2)
     assert result.regret_mean == simulate("klucb", arms=2, horizon=400, runs=2).regret_mean
 
@@ -164,5 +165,7 @@ def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(wrong: str, mea
 
 
 def test_a_name_like_no_other_is_answered_with_all_of_them() -> None:
-    with pytest.raises(TacitError, match=r"known are adap-klucb, .* vb-sdp-ae \(see: tacit algor"):
+    with pytest.raises(
+        TacitError, match=r"it must be one of adap-klucb, .* vb-sdp-ae \(see: tacit algor"
+    ):
         lookup("qqqq")

@@ -37,7 +37,7 @@ def regret(
     if name in ("sdp-ae", "vb-sdp-ae"):
         asked["delta"] = 1e-5
     return simulate(
-        name, arms=10, horizon=horizon, instance=instance, runs=runs, **asked
+        lookup(name), arms=10, horizon=horizon, instance=instance, runs=runs, **asked
     ).regret_mean
 
 
@@ -111,7 +111,7 @@ def test_the_best_arm_is_dropped_no_more_often_than_the_confidence_allows(
     means = (0.5, 0.52, 0.55, 0.6)
     dropped = 0
     for seed in range(1000):
-        problem = ArmsProblem(4, 30_000, epsilon=0.9, binary=True, **changes)
+        problem = ArmsProblem.of(arms=4, horizon=30_000, epsilon=0.9, binary=True, **changes)
         experiment = lookup(name).build(problem)
         run(experiment, Bernoulli(means), np.random.default_rng([seed, 5]))
         dropped += 3 not in experiment.learner.active

@@ -115,7 +115,7 @@ def attack(
             )
         return np.array(outputs)
 
-    delta = problem.delta or 0.0
+    delta = problem.privacy.delta or 0.0
     found = audit(mechanism, ZERO, ONE, samples, delta=delta)
     return found.refutes(claimed), found.epsilon
 

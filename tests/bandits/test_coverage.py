@@ -42,9 +42,11 @@ def farthest(name: str, world: type[Synthetic], seed: int, **changes: Any) -> tu
     part of rewards that were cut.
     """
     deviation = changes.pop("deviation", 0.25)
-    problem = SilosProblem(**SIZE, **changes)
+    problem = SilosProblem.of(**SIZE, **changes)
     rng, noise = np.random.default_rng(seed), np.random.default_rng(seed + 1)
-    silos = world.draw(problem.silos, problem.dimension, problem.actions, rng, deviation)
+    silos = world.draw(
+        problem.silos, problem.dimension, problem.environment.actions, rng, deviation
+    )
     experiment = lookup(name).build(problem)
     learner: Any = experiment.learner
     assert isinstance(learner, FederatedLinUCB)

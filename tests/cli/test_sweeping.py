@@ -109,7 +109,7 @@ def test_a_changed_study_is_refused_in_its_old_directory(command: Command, study
     command("sweep", study, "--workers", 0)
     study.write_text(STUDY.replace("seeds = 2", "seeds = 3"))
     said = refused(command("sweep", study, "--workers", 0))
-    assert "holds the results of another study, by seeds (there 2, here 3): choose" in said
+    assert "holds another study, which differs in seeds (there 2, here 3): choose" in said
     assert "another study" in refused(command("sweep", study, "--dry-run"))
 
 

@@ -110,7 +110,7 @@ def test_settings_are_those_of_the_authors() -> None:
     assert (arms.EASY, arms.HARD) == (10**6, 10**7)
     assert {lookup(name).runs for name in PANELS} == {20}
     problem = ArmsProblem()
-    assert (problem.arms, problem.failure_probability, problem.growth, problem.scale) == (
+    assert (problem.arms, problem.failure_probability, problem.growth, problem.privacy.scale) == (
         10,
         0.1,
         4.0,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tests.protocols.overstated import overstated, with_assumptions
 
-from tacit.algorithms import problems
+from tacit.algorithms import ArmsProblem, SilosProblem
 from tacit.algorithms.registry import algorithms, lookup
 from tacit.assumptions import (
     AskedFor,
@@ -365,14 +365,14 @@ def test_the_mechanism_of_every_named_algorithm_survives_storage(name: str) -> N
 
 
 def small(problem: type[Any]) -> dict[str, Any]:
-    if problem is problems.SilosProblem:
+    if problem is SilosProblem:
         return {"silos": 20, "dimension": 2, "actions": 4, "sync": 5, "horizon": 20}
     return {"horizon": 2000}
 
 
 def test_an_experiment_rejects_a_mechanism_whose_guarantee_was_changed() -> None:
     """Also to a weaker one, which a round would earn."""
-    problem = problems.ArmsProblem(horizon=2000)
+    problem = ArmsProblem.of(horizon=2000)
     stored = lookup("dist-dp-se").build(problem).to_dict()
     experiment = Experiment.from_dict(stored)
     found = experiment.guarantee
@@ -706,7 +706,9 @@ def test_rounds_known_one_by_one_are_made_for_the_stored_target(target: Guarante
 
 
 def test_a_guaranteed_experiment_is_not_restored_with_another_target_per_round() -> None:
-    stored = lookup("private-med").build(problems.ArmsProblem(epsilon=0.9, horizon=2000)).to_dict()
+    stored = (
+        lookup("private-med").build(ArmsProblem.of(epsilon=0.9, horizon=2000)).to_dict()
+    )
     target = PureDP(0.9)
     stored["mechanism"] |= {"privacy": status_to_data(KnownPerRound(target))}
     stored["mechanism"]["arguments"]["target"] = plain(PureDP(1000.0))

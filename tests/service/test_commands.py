@@ -139,7 +139,7 @@ def test_an_experiment_goes_from_a_file_to_estimates(
     digest = made["digest"]
     assert made["fingerprints"]["helper"] == fingerprint(both.keys[1])
     which = (digest[:10], *config(both, 0))
-    assert "it waits for the helper" in command("experiment", "status", *which)[1]
+    assert "the helper's operator must sign" in command("experiment", "status", *which)[1]
     code, out, _ = command("terms", "show", f"{both.urls[0]}/experiments/{digest}")
     assert code == 0
     assert "signed: not by both parties yet (unsigned)" in out

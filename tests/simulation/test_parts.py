@@ -150,7 +150,9 @@ def test_another_study_is_refused_by_what_differs(
     before = (tmp_path / "study.json").read_bytes()
     changed = MANIFEST | {"study": MANIFEST["study"] | {key: value}}
     with (
-        pytest.raises(TacitError, match=rf"another study, by .*{message}.*choose another --out"),
+        pytest.raises(
+            TacitError, match=rf"another study, which differs in .*{message}.*choose another --out"
+        ),
         stored(tmp_path, changed, 4),
     ):
         pass
@@ -163,7 +165,7 @@ def test_another_version_another_format_and_another_thing_are_refused(tmp_path: 
     newer = MANIFEST | {"versions": {"tacit": "2"}}
     for manifest, kind, message in (
         (newer, "auto", r"tacit \(there '1', here '2'\)"),
-        (MANIFEST, "parquet", "files of format jsonl, not parquet"),
+        (MANIFEST, "parquet", "format is parquet, but .* has files of format jsonl"),
     ):
         with pytest.raises(TacitError, match=message), stored(tmp_path / "a", manifest, 4, kind):
             pass
@@ -175,7 +177,7 @@ def test_another_version_another_format_and_another_thing_are_refused(tmp_path: 
         pass
     (tmp_path / "a" / "study.json").write_text("[]")
     with (
-        pytest.raises(TacitError, match="is no study of tacit"),
+        pytest.raises(TacitError, match="is no manifest of a study"),
         stored(tmp_path / "a", MANIFEST, 4),
     ):
         pass
@@ -190,7 +192,7 @@ def test_another_version_another_format_and_another_thing_are_refused(tmp_path: 
 def test_two_sweeps_do_not_share_a_directory(tmp_path: Path) -> None:
     with (
         stored(tmp_path, MANIFEST, 4),
-        pytest.raises(TacitError, match="another process is sweeping in"),
+        pytest.raises(TacitError, match="is locked by another sweep"),
         stored(tmp_path, MANIFEST, 4),
     ):
         pass

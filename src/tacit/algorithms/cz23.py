@@ -12,9 +12,9 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tacit.algorithms.arms_problem import ArmsProblem
 from tacit.algorithms.builders import PEOPLE, WORLD, assemble
 from tacit.algorithms.lazy_imports import bandits, factories, split_and_mix
-from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import algorithm
 from tacit.trust import TrustModel
 
@@ -55,20 +55,17 @@ def _shared(
 ) -> Experiment:
     """Rounds of noise shares: as printed, with their true guarantee, or exactly calibrated."""
     if problem.constants == "paper":
-        problem.refuse_losses("the printed noise is set for everyone present")
+        problem.privacy.reject_losses("the printed noise is set for everyone present")
         first = math.ceil(problem.growth)
         how = {key: value for key, value in how.items() if key in ("target", "scale")}
         how |= {"fewest": first} if "scale" in how else {}
-        learner = _elimination(problem, *tail)
-        failure_probability = problem.failure_probability
-        sizes = _batch_sizes(problem)
-        how |= {"failure_probability": failure_probability}
+        how |= {"failure_probability": problem.failure_probability}
+        learner, sizes = _elimination(problem, *tail), _batch_sizes(problem)
         return assemble(problem, learner, paper, smallest=first, sizes=sizes, **how)
     how = {key: value for key, value in how.items() if key != "scale"}
-    learner = _elimination(problem, *tail, smallest=problem.min_batch_size)
-    return assemble(
-        problem, learner, tight, smallest=problem.min_batch_size, binary=problem.binary, **how
-    )
+    least = problem.privacy.min_batch_size
+    learner = _elimination(problem, *tail, smallest=least)
+    return assemble(problem, learner, tight, smallest=least, binary=problem.binary, **how)
 
 
 def _batch_sizes(problem: ArmsProblem) -> list[int]:
@@ -87,7 +84,7 @@ def _batch_sizes(problem: ArmsProblem) -> list[int]:
 def dist_dp_se(problem: ArmsProblem) -> Experiment:
     """Secure aggregation with Pólya shares (Theorem 1)."""
     tail = (math.sqrt(2) / problem.each, 1 / problem.each)
-    how = {"target": problem.pure, **problem.people}
+    how = {"target": problem.privacy.pure, **problem.privacy.losses}
     return _shared(problem, tail, factories.polya_paper, factories.polya_tight, **how)
 
 
@@ -102,9 +99,9 @@ def dist_rdp_se(problem: ArmsProblem) -> Experiment:
 
     `paper` takes ε as a Rényi scale, `tight` as the ε of (ε, δ)-DP.
     """
-    e, s = problem.epsilon, problem.scale
+    e, s = problem.privacy.epsilon, problem.privacy.scale
     tail = (2 / e + math.sqrt(2) / (s * e), 1 / (s * e))
-    how = {"target": problem.target, "scale": s, **problem.people}
+    how = {"target": problem.privacy.target, "scale": s, **problem.privacy.losses}
     return _shared(problem, tail, factories.skellam_paper, factories.skellam_tight, **how)
 
 
@@ -119,11 +116,11 @@ def dist_cdp_se(problem: ArmsProblem) -> Experiment:
 
     `paper` takes ε as √(2ρ), `tight` as the ε of (ε, δ)-DP.
     """
-    problem.refuse_losses(
+    problem.privacy.reject_losses(
         "a sum of discrete Gaussian shares is accounted for with everyone present"
     )
-    tail = (math.sqrt(2) / problem.epsilon, 0.0)
-    how = {"target": problem.target, "scale": problem.scale}
+    tail = (math.sqrt(2) / problem.privacy.epsilon, 0.0)
+    how = {"target": problem.privacy.target, "scale": problem.privacy.scale}
     return _shared(problem, tail, factories.gaussian_paper, factories.gaussian_tight, **how)
 
 
@@ -131,7 +128,7 @@ def dist_cdp_se(problem: ArmsProblem) -> Experiment:
 def cdp_se(problem: ArmsProblem) -> Experiment:
     """A trusted server adds discrete Laplace noise (Theorem 5)."""
     learner = _elimination(problem, math.sqrt(2) / problem.each, 1 / problem.each)
-    how: dict[str, Any] = {"target": problem.pure, "binary": problem.binary}
+    how: dict[str, Any] = {"target": problem.privacy.pure, "binary": problem.binary}
     return assemble(
         problem, learner, factories.central_laplace, failure_probability=problem.printed, **how
     )
@@ -146,11 +143,11 @@ def ldp_se(problem: ArmsProblem) -> Experiment:
     Laplace noise of scale b is sub-exponential with (4b², √2 b), so n of them stay within √8 b √(n
     ln(2/p)) + 2√2 b ln(2/p).
     """
-    e, paper = problem.each, problem.constants == "paper"
+    e, target, paper = problem.each, problem.privacy.pure, problem.constants == "paper"
     learner = _elimination(problem, math.sqrt(8) / e, 2 * math.sqrt(2) / e, per_user=True)
     if problem.binary and not paper:
-        return assemble(problem, learner, factories.response, target=problem.pure)
-    return assemble(problem, learner, factories.local_laplace, target=problem.pure, paper=paper)
+        return assemble(problem, learner, factories.response, target=target)
+    return assemble(problem, learner, factories.local_laplace, target=target, paper=paper)
 
 
 @cz23(
@@ -161,12 +158,13 @@ def ldp_se(problem: ArmsProblem) -> Experiment:
 )
 def split_dp_se(problem: ArmsProblem) -> Experiment:
     """Pólya shares by split-and-mix through a shuffler (App. G.2), from rounds of 20 on."""
-    problem.refuse_losses("shares are split for everyone present")
-    smallest = max(split_and_mix.FEWEST_USERS + 1, 1 if problem.printed else problem.min_batch_size)
+    problem.privacy.reject_losses("shares are split for everyone present")
+    least = 1 if problem.printed else problem.privacy.min_batch_size
+    smallest = max(split_and_mix.FEWEST_USERS + 1, least)
     tail = (math.sqrt(2) / problem.each, 1 / problem.each)
     learner = _elimination(problem, *tail, smallest=smallest)
     how: dict[str, Any] = {
-        "target": problem.pure,
+        "target": problem.privacy.pure,
         "binary": problem.binary,
         "failure_probability": problem.printed,
     }
@@ -186,11 +184,11 @@ def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
     needs about n^2.5 messages per participant (CORRECTIONS 9). `paper` constants changes only the
     radius.
     """
-    problem.refuse_losses("certificates are for complete groups only")
-    tail, smallest = (math.sqrt(2) / problem.each, 1 / problem.each), problem.min_batch_size
+    problem.privacy.reject_losses("certificates are for complete groups only")
+    tail, smallest = (math.sqrt(2) / problem.each, 1 / problem.each), problem.privacy.min_batch_size
     learner = _elimination(problem, *tail, smallest=smallest)
     return assemble(
-        problem, learner, factories.pure_shuffle, smallest=smallest, target=problem.pure
+        problem, learner, factories.pure_shuffle, smallest=smallest, target=problem.privacy.pure
     )
 
 
@@ -205,4 +203,4 @@ def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
 def dp_se(problem: ArmsProblem) -> Experiment:
     """A trusted server, with epochs sized for the noise (Sajed & Sheffet 2019)."""
     learner = bandits.DPSE(problem.arms, problem.horizon, problem.each, problem.failure_probability)
-    return assemble(problem, learner, factories.continuous_laplace, target=problem.pure)
+    return assemble(problem, learner, factories.continuous_laplace, target=problem.privacy.pure)

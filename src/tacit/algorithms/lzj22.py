@@ -21,8 +21,8 @@ from tacit.algorithms.lazy_imports import (
     privacy,
     vector_noise,
 )
-from tacit.algorithms.problems import LinearProblem
-from tacit.algorithms.registry import algorithm
+from tacit.algorithms.linear_problem import LinearProblem
+from tacit.algorithms.registry import Matched, algorithm
 from tacit.errors import TacitError
 from tacit.trust import TrustModel
 
@@ -46,11 +46,13 @@ EARNED = {
 }
 
 
-def _enter(name: str, trust: TrustModel, distributed: bool, *more: str) -> None:
+def _enter(name: str, trust: TrustModel, distributed: bool, matched: Matched | None = None) -> None:
     """Register one of the paper's algorithms: a learner and a trust model."""
     private = trust != TrustModel.NONE
     options = (*WORLD, *(CLIENTS if distributed else ()), *(PRIVATE if private else ()))
     options += FITTED if distributed and private else ()
+    options += ("noise",) if trust == TrustModel.SECURE_AGGREGATION else ()
+    options += () if matched is None else (matched.option,)
 
     def build(problem: LinearProblem) -> Experiment:
         return compose(replace(problem, distributed=distributed), trust)
@@ -61,8 +63,9 @@ def _enter(name: str, trust: TrustModel, distributed: bool, *more: str) -> None:
         trust=trust,
         promise=EARNED[trust],
         problem=LinearProblem,
-        options=(*options, *(("noise",) if trust == TrustModel.SECURE_AGGREGATION else ()), *more),
+        options=options,
         defaults={"distributed": distributed},
+        matched=matched,
     )(build)
 
 
@@ -75,24 +78,24 @@ for _trust, _prefix in (
 ):
     _enter(f"{_prefix}dpe", _trust, True)
     _enter(f"{_prefix}pe", _trust, False)
-_enter("dpe-fixed", TrustModel.NONE, True, "fixed_clients")
+_enter("dpe-fixed", TrustModel.NONE, True, Matched("fixed_clients", "dpe", "reals"))
 
 
 def compose(problem: LinearProblem, trust: TrustModel) -> Experiment:
     """Build phased elimination over the problem's actions, with the protocol of every phase."""
     if problem.constants == "paper" and trust == TrustModel.SECURE_AGGREGATION:
         raise TacitError(
-            "secure aggregation is not in the paper: use tight constants for secagg-dpe and "
-            "secagg-pe"
+            "constants is paper; secure aggregation is not in the paper: use tight constants for "
+            "secagg-dpe and secagg-pe"
         )
     if problem.table is None:
-        raise TacitError("a linear bandit chooses among actions: give a table of them")
+        raise TacitError("table is missing; a linear bandit needs its actions: give a table")
     how = {
         "trust": trust,
         "bound": problem.bound,
-        "target": problem.target,
+        "target": problem.privacy.target,
         "constants": problem.constants,
-        "noise": problem.noise,
+        "noise": problem.privacy.noise,
         "client_std": problem.client_std,
     }
     make = factories.vector_of if problem.distributed else factories.sums_of
@@ -113,10 +116,10 @@ def learner_for(
     if not problem.distributed:
         return phased.SingleElimination(*size, **common, per_person=trust == TrustModel.LOCAL)
     if problem.fits and trust != TrustModel.NONE:
-        each = vector_noise.each_time(problem.target)
+        each = vector_noise.each_time(problem.privacy.target)
         common |= {
             "parameters_from": FEWEST.get(trust, 1),
-            "norm": problem.norm,
+            "norm": problem.privacy.norm,
             "noise_ratio": vector_noise.gaussian_ratio(each),
             "noise_alone": trust == TrustModel.LOCAL,
         }
@@ -143,7 +146,7 @@ def status(problem: LinearProblem, trust: TrustModel) -> PrivacyStatus:
     if problem.distributed:
         kinds = assumptions.Secret
         secret = kinds.FITTED_PARAMETER if problem.fits else kinds.AVERAGE_REWARDS
-    target = problem.target.given(assumptions.Protects(secret))
+    target = problem.privacy.target.given(assumptions.Protects(secret))
     if problem.constants == "paper":
         return privacy.KnownPerRound(target)
     view, scope = privacy.View, assumptions.Scope

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tacit.algorithms.arms_problem import ArmsProblem
 from tacit.algorithms.builders import WORLD, assemble
 from tacit.algorithms.lazy_imports import bandits, factories
-from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import algorithm
 from tacit.trust import TrustModel
 

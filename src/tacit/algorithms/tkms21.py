@@ -11,14 +11,15 @@ import math
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from tacit.algorithms.arms_problem import ArmsProblem
 from tacit.algorithms.builders import PEOPLE, WORLD, assemble
 from tacit.algorithms.lazy_imports import bandits, factories, privacy
-from tacit.algorithms.problems import ArmsProblem, Constants
 from tacit.algorithms.registry import algorithm
 from tacit.errors import TacitError
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
+    from tacit.algorithms.problems import Constants
     from tacit.experiment import Experiment
     from tacit.privacy import ApproximateDP
 
@@ -59,21 +60,21 @@ def vb_sdp_ae(problem: ArmsProblem) -> Experiment:
 
 
 def _arm_elimination(problem: ArmsProblem, *, fixed: bool) -> Experiment:
-    target, paper = problem.target, problem.constants == "paper"
+    target, paper = problem.privacy.target, problem.constants == "paper"
     if paper:
-        problem.refuse_losses("the printed noise is set for everyone present")
+        problem.privacy.reject_losses("the printed noise is set for everyone present")
     if paper and not problem.binary:
         raise TacitError(
             "TKMS21's protocol is for rewards 0 or 1: use --rewards bernoulli, or "
             "--constants tight, which rounds to levels"
         )
-    if paper and problem.epsilon >= 1:
+    if paper and problem.privacy.epsilon >= 1:
         raise TacitError(
-            f"epsilon is {problem.epsilon:g}; TKMS21's noise is proven for epsilon < 1: use "
-            "--constants tight, exact at every epsilon"
+            f"epsilon is {problem.privacy.epsilon:g}; TKMS21's noise is proven for epsilon < 1: "
+            "use --constants tight, exact at every epsilon"
         )
     variance = _noise_variance(target, problem.constants)
-    smallest = 2 if paper else problem.min_batch_size
+    smallest = 2 if paper else problem.privacy.min_batch_size
     batch = max(smallest, math.ceil(variance)) if fixed else None
     learner = bandits.CumulativeElimination(
         problem.arms,
@@ -90,7 +91,7 @@ def _arm_elimination(problem: ArmsProblem, *, fixed: bool) -> Experiment:
         sizes = [] if fixed else _doubling_sizes(learner.start, problem.horizon)
         make = factories.shuffled_paper
         return assemble(problem, learner, make, smallest=smallest, sizes=sizes, **how)
-    how = {"target": target, "binary": problem.binary, **problem.people}
+    how = {"target": target, "binary": problem.binary, **problem.privacy.losses}
     return assemble(problem, learner, factories.shuffled_tight, smallest=smallest, **how)
 
 

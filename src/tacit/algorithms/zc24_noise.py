@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 
-from tacit.algorithms.problems import SilosProblem
+from tacit.algorithms.silos_problem import SilosProblem
 from tacit.assumptions import Derivation, DishonestAtMost, Scope
 from tacit.bandits.contextual import moments
 from tacit.errors import TacitError
@@ -70,18 +70,18 @@ def sensitivity(problem: SilosProblem) -> float:
 
 def coming(problem: SilosProblem, *, eager: bool) -> Presence:
     """How often one participant may come; `eager` silos act on raw data within a batch."""
-    if problem.participations > 1:
-        return Presence(1, problem.participations, eager, anywhere=True)
-    return Presence(problem.visits, problem.visits_per_batch, eager)
+    if problem.privacy.participations > 1:
+        return Presence(1, problem.privacy.participations, eager, anywhere=True)
+    return Presence(problem.privacy.visits, problem.privacy.visits_per_batch, eager)
 
 
 def guarantee_of(problem: SilosProblem, sums: PrefixSums) -> ApproximateDP:
     """The guarantee of prefix sums for the allowed visits; the target itself where it is met."""
-    found = sums.guarantee(problem.delta)
-    met = sums.loss().delta(problem.epsilon) <= problem.delta
+    found = sums.guarantee(problem.privacy.delta)
+    met = sums.loss().delta(problem.privacy.epsilon) <= problem.privacy.delta
     if not met:
         return found
-    target = replace(found, epsilon=min(found.epsilon, problem.epsilon))
+    target = replace(found, epsilon=min(found.epsilon, problem.privacy.epsilon))
     return state_arithmetic(target, found.arithmetic)
 
 
@@ -127,25 +127,23 @@ def _by_budget(
     problem: SilosProblem, make: Callable[[SilosProblem], PrivateSums]
 ) -> dict[tuple[float, float], PrivateSums]:
     """The prefix sums of each budget, as if all silos had it."""
-    assert problem.budgets is not None
-    pairs = dict.fromkeys(problem.budgets)
-    return {pair: make(_alike(problem, pair)) for pair in pairs}  # type: ignore[arg-type, misc]
+    return {pair: make(_alike(problem, pair)) for pair in dict.fromkeys(problem.privacy.pairs)}
 
 
 def _alike(problem: SilosProblem, budget: tuple[float, float]) -> SilosProblem:
     epsilon, delta = budget
-    return replace(problem, budgets=None, epsilon=epsilon, delta=delta)
+    return problem.changed(budgets=None, epsilon=epsilon, delta=delta)
 
 
 def own_noise(problem: SilosProblem, make: Callable[[SilosProblem], PrivateSums]) -> PrivateSums:
     """Give every silo noise by its own budget (ZC24 Definition 2.1), on the finest grid any needs.
 
-    Each silo's guarantee is computed from its noise. Tight constants weights silos.
+    Each silo's guarantee is computed from its noise. With tight constants silos are weighted.
     """
     found = _by_budget(problem, make)
     scale = max(private.sums.scale for private in found.values())
     finer = {pair: replace(private.sums, scale=scale) for pair, private in found.items()}
-    pairs: tuple[tuple[float, float], ...] = problem.budgets  # type: ignore[assignment]
+    pairs = problem.privacy.pairs
     sigmas = tuple(finer[pair].sigma for pair in pairs)
     promised = {pair: guarantee_of(_alike(problem, pair), sums) for pair, sums in finer.items()}
     printed = None
@@ -179,7 +177,7 @@ def common_noise(problem: SilosProblem, make: Callable[[SilosProblem], PrivateSu
     Each silo's participants get at least the guarantee that their silo asked for.
     """
     strictest = max(_by_budget(problem, make).values(), key=lambda one: one.sums.sigma)
-    pairs: tuple[tuple[float, float], ...] = problem.budgets  # type: ignore[assignment]
+    pairs = problem.privacy.pairs
     each = {
         pair: guarantee_of(_alike(problem, pair), strictest.sums) for pair in dict.fromkeys(pairs)
     }
@@ -204,14 +202,15 @@ def ldp_fedlinucb(problem: SilosProblem) -> PrivateSums:
 
     It is discrete where the paper has real numbers, so that silos can draw it exactly.
     """
-    if problem.budgets is not None:
+    if problem.privacy.budgets is not None:
         return own_noise(problem, ldp_fedlinucb)
     if problem.constants == "tight":
         return _tight(problem, "square-root", TrustModel.SILO, "discrete-gaussian")
-    e, d = problem.epsilon, problem.delta
+    e, d = problem.privacy.epsilon, problem.privacy.delta
     variance = 8 * nodes(problem) * (math.log(2 / d) + e) / e**2
     protocol = _fine_enough(
-        _tree(problem, math.sqrt(variance), TrustModel.SILO, "discrete-gaussian"), problem.target
+        _tree(problem, math.sqrt(variance), TrustModel.SILO, "discrete-gaussian"),
+        problem.privacy.target,
     )
     printed = math.sqrt(problem.silos * nodes(problem) * variance)
     return finished(problem, protocol, EXACT, printed)
@@ -220,30 +219,30 @@ def ldp_fedlinucb(problem: SilosProblem) -> PrivateSums:
 @lru_cache(maxsize=32)
 def sdp_fedlinucb(problem: SilosProblem) -> PrivateSums:
     """Gaussian nodes behind a shuffler (Theorem 5.3), where that theorem holds (CORRECTIONS 12)."""
-    e, d, silos = problem.epsilon, problem.delta, problem.silos
+    e, d, silos = problem.privacy.epsilon, problem.privacy.delta, problem.silos
     if problem.constants == "tight":
         limit = math.sqrt(nodes(problem)) / (problem.horizon * math.sqrt(silos))
         if e > limit:
             raise TacitError(
-                f"epsilon is {e:g}; amplification by shuffling silos holds up to √κ/(T√M) = "
-                f"{limit:.2g} (ZC24 Theorem 5.3, its constant "
-                "taken as 1): use secagg-fedlinucb, which holds at every epsilon, or "
-                "sdp-fedlinucb-vec"
+                f"epsilon is {e:g}; it must be at most √κ/(T√M) = {limit:.2g} for amplification by "
+                "shuffling silos (ZC24 Theorem 5.3, with constant 1): use secagg-fedlinucb or "
+                "sdp-fedlinucb-vec, which hold at every epsilon"
             )
-        if problem.returning:
+        if problem.privacy.returning:
             raise TacitError(
-                "amplification is worked out for users who come once: use secagg-fedlinucb for "
-                "returning users"
+                "participations is more than 1; amplification covers one participation: use "
+                "secagg-fedlinucb"
             )
         about = (factorize("tree", problem.steps), silos, size(problem), sensitivity(problem))
-        alone = calibrated(*about, TrustModel.SILO, "gaussian", problem.target, people=problem.sync)
+        alone = calibrated(
+            *about, TrustModel.SILO, "gaussian", problem.privacy.target, people=problem.sync
+        )
         sigma = min(alone.sigma, _amplified_sigma(problem, alone.sigma))
         return _shuffled(problem, _tree(problem, sigma, TrustModel.SHUFFLER, "gaussian"))
     if d >= nodes(problem) / problem.horizon:
         raise TacitError(
-            f"delta is {d:g}; the noise of ZC24 Theorem 5.3 is defined below κ/T = "
-            f"{nodes(problem) / problem.horizon:.2g}: use a smaller "
-            "delta, or secagg-fedlinucb"
+            f"delta is {d:g}; it must be below κ/T = {nodes(problem) / problem.horizon:.2g} for "
+            "the noise of ZC24 Theorem 5.3: use a smaller delta, or secagg-fedlinucb"
         )
     logs = (
         math.log(1 / d)
@@ -264,14 +263,14 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
     Figure 2(b) could not be as it is. Its true guarantee is computed from the noise that remains
     when a curious silo subtracts its own bits.
     """
-    e, d = problem.epsilon, problem.delta
+    e, d = problem.privacy.epsilon, problem.privacy.delta
     if problem.constants == "tight":
         return _tight(problem, "tree", TrustModel.SHUFFLER, "binomial")
     limit = 60 * math.sqrt(2 * nodes(problem) * math.log(2 / d))
     if e > limit:
         raise TacitError(
-            f"epsilon is {e:g}; ZC24 Theorem 5.5 holds up to {limit:.3g}: use tight constants, "
-            "or secagg-fedlinucb"
+            f"epsilon is {e:g}; it must be at most {limit:.3g} for ZC24 Theorem 5.5: use tight "
+            "constants, or secagg-fedlinucb"
         )
     sigma = (
         math.sqrt(nodes(problem) * math.log(1 / d))
@@ -292,23 +291,24 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
 def secagg_fedlinucb(problem: SilosProblem) -> PrivateSums:
     """Discrete Gaussian (or Skellam) shares; only their sum over silos is released.
 
-    Ours: there is no printed form, so `paper` constants is rejected. Shares are made for all
+    Ours: there is no printed form, so `paper` constants are rejected. Shares are made for all
     silos but one, so the guarantee also holds against a curious silo that subtracts its own share.
     """
-    if problem.budgets is not None:
+    if problem.privacy.budgets is not None:
         return common_noise(problem, secagg_fedlinucb)
     if problem.constants == "paper":
         raise TacitError(
-            "secagg-fedlinucb is not in the paper: use tight constants, or ldp-fedlinucb"
+            "constants is paper; secagg-fedlinucb is not in the paper: use tight constants, or "
+            "ldp-fedlinucb"
         )
     if problem.lazy:
-        return centred(problem, TrustModel.SECURE_AGGREGATION, problem.noise)  # type: ignore[arg-type]
+        return centred(problem, TrustModel.SECURE_AGGREGATION, problem.privacy.noise)
     if problem.schedule == "geometric" or problem.mode != "rigorous":
         raise TacitError(
-            "silos that act on raw data synchronise every sync rounds and have one kind of "
-            "confidence: let them be lazy, or leave schedule and mode out"
+            "schedule and mode are for lazy silos; others synchronise every sync rounds: use "
+            "--lazy, or leave schedule and mode out"
         )
-    return _tight(problem, "square-root", TrustModel.SECURE_AGGREGATION, problem.noise)  # type: ignore[arg-type]
+    return _tight(problem, "square-root", TrustModel.SECURE_AGGREGATION, problem.privacy.noise)
 
 
 @lru_cache(maxsize=32)
@@ -319,9 +319,9 @@ def jdp_linucb(problem: SilosProblem) -> PrivateSums:
     matrices are regularized by a shift beyond the noise's largest eigenvalue, their shifted
     Gaussian.
     """
-    if problem.budgets is not None:
+    if problem.privacy.budgets is not None:
         return common_noise(problem, jdp_linucb)
-    return centred(problem, TrustModel.CENTRAL, problem.noise)  # type: ignore[arg-type]
+    return centred(problem, TrustModel.CENTRAL, problem.privacy.noise)
 
 
 def centred(problem: SilosProblem, trust: TrustModel, noise: Noise) -> PrivateSums:
@@ -339,7 +339,7 @@ def centred(problem: SilosProblem, trust: TrustModel, noise: Noise) -> PrivateSu
         moments.centred_sensitivity(WEIGHT),
         trust,
         noise,
-        problem.target,
+        problem.privacy.target,
         people=max(batches),
         corrupt=1 if trust == TrustModel.SECURE_AGGREGATION and problem.silos > 1 else 0,
         presence=coming(problem, eager=False),
@@ -362,7 +362,7 @@ def _tight(
         sensitivity(problem),
         trust,
         noise,
-        problem.target,
+        problem.privacy.target,
         people=problem.sync,
         corrupt=curious,
         presence=coming(problem, eager=False),
@@ -378,7 +378,9 @@ def _amplified_guarantee(
     One silo may be curious and knows its own message: the others' messages hide the participant.
     """
     moved, group = (count * sensitivity(problem) for count in (records, problem.horizon))
-    return amplified_nodes(sigma, moved, group, _unknown(problem), nodes(problem), problem.delta)
+    return amplified_nodes(
+        sigma, moved, group, _unknown(problem), nodes(problem), problem.privacy.delta
+    )
 
 
 def _unknown(problem: SilosProblem) -> int:
@@ -391,7 +393,7 @@ def _amplified_sigma(problem: SilosProblem, enough: float) -> float:
 
     def holds(sigma: float) -> bool:
         found = _amplified_guarantee(problem, sigma)
-        return found is not None and found.epsilon <= problem.epsilon
+        return found is not None and found.epsilon <= problem.privacy.epsilon
 
     return least(holds, enough) if holds(enough) else math.inf
 
@@ -406,7 +408,11 @@ def _shuffled(
     alone = finished(problem, protocol, Derivation.OWN_NOISE, sigma)
     assert alone.guarantee is not None
     records = 1 if problem.lazy else problem.sync
-    shuffled = None if problem.returning else _amplified_guarantee(problem, protocol.sigma, records)
+    shuffled = (
+        None
+        if problem.privacy.returning
+        else _amplified_guarantee(problem, protocol.sigma, records)
+    )
     if shuffled is None or shuffled.epsilon >= alone.guarantee.epsilon:
         return alone
     numbers = replace(alone.guarantee, epsilon=shuffled.epsilon, delta=shuffled.delta)

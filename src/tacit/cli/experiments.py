@@ -42,7 +42,7 @@ def plan(
         int, typer.Option(help="How often a person may take part, all told.", **Whole)
     ] = 1,
     dropout: Annotated[float, typer.Option(help="Part that may fail to report.")] = 0.0,
-    liars: Annotated[
+    poisoned: Annotated[
         float,
         typer.Option(help="Part that may lie: what they can do, with --out also drawn."),
     ] = 0.0,
@@ -86,7 +86,7 @@ def plan(
         lift=lift,
         participations=participations,
         dropout=dropout,
-        liars=liars,
+        poisoned=poisoned,
         rounds=rounds,
         per_day=per_day,
         runs=runs,
@@ -98,7 +98,7 @@ def plan(
     result = planning.answer(question)
     picture = None if out is None else str(planning.draw(result, out / "plan.png"))
     lies = None
-    if out is not None and liars:
+    if out is not None and poisoned:
         lies = str(planning.draw_liars(question, result, out / "liars.png"))
     if as_json:
         costs = [cost.to_dict() for cost in result.costs]
@@ -107,14 +107,14 @@ def plan(
             "recommendation": result.recommendation,
             "picture": picture,
         }
-        if liars:
+        if poisoned:
             rows = [asdict(row) for row in result.influence]
             record |= {"influence": rows, "picture_of_liars": lies}
         print_json(record)
         return
     planned(result, names, horizon)
-    if liars:
-        lied(result, liars)
+    if poisoned:
+        lied(result, poisoned)
     sentence("advice", result.recommendation)
     for drawn in (picture, lies):
         if drawn is not None:
@@ -154,7 +154,7 @@ def planned(result: Any, names: list[str], horizon: int | None) -> None:
         sentence(cost.algorithm if names else cost.trust, said)
 
 
-def lied(result: Any, liars: float) -> None:
+def lied(result: Any, poisoned: float) -> None:
     """Print the influence of corrupted participants under each trust model."""
     rows = [
         [
@@ -166,7 +166,7 @@ def lied(result: Any, liars: float) -> None:
         ]
         for row in result.influence
     ]
-    headings = ["trust", "one lie moves a sum by", f"{liars:.2%} lying, a mean by"]
+    headings = ["trust", "one lie moves a sum by", f"{poisoned:.2%} lying, a mean by"]
     headings += ["liars who change the winner", "as a part"]
     table("what participants who lie can do", headings, rows)
 

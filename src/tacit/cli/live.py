@@ -6,14 +6,13 @@ monitors it. The helper's operator reads its terms and signs them (`terms cosign
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tacit.cli.defining import check, new
+from tacit.cli.options import CommandGroup
 from tacit.cli.parties import found, make, rotate, show, sign
 from tacit.cli.running import create, estimates, export, pause, resume, status, stop
 
-GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
-    "experiment": (
+GROUPS = {
+    "experiment": CommandGroup(
         "Live experiments: define, publish, watch, end.",
         {
             "new": new,
@@ -27,8 +26,9 @@ GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
             "export": export,
         },
     ),
-    "terms": ("What people are promised: read and sign it.", {"show": show, "cosign": sign}),
-    "party": ("The two servers of live experiments.", {"new": found, "rotate": rotate}),
-    "invitations": ("Invitations to take part.", {"make": make}),
+    "terms": CommandGroup(
+        "The terms of an experiment: read and sign them.", {"show": show, "cosign": sign}
+    ),
+    "party": CommandGroup("The two servers of live experiments.", {"new": found, "rotate": rotate}),
+    "invitations": CommandGroup("Invitations to take part.", {"make": make}),
 }
-"""Groups of commands: help text, and the commands by name."""

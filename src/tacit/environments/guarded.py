@@ -35,7 +35,7 @@ class Guarded(Environment):
                 "both the same"
             )
         for one in (self.main, self.second):
-            if hasattr(one, "remark"):
+            if one.remark is not None:
                 raise TacitError(
                     f"{type(one).__name__} holds one number of each recorded person, and a second "
                     "one cannot be made up: use random rewards or functions"

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from tacit.algorithms.registry import lookup
 from tacit.environments import Environment, read_mslr
 from tacit.errors import TacitError
 from tacit.figures.registry import Options, as_panels, figure
@@ -120,5 +121,5 @@ def _panel(
         if options.axis == "paper"
         else {"constants": "tight", "delta": DELTA}
     )
-    results = compare(names, world, epsilon=epsilon, **axis, **asked)
+    results = compare(map(lookup, names), world, epsilon=epsilon, **axis, **asked)
     return Panel(f"{title}, ε = {epsilon:g}", {LABELS[r.algorithm]: r for r in results})

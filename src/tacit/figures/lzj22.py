@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.algorithms.registry import lookup
 from tacit.figures.registry import Options, figure
 from tacit.simulation import bounds
 from tacit.simulation.pictures import THEOREM, axes, band, legend, save, theorems
@@ -51,13 +52,13 @@ def figure2(options: Options) -> Curves:
     """All algorithms in both settings (without the printed shuffle noise), at every ε."""
     asked = options.asked(dimension=20, actions=1000, horizon=1_000_000)
     free: Curves = {
-        (name, constants, None): simulate(name, constants=constants, **asked)
+        (name, constants, None): simulate(lookup(name), constants=constants, **asked)
         for name in OTHERS
         for constants in STYLE
     }
     return free | {
         (name, constants, epsilon): simulate(
-            name, constants=constants, epsilon=epsilon, delta=DELTA, **asked
+            lookup(name), constants=constants, epsilon=epsilon, delta=DELTA, **asked
         )
         for name in MODELS
         for constants in STYLE

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from tacit.algorithms.registry import lookup
 from tacit.figures.registry import Options, as_panels, figure
 from tacit.simulation.pictures import Panel
 from tacit.simulation.study import simulate
@@ -144,5 +145,5 @@ def _panel(
     results = {}
     for name, changes in curves:
         value = f", {symbol} = {changes[varying]:g}" if varying in changes else ""
-        results[LABELS[name] + value] = simulate(name, **changes, **asked)
+        results[LABELS[name] + value] = simulate(lookup(name), **changes, **asked)
     return Panel(title, results)

@@ -3,7 +3,8 @@
 Sweeps over grids are in `tacit.simulation.sweeping`, which this package does not import.
 """
 
-from tacit.simulation.driver import RunOutcome, Trial, checkpoints_for, run
+from tacit.algorithms.run_outcome import RunOutcome
+from tacit.simulation.driver import RunConditions, Trial, checkpoints_for, run
 from tacit.simulation.frame import Frame
 from tacit.simulation.results import Result, write_csv
 from tacit.simulation.seeds import Runs, over_seeds
@@ -12,6 +13,7 @@ from tacit.simulation.study import RunConfig, compare, simulate
 __all__ = [
     "Frame",
     "Result",
+    "RunConditions",
     "RunConfig",
     "RunOutcome",
     "Runs",

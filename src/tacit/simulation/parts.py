@@ -142,8 +142,8 @@ def stored(
             ]
             if foreign:
                 raise TacitError(
-                    f"{directory} has {foreign[0]} but no {MANIFEST}: it is of something else; "
-                    "choose another --out"
+                    f"{directory} has {foreign[0]} but no {MANIFEST}, so it is no study: choose "
+                    "another --out"
                 )
             known = {**manifest, "format": found}
             with whole(directory / MANIFEST) as partial:
@@ -166,7 +166,7 @@ def _alone(lock: Any, directory: Path) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise TacitError(
-                f"another process is sweeping in {directory}: wait for it, or choose another --out"
+                f"{directory} is locked by another sweep: wait for it, or choose another --out"
             ) from None
 
 
@@ -179,7 +179,7 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
         found = json.loads(path.read_text("utf-8"))
         found["format"], found["versions"], found["study"]["configurations"]
     except (ValueError, KeyError, TypeError, OSError):
-        raise TacitError(f"{path} is no study of tacit: choose another directory") from None
+        raise TacitError(f"{path} is no manifest of a study: choose another directory") from None
     return dict(found)
 
 
@@ -189,8 +189,8 @@ def check_same(
     """Reject a directory that holds another study, versions or file format."""
     if kind not in ("auto", known["format"]):
         raise TacitError(
-            f"{directory} has files of format {known['format']}, not {kind}: leave --format out, "
-            "or choose another --out"
+            f"format is {kind}, but {directory} has files of format {known['format']}: leave "
+            "--format out, or choose another --out"
         )
     if known["format"] == "parquet":
         _pyarrow()
@@ -203,7 +203,7 @@ def check_same(
     if differing:
         more = f" and {len(differing) - 3} more" if len(differing) > 3 else ""
         raise TacitError(
-            f"{directory} holds the results of another study, by {', '.join(differing[:3])}{more}: "
+            f"{directory} holds another study, which differs in {', '.join(differing[:3])}{more}: "
             "choose another --out, or remove it"
         )
 
@@ -317,4 +317,6 @@ def read_results(path: Path) -> Iterator[dict[str, Any]]:
     except TacitError:
         raise
     except Exception as error:  # libraries raise anything on a modified file
-        raise TacitError(f"{path} cannot be read ({error}): remove it and sweep again") from error
+        raise TacitError(
+            f"{path} cannot be read ({error}): remove it and run the sweep again"
+        ) from error

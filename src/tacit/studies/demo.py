@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tacit.algorithms.registry import lookup
 from tacit.privacy import ApproximateDP, PureDP, calibrate
 from tacit.simulation import Result, simulate
 from tacit.simulation.pictures import Panel, axes, draw_panels, legend, save, style
@@ -73,7 +74,7 @@ def regret_results() -> dict[str, Result]:
         "secure aggregation, as published (Dist-DP-SE)": ("dist-dp-se", published),
     }
     common: dict[str, Any] = {"means": MEANS, "horizon": HORIZON, "runs": RUNS}
-    return {label: simulate(name, **how, **common) for label, (name, how) in runs.items()}
+    return {label: simulate(lookup(name), **how, **common) for label, (name, how) in runs.items()}
 
 
 def noise_table() -> list[dict[str, float | str]]:
