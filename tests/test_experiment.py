@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -322,6 +323,34 @@ def test_a_save_that_fails_leaves_the_old_file(
     monkeypatch.undo()
     assert path.read_text(encoding="utf-8") == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["saved.json"]
+
+
+def leaves(data: Any, *path: Any) -> Iterator[tuple[Any, ...]]:
+    """The path to every number in nested plain data."""
+    nested = data.items() if isinstance(data, dict) else enumerate(data)
+    for key, value in nested:
+        if isinstance(value, (dict, list)):
+            yield from leaves(value, *path, key)
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            yield (*path, key)
+
+
+@EACH
+def test_a_number_set_to_zero_is_rejected_or_harmless(family: str, tmp_path: Path) -> None:
+    """Found: a bound, a confidence or a number of records of 0 was a ZeroDivisionError."""
+    path = saved(tmp_path, family)
+    whole = json.loads(path.read_text(encoding="utf-8"))
+    places = [*leaves(whole["mechanism"], "mechanism"), *leaves(whole["learner"], "learner")]
+    fields = {tuple(key for key in place if isinstance(key, str)): place for place in places}
+    for *above, last in fields.values():  # one number of each list
+        changed = json.loads(json.dumps(whole))
+        entry = changed
+        for key in above:
+            entry = entry[key]
+        entry[last] = 0
+        path.write_text(json.dumps(changed), encoding="utf-8")
+        with suppress(TacitError):
+            load(path)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,8 @@ class Assumption(ABC):
 
     identifier: ClassVar[str]
     needed: ClassVar[bool] = True  # False for remarks, which a guarantee does not depend on
+    # True if it says more about the release instead of restricting when the guarantee holds
+    descriptive: ClassVar[bool] = False
     _known: ClassVar[dict[str, type[Assumption]]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -88,6 +90,7 @@ class Remark(Assumption):
     """Information for readers that restricts nothing: no stated assumption has to imply it."""
 
     needed: ClassVar[bool] = False
+    descriptive: ClassVar[bool] = True
 
 
 class Scope(StrEnum):
@@ -391,6 +394,7 @@ class Protects(Assumption):
     """The secret in which neighbouring data sets differ."""
 
     identifier: ClassVar[str] = "protects"
+    descriptive: ClassVar[bool] = True
     secret: Secret
 
     def text(self) -> str:
@@ -409,6 +413,7 @@ class PrivateMessages(Assumption):
     """Each message by itself is (epsilon, delta)-DP."""
 
     identifier: ClassVar[str] = "private-messages"
+    descriptive: ClassVar[bool] = True
     epsilon: float
     delta: float = 0.0
 

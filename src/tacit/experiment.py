@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.assumptions import Protects
 from tacit.bandits.arms.managed import Managed
 from tacit.bandits.contextual.silos import SiloLearner
 from tacit.bandits.contract import Learner
@@ -66,8 +67,9 @@ class Experiment:
     Raises
     ------
     TacitError
-        If the names are not unique, do not match the learner's arms, or lack the control; or if
-        private prefix sums do not account for the statistics that the learner's silos report.
+        If the names are not unique, do not match the learner's arms, or lack the control; if the
+        guarantee names another secret than participants report; or if private prefix sums do not
+        account for the statistics that the learner's silos report.
 
     Examples
     --------
@@ -96,6 +98,7 @@ class Experiment:
             raise TacitError(f"options are {', '.join(self.options)}; names must be distinct")
         if self.control is not None:
             self._place(self.control)
+        _check_secret(self.learner, self.mechanism)
         if isinstance(self.mechanism, Releases) and self.mechanism.guarantee is not None:
             _check_statistics(self.learner, self.mechanism)
 
@@ -426,6 +429,21 @@ class Experiment:
         return restored
 
 
+def _check_secret(learner: Learner, mechanism: Mechanism) -> None:
+    """Reject a guarantee that names another secret than the learner's participants report."""
+    stated = mechanism.stated
+    if stated is None:
+        return
+    named = {one.secret.value for one in stated.assumptions if isinstance(one, Protects)}
+    reported = set() if learner.secret is None else {learner.secret.value}
+    if named != reported:
+        raise TacitError(
+            f"the guarantee protects {', '.join(sorted(named)) or 'no stated secret'}; "
+            f"participants report {', '.join(sorted(reported)) or 'none that is named'}: state "
+            "that secret with tacit.assumptions.Protects"
+        )
+
+
 def _check_statistics(learner: Learner, mechanism: Releases) -> None:
     """Reject prefix sums whose guarantee is computed for other statistics than silos report."""
     if not isinstance(learner, SiloLearner):
@@ -523,7 +541,7 @@ def load(path: Path | str) -> Experiment:
         return Experiment.from_dict(data)
     except OSError as error:
         raise TacitError(f"{path} cannot be read ({error.strerror}): give a saved file") from error
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         if isinstance(error, TacitError):
             raise
         raise TacitError(

@@ -21,7 +21,7 @@ from tests.browser.conftest import chromium
 from tests.browser.staging import Stage, scenes, staged, steps
 
 from tacit.service.http import pages
-from tacit.service.pages.document import style_sheet
+from tacit.service.pages import style_sheet
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

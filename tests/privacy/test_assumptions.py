@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -347,6 +348,9 @@ def test_silos_numbers_are_the_largest_of_their_budgets() -> None:
         SilosDP(0.1, 1e-6, budgets=((5.0, 1e-6),))
     with pytest.raises(TacitError, match="budget is above"):
         SilosDP(5.0, 1e-6, budgets=((5.0, 1e-5),))
+    for budget in ((math.nan, 1e-6), (-1.0, 1e-6), (0.0, 0.0), (1.0, math.nan), (1.0, -1e-6)):
+        with pytest.raises(TacitError, match=r"is (nan|-1|0|-1e-06)"):
+            SilosDP(5.0, 1e-5, budgets=(budget,))
 
 
 def test_arithmetic_is_derived_and_never_assumed() -> None:

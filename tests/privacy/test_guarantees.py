@@ -16,6 +16,7 @@ from tacit.assumptions import (
     TRUST_OF_VIEW,
     CompleteGroups,
     DishonestAtMost,
+    DistinctRounds,
     ReleasedOnlyAbove,
     Scope,
 )
@@ -135,7 +136,7 @@ def test_assumptions_go_along_with_a_guarantee() -> None:
     other = PureDP(0.25, participations=3).given(CompleteGroups(), HONEST)
     both = compose([one, other])
     assert both.participations == 5
-    assert both.assumptions == {HONEST, CompleteGroups()}
+    assert both.assumptions == {HONEST, CompleteGroups(), DistinctRounds()}
     found = one.to_approximate(1e-5)
     assert found.participations == 2
     assert found.assumptions == {HONEST}
@@ -144,7 +145,7 @@ def test_assumptions_go_along_with_a_guarantee() -> None:
     curve = RenyiDP.of(one.renyi).given(HONEST)
     concentrated = ConcentratedDP(0.5).given(HONEST)
     for kept in (
-        curve.repeat(4),
+        curve.repeat(1),
         one.group(2),
         concentrated.group(2),
         concentrated.to_approximate(1e-5),
@@ -153,6 +154,7 @@ def test_assumptions_go_along_with_a_guarantee() -> None:
         curve.approximated,
     ):
         assert kept.assumptions == {HONEST}
+    assert curve.repeat(4).assumptions == {HONEST, DistinctRounds()}
     assert not one.implies(PureDP(0.5, participations=3).given(HONEST))
     assert other.implies(PureDP(0.5, participations=3).given(HONEST, CompleteGroups()))
     assert not other.implies(PureDP(0.5, participations=3).given(HONEST))
@@ -300,11 +302,19 @@ def test_correction_10_half_zcdp_is_about_4_4_at_1e_minus_5() -> None:
 
 
 def test_composition_adds_up_in_each_kind() -> None:
-    assert compose([PureDP(0.5), PureDP(0.25)]) == PureDP(0.75, participations=2)
-    assert compose([PureDP(1.0), ConcentratedDP(0.25)]) == ConcentratedDP(0.75, participations=2)
-    assert compose(
-        [PureDP(0.5), ApproximateDP(0.25, 1e-6), ApproximateDP(0.25, 2e-6)]
-    ) == ApproximateDP(1.0, 3e-6, participations=3)
+    sums: list[tuple[list[Guarantee], Guarantee]] = [
+        ([PureDP(0.5), PureDP(0.25)], PureDP(0.75, participations=2)),
+        (
+            [PureDP(1.0), ConcentratedDP(0.25)],
+            ConcentratedDP(0.75, participations=2),
+        ),
+        (
+            [PureDP(0.5), ApproximateDP(0.25, 1e-6), ApproximateDP(0.25, 2e-6)],
+            ApproximateDP(1.0, 3e-6, participations=3),
+        ),
+    ]
+    for parts, total in sums:
+        assert compose(parts) == total.given(DistinctRounds())
     curve = RenyiDP.of(lambda order: 0.1 * order, (2.0, 3.0))
     mixed = compose([curve, ConcentratedDP(0.4), curve])
     assert isinstance(mixed, RenyiDP)
@@ -367,3 +377,17 @@ def test_epsilon_of_a_guarantee_with_exceptions_is_that_of_the_worst_mechanism(
 def test_a_composed_loss_has_no_divergence_of_its_own() -> None:
     with pytest.raises(TacitError, match="add the Rényi divergences of its parts"):
         dominating_loss(PureDP(1.0)).renyi(2.0)
+
+
+def test_composition_says_where_participations_must_be_in_different_releases() -> None:
+    """Twice in the release of ε = 0.5 costs 1, which 0.5 + 0.25 does not cover."""
+    for items in (
+        [PureDP(0.5), PureDP(0.25)],
+        [ApproximateDP(0.5, 1e-6)] * 2,
+        [ConcentratedDP(0.5)] * 2,
+        [PureDP(0.5), PureDP(0.5, participations=2)],
+    ):
+        assert DistinctRounds() in compose(items).assumptions
+    for items in ([PureDP(0.5)] * 3, [PureDP(0.5), PureDP(1.0, participations=2)]):
+        assert DistinctRounds() not in compose(items).assumptions
+    assert compose([ApproximateDP(0.5, 1e-6)]).assumptions == frozenset()

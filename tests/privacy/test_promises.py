@@ -188,15 +188,14 @@ def test_assumptions_go_along_with_every_conversion() -> None:
     vector = SecureVector(40, 2, 1.0, TARGET, dropout=0.2).guarantee
     assert split is not None
     assert vector is not None
-    for guarantee in (split, vector, split.to_approximate(1e-3), compose([vector, vector])):
-        assert guarantee.assumptions == {
-            DishonestAtMost(Scope.ROUND, 1),
-            ReleasedOnlyAbove(Fraction(4, 5)),
-        }
+    stated = {DishonestAtMost(Scope.ROUND, 1), ReleasedOnlyAbove(Fraction(4, 5))}
+    for guarantee in (split, vector, split.to_approximate(1e-3)):
+        assert guarantee.assumptions == stated
         assert guarantee.arithmetic is Arithmetic.EXACT
         told = guarantee.to_dict()["assumptions"]
         assert all(one.to_dict() in told for one in guarantee.assumptions)
         assert "a round is released only if at least 80% of its reports arrive" in str(guarantee)
+    assert compose([vector, vector]).assumptions == stated | {DistinctRounds()}
     assert compose([vector, vector]).participations == 2
 
 
@@ -513,6 +512,14 @@ def test_the_parts_of_several_participations_add_up_to_no_more_than_the_whole(ti
     assert 0.99 * target.epsilon < together.epsilon(target.delta) <= target.epsilon
     assert once.participations == 1
     assert each_time(PureDP(1.0, participations=times)).epsilon == pytest.approx(1 / times)
+
+
+def test_a_part_of_a_pure_budget_is_never_rounded_up() -> None:
+    """In floats 3 · (0.1 / 3) is above 0.1, for instance."""
+    for times in range(2, 200):
+        for epsilon in (0.1, 0.7, 1.0, 3.3):
+            part = each_time(PureDP(epsilon, participations=times))
+            assert Fraction(part.epsilon) * times <= Fraction(epsilon)
 
 
 def test_no_more_mass_is_dropped_from_a_divergence_than_may_be() -> None:

@@ -20,9 +20,14 @@ from tacit.assumptions import (
     AskedFor,
     CompleteGroups,
     Declared,
+    Derivation,
+    DerivedBy,
     DishonestAtMost,
     MetricsPerParticipation,
+    OwnRecords,
+    PrivateMessages,
     Protects,
+    RangeProofs,
     ReleasedOnlyAbove,
     Scope,
     Secret,
@@ -381,7 +386,6 @@ def test_an_experiment_rejects_a_mechanism_whose_guarantee_was_changed() -> None
     weaker: list[PrivacyStatus] = [
         KnownPerRound(found),
         Guaranteed(found.given(CompleteGroups())),
-        Guaranteed(found.given(Declared())),
         Guaranteed(state_arithmetic(found, Arithmetic.UNSTATED)),
         Guaranteed(replace(found, epsilon=found.epsilon * 2)),
     ]
@@ -405,6 +409,49 @@ def test_an_experiment_rejects_a_changed_target_of_rounds_that_are_known_one_by_
         changed = stored["mechanism"] | {"privacy": status_to_data(other)}
         with pytest.raises(TacitError, match="was changed"):
             Experiment.from_dict(stored | {"mechanism": changed})
+
+
+SILOS = {"silos": 4, "dimension": 2, "horizon": 100, "sync": 25, "epsilon": 1.0, "delta": 1e-3}
+EAGER = SILOS | {"lazy": False}
+SMALL = {"sdp-fedlinucb": EAGER | {"epsilon": 0.008}, "ldp-fedlinucb": EAGER}
+
+
+def experiment_with(stored: dict[str, Any], guarantee: Guarantee) -> dict[str, Any]:
+    changed = with_guarantee(stored["mechanism"], guarantee)
+    return stored | {"mechanism": changed, "guarantee_id": guarantee.digest}
+
+
+@pytest.mark.parametrize("name", ["dist-dp-se", "sdp-fedlinucb", "ldp-fedlinucb"])
+def test_a_restored_guarantee_says_no_more_than_its_noise(name: str) -> None:
+    """Claims and remarks are derived anew, with the digest of the file made to match."""
+    asked: Any = lookup(name).ask(SMALL.get(name, {}))
+    stored = lookup(name).build(asked.fitted(asked.start(0, None).world, 0)).to_dict()
+    found = Experiment.from_dict(stored).guarantee
+    assert found is not None
+    for claim in (
+        PrivateMessages(1e-3),
+        AskedFor(1e-3),
+        OwnRecords(25, 1e-3, 1e-9),
+        DerivedBy(Derivation.AMPLIFIED, 7),
+        Declared(10**5, 2),
+        RangeProofs(),
+    ):
+        with pytest.raises(TacitError, match=claim.identifier):
+            Experiment.from_dict(experiment_with(stored, found.given(claim)))
+
+
+def test_a_restored_guarantee_protects_what_participants_report() -> None:
+    asked: Any = lookup("cdp-dpe").ask({"horizon": 500, "dimension": 2, "actions": 5})
+    stored = lookup("cdp-dpe").build(asked.fitted(asked.start(0, None).world, 0)).to_dict()
+    found = Experiment.from_dict(stored).guarantee
+    assert found is not None
+    told = {one for one in found.assumptions if isinstance(one, Protects)}
+    assert len(told) == 1
+    for others in (set(), {Protects(Secret.ONE_REWARD)}):
+        changed = replace(found, assumptions=(found.assumptions - told) | others)
+        data = experiment_with(stored, state_arithmetic(changed, found.arithmetic))
+        with pytest.raises(TacitError, match="the guarantee protects"):
+            Experiment.from_dict(data)
 
 
 def test_a_round_below_the_minimum_batch_size_is_rejected() -> None:
@@ -604,6 +651,8 @@ def test_a_part_from_outside_makes_a_mechanism_one_from_outside(
     monkeypatch.setattr(factories, "joined", joined, raising=False)
     assert from_outside(PerRound(joined))
     monkeypatch.setattr(Elsewhere, "__module__", factories.__name__)
+    assert from_outside(PerRound(joined))  # a copied name is not the class itself
+    monkeypatch.setattr(factories, "Elsewhere", Elsewhere, raising=False)
     assert not from_outside(PerRound(joined))
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,11 +20,14 @@ from fastapi import Request
 from tests.service.pairs import Pair, experiment_of, sqlite_pair
 from tests.service.served import ADMIN, TIMING, TOKEN, Threads, served, wait_for
 
+from tacit.service.demo import report
+from tacit.service.demo.crowd import VisitCounts
+from tacit.service.demo.play import DemoProgress
 from tacit.service.http import pages
 from tacit.service.pages import experimenter, participant, sentences
 from tacit.terms import Answer, Terms
 
-HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>&amp;'
+HOSTILE = "\"><script>alert(1)</script><img src=x onerror=alert(2)>&amp; {{7*7}} 'x'"
 OPTIONS = (HOSTILE, "</title></style>", "plain")
 
 
@@ -66,26 +72,51 @@ class Tags(HTMLParser):
 
 
 def shown(view: dict[str, Any], up: bool = True) -> str:
-    return str(experimenter.page(view, experimenter.parts(view, up), "v", "../"))
+    return experimenter.page(view, experimenter.parts(view, up), version="v", root="../")
+
+
+def harmless(page: str, scripts: int) -> Tags:
+    """What a page is made of, of which hostile names are nothing but text."""
+    found = Tags(page)
+    assert found.names.count("script") == scripts
+    assert "img" not in found.names
+    assert not [name for name, _ in found.attributes if name.startswith("on") or name == "style"]
+    assert HOSTILE in found.texts
+    return found
 
 
 def test_hostile_names_are_text_on_the_experimenters_page(view: dict[str, Any]) -> None:
-    found = Tags(shown(view))
-    assert found.names.count("script") == 1
-    assert "img" not in found.names
-    assert not [name for name, _ in found.attributes if name.startswith("on")]
-    assert not [name for name, _ in found.attributes if name == "style"]
-    assert HOSTILE in found.texts
+    found = harmless(shown(view), 1)
     assert OPTIONS[1] in found.texts
+    assert ("aria-label", "Options") in found.attributes
 
 
-def test_hostile_names_are_text_on_the_participants_page(both: Threads) -> None:
+def test_hostile_names_are_text_in_every_part_of_it(view: dict[str, Any]) -> None:
+    known = view | {"status": view["status"] | {"control": HOSTILE}}
+    for name, part in experimenter.parts(known, True).items():
+        assert not {"script", "img"} & set(Tags(part).names), name
+        assert "49" not in part or "{{7*7}}" in part, name
+
+
+def test_hostile_names_are_text_in_lists_and_errors() -> None:
+    harmless(experimenter.index([("0" * 64, HOSTILE, "running")], ""), 0)
+    harmless(experimenter.problem(HOSTILE, HOSTILE, "../"), 0)
+
+
+def test_hostile_names_are_text_in_the_report_of_a_demonstration(view: dict[str, Any]) -> None:
+    counts = VisitCounts(refused={f"{HOSTILE}: 422": 1})
+    told = DemoProgress(view["status"], view["estimates"], counts, 1.0, ("", ""), view)
+    found = harmless(report.html(told), 0)
+    assert any(text.startswith(f"1 times {HOSTILE}") for text in found.texts)
+
+
+@pytest.mark.parametrize("high", [1, 40])
+def test_hostile_names_are_text_on_the_participants_page(both: Threads, high: int) -> None:
     terms = both.terms(OPTIONS, question=HOSTILE, answer=Answer(HOSTILE, metrics=(HOSTILE,)))
-    found = Tags(str(participant.page(terms, "running", "../../")))
-    assert found.names.count("script") == 1
-    assert "img" not in found.names
-    assert not [name for name, _ in found.attributes if name.startswith("on")]
-    assert HOSTILE in found.texts
+    other = copy.copy(terms)
+    wide = replace(terms.answer, high=Fraction(high))
+    object.__setattr__(other, "answer", wide)  # its noise does not matter here
+    found = harmless(participant.page(other, "running", "../../"), 1)
     assert ("name", HOSTILE) in found.attributes
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from typing import Any
 import pytest
 from tests.simulation.samples import SMALL
 
+from tacit import html
 from tacit.environments import FromFunction
 from tacit.errors import TacitError
+from tacit.html.charts import Axis, Chart, Point, Series
 from tacit.simulation import Frame
-from tacit.simulation.charts import Axis, Point, Series, chart
 from tacit.simulation.grid import study_of
 from tacit.simulation.parts import stored
 from tacit.simulation.report import entries, summaries, write_report
@@ -28,6 +30,7 @@ class Reader(HTMLParser):
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.open: list[str] = []
+        self.texts: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
@@ -39,6 +42,9 @@ class Reader(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
 
 
 def read(path: Path) -> tuple[str, Reader]:
@@ -141,7 +147,7 @@ def test_failed_runs_are_listed_with_their_seed_and_error(tmp_path: Path) -> Non
 
 
 def test_names_cannot_break_a_page(tmp_path: Path) -> None:
-    bad = '<script>alert("1")</script>'
+    bad = '<script>alert("1")</script>{{7*7}}'
     given: dict[str, Any] = {
         "name": bad,
         "algorithms": [{"name": "ucb1", "label": bad}],
@@ -153,6 +159,19 @@ def test_names_cannot_break_a_page(tmp_path: Path) -> None:
     text, reader = read(tmp_path / "report.html")
     assert [tag for tag, _ in reader.tags].count("script") == 1
     assert bad not in text
+    assert text.count("{{7*7}}") >= 5
+    assert reader.texts.count(bad) >= 4
+
+
+def test_a_report_without_jinja2_says_what_to_install(
+    made: tuple[Path, Frame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    monkeypatch.setattr(html, "_environment", html._environment.__wrapped__)
+    with pytest.raises(TacitError, match=r"jinja2 is missing.*pip install 'tacit\[plot\]'"):
+        write_report(made[0], tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert len(summaries(entries(saved(made[0])))) == 10
 
 
 def test_where_nobody_knows_regret_the_page_says_so(tmp_path: Path) -> None:
@@ -180,11 +199,9 @@ def test_what_is_no_sweep_is_refused(tmp_path: Path) -> None:
 def test_a_chart_puts_what_is_larger_higher_and_further_right() -> None:
     points = tuple(Point(x, 3 * x, x) for x in (1.0, 10.0, 1000.0))
     axes = (Axis.around("ε", [1, 1000]), Axis.around("regret", [1, 5000]))
-    drawn = chart("x", *axes, [Series("s", points, "red", marks=True)])
-    places = [
-        (float(x), float(y)) for x, y in re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', drawn)
-    ]
-    assert len(places) == 3
+    drawn = Chart("x", *axes, [Series("s", points, "red", marks=True)])
+    places = [tuple(map(float, one.split(","))) for one in drawn.line(points).split()]
+    assert places == [(drawn.across(p.x or 0), drawn.down(p.y)) for p in points]
     assert sorted(places) == places
     assert sorted((y for _, y in places), reverse=True) == [y for _, y in places]
 

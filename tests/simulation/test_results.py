@@ -186,7 +186,7 @@ def test_pictures_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8").startswith("<?xml")
     assert list(path.parent.iterdir()) == [path]
     assert result.plot().axes
-    with pytest.raises(TacitError, match=r"cannot draw regret\.docx: choose a name"):
+    with pytest.raises(TacitError, match=r"plot file is regret\.docx: its suffix must be one of"):
         result.plot(tmp_path / "regret.docx")
     with pytest.raises(TacitError, match="a file is in the way"):
         draw_panels([Panel("", {"some": result})], path / "below.png")

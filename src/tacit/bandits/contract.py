@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit.assumptions import Secret
 from tacit.bandits.arm_summaries import Setting, answers, best_option, failure_left
 from tacit.bandits.confidence_sequences import Tally
 from tacit.bandits.sample_ratio import Ratios, SampleRatio
@@ -85,6 +86,11 @@ class Learner(ABC):
         If False, the experiment can stop at any time or continue past the horizon.
         """
         return True
+
+    @property
+    def secret(self) -> Secret | None:
+        """What one participant's report reveals, where a guarantee must name it; None elsewhere."""
+        return None
 
     @property
     def started(self) -> bool:

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from tacit.assumptions import (
     TRUST_OF_VIEW,
     Assumption,
+    DistinctRounds,
     MetricsPerParticipation,
     together,
     uncovered,
@@ -585,7 +586,8 @@ class RenyiDP(Guarantee):
         count = integer("times", times, at_least=1)
         curve = tuple((order, value * count) for order, value in self.curve)
         made = replace(self, curve=curve, participations=self.participations * count)
-        return state_arithmetic(made, self.arithmetic)
+        said = made.given(DistinctRounds()) if count > 1 else made
+        return state_arithmetic(said, self.arithmetic)
 
 
 @dataclass(frozen=True)
@@ -758,8 +760,9 @@ def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
     Notes
     -----
     Pure guarantees add up in ε, concentrated ones in ρ, Rényi ones at common orders. A mixture with
-    approximate ones adds up ε and δ. `tacit.privacy.composition` gives tighter results through
-    privacy loss distributions.
+    approximate ones adds up ε and δ. Unless equal pure guarantees are composed, the result assumes
+    that participations are in different releases (`DistinctRounds`). `tacit.privacy.composition`
+    gives tighter results through privacy loss distributions.
 
     Examples
     --------
@@ -779,7 +782,19 @@ def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
         "participations": sum(item.participations for item in items),
         "assumptions": _joined_assumptions(items),
     }
-    return state_arithmetic(_composed(items, about), _common_arithmetic(items))
+    made = state_arithmetic(_composed(items, about), _common_arithmetic(items))
+    return made if _alike_and_pure(items) else made.given(DistinctRounds())
+
+
+def _alike_and_pure(items: Sequence[Guarantee]) -> bool:
+    """Whether it does not matter in which of the releases participations fall: one release, or
+    group privacy of pure guarantees with the same ε per participation.
+    """
+    each = {
+        Fraction(item.epsilon) / item.participations if isinstance(item, PureDP) else None
+        for item in items
+    }
+    return len(items) == 1 or (len(each) == 1 and None not in each)
 
 
 def _composed(items: list[Guarantee], about: dict[str, Any]) -> Guarantee:

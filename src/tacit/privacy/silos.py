@@ -28,6 +28,8 @@ class SilosDP(ApproximateDP):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for budget in self.budgets:
+            ApproximateDP(*budget)  # rejects numbers that are no budget
         if any(one[0] > self.epsilon or one[1] > self.delta for one in self.budgets):
             raise TacitError(
                 f"a silo's budget is above ({self.epsilon:g}, {self.delta:g}): the numbers of all "

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from fractions import Fraction
@@ -21,10 +21,13 @@ import numpy as np
 
 from tacit.assumptions import (
     AskedFor,
+    Assumption,
     Declared,
     Derivation,
     DerivedBy,
     DishonestAtMost,
+    OwnRecords,
+    Protects,
     Scope,
     uncovered,
 )
@@ -100,6 +103,11 @@ class Mechanism(ABC):
     def guarantee(self) -> Guarantee | None:
         """The guarantee of the whole run, if it is known beforehand."""
         return self.privacy.guarantee if isinstance(self.privacy, Guaranteed) else None
+
+    @property
+    def stated(self) -> Guarantee | None:
+        """The guarantee of the whole run, or the target where it is known only per round."""
+        return self.privacy.target if isinstance(self.privacy, KnownPerRound) else self.guarantee
 
     def example(self) -> Protocol | None:
         """The protocol of a small round, if its size is known."""
@@ -317,6 +325,8 @@ class PerRound(Mechanism):
         assumptions; other sizes are checked at `open`.
         """
         small = self.example()
+        earned = None if small is None else small.guarantee
+        _check_descriptions(self.stated, () if earned is None else earned.assumptions)
         if small is None:
             return
         problem = self._weaker(small.guarantee)
@@ -348,6 +358,7 @@ class Releases(Mechanism):
                 f"these prefix sums do not earn {self.guarantee.short} as it is stated: their "
                 "noise was changed, or the guarantee"
             )
+        _check_descriptions(self.guarantee, described_by(self.sums, self.guarantee))
 
     def open(self, round_: Round) -> PrefixRound:
         """The protocol of this round's step."""
@@ -414,6 +425,48 @@ def falls_short(earned: Guarantee | None, stated: Guarantee) -> str:
     if missing:
         return f"needs assumptions that are not stated: {', '.join(missing)}"
     return f"earns {earned.short} ({earned.view.value}), not {stated.short} ({stated.view.value})"
+
+
+def _check_descriptions(stated: Guarantee | None, derived: Iterable[Assumption]) -> None:
+    """Reject a guarantee that says more about the release than can be derived from its noise.
+
+    `Experiment` compares the protected secret with what its learner asks participants for.
+    """
+    known = frozenset(derived)
+    for one in () if stated is None else stated.sorted_assumptions():
+        if one.descriptive and one not in known and not isinstance(one, Protects):
+            raise TacitError(
+                f"the guarantee states {one.to_dict()}; it cannot be derived from the noise: "
+                "remove it, or restore the file as it was written"
+            )
+
+
+def described_by(sums: PrefixSums, guarantee: Guarantee | None) -> frozenset[Assumption]:
+    """The remarks of a guarantee of these sums that are true: its derivation, and the numbers of a
+    participant's own records where silos are eager.
+    """
+    if not isinstance(guarantee, ApproximateDP):
+        return frozenset()
+    kinds = [Derivation.EXACT_JOINT, Derivation.STRICTEST]
+    if sums.alone and sums.trust is TrustModel.SHUFFLER:
+        amplified = _amplifies(sums, guarantee)
+        kinds = [Derivation.AMPLIFIED if amplified else Derivation.OWN_NOISE]
+    own = {
+        one
+        for one in guarantee.assumptions
+        if isinstance(one, OwnRecords) and _true_of_own_records(sums, one)
+    }
+    return frozenset({DerivedBy(one, sums.shape.steps) for one in kinds} | own)
+
+
+def _true_of_own_records(sums: PrefixSums, said: OwnRecords) -> bool:
+    """Whether eager silos earn these numbers for streams that differ in own records only."""
+    lazy = replace(sums, presence=replace(sums.presence, eager=False))
+    return (
+        sums.presence.eager
+        and said.records == sums.people
+        and _earns(lazy, said.epsilon, said.delta * (1 + SLACK))
+    )
 
 
 def earned_by(sums: PrefixSums, guarantee: Guarantee) -> bool:
@@ -573,11 +626,11 @@ def from_outside(mechanism: Mechanism) -> bool:
 
     Classes of tacit that somebody has patched in this process are not recognised.
     """
-    if _package(type(mechanism)) != PACKAGE:
+    if not _genuine(type(mechanism)):
         return True
     if isinstance(mechanism, Releases):
         inside = (mechanism.sums, mechanism.sums.shape)
-        return not all(_package(type(one)) == PACKAGE for one in inside)
+        return not all(_genuine(type(one)) for one in inside)
     if not isinstance(mechanism, PerRound):
         return False
     if not _genuine(mechanism.make) or any(map(_names_others, mechanism.arguments.values())):
@@ -586,10 +639,10 @@ def from_outside(mechanism: Mechanism) -> bool:
     return protocol is not None and not all(map(_ours, parts_of(protocol)))
 
 
-def _genuine(make: Any) -> bool:
-    """Whether a factory is tacit's, by identity: attributes of a function can be copied."""
-    module = sys.modules.get(str(make.__module__))
-    return _package(make) == PACKAGE and getattr(module, make.__name__, None) is make
+def _genuine(thing: Any) -> bool:
+    """Whether a function or class is tacit's, by identity: its attributes can be copied."""
+    module = sys.modules.get(str(thing.__module__))
+    return _package(thing) == PACKAGE and vars(module).get(thing.__name__) is thing
 
 
 def _names_others(argument: Any) -> bool:
@@ -615,7 +668,7 @@ def _ours(protocol: Protocol) -> bool:
     replaced = (
         name for name in vars(protocol) if inspect.isfunction(getattr(type(protocol), name, None))
     )
-    return _package(type(protocol)) == PACKAGE and not any(replaced)
+    return _genuine(type(protocol)) and not any(replaced)
 
 
 def plain(value: Any) -> Any:

@@ -159,6 +159,8 @@ class PrefixSums:
         integer("silos", self.silos, at_least=1)
         self._check_own_noise()
         integer("size", self.size, at_least=1)
+        integer("people", self.people, at_least=1)
+        integer("scale", self.scale, at_least=1)
         if not 0 <= self.corrupt < self.silos:
             raise TacitError(
                 f"corrupt is {self.corrupt} of {self.silos} silos; at least one silo must add its "

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from functools import lru_cache
 from typing import TypeVar
 
@@ -76,7 +77,10 @@ def each_time(target: Target) -> Target:
     if times == 1:
         return target
     if isinstance(target, PureDP):
-        return replace(target, epsilon=target.epsilon / times, participations=1)
+        part = target.epsilon / times
+        if Fraction(part) * times > Fraction(target.epsilon):  # the quotient was rounded up
+            part = math.nextafter(part, 0.0)
+        return replace(target, epsilon=part, participations=1)
     level = target.delta
     once = replace(target, delta=level / (2 * times), participations=1)
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from tacit.html.charts import Axis, Point, Series
 from tacit.simulation import bounds
-from tacit.simulation.charts import Axis, Point, Series
 from tacit.simulation.results import Result
 
 SOFT, LEAST_DASH, PROVED_DASH = "var(--soft)", "1 3", "2 5"

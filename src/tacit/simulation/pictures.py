@@ -43,7 +43,9 @@ def axes(rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise TacitError("drawing needs matplotlib: pip install 'tacit[plot]'") from error
+        raise TacitError(
+            "matplotlib is missing: plots need it. Install it with pip install 'tacit[plot]'."
+        ) from error
     size = (max(9.5, 5.6 * columns), max(5.0, 5.4 * rows))
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
@@ -59,7 +61,7 @@ def save(figure: Any, path: Path) -> Path:
     kind = path.suffix[1:].lower() or "png"
     known = figure.canvas.get_supported_filetypes()
     if kind not in known:
-        raise TacitError(f"cannot draw {path.name}: choose a name ending in {', '.join(known)}")
+        raise TacitError(f"plot file is {path.name}: its suffix must be one of {', '.join(known)}")
     with whole(path) as partial:
         figure.savefig(partial, dpi=150, format=kind)
     return path
@@ -173,8 +175,8 @@ def _bounds(one: Any, panel: Panel, average: bool) -> None:
     rounds, limits = longest.checkpoints[1:], one.get_ylim()
     for slope, epsilon in found.items():
         line = slope * np.log(rounds) / (rounds if average else 1.0)
-        promise = "no privacy" if epsilon is None else f"central DP, ε = {epsilon:g}"
-        one.plot(rounds, line, label=f"lower bound\n(asymptotic, {promise})", **BOUND)
+        privacy = "no privacy" if epsilon is None else f"central DP, ε = {epsilon:g}"
+        one.plot(rounds, line, label=f"lower bound\n(asymptotic, {privacy})", **BOUND)
     one.set_ylim(limits)  # early on, the asymptotic bound is far above any regret
 
 
@@ -212,34 +214,24 @@ def write_panels(panels: Sequence[Panel], out: Path, name: str) -> list[Path]:
     errors.
     """
     every, means = out / f"{name}.csv", out / f"{name}-means.csv"
-    write_csv(
-        every,
-        [
-            {"panel": p.title, "label": label, **row}
-            for p in panels
-            for label, r in p.results.items()
-            for row in r.rows()
-        ],
-    )
-    rows = []
-    for panel in panels:
-        for label, result in panel.results.items():
-            mean, sem = result.curve()
-            for t, m, s in zip(result.checkpoints, mean, sem, strict=True):
-                common = {
-                    "panel": panel.title,
-                    "label": label,
-                    "algorithm": result.algorithm,
-                    "round": int(t),
-                }
-                rows.append(
-                    {
-                        **common,
-                        "regret_mean": m,
-                        "regret_sem": None if math.isnan(s) else s,
-                        "time_average": m / t,
-                        "guarantee": result.promise,
-                    }
-                )
+    labelled = [
+        ({"panel": panel.title, "label": label}, result)
+        for panel in panels
+        for label, result in panel.results.items()
+    ]
+    write_csv(every, [about | row for about, result in labelled for row in result.rows()])
+    rows = [
+        about
+        | {
+            "algorithm": result.algorithm,
+            "round": int(t),
+            "regret_mean": m,
+            "regret_sem": None if math.isnan(s) else s,
+            "time_average": m / t,
+            "guarantee": result.promise,
+        }
+        for about, result in labelled
+        for t, m, s in zip(result.checkpoints, *result.curve(), strict=True)
+    ]
     write_csv(means, rows)
     return [every, means]

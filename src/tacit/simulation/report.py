@@ -9,17 +9,16 @@ algorithms to be installed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from tacit.html import render
+from tacit.html.charts import DASHES, Axis, Chart, Point, Series, evenly
 from tacit.privacy import Guarantee
 from tacit.simulation import limits
-from tacit.simulation.charts import DASHES, Axis, Point, Series, chart
-from tacit.simulation.page import COLOURS, page
 from tacit.simulation.results import CURVES, Result, whole, write_csv
 from tacit.simulation.seeds import Runs
 from tacit.simulation.study import weakest_recorded
@@ -30,53 +29,10 @@ MOST_PANELS = 6  # values of ε with their own plot
 SHOWN = 1e-3  # of the horizon: earlier participants are not shown, as nothing is learned there
 WIDTH = 2.0  # standard errors to either side of a mean: about 95%
 DEEPEST = 1e-3  # of the largest regret: less is not shown
+COLOURS = tuple(f"var(--o{place})" for place in range(7))
 
-STYLE = """
-body { max-width: 64rem; }
-svg text { font-size: 13px; }
-h3 { font-size: 1rem; margin: 2.25rem 0 .5rem; }
-.grid { display: grid; gap: 1.75rem 2rem;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr)); }
-dl.first dd div + div { margin-top: .6rem; }
-figure { margin: 0; } figcaption { color: var(--soft); margin-bottom: .35rem; }
-ul.keys { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .1rem 1.4rem;
-  margin: 0 0 1rem; font-size: .95rem; }
-ul.keys svg { display: inline-block; width: 2.2em; height: .8em; margin-right: .45em; }
-details { margin-top: 2.5rem; } summary { cursor: pointer; font-weight: 600; }
-th button { all: unset; cursor: pointer; color: inherit; }
-th button:focus-visible { outline: 2px solid var(--accent); }
-th[aria-sort=ascending] button::after { content: " ↑"; }
-th[aria-sort=descending] button::after { content: " ↓"; }
-td.word, th.word { text-align: left; }
-table.plain th { vertical-align: top; }
-table.plain td { white-space: normal; text-align: left; vertical-align: top; }
-code { overflow-wrap: anywhere; }
-@media (max-width: 40rem) { body { padding-top: 1.5rem; } dl.first dd { font-size: 1.15rem; }
-  table.sortable { font-size: .85rem; } table.sortable :is(th, td) { padding: .35rem .3rem; }
-  td.word { white-space: normal; min-width: 4.5rem; line-height: 1.3; }
-  table.sortable :is(th, td):first-child { position: sticky; left: 0; background: var(--ground);
-    min-width: 6.5rem; } }
-"""
-SCRIPT = """
-for (const table of document.querySelectorAll("table.sortable")) {
-  const heads = [...table.tHead.rows[0].cells];
-  heads.forEach((head, place) => head.firstChild.addEventListener("click", () => {
-    const up = head.getAttribute("aria-sort") !== "ascending";
-    heads.forEach(one => one.removeAttribute("aria-sort"));
-    head.setAttribute("aria-sort", up ? "ascending" : "descending");
-    const value = row => row.cells[place].dataset.value;
-    const words = head.classList.contains("word");
-    const rows = [...table.tBodies[0].rows];
-    rows.sort((a, b) => {
-      const [x, y] = [value(a), value(b)];
-      if (x === "" || y === "") return (x === "") - (y === "");
-      const less = words ? x.localeCompare(y) : Number(x) - Number(y);
-      return up ? less : -less;
-    });
-    table.tBodies[0].append(...rows);
-  }));
-}
-"""
+Looks = Mapping[str, tuple[str, str]]
+"""Colour and dash of every variant."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +65,14 @@ class ReportEntry:
         said = [f"{'δ' if name == 'delta' else name} {v}" for name, v in others.items()]
         return ", ".join([self.about["label"], *said])
 
-    def final(self) -> Point:
-        """Final regret with its error, at the requested ε."""
-        return Point(self.epsilon, self.result.regret_mean, WIDTH * (self.result.regret_sem or 0.0))
+    def final(self, x: float | None) -> Point:
+        """Final regret with its error, at a position."""
+        return Point(x, self.result.regret_mean, WIDTH * (self.result.regret_sem or 0.0))
+
+    def options(self) -> str:
+        """All options that have a value."""
+        given = self.about["options"].items()
+        return ", ".join(f"{name} {value}" for name, value in given if value is not None)
 
 
 def entries(found: Saved) -> list[ReportEntry]:
@@ -181,49 +142,68 @@ def write_report(directory: Path, out: Path | None = None) -> list[Path]:
     return paths
 
 
+@dataclass(frozen=True)
+class SettingCharts:
+    """A problem in an environment: the legend and charts of its entries, and their bounds."""
+
+    title: str
+    keys: list[tuple[str, str, str]]
+    figures: list[tuple[str, Chart]]
+    bounded: bool
+    theorems: list[str]
+
+
 def html(found: Saved, listed: Sequence[ReportEntry]) -> str:
     """The whole page."""
-    settings = [
-        (setting, list(group))
-        for setting, group in groupby(_by_setting(listed), lambda e: e.setting)
-    ]
+    settings: dict[tuple[str, str, str], list[ReportEntry]] = {}
+    for one in listed:
+        settings.setdefault(one.setting, []).append(one)
     looks = _looks(listed)
-    parts = [f"<h1>{escape(found.name)}</h1>", _first(found, settings)]
-    for place, (setting, group) in enumerate(settings):
-        title, body = _titled(setting, settings), _pictures(group, looks)
-        parts += (
-            [f"<h2>{escape(title)}</h2>", body]
-            if place < MOST_OPEN
-            else [f"<details><summary>{escape(title)}</summary>{body}</details>"]
-        )
-    parts += ["<h2>Everything, in one table</h2>", _table(listed)]
-    parts += _failures(found)
-    parts += ["<h2>To run it again</h2>", *_again(found)]
-    return page(found.name, parts, STYLE, SCRIPT)
+    titles = {setting: _title(setting, list(settings)) for setting in settings}
+    return render(
+        __package__,
+        "report.html",
+        found=found,
+        listed=listed,
+        shared=_shared(list(settings)),
+        winners=[
+            (f"{name} ({titles[setting]})" if len(settings) > 1 else name, losses)
+            for setting, group in settings.items()
+            for name, losses in _least(group)
+        ],
+        settings=[_charts(titles[setting], group, looks) for setting, group in settings.items()],
+        most_open=MOST_OPEN,
+        table=_table(listed),
+    )
 
 
-def _by_setting(listed: Sequence[ReportEntry]) -> list[ReportEntry]:
-    order = list(dict.fromkeys(one.setting for one in listed))
-    return sorted(listed, key=lambda one: order.index(one.setting))
+def _named(part: str) -> bool:
+    return part not in ("default", "–")
 
 
-def _titled(setting: tuple[str, str, str], settings: Sequence[Any]) -> str:
+def _title(setting: tuple[str, str, str], settings: Sequence[tuple[str, str, str]]) -> str:
     """The title of a setting: the parts that differ between settings, or all parts of a
     single one.
     """
-    known = [other for other, _ in settings]
-    alone = len(known) == 1
     told = [
         part
         for place, part in enumerate(setting)
-        if part not in ("default", "–")
-        and (place or setting[1] == "default")  # a problem implies its family
-        and (alone or len({other[place] for other in known}) > 1)
+        if _named(part)
+        and (place or not _named(setting[1]))  # a problem implies its family
+        and (len(settings) == 1 or len({other[place] for other in settings}) > 1)
     ]
     return "; ".join(told) or "Regret"
 
 
-def _looks(listed: Sequence[ReportEntry]) -> dict[str, tuple[str, str]]:
+def _shared(settings: Sequence[tuple[str, str, str]]) -> list[str]:
+    """Problem and environment, where several settings have the same."""
+    if len(settings) == 1:
+        return []
+    alike = [set(parts) for parts in zip(*settings, strict=True)]
+    return [part for parts in alike[1:] if len(parts) == 1 for part in parts if _named(part)]
+
+
+def _looks(listed: Sequence[ReportEntry]) -> Looks:
     """A colour and a dash for every variant, the same on the whole page."""
     names = dict.fromkeys(one.variant for one in listed)
     return {
@@ -232,151 +212,60 @@ def _looks(listed: Sequence[ReportEntry]) -> dict[str, tuple[str, str]]:
     }
 
 
-# Findings in words
-
-
-def _first(found: Saved, settings: Sequence[tuple[tuple[str, str, str], list[ReportEntry]]]) -> str:
-    about = found.manifest["study"]
-    runs = f"{len(found.rows):,} runs"
-    if len(found.rows) < found.cells:
-        runs = f"{len(found.rows):,} of {found.cells:,} runs, so far"
-    labels = dict.fromkeys(one["label"] for one in about["configurations"])
-    said = (
-        f"{_count(len(labels), 'algorithm')} in "
-        f"{_count(len(about['configurations']), 'configuration')}, "
-        f"{_count(about['seeds'], 'seed')} each: {runs}"
-    )
-    shared = [
-        part
-        for place, part in enumerate(settings[0][0])
-        if place
-        and len(settings) > 1
-        and part not in ("default", "–")
-        and len({setting[place] for setting, _ in settings}) == 1
-    ]
-    told = f"<small>{escape('; '.join(shared))}</small>" if shared else ""
-    winners = [line for setting in settings for line in _least(setting, settings)]
-    more = f"<small>and {len(winners) - 6} more, in the table below</small>" * (len(winners) > 6)
-    least = "".join(winners[:6]) or "Nobody knows what the options are worth."
-    return (
-        f'<dl class="first"><dt>What was compared?</dt><dd>{escape(said)}{told}</dd>'
-        f"<dt>Who lost least, of those that promise something?</dt><dd>{least}{more}</dd></dl>"
-    )
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number:,} {name}{'' if number == 1 else 's'}"
-
-
-def _least(
-    setting: tuple[tuple[str, str, str], list[ReportEntry]], settings: Sequence[Any]
-) -> Iterator[str]:
+def _least(group: Sequence[ReportEntry]) -> Iterator[tuple[str, str]]:
     """The algorithm with least regret for each ε; consecutive values with the same one are
     joined.
     """
-    place, group = setting
     private = [one for one in group if one.result.guarantee is not None and one.result.regret_known]
-    best = []
-    for epsilon in _epsilons(private):
-        same = [one for one in private if one.epsilon == epsilon]
-        best.append(min(same, key=lambda one: one.result.regret_mean))
-    for name, found in groupby(best, key=lambda one: one.variant):
-        run = list(found)
+    best = [
+        min(
+            (one for one in private if one.epsilon == epsilon),
+            key=lambda one: one.result.regret_mean,
+        )
+        for epsilon in _epsilons(private)
+    ]
+    for name, run in groupby(best, key=lambda one: one.variant):
         losses = ", ".join(
             f"{one.result.regret_mean:,.4g}"
             + (f" ± {one.result.regret_sem:,.2g}" if one.result.regret_sem else "")
             + f" under {one.short}"
             for one in run
         )
-        where = f" ({_titled(place, settings)})" if len(settings) > 1 else ""
-        told = f"regret {losses} (± standard error)"
-        yield f"<div>{escape(name + where)}<small>{escape(told)}</small></div>"
+        yield name, f"regret {losses} (± standard error)"
 
 
 def _epsilons(listed: Iterable[ReportEntry]) -> list[float]:
     return sorted({one.epsilon for one in listed if one.epsilon is not None})
 
 
-# Plots
+# Charts
 
 
-def _pictures(group: list[ReportEntry], looks: Mapping[str, tuple[str, str]]) -> str:
+def _charts(title: str, group: list[ReportEntry], looks: Looks) -> SettingCharts:
     known = [one for one in group if one.result.regret_known]
     if not known:
-        return '<p class="note">What the options are worth is not known here, nor is regret.</p>'
-    per = known[0].about["per"]
-    epsilons = _epsilons(known)
+        return SettingCharts(title, [], [], False, [])
+    per, epsilons = known[0].about["per"], _epsilons(known)
+    who = "participant" if per == "round" else per
     figures = [
         (f"Regret by {per}s, asked for ε = {epsilon:g}", _curves(known, epsilon, looks))
-        for epsilon in _some(epsilons)
+        for epsilon in evenly(epsilons, MOST_PANELS)
     ] or [(f"Regret by {per}s", _curves(known, None, looks))]
     if len(epsilons) > 1:
-        figures.append(
-            ("Regret at the end against the ε asked for", _against_epsilon(known, looks))
-        )
-    figures.append(
-        (f"Regret at the end against bits sent by each {_who(per)}", _bits(known, looks))
-    )
-    drawn = "".join(
-        f"<figure><figcaption>{escape(title)}</figcaption>{svg}</figure>" for title, svg in figures
-    )
-    bands = "Bands and bars are two standard errors to either side."
-    return (
-        f'{_keys(known, looks)}<div class="grid">{drawn}</div><p class="note">{bands}'
-        f"{_bound_note(known)}</p>"
-    )
-
-
-def _who(per: str) -> str:
-    return "participant" if per == "round" else per
-
-
-def _some(epsilons: list[float]) -> list[float]:
-    """At most `MOST_PANELS` of the values, evenly spaced."""
-    if len(epsilons) <= MOST_PANELS:
-        return epsilons
-    step = (len(epsilons) - 1) / (MOST_PANELS - 1)
-    return [epsilons[round(place * step)] for place in range(MOST_PANELS)]
-
-
-def _keys(known: list[ReportEntry], looks: Mapping[str, tuple[str, str]]) -> str:
-    """The legend."""
-    names = dict.fromkeys(one.variant for one in known)
-    keys = [(name, *looks[name]) for name in names]
-    if any(one.result.times_lower_bound is not None for one in known):
+        against = _against_epsilon(known, epsilons, looks)
+        figures.append(("Regret at the end against the ε asked for", against))
+    figures.append((f"Regret at the end against bits sent by each {who}", _bits(known, looks)))
+    keys = [(name, *looks[name]) for name in dict.fromkeys(one.variant for one in known)]
+    bounded = any(one.result.times_lower_bound is not None for one in known)
+    theorems = limits.theorems(one.result for one in known)
+    if bounded:
         keys.append(("lower bound", limits.SOFT, limits.LEAST_DASH))
-    if limits.theorems(one.result for one in known):
+    if theorems:
         keys.append(("what papers prove (order only)", limits.SOFT, limits.PROVED_DASH))
-    return (
-        '<ul class="keys">'
-        + "".join(
-            f'<li><svg viewBox="0 0 34 12" aria-hidden="true"><line x1="1" x2="33" y1="6" y2="6" '
-            f'stroke="{colour}" stroke-width="3" stroke-dasharray="{dash}"/></svg>'
-            f"{escape(name)}</li>"
-            for name, colour, dash in keys
-        )
-        + "</ul>"
-    )
+    return SettingCharts(title, keys, figures, bounded, theorems)
 
 
-def _bound_note(known: list[ReportEntry]) -> str:
-    notes = ""
-    if any(one.result.times_lower_bound is not None for one in known):
-        notes = (
-            " The lower bound is what no learner beats in the long run, even with a trusted "
-            "server; it is asymptotic, so with few participants less is possible."
-        )
-    if theorems := limits.theorems(one.result for one in known):
-        notes += (
-            f" Papers prove the order of regret, drawn with constant 1 in the colour of whom it "
-            f"is about, where it lies within the picture: {', '.join(theorems)}."
-        )
-    return notes
-
-
-def _curves(
-    known: list[ReportEntry], epsilon: float | None, looks: Mapping[str, tuple[str, str]]
-) -> str:
+def _curves(known: list[ReportEntry], epsilon: float | None, looks: Looks) -> Chart:
     """Regret over time at one ε, and of algorithms without privacy."""
     shown = [one for one in known if one.epsilon in (epsilon, None)]
     longest = max(one.result.horizon for one in shown)
@@ -385,67 +274,72 @@ def _curves(
     series = []
     for one in shown:
         mean, sem = one.result.curve()
-        colour, dash = looks[one.variant]
         points = tuple(
             Point(float(t), float(m), 0.0 if math.isnan(s) else WIDTH * float(s))
             for t, m, s in zip(one.result.checkpoints, mean, sem, strict=True)
             if t >= first and m >= lowest
         )
-        series.append(Series(one.variant, points, colour, dash))
-    ends = [p.y for line in series for p in line.points]
+        series.append(Series(one.variant, points, *looks[one.variant]))
     per = known[0].about["per"]
     across = Axis.around(f"{per}s so far", [first, longest], room=0.01)
-    up = Axis.around("regret", ends)
+    up = Axis.around("regret", [p.y for line in series for p in line.points])
     least = limits.least((one.result for one in shown), first)
     proved = limits.proved(((one.result, looks[one.variant][0]) for one in shown), first, up)
-    return chart(f"regret by {per}s", across, up, [*series, *least, *proved])
+    return Chart(f"regret by {per}s", across, up, [*series, *least, *proved])
 
 
-def _series_by_variant(known: list[ReportEntry]) -> dict[str, list[ReportEntry]]:
-    found: dict[str, list[ReportEntry]] = {}
+def _by_variant(
+    known: list[ReportEntry], looks: Looks, place: Callable[[ReportEntry], float | None]
+) -> list[Series]:
+    """Final regret of every variant in order of ε, at the places given."""
+    found: dict[str, list[Point]] = {}
     for one in sorted(known, key=lambda one: one.epsilon or 0.0):
-        found.setdefault(one.variant, []).append(one)
-    return found
+        found.setdefault(one.variant, []).append(one.final(place(one)))
+    return [Series(name, tuple(p), *looks[name], marks=True) for name, p in found.items()]
 
 
-def _against_epsilon(known: list[ReportEntry], looks: Mapping[str, tuple[str, str]]) -> str:
+def _against_epsilon(known: list[ReportEntry], epsilons: list[float], looks: Looks) -> Chart:
     """Final regret against ε; an algorithm without privacy is a horizontal line."""
-    series = [
-        Series(name, tuple(one.final() for one in group), *looks[name], marks=True)
-        for name, group in _series_by_variant(known).items()
-    ]
     bounds = {
         one.epsilon: one.result.mean("lower_bound")
         for one in known
-        if one.result.times_lower_bound is not None
+        if one.epsilon and one.result.times_lower_bound is not None
     }
-    placed = tuple(Point(e, v) for e, v in sorted((e, v) for e, v in bounds.items() if e))
+    placed = tuple(Point(e, value) for e, value in sorted(bounds.items()))
     lowest = Series("lower bound", placed, limits.SOFT, limits.LEAST_DASH, quiet=True)
-    values = [y for line in [*series, lowest] for p in line.points for y in (p.y, p.y + p.spread)]
-    across = Axis.around("ε asked for", _epsilons(known), places=_epsilons(known))
-    up = Axis.around("regret at the end", values)
-    return chart("regret at the end by epsilon", across, up, [*series, lowest])
+    series = [*_by_variant(known, looks, lambda one: one.epsilon), lowest]
+    across = Axis.around("ε asked for", epsilons, places=epsilons)
+    return Chart("regret at the end by epsilon", across, _up(series), series)
 
 
-def _bits(known: list[ReportEntry], looks: Mapping[str, tuple[str, str]]) -> str:
+def _bits(known: list[ReportEntry], looks: Looks) -> Chart:
     """Final regret against bits per participant; an algorithm's points are joined in order of ε."""
-    series = []
-    for name, group in _series_by_variant(known).items():
-        points = tuple(
-            Point(max(one.result.mean("bits_per_user"), 1e-3), one.final().y, one.final().spread)
-            for one in group
-        )
-        series.append(Series(name, points, *looks[name], marks=True))
-    placed = [p for line in series for p in line.points]
-    across = Axis.around("bits", [p.x for p in placed if p.x is not None])
-    up = Axis.around("regret at the end", [y for p in placed for y in (p.y, p.y + p.spread)])
-    return chart("regret at the end by bits", across, up, series)
+    series = _by_variant(known, looks, lambda one: max(one.result.mean("bits_per_user"), 1e-3))
+    across = Axis.around("bits", [p.x for line in series for p in line.points if p.x is not None])
+    return Chart("regret at the end by bits", across, _up(series), series)
 
 
-# Tables
+def _up(series: Sequence[Series]) -> Axis:
+    ends = [y for line in series for p in line.points for y in (p.y, p.y + p.spread)]
+    return Axis.around("regret at the end", ends)
 
 
-def _table(listed: Sequence[ReportEntry]) -> str:
+# Table
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """A sortable table: headings of words and of numbers, and rows of both.
+
+    A number is its exact value, for sorting, and its text.
+    """
+
+    words: list[str]
+    numbers: list[str]
+    rows: list[tuple[list[str], list[tuple[str, str]]]]
+
+
+def _table(listed: Sequence[ReportEntry]) -> ReportTable:
     found = zip(summaries(listed), listed, strict=True)
     rows = [row | {"promise": one.short} for row, one in found]
     words = {"algorithm": "algorithm", "promise": "promise"} | {
@@ -462,77 +356,16 @@ def _table(listed: Sequence[ReportEntry]) -> str:
         "runs": "runs",
     }
     kept = {k: v for k, v in numbers.items() if any(row.get(k) is not None for row in rows)}
-    heads = "".join(
-        f'<th scope="col"{_class(name in words)}><button type="button">{label}</button></th>'
-        for name, label in (words | kept).items()
-    )
-    body = "".join(
-        "<tr>"
-        + "".join(f'<td class="word" data-value="{_q(row[k])}">{_q(row[k])}</td>' for k in words)
-        + "".join(f'<td data-value="{_raw(row.get(k))}">{_number(row.get(k))}</td>' for k in kept)
-        + "</tr>"
-        for row in sorted(rows, key=lambda row: [str(row[k]) for k in reversed(words)][:-1])
-    )
-    return (
-        f'<div class="scroll"><table class="sortable"><thead><tr>{heads}</tr></thead>'
-        f'<tbody>{body}</tbody></table></div><p class="note">A click on a heading sorts.</p>'
+    rows.sort(key=lambda row: [str(row[k]) for k in reversed(words)][:-1])
+    return ReportTable(
+        list(words.values()),
+        list(kept.values()),
+        [([str(row[k]) for k in words], [_number(row.get(k)) for k in kept]) for row in rows],
     )
 
 
-def _class(word: bool) -> str:
-    return ' class="word"' if word else ""
-
-
-def _q(text: object) -> str:
-    return escape(str(text), quote=True)
-
-
-def _raw(value: float | None) -> str:
-    return "" if value is None or math.isnan(value) else repr(value)
-
-
-def _number(value: float | None) -> str:
+def _number(value: float | None) -> tuple[str, str]:
     if value is None or math.isnan(value):
-        return "–"
-    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"
-
-
-def _failures(found: Saved) -> list[str]:
-    if not found.failures:
-        return []
-    items = "".join(
-        f"<li>cell {one['cell']}: {escape(one['algorithm'])}, seed {one['seed']}: "
-        f"{escape(one['error'])}</li>"
-        for one in found.failures[:50]
-    )
-    return [f"<h2>{_count(len(found.failures), 'run')} failed</h2>", f"<ul>{items}</ul>"]
-
-
-def _again(found: Saved) -> list[str]:
-    """Configurations, versions and command, to reproduce the sweep."""
-    about, versions = found.manifest["study"], found.manifest["versions"]
-    first, seeds = about["first_seed"], about["seeds"]
-    rows = [
-        ("command", f"<code>{escape(found.manifest['command'] or 'tacit.sweep in Python')}</code>"),
-        ("version", escape(", ".join(f"{name} {v}" for name, v in versions.items()))),
-        ("seeds", f"{first} to {first + seeds - 1}"),
-    ]
-    for axis in ("label", "problem", "environment", "guarantee"):
-        names = dict.fromkeys(one[axis] for one in about["configurations"])
-        label = {"label": "algorithms", "guarantee": "asked for"}.get(axis, f"{axis}s")
-        rows.append((label, "<br>".join(map(escape, names))))
-    told = "".join(
-        f'<tr><th scope="row">{escape(one.about["label"])}<br>{escape(one.about["guarantee"])}</th>'
-        f"<td>{escape(one.result.promise)}</td><td>{escape(_options(one.about['options']))}</td></tr>"
-        for one in entries(found)
-    )
-    body = "".join(f'<tr><th scope="row">{name}</th><td>{text}</td></tr>' for name, text in rows)
-    return [
-        f'<table class="plain"><tbody>{body}</tbody></table>',
-        "<details><summary>Every configuration: what it promises, and all its options</summary>"
-        f'<div class="scroll"><table class="plain"><tbody>{told}</tbody></table></div></details>',
-    ]
-
-
-def _options(options: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in options.items() if value is not None)
+        return "", "–"
+    short = f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"
+    return repr(value), short

@@ -49,7 +49,7 @@ def trust_models() -> dict[str, Callable[[int], float]]:
         "shuffler, the paper's constant": lambda n: std(
             n, "binomial", approximate, users=n, constants="paper"
         ),
-        "local, nobody trusted, bits, pure": response,
+        "local, no trusted party, bits, pure": response,
     }
 
 
@@ -65,7 +65,7 @@ def regret_results() -> dict[str, Result]:
         "trusted server": "central",
         "secure aggregation": "secure-aggregation",
         "shuffler": "shuffler",
-        "nobody trusted (local)": "local",
+        "no trusted party (local)": "local",
     }
     published = {"epsilon": EPSILON, "constants": "paper"}
     runs: dict[str, tuple[str, dict[str, Any]]] = {
@@ -94,14 +94,14 @@ def draw(rows: list[dict[str, float | str]], path: Path) -> None:
         one.loglog(SIZES, std, label=name, **style(place) | {"markevery": 1})
     sampling = [float(row["sampling_std"]) for row in rows[: len(SIZES)]]
     one.loglog(SIZES, sampling, ":", color="0.4", label="sampling error of a coin")
-    one.set_xlabel("people in the round")
+    one.set_xlabel("participants in the round")
     one.set_ylabel("standard deviation of the noise in the mean")
-    one.set_title(f"The noise each trust model needs for the same promise ({PROMISE})")
+    one.set_title(f"The noise each trust model needs for the same guarantee ({PROMISE})")
     legend(one)
     save(figure, path)
 
 
 def draw_regret(results: dict[str, Result], path: Path) -> None:
     """Plot the regret of every trust model against participants."""
-    title = f"One problem with {len(MEANS)} options, ε = {EPSILON:g}: what is lost while learning"
+    title = f"One problem with {len(MEANS)} options, ε = {EPSILON:g}: regret by trust model"
     draw_panels([Panel("", results)], path, time_average=False, title=title)

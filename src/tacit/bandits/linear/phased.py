@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from tacit.assumptions import Secret
 from tacit.bandits.arm_summaries import standings
 from tacit.bandits.contract import Learner, Plan
 from tacit.bandits.linear import shrinking
@@ -306,6 +307,12 @@ class DistributedElimination(PhasedElimination):
             )
         )
 
+    @property
+    def secret(self) -> Secret:
+        """Averages of all played options, or the parameter fitted to them."""
+        fits = self.parameters_from is not None
+        return Secret.FITTED_PARAMETER if fits else Secret.AVERAGE_REWARDS
+
     def clients(self, phase: int) -> int:
         """⌈2^{αl}⌉, or the fixed number."""
         return (
@@ -476,6 +483,11 @@ class SingleElimination(PhasedElimination):
         )
         self.first_length = float(largest_support(self.actions.shape[1]))
         self.per_person = per_person
+
+    @property
+    def secret(self) -> Secret:
+        """One reward: every play belongs to another participant."""
+        return Secret.ONE_REWARD
 
     def _participants(self, phase: int, plays: Indices) -> int:  # noqa: ARG002
         return int(plays.sum())

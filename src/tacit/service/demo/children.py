@@ -75,7 +75,7 @@ class Child:
                     return
             time.sleep(0.1)
         last = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-        raise TacitError(f"a server did not start ({' '.join(last) or 'it said nothing'})")
+        raise TacitError(f"server did not start at {url}: {' '.join(last) or 'its log is empty'}")
 
 
 def _die_with_parent() -> None:

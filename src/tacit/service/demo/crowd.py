@@ -27,13 +27,13 @@ from tacit.aggregation.wire import Kind, header
 from tacit.client import AsyncDevice, Ledger, Pins
 from tacit.client.loopback import NEARBY
 from tacit.errors import TacitError
+from tacit.service.pages.sentences import OVER
 from tacit.signatures import SIGNATURE_SIZE
 
 AT_ONCE = 400  # maximum number of concurrent participants
 ASKING = 24  # of them with a pending join request
 COMING, COMING_UNASKED = 80.0, 30.0  # arrivals per second, with and without free slots
 VANISH, BREAK_OFF, LIE = 0.08, 0.03, 0.02  # dropout, lost-response and malicious fractions
-OVER = ("finished", "stopped")
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Breaking(httpx.AsyncBaseTransport):
         self._seen.add(name)
         if self._random.random() < BREAK_OFF:
             await answer.aclose()
-            raise httpx.ReadError("the connection broke", request=request)
+            raise httpx.ReadError("connection lost", request=request)
         return answer
 
     async def aclose(self) -> None:
@@ -161,7 +161,7 @@ class SimulatedParticipants:
             self.counts.asked += 1
             await self._take_part(device, given.option, vanishes=kind > 1 - VANISH)
         except TacitError as reason:
-            self._refused[f"a device did not go on: {reason}"] += 1
+            self._refused[f"a device stopped: {reason}"] += 1
         finally:
             ledger.close()
 

@@ -204,13 +204,15 @@ def _watched(
     coordinator = parties.operated[0]
     while True:
         shown = _look(parties, digest, counts, time.monotonic() - started)
-        said("people take part", shown)
+        said("participants report", shown)
         decided = shown.status["decided"] is not None
         if shown.status["state"] == "finished" or shown.seconds > (ENOUGH if decided else LONGEST):
             break
         if crowd.ended:
             last = crowd.log.read_text(encoding="utf-8", errors="replace").strip()[-500:]
-            raise TacitError(f"the simulated people stopped ({last or 'they said nothing'})")
+            raise TacitError(
+                f"simulated participants stopped early: {last or 'their log is empty'}"
+            )
         time.sleep(1.0)
     if not keep:
         if shown.status["state"] != "finished":
@@ -231,7 +233,7 @@ def _let_finish(parties: Parties, digest: str, said: Watch) -> None:
         status = parties.operated[0].get(f"/experiments/{digest}/status")
         if not any(one["stage"] in ("open", "closing") for one in status["rounds"]):
             return
-        said("the last rounds close", None)
+        said("closing the last rounds", None)
         time.sleep(0.5)
 
 

@@ -6,27 +6,22 @@ script, sends no request, and supports light and dark mode.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tacit.service.demo.play import DemoProgress
-from tacit.service.pages import experimenter, sentences
-from tacit.service.pages.document import alone
-from tacit.service.pages.markup import Safe, tag
+from tacit.service.pages import experimenter, sentences, style_sheet
 
 
 def html(shown: DemoProgress) -> str:
     """The whole page."""
     view = _view(shown)
-    body = [
-        *experimenter.sections(view, experimenter.parts(view, up=True)),
-        _section("What was sent", sent(shown)),
-        _section("What was refused", refused(shown)),
-    ]
-    note = (
-        "Both servers ran on one machine, so this shows the protocol, not the separation of trust; "
-        f"the people were simulated. It took {shown.seconds:.0f} seconds."
+    return experimenter.page(
+        view,
+        experimenter.parts(view, up=True),
+        template="demo.html",
+        style=style_sheet(),
+        sent=sent(shown),
+        refused=refused(shown),
+        seconds=shown.seconds,
     )
-    return alone(shown.status["question"], body, [tag("p", note, class_="note")])
 
 
 def answer(shown: DemoProgress) -> tuple[str, str, str]:
@@ -70,13 +65,10 @@ def refused(shown: DemoProgress) -> list[str]:
     lines = [f"{counts.liars:,} people lied."]
     for name, count in sorted(counts.refused.items()):
         what, _, status = name.partition(": ")
-        lines.append(f"{count:,} times {said.get(what, what)}: answered {status}.")
+        why = f"{said[what]}: answered {status}" if what in said else name
+        lines.append(f"{count:,} times {why.removesuffix('.')}.")
     small = sum(one["stage"] == "refused" for one in shown.status["rounds"])
     lines.append(
         f"{small:,} {'round' if small == 1 else 'rounds'} had too few reports: destroyed unopened."
     )
     return lines
-
-
-def _section(title: str, lines: Sequence[str]) -> Safe:
-    return tag("section", tag("h2", title), tag("ul", [tag("li", line) for line in lines]))

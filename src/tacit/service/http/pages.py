@@ -32,8 +32,7 @@ from tacit.errors import TacitError
 from tacit.service.config import PartyConfig
 from tacit.service.coordinator import Coordinator
 from tacit.service.errors import Unknown, status, told
-from tacit.service.pages import experimenter, participant, sentences
-from tacit.service.pages.document import STATIC
+from tacit.service.pages import STATIC, experimenter, participant, sentences
 from tacit.service.pages.experimenter import Parts
 from tacit.terms import Terms
 
@@ -236,7 +235,7 @@ def add_pages(
     @route("/e/{digest}", "../")
     async def experiment(_request: Request, digest: bytes) -> Response:
         shown = await views.current(digest)
-        body = experimenter.page(shown.view, shown.parts, shown.version, "../")
+        body = experimenter.page(shown.view, shown.parts, version=shown.version, root="../")
         return HTMLResponse(body, headers=_policy())
 
     @route("/e/{digest}/live", "../../")
@@ -267,7 +266,7 @@ def _named(request: Request) -> bytes:
     """The experiment named in the path."""
     digest = request.path_params.get("digest", "0" * 64)
     if not _DIGEST.fullmatch(digest):
-        raise Unknown("an experiment is named by 64 hexadecimal digits")
+        raise Unknown(f"digest is {digest[:64]!r}: must be 64 hexadecimal digits")
     return bytes.fromhex(digest)
 
 
@@ -295,7 +294,7 @@ def _trouble(reason: TacitError, root: str) -> Response:
 
 
 def _sentence(words: str) -> str:
-    return f"{words[:1].upper()}{words[1:]}."
+    return f"{words[:1].upper()}{words[1:].removesuffix('.')}."
 
 
 # Static files
@@ -326,7 +325,7 @@ def _file(name: str, request: Request) -> Response:
     """Serve a static file with an ETag for revalidation."""
     found = _files().get(name)
     if found is None:
-        raise Unknown("there is no such file")
+        raise Unknown(f"static file is {name[:64]!r}: there is no such file")
     headers = {"etag": found.tag, "cache-control": "no-cache", "vary": "Accept-Encoding"}
     if request.headers.get("if-none-match") == found.tag:
         return Response(status_code=304, headers=headers)
