@@ -46,13 +46,12 @@ EARNED = {
 }
 
 
-def _enter(name: str, trust: TrustModel, distributed: bool, matched: Matched | None = None) -> None:
+def _enter(name: str, trust: TrustModel, distributed: bool, **defaults: Any) -> None:
     """Register one of the paper's algorithms: a learner and a trust model."""
     private = trust != TrustModel.NONE
     options = (*WORLD, *(CLIENTS if distributed else ()), *(PRIVATE if private else ()))
     options += FITTED if distributed and private else ()
     options += ("noise",) if trust == TrustModel.SECURE_AGGREGATION else ()
-    options += () if matched is None else (matched.option,)
 
     def build(problem: LinearProblem) -> Experiment:
         return compose(replace(problem, distributed=distributed), trust)
@@ -63,9 +62,8 @@ def _enter(name: str, trust: TrustModel, distributed: bool, matched: Matched | N
         trust=trust,
         promise=EARNED[trust],
         problem=LinearProblem,
-        options=options,
-        defaults={"distributed": distributed},
-        matched=matched,
+        options=(*options, *defaults),
+        defaults={"distributed": distributed, **defaults},
     )(build)
 
 
@@ -78,7 +76,7 @@ for _trust, _prefix in (
 ):
     _enter(f"{_prefix}dpe", _trust, True)
     _enter(f"{_prefix}pe", _trust, False)
-_enter("dpe-fixed", TrustModel.NONE, True, Matched("fixed_clients", "dpe", "reals"))
+_enter("dpe-fixed", TrustModel.NONE, True, fixed_clients=Matched("dpe", "reals"))
 
 
 def compose(problem: LinearProblem, trust: TrustModel) -> Experiment:

@@ -38,12 +38,11 @@ Build = TypeVar("Build", bound=Callable[[Any], Any])
 
 @dataclass(frozen=True)
 class Matched:
-    """An option that pilot runs set unless it is given.
+    """The default of an option that pilot runs set.
 
     It is the largest value with which a run has no more of `total` than one of `reference`.
     """
 
-    option: str
     reference: str
     total: str
 
@@ -61,7 +60,6 @@ class Algorithm:
     options: tuple[str, ...]
     defaults: Mapping[str, Any] = field(default_factory=dict)
     cautions: Mapping[str, str] = field(default_factory=dict)
-    matched: Matched | None = None
 
     @property
     def trust(self) -> str:
@@ -85,7 +83,14 @@ class Algorithm:
             raise TacitError(
                 f"{self.name} has no option {', '.join(map(spelled, strange))}{near or has}"
             )
-        return self.problem.of(**{**self.defaults, **options})
+        fixed = {k: v for k, v in self.defaults.items() if not isinstance(v, Matched)}
+        return self.problem.of(**{**fixed, **options})
+
+    @property
+    def matched(self) -> tuple[str, Matched] | None:
+        """The option that pilot runs set, if there is one, and its rule."""
+        rules = ((k, v) for k, v in self.defaults.items() if isinstance(v, Matched))
+        return next(rules, None)
 
     def describe(self, problem: Problem) -> dict[str, Any]:
         """The options in force."""
@@ -111,7 +116,6 @@ def algorithm(
     options: Iterable[str] | None = None,
     defaults: Mapping[str, Any] | None = None,
     cautions: Mapping[str, str] | None = None,
-    matched: Matched | None = None,
 ) -> Callable[[Build], Build]:
     """Register a function from problems to experiments under a name.
 
@@ -130,11 +134,10 @@ def algorithm(
     options : iterable of str, optional
         Fields of the problem that it uses, all by default.
     defaults : mapping, optional
-        Its own defaults, where they differ from the problem's.
+        Its own defaults, where they differ from the problem's; a `Matched` one is set by pilot
+        runs.
     cautions : mapping, optional
         Warnings for readers of a run, by value of an option.
-    matched : Matched, optional
-        An option that pilot runs set.
 
     Returns
     -------
@@ -168,7 +171,7 @@ def algorithm(
         models = (trust,) if isinstance(trust, str) else tuple(trust)
         trusts = tuple(_trust_model(name, one) for one in models)
         about = (paper, trusts, promise, problem, build, taken, dict(defaults or {}))
-        _KNOWN[name] = Algorithm(name, *about, dict(cautions or {}), matched)
+        _KNOWN[name] = Algorithm(name, *about, dict(cautions or {}))
         return build
 
     return enter

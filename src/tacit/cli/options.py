@@ -163,13 +163,13 @@ class OfAlgorithm(TyperCommand):
 
     def _of(self, entry: registry.Algorithm) -> Iterator[Any]:
         every = {name for one in algorithms().values() for name in one.problem.options()}
-        declared = entry.problem.options()
+        declared, usual = entry.problem.options(), entry.ask({}).values()
         others = every | ARMS_ONLY
         for parameter in self.params:
             name = str(parameter.name)
             if name in entry.options:
                 parameter.help = declared[name].help  # type: ignore[attr-defined]
-                parameter.default = entry.defaults.get(name, declared[name].default)
+                parameter.default = usual[name]
             if name in entry.options or name not in (every if "arms" in declared else others):
                 yield parameter
 

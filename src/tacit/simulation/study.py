@@ -393,13 +393,15 @@ def matched(entry: Algorithm, problem: Problem, how: RunConfig) -> Problem:
     Its value is the largest, to within 5 %, whose runs have no more of a total on these seeds than
     those of the reference algorithm.
     """
-    rule = entry.matched
-    if rule is None or problem.values()[rule.option] is not None:
+    if entry.matched is None:
+        return problem
+    option, rule = entry.matched
+    if problem.values()[option] is not None:
         return problem
     seeds = how.seeds[: min(how.runs, MOST_PILOTS)]
 
     def total(name: str, value: int | None) -> float:
-        asked = problem.changed(**{rule.option: value})
+        asked = problem.changed(**{option: value})
         trial = Trial(name, asked, checkpoints=(problem.horizon,))
         done = over_seeds(trial, seeds, workers=how.workers)
         return float(np.mean([record[rule.total] for record in done.records]))
@@ -413,4 +415,4 @@ def matched(entry: Algorithm, problem: Problem, how: RunConfig) -> Problem:
         if middle in (low, high):
             break
         low, high = (middle, high) if total(entry.name, middle) <= wanted else (low, middle)
-    return problem.changed(**{rule.option: low})
+    return problem.changed(**{option: low})
