@@ -5,13 +5,14 @@ options only.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from tests.algorithms.asking import options_of
 
 from tacit.algorithms import ArmsProblem, algorithm, algorithms, lookup
-from tacit.algorithms.problems import Problem, Start
+from tacit.algorithms.problems import Problem, Start, option
 from tacit.algorithms.registry import _KNOWN
 from tacit.errors import TacitError
 from tacit.experiment import Experiment
@@ -169,3 +170,31 @@ def test_a_name_like_no_other_is_answered_with_all_of_them() -> None:
         TacitError, match=r"it must be one of adap-klucb, .* vb-sdp-ae \(see: tacit algor"
     ):
         lookup("qqqq")
+
+
+def test_fields_go_to_their_group_by_name() -> None:
+    problem = ArmsProblem.of(arms=3, epsilon=0.5, rewards="beta", binary=True)
+    assert (problem.privacy.epsilon, problem.environment.rewards) == (0.5, "beta")
+    assert problem.changed(epsilon=2.0, horizon=50).privacy.epsilon == 2.0
+    assert problem.changed(epsilon=2.0).environment == problem.environment
+    assert problem.values()["epsilon"] == 0.5
+    assert problem.values().keys() == ArmsProblem.options().keys()
+    panels = {option.panel for option in ArmsProblem.options().values()}
+    assert panels == {"Problem", "Privacy", "Environment"}
+    for call in (ArmsProblem.of, problem.changed):
+        with pytest.raises(TacitError, match=r"ArmsProblem has no epsilonn; did you mean epsilon"):
+            call(epsilonn=1.0)
+
+
+def test_a_problem_from_outside_adds_options_of_its_own() -> None:
+    @dataclass(frozen=True)
+    class Coloured(ArmsProblem):
+        colour: str = option("red", "Colour of the options.")
+
+    assert Coloured.of(colour="blue", epsilon=2.0).values()["colour"] == "blue"
+    declared = Coloured.options()["colour"]
+    assert (declared.help, declared.panel, declared.value_type) == (
+        "Colour of the options.",
+        "Problem",
+        str,
+    )
