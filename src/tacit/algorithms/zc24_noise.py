@@ -23,7 +23,7 @@ from tacit.privacy.guarantees import state_arithmetic
 from tacit.privacy.search import least
 from tacit.privacy.shuffling import amplified_nodes
 from tacit.privacy.silos import weakest
-from tacit.protocols.factorization import Kind, depth, factorize
+from tacit.protocols.factorization import Factorization, Kind, depth, factorize
 from tacit.protocols.prefix_noise import calibrated
 from tacit.protocols.prefix_sums import Noise, PrefixSums, Presence
 from tacit.trust import TrustModel
@@ -332,39 +332,33 @@ def centred(problem: SilosProblem, trust: TrustModel, noise: Noise) -> PrivateSu
     """
     batches = problem.batches
     importance = tuple(1 / rounds for rounds in accumulate(batches))
-    protocol = calibrated(
-        factorize("optimal", len(batches), importance),
-        problem.silos,
-        moments.size(problem.dimension + (problem.constant is None)),
-        moments.centred_sensitivity(WEIGHT),
-        trust,
-        noise,
-        problem.privacy.target,
-        people=max(batches),
-        corrupt=1 if trust == TrustModel.SECURE_AGGREGATION and problem.silos > 1 else 0,
-        presence=coming(problem, eager=False),
-    )
-    return finished(problem, protocol, EXACT)
+    shape = factorize("optimal", len(batches), importance)
+    numbers = moments.size(problem.dimension + (problem.constant is None))
+    moved = moments.centred_sensitivity(WEIGHT)
+    return _calibrated(problem, (shape, problem.silos, numbers, moved), trust, noise, max(batches))
 
 
-def _tight(
+def _tight(problem: SilosProblem, kind: Kind, trust: TrustModel, noise: Noise) -> PrivateSums:
+    shape = factorize(kind, problem.steps)
+    about = (shape, problem.silos, size(problem), sensitivity(problem))
+    return _calibrated(problem, about, trust, noise, problem.sync)
+
+
+def _calibrated(
     problem: SilosProblem,
-    kind: Kind,
+    about: tuple[Factorization, int, int, float],
     trust: TrustModel,
     noise: Noise,
+    people: int,
 ) -> PrivateSums:
-    shape = factorize(kind, problem.steps)
-    curious = 1 if trust != TrustModel.SILO and problem.silos > 1 else 0
+    """Exactly calibrated prefix sums; where silos share the noise, one of them may be curious."""
     protocol = calibrated(
-        shape,
-        problem.silos,
-        size(problem),
-        sensitivity(problem),
+        *about,
         trust,
         noise,
         problem.privacy.target,
-        people=problem.sync,
-        corrupt=curious,
+        people=people,
+        corrupt=int(trust.shares_noise and problem.silos > 1),
         presence=coming(problem, eager=False),
     )
     return finished(problem, protocol, EXACT)

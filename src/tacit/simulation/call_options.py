@@ -16,47 +16,16 @@ from tacit.algorithms.problems import Constants, Noise
 from tacit.algorithms.silos_problem import Field, Mode, Schedule
 
 Whole = float  # a whole number; 1e6 is one
-ArmsAlgorithm = Literal[
-    "ucb1",
-    "klucb",
-    "thompson",
-    "successive-elimination",
-    "adap-klucb",
-    "lazy-dp-ts",
-    "dist-dp-se",
-    "dist-rdp-se",
-    "dist-cdp-se",
-    "cdp-se",
-    "ldp-se",
-    "split-dp-se",
-    "shuffle-dp-se",
-    "dp-se",
-    "sdp-ae",
-    "vb-sdp-ae",
-    "private-klucb",
-    "private-med",
-]
-LinearAlgorithm = Literal[
-    "dpe",
-    "pe",
-    "cdp-dpe",
-    "cdp-pe",
-    "ldp-dpe",
-    "ldp-pe",
-    "sdp-dpe",
-    "sdp-pe",
-    "secagg-dpe",
-    "secagg-pe",
-    "dpe-fixed",
-]
-SilosAlgorithm = Literal[
-    "fedlinucb",
-    "ldp-fedlinucb",
-    "sdp-fedlinucb",
-    "sdp-fedlinucb-vec",
-    "secagg-fedlinucb",
-    "jdp-linucb",
-]
+Elimination = Literal["dist-dp-se", "dist-rdp-se", "dist-cdp-se", "cdp-se", "ldp-se", "dp-se"]
+ShuffledElimination = Literal["split-dp-se", "shuffle-dp-se", "sdp-ae", "vb-sdp-ae"]
+ArmsBaseline = Literal["ucb1", "klucb", "thompson", "successive-elimination"]
+PrivateIndex = Literal["private-klucb", "private-med", "adap-klucb", "lazy-dp-ts"]
+ArmsAlgorithm = Elimination | ShuffledElimination | ArmsBaseline | PrivateIndex
+DistributedLinear = Literal["dpe", "cdp-dpe", "ldp-dpe", "sdp-dpe", "secagg-dpe", "dpe-fixed"]
+SingleLinear = Literal["pe", "cdp-pe", "ldp-pe", "sdp-pe", "secagg-pe"]
+LinearAlgorithm = DistributedLinear | SingleLinear
+PaperSilos = Literal["fedlinucb", "ldp-fedlinucb", "sdp-fedlinucb", "sdp-fedlinucb-vec"]
+SilosAlgorithm = PaperSilos | Literal["secagg-fedlinucb", "jdp-linucb"]
 
 
 class RunOptions(TypedDict, total=False):
