@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from numbers import Integral, Rational, Real
 
@@ -29,8 +29,6 @@ class TacitError(ValueError):
     epsilon is -1.0; it must be greater than 0: a guarantee needs epsilon > 0
     """
 
-    problems: tuple[str, ...] = ()  # one message each, where a document has several
-
 
 class Refusal(TacitError):  # noqa: N818 - it is an answer, not a fault
     """A message, round or terms document was rejected; nothing was released, sent or spent."""
@@ -41,6 +39,15 @@ class Unavailable(TacitError):  # noqa: N818 - it is an answer, not a fault
 
     The same request may be retried later.
     """
+
+
+class InvalidFile(Refusal):
+    """A file with errors; `heading` counts them, `problems` lists them one by one."""
+
+    def __init__(self, file: str, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        self.heading = f"{file} has {len(problems)} error{'s' if len(problems) > 1 else ''}"
+        super().__init__(f"{self.heading}: {'; '.join(problems)}")
 
 
 def as_fraction(name: str, value: object, remedy: str = "") -> Fraction:

@@ -23,13 +23,13 @@ def test_the_other_partys_file_is_not_served(tmp_path: Path, command: Command) -
     assert told.bound is not None
     told.bound.close()
     said = refused(command("serve", "coordinator", "--config", str(told.path)))
-    assert "is that of a helper; run: tacit serve helper" in said
+    assert "configures a helper: run tacit serve helper" in said
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     told = member(tmp_path, "helper")
     assert isinstance(told.bound, socket.socket)
     told.bound.listen()
-    with pytest.raises(TacitError, match=r"listen is 127.0.0.1:\d+, which cannot be used"):
+    with pytest.raises(TacitError, match=r"listen is 127.0.0.1:\d+, which is not available"):
         listening(told.config)
     told.bound.close()

@@ -76,7 +76,7 @@ def test_a_definition_is_written_with_comments_and_never_over_another(
         assert code == 0
         assert "fill in [helper]" in out
         assert file.read_text().count("# ") > 20
-        assert "is not written over" in refused(command("experiment", "new", file))
+        assert "is not overwritten" in refused(command("experiment", "new", file))
         said = refused(command("experiment", "check", file))
         assert "helper.key is missing" in said
 
@@ -128,7 +128,7 @@ def test_nothing_is_published_where_the_apps_file_cannot_be_written(
     both: Threads, command: Command, defined: Path
 ) -> None:
     made = ("experiment", "create", defined, *config(both, 0), "--app", defined)
-    assert "is not written over" in refused(command(*made))
+    assert "is not overwritten" in refused(command(*made))
     assert "no experiment" in refused(command("experiment", "status", *config(both, 0)))
 
 
@@ -205,11 +205,14 @@ def test_errors_are_one_line_with_the_fix(
         (("experiment", "status", digest, *url), "TACIT_ADMIN_TOKEN"),
         (("experiment", "status", "--url", "http://127.0.0.1:9"), "start it with tacit serve"),
         (("experiment", "status", "--url", "nowhere"), "write it like https://"),
-        (("experiment", "status", "ffffffffffff", *config(both, 0)), "means 0 of them"),
-        (("experiment", "status", digest, *config(both, 1)), "give that of the coordinator"),
+        (("experiment", "status", "ffffffffffff", *config(both, 0)), "must match one digest"),
+        (
+            ("experiment", "status", digest, *config(both, 1)),
+            "give the party.toml of the coordinator",
+        ),
         (("experiment", "export", "out.txt", digest, *config(both, 0)), "neither .json nor .csv"),
         (("experiment", "check", "nothing.toml"), "tacit experiment new nothing.toml"),
-        (("terms", "cosign", where, *config(both, 0)), "give that of the helper"),
+        (("terms", "cosign", where, *config(both, 0)), "give the party.toml of the helper"),
         (("terms", "cosign", where, *config(both, 1), "--json"), "give --yes"),
         (("terms", "show", "nothing.json"), "https://coordinator.example"),
         (("invitations", "make", 3, "--experiment", digest, *config(both, 0)), "is open"),
@@ -217,6 +220,49 @@ def test_errors_are_one_line_with_the_fix(
         said = refused(command(*words))
         assert fix in said
         assert TOKEN not in said
+
+
+def test_experiments_are_listed_and_one_of_several_must_be_named(
+    both: Threads, command: Command, defined: Path
+) -> None:
+    other = defined.with_name("other.toml")
+    other.write_text(defined.read_text())
+    digests = [published(both, command, file, f"Which of {file}?") for file in (defined, other)]
+    known = result(command("experiment", "list", *config(both, 0), "--json"))["experiments"]
+    assert set(digests) <= {one["digest"] for one in known}
+    assert digests[0][:12] in command("experiment", "list", *config(both, 0))[1]
+    for words in (
+        ("experiment", "status", *config(both, 0)),
+        ("experiment", "status", "none", *config(both, 0)),
+        ("terms", "show", both.urls[0]),
+        ("invitations", "make", 1, *config(both, 0)),
+    ):
+        said = refused(command(*words))
+        assert "give the first digits of one digest" in said
+        assert digests[1][:12] in said
+
+
+def test_create_tells_new_from_running_and_ended_experiments(
+    both: Threads, command: Command, defined: Path
+) -> None:
+    digest = published(both, command, defined, "Which is created again?")
+    create = ("experiment", "create", defined, *config(both, 0))
+    assert "published: Which" in command(*create)[1]
+    cosigned(both, command, digest)
+    assert "published earlier: Which" in command(*create)[1]
+    assert command("experiment", "stop", digest, *config(both, 0), "--yes")[0] == 0
+    said = refused(command(*create))
+    assert "exists and is stopped: change its question" in said
+
+
+def test_a_server_that_is_not_tacit_is_named_so_and_not_as_a_wrong_token(
+    command: Command, defined: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = httpx.Response(401, json={"error": "who are you?"})
+    monkeypatch.setattr(Operated, "_answer", lambda *_: answer)
+    monkeypatch.setenv("TACIT_ADMIN_TOKEN", TOKEN)
+    said = refused(command("experiment", "create", defined, "--url", "http://127.0.0.1:1"))
+    assert "is not a tacit server" in said
 
 
 def test_the_admin_token_comes_from_the_environment_or_a_private_file(
@@ -263,7 +309,7 @@ def test_a_helper_signs_only_terms_that_name_it(
     text = defined.read_text()
     other = text.replace(both.keys[1].hex(), "ab" * 32).replace("best?", "other key?")
     elsewhere = text.replace(both.urls[1], "https://elsewhere.example").replace("best?", "where?")
-    for changed, reason in ((other, "another helper's key"), (elsewhere, "must be mended")):
+    for changed, reason in ((other, "another helper's key"), (elsewhere, "correct one of the two")):
         defined.write_text(changed)
         made = result(command("experiment", "create", defined, *config(both, 0), "--json"))
         where = f"{both.urls[0]}/experiments/{made['digest']}"

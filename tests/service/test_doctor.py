@@ -75,7 +75,7 @@ def states(found: list[Finding], where: str) -> dict[str, str]:
 
 def test_a_sound_deployment_has_nothing_broken(both: Threads) -> None:
     pins = [both.keys[0].hex(), fingerprint(both.keys[1])]
-    found = examine([both.urls[0]], pins)
+    found = examine([both.urls[0]], pins, metrics_meant=True)
     assert [one for one in found if one.state == BROKEN] == []
     for url in both.urls:  # the helper was found through the terms
         seen = states(found, url)
@@ -87,6 +87,12 @@ def test_a_sound_deployment_has_nothing_broken(both: Threads) -> None:
     assert states(found, "coordinator's key") == states(found, "helper's key") == {"pinned": OK}
     assert [one.state for one in found if one.where.startswith("terms")] == [OK]
     assert states(found, "both") == {"apart": WARNING}
+
+
+def test_metrics_that_anyone_can_read_are_a_warning_unless_intended(both: Threads) -> None:
+    assert states(examine([both.urls[0]]), both.urls[0])["metrics"] == WARNING
+    found = examine([both.urls[0]], metrics_meant=True)
+    assert states(found, both.urls[0])["metrics"] == OK
 
 
 @pytest.mark.parametrize(
@@ -151,7 +157,7 @@ def test_the_operator_is_told_who_may_read_the_key_files(both: Threads, command:
     words = ("doctor", both.urls[0], "--config", member.path)
     code, out, _ = command(*words)
     assert code == 0
-    assert "belong into no backup" in out
+    assert "exclude the key files" in out
     member.config.records.chmod(0o755)
     try:
         assert command(*words)[0] == 1

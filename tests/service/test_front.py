@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,6 +15,7 @@ from tacit.service.http import limits as limits_module
 from tacit.service.http.limits import MOST_ADDRESSES, Buckets
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.middleware import Front
+from tacit.service.http.problems import TYPES
 
 PLACES = f"/experiments/{'a' * 64}/places"
 REPORT = f"/rounds/{'b' * 32}/reports/3"
@@ -71,9 +73,8 @@ def test_a_body_is_taken_up_to_its_limit_and_not_beyond(method: str, path: str, 
     for content in (b"x" * (most + 1), in_parts(most + 1)):
         refused = ask(app, method, path, content=content)
         assert refused.status_code == 413
-        assert refused.json() == {
-            "error": f"the body is too large: at most {most} bytes are taken here"
-        }
+        assert refused.json()["type"] == "/problems/body-too-large"
+        assert refused.json()["detail"] == f"The body must have at most {most} bytes."
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,9 +159,9 @@ def test_every_answer_has_the_headers_that_keep_browsers_careful() -> None:
 
 def test_what_fails_inside_is_logged_without_its_words(caplog: pytest.LogCaptureFixture) -> None:
     failed = ask(front(), "GET", "/fails")
-    assert (failed.status_code, list(failed.json())) == (500, ["error"])
+    assert (failed.status_code, failed.json()["type"]) == (500, "/problems/internal-error")
     assert "secret" not in failed.text + caplog.text
-    assert caplog.records[0].message == "a request failed"
+    assert caplog.records[0].message == "request failed"
     assert vars(caplog.records[0])["where"][0] == "KeyError"
 
 
@@ -173,3 +174,9 @@ def test_paths_are_counted_by_template_and_methods_by_name() -> None:
     assert 'method="other"' in page
     assert "who-was-it" not in page
     assert "BREW" not in page
+
+
+def test_every_problem_type_is_documented() -> None:
+    page = Path(__file__).parents[2].joinpath("docs/operations.md").read_text(encoding="utf-8")
+    for status, (name, title) in TYPES.items():
+        assert f"| {status} | `/problems/{name}` | {title} |" in page

@@ -13,6 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import sqlalchemy as sql
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -23,6 +24,7 @@ from tacit.aggregation.two_servers import Place, split
 from tacit.service import store
 from tacit.service.http import connections
 from tacit.service.http.calls import HEADER, sign_call
+from tacit.service.http.problems import TYPES
 from tacit.service.party import ServerParty
 from tacit.terms import Promise, cosign
 
@@ -60,6 +62,15 @@ def rows(party: ServerParty) -> dict[str, int]:
         }
 
 
+def assert_problem(said: httpx.Response) -> None:
+    """A problem document of the type of its status."""
+    name, title = TYPES[said.status_code]
+    assert said.headers["content-type"] == "application/problem+json"
+    found = said.json()
+    assert (found["type"], found["title"]) == (f"/problems/{name}", title)
+    assert (found["status"], found["detail"]) == (said.status_code, found["error"])
+
+
 # Reports
 
 
@@ -85,7 +96,7 @@ def test_a_report_that_is_not_whole_is_refused_and_not_kept(
     }.items():
         said = both.put(role, joined.path, body)
         assert said.status_code == 422, (what, said.text)
-        assert said.json()["error"]
+        assert_problem(said)
     assert both.put(role, joined.path, b"x" * 5000).status_code == 413
     assert rows(both.parties[role]) == before
 
@@ -139,7 +150,7 @@ def test_who_joins_with_nonsense_gets_no_place(
     path = f"/experiments/{digest.hex()}/places"
     said = both.post(0, path, content=body, headers=headers)
     assert said.status_code == 422
-    assert set(said.json()) == {"error"}
+    assert_problem(said)
     assert rows(both.coordinator) == before
 
 
@@ -149,6 +160,18 @@ def test_what_was_sent_is_not_repeated_in_the_refusal(both: Threads, digest: byt
         said = both.post(0, path, json=body)
         assert said.status_code == 422
         assert secret not in said.text
+
+
+def test_a_problem_names_the_field_and_the_rule(both: Threads, digest: bytes) -> None:
+    path = f"/experiments/{digest.hex()}/places"
+    for body, said in {
+        b"{}": "Request validation failed: `nonce` is required.",
+        b'{"nonce": 5}': "Request validation failed: `nonce` must be a valid string.",
+        b"{": "Request validation failed: `body` must be valid JSON.",
+        b'{"nonce": "' + b"0" * 32 + b'", "x": 1}': "`body` must not have unknown fields.",
+    }.items():
+        found = both.post(0, path, content=body, headers={"content-type": "application/json"})
+        assert found.json()["detail"].endswith(said)
 
 
 def test_nobody_joins_an_experiment_that_is_not_there(both: Threads) -> None:
@@ -205,7 +228,7 @@ def test_a_call_about_another_round_than_its_path_is_refused(
     path, body = f"/rounds/{'1' * 32}/description", json.dumps(asked).encode()
     headers = {HEADER: sign_call("POST", path, body, both.members[0].key)}
     said = both.post(1, path, content=body, headers=headers | {"content-type": "application/json"})
-    assert (said.status_code, "another round" in said.text) == (422, True)
+    assert (said.status_code, "the round in the path" in said.text) == (422, True)
 
 
 def test_only_the_helpers_own_signature_makes_terms_run(both: Threads) -> None:
@@ -247,7 +270,8 @@ def test_paths_and_methods_that_are_not_there_are_told_so(both: Threads) -> None
             if (role, path) == (0, "/"):
                 continue  # the coordinator's page
             said = both.get(role, path)
-            assert (said.status_code, set(said.json())) == (404, {"error"})
+            assert said.status_code == 404
+            assert_problem(said)
         said = both.client.delete(both.urls[role] + "/experiments")
         assert said.status_code == 405
         assert "GET" in said.headers["allow"]
@@ -262,6 +286,11 @@ def test_both_documents_describe_every_answer(both: Threads) -> None:
                 assert {"413", "422", "429", "500", "503"} <= numbers, (method, path)
                 secured = "admin" in operation["tags"]
                 assert ("401" in numbers) == ("security" in operation) == secured, path
+                for number in numbers & {str(known) for known in TYPES}:
+                    (content,) = operation["responses"][number]["content"].items()
+                    named = content[1]["schema"]["properties"]["type"]["const"]
+                    problem_type = f"/problems/{TYPES[int(number)][0]}"
+                    assert (content[0], named) == ("application/problem+json", problem_type)
 
 
 def schemathesis(url: str, directory: Path, *words: str) -> str:
@@ -316,7 +345,11 @@ def test_bytes_that_are_no_http_are_answered_and_the_next_is_served(both: Thread
     for nonsense in (b"\x00\xff\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", negative):
         with socket.create_connection((host, int(port)), timeout=30) as line:
             line.sendall(nonsense)
-            assert line.recv(100).startswith(b"HTTP/1.1 4")
+            said = line.recv(2000)
+            assert said.startswith(b"HTTP/1.1 400 ")
+            assert (
+                json.loads(said.partition(b"\r\n\r\n")[2])["type"] == "/problems/malformed-request"
+            )
     assert both.get(0, "/healthz").status_code == 200
 
 
@@ -338,9 +371,10 @@ def test_headers_beyond_their_limit_are_told_so(both: Threads, head: list[bytes]
     with socket.create_connection((host, int(port)), timeout=30) as line:
         for part in head:
             line.sendall(part)
-        said = line.recv(1000)
+        said = line.recv(2000)
     assert said.startswith(b"HTTP/1.1 431 ")
-    assert b"the headers are too large: at most" in said
+    assert b"application/problem+json" in said
+    assert b"must have at most" in said
     small = HEAD + b"A: " + b"x" * (connections.LARGEST - 200) + b"\r\n\r\n"
     with socket.create_connection((host, int(port)), timeout=30) as line:
         line.sendall(small)

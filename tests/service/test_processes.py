@@ -43,7 +43,7 @@ def test_what_was_acknowledged_survives_a_kill_and_an_end(tmp_path: Path) -> Non
         assert set(answers) <= {204, 503, 0}
         assert kept(both.helper) >= answers.count(204)
         last = json.loads(both.processes[1].log.read_text().splitlines()[-1])
-        assert (last["message"], last["role"]) == ("ended", "helper")
+        assert (last["message"], last["role"]) == ("party stopped", "helper")
         assert both.processes[0].end(signal.SIGINT) == 0
 
 

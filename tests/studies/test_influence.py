@@ -74,7 +74,7 @@ def test_the_command_prints_the_table_of_liars_and_its_rows_as_data() -> None:
     asked = ["plan", "--gap", "0.3", "--runs", "1", "--poisoned", "0.01"]
     shown = CliRunner().invoke(app, asked)
     assert shown.exit_code == 0, shown.output
-    assert "what participants who lie can do" in shown.output
+    assert "influence of corrupted participants" in shown.output
     assert "anything" in shown.output
     data = json.loads(CliRunner().invoke(app, [*asked, "--json"]).output)
     assert [row["trust"] for row in data["influence"]][3] == "verified"

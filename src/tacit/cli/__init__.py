@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from tacit.cli.printing import INTERRUPTED, harmless
-from tacit.errors import TacitError, did_you_mean
+from tacit.errors import InvalidFile, TacitError, did_you_mean
 from tacit.version import __version__
 
 LISTED: dict[str, dict[str, tuple[str, str]]] = {
@@ -141,8 +141,10 @@ def main() -> None:
     atexit.register(gc.freeze)  # skip garbage collection at exit
     try:
         code = app(standalone_mode=False)
+    except InvalidFile as error:
+        _fail(error.heading, problems=error.problems)
     except TacitError as error:
-        _fail(str(error), problems=error.problems)
+        _fail(str(error))
     except (ArithmeticError, MemoryError) as error:
         reason = str(error) or type(error).__name__
         _fail(
@@ -177,8 +179,8 @@ def _asked(context: Any) -> str:
 
 
 def _fail(message: str, code: int = 2, problems: tuple[str, ...] = ()) -> NoReturn:
-    """Print one line or, with several problems, one line for each, and exit."""
-    told = message if len(problems) < 2 else f"{len(problems)} problems:"
+    """Print the message, a line for each of several problems, and exit."""
+    told = f"{message}: {problems[0]}" if len(problems) == 1 else message
     spoken = ARGUMENT.sub(r"(--\1)", harmless(" ".join(told.split())))
     print(f"tacit: {spoken}", file=sys.stderr)
     for problem in problems if len(problems) > 1 else ():

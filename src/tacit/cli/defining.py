@@ -16,26 +16,24 @@ from tacit.cli.options import Json, Whole, interactive
 from tacit.cli.printing import print_json, sentence
 from tacit.errors import TacitError
 
-File = Annotated[Path, typer.Argument(help="The definition, in TOML or YAML.")]
+File = Annotated[Path, typer.Argument(help="Definition file, TOML or YAML.")]
 
 
 def new(
     file: File,
-    question: Annotated[str, typer.Option(help="What you want to know.")] = "",
-    option: Annotated[
-        list[str] | None, typer.Option(help="An option; give this once for each.")
-    ] = None,
+    question: Annotated[str, typer.Option(help="The question that participants read.")] = "",
+    option: Annotated[list[str] | None, typer.Option(help="Name of an option; repeatable.")] = None,
     meaning: Annotated[str, typer.Option(help="What a device reports, in words.")] = "",
-    epsilon: Annotated[str, typer.Option(help="The promise, such as 1 or 1/2.")] = "1",
-    participants: Annotated[
-        int, typer.Option(help="How many people to ask in all.", **Whole)
-    ] = 20_000,
-    window: Annotated[str, typer.Option(help="How long a device watches.")] = "1 day",
-    joining: Annotated[str, typer.Option(help="How long a round takes people in.")] = "6 hours",
+    epsilon: Annotated[str, typer.Option(help="Privacy parameter, such as 1 or 1/2.")] = "1",
+    participants: Annotated[int, typer.Option(help="Number of participants.", **Whole)] = 20_000,
+    window: Annotated[
+        str, typer.Option(help="How long a device watches before it reports.")
+    ] = "1 day",
+    joining: Annotated[str, typer.Option(help="How long a round can be joined.")] = "6 hours",
     margin: Annotated[str, typer.Option(help="Time for reports to arrive.")] = "1 hour",
-    days: Annotated[int, typer.Option(help="How many days it lasts, from today.", **Whole)] = 30,
+    days: Annotated[int, typer.Option(help="Duration in days, from today.", **Whole)] = 30,
     helper: Annotated[
-        Path | None, typer.Option(help="The helper's card.toml, as its operator sent it.")
+        Path | None, typer.Option(help="The card.toml from the helper's operator.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -44,7 +42,7 @@ def new(
     Example: tacit experiment new greeting.toml --option Hello --option Hi
     """
     with needs_live():
-        from tacit.service import bootstrap, definition, readers
+        from tacit.service import bootstrap, definition
     today = datetime.now(UTC).date()
     if not 1 <= days <= LONGEST:
         raise TacitError(f"--days is {days:.4g}; it must be from 1 to {LONGEST:,}")
@@ -54,25 +52,18 @@ def new(
         "meaning": meaning or "1 if you wrote back within the time, 0 if not",
         "first_day": today,
         "last_day": today + timedelta(days=days),
+        "epsilon": epsilon,
+        "participants": participants,
+        "window": window,
+        "joining": joining,
+        "margin": margin,
     }
-    said: dict[str, tuple[Any, Any]] = {
-        "epsilon": (epsilon, readers.above_zero),
-        "participants": (participants, readers.whole),
-        "window": (window, readers.duration),
-        "joining": (joining, readers.lasting),
-        "margin": (margin, readers.twice),
-    }
-    for name, (words, read) in said.items():
-        try:
-            values[name] = read(words)
-        except readers.Wrong as wrong:
-            raise TacitError(f"--{name} is {words!r}; it must be {wrong}") from None
     card = None if helper is None else bootstrap.read_card(helper)
     if card is not None and card.role != "helper":
-        raise TacitError(f"{helper} is the card of a {card.role}; give that of the helper")
+        raise TacitError(f"{helper} is the card of a {card.role}: give the card of the helper")
     values["helper_address"] = "https://helper.example" if card is None else card.address
     values["helper_key"] = bytes(32) if card is None else card.key
-    made = definition.Definition(**values)
+    made = definition.Definition.of(**values)
     shown = {name: value for name, value in vars(made).items() if name not in _LEFT_OUT}
     if card is None:
         del shown["helper_key"]
@@ -83,7 +74,9 @@ def new(
         return
     sentence("written", str(file))
     if card is None:
-        sentence("next", "fill in [helper]: address and key are in the card of who runs the helper")
+        sentence(
+            "next", "fill in [helper]: address and key are in the card of the helper's operator"
+        )
     sentence("next", f"edit it, then: tacit experiment check {file}")
 
 
@@ -93,12 +86,11 @@ _LEFT_OUT = ("control_share", "levels", "most", "guardrail_better", "guardrail_m
 
 def check(
     file: File,
-    forecast: Annotated[bool, typer.Option(help="Simulate the experiment, too.")] = True,
-    runs: Annotated[int, typer.Option(help="Simulated experiments.", **Whole)] = 20,
+    forecast: Annotated[bool, typer.Option(help="Also simulate the experiment.")] = True,
+    runs: Annotated[int, typer.Option(help="Number of simulated experiments.", **Whole)] = 20,
     as_json: Json = False,
 ) -> None:
-    """Explain a definition in words, with a forecast: what people are promised, who sees what, how
-    long it takes, how likely a lift is found.
+    """Check a definition and explain it: guarantee, who sees what, duration, forecast.
 
     Example: tacit experiment check greeting.toml
     """
@@ -112,8 +104,7 @@ def check(
     found = forecasting.forecast(defined, runs, interactive()) if forecast else None
     if as_json:
         entries = {
-            place: _plain(getattr(defined, entry.name))
-            for place, entry in definition.ENTRIES.items()
+            place: _plain(getattr(defined, name)) for place, name in definition.ENTRIES.items()
         }
         told = None if found is None else {**vars(found), "words": list(found.sentences())}
         record = {"definition": entries, "words": words, "warnings": doubts, "forecast": told}

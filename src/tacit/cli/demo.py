@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import ExitStack, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,17 +26,18 @@ LEAST, MOST = 300, 1_000_000
 
 def demo(
     context: typer.Context,
-    people: Annotated[int, typer.Option(help="About how many people are asked.", **Whole)] = 3000,
+    people: Annotated[
+        int, typer.Option(help="Approximate number of participants.", **Whole)
+    ] = 3000,
     out: Annotated[Path, typer.Option(help="Directory for the report.")] = Path("demo-output"),
-    seed: Annotated[int, typer.Option(help="Seed of the simulated people.", **Whole)] = 1,
-    keep: Annotated[bool, typer.Option("--keep", help="Stay open after the report, until ^C.")] = (
-        False
-    ),
+    seed: Annotated[int, typer.Option(help="Seed of the simulated participants.", **Whole)] = 1,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep serving after the report, until ^C.")
+    ] = (False),
     as_json: Json = False,
 ) -> None:
-    """A live private experiment on this machine: two servers, simulated people over HTTP with the
-    cryptography and the device that ship, pages to watch it and to take part, a winner, and a
-    report. Ends by itself.
+    """Run a live private experiment on this machine: two servers, simulated participants over HTTP
+    with the shipped device and cryptography, web pages, and a report. It ends by itself.
     """
     if context.invoked_subcommand is not None:
         return
@@ -45,7 +47,7 @@ def demo(
     from tacit.simulation import results
 
     if not LEAST <= people <= MOST:
-        raise TacitError(f"people is {people:.4g}; ask {LEAST} to {MOST:,}")
+        raise TacitError(f"people is {people:.4g}; it must be from {LEAST} to {MOST:,}")
     integer("seed", seed, at_least=0)
     results.probe(out)
     with ExitStack() as stack:
@@ -66,7 +68,7 @@ def demo(
 def _wait(shown: DemoProgress) -> None:
     """Wait until ^C."""
     page = f"{shown.addresses[0]}/e/{shown.status['digest']}"
-    print(f"still open at {page}; ^C ends it", file=sys.stderr)
+    print(f"serving at {page} until ^C", file=sys.stderr)
     with suppress(KeyboardInterrupt):
         while True:
             time.sleep(1.0)
@@ -93,56 +95,47 @@ def _say(shown: DemoProgress) -> None:
     heads = ["option", "answers", "mean", "95% interval", "best (about)", "verdict"]
     table(shown.status["question"], heads, rows)
     sentence("sent", " ".join(report.sent(shown)))
-    sentence("refused", " ".join(report.refused(shown)))
-    sentence("mind", "both servers ran here: it shows the protocol, not the separation of trust")
+    sentence("rejected", " ".join(report.refused(shown)))
+    sentence("note", "both servers ran here: this shows the protocol, not the separation of trust")
 
 
-def _progress(as_json: bool) -> Any:
+@contextmanager
+def _progress(as_json: bool) -> Iterator[Callable[[str, DemoProgress | None], None] | None]:
+    """A progress line on standard error; none with JSON."""
     if as_json:
-        return nullcontext()
+        yield None
+        return
     from rich.console import Console
 
-    return _Watch(Console(stderr=True))
+    console, last = Console(stderr=True), ""
+    with console.status("setting up") as line:
+
+        def show(stage: str, shown: DemoProgress | None) -> None:
+            nonlocal last
+            if stage != last:
+                last = stage
+                console.print(f"  {stage}", soft_wrap=True, highlight=False)
+            if shown is not None:
+                line.update(_summary(shown))
+
+        yield show
 
 
-class _Watch:
-    """A progress line on standard error."""
-
-    def __init__(self, console: Any) -> None:
-        self._status = console.status("setting up")
-        self._console = console
-        self._stage = ""
-
-    def __enter__(self) -> Any:
-        self._status.__enter__()
-        return self.show
-
-    def __exit__(self, *problem: object) -> None:
-        self._status.__exit__(*problem)
-
-    def show(self, stage: str, shown: DemoProgress | None) -> None:
-        """Update the line."""
-        if stage != self._stage:
-            self._stage = stage
-            self._console.print(f"  {stage}", soft_wrap=True, highlight=False)
-        if shown is None:
-            return
-        status, people = shown.status, shown.status["people"]
-        ended = sum(one["stage"] in ("opened", "refused") for one in status["rounds"])
-        leader = status["decided"] or f"{status['best']} leads"
-        self._status.update(
-            f"{shown.seconds:.0f} s, {people['asked']:,} asked, {people['reported']:,} answers, "
-            f"{ended} rounds over: {leader}"
-        )
+def _summary(shown: DemoProgress) -> str:
+    status, people = shown.status, shown.status["people"]
+    ended = sum(one["stage"] in ("opened", "refused") for one in status["rounds"])
+    leader = status["decided"] or f"{status['best']} leads"
+    return (
+        f"{shown.seconds:.0f} s, {people['asked']:,} asked, {people['reported']:,} answers, "
+        f"{ended} rounds over: {leader}"
+    )
 
 
 def noise(
     out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("demo-output"),
     as_json: Json = False,
 ) -> None:
-    """What the trust models cost at the same promise, in noise and in regret: two tables, two
-    pictures.
-    """
+    """Compare the trust models at the same guarantee: noise and regret, as tables and pictures."""
     from tacit.simulation import results as files
     from tacit.studies import demo as demonstration
 
@@ -165,7 +158,7 @@ def noise(
         ["(sampling error of a coin)", *(row["sampling_std"] for row in rows[: len(sizes)])]
     )
     table(
-        f"noise in the mean (standard deviation), by people in the round; {demonstration.PROMISE}",
+        f"noise in the mean (standard deviation), by participants; {demonstration.PROMISE}",
         ["trust model", *(f"{n:,}" for n in sizes)],
         body,
     )
@@ -175,7 +168,7 @@ def noise(
         for label, r in ordered
     ]
     size = f"{demonstration.HORIZON:,} users, {demonstration.RUNS} runs"
-    title = f"regret on one problem, {size}: what is lost while learning"
+    title = f"regret on one problem, {size}"
     table(title, ["trust model", "regret", "± s.e.", "bits per user", "guarantee"], lost)
     print(f"pictures: {noise} {regret}")
 

@@ -16,20 +16,20 @@ from tacit.errors import TacitError
 
 def doctor(
     url: Annotated[
-        list[str], typer.Argument(help="A party's address; the other is found through its terms.")
+        list[str], typer.Argument(help="URL of a party; the other one is found through its terms.")
     ],
     pin: Annotated[
         list[str] | None,
-        typer.Option(help="A key or fingerprint that you were told; give this once for each."),
+        typer.Option(help="A key or fingerprint from an operator; repeatable."),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(help="Your own party.toml, to look at its files, too.")
+        Path | None, typer.Option(help="Your own party.toml: check its files, too.")
     ] = None,
-    metrics_public: Annotated[bool, typer.Option(help="Metrics are meant to be public.")] = False,
+    metrics_public: Annotated[bool, typer.Option(help="Public metrics are intended.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Look at a deployment from outside: what is well, what is doubtful, what is broken. The exit
-    code is 1 if something is broken.
+    """Check a deployment from outside: reachability, TLS, headers, admin routes, terms and keys.
+    The exit code is 1 if a check finds something broken.
 
     Example: tacit doctor https://coordinator.example
     """
@@ -38,7 +38,9 @@ def doctor(
         from tacit.service.config import load
     for asked in url:
         if not asked.startswith(("http://", "https://")):
-            raise TacitError(f"{asked!r} is no address: write it like https://coordinator.example")
+            raise TacitError(
+                f"url is {asked!r}; it must be a URL such as https://coordinator.example"
+            )
     found = practice.examine(url, pin or (), metrics_meant=metrics_public)
     if config is not None:
         found += practice.examine_files(load(config))
@@ -49,11 +51,11 @@ def doctor(
         print_json({"broken": broken, "warnings": doubtful, "findings": findings})
     else:
         rows = [[one.where, one.what, one.state, one.said] for one in found]
-        table("what was found", ["where", "what", "state", "said"], rows)
+        table("findings", ["where", "check", "state", "finding"], rows)
         for one in found:
             if one.fix and one.state != practice.OK:
                 sentence(f"{one.state}: {one.where}, {one.what}", one.fix)
-        sentence("in all", f"{broken} broken, {doubtful} doubtful, of {len(found)}")
-        sentence("keep in mind", "key files of rounds belong into no backup and no snapshot")
+        sentence("total", f"{broken} broken, {doubtful} warnings, {len(found)} checks")
+        sentence("note", "exclude the key files of rounds from backups and snapshots")
     if broken:
         raise typer.Exit(1)

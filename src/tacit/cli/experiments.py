@@ -5,9 +5,9 @@ Functions with annotated options; `tacit.cli` registers them as commands.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,53 +20,63 @@ from tacit.cli.options import (
     Runs,
     Seed,
     Whole,
+    grouped,
     interactive,
 )
 from tacit.cli.printing import count_of, no_more, print_json, sentence, table
 
+if TYPE_CHECKING:
+    from tacit.studies.plan import Plan
 
-def plan(
-    options: Annotated[int, typer.Option(help="Number of options to choose among.", **Whole)] = 2,
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """Problem, guarantee and simulation of a plan."""
+
+    options: Annotated[int, typer.Option(help="Number of options to choose among.", **Whole)] = 2
     baseline: Annotated[
-        float | None, typer.Option(help="Success probability of the options today; ½ without.")
-    ] = None,
+        float | None, typer.Option(help="Success probability of the options today; default ½.")
+    ] = None
     lift: Annotated[
-        float | None, typer.Option(help="How much better the best option is: 0.1 for a tenth.")
-    ] = None,
+        float | None, typer.Option(help="Relative improvement by the best option: 0.1 for 10%.")
+    ] = None
     gap: Annotated[
-        float | None, typer.Option(help="The same, as a difference of success probabilities.")
-    ] = None,
-    epsilon: Epsilon = 1.0,
-    delta: Delta = None,
+        float | None, typer.Option(help="The improvement as a difference of success probabilities.")
+    ] = None
+    epsilon: Epsilon = 1.0
+    delta: Delta = None
     participations: Annotated[
-        int, typer.Option(help="How often a person may take part, all told.", **Whole)
-    ] = 1,
-    dropout: Annotated[float, typer.Option(help="Part that may fail to report.")] = 0.0,
+        int, typer.Option(help="Maximum participations of one person.", **Whole)
+    ] = 1
+    dropout: Annotated[float, typer.Option(help="Share of participants who may drop out.")] = 0.0
     poisoned: Annotated[
         float,
-        typer.Option(help="Part that may lie: what they can do, with --out also drawn."),
-    ] = 0.0,
-    rounds: Annotated[int | None, typer.Option(help="Largest number of rounds.", **Whole)] = None,
-    per_day: Annotated[
-        int | None, typer.Option(help="People who can be asked in a day.", **Whole)
-    ] = None,
+        typer.Option(help="Share of corrupted participants: print their influence."),
+    ] = 0.0
+    rounds: Annotated[int | None, typer.Option(help="Maximum number of rounds.", **Whole)] = None
+    per_day: Annotated[int | None, typer.Option(help="Participants per day.", **Whole)] = None
     horizon: Annotated[
         int | None,
-        typer.Option(help="People to serve in all; says what is lost on the way.", **Whole),
-    ] = None,
+        typer.Option(help="Number of people to serve: print the regret.", **Whole),
+    ] = None
     control_share: Annotated[
         float | None,
-        typer.Option(help="Least share of the control, and of others until they are worse."),
-    ] = None,
-    runs: Annotated[int, typer.Option(help="Simulated runs for each row.", **Whole)] = 60,
-    seed: Seed = 0,
+        typer.Option(help="Minimum share of the control, and of options not shown worse."),
+    ] = None
+    runs: Annotated[int, typer.Option(help="Simulated runs per row.", **Whole)] = 60
+    seed: Seed = 0
+
+
+@grouped
+def plan(
+    asked: PlanOptions,
     algorithms: Annotated[
-        str, typer.Option(help="Names, comma-separated, instead of private-med's trust models.")
+        str, typer.Option(help="Comma-separated algorithms instead of the trust models.")
     ] = "",
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """What an experiment would take under each trust model, and which to choose.
+    """Compare the trust models for an experiment: participants, days, regret, and a recommendation.
 
     Example: tacit plan --baseline 0.02 --lift 0.1 --epsilon 1 --per-day 20000
     """
@@ -76,29 +86,11 @@ def plan(
     if out is not None:
         results.probe(out)
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
-    question = planning.PlanRequest.of(
-        options=options,
-        horizon=horizon,
-        gap=gap,
-        epsilon=epsilon,
-        delta=delta,
-        baseline=baseline,
-        lift=lift,
-        participations=participations,
-        dropout=dropout,
-        poisoned=poisoned,
-        rounds=rounds,
-        per_day=per_day,
-        runs=runs,
-        seed=seed,
-        algorithms=names,
-        control_share=control_share,
-        progress=interactive(),
-    )
+    question = planning.PlanRequest.of(**vars(asked), algorithms=names, progress=interactive())
     result = planning.answer(question)
     picture = None if out is None else str(planning.draw(result, out / "plan.png"))
     lies = None
-    if out is not None and poisoned:
+    if out is not None and asked.poisoned:
         lies = str(planning.draw_liars(question, result, out / "liars.png"))
     if as_json:
         costs = [cost.to_dict() for cost in result.costs]
@@ -107,21 +99,21 @@ def plan(
             "recommendation": result.recommendation,
             "picture": picture,
         }
-        if poisoned:
+        if asked.poisoned:
             rows = [asdict(row) for row in result.influence]
             record |= {"influence": rows, "picture_of_liars": lies}
         print_json(record)
         return
-    planned(result, names, horizon)
-    if poisoned:
-        lied(result, poisoned)
+    planned(result, names, asked.horizon)
+    if asked.poisoned:
+        lied(result, asked.poisoned)
     sentence("advice", result.recommendation)
     for drawn in (picture, lies):
         if drawn is not None:
             sentence("picture", drawn)
 
 
-def planned(result: Any, names: list[str], horizon: int | None) -> None:
+def planned(result: Plan, names: list[str], horizon: int | None) -> None:
     """Print the rows of a plan, without columns that are empty in every row."""
     columns = {
         "participants": "to decide",
@@ -149,12 +141,12 @@ def planned(result: Any, names: list[str], horizon: int | None) -> None:
     title = f"participants until nine of ten experiments are decided{served}"
     table(title, ["algorithm" if names else "trust", *kept.values()], rows)
     for cost in result.costs:
-        said = f"cannot be had: {cost.refused}" if cost.refused else cost.guarantee
+        said = f"not available: {cost.refused}" if cost.refused else cost.guarantee
         said += f" Note: {cost.note}." if cost.note else ""
         sentence(cost.algorithm if names else cost.trust, said)
 
 
-def lied(result: Any, poisoned: float) -> None:
+def lied(result: Plan, poisoned: float) -> None:
     """Print the influence of corrupted participants under each trust model."""
     rows = [
         [
@@ -166,9 +158,9 @@ def lied(result: Any, poisoned: float) -> None:
         ]
         for row in result.influence
     ]
-    headings = ["trust", "one lie moves a sum by", f"{poisoned:.2%} lying, a mean by"]
-    headings += ["liars who change the winner", "as a part"]
-    table("what participants who lie can do", headings, rows)
+    headings = ["trust", "one report shifts a sum by", f"{poisoned:.2%} corrupted shift a mean by"]
+    headings += ["corrupted to change the winner", "share"]
+    table("influence of corrupted participants", headings, rows)
 
 
 def reproduce(
@@ -183,18 +175,18 @@ def reproduce(
         "figures"
     ),
     runs: Annotated[
-        int | None, typer.Option(help="Number of runs; the papers' own number by default.", **Whole)
+        int | None, typer.Option(help="Number of runs; default as in the paper.", **Whole)
     ] = None,
     axis: Annotated[
         AxisChoice,
         typer.Option(help="CZ23: the paper's epsilon, or the same (epsilon, delta) for all."),
     ] = AxisChoice.paper,
     data: Annotated[
-        Path | None, typer.Option(help="MSLR-WEB10K fold file, for the figures that need it.")
+        Path | None, typer.Option(help="MSLR-WEB10K fold file, for figures that need it.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw a figure of a paper from scratch: a picture and its data.
+    """Reproduce a figure of a paper: picture and data.
 
     Example: tacit reproduce cz23-fig2 --out figures
     """
@@ -216,12 +208,12 @@ def reproduce(
 
 def attack(
     out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("attack-output"),
-    games: Annotated[int, typer.Option(help="Games of the attack.", **Whole)] = 1000,
+    games: Annotated[int, typer.Option(help="Number of attack games.", **Whole)] = 1000,
     runs: Runs = 5,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Attack a schedule that was claimed to be private, and compare schedules that are.
+    """Attack a schedule that was claimed to be private, and compare private schedules.
 
     Example: tacit attack --out attack-output
     """
@@ -244,9 +236,9 @@ def attack(
         print_json({"attack": asdict(outcome), "schedules": rows, "files": files})
         return
     table(
-        f"an attacker who looks, {games:,} games; at ({outcome.epsilon:g}, {outcome.delta:g})-DP "
-        f"nobody is right more often than {outcome.limit:.3f}",
-        ["what is looked at", "right", "so epsilon is at least"],
+        f"adversary's success in {games:,} games; at most {outcome.limit:.3f} under "
+        f"({outcome.epsilon:g}, {outcome.delta:g})-DP",
+        ["view", "success rate", "epsilon at least"],
         [
             [
                 label.replace("\n", " "),
@@ -258,11 +250,11 @@ def attack(
     )
     table(
         f"schedules, {count_of('run', runs, runs)}",
-        ["schedule", "promised to a person", "synchronisations", "regret per round"],
+        ["schedule", "guarantee per person", "synchronisations", "regret per round"],
         [
             [
                 one.name,
-                "nothing" if one.guarantee is None else one.guarantee.short,
+                "none" if one.guarantee is None else one.guarantee.short,
                 row["synchronisations"],
                 row["regret_per_round"],
             ]
@@ -284,6 +276,6 @@ def algorithms(as_json: Json = False) -> None:
         return
     table(
         "algorithms",
-        ["name", "family", "paper", "who is trusted", "what is promised"],
+        ["name", "family", "paper", "trust model", "guarantee"],
         [list(entry.values()) for entry in entries],
     )

@@ -9,15 +9,16 @@ from __future__ import annotations
 from tacit.cli.defining import check, new
 from tacit.cli.options import CommandGroup
 from tacit.cli.parties import found, make, rotate, show, sign
-from tacit.cli.running import create, estimates, export, pause, resume, status, stop
+from tacit.cli.running import create, estimates, export, listing, pause, resume, status, stop
 
 GROUPS = {
     "experiment": CommandGroup(
-        "Live experiments: define, publish, watch, end.",
+        "Live experiments: define, publish, monitor, end.",
         {
             "new": new,
             "check": check,
             "create": create,
+            "list": listing,
             "status": status,
             "estimates": estimates,
             "pause": pause,
@@ -27,8 +28,11 @@ GROUPS = {
         },
     ),
     "terms": CommandGroup(
-        "The terms of an experiment: read and sign them.", {"show": show, "cosign": sign}
+        "Terms of live experiments: read and sign.", {"show": show, "cosign": sign}
     ),
-    "party": CommandGroup("The two servers of live experiments.", {"new": found, "rotate": rotate}),
-    "invitations": CommandGroup("Invitations to take part.", {"make": make}),
+    "party": CommandGroup(
+        "The two servers of live experiments: create, rotate keys.",
+        {"new": found, "rotate": rotate},
+    ),
+    "invitations": CommandGroup("Invitations to live experiments.", {"make": make}),
 }

@@ -25,18 +25,16 @@ if TYPE_CHECKING:
     from tacit.service.config import PartyConfig
 
 Config = Annotated[
-    Path | None, typer.Option(help="The party's party.toml: where it listens, and its admin token.")
+    Path | None, typer.Option(help="The coordinator's party.toml, for its address and admin token.")
 ]
 Url = Annotated[
     str | None,
-    typer.Option(help="Its address instead; the admin token is then in TACIT_ADMIN_TOKEN."),
+    typer.Option(help="The party's URL; the admin token comes from TACIT_ADMIN_TOKEN."),
 ]
-TokenFile = Annotated[
-    Path | None, typer.Option(help="A file with the admin token, which only you can read.")
-]
+TokenFile = Annotated[Path | None, typer.Option(help="File with the admin token, mode 600.")]
 Which = Annotated[
     str | None,
-    typer.Argument(help="First digits of the experiment's digest; none if there is only one."),
+    typer.Argument(help="First digits of the digest; optional if there is only one experiment."),
 ]
 
 
@@ -88,8 +86,8 @@ def operated(config: Path | None, url: str | None, token_file: Path | None) -> O
         token = _secret(token_file)
     if url is None:
         raise TacitError(
-            "which coordinator is not said: give --config coordinator/party.toml, or --url with "
-            "the admin token in TACIT_ADMIN_TOKEN"
+            "--config is missing: give --config coordinator/party.toml, or --url with the admin "
+            "token in TACIT_ADMIN_TOKEN"
         )
     return Operated(guarded(url) if token else url.rstrip("/"), token)
 
@@ -101,8 +99,7 @@ def guarded(url: str) -> str:
     from tacit.client.loopback import on_this_machine
 
     if url.lower().startswith("http://") and not on_this_machine(url):
-        said = "sends the admin token where it can be read on the way: use https://"
-        typer.echo(f"tacit: {url} {said}", err=True)
+        typer.echo(f"tacit: {url} sends the admin token unencrypted: use https://", err=True)
     return url.rstrip("/")
 
 
@@ -118,7 +115,7 @@ def configured(config: Path, role: str) -> PartyConfig:
         from tacit.service.config import load
     told = load(config)
     if told.role != role:
-        raise TacitError(f"{config} is that of a {told.role}; give that of the {role}")
+        raise TacitError(f"{config} configures a {told.role}: give the party.toml of the {role}")
     return told
 
 
@@ -147,7 +144,7 @@ def write_new(file: Path, text: str, mode: int = 0o666) -> None:
 def refuse_old(file: Path) -> None:
     """Reject a file that exists."""
     if file.exists():
-        raise TacitError(f"{file} is there already and is not written over: name another")
+        raise TacitError(f"{file} exists and is not overwritten: name another file")
 
 
 def print_lines(lines: list[str]) -> None:

@@ -27,6 +27,7 @@ from tacit.errors import TacitError
 if TYPE_CHECKING:
     from tacit.privacy import Guarantee
     from tacit.service.admin import Published
+    from tacit.service.bootstrap import Card
     from tacit.terms import Terms
 
 
@@ -35,12 +36,12 @@ if TYPE_CHECKING:
 
 def show(
     source: Annotated[
-        str, typer.Argument(help="A party's address (with /experiments/… if it has several).")
+        str,
+        typer.Argument(help="URL of a party (with /experiments/… if it has several), or a file."),
     ],
     as_json: Json = False,
 ) -> None:
-    """Terms in plain words, their digest and the fingerprints of the parties' keys; of a party, or
-    of a file with their text.
+    """Show terms in plain language, with their digest and the fingerprints of both keys.
 
     Example: tacit terms show http://127.0.0.1:8700
     """
@@ -85,18 +86,18 @@ def _guarantee(terms: Terms) -> Guarantee | None:
 def sign(
     source: Annotated[
         str,
-        typer.Argument(help="The coordinator's address (with /experiments/… if it has several)."),
+        typer.Argument(help="URL of the coordinator (with /experiments/… if it has several)."),
     ],
     config: Annotated[Path, typer.Option(help="The helper's party.toml.")] = Path("party.toml"),
     url: Annotated[
-        str | None, typer.Option(help="Where the helper is reached, if not where it listens.")
+        str | None, typer.Option(help="URL of the helper, if it differs from where it listens.")
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", help="The terms were read before; do not ask.")
+        bool, typer.Option("--yes", help="Sign without asking; the terms were read before.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Read an experiment's terms, sign them with the helper's key, and let it begin.
+    """Read the terms of an experiment and sign them with the helper's key; then it starts.
 
     Example: tacit terms cosign http://127.0.0.1:8700 --config helper/party.toml
     """
@@ -111,13 +112,13 @@ def sign(
     key = told.key_for(terms)
     if terms.parties[1].address != told.address:
         raise TacitError(
-            f"the terms say that the helper is at {terms.parties[1].address}; {config} says "
-            f"{told.address}: one of the two must be mended"
+            f"the terms name the helper at {terms.parties[1].address}, but {config} has address "
+            f"{told.address}: correct one of the two"
         )
     if not as_json:
         _say_terms(published)
     if not (yes or agreed("Sign these terms?")):
-        raise TacitError("nothing was signed: read the terms and answer yes, or give --yes")
+        raise TacitError("the terms were not signed: answer yes, or give --yes")
     coordinator = Operated(_base(source))
     helper = Operated(guarded(url) if url else listening(told), told.admin_token)
     signature = cosign(terms, key)
@@ -142,7 +143,7 @@ def sign(
     if as_json:
         print_json({"digest": digest, "signature": signature.hex(), "state": state})
         return
-    sentence("signed", f"the helper takes part, and the coordinator says that it is {state}")
+    sentence("signed", f"by the helper; the experiment is {state}")
 
 
 def _published(source: str) -> Published:
@@ -156,8 +157,8 @@ def _published(source: str) -> Published:
         return Published(Terms.decode(Path(source).read_bytes().strip()), ())
     except OSError as problem:
         raise TacitError(
-            f"{source} cannot be read ({problem.strerror}): give an address such as "
-            "https://coordinator.example, or a file with the terms' text"
+            f"{source} cannot be read ({problem.strerror}): give a URL such as "
+            "https://coordinator.example, or a file with the text of the terms"
         ) from None
 
 
@@ -187,16 +188,16 @@ def _say_terms(published: Published) -> None:
 
 def found(
     role: Annotated[ServerRole, typer.Argument(help="Which of the two servers.")],
-    directory: Annotated[Path, typer.Argument(help="A new directory for its files.")],
+    directory: Annotated[Path, typer.Argument(help="New directory for its files.")],
     address: Annotated[
-        str | None, typer.Option(help="What others call it by: https://… ; stands in the terms.")
+        str | None, typer.Option(help="Public URL, which the terms name: https://…")
     ] = None,
     listen: Annotated[
-        str | None, typer.Option(help="host:port of the process; behind a proxy, a local one.")
+        str | None, typer.Option(help="host:port to listen on; behind a proxy a local one.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a new party: key, lock, admin token, configuration, and the card to hand out.
+    """Create a party: key, lock, admin token, configuration, and a card for the other operator.
 
     Example: tacit party new helper helper --address https://helper.example
     """
@@ -205,22 +206,29 @@ def found(
     card = bootstrap.found(role.value, directory, address, listen)
     config = directory / "party.toml"
     if as_json:
-        record = {"role": card.role, "address": card.address, "key": card.key.hex()}
-        print_json(record | {"fingerprint": card.fingerprint, "config": str(config)})
+        print_json(_card(card) | {"config": str(config)})
         return
-    sentence("made", f"{config}, with its key, lock and admin token beside it")
-    sentence("address", card.address)
-    sentence("key", card.key.hex())
-    sentence("fingerprint", card.fingerprint)
-    sentence("to hand out", str(directory / "card.toml"))
+    sentence("created", f"{config}, with its key, lock and admin token beside it")
+    _say_card(card, directory)
     sentence("next", f"tacit serve {card.role} --config {config}")
+
+
+def _card(card: Card) -> dict[str, str]:
+    key = {"key": card.key.hex(), "fingerprint": card.fingerprint}
+    return {"role": card.role, "address": card.address, **key}
+
+
+def _say_card(card: Card, directory: Path) -> None:
+    for name in ("address", "key", "fingerprint"):
+        sentence(name, _card(card)[name])
+    sentence("for the other operator", str(directory / "card.toml"))
 
 
 def rotate(
     config: Annotated[Path, typer.Option(help="The party's party.toml.")] = Path("party.toml"),
     as_json: Json = False,
 ) -> None:
-    """Give a party a new long-term key; the old one is kept for what runs under it.
+    """Replace the long-term key of a party; the old key is kept for running experiments.
 
     Example: tacit party rotate --config helper/party.toml
     """
@@ -229,29 +237,26 @@ def rotate(
         from tacit.service.config import load
     card, kept = bootstrap.rotate(load(config), config.parent)
     if as_json:
-        record = {"role": card.role, "address": card.address, "key": card.key.hex()}
-        print_json(record | {"fingerprint": card.fingerprint, "kept": str(kept)})
+        print_json(_card(card) | {"kept": str(kept)})
         return
-    sentence("new key", card.key.hex())
-    sentence("fingerprint", card.fingerprint)
-    sentence("kept", f"{kept}, for experiments whose terms name the old key")
-    sentence("to hand out", str(config.parent / "card.toml"))
-    sentence("next", f"start the {card.role} again, and publish successor terms that name this key")
+    _say_card(card, config.parent)
+    sentence("old key kept", f"{kept}, for experiments whose terms name it")
+    sentence("next", f"restart the {card.role}, and publish successor terms that name this key")
 
 
 def make(
-    count: Annotated[int, typer.Argument(help="How many.", **Whole)],
+    count: Annotated[int, typer.Argument(help="Number of invitations.", **Whole)],
     config: Annotated[Path, typer.Option(help="The coordinator's party.toml.")] = Path(
         "party.toml"
     ),
     experiment: Annotated[
-        str | None, typer.Option(help="First digits of its digest; none if there is only one.")
+        str | None, typer.Option(help="First digits of the digest; optional if there is only one.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="A new file for them, one on each line.")] = None,
+    out: Annotated[Path | None, typer.Option(help="New file for them, one per line.")] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Make invitations to an experiment whose admission is by invitation; each counts once.
+    """Create invitations for an experiment with admission by invitation; each is valid once.
 
     Example: tacit invitations make 100 --config coordinator/party.toml --out invitations.txt
     """
@@ -263,7 +268,7 @@ def make(
     terms = party.terms(party.experiment(experiment)).terms
     if terms.admission != "invitation":
         raise TacitError(
-            "admission to this experiment is open, so nobody needs an invitation: define one with "
+            "admission to this experiment is open, without invitations: define one with "
             'people.admission = "invitation"'
         )
     made = invitations.make(party.first(terms), told.issuer_key(terms), count)
@@ -274,4 +279,4 @@ def make(
     elif out is None:
         print("\n".join(made))
     else:
-        sentence("written", f"{count} invitations to {out}, which only you can read")
+        sentence("written", f"{count} invitations to {out} (mode 600)")

@@ -65,6 +65,11 @@ def create(
     else:
         made = party.post("/experiments", {"definition": text})
     published = party.terms(made["digest"])
+    if published.state in ENDED:
+        raise TacitError(
+            f"this experiment exists and is {published.state}: change its question, options or "
+            f"days, or read its result with tacit experiment estimates {made['digest'][:12]}"
+        )
     coordinator, helper = published.terms.parties
     where = f"{coordinator.address}/experiments/{made['digest']}"
     command = f"tacit terms cosign {where} --config helper/party.toml"
@@ -73,9 +78,12 @@ def create(
     if as_json:
         print_json({"digest": made["digest"], **keys_of(published), "next": command})
         return
-    sentence("published", f"{published.terms.question} ({published.state})")
+    before = "" if published.state == "unsigned" else " earlier"
+    sentence(f"published{before}", f"{published.terms.question} ({published.state})")
     sentence("digest", made["digest"])
     say_keys(published)
+    if before:
+        return
     sentence("next", f"the operator of the helper at {helper.address} reads the terms and signs:")
     print(f"  {command}")
 
@@ -87,6 +95,21 @@ def _pins(published: Published) -> dict[str, Any]:
     keys = {party.role: party.key.hex() for party in published.terms.parties}
     address = published.terms.parties[0].address
     return {"experiment": published.terms.digest.hex(), "pins": {"address": address, **keys}}
+
+
+def listing(
+    config: Config = None, url: Url = None, token_file: TokenFile = None, as_json: Json = False
+) -> None:
+    """List the experiments of a coordinator: digest, state and question.
+
+    Example: tacit experiment list --config coordinator/party.toml
+    """
+    known = operated(config, url, token_file).experiments()
+    if as_json:
+        print_json({"experiments": known})
+        return
+    rows = [[one["digest"][:12], one["state"], one["question"]] for one in known]
+    table("experiments", ["digest", "state", "question"], rows)
 
 
 def _tell(what: str, which: Chosen, as_json: bool, say: Callable[[Any], None]) -> None:
@@ -137,6 +160,7 @@ def _say_status(said: dict[str, Any], which: Chosen) -> None:
     sentence("next", command if said["state"] == "unsigned" else f"{command}{which}")
 
 
+ENDED = ("stopped", "finished")
 UNBOUNDED = 10**12
 LAST_ROUNDS = 12
 _NEXT = {

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from tacit.cli.operating import needs_live
 from tacit.errors import TacitError
 
 
@@ -19,27 +20,22 @@ class ServerRole(StrEnum):
 
 
 def serve(
-    role: Annotated[ServerRole, typer.Argument(help="Which of the two servers this process is.")],
+    role: Annotated[ServerRole, typer.Argument(help="Role of this process.")],
     config: Annotated[
-        Path, typer.Option("--config", help="Its party.toml; `tacit party new` writes one.")
+        Path, typer.Option("--config", help="Its party.toml, as written by `tacit party new`.")
     ] = Path("party.toml"),
 ) -> None:
-    """Run a party of live experiments until it is told to stop (SIGTERM or ^C).
+    """Run the coordinator or the helper of live experiments until SIGTERM or ^C.
 
-    Secrets come from the environment (TACIT_PASSPHRASE, TACIT_ADMIN_TOKEN) or from files that only
-    their owner may read. TLS is for a proxy in front.
+    Secrets come from the environment (TACIT_PASSPHRASE, TACIT_ADMIN_TOKEN) or from files of mode
+    600. A proxy in front provides TLS.
     """
-    try:
-        from tacit.service import config as configuration
+    with needs_live():
+        from tacit.service.config import load
         from tacit.service.http import serve as service
-    except ImportError as missing:
-        raise TacitError(
-            f"{missing.name or 'a package'} is missing, which live experiments need: "
-            "pip install 'tacit[live]'"
-        ) from None
-    told = configuration.load(config)
+    told = load(config)
     if told.role != role.value:
         raise TacitError(
-            f"{config} is that of a {told.role}; run: tacit serve {told.role} --config {config}"
+            f"{config} configures a {told.role}: run tacit serve {told.role} --config {config}"
         )
     service.serve(told)

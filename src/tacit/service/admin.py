@@ -21,6 +21,7 @@ from tacit.signatures import fingerprint
 from tacit.terms import Pinned, Terms
 
 TIMEOUT = httpx.Timeout(60.0, connect=10.0)
+ADMIN_TOKEN_REQUIRED = "/problems/admin-token-required"  # type of a problem document
 
 
 class NotAdmitted(Refusal):
@@ -64,8 +65,13 @@ class Operated:
         if not known:
             raise TacitError(f"{self.url} has no experiment yet: publish one with create")
         listed = "; ".join(f"{one['digest'][:12]} ({one['question']})" for one in known.values())
-        said = "not said which" if name is None else f"{name!r} means {len(found)} of them"
-        raise TacitError(f"{self.url} has {len(known)} experiments and it is {said}: {listed}")
+        remedy = f"give the first digits of one digest (in a URL after /experiments/): {listed}"
+        if name is None:
+            raise TacitError(f"{self.url} has {len(known)} experiments: {remedy}")
+        raise TacitError(
+            f"experiment is {name!r}; it must match one digest at {self.url}, not {len(found)}: "
+            f"{remedy}"
+        )
 
     def terms(self, digest: str) -> Published:
         """The terms of an experiment as this party publishes them."""
@@ -119,11 +125,6 @@ class Operated:
             ) from None
 
     def _read(self, answer: httpx.Response) -> Any:
-        if answer.status_code == 401:
-            raise NotAdmitted(
-                f"{self.url} does not accept the admin token: name the party's file with --config, "
-                "or put the token into TACIT_ADMIN_TOKEN"
-            )
         if answer.status_code == 204:
             return None
         try:
@@ -132,8 +133,13 @@ class Operated:
             raise _stranger(self.url) from None
         if answer.is_success:
             return said
-        if not isinstance(said, dict) or "error" not in said:
+        if not isinstance(said, dict) or not {"type", "error"} <= said.keys():
             raise _stranger(self.url)
+        if said["type"] == ADMIN_TOKEN_REQUIRED:
+            raise NotAdmitted(
+                f"{self.url} rejects the admin token: give that party's file with --config, or put "
+                "its token into TACIT_ADMIN_TOKEN"
+            )
         raise Refusal(f"{self.url} says: {said['error']}")
 
 
@@ -174,4 +180,4 @@ def _listed(one: Any) -> bool:
 
 
 def _stranger(url: str) -> TacitError:
-    return TacitError(f"{url} answers, but not as a party of tacit does: is the address right?")
+    return TacitError(f"{url} is not a tacit server: correct the address or the port")

@@ -24,7 +24,6 @@ from tacit.keyfiles import (
 )
 from tacit.service import readers
 from tacit.service.config import PartyConfig, host_and_port
-from tacit.service.readers import Wrong
 from tacit.signatures import fingerprint, public_key
 
 PORTS = {"coordinator": 8700, "helper": 8701}
@@ -95,11 +94,8 @@ def found(role: str, directory: Path, address: str | None, listen: str | None) -
     if role not in PORTS:
         raise TacitError(f"role is {role!r}; it must be {' or '.join(PORTS)}")
     listening = listen or f"127.0.0.1:{PORTS[role]}"
-    host_and_port(listening)
-    try:
-        known = readers.address(address or f"http://{listening}")
-    except Wrong as wrong:
-        raise TacitError(f"address is {address!r}; it must be {wrong}") from None
+    readers.checked("listen", listening, host_and_port)
+    known = readers.checked("address", address or f"http://{listening}", readers.address)
     names = ("party.toml", "card.toml", "lock", "admin-token", f"{role}.key")
     there = [name for name in names if (directory / name).exists()]
     if there:
@@ -162,7 +158,7 @@ def read_card(path: Path) -> Card:
         raise TacitError(f"{path} cannot be read ({problem.strerror}): name a card.toml") from None
     except UnicodeDecodeError:
         raise TacitError(f"{path} is no text, hence no card of a party: ask for it again") from None
-    except (ValueError, LookupError, Wrong) as problem:
+    except (ValueError, LookupError) as problem:
         raise TacitError(f"{path} is no card of a party ({problem!r}): ask for it again") from None
     if not same:
         raise TacitError(f"the fingerprint in {path} is not that of the key: ask for it again")

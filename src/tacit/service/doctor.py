@@ -51,7 +51,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Patient:
+class ExaminedParty:
     """A party under examination: its address, its role and its published terms."""
 
     url: str
@@ -69,40 +69,40 @@ def examine(
     """Check the parties at these addresses and those that their terms name."""
     wanted = [_pin(one) for one in pins]
     findings: list[Finding] = []
-    patients: dict[str, Patient] = {}
+    parties: dict[str, ExaminedParty] = {}
     waiting = [url.rstrip("/") for url in urls]
     with httpx.Client(timeout=TIMEOUT, follow_redirects=False, mounts=NEARBY) as client:
         while waiting:
             url = waiting.pop(0)
-            if url in patients:
+            if url in parties:
                 continue
             try:
-                found, patient = _examine_party(client, url, metrics_meant)
+                found, party = _examine_party(client, url, metrics_meant)
             except httpx.HTTPError as problem:
                 said = f"it stopped answering ({str(problem) or type(problem).__name__})"
-                fix = "look again later; see its log, and that of its proxy"
+                fix = "run doctor again; check the logs of the party and of its proxy"
                 found = [Finding(url, "reachable", BROKEN, said, fix)]
-                patient = Patient(url, "", {})
+                party = ExaminedParty(url, "", {})
             findings += found
-            patients[url] = patient
-            named = {p.address for one in patient.published.values() for p in one.terms.parties}
-            waiting += sorted(named - set(patients))
-    findings += _examine_terms(patients, wanted, today or datetime.now(UTC).date())
-    findings += _examine_separation(patients)
+            parties[url] = party
+            named = {p.address for one in party.published.values() for p in one.terms.parties}
+            waiting += sorted(named - set(parties))
+    findings += _examine_terms(parties, wanted, today or datetime.now(UTC).date())
+    findings += _examine_separation(parties)
     return findings
 
 
 def _examine_party(
     client: httpx.Client, url: str, metrics_meant: bool
-) -> tuple[list[Finding], Patient]:
+) -> tuple[list[Finding], ExaminedParty]:
     try:
         before = time.time()
         alive = client.get(f"{url}/healthz", headers={"Origin": ORIGIN})
         now = (before + time.time()) / 2
     except (httpx.HTTPError, httpx.InvalidURL) as problem:
         said = f"no answer ({str(problem) or type(problem).__name__})"
-        fix = "start it with tacit serve, and see that its proxy, its name and its certificate work"
-        return [Finding(url, "reachable", BROKEN, said, fix)], Patient(url, "", {})
+        fix = "start it with tacit serve; check its proxy, host name and certificate"
+        return [Finding(url, "reachable", BROKEN, said, fix)], ExaminedParty(url, "", {})
     role, findings = _role(client, url)
     findings = [_reachable(url, alive), *findings]
     if role:
@@ -116,14 +116,16 @@ def _examine_party(
             _metrics(client, url, metrics_meant),
         ]
     published, unreadable = _published(url) if role else ({}, [])
-    return [*findings, *unreadable], Patient(url, role, published)
+    return [*findings, *unreadable], ExaminedParty(url, role, published)
 
 
 def _reachable(url: str, alive: httpx.Response) -> Finding:
     if alive.status_code == 200:
         return Finding(url, "reachable", OK, "it answers")
-    fix = "is this the address of a party? its proxy must pass every path on"
-    return Finding(url, "reachable", BROKEN, f"/healthz says {alive.status_code}", fix)
+    fix = "check the address; the proxy must forward every path"
+    return Finding(
+        url, "reachable", BROKEN, f"/healthz answers with status {alive.status_code}", fix
+    )
 
 
 def _role(client: httpx.Client, url: str) -> tuple[str, list[Finding]]:
@@ -135,8 +137,8 @@ def _role(client: httpx.Client, url: str) -> tuple[str, list[Finding]]:
     except (httpx.HTTPError, ValueError, LookupError, TypeError):
         found, version = None, ""
     if found is None:
-        fix = "give the address of a coordinator or a helper; /openapi.json must be passed on"
-        return "", [Finding(url, "version", BROKEN, "this is no party of tacit", fix)]
+        fix = "give the address of a coordinator or a helper; the proxy must forward /openapi.json"
+        return "", [Finding(url, "version", BROKEN, "not a tacit server", fix)]
     said = f"{found[1]}, tacit {version}"
     if version.split(".")[:2] != __version__.split(".")[:2]:
         fix = f"this command is tacit {__version__}: use the same version everywhere"
@@ -147,12 +149,12 @@ def _role(client: httpx.Client, url: str) -> tuple[str, list[Finding]]:
 def _ready(client: httpx.Client, url: str) -> Finding:
     answer = client.get(f"{url}/readyz")
     if answer.status_code == 200:
-        return Finding(url, "ready", OK, "database and key files can be used")
+        return Finding(url, "ready", OK, "database and key files are usable")
     try:
         said = str(answer.json()["error"])
     except (ValueError, LookupError, TypeError):
-        said = f"/readyz says {answer.status_code}"
-    return Finding(url, "ready", BROKEN, said, "see its log; mend the database or the disk")
+        said = f"/readyz answers with status {answer.status_code}"
+    return Finding(url, "ready", BROKEN, said, "check its log, its database and its disk")
 
 
 def _clock(url: str, alive: httpx.Response, now: float) -> Finding:
@@ -160,26 +162,26 @@ def _clock(url: str, alive: httpx.Response, now: float) -> Finding:
     try:
         skew = parsedate_to_datetime(alive.headers["date"]).timestamp() + 0.5 - now
     except (LookupError, ValueError, TypeError):
-        return Finding(url, "clock", WARNING, "it does not say what time it is", "let Date through")
+        return Finding(url, "clock", WARNING, "no Date header", "forward the Date header")
     said = f"{abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}"
     if abs(skew) <= SKEW[0]:
-        return Finding(url, "clock", OK, f"{said}, as far as can be told")
+        return Finding(url, "clock", OK, f"{said} (resolution 1 s)")
     state = WARNING if abs(skew) <= SKEW[1] else BROKEN
-    fix = "set both clocks by NTP, here and there: rounds close by each party's own"
+    fix = "synchronise both clocks by NTP: each party closes rounds by its own clock"
     return Finding(url, "clock", state, said, fix)
 
 
 def _encrypted(url: str, alive: httpx.Response) -> Finding:
     if urlsplit(url).scheme == "https":
         if "strict-transport-security" in alive.headers:
-            return Finding(url, "TLS", OK, "https, and browsers are told to stay with it")
-        fix = "let the proxy add Strict-Transport-Security: max-age=31536000"
-        return Finding(url, "TLS", WARNING, "https, but browsers are not told to stay", fix)
+            return Finding(url, "TLS", OK, "https with Strict-Transport-Security")
+        fix = "add the header Strict-Transport-Security: max-age=31536000 in the proxy"
+        return Finding(url, "TLS", WARNING, "https without Strict-Transport-Security", fix)
     if on_this_machine(url):
-        fix = "fine for trying out; for people put a proxy with TLS in front"
+        fix = "sufficient for a trial; for participants put a proxy with TLS in front"
         return Finding(url, "TLS", WARNING, "http on this machine", fix)
-    fix = "put a proxy with TLS in front: whoever is on the way sees who takes part"
-    return Finding(url, "TLS", BROKEN, "http, which everybody on the way can read", fix)
+    fix = "put a proxy with TLS in front: the network sees who takes part"
+    return Finding(url, "TLS", BROKEN, "http, which the network can read", fix)
 
 
 def _closed(client: httpx.Client, url: str, role: str) -> Iterator[Finding]:
@@ -197,18 +199,18 @@ def _closed(client: httpx.Client, url: str, role: str) -> Iterator[Finding]:
     }
     open_ = [f"{method} {path[:24]}" for (method, path), found in said.items() if found != {401}]
     if open_:
-        fix = "nothing before the party may add a token or answer for it"
-        yield Finding(url, "admin closed", BROKEN, f"not refused: {', '.join(open_)}", fix)
+        fix = "the proxy must neither add a token nor answer for the party"
+        yield Finding(url, "admin closed", BROKEN, f"not rejected: {', '.join(open_)}", fix)
     else:
-        yield Finding(url, "admin closed", OK, "refused without the token")
+        yield Finding(url, "admin closed", OK, "requests without the token are rejected")
 
 
 def _headers(url: str, alive: httpx.Response) -> Finding:
     missing = [name for name, part in HEADERS.items() if part not in alive.headers.get(name, "")]
     if missing:
-        fix = "let the proxy pass the party's headers on as they are"
+        fix = "forward the party's headers unchanged"
         return Finding(url, "headers", WARNING, f"missing: {', '.join(missing)}", fix)
-    return Finding(url, "headers", OK, "nothing is sniffed, framed, cached or referred")
+    return Finding(url, "headers", OK, "no sniffing, framing, caching or referrer")
 
 
 def _cross_origin(client: httpx.Client, url: str) -> Iterator[Finding]:
@@ -217,23 +219,23 @@ def _cross_origin(client: httpx.Client, url: str) -> Iterator[Finding]:
     allowed = "access-control-allow-origin"
     answers = (page, closed)
     if any(one.headers.get("access-control-allow-credentials") == "true" for one in answers):
-        fix = "let the proxy add no CORS headers: the party has its own"
-        yield Finding(url, "CORS", BROKEN, "pages of others may send credentials", fix)
+        fix = "add no CORS headers in the proxy: the party sends its own"
+        yield Finding(url, "CORS", BROKEN, "other origins may send credentials", fix)
     elif allowed in closed.headers:
-        fix = "let the proxy add no CORS headers: the party has its own"
-        yield Finding(url, "CORS", BROKEN, "pages of others may read what is the operator's", fix)
+        fix = "add no CORS headers in the proxy: the party sends its own"
+        yield Finding(url, "CORS", BROKEN, "other origins may read admin routes", fix)
     elif allowed in page.headers:
-        yield Finding(url, "CORS", OK, "any page may take part, without credentials")
+        yield Finding(url, "CORS", OK, "any origin may take part, without credentials")
     else:
-        yield Finding(url, "CORS", OK, "only pages that are named in cors_origins may take part")
+        yield Finding(url, "CORS", OK, "only the origins in cors_origins may take part")
 
 
 def _metrics(client: httpx.Client, url: str, meant: bool) -> Finding:
     public = client.get(f"{url}/metrics").status_code == 200
-    if public and not meant and not on_this_machine(url):
-        fix = "let the proxy refuse /metrics, or say --metrics-public if that is meant"
-        return Finding(url, "metrics", WARNING, "anybody can read them", fix)
-    return Finding(url, "metrics", OK, "public, as meant" if public else "not public")
+    if public and not meant:
+        fix = "reject /metrics in the proxy, or give --metrics-public if this is intended"
+        return Finding(url, "metrics", WARNING, "anyone can read them", fix)
+    return Finding(url, "metrics", OK, "public, as intended" if public else "not public")
 
 
 def _published(url: str) -> tuple[dict[str, Published], list[Finding]]:
@@ -244,35 +246,35 @@ def _published(url: str) -> tuple[dict[str, Published], list[Finding]]:
             published.check()
             found[one["digest"]] = published
     except TacitError as problem:
-        fix = "do not take part: ask both operators which terms they signed"
+        fix = "do not take part; ask both operators which terms they signed"
         findings.append(Finding(url, "terms", BROKEN, str(problem), fix))
     return found, findings
 
 
 def _examine_terms(
-    patients: Mapping[str, Patient], pins: list[bytes], today: date
+    parties: Mapping[str, ExaminedParty], pins: list[bytes], today: date
 ) -> Iterator[Finding]:
     """Check that both parties publish the same terms, signed by both, with the expected keys."""
-    digests = dict.fromkeys(d for one in patients.values() for d in one.published)
+    digests = dict.fromkeys(d for one in parties.values() for d in one.published)
     keys: dict[bytes, str] = {}
     for digest in digests:
-        having = [one for one in patients.values() if digest in one.published]
+        having = [one for one in parties.values() if digest in one.published]
         terms = having[0].published[digest].terms
         name, where = f"terms {digest[:8]}", ", ".join(one.role for one in having)
         keys |= {party.key: party.role for party in terms.parties}
         if terms.last_day < today:
-            yield Finding(name, "signed", OK, f"over since {terms.last_day}")
+            yield Finding(name, "signed", OK, f"ended on {terms.last_day}")
         elif not all(one.published[digest].signed for one in having):
-            fix = f"who runs the helper signs: tacit terms cosign …/experiments/{digest}"
-            yield Finding(name, "signed", WARNING, "the helper has not signed them yet", fix)
+            fix = f"the helper's operator signs with: tacit terms cosign …/experiments/{digest}"
+            yield Finding(name, "signed", WARNING, "not signed by the helper yet", fix)
         elif {one.role for one in having} != {"coordinator", "helper"}:
-            fix = "the other one must be reachable and have them: tacit terms cosign, once more"
-            yield Finding(name, "signed", BROKEN, f"only the {where} gives them out", fix)
+            fix = "make the other party reachable, then run tacit terms cosign again"
+            yield Finding(name, "signed", BROKEN, f"published by the {where} alone", fix)
         else:
-            yield Finding(name, "signed", OK, "the same at both parties, signed by both")
+            yield Finding(name, "signed", OK, "identical at both parties, signed by both")
     if not digests:
         fix = "publish an experiment, or give the addresses of both parties"
-        yield Finding("terms", "signed", WARNING, "there are none", fix)
+        yield Finding("terms", "signed", WARNING, "no terms are published", fix)
     yield from _pinned(keys, pins)
 
 
@@ -280,47 +282,48 @@ def _pinned(keys: Mapping[bytes, str], pins: list[bytes]) -> Iterator[Finding]:
     for key, role in keys.items():
         said = fingerprint(key)
         if not pins:
-            fix = f"compare it with what the {role}'s operator told you, and say so with --pin"
+            fix = f"compare it with what the {role}'s operator told you, then give it with --pin"
             yield Finding(f"{role}'s key", "pinned", WARNING, said, fix)
         elif any(pin in (key, _digits(said)) for pin in pins):
             yield Finding(f"{role}'s key", "pinned", OK, said)
         else:
-            fix = "somebody stands between, or keys were changed: take part in nothing, and ask"
-            yield Finding(f"{role}'s key", "pinned", BROKEN, f"{said} was not expected", fix)
+            fix = (
+                "keys were rotated, or an adversary intercepts: do not take part; ask the operators"
+            )
+            yield Finding(
+                f"{role}'s key", "pinned", BROKEN, f"{said} differs from every --pin", fix
+            )
 
 
-def _examine_separation(patients: Mapping[str, Patient]) -> Iterator[Finding]:
+def _examine_separation(parties: Mapping[str, ExaminedParty]) -> Iterator[Finding]:
     """Check that the parties have different IP addresses.
 
     If one operator runs both, the guarantee is void.
     """
-    places = {url: _addresses(url) for url, one in patients.items() if one.role}
+    places = {url: _addresses(url) for url, one in parties.items() if one.role}
     known = list(places.values())
     if len(known) == 2 and known[0] & known[1]:
-        fix = "the promise rests on two operators: at least another account, machine and key"
-        yield Finding("both", "apart", WARNING, "both are on one machine", fix)
+        fix = "the guarantee assumes two operators: use another account, machine and key at least"
+        yield Finding("both", "apart", WARNING, "both parties have the same IP address", fix)
     elif len(known) == 2:
-        yield Finding("both", "apart", OK, "at different addresses")
+        yield Finding("both", "apart", OK, "different IP addresses")
 
 
 def examine_files(config: PartyConfig) -> list[Finding]:
     """Check who can read the files of the operator's own party."""
-    findings = []
     paths = {"key files": config.records, "long-term key": config.signing_key}
-    for what, path in paths.items():
-        findings.append(_private(what, path))
-    return findings
+    return [_private(what, path) for what, path in paths.items()]
 
 
 def _private(what: str, path: Path) -> Finding:
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as problem:
-        fix = "tacit serve makes it, or mend its path in the configuration"
+        fix = "tacit serve creates it; otherwise correct its path in the configuration"
         return Finding(what, "private", WARNING, f"{path}: {problem.strerror}", fix)
     if mode & 0o077:
         return Finding(what, "private", BROKEN, f"{path} has mode {mode:o}", f"chmod go= {path}")
-    fix = "keep it out of backups and snapshots" if path.is_dir() else "keep a copy, and its lock"
+    fix = "exclude it from backups" if path.is_dir() else "keep a copy, and one of its lock"
     return Finding(what, "private", OK, str(path), fix)
 
 

@@ -1,51 +1,100 @@
-"""Readers and writers for the entries of a definition: texts, exact fractions, durations.
+"""Types of the entries of a definition and of a configuration, for pydantic models.
 
-A reader takes the value that TOML or YAML parsed and returns a typed value, or raises `Wrong` with
-the expected form. Numbers never pass through floating point. A writer returns text that both
-languages parse back to the same value.
+A reader takes a value from TOML, YAML or Python and returns a typed value, or raises `InvalidValue`
+with the expected form. Numbers never pass through floating point. `written` returns text that TOML
+and YAML both parse back to the same value. `problems` renders all errors of a model: field, value,
+rule and remedy.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
-from collections.abc import Callable, Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from tacit.signatures import KEY_SIZE
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    ValidationError,
+)
+
+from tacit.errors import TacitError
+from tacit.terms import check_text
 
 UNITS = {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 LONGEST = 10 * 366 * 86_400  # seconds of a duration, at most
 LARGEST = 10**15  # maximum of numerators, denominators and counts
-_SHORT = {"s": "second", "sec": "second", "min": "minute", "h": "hour", "d": "day"}
+SHORT = 100  # maximum characters of a name
+_SHORT_UNITS = {"s": "second", "sec": "second", "min": "minute", "h": "hour", "d": "day"}
 _NUMBER = re.compile(r"([+-]?\d{1,15}(?:\.\d{1,15})?)(?:/(\d{1,15}))?(%?)")
 _PART = re.compile(r"(\d{1,10}(?:\.\d{1,6})?)\s*([a-z]+)(?:\s*(?:,|and)?\s*|$)")
 
-Reader = Callable[[object], Any]
 
-
-class Wrong(Exception):  # noqa: N818 - a validation result, not an error
+class InvalidValue(ValueError):  # noqa: N818 - a validation result, not an error
     """The expected form of an entry that could not be read."""
 
 
+class RuleViolation(ValueError):  # noqa: N818 - a validation result, not an error
+    """A violated rule between entries, as a whole sentence."""
+
+
+def checked(name: str, value: object, read: Callable[[object], Any]) -> Any:
+    """Read one value; raise `TacitError` with its name, the value and the expected form."""
+    try:
+        return read(value)
+    except InvalidValue as wrong:
+        raise TacitError(f"{name} is {shown(value)}; it must be {wrong}") from None
+
+
 def text(value: object) -> str:
-    """A text; a number stands for its digits."""
+    """A text; a number is taken as its digits."""
     if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
         return str(value)
-    if not isinstance(value, str) or not value.strip():
-        raise Wrong('words in quotes, such as "Hello"')
+    if not isinstance(value, str):
+        raise InvalidValue('text in quotes, such as "Hello"')
     return value.strip()
 
 
-def texts(value: object) -> tuple[str, ...]:
-    """A list of texts."""
-    if not isinstance(value, list):
-        raise Wrong('a list such as ["Hello", "Hi"]')
-    return tuple(text(entry) for entry in value)
+def words(most: int = SHORT, *, optional: bool = False) -> PlainValidator:
+    """Text that participants can read, of at most this many characters."""
+
+    def read(value: object) -> str:
+        found = text(value)
+        if optional and not found:
+            return found
+        if not visible(found):
+            raise InvalidValue('text that can be seen, in quotes, such as "Hello"')
+        if len(found) > most:
+            raise InvalidValue(f"at most {most:,} characters long, not {len(found):,}")
+        try:
+            check_text("text", found)
+        except TacitError:
+            raise InvalidValue("text without control characters: type it again") from None
+        return found
+
+    return PlainValidator(read)
+
+
+def visible(words: str) -> str:
+    """The visible form of a text; texts that look the same compare equal."""
+    plain = unicodedata.normalize("NFC", words)
+    return " ".join("".join(s for s in plain if unicodedata.category(s) != "Cf").split())
+
+
+def _several(value: object) -> object:
+    if not isinstance(value, (list, tuple)):
+        raise InvalidValue('a list such as ["Hello", "Hi"]')
+    return value
 
 
 def fraction(value: object) -> Fraction:
@@ -56,89 +105,65 @@ def fraction(value: object) -> Fraction:
     """
     if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) <= 15:
         value = format(value, "f")
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    found = _NUMBER.fullmatch(value.replace(" ", "")) if isinstance(value, str) else None
-    if found is None or (found[2] and not int(found[2])):
-        raise Wrong('a number such as 2, 0.1, "1/3" or "10%", with at most 15 digits')
-    number = Fraction(found[1]) / int(found[2] or 1) / (100 if found[3] else 1)
+    if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
+        number = Fraction(value)
+    else:
+        found = _NUMBER.fullmatch(value.replace(" ", "")) if isinstance(value, str) else None
+        if found is None or (found[2] and not int(found[2])):
+            raise InvalidValue('a number such as 2, 0.1, "1/3" or "10%", with at most 15 digits')
+        number = Fraction(found[1]) / int(found[2] or 1) / (100 if found[3] else 1)
     if max(abs(number.numerator), number.denominator) > LARGEST:
-        raise Wrong("a simpler number, with at most 15 digits in lowest terms")
+        raise InvalidValue("a simpler number, with at most 15 digits in lowest terms")
     return number
 
 
-def above_zero(value: object) -> Fraction:
-    """A number above 0."""
-    number = fraction(value)
-    if number <= 0:
-        raise Wrong("a number above 0")
-    return number
-
-
-def part(value: object) -> Fraction:
-    """A fraction from 0 to less than 1."""
-    number = fraction(value)
-    if not 0 <= number < 1:
-        raise Wrong('a part from 0 to less than 1, such as 0.1, "1/5" or "10%"')
-    return number
-
-
-def whole(value: object, least: int = 1) -> int:
+def whole(value: object) -> int:
     """A count; thousands separators are allowed.
 
     >>> whole("20,000"), whole(Decimal("1e6"))
     (20000, 1000000)
     """
-    wanted = Wrong(f"a whole number from {least} on, with at most 15 digits")
     try:
         number = fraction(re.sub(r"[,_' ]", "", value) if isinstance(value, str) else value)
-    except Wrong:
-        raise wanted from None
-    if number.denominator != 1 or number < least:
-        raise wanted
+    except InvalidValue:
+        number = Fraction(1, 2)
+    if number.denominator != 1:
+        raise InvalidValue("a whole number with at most 15 digits")
     return int(number)
 
 
-def several(value: object) -> int:
-    """A count of at least 2."""
-    return whole(value, 2)
-
-
 def duration(value: object) -> int:
-    """A duration, in seconds.
+    """A duration in seconds; from Python also as a count of them.
 
     >>> duration("90 seconds"), duration("1 day and 12 hours"), duration("1.5 h")
     (90, 129600, 5400)
     """
+    if type(value) is int:
+        return value
+    wanted = InvalidValue('a number and a unit, such as "90 seconds", "6 hours" or "1 day"')
     seconds, rest = Fraction(0), value.strip().lower() if isinstance(value, str) else ""
-    wanted = Wrong('a number and a unit, such as "90 seconds", "6 hours" or "1 day"')
     while rest:
         found = _PART.match(rest)
-        name = "" if found is None else _SHORT.get(found[2], found[2].removesuffix("s"))
+        name = "" if found is None else _SHORT_UNITS.get(found[2], found[2].removesuffix("s"))
         if found is None or name not in UNITS:
             raise wanted
         seconds, rest = seconds + Fraction(found[1]) * UNITS[name], rest[found.end() :]
     if value == "" or not isinstance(value, str) or seconds.denominator != 1:
         raise wanted
-    if seconds > LONGEST:
-        raise Wrong("less than ten years")
     return int(seconds)
 
 
-def lasting(value: object) -> int:
-    """A duration of at least a second."""
-    seconds = duration(value)
-    if not seconds:
-        raise Wrong('longer than that, such as "10 minutes"')
-    return seconds
+def lasting(least: int = 0, most: int = LONGEST) -> AfterValidator:
+    """A duration within these limits."""
 
+    def check(seconds: int) -> int:
+        if seconds < least:
+            raise InvalidValue(f'at least "{in_words(least)}"')
+        if seconds > most:
+            raise InvalidValue(f'at most "{in_words(most)}"')
+        return seconds
 
-def twice(value: object) -> int:
-    """A duration of at least two seconds, so that half of it is at least one."""
-    seconds = lasting(value)
-    if seconds < 2:
-        raise Wrong('at least "2 seconds"')
-    return seconds
+    return AfterValidator(check)
 
 
 def day(value: object) -> date:
@@ -149,25 +174,14 @@ def day(value: object) -> date:
     except ValueError:
         pass
     if not isinstance(value, date) or isinstance(value, datetime):
-        raise Wrong("a day such as 2026-12-31")
+        raise InvalidValue("a day such as 2026-12-31")
     return value
-
-
-def one_of(*allowed: str) -> Reader:
-    """A reader that accepts only these words."""
-
-    def read(value: object) -> str:
-        if value not in allowed:
-            raise Wrong(" or ".join(f'"{word}"' for word in allowed))
-        return str(value)
-
-    return read
 
 
 def address(value: object) -> str:
     """The URL of a party."""
     found = text(value).rstrip("/")
-    wanted = Wrong('an address such as "https://helper.example"')
+    wanted = InvalidValue('a URL such as "https://helper.example"')
     try:
         parts = urlsplit(found)
         rest = parts.query or parts.fragment or parts.username or parts.password
@@ -179,14 +193,80 @@ def address(value: object) -> str:
     return found
 
 
-def public_key(value: object) -> bytes:
-    """A public long-term key in hexadecimal digits."""
-    if not isinstance(value, str) or not re.fullmatch(r"[0-9a-fA-F]{64}", value.strip()):
-        raise Wrong(
-            f"the helper's key, {2 * KEY_SIZE} hexadecimal digits as `tacit party new helper` "
-            "prints them"
-        )
-    return bytes.fromhex(value)
+def _hexadecimal(source: str) -> Callable[[object], bytes]:
+    def read(value: object) -> bytes:
+        digits = value.hex() if isinstance(value, bytes) else value
+        if not isinstance(digits, str) or not re.fullmatch(r"[0-9a-fA-F]{64}", digits.strip()):
+            raise InvalidValue(f"64 hexadecimal digits, as {source}")
+        return bytes.fromhex(digits)
+
+    return read
+
+
+public_key = _hexadecimal("`tacit party new helper` prints them in card.toml")
+digest = _hexadecimal("`tacit experiment status` shows them")
+
+DURATION = PlainValidator(duration)
+Options = Annotated[tuple[Annotated[str, words(200)], ...], BeforeValidator(_several)]
+Number = Annotated[Fraction, PlainValidator(fraction)]
+Positive = Annotated[Number, Field(gt=0)]
+Part = Annotated[Number, Field(ge=0, lt=1)]
+Count = Annotated[int, PlainValidator(whole), Field(ge=1)]
+Duration = Annotated[int, DURATION]
+Day = Annotated[date, PlainValidator(day)]
+Address = Annotated[str, PlainValidator(address)]
+PublicKey = Annotated[bytes, PlainValidator(public_key)]
+Digest = Annotated[bytes, PlainValidator(lambda value: value if value == b"" else digest(value))]
+
+
+# Errors
+
+
+def problems(
+    error: ValidationError, model: type[BaseModel], known: Mapping[str, str]
+) -> Iterator[str]:
+    """Every error of a model: field, value, rule and remedy.
+
+    `known` maps the places of fields in the file to their names in the model.
+    """
+    for one in error.errors(include_url=False):
+        place = ".".join(part for part in one["loc"] if isinstance(part, str))
+        reason = one.get("ctx", {}).get("error")
+        if one["type"] == "extra_forbidden":
+            yield f"{place} is unknown; {_nearest(place, list(known))}"
+        elif one["type"] == "missing":
+            about = " ".join(str(model.model_fields[known[place]].description).split())
+            yield f"{place} is missing; add it: {about[0].lower()}{about[1:].rstrip('.')}"
+        elif isinstance(reason, RuleViolation):
+            yield str(reason)
+        elif one["type"] != "default_factory_not_called":
+            where = "".join(f"entry {part + 1} of " for part in one["loc"] if isinstance(part, int))
+            rule = re.sub(r"^\w+ should", "it must", one["msg"])
+            if reason is not None:
+                rule = f"it must be {reason}"
+            elif one["type"] == "model_type":
+                rule = "it must be a table"
+            yield f"{where}{place} is {shown(one['input'])}; {rule}"
+
+
+def _nearest(place: str, known: Sequence[str]) -> str:
+    """The known field that is closest to an unknown one."""
+    name, last = place.rpartition(".")[2], {one.rpartition(".")[2]: one for one in known}
+    near = [
+        *([last[name]] if name in last else []),
+        *difflib.get_close_matches(place, known, n=1, cutoff=0.7),
+        *(last[one] for one in difflib.get_close_matches(name, last, n=1)),
+    ]
+    return f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+
+
+def shown(value: object) -> str:
+    """A value from a file, shortened."""
+    words = quoted(value) if isinstance(value, str) else str(value)
+    return words if len(words) <= 80 else f"{words[:77]}…"
+
+
+# Writing
 
 
 def in_words(seconds: int) -> str:
@@ -206,40 +286,23 @@ def in_words(seconds: int) -> str:
     return " and ".join(parts) or "0 seconds"
 
 
-def digest(value: object) -> bytes:
-    """The digest of terms."""
-    if not isinstance(value, str) or not re.fullmatch(r"[0-9a-fA-F]{64}", value.strip()):
-        raise Wrong("64 hexadecimal digits, as `tacit experiment status` shows them")
-    return bytes.fromhex(value)
-
-
 def counted(count: int, name: str) -> str:
     """A count with its noun, in the plural where needed."""
     return f"{count} {name}{'' if count == 1 else 's'}"
 
 
-def written(value: Any, read: Reader) -> str:
+def written(value: Any) -> str:
     """A value as text that TOML and YAML both parse."""
     match value:
         case bytes():
             return quoted(value.hex())
         case Fraction() if 10**6 % value.denominator == 0:
             return f"{Decimal(value.numerator) / value.denominator:f}"
-        case Fraction():
+        case Fraction() | str():
             return quoted(str(value))
-        case int() if read in (duration, lasting, twice):
-            return quoted(in_words(value))
-        case str():
-            return quoted(value)
-        case date():
-            return value.isoformat()
         case tuple():
-            return _listed(value)
+            return f"[{', '.join(map(quoted, value))}]"
     return str(value)
-
-
-def _listed(values: Sequence[str]) -> str:
-    return f"[{', '.join(map(quoted, values))}]"
 
 
 def quoted(words: str) -> str:

@@ -30,55 +30,30 @@ from tacit.service import definition, round_scheduler
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.config import PartyConfig
 from tacit.service.coordinator import Coordinator
-from tacit.service.errors import status, told
 from tacit.service.helper import Helper
-from tacit.service.http import models, reports
+from tacit.service.http import models, problems, reports
 from tacit.service.http.calls import HEADER, check_call
 from tacit.service.http.coalescing_cache import Changing, Lately
 from tacit.service.http.driver import Driver
 from tacit.service.http.metrics import CONTENT_TYPE, Gauges, Metrics
 from tacit.service.http.middleware import Front
 from tacit.service.http.pages import add_pages
+from tacit.service.http.problems import Problem, responses
 from tacit.service.http.writer import GroupWriter
 from tacit.service.party import Registered, ServerParty
 from tacit.service.round_scheduler import HelperLink
 from tacit.terms import Terms, in_words
 from tacit.version import __version__
 
-_bearer = HTTPBearer(auto_error=False, description="the admin token of this party")
-Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="an experiment's name")]
-Identity = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="a round's name")]
+_bearer = HTTPBearer(auto_error=False, description="admin token of this party")
+Digest = Annotated[
+    str, Path(pattern="^[0-9a-f]{64}$", description="name of an experiment: digest of its terms")
+]
+Identity = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="name of a round")]
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 Called = Annotated[str, Header(alias=HEADER, pattern="^[0-9a-f]{128}$")]
-
-REASONS = {
-    400: "the connection broke off, or this is no HTTP",
-    401: "the admin token is missing or wrong",
-    403: "whoever asks may not",
-    404: "there is no such thing here",
-    408: "the body did not come in time",
-    409: "something else is there already, or it is not the time for it",
-    410: "the round takes no more",
-    413: "the body is too large",
-    422: "this makes no sense",
-    425: "the round is not over yet",
-    429: "too many requests",
-    431: "the headers are too large",
-    500: "something went wrong here",
-    503: "the database is away, or too much waits",
-}
-ANY = (400, 408, 413, 422, 429, 431, 500, 503)  # possible statuses of every request
-
-
-SAID = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-
-
-def _errors(*numbers: int) -> dict[int | str, dict[str, Any]]:
-    """The error responses of an operation, for OpenAPI."""
-    return {
-        number: {"description": REASONS[number], "content": SAID}
-        for number in sorted({*numbers, *ANY})
-    }
+HEALTH: dict[str, Any] = {"tags": ["health"]}
+DEVICES: dict[str, Any] = {"tags": ["devices"], "responses": responses(404)}
 
 
 @dataclass(frozen=True)
@@ -148,12 +123,11 @@ def _application(role: str, service: Service) -> FastAPI:
         redirect_slashes=False,
         lifespan=service.running,
         separate_input_output_schemas=False,
+        responses=responses(),
     )
     app.state.service = service
-    app.add_exception_handler(TacitError, _refused)
-    app.add_exception_handler(RequestValidationError, _nonsense)
-    app.add_exception_handler(StarletteHTTPException, _http_error)
-    app.add_exception_handler(Exception, _failed)
+    for kind in (TacitError, RequestValidationError, StarletteHTTPException, Exception):
+        app.add_exception_handler(kind, _error)
     put = reports.ReportRoute(service.party, service.writer, service.driver.poke, app)
     app.state.reports = put
     app.router.routes.append(Route(reports.PATH, put, methods=["PUT"]))
@@ -179,43 +153,29 @@ def _fronted(app: FastAPI, service: Service) -> Front:
 def _document(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document, including the report operation, which is not a FastAPI route."""
     document = get_openapi(title=app.title, version=app.version, routes=app.routes)
-    document["components"]["schemas"]["Error"] = models.Error.model_json_schema()
-    refusals = {str(number): said for number, said in _errors(403, 404, 409, 410).items()}
-    document["paths"][reports.PATH] = {"put": reports.operation(refusals)}
+    document["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+    errors = {str(number): said for number, said in responses(403, 404, 409, 410).items()}
+    document["paths"][reports.PATH] = {"put": reports.operation(errors)}
     return document
 
 
 # Errors
 
 
-def _refused(_request: Request, reason: Exception) -> JSONResponse:
-    assert isinstance(reason, TacitError)
-    number = status(reason)
-    later = reports.RETRY_AFTER.get(number)
-    headers = {} if later is None else {"retry-after": later.decode()}
-    return JSONResponse({"error": told(reason)}, number, headers)
-
-
-def _nonsense(_request: Request, problem: Exception) -> JSONResponse:
-    """Which field is invalid and why; never its value."""
-    assert isinstance(problem, RequestValidationError)
-    said = [f"{_where(error)}: {error['msg']}" for error in problem.errors()[:5]]
-    return JSONResponse({"error": "; ".join(said)}, 422)
-
-
-def _where(error: dict[str, Any]) -> str:
-    """Path of the invalid field; names of unknown fields are arbitrary input and are omitted."""
-    known = error["loc"][:-1] if error["type"] == "extra_forbidden" else error["loc"]
-    return ".".join(str(part) for part in known)
-
-
-def _http_error(request: Request, problem: Exception) -> JSONResponse:
-    assert isinstance(problem, StarletteHTTPException)
-    number = 422 if problem.status_code == 400 else problem.status_code
-    headers = dict(problem.headers or {})
-    if number == 405:
-        headers["allow"] = ", ".join(sorted(_methods(request)))
-    return JSONResponse({"error": str(problem.detail)}, number, headers)
+def _error(request: Request, error: Exception) -> JSONResponse:
+    """The problem document of an exception."""
+    match error:
+        case TacitError():
+            return problems.rejected(error)
+        case RequestValidationError():
+            return problems.invalid(error.errors())
+        case StarletteHTTPException(status_code=400):
+            return problems.problem(422, "Request validation failed: the body cannot be parsed.")
+        case StarletteHTTPException(status_code=405):
+            return problems.problem(405, headers={"allow": ", ".join(sorted(_methods(request)))})
+        case StarletteHTTPException():
+            return problems.problem(error.status_code, headers=error.headers)
+    return problems.problem(500)
 
 
 def _methods(request: Request) -> set[str]:
@@ -227,35 +187,28 @@ def _methods(request: Request) -> set[str]:
     return found
 
 
-def _failed(_request: Request, _problem: Exception) -> JSONResponse:
-    return JSONResponse({"error": "something went wrong here; it was logged"}, 500)
-
-
 # Routes of both parties
 
 
 def _add_health(app: FastAPI, service: Service) -> None:
-    @app.get("/healthz", tags=["health"], responses=_errors())
-    async def alive() -> models.Fine:
+    @app.get("/healthz", **HEALTH)
+    async def alive() -> models.Health:
         """Whether the process answers."""
-        return models.Fine()
+        return models.Health()
 
-    @app.get("/readyz", tags=["health"], responses=_errors())
-    def ready() -> models.Fine:
-        """Whether database and key files can be used, and somebody drives."""
+    @app.get("/readyz", **HEALTH)
+    def ready() -> models.Health:
+        """Whether database and key files are usable and the background thread runs."""
         if not service.driver.alive:
-            raise Unavailable("nobody drives this party; it is starting or stopping")
+            raise Unavailable(
+                "the background thread does not run: the party is starting or stopping"
+            )
         service.party.ready()
-        return models.Fine()
+        return models.Health()
 
-    @app.get(
-        "/metrics",
-        tags=["health"],
-        response_class=PlainTextResponse,
-        responses=_errors(),
-    )
+    @app.get("/metrics", response_class=PlainTextResponse, **HEALTH)
     def metrics() -> Response:
-        """For Prometheus; nothing about anybody."""
+        """Metrics for Prometheus; none per participant."""
         return Response(service.metrics.page(), media_type=CONTENT_TYPE)
 
 
@@ -274,11 +227,11 @@ def _add_reading(app: FastAPI, party: ServerParty) -> None:
     lately = Lately(partial(_terms, party))
     app.add_middleware(Changing, lately=lately)
 
-    @app.get("/experiments", tags=["devices"], responses=_errors())
-    def experiments() -> list[models.Listed]:
+    @app.get("/experiments", **DEVICES)
+    def experiments() -> list[models.ExperimentSummary]:
         """All experiments of this party."""
         return [
-            models.Listed(
+            models.ExperimentSummary(
                 digest=known.terms.digest.hex(),
                 question=known.terms.question,
                 state=party.state(known),
@@ -286,37 +239,24 @@ def _add_reading(app: FastAPI, party: ServerParty) -> None:
             for known in party.experiments()
         ]
 
-    @app.get(
-        "/experiments/{digest}/terms",
-        tags=["devices"],
-        response_model=models.TermsAnswer,
-        responses=_errors(404),
-    )
+    @app.get("/experiments/{digest}/terms", response_model=models.TermsAnswer, **DEVICES)
     async def terms(digest: Digest) -> Response:
         """The terms, their signatures, and their successor if there is one."""
         return Response(await lately(digest), media_type="application/json")
 
-    @app.get(
-        "/experiments/{digest}/words",
-        tags=["devices"],
-        response_class=PlainTextResponse,
-        responses=_errors(404),
-    )
+    @app.get("/experiments/{digest}/words", response_class=PlainTextResponse, **DEVICES)
     def words(digest: Digest) -> PlainTextResponse:
-        """The terms in plain words."""
+        """The terms in plain language."""
         lines = in_words(party.terms(bytes.fromhex(digest)).terms)
         return PlainTextResponse("\n".join(lines) + "\n")
 
-    octets = {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}
+    octets = {"application/octet-stream": {"schema": {"type": "string"}}}
+    signed = {"description": "the signed outcome, once the round is over", "content": octets}
+    how = DEVICES | {"responses": {**responses(404, 425), 200: signed}}
 
-    @app.get(
-        "/rounds/{identity}/outcome",
-        tags=["devices"],
-        response_class=Response,
-        responses=_errors(404, 425) | {200: octets | {"description": "signed, once it is over"}},
-    )
+    @app.get("/rounds/{identity}/outcome", response_class=Response, **how)
     def outcome(identity: Identity) -> Response:
-        """What became of a round: one fixed answer to everybody."""
+        """The outcome of a round: the same signed bytes for every client."""
         said = party.outcome(bytes.fromhex(identity))
         return Response(said, media_type="application/octet-stream")
 
@@ -335,16 +275,20 @@ def _successor(known: Registered | None) -> dict[str, Any] | None:
     }
 
 
-def _admin(service: Service) -> Any:
-    """Dependency that requires the admin token, compared in constant time."""
+def _admin(service: Service) -> dict[str, Any]:
+    """Settings of routes that require the admin token, compared in constant time."""
     expected = hashlib.sha256(service.config.admin_token.encode()).digest()
 
     def check(credentials: Credentials) -> None:
         given = "" if credentials is None else credentials.credentials
         if not hmac.compare_digest(hashlib.sha256(given.encode()).digest(), expected):
-            raise HTTPException(401, REASONS[401], {"WWW-Authenticate": "Bearer"})
+            raise HTTPException(401, headers={"WWW-Authenticate": "Bearer"})
 
-    return Depends(check)
+    return {
+        "tags": ["admin"],
+        "dependencies": [Depends(check)],
+        "responses": responses(401, 404, 409),
+    }
 
 
 # The coordinator
@@ -353,14 +297,12 @@ def _admin(service: Service) -> Any:
 def _add_places(app: FastAPI, service: Service, coordinator: Coordinator) -> None:
     join = coordinator.join
 
-    @app.post(
-        "/experiments/{digest}/places",
-        tags=["devices"],
-        response_model=models.AssignedSlot | models.NotAsked,
-        responses=_errors(403, 404, 409),
-    )
+    slot = models.AssignedSlot | models.NotAsked
+    how = DEVICES | {"responses": responses(403, 404, 409)}
+
+    @app.post("/experiments/{digest}/places", response_model=slot, **how)
     async def place(digest: Digest, asked: models.TicketRequest) -> JSONResponse:
-        """A place in a round, or the best option so far for whoever is not asked."""
+        """A slot in a round, or the best option so far if no slot is free."""
         ticket = Ticket(bytes.fromhex(digest), bytes.fromhex(asked.nonce), asked.invitation)
         answer = await service.writer(join, ticket)
         if isinstance(answer, Refusal):
@@ -381,68 +323,42 @@ def _assigned(answer: Assigned) -> dict[str, Any]:
 
 
 def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -> None:
-    admin = [_admin(service)]
+    admin = _admin(service)
 
-    @app.post(
-        "/experiments",
-        tags=["admin"],
-        status_code=201,
-        dependencies=admin,
-        responses=_errors(401, 409),
-    )
+    @app.post("/experiments", status_code=201, **admin)
     def create(asked: models.CreateRequest) -> models.Created:
-        """Publishes an experiment, which waits for the helper's signature."""
+        """Publish an experiment; it starts when the helper has signed its terms."""
         defined = definition.parse(asked.definition)
         terms = defined.terms(service.config.address, coordinator.public_key)
         coordinator.create(terms, defined.experiment(), defined.timing, asked.definition)
         return models.Created(digest=terms.digest.hex(), terms=terms.encode().decode())
 
-    @app.post(
-        "/experiments/{digest}/cosignature",
-        tags=["helper"],
-        status_code=204,
-        responses=_errors(404, 409),
-    )
+    helper: dict[str, Any] = {"tags": ["helper"], "responses": responses(404, 409)}
+
+    @app.post("/experiments/{digest}/cosignature", status_code=204, **helper)
     def cosign(digest: Digest, asked: models.CosignRequest) -> None:
-        """Brings the helper's signature; anyone may, and only a valid one is taken."""
+        """Add the helper's signature to the terms. Anyone may send it; it must be valid."""
         signature, approval = (
             bytes.fromhex(one) for one in (asked.signature, asked.approval or "")
         )
         coordinator.cosign(bytes.fromhex(digest), signature, approval)
         service.driver.poke()
 
-    @app.post(
-        "/experiments/{digest}/successor",
-        tags=["admin"],
-        status_code=201,
-        dependencies=admin,
-        responses=_errors(401, 404, 409),
-    )
+    @app.post("/experiments/{digest}/successor", status_code=201, **admin)
     def succeed(digest: Digest, asked: models.SucceedRequest) -> models.Created:
-        """Publishes successor terms, which wait for the helper's signature and approval."""
+        """Publish successor terms; they take effect with the helper's signature and approval."""
         terms = Terms.decode(asked.terms.encode())
         if terms.predecessor.hex() != digest:
-            raise Refusal("these terms do not name the ones that they would succeed")
+            raise Refusal("the predecessor of these terms must be the experiment in the path")
         coordinator.succeed(terms)
         return models.Created(digest=terms.digest.hex(), terms=asked.terms)
 
     for change in (coordinator.pause, coordinator.resume, coordinator.stop):
-        app.post(
-            f"/experiments/{{digest}}/{change.__name__}",
-            tags=["admin"],
-            status_code=204,
-            dependencies=admin,
-            responses=_errors(401, 404, 409),
-            name=change.__name__,
-        )(_changing(change, service.driver.poke))
+        name, done = change.__name__, _changing(change, service.driver.poke)
+        app.post(f"/experiments/{{digest}}/{name}", status_code=204, name=name, **admin)(done)
     for answer in (coordinator.status, coordinator.estimates, coordinator.export):
-        app.get(
-            f"/experiments/{{digest}}/{answer.__name__}",
-            tags=["admin"],
-            dependencies=admin,
-            responses=_errors(401, 404),
-            name=answer.__name__,
-        )(_answering(answer))
+        name, told = answer.__name__, _answering(answer)
+        app.get(f"/experiments/{{digest}}/{name}", name=name, **admin)(told)
 
 
 def _changing(change: Callable[[bytes], None], then: Callable[[], None]) -> Callable[[str], None]:
@@ -466,15 +382,9 @@ def _answering(answer: Callable[[bytes], dict[str, Any]]) -> Callable[[str], dic
 
 
 def _add_admission(app: FastAPI, service: Service, helper: Helper) -> None:
-    @app.post(
-        "/experiments",
-        tags=["admin"],
-        status_code=201,
-        dependencies=[_admin(service)],
-        responses=_errors(401, 404, 409),
-    )
+    @app.post("/experiments", status_code=201, **_admin(service))
     def admit(asked: models.AdmitRequest) -> models.Admitted:
-        """Takes terms that this helper's operator has signed."""
+        """Admit terms that this helper's operator has signed."""
         terms = Terms.decode(asked.terms.encode())
         signatures, approvals = (
             [bytes.fromhex(one) for one in several]
@@ -489,11 +399,11 @@ def _add_calls(app: FastAPI, service: Service, helper: Helper) -> None:
         """Reject calls not signed by the coordinator of the experiment."""
         check_call("POST", *call, helper.terms(digest).terms.keys[0])
 
-    calls: dict[str, Any] = {"tags": ["coordinator"], "responses": _errors(403, 404, 409, 410)}
+    calls: dict[str, Any] = {"tags": ["coordinator"], "responses": responses(403, 404, 409, 410)}
 
     @app.post("/rounds/{identity}/keys", **calls)
     def keys(identity: Identity, asked: models.KeysRequest, call: Call) -> models.KeysAnswer:
-        """The helper's public keys for a new round; the same when asked again."""
+        """The helper's public keys for a new round; repeated calls get the same keys."""
         digest = bytes.fromhex(asked.experiment)
         check(call, digest)
         made = helper.keys(digest, bytes.fromhex(identity), asked.sealing)
@@ -503,14 +413,14 @@ def _add_calls(app: FastAPI, service: Service, helper: Helper) -> None:
     def describe(
         identity: Identity, asked: models.DescribeRequest, call: Call
     ) -> models.SignedRound:
-        """The helper's signature under a round's description; one per round, ever."""
+        """The helper's signature of a round's description; at most one description per round."""
         digest, description = (
             bytes.fromhex(said) for said in (asked.experiment, asked.description)
         )
         check(call, digest)
         described = TwoServerRound.decode(description)
         if (described.identity.hex(), described.binding.terms) != (identity, digest):
-            raise Refusal("this is the description of another round, or of another experiment's")
+            raise Refusal("the description must be of the round in the path and of this experiment")
         made = helper.describe(description, bytes.fromhex(asked.signature))
         service.driver.poke()
         return models.SignedRound(announcement=made.hex())
@@ -519,7 +429,7 @@ def _add_calls(app: FastAPI, service: Service, helper: Helper) -> None:
     def exchange(
         identity: Identity, asked: models.ExchangeRequest, call: Call
     ) -> models.ExchangeAnswer:
-        """Takes the coordinator's list; gives the helper's, and its answer."""
+        """Exchange the lists of reports; also returns the helper's answer for the collector."""
         name = bytes.fromhex(identity)
         check(call, helper.experiment_of(name))
         listing, answer = helper.exchange(name, bytes.fromhex(asked.listing))

@@ -7,9 +7,10 @@ does not exist before the head is complete.
 from __future__ import annotations
 
 import asyncio
-import json
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from tacit.service.http.problems import problem
 
 LARGEST = 1 << 15  # maximum bytes of a request line and its headers
 SLOWEST = 20.0  # maximum seconds, from the connection or from the first byte
@@ -50,23 +51,16 @@ class Connection(HttpToolsProtocol):
         self._arrived()
         self._head = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         if self._head > LARGEST:
-            raise ValueError("the headers are too large")  # stops the parser
+            raise ValueError("headers too large")  # stops the parser
         super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Respond with 400, or 431 if the head is too large, and close."""
-        if self._head <= LARGEST:
-            super().send_400_response(msg)
-            return
-        said = {"error": f"the headers are too large: at most {LARGEST} bytes are taken here"}
-        body = json.dumps(said).encode()
-        lines = [
-            STATUS_LINE[431],
-            b"content-type: application/json\r\n",
-            b"content-length: %d\r\n" % len(body),
-            b"connection: close\r\n\r\n",
-            body,
-        ]
+        large = f"The request line and its headers must have at most {LARGEST} bytes."
+        answer = problem(431, large) if self._head > LARGEST else problem(400, msg)
+        answer.headers["connection"] = "close"
+        head = [b"%b: %b\r\n" % pair for pair in answer.raw_headers]
+        lines = [STATUS_LINE[answer.status_code], *head, b"\r\n", bytes(answer.body)]
         self.transport.write(b"".join(lines))
         self.transport.close()
 

@@ -78,7 +78,7 @@ async def read_body(receive: Receive, declared: bytes | None, most: int) -> byte
             while True:
                 message = await receive()
                 if message["type"] != "http.request":
-                    raise BodyError(400, "the connection was closed before the body's end")
+                    raise BodyError(400, "The connection closed before the end of the body.")
                 parts.append(message.get("body", b""))
                 size += len(parts[-1])
                 if size > most:
@@ -86,9 +86,9 @@ async def read_body(receive: Receive, declared: bytes | None, most: int) -> byte
                 if not message.get("more_body", False):
                     return b"".join(parts)
     except TimeoutError:
-        raise BodyError(408, f"the body did not come within {SLOWEST:.0f} seconds") from None
+        raise BodyError(408, f"The body must arrive within {SLOWEST:.0f} seconds.") from None
 
 
 def too_large(most: int) -> BodyError:
     """The error for a body beyond its size limit."""
-    return BodyError(413, f"the body is too large: at most {most} bytes are taken here")
+    return BodyError(413, f"The body must have at most {most} bytes.")

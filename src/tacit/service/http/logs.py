@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 QUIET = ("httpx", "httpcore", "alembic", "asyncio")  # they would log URLs and SQL statements
+EXTRA = ("where", "route", "status", "role")  # attributes of a record that are logged
 
 
 class JsonLines(logging.Formatter):
@@ -27,14 +28,10 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        where = getattr(record, "where", None)
-        if where is None and record.exc_info and record.exc_info[1] is not None:
-            where = traced(record.exc_info[1])["where"]
-        if where:
-            line["where"] = where
-        for name in ("route", "status", "role"):
-            if hasattr(record, name):
-                line[name] = getattr(record, name)
+        extra = vars(record)
+        if "where" not in extra and record.exc_info and record.exc_info[1] is not None:
+            extra = extra | traced(record.exc_info[1])
+        line |= {name: extra[name] for name in EXTRA if name in extra}
         return json.dumps(line, ensure_ascii=False)
 
 

@@ -42,7 +42,7 @@ class Metrics:
         )
         self._seconds = Histogram(
             "tacit_request_seconds",
-            "Time to answer, by route template",
+            "Response time by route template",
             ("route",),
             buckets=SECONDS,
             registry=self.registry,
@@ -54,7 +54,9 @@ class Metrics:
             "tacit_commit_seconds", "Time per commit", buckets=SECONDS, registry=self.registry
         )
         self._failures = Counter(
-            "tacit_step_failures", "Steps that failed and are repeated", registry=self.registry
+            "tacit_step_failures",
+            "Background steps that failed and are retried",
+            registry=self.registry,
         )
         self.registry.register(_Now(gauges))
 

@@ -7,20 +7,20 @@ exception with the route template and answers without details.
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import re
 import threading
 import time
-from dataclasses import dataclass
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tacit.service.config import Limits
 from tacit.service.http.limits import BodyError, Buckets, read_body
 from tacit.service.http.logs import traced
 from tacit.service.http.metrics import Metrics
+from tacit.service.http.problems import problem
 
 LOG = logging.getLogger("tacit.service")
 NOWHERE = "(none)"  # the template of an unknown path
@@ -37,15 +37,6 @@ CROSS_ORIGIN = (
     (re.compile(r"/rounds/[^/]*/reports/[^/]*"), b"PUT"),
 )
 """Paths and methods of devices, allowed for pages of other origins."""
-
-
-@dataclass(frozen=True)
-class Early:
-    """A response that needs no application."""
-
-    status: int
-    reason: str = ""
-    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 class Front:
@@ -98,14 +89,14 @@ class Front:
                 app = self._reports if scope["method"] == "PUT" else self.app
                 await app(scope, _again(body, receive), sending)
             else:
-                await _say(sending, early)
-        except BodyError as problem:
-            closing = ((b"connection", b"close"),)
-            await _say(sending, Early(problem.status, str(problem), closing))
-        except Exception as problem:
-            LOG.error("a request failed", extra=traced(problem) | {"route": _template(scope)})
+                await early(scope, receive, sending)
+        except BodyError as error:
+            answer = problem(error.status, str(error), {"connection": "close"})
+            await answer(scope, receive, sending)
+        except Exception as error:
+            LOG.error("request failed", extra=traced(error) | {"route": _template(scope)})
             if not status:
-                await _say(sending, Early(500, "something went wrong here; it was logged"))
+                await problem(500)(scope, receive, sending)
         finally:
             self._metrics.request(_template(scope), scope["method"], status, took)
 
@@ -119,13 +110,14 @@ class Front:
                 return limits.call_bytes
         return limits.request_bytes
 
-    def _early(self, scope: Scope, headers: dict[bytes, bytes]) -> Early | None:
+    def _early(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
         """Response before the body is read, if any: rate limit exceeded or CORS preflight."""
         if self._buckets is not None:
             wait = self._buckets.wait(self._address(scope, headers))
             if wait:
-                later = ((b"retry-after", str(math.ceil(wait)).encode()),)
-                return Early(429, "too many requests from there: try again later", later)
+                later = math.ceil(wait)
+                detail = f"Too many requests from this address: retry in {later} s."
+                return problem(429, detail, {"retry-after": str(later)})
         asked = headers.get(b"access-control-request-method")
         if scope["method"] == "OPTIONS" and asked is not None and b"origin" in headers:
             return self._preflight(scope)
@@ -148,16 +140,16 @@ class Front:
             return [varies]
         return [(b"access-control-allow-origin", origin), _EXPOSED, varies]
 
-    def _preflight(self, scope: Scope) -> Early | None:
+    def _preflight(self, scope: Scope) -> Response | None:
         method = _device_method(scope["path"])
         if method is None:
             return None
-        allowed = (
-            (b"access-control-allow-methods", method),
-            (b"access-control-allow-headers", b"content-type, tacit-invitation"),
-            (b"access-control-max-age", b"86400"),
-        )
-        return Early(204, headers=allowed)
+        allowed = {
+            "access-control-allow-methods": method.decode(),
+            "access-control-allow-headers": "content-type, tacit-invitation",
+            "access-control-max-age": "86400",
+        }
+        return Response(status_code=204, headers=allowed)
 
 
 _EXPOSED = (b"access-control-expose-headers", b"Retry-After")
@@ -172,7 +164,8 @@ def _device_method(path: str) -> bytes | None:
 
 def _template(scope: Scope) -> str:
     """The route template, which contains no identifiers."""
-    return getattr(scope.get("route"), "path", NOWHERE)
+    route = scope.get("route")
+    return NOWHERE if route is None else str(route.path)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
@@ -187,15 +180,3 @@ def _again(body: bytes, receive: Receive) -> Receive:
         return message
 
     return received
-
-
-async def _say(send: Send, early: Early) -> None:
-    body = json.dumps({"error": early.reason}).encode() if early.reason else b""
-    headers = list(early.headers)
-    if body:
-        headers += [
-            (b"content-type", b"application/json"),
-            (b"content-length", str(len(body)).encode()),
-        ]
-    await send({"type": "http.response.start", "status": early.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

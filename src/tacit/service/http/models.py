@@ -14,7 +14,7 @@ LONGEST_TEXT = 1 << 16
 MOST_KEYS = 1 << 14
 
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256, hexadecimal")]
-Identity = Annotated[str, Field(pattern="^[0-9a-f]{32}$", description="a round's random name")]
+Identity = Annotated[str, Field(pattern="^[0-9a-f]{32}$", description="random name of a round")]
 Signature = Annotated[str, Field(pattern="^[0-9a-f]{128}$", description="Ed25519, hexadecimal")]
 Nonce = Annotated[str, Field(pattern="^[0-9a-f]{32}$", description="16 random bytes, hexadecimal")]
 Hex = Annotated[str, Field(pattern="^([0-9a-f][0-9a-f])*$", description="bytes, hexadecimal")]
@@ -33,20 +33,14 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Error(BaseModel):
-    """Why not."""
-
-    error: str
-
-
-class Fine(BaseModel):
-    """It is."""
+class Health(BaseModel):
+    """The party is in order."""
 
     status: Literal["ok"] = "ok"
 
 
-class Listed(BaseModel):
-    """An experiment, in brief."""
+class ExperimentSummary(BaseModel):
+    """Name, question and state of an experiment."""
 
     digest: Digest
     question: str
@@ -54,7 +48,7 @@ class Listed(BaseModel):
 
 
 class Successor(BaseModel):
-    """Terms that took the place of others."""
+    """Successor terms, with the signatures of the parties of both terms."""
 
     terms: str
     signatures: list[Signature]
@@ -62,9 +56,7 @@ class Successor(BaseModel):
 
 
 class TermsAnswer(BaseModel):
-    """Terms with the signatures of both parties; of the coordinator alone while it waits for the
-    helper's.
-    """
+    """Terms with both signatures; with the coordinator's alone until the helper signs."""
 
     terms: Annotated[str, Field(description="the canonical text")]
     signatures: list[Signature]
@@ -73,14 +65,14 @@ class TermsAnswer(BaseModel):
 
 
 class TicketRequest(Strict):
-    """Somebody arrives. The same nonce gets the same place."""
+    """Request for a slot. The same nonce gets the same slot."""
 
     nonce: Annotated[Nonce, Field(repr=False)]
     invitation: Annotated[str | None, Field(max_length=2048, repr=False)] = None
 
 
 class AssignedSlot(BaseModel):
-    """A place in a round."""
+    """A slot in a round."""
 
     asked: Literal[True]
     option: str
@@ -90,28 +82,28 @@ class AssignedSlot(BaseModel):
 
 
 class NotAsked(BaseModel):
-    """The best option so far; nothing is asked in return."""
+    """The best option so far, without a slot: no report is expected."""
 
     asked: Literal[False]
     option: str
 
 
 class CreateRequest(Strict):
-    """A definition, as its file has it."""
+    """The text of a definition file."""
 
     definition: Annotated[str, Field(max_length=LONGEST_TEXT)]
 
 
 class Created(BaseModel):
-    """Terms that wait for the helper's signature."""
+    """Published terms, which need the helper's signature."""
 
     digest: Digest
     terms: str
 
 
 class CosignRequest(Strict):
-    """The helper's signature under the terms; under successor terms also its approval, as a party
-    of those that they succeed.
+    """The helper's signature of the terms; for successor terms also its approval as a party of
+    the predecessor.
     """
 
     signature: Signature
@@ -119,14 +111,14 @@ class CosignRequest(Strict):
 
 
 class SucceedRequest(Strict):
-    """Terms that are to take the place of others."""
+    """The text of successor terms."""
 
     terms: Annotated[str, Field(max_length=LONGEST_TERMS)]
 
 
 class AdmitRequest(Strict):
-    """Terms with the signatures of both parties; for successors also the approvals of the parties
-    of the terms that they succeed.
+    """Terms with the signatures of both parties; for successor terms also the approvals of the
+    parties of the predecessor.
     """
 
     terms: Annotated[str, Field(max_length=LONGEST_TERMS)]
@@ -135,13 +127,13 @@ class AdmitRequest(Strict):
 
 
 class Admitted(BaseModel):
-    """The experiment's name."""
+    """The name of the admitted experiment."""
 
     digest: Digest
 
 
 class KeysRequest(Strict):
-    """Keys are asked for, for a new round of this experiment."""
+    """Request for the helper's keys for a new round of this experiment."""
 
     experiment: Digest
     sealing: Annotated[int, Field(ge=0, lt=256), BeforeValidator(_whole)]
@@ -168,13 +160,13 @@ class SignedRound(BaseModel):
 
 
 class ExchangeRequest(Strict):
-    """The coordinator's list, empty as long as there is none."""
+    """The coordinator's list of reports; empty until available."""
 
     listing: Hex
 
 
 class ExchangeAnswer(BaseModel):
-    """The helper's list, and its answer for the collector; each empty as long as there is none."""
+    """The helper's list of reports and its answer for the collector; each empty until available."""
 
     listing: Hex
     answer: Hex

@@ -7,7 +7,6 @@ is checked without the database, written by group commit, and acknowledged after
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tacit.errors import TacitError
-from tacit.service.errors import status, told
+from tacit.service.http.problems import rejected
 from tacit.service.http.writer import GroupWriter
 from tacit.service.party import ServerParty
 
@@ -25,7 +24,6 @@ _PATH = re.compile("/rounds/(?P<identity>[^/]+)/reports/(?P<place>[^/]+)")
 _IDENTITY = re.compile("[0-9a-f]{32}")
 _PLACE = re.compile("0|[1-9][0-9]{0,9}")
 _INVITATION = b"tacit-invitation"
-RETRY_AFTER = {425: b"5", 503: b"1"}
 _KEPT = {"type": "http.response.start", "status": 204, "headers": []}
 _EMPTY = {"type": "http.response.body", "body": b""}
 
@@ -54,7 +52,7 @@ class ReportRoute:
         try:
             await self._keep(where["identity"], where["place"], scope["headers"], message["body"])
         except TacitError as reason:
-            await refuse(send, reason)
+            await rejected(reason)(scope, receive, send)
             return
         await send(_KEPT)
         await send(_EMPTY)
@@ -63,7 +61,9 @@ class ReportRoute:
         self, identity: str, place: str, headers: list[tuple[bytes, bytes]], body: bytes
     ) -> None:
         if not _IDENTITY.fullmatch(identity) or not _PLACE.fullmatch(place):
-            raise TacitError("a report is for the place (a number) of a round (32 hex digits)")
+            raise TacitError(
+                "the path must name a round (32 hexadecimal digits) and a slot (a number)"
+            )
         invitation = dict(headers).get(_INVITATION, b"")
         name, said = bytes.fromhex(identity), invitation.decode("latin-1") or None
         if not self._party.at_hand(name):
@@ -88,27 +88,13 @@ class ReportRoute:
         found.result()
 
 
-async def refuse(send: Send, reason: TacitError) -> None:
-    """Send the error response."""
-    number = status(reason)
-    body = json.dumps({"error": told(reason)}).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-    ]
-    if number in RETRY_AFTER:
-        headers.append((b"retry-after", RETRY_AFTER[number]))
-    await send({"type": "http.response.start", "status": number, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
 def operation(errors: dict[str, Any]) -> dict[str, Any]:
     """The OpenAPI description of the operation."""
     identity = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
     place = {"type": "integer", "minimum": 0, "maximum": (1 << 32) - 1}
     return {
-        "summary": "Bring a report's half",
-        "description": "The same bytes again get the same answer; other bytes are refused.",
+        "summary": "Send a report share",
+        "description": "The same bytes again get the same answer; other bytes are rejected.",
         "operationId": "report",
         "tags": ["devices"],
         "parameters": [
@@ -118,7 +104,7 @@ def operation(errors: dict[str, Any]) -> dict[str, Any]:
                 "name": "Tacit-Invitation",
                 "in": "header",
                 "required": False,
-                "description": "where admission is by invitation",
+                "description": "required if admission is by invitation",
                 "schema": {"type": "string", "maxLength": 2048},
             },
         ],
@@ -126,5 +112,5 @@ def operation(errors: dict[str, Any]) -> dict[str, Any]:
             "required": True,
             "content": {"application/octet-stream": {"schema": {"type": "string"}}},
         },
-        "responses": {"204": {"description": "It is on disk."}, **errors},
+        "responses": {"204": {"description": "Stored durably"}, **errors},
     }

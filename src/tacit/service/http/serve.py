@@ -112,8 +112,8 @@ def listening(config: PartyConfig) -> socket.socket:
     except OSError as problem:
         bound.close()
         raise TacitError(
-            f"listen is {host}:{port}, which cannot be used ({problem.strerror}): name another "
-            "host:port, or stop who is there"
+            f"listen is {host}:{port}, which is not available ({problem.strerror}): name another "
+            "host:port, or stop the process that uses it"
         ) from None
     return bound
 
@@ -154,6 +154,6 @@ def serve(config: PartyConfig, **sources: Any) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, server.leave)
         settle()
-        LOG.info("serving", extra={"role": config.role})
+        LOG.info("party started", extra={"role": config.role})
         server.run(sockets=[bound])
-        LOG.info("ended", extra={"role": config.role})
+        LOG.info("party stopped", extra={"role": config.role})
