@@ -358,7 +358,7 @@ def test_a_guardrail_needs_a_control() -> None:
     experiment = guarded()
     bare = Experiment.of(experiment.learner, experiment.mechanism, experiment.options)
     with pytest.raises(
-        TacitError, match=r"there is none: call keep_control\(option, share\) first"
+        TacitError, match=r"no control to compare with: call keep_control\(option, share\) first"
     ):
         bare.guard("errors")
     with pytest.raises(TacitError, match="give the control a share, such as"):
@@ -385,7 +385,7 @@ def test_there_is_one_guardrail_from_the_first_round_on() -> None:
     data = started.to_dict() | {"guard": None}
     late = Experiment.from_dict(data)
     late.propose()
-    with pytest.raises(TacitError, match="from the first round on"):
+    with pytest.raises(TacitError, match="set before the first round"):
         late.guard("errors")
 
 
