@@ -210,7 +210,10 @@ def test_errors_are_one_line_with_the_fix(
             ("experiment", "status", digest, *config(both, 1)),
             "give the party.toml of the coordinator",
         ),
-        (("experiment", "export", "out.txt", digest, *config(both, 0)), "it must end in .json or .csv"),
+        (
+            ("experiment", "export", "out.txt", digest, *config(both, 0)),
+            "it must end in .json or .csv",
+        ),
         (("experiment", "check", "nothing.toml"), "tacit experiment new nothing.toml"),
         (("terms", "cosign", where, *config(both, 0)), "give the party.toml of the helper"),
         (("terms", "cosign", where, *config(both, 1), "--json"), "give --yes"),
