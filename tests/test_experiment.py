@@ -160,7 +160,7 @@ def test_a_lost_synchronisation_ends_silos_before_anybody_reports() -> None:
     """Prefix sums need every step, and a second message for one would not be accounted for."""
     experiment = experiment_of("federated")
     experiment.skip(experiment.propose()[0])
-    with pytest.raises(TacitError, match="synchronisation 1 was never opened"):
+    with pytest.raises(TacitError, match="synchronisation 1 was never released"):
         experiment.open(experiment.propose()[0])
 
 
@@ -174,7 +174,7 @@ def test_a_step_of_silos_is_released_once_also_after_a_restart() -> None:
     restored = Experiment.from_dict(json.loads(json.dumps(experiment.to_dict())))
     late = restored.open(restored.propose()[0])
     for again in (lambda: late.randomize(history), lambda: late.combine(messages)):
-        with pytest.raises(TacitError, match="was opened before"):
+        with pytest.raises(TacitError, match="was released before"):
             again()
     assert isinstance(late, PrefixRound)
     assert np.array_equal(late.again().total, first.total)

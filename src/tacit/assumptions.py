@@ -94,7 +94,11 @@ class Remark(Assumption):
 
 
 class Scope(StrEnum):
-    """The set within which participants are counted."""
+    """The set within which participants are counted.
+
+    `ROUND` is one `Round`: the batch of reports of one released sum. Batches of several options
+    that run side by side are different rounds.
+    """
 
     ROUND = "round"
     GROUP = "group"
@@ -139,14 +143,14 @@ class DishonestAtMost(Assumption):
         )
 
     def text(self) -> str:
-        """Render as a clause: at most 1 participant of a round is curious, …."""
+        """Render as a clause: at most 1 participant of a batch is curious, …."""
         if self.scope is Scope.SILOS:
             if not self.count and not self.fraction:
                 return "every silo adds its noise, and no silo is curious"
             one = self.count == 1 and not self.fraction
             act = "withholds noise or colludes" if one else "withhold noise or collude"
-            return f"at most {self._many('silo', 'silos')} {act} with the server"
-        where = f"a {self.scope.value}"
+            return f"at most {self._many('other silo', 'other silos')} {act} with the server"
+        where = "a group" if self.scope is Scope.GROUP else "a batch"
         if not self.count and not self.fraction:
             return f"no participant of {where} is curious, corrupted or invented"
         many = self._many(f"participant of {where}", f"participants of {where}")
@@ -163,7 +167,7 @@ class DishonestAtMost(Assumption):
 
 @dataclass(frozen=True)
 class ReleasedOnlyAbove(Assumption):
-    """A round is released only if at least ⌈fraction·n⌉ of its n reports arrive."""
+    """A batch is released only if at least ⌈fraction·n⌉ of its n reports arrive."""
 
     identifier: ClassVar[str] = "released-only-above"
     fraction: Fraction = Fraction(1)
@@ -178,9 +182,9 @@ class ReleasedOnlyAbove(Assumption):
     def text(self) -> str:
         """Render as a clause, with the fraction as a percentage, rounded down."""
         if self.fraction == 1:
-            return "a round is released only if all of its reports arrive"
+            return "a batch is released only if all of its reports arrive"
         return (
-            f"a round is released only if at least {percent(self.fraction)} of its reports arrive"
+            f"a batch is released only if at least {percent(self.fraction)} of its reports arrive"
         )
 
 
@@ -244,13 +248,13 @@ class TrustedServer(Assumption):
 
 @dataclass(frozen=True)
 class TrustedSilo(Assumption):
-    """A participant's silo sees the participant's records and adds its noise."""
+    """The silos that a participant visits see the participant's records and collude with nobody."""
 
     identifier: ClassVar[str] = "trusted-silo"
 
     def text(self) -> str:
         """Render as a clause of a sentence."""
-        return "a participant's silo is trusted with the participant's data"
+        return "the silos that a participant visits are trusted with the participant's data"
 
 
 @dataclass(frozen=True)
@@ -684,4 +688,4 @@ def _typed(kind: Any, value: Any) -> Any:
     try:
         return kind(value)
     except (TypeError, ValueError, ZeroDivisionError) as problem:
-        raise TacitError(f"{value!r} is no {kind.__name__}: {problem}") from None
+        raise TacitError(f"{value!r} is not a {kind.__name__}: {problem}") from None

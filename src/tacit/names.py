@@ -12,6 +12,8 @@ from typing import Any
 
 from tacit.errors import TacitError
 
+PACKAGE = __name__.partition(".")[0]
+
 
 def name_of(thing: Any) -> str:
     """Return `module:qualname` of a class or function defined at the top level of its module.
@@ -35,7 +37,7 @@ def named(name: object, kind: type) -> Any:
     <class 'tacit.errors.TacitError'>
     """
     module, _, path = str(name).partition(":")
-    if module not in sys.modules and module.split(".")[0] == "tacit" and "__" not in module:
+    if module not in sys.modules and module.split(".")[0] == PACKAGE and "__" not in module:
         try:
             import_module(module)
         except ImportError as error:
@@ -63,3 +65,14 @@ class Lazy:
 
     def __getattr__(self, attribute: str) -> Any:
         return getattr(import_module(self._name), attribute)
+
+
+def is_own(thing: Any) -> bool:
+    """Whether a function or class is defined by tacit, by identity: its attributes can be copied.
+
+    >>> is_own(TacitError), is_own(dict)
+    (True, False)
+    """
+    module = sys.modules.get(str(thing.__module__))
+    ours = str(thing.__module__).partition(".")[0] == PACKAGE
+    return ours and vars(module).get(thing.__name__) is thing

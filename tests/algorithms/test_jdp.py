@@ -14,7 +14,8 @@ from tacit.algorithms.zc24_noise import jdp_linucb, secagg_fedlinucb
 from tacit.assumptions import DishonestAtMost, JointPrivacy
 from tacit.errors import TacitError
 from tacit.privacy import ApproximateDP, GaussianLoss, View
-from tacit.protocols.prefix_sums import CentralPrefixRound, Presence
+from tacit.protocols.prefix_delivery import Presence
+from tacit.protocols.prefix_sums import CentralPrefixRound
 from tacit.rounds.codecs import codec
 from tacit.simulation import compare, simulate
 

@@ -34,7 +34,7 @@ from tacit.privacy import ApproximateDP, GaussianLoss, Guarantee, Guaranteed
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.privacy.guarantees import state_arithmetic
 from tacit.privacy.status import status_to_data
-from tacit.protocols.prefix_sums import Presence
+from tacit.protocols.prefix_delivery import Presence
 from tacit.simulation import Result, simulate
 from tacit.simulation.driver import run as drive
 

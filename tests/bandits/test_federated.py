@@ -21,8 +21,9 @@ from tacit.experiment import Experiment
 from tacit.privacy import ApproximateDP
 from tacit.protocols.factorization import factorize
 from tacit.protocols.mechanism import Releases
+from tacit.protocols.prefix_delivery import Presence
 from tacit.protocols.prefix_noise import calibrated
-from tacit.protocols.prefix_sums import PrefixSums, Presence
+from tacit.protocols.prefix_sums import PrefixSums
 from tacit.simulation import run
 from tacit.trust import TrustModel
 from tacit.types import Arm, Estimate, Round, VectorError
@@ -416,15 +417,15 @@ def test_calls_out_of_turn_are_refused() -> None:
     silo.start(round_)
     with pytest.raises(TacitError, match="act first"):
         silo.learn(0.5)
-    with pytest.raises(TacitError, match="schedule is fixed"):
+    with pytest.raises(TacitError, match="schedule is data-independent"):
         silo.report()
     silo.act(context)
     with pytest.raises(TacitError, match="reward is missing"):
         silo.act(context)
-    with pytest.raises(TacitError, match="schedule is fixed"):
+    with pytest.raises(TacitError, match="schedule is data-independent"):
         silo.report()
     silo.learn(0.5)
-    with pytest.raises(TacitError, match="participants of this round have come: report"):
+    with pytest.raises(TacitError, match="participants of this round have been served: report"):
         silo.act(context)
     with pytest.raises(TacitError, match="not reported yet"):
         silo.start(round_)
@@ -436,7 +437,7 @@ def test_calls_out_of_turn_are_refused() -> None:
         protocol.combine([message])
     with pytest.raises(TacitError, match="3 of 2 silos reported"):
         protocol.combine([message] * 3)
-    with pytest.raises(TacitError, match="do they have one dimension"):
+    with pytest.raises(TacitError, match="the same dimension"):
         protocol.combine([message, np.zeros(9)])
     with pytest.raises(TacitError, match="has 9 numbers; it must have 5"):
         learner.observe(round_, told(round_, np.zeros(3), np.eye(3)))

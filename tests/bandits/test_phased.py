@@ -269,7 +269,7 @@ def test_the_best_action_is_dropped_in_at_most_a_share_of_runs() -> None:
         ({"alpha": 0.0}, "alpha"),
         ({"alpha": -1.0}, "alpha"),
         ({"alpha": 100.0}, "alpha"),
-        ({"fixed_clients": 0}, "without clients"),
+        ({"fixed_clients": 0}, "every phase needs clients"),
         ({"client_std": -1.0}, "client_std"),
         ({"bound": 0}, "bound"),
         ({"failure_probability": 0}, "failure_probability"),

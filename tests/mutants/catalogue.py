@@ -298,7 +298,7 @@ TARGETS: tuple[Target, ...] = (
     Target("assumptions.py", "MetricsPerParticipation.implies", (limits,), ASSUMED),
     Target("assumptions.py", "together", (swap("other.implies(one)", "False"),), ASSUMED),
     Target(
-        "privacy/guarantees.py",
+        "privacy/joint_guarantees.py",
         "weakest",
         (
             checks,
@@ -349,9 +349,9 @@ TARGETS: tuple[Target, ...] = (
         ),
         CROWD,
     ),
-    Target("privacy/guarantees.py", "compose", (checks,), GUARANTEES),
+    Target("privacy/joint_guarantees.py", "compose", (checks,), GUARANTEES),
     Target(
-        "privacy/guarantees.py",
+        "privacy/joint_guarantees.py",
         "_joined_assumptions",
         (
             swap("together(*(item.assumptions for item in items))", "items[0].assumptions"),
@@ -737,9 +737,9 @@ TARGETS: tuple[Target, ...] = (
         BALLS,
     ),
     Target(
-        "protocols/prefix_sums.py",
-        "PrefixSums.slack",
-        (swap("self.size", "1"), swap("self.shape.steps", "1")),
+        "protocols/prefix_delivery.py",
+        "Shuffled.slack",
+        (swap("sums.size", "1"), swap("sums.shape.steps", "1")),
         PREFIX,
     ),
     Target(
@@ -866,9 +866,26 @@ TARGETS: tuple[Target, ...] = (
         "PrefixSums.assumptions",
         (
             swap("self.presence.participations > 1", "False"),
-            swap("self.integral and not self.alone", "False"),
-            swap("self.corrupt", "0"),
+            swap("self.delivery.assumptions(self)", "set()"),
         ),
+        EVERY + PREFIX,
+    ),
+    Target(
+        "protocols/prefix_delivery.py",
+        "Aggregated.assumptions",
+        (swap("sums.corrupt", "0"),),
+        EVERY + PREFIX,
+    ),
+    Target(
+        "protocols/prefix_delivery.py",
+        "Shuffled.assumptions",
+        (swap("super().assumptions(sums)", "set()"), swap("sums.alone", "False")),
+        EVERY + PREFIX,
+    ),
+    Target(
+        "protocols/prefix_delivery.py",
+        "Shuffled.adding",
+        (swap("sums.alone", "True"), swap("sums.alone", "False")),
         EVERY + PREFIX,
     ),
     # rounds

@@ -88,7 +88,7 @@ def test_a_chance_beyond_certainty_is_refused(factor: Any, rate: Any) -> None:
 def test_a_share_count_below_one_is_refused(name: str, count: Any) -> None:
     message = refusal(lambda: LAWS[name].share(count))
     assert message.startswith(f"shares is {count}; ")
-    assert "one or more people" in message
+    assert "at least one participant" in message
 
 
 @pytest.mark.parametrize("times", [0, -1, math.nan, math.inf, "two"], ids=repr)

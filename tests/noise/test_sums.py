@@ -161,7 +161,7 @@ def test_a_table_cannot_be_changed_nor_drawn_from() -> None:
     assert float(law.pmf(0)) == 0.5
     with pytest.raises(ValueError, match="read-only"):
         law.probabilities[0] = 1.0
-    with pytest.raises(ValueError, match="draw the laws that it was summed from"):
+    with pytest.raises(ValueError, match="draw from the distributions that it sums"):
         law.draw()
 
 

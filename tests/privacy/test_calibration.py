@@ -370,7 +370,7 @@ def test_what_cannot_be_calibrated_is_refused_with_a_remedy() -> None:
         ("use discrete-laplace", {"target": PureDP(1.0)}),
         ("no concentrated guarantee", {"target": ConcentratedDP(0.5)}),
         ("epsilon is 0", {"target": ApproximateDP(0.0, 1e-5)}),
-        ("hides nothing", {"target": ApproximateDP(1e4, 1e-5)}),
+        ("no meaningful privacy", {"target": ApproximateDP(1e4, 1e-5)}),
         ("epsilon is 1e-30; below 1e-09", {"target": ApproximateDP(1e-30, 1e-6)}),
         ("for binomial noise", {"bits": 3}),
         ("finite range", {"kind": "binomial", "target": PureDP(1.0)}),
@@ -385,7 +385,7 @@ def test_what_cannot_be_calibrated_is_refused_with_a_remedy() -> None:
             "norm='linf'",
             {"kind": "discrete-laplace", "target": ConcentratedDP(1), "norm": "l2", "dimension": 2},
         ),
-        ("not told apart", {"kind": "polya"}),
+        ("more than one parameter", {"kind": "polya"}),
         ("no closed form", {"kind": "table", "constants": "paper"}),
         ("one coordinate", {"constants": "paper", "dimension": 2}),
         ("depends on the batch", {"kind": "binomial", "sensitivity": 2, "constants": "paper"}),
@@ -442,7 +442,9 @@ def test_printed_shares_that_are_no_draw_together_are_not_accounted_for_as_one()
     assert isinstance(shared.share, DiscreteGaussian)
     truth = privacy_loss(shared.share.power(60), 1).epsilon(1e-5)
     assert alone.epsilon < truth <= shared.epsilon
-    with pytest.raises(TacitError, match="100 shares of discrete-gaussian noise do not add up"):
+    with pytest.raises(
+        TacitError, match="100 shares of discrete-gaussian noise do not approximate"
+    ):
         calibrate("discrete-gaussian", 1, target, constants="paper", users=100)
 
 
@@ -458,8 +460,8 @@ def test_a_calibrated_guarantee_states_its_assumptions_and_arithmetic() -> None:
         DishonestAtMost(Scope.ROUND, 0),
         ReleasedOnlyAbove(Fraction(1)),
     }
-    assert "no participant of a round is curious, corrupted or invented" in shared.clauses()
-    assert "a round is released only if all of its reports arrive" in shared.clauses()
+    assert "no participant of a batch is curious, corrupted or invented" in shared.clauses()
+    assert "a batch is released only if all of its reports arrive" in shared.clauses()
     assert not shared.implies(alone)
     half = privacy_loss(calibrate("skellam", 1, target).integer_law.share(2), 1)
     assert half.epsilon(1e-5) > 1.3  # which is what one of the two sees
@@ -468,9 +470,9 @@ def test_a_calibrated_guarantee_states_its_assumptions_and_arithmetic() -> None:
 @pytest.mark.parametrize("kind", ["skellam", "discrete-gaussian", "binomial"])
 def test_shares_promise_nothing_of_one_message_or_of_people_who_take_them_along(kind: str) -> None:
     for about, message in (
-        ({"view": View.MESSAGE}, "from whom shares of several people hide nothing"),
-        ({"view": View.OTHER_SERVER}, "from whom shares of several people hide nothing"),
-        ({"neighbours": Neighbours.ADD_OR_REMOVE_ONE}, "everybody sees how many take part"),
+        ({"view": View.MESSAGE}, "who sees each share alone"),
+        ({"view": View.OTHER_SERVER}, "who sees each share alone"),
+        ({"neighbours": Neighbours.ADD_OR_REMOVE_ONE}, "the number of participants is public"),
     ):
         target = ApproximateDP(1.0, 1e-3, **about)
         with pytest.raises(TacitError, match=message):
@@ -482,11 +484,11 @@ def test_shares_promise_nothing_of_one_message_or_of_people_who_take_them_along(
 
 def test_a_printed_skellam_bound_that_no_variance_meets_is_refused() -> None:
     """At orders up to 512 a delta of 10^-100 alone costs an epsilon of 0.44."""
-    with pytest.raises(TacitError, match="no amount is enough"):
+    with pytest.raises(TacitError, match="no amount of this noise"):
         calibrate("skellam", 1, ApproximateDP(0.1, 1e-100), constants="paper")
 
 
 @pytest.mark.parametrize("participations", [1, 3])
 def test_noise_that_promises_nothing_at_a_delta_says_so(participations: int) -> None:
-    with pytest.raises(TacitError, match=r"promises nothing at a delta of 1e-06: give a larger"):
+    with pytest.raises(TacitError, match=r"gives no guarantee at delta 1e-06: give a larger"):
         privacy_of(Binomial(3), 1, 1e-6, participations=participations)

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tacit.assumptions import CompleteGroups, DishonestAtMost, Scope
+from tacit.assumptions import CompleteGroups, DishonestAtMost, DistinctRounds, Scope
 from tacit.errors import TacitError
 from tacit.noise import (
     Binomial,
@@ -222,7 +222,7 @@ def test_advanced_composition_is_the_formula_of_dwork_rothblum_vadhan() -> None:
         advanced_composition(PureDP(3.0), 2, 1e-6).epsilon == 6.0
     )  # never above basic composition
     assert advanced_composition(PureDP(900.0), 2, 1e-6).epsilon == 1800.0
-    with pytest.raises(TacitError, match="promises nothing"):
+    with pytest.raises(TacitError, match="it must be below 1"):
         advanced_composition(ApproximateDP(0.1, 0.01), 100, 1e-6)
 
 
@@ -360,7 +360,7 @@ def test_composition_counts_participations_and_keeps_assumptions() -> None:
     one = PureDP(0.01, participations=2).given(half)
     found = advanced_composition(one, 3, 1e-6)
     assert found.participations == 6
-    assert found.assumptions == {half}
+    assert found.assumptions == {half, DistinctRounds()}
     for adaptive in (True, False):
         meter = Odometer(ApproximateDP(1.0, 1e-5).given(asked), adaptive=adaptive)
         assert meter.spent().participations == 1
@@ -369,4 +369,4 @@ def test_composition_counts_participations_and_keeps_assumptions() -> None:
         meter.spend(privacy_loss(DiscreteLaplace(100), 1))
         spent = meter.spent()
         assert spent.participations == 7
-        assert spent.assumptions == {asked, half}
+        assert spent.assumptions == {asked, half, DistinctRounds()}

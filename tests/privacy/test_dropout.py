@@ -147,15 +147,15 @@ def test_dropouts_corrupted_and_curious_participants_are_assumptions() -> None:
     assert dishonest == DishonestAtMost(Scope.ROUND, 1, Fraction(1, 20))
     assert released == ReleasedOnlyAbove(Fraction(9, 10))
     assert (dishonest.text(), released.text()) == (
-        "at most 5% of the participants of a round (1 if that is more) are curious, corrupted or "
+        "at most 5% of the participants of a batch (1 if that is more) are curious, corrupted or "
         "invented",
-        "a round is released only if at least 90% of its reports arrive",
+        "a batch is released only if at least 90% of its reports arrive",
     )
     nobody, everyone = ThreatModel(curious=0).assumptions(Scope.GROUP)
     assert nobody == DishonestAtMost(Scope.GROUP, 0)
     assert nobody.text() == "no participant of a group is curious, corrupted or invented"
     assert everyone == ReleasedOnlyAbove(Fraction(1))
-    assert everyone.text() == "a round is released only if all of its reports arrive"
+    assert everyone.text() == "a batch is released only if all of its reports arrive"
 
 
 @pytest.mark.parametrize("participants", [1, 2, 3, 10, 64, 100, 1001])
@@ -179,8 +179,8 @@ def test_printed_fractions_are_rounded_down_and_stored_ones_are_not() -> None:
     dishonest, _ = ThreatModel(corrupt=0.12346, curious=0).assumptions()
     assert dishonest == DishonestAtMost(Scope.ROUND, 0, Fraction(12346, 100_000))
     assert dishonest.text() == (
-        "at most 12.34% of the participants of a round are curious, corrupted or invented"
+        "at most 12.34% of the participants of a batch are curious, corrupted or invented"
     )
     _, released = ThreatModel(dropout=Fraction(1, 3)).assumptions()
     assert released == ReleasedOnlyAbove(Fraction(2, 3))
-    assert released.text() == "a round is released only if at least 66.66% of its reports arrive"
+    assert released.text() == "a batch is released only if at least 66.66% of its reports arrive"

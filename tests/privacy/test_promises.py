@@ -194,7 +194,7 @@ def test_assumptions_go_along_with_every_conversion() -> None:
         assert guarantee.arithmetic is Arithmetic.EXACT
         told = guarantee.to_dict()["assumptions"]
         assert all(one.to_dict() in told for one in guarantee.assumptions)
-        assert "a round is released only if at least 80% of its reports arrive" in str(guarantee)
+        assert "a batch is released only if at least 80% of its reports arrive" in str(guarantee)
     assert compose([vector, vector]).assumptions == stated | {DistinctRounds()}
     assert compose([vector, vector]).participations == 2
 
@@ -232,7 +232,9 @@ def test_noise_that_earns_less_than_its_target_is_refused() -> None:
     with pytest.raises(TacitError, match=r"earns \(10, 0\)-DP, not \(1, 0\)-DP"):
         SecureSum(100, 10, DiscreteLaplace(1), PureDP(1.0))
     for make in (sums.Central, sums.Local):
-        with pytest.raises(TacitError, match=r"moves by 10 earns \(10, 0\)-DP, not \(1, 0\)-DP"):
+        with pytest.raises(
+            TacitError, match=r"of sensitivity 10 earns \(10, 0\)-DP, not \(1, 0\)-DP"
+        ):
             make(100, 10, DiscreteLaplace(1), PureDP(1.0), 10_000)
     with pytest.raises(TacitError, match="not"):
         ShuffledBits(10, 4, 1, 0.01, ApproximateDP(0.1, 1e-9))
@@ -474,7 +476,7 @@ def test_nobody_is_added_or_removed_unseen() -> None:
         lambda: SecureBall(100, 3, 1.0, target),
         lambda: CentralVectors(100, 3, 1.0, target, paper=True),
     ):
-        with pytest.raises(TacitError, match="everybody sees how many take part"):
+        with pytest.raises(TacitError, match="the number of participants is public"):
             make()
 
 
@@ -484,7 +486,7 @@ def test_that_no_participant_is_curious_is_an_assumption() -> None:
         DishonestAtMost(Scope.ROUND, 0),
         ReleasedOnlyAbove(Fraction(1)),
     }
-    assert "no participant of a round is curious, corrupted or invented" in str(protocol.guarantee)
+    assert "no participant of a batch is curious, corrupted or invented" in str(protocol.guarantee)
     looked_at = SecureSum(4, 1, DiscreteLaplace(1), PureDP(1.0)).guarantee
     assert looked_at.implies(protocol.guarantee)
     assert not protocol.guarantee.implies(looked_at)
@@ -496,7 +498,7 @@ def test_a_bit_that_is_nearly_always_told_truly_has_next_to_no_error() -> None:
     """Also where (e^ε)² is more than a float holds; past that nothing is hidden."""
     for epsilon in (30.0, 500.0):
         assert 0 < RandomizedBits(10, PureDP(epsilon)).error(10).variance < 1e-10
-    with pytest.raises(TacitError, match="told truly and hides nothing"):
+    with pytest.raises(TacitError, match="no meaningful privacy"):
         RandomizedBits(10, PureDP(501.0))
     assert RandomizedBits(10, PureDP(900.0, participations=2)).epsilon == 450
 

@@ -127,7 +127,7 @@ def test_views_and_assumptions_state_the_threat_model() -> None:
     assert secure.assumptions == set(ThreatModel().assumptions())
     assert DishonestAtMost(Scope.ROUND, 1) in secure.assumptions
     assert SecureBall(20, 3, 1.0, TARGETS[0]).honest == 19
-    assert "at most 1 participant of a round is curious, corrupted or invented" in str(secure)
+    assert "at most 1 participant of a batch is curious, corrupted or invented" in str(secure)
     for kind in KINDS:
         assert promised(kind(20, 3, 1.0, TARGETS[0])).arithmetic is Arithmetic.EXACT
 

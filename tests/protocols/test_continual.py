@@ -23,6 +23,7 @@ from tacit.assumptions import (
     JointPrivacy,
     Scope,
     Spread,
+    TrustedSilo,
     VisitsAtMost,
 )
 from tacit.bandits.contextual.moments import joint_sensitivity, pack, size, unpack
@@ -46,9 +47,10 @@ from tacit.protocols.factorization import (
     squared_silos,
 )
 from tacit.protocols.mechanism import Mechanism, Releases, earned_by
+from tacit.protocols.prefix_delivery import Noise, Presence
 from tacit.protocols.prefix_messages import Bits, Shares
 from tacit.protocols.prefix_noise import calibrated
-from tacit.protocols.prefix_sums import Noise, PrefixRound, PrefixSums, Presence
+from tacit.protocols.prefix_sums import PrefixRound, PrefixSums
 from tacit.protocols.split_and_mix import shares_needed
 from tacit.trust import TrustModel
 from tacit.types import Arm, Floats, Round
@@ -519,34 +521,35 @@ def test_a_shuffler_of_shares_costs_its_part_of_delta_for_every_number_opened() 
 def test_assumptions_count_dishonest_silos_and_visits() -> None:
     shared = build("tree", SECURE, "discrete-gaussian", corrupt=1)
     silos = DishonestAtMost(Scope.SILOS, 1)
-    assert shared.assumptions == {silos}
-    assert silos.text() == "at most 1 silo withholds noise or colludes with the server"
+    assert shared.assumptions == {TrustedSilo(), silos}
+    assert silos.text() == "at most 1 other silo withholds noise or colludes with the server"
     assert shared.honest == 20 - silos.limit(20) == 19
     nobody = build("tree", SECURE, "discrete-gaussian").assumptions
-    assert nobody == {DishonestAtMost(Scope.SILOS, 0)}
+    assert nobody == {TrustedSilo(), DishonestAtMost(Scope.SILOS, 0)}
     often = replace(shared, presence=Presence(batches=3, visits=2))
     visits = VisitsAtMost(3, 2)
     assert visits.text() == (
         "a participant comes in up to 3 batches, up to 2 times in each, to any silos"
     )
-    assert often.assumptions == {visits, silos}
+    assert often.assumptions == {visits, TrustedSilo(), silos}
     assert often.guarantee(0.05).participations == 6
     assert often.guarantee(0.05).assumptions == often.assumptions
     assert often.guarantee(0.05).arithmetic is Arithmetic.EXACT
     anywhere = replace(shared, presence=Presence(visits=4, anywhere=True))
-    assert anywhere.assumptions == {VisitsAtMost(1, 4, Spread.ANYWHERE), silos}
+    assert anywhere.assumptions == {VisitsAtMost(1, 4, Spread.ANYWHERE), TrustedSilo(), silos}
     assert build("tree", SHUFFLER, "binomial", corrupt=2).assumptions == {
-        DishonestAtMost(Scope.SILOS, 2)
+        TrustedSilo(),
+        DishonestAtMost(Scope.SILOS, 2),
     }
     for alone, arithmetic in (
         (build("tree", SILO, "discrete-gaussian"), Arithmetic.EXACT),
         (build("tree", SILO, "gaussian"), Arithmetic.IDEAL),
         (build("tree", SHUFFLER, "gaussian"), Arithmetic.IDEAL),
     ):
-        assert alone.assumptions == frozenset()
+        assert alone.assumptions == ({TrustedSilo()} if alone.trust is SHUFFLER else frozenset())
         assert alone.guarantee(0.05).arithmetic is arithmetic
     central = build("square-root", CENTRAL, "discrete-gaussian")
-    assert central.assumptions == {JointPrivacy()}
+    assert central.assumptions == {TrustedSilo(), JointPrivacy()}
     assert central.guarantee(0.05).view is View.SERVER_OUTPUT
     assert "joint privacy: it bounds what all other participants together learn" in str(
         central.guarantee(0.05)
@@ -653,7 +656,7 @@ def test_missing_silos_other_sizes_and_extra_steps_are_refused() -> None:
         encoder.randomize(np.zeros(3))
     with pytest.raises(TacitError, match="1 of 20 silos reported"):
         released(Releases(protocol), 0, [message])
-    with pytest.raises(TacitError, match="one dimension"):
+    with pytest.raises(TacitError, match="the same dimension"):
         released(Releases(protocol), 0, [*[message] * 19, np.zeros(4, dtype=np.uint64)])
     with pytest.raises(TacitError, match="used up"):
         step_of(Releases(protocol), 1)
@@ -665,12 +668,12 @@ def test_missing_silos_other_sizes_and_extra_steps_are_refused() -> None:
 def test_a_step_whose_predecessors_were_not_opened_is_refused(kind: Kind) -> None:
     releases = Releases(build(kind, SECURE, "discrete-gaussian"))
     rng = np.random.default_rng(0)
-    with pytest.raises(TacitError, match="synchronisation 1 was never opened"):
+    with pytest.raises(TacitError, match="synchronisation 1 was never released"):
         releases.open(Round(1, 20, Arm(0)))
-    with pytest.raises(TacitError, match="a step before this one was not opened"):
+    with pytest.raises(TacitError, match="an earlier step was not released"):
         step_of(releases, 1).simulate(np.zeros(3), rng)
     messages = [step_of(releases, 1).randomize(np.zeros((2, 3))) for _ in range(20)]
-    with pytest.raises(TacitError, match="a step before this one was not opened"):
+    with pytest.raises(TacitError, match="an earlier step was not released"):
         released(releases, 1, messages)
 
 
@@ -722,7 +725,7 @@ def view_law(protocol: PrefixRound, reports: int) -> NoiseLaw:
 
 
 def test_continuous_noise_of_silos_has_no_exact_law() -> None:
-    with pytest.raises(TacitError, match="no exact law"):
+    with pytest.raises(TacitError, match="no exact distribution"):
         step_of(Releases(build("tree", SILO, "gaussian")), 0).view_law(0, 20)
 
 
@@ -735,7 +738,7 @@ def test_combinations_without_a_guarantee_are_refused() -> None:
         build("prefix", SHUFFLER, "discrete-gaussian")
     with pytest.raises(TacitError, match="19"):
         _ = build("tree", SHUFFLER, "discrete-gaussian", silos=5).bits_per_silo
-    with pytest.raises(TacitError, match="no guarantee without noise"):
+    with pytest.raises(TacitError, match="a guarantee needs noise"):
         PrefixSums(factorize("tree", 2), 2, 2, 1.0).loss()
 
 
@@ -820,13 +823,13 @@ def test_shares_add_up_to_the_number_and_all_but_the_last_are_fresh() -> None:
 
 def test_a_message_of_too_many_bits_is_refused_before_anything_is_sent() -> None:
     sums = sdp_fedlinucb_vec(SilosProblem.of(silos=20, horizon=2000)).sums
-    with pytest.raises(TacitError, match="bits, which nobody can send: use secagg-fedlinucb"):
+    with pytest.raises(TacitError, match="bits, too large to send: use secagg-fedlinucb"):
         sums.encoder()
 
 
 def test_more_people_than_were_said_do_not_fit_the_bits() -> None:
     sums = PrefixSums(factorize("tree", 2), 3, 2, 1.5, SHUFFLER, "binomial", 3.0, 64)
-    with pytest.raises(TacitError, match="as many people as was said"):
+    with pytest.raises(TacitError, match="records per silo"):
         sums.encoder().randomize(np.full(2, 1e4))
 
 
@@ -915,5 +918,5 @@ def test_packing_is_undone_and_keeps_the_frobenius_norm() -> None:
         np.testing.assert_allclose(gram, matrix)
         np.testing.assert_array_equal(bias, np.arange(4.0))
     assert np.linalg.norm(pack(np.zeros(4), matrix)) == pytest.approx(float(np.linalg.norm(matrix)))
-    with pytest.raises(TacitError, match="one dimension"):
+    with pytest.raises(TacitError, match="the same dimension"):
         unpack(np.zeros(10), 4)

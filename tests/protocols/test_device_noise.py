@@ -27,7 +27,8 @@ from tacit.protocols import vectors
 from tacit.protocols.factorization import KINDS, factorize
 from tacit.protocols.integer_vectors import LevelProtocol, SecureVector, ShuffledVector
 from tacit.protocols.l2_sums import BallSum, CentralBall, LocalBall, SecureBall, ShuffledBall
-from tacit.protocols.prefix_sums import FITS, Encoder, PrefixSums
+from tacit.protocols.prefix_delivery import DELIVERIES, INTEGER_NOISE
+from tacit.protocols.prefix_sums import Encoder, PrefixSums
 from tacit.testing.statistics import check_source
 from tacit.types import Integers
 
@@ -66,8 +67,8 @@ def of_encoder(sums: PrefixSums) -> Integers:
 
 
 def prefix_paths() -> Iterator[tuple[str, Path]]:
-    for (trust, noises), kind in itertools.product(FITS.items(), KINDS):
-        for noise in noises:
+    for (trust, way), kind in itertools.product(DELIVERIES.items(), KINDS):
+        for noise in way.noises:
             try:
                 equal = (1.0,) * STEPS if kind == "optimal" else ()
                 shape = factorize(kind, STEPS, equal)
@@ -156,8 +157,8 @@ def test_every_vector_protocol_with_a_guarantee_has_a_path_here() -> None:
 
 def test_every_way_of_prefix_sums_with_integers_has_a_path_here() -> None:
     ways = {tuple(name.split(", ")[1:]) for name in PATHS if not name.startswith("vector")}
-    integral = {"discrete-gaussian", "skellam", "binomial"}
-    assert ways == {(t, n) for t, noises in FITS.items() for n in noises if n in integral}
+    fitting = {(t, n) for t, way in DELIVERIES.items() for n in way.noises}
+    assert ways == {(t, n) for t, n in fitting if n in INTEGER_NOISE}
 
 
 def problems(path: Path) -> set[str]:

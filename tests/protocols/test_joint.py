@@ -259,22 +259,22 @@ def test_a_misread_metric_marks_the_estimate() -> None:
 @pytest.mark.parametrize(
     ("attempt", "message"),
     [
-        (lambda: JointSums(Exact(6, 1), 2), "the part promises nothing: make it for for_each"),
+        (lambda: JointSums(Exact(6, 1), 2), "the part guarantees nothing: make it for for_each"),
         (lambda: JointSums(TwoServers(6, 1, PureDP(1.0)), 2), "2 times as many participations"),
         (lambda: JointSums(TwoServers(6, 1, PureDP(1.0)), 1), "metrics is 1"),
         (lambda: for_each(PureDP(1.0), 0), "metrics is 0"),
         (lambda: bits().randomize([1.0]), "it must be 2 numbers"),
         (lambda: bits().randomize(1.0), "it must be 2 numbers"),  # type: ignore[arg-type]
         (lambda: bits().randomize([1.0, 1.5]), r"it must be a number in \[0, 1\]"),
-        (lambda: bits().combine([]), "nothing was opened"),
-        (lambda: bits().analyze(Opened((1,), 6)), "1 numbers were opened; it must be 2"),
+        (lambda: bits().combine([]), "the round is aborted"),
+        (lambda: bits().analyze(Opened((1,), 6)), "1 numbers were released; it must be 2"),
         (
             lambda: factories.joint(6, 2, "tacit.names:name_of", PureDP(1.0)),
-            "does not say that it makes protocols",
+            "no return annotation of a Protocol",
         ),
         (
             lambda: factories.joint(6, 2, name_of(a_vector), PureDP(1.0)),
-            "makes no sum of one number: name the recipe of a sum",
+            "makes no sum of one number: name the factory of a sum",
         ),
         (
             lambda: factories.joint(64, 2, name_of(factories.pure_shuffle), PureDP(0.1)),

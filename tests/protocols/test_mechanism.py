@@ -68,8 +68,9 @@ from tacit.protocols.mechanism import (
     plain,
     rich,
 )
+from tacit.protocols.prefix_delivery import Presence
 from tacit.protocols.prefix_noise import calibrated
-from tacit.protocols.prefix_sums import PrefixSums, Presence
+from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.sums import TwoServers
 from tacit.trust import TrustModel
 from tacit.types import Arm, Design, Opened, Round
@@ -194,7 +195,7 @@ def test_functions_without_a_name_are_refused_before_anything_is_stored() -> Non
         PerRound(inner).to_dict()
     unnamed = (lambda users: factories.exact(users, True), partial(factories.exact, binary=True))
     for make in unnamed:
-        with pytest.raises(TacitError, match="does not say that it makes protocols"):
+        with pytest.raises(TacitError, match="no return annotation of a Protocol"):
             PerRound(make).to_dict()
 
 
@@ -214,7 +215,7 @@ def test_functions_without_a_name_are_refused_before_anything_is_stored() -> Non
 )
 def test_a_file_cannot_name_a_function_that_is_no_recipe(make: str) -> None:
     stored = {**MECHANISMS["non-private"][0].to_dict(), "make": make}
-    with pytest.raises(TacitError, match=r"makes protocols|not known here as|there is no"):
+    with pytest.raises(TacitError, match=r"annotation of a Protocol|not known here as|there is no"):
         Mechanism.from_dict(stored)
 
 
@@ -661,7 +662,7 @@ def test_steps_are_opened_one_after_another_and_for_all_silos() -> None:
     silos = mechanism.sums.silos
     with pytest.raises(TacitError, match=f"for {silos + 1} silos"):
         mechanism.open(Round(0, silos + 1, Arm(0)))
-    with pytest.raises(TacitError, match="synchronisation 1 was never opened"):
+    with pytest.raises(TacitError, match="synchronisation 1 was never released"):
         mechanism.open(Round(1, silos, Arm(0)))
     assert mechanism.open(Round(0, silos, Arm(0))).step == 0
 

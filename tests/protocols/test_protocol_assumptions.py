@@ -36,7 +36,8 @@ from tacit.protocols import factories
 from tacit.protocols.factorization import factorize
 from tacit.protocols.integer_vectors import ShuffledVector
 from tacit.protocols.joint import JointSums, for_each
-from tacit.protocols.prefix_sums import Noise, PrefixSums, Presence
+from tacit.protocols.prefix_delivery import Noise, Presence
+from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
@@ -100,9 +101,9 @@ TABLE: dict[str, Stated | None] = {
     "joint-sums": stated(
         View.OTHER_SERVER, PinnedKeys(), BoundedAdversary(), MetricsPerParticipation(2)
     ),
-    "prefix-sums": stated(View.OPENED_SUM, NO_SILO),
-    "central-prefix-sums": stated(View.SERVER_OUTPUT, JointPrivacy()),
-    "shuffled-prefix-sums": stated(View.SHUFFLED, NO_SILO),
+    "prefix-sums": stated(View.OPENED_SUM, TrustedSilo(), NO_SILO),
+    "central-prefix-sums": stated(View.SERVER_OUTPUT, TrustedSilo(), JointPrivacy()),
+    "shuffled-prefix-sums": stated(View.SHUFFLED, TrustedSilo(), NO_SILO),
 }
 TRUSTED: dict[View, Assumption] = {
     View.OPENED_SUM: SemiHonestServer(),
@@ -240,9 +241,9 @@ def test_prefix_sums_state_silos_and_visits(
     )
     expected: set[Assumption] = set() if visits is None else {visits}
     if trust.shares_noise:
-        expected.add(DishonestAtMost(Scope.SILOS, corrupt))
+        expected |= {TrustedSilo(), DishonestAtMost(Scope.SILOS, corrupt)}
     if trust is TrustModel.CENTRAL:
-        expected.add(JointPrivacy())
+        expected |= {TrustedSilo(), JointPrivacy()}
     found = sums.guarantee(0.05)
     assert found.assumptions == sums.assumptions == expected
     assert found.view is view

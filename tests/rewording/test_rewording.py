@@ -39,7 +39,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def test_what_counts_as_a_sentence() -> None:
     assert is_sentence("the secret is out")
-    assert is_sentence("at most 1 participant of a round is curious")
+    assert is_sentence("at most 1 participant of a batch is curious")
     for other in ("two-servers", "epsilon", "the secret", "<p>some words of text</p>", "a|b c d e"):
         assert not is_sentence(other)
     assert backwards("every report of {count} counts") == "yreve troper of {count} stnuoc"

@@ -42,7 +42,8 @@ from tacit.privacy import (
 )
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.protocols.factorization import Kind, factorize
-from tacit.protocols.prefix_sums import Noise, PrefixSums, Presence
+from tacit.protocols.prefix_delivery import Noise, Presence
+from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.sums import Central, SecureSum
 from tacit.trust import TrustModel
@@ -232,7 +233,7 @@ def test_two_neighbouring_streams_are_as_close_as_is_printed(
     if not set(options) <= set(algorithms()[name].options):
         pytest.skip("the algorithm has no such option")
     if name == "sdp-fedlinucb-vec" and not options.get("lazy", True):
-        with pytest.raises(TacitError, match="promises nothing"):
+        with pytest.raises(TacitError, match="gives no guarantee"):
             build(name, options)
         return
     if name == "sdp-fedlinucb" and "constants" not in options:

@@ -24,8 +24,9 @@ from tacit.privacy.search import least
 from tacit.privacy.shuffling import amplified_nodes
 from tacit.privacy.silos import weakest
 from tacit.protocols.factorization import Factorization, Kind, depth, factorize
+from tacit.protocols.prefix_delivery import Noise, Presence
 from tacit.protocols.prefix_noise import calibrated
-from tacit.protocols.prefix_sums import Noise, PrefixSums, Presence
+from tacit.protocols.prefix_sums import PrefixSums
 from tacit.trust import TrustModel
 
 # standard deviation of printed binomial noise in units; its distance from a Gaussian is summed term

@@ -195,8 +195,8 @@ class Learner(ABC):
         self._check(round_)
         if not round_.opened:
             raise TacitError(
-                f"round {round_.number} was cut short by the horizon and must not be opened: call "
-                "skip(round)"
+                f"round {round_.number} was cut short by the horizon and must not be released: "
+                "call skip(round)"
             )
         people, total = estimate.error.participants, estimate.total
         one = isinstance(total, float)  # a fast path for arms, the most frequent rounds
@@ -230,7 +230,7 @@ class Learner(ABC):
     def served(self, option: int, count: int) -> None:
         """Count participants who received an option without being asked for a report."""
         if not self.arms:
-            raise TacitError("what is served depends on a context: silos count their own people")
+            raise TacitError("options depend on a context: count them at the silos")
         if not 0 <= option < self.arms:
             raise TacitError(f"option is {option}; they are numbered 0 to {self.arms - 1}")
         self.played += integer("count", count, at_least=0)

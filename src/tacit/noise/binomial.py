@@ -57,7 +57,9 @@ class Binomial(NoiseLaw):
         object.__setattr__(
             self,
             "n",
-            integer("n", self.n, at_least=1, remedy="a binomial law needs at least one bit"),
+            integer(
+                "n", self.n, at_least=1, remedy="a binomial distribution needs at least one bit"
+            ),
         )
         probability("p", self.p, "fair bits have p = 1/2")
         object.__setattr__(self, "p", plain(self.p))

@@ -64,7 +64,7 @@ class DiscreteLaplace(NoiseLaw):
         positive(
             "scale",
             self.scale,
-            "a discrete Laplace law of sensitivity s and privacy epsilon has scale s / epsilon",
+            "for sensitivity s and privacy epsilon the scale is s / epsilon",
         )
         object.__setattr__(self, "scale", plain(self.scale))
 
@@ -181,7 +181,7 @@ class Polya(NoiseLaw):
     support = (0.0, math.inf)
 
     def __post_init__(self) -> None:
-        positive("r", self.r, "a share of one of n people has r = 1/n")
+        positive("r", self.r, "one of n shares has r = 1/n")
         object.__setattr__(self, "r", plain(self.r))
         if not isinstance(self.beta, Chance):
             probability("beta", self.beta, "for discrete Laplace noise of scale b it is e^(-1/b)")

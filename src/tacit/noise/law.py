@@ -202,7 +202,9 @@ class NoiseLaw(ABC):
         TacitError
             If this distribution is not divisible into `n` shares.
         """
-        count = integer("shares", n, at_least=1, remedy="a law is split among one or more people")
+        count = integer(
+            "shares", n, at_least=1, remedy="noise is shared among at least one participant"
+        )
         return self.power(Fraction(1, count))
 
     @classmethod
@@ -216,7 +218,7 @@ class NoiseLaw(ABC):
             If the standard deviation does not determine a member of the family.
         """
         raise TacitError(
-            f"{cls.kind} laws are not told apart by their standard deviation alone: give the "
+            f"{cls.kind} distributions have more than one parameter: give the "
             "parameters, or use a kind with one parameter (discrete-laplace, skellam)"
         )
 

@@ -41,7 +41,7 @@ def law_to_dict(law: Any) -> dict[str, Any]:
     name = stored_name(type(law))
     if STORABLE.get(name) is not type(law) or not dataclasses.is_dataclass(law):
         raise TacitError(
-            f"{law!r} is not a law that can be stored: make it a NoiseLaw and a frozen dataclass, "
+            f"{law!r} cannot be stored: make it a NoiseLaw and a frozen dataclass, "
             "or use `register` first"
         )
     return {"law": name} | {
@@ -62,8 +62,8 @@ def law_from_dict(data: Mapping[str, Any]) -> Any:
             import_module(ours[1])
     if name not in STORABLE:
         raise TacitError(
-            f"the law {name!r} is unknown; known are {', '.join(sorted(STORABLE))}: import the "
-            "module that defines it first"
+            f"the distribution {name!r} is unknown; known are {', '.join(sorted(STORABLE))}: "
+            "import the module that defines it first"
         )
     return STORABLE[name](**{key: _rich(value) for key, value in fields.items()})
 

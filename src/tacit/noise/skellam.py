@@ -50,7 +50,7 @@ class Skellam(NoiseLaw):
     log_concave = True
 
     def __post_init__(self) -> None:
-        positive("variance", self.variance, "a share of one of n people has variance / n")
+        positive("variance", self.variance, "one of n shares has variance / n")
         object.__setattr__(self, "variance", plain(self.variance))
 
     def log_pmf(self, k: npt.ArrayLike) -> Floats:

@@ -59,8 +59,8 @@ class Table(NoiseLaw):
             or not abs(values.sum() - 1) < 1e-9
         ):
             raise TacitError(
-                f"the probabilities sum to {float(values.sum())!r}; a law needs a non-empty list "
-                "of non-negative numbers that sum to 1"
+                f"the probabilities sum to {float(values.sum())!r}; a distribution needs a "
+                "non-empty list of non-negative numbers that sum to 1"
             )
         values.flags.writeable = False
         gapless = bool(np.all(np.diff(np.flatnonzero(values > 0)) == 1))
@@ -156,8 +156,8 @@ class Table(NoiseLaw):
 
     def _draw_one(self) -> int:
         raise TacitError(
-            "a table of rounded probabilities cannot be drawn from exactly: draw the laws that it "
-            "was summed from, and add them"
+            "a table of rounded probabilities has no exact sampler: draw from the distributions "
+            "that it sums, and add"
         )
 
 
@@ -204,7 +204,7 @@ def modular_pmf(law: NoiseLaw, modulus: int) -> Floats:
     >>> np.round(modular_pmf(Table.of(-1, np.array([0.25, 0.5, 0.25])), 2), 3)
     array([0.5, 0.5])
     """
-    m = integer("modulus", modulus, at_least=2, remedy="a sum is opened modulo 2 or more")
+    m = integer("modulus", modulus, at_least=2, remedy="the modulus of a sum is at least 2")
     start, p = entries(law)
     result: Floats = np.bincount((start + np.arange(len(p))) % m, weights=p, minlength=m)  # type: ignore[assignment]
     return result

@@ -33,7 +33,7 @@ def wrap_probability(law: NoiseLaw, largest_sum: int, modulus: int) -> float:
         raise TacitError(
             f"modulus {m} is too small for sums up to {top}: use at least "
             f"{top + 2 * _reach(law, 1e-9) + 1}, "
-            "which also holds the noise but for a chance of 1e-9"
+            "which overflows with probability at most 1e-9"
         )
     spare = (m - top - 1) // 2
     above, below = law.tail(spare), law.cdf(-spare - 1)

@@ -36,9 +36,8 @@ from tacit.privacy.guarantees import (
     PureDP,
     RenyiDP,
     View,
-    compose,
-    weakest,
 )
+from tacit.privacy.joint_guarantees import compose, weakest
 from tacit.privacy.loss import PrivacyLoss, privacy_loss, renyi_divergence
 from tacit.privacy.shuffling import Clones, RandomizedResponse
 from tacit.privacy.silos import SilosDP

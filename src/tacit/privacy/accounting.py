@@ -30,6 +30,7 @@ from scipy.special import ndtri
 
 from tacit.assumptions import Accounting, Assumption, DistinctRounds, Method, together
 from tacit.errors import TacitError
+from tacit.names import is_own
 from tacit.noise import Chance, NoiseLaw
 from tacit.noise.law import LOG_TINY, ROUNDING
 from tacit.privacy.gaussian import GaussianLoss
@@ -52,7 +53,6 @@ Target = PureDP | ApproximateDP
 Asked = TypeVar("Asked", bound=Target)
 LARGEST_RATIO = "exact: the largest ratio of probabilities"
 SUMMED = "exact: summed over the noise's probabilities, both directions"
-PACKAGE = __name__.partition(".")[0]
 DROPPED = 0.1  # fraction of δ spent on losses too large for any divergence or comparison
 SMOOTH = 3.0  # from this standard deviation on Skellam noise is nearly as good as Gaussian noise
 
@@ -104,7 +104,7 @@ def promised(
     if not enough:
         nearly = " (a float is a little less: write the epsilon as a Fraction)"
         raise TacitError(
-            f"{law!r} on a sum that one person moves by {sensitivity} earns {found.short}, not "
+            f"{law!r} on a sum of sensitivity {sensitivity} earns {found.short}, not "
             f"{target.short}{nearly if found.short == target.short else ''}: calibrate the noise "
             "to the target"
         )
@@ -137,7 +137,7 @@ def derived(guarantee: Kept, *distributions: Any) -> Kept:
     """
     if not distributions:
         raise TacitError("give the distributions that the guarantee was derived from")
-    ours = all(type(one).__module__.partition(".")[0] == PACKAGE for one in distributions)
+    ours = all(is_own(type(one)) for one in distributions)
     exact = all(isinstance(one, (NoiseLaw, Chance)) for one in distributions)
     if not ours:
         return state_arithmetic(guarantee, Arithmetic.UNSTATED)
@@ -163,8 +163,8 @@ def check_replaced(target: Guarantee) -> None:
     """
     if target.neighbours is not Neighbours.REPLACE_ONE:
         raise TacitError(
-            f"{target.short} is about {target.neighbours.text()}, but everybody sees how many take "
-            "part: ask for neighbours that replace one person's data"
+            f"{target.short} is about {target.neighbours.text()}, but the number of participants "
+            "is public: ask for neighbours that replace one participant's data"
         )
 
 

@@ -58,7 +58,7 @@ def privacy_of(
     if delta is None:
         epsilon = times * loss.pure
         if not math.isfinite(epsilon):
-            raise TacitError(f"{law!r} promises nothing without exceptions: give a delta, as 1e-6")
+            raise TacitError(f"{law!r} gives no pure guarantee: set delta, such as 1e-6")
         return derived(PureDP(epsilon, participations=times), law)
     if times == 1:
         return derived(ApproximateDP(_finite(law, loss.epsilon(delta), delta), delta), law)
@@ -72,5 +72,5 @@ def privacy_of(
 
 def _finite(law: NoiseLaw, epsilon: float, delta: float) -> float:
     if not math.isfinite(epsilon):
-        raise TacitError(f"{law!r} promises nothing at a delta of {delta:g}: give a larger one")
+        raise TacitError(f"{law!r} gives no guarantee at delta {delta:g}: give a larger one")
     return epsilon

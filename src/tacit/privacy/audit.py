@@ -85,11 +85,11 @@ def audit(
     True
     """
     count = integer(
-        "samples", samples, at_least=100, remedy="an audit of fewer samples shows nothing"
+        "samples", samples, at_least=100, remedy="fewer samples have no statistical power"
     )
     if count > MOST_SAMPLES:
         raise TacitError(
-            f"samples is {count:.3g}; an audit keeps them in memory: use at most {MOST_SAMPLES:,}"
+            f"samples is {count:.3g}; all are kept in memory: use at most {MOST_SAMPLES:,}"
         )
     probability("confidence", confidence)
     probability("delta", delta, zero=True)

@@ -74,7 +74,7 @@ class Calibration:
     def integer_law(self) -> NoiseLaw:
         """The distribution, for devices; continuous noise is rejected."""
         if self.law.continuous:
-            raise TacitError(f"{self.kind} noise is no noise of integers: use discrete-gaussian")
+            raise TacitError(f"{self.kind} noise is continuous: use discrete-gaussian")
         return self.law
 
     @property
@@ -179,7 +179,7 @@ def calibrate(
         None
         if users is None
         else integer(
-            "users", users, at_least=1, remedy="the noise is shared among one or more people"
+            "users", users, at_least=1, remedy="the noise is shared among at least one participant"
         )
     )
     if count is not None and count > 1:
@@ -197,8 +197,8 @@ def calibrate(
             )
     if not isinstance(target, ConcentratedDP) and target.epsilon > LARGEST_EPSILON:
         raise TacitError(
-            f"epsilon is {target.epsilon:g}; above {LARGEST_EPSILON} a guarantee hides nothing: "
-            "use a smaller epsilon"
+            f"epsilon is {target.epsilon:g}; above {LARGEST_EPSILON} it gives no meaningful "
+            "privacy: use a smaller epsilon"
         )
     if family is not Binomial and (bits is not None or bias is not None):
         raise TacitError(f"bits and bias are for binomial noise, not for {family.kind}")
@@ -227,8 +227,8 @@ def _check_shared(target: Target) -> None:
     check_replaced(target)
     if target.view not in (View.OPENED_SUM, View.SHUFFLED):
         raise TacitError(
-            f"{target.short} is about {target.view.text()}, from whom shares of several people "
-            "hide nothing together: leave users out, or ask about the released sum"
+            f"{target.short} is about {target.view.text()}, who sees each share alone: leave users "
+            "out, or ask for the view of the released sum"
         )
 
 
@@ -239,7 +239,8 @@ def _family(kind: str | Kind) -> Kind:
     known: dict[str, Kind] = {**NoiseLaw.kinds, Gaussian.kind: Gaussian}
     if kind not in known:
         raise TacitError(
-            f"noise is {kind!r}; it must be one of {', '.join(sorted(known))}, or a class of laws"
+            f"noise is {kind!r}; it must be one of {', '.join(sorted(known))}, or a "
+            "class of distributions"
         )
     return known[kind]
 
@@ -384,9 +385,9 @@ class _Problem:
         psi = self.apart(law, users)
         if not psi < WIDEST_APART:
             raise TacitError(
-                f"{users} shares of {self.kind} noise do not add up to anything like one draw of "
-                f"standard deviation {law.std:.3g}: use fewer users, constants='tight', or skellam "
-                "noise, which divides"
+                f"{users} shares of {self.kind} noise do not approximate one draw of standard "
+                f"deviation {law.std:.3g}: use fewer users, constants='tight', or skellam noise, "
+                "whose shares add up exactly"
             )
         epsilon, how = self.tightened(psi).account(law)
         how += f"; sum of shares within {psi:.2g} of one draw (Kairouz, Liu & Steinke 2021)"
@@ -410,8 +411,7 @@ def _pure(problem: _Problem, epsilon: float, family: Kind, users: int | None) ->
     """Calibrate a pure target, in closed form where known (discrete Laplace: scale g/ε, exact)."""
     if problem.norm == "l2" and problem.dimension > 1:
         raise TacitError(
-            "a guarantee without exceptions is calibrated to an l∞ or l1 bound: use norm='linf', "
-            "or give a delta"
+            "a pure guarantee is calibrated to an l∞ or l1 bound: use norm='linf', or give a delta"
         )
     moved = problem.whole * problem.dimension * problem.times
     law = None if family.continuous else family.of_pure_loss(epsilon, moved)
@@ -419,7 +419,7 @@ def _pure(problem: _Problem, epsilon: float, family: Kind, users: int | None) ->
         return problem.answer(law, users, account=(law.pure_loss(moved), LARGEST_RATIO))
     if family.continuous or math.isinf(family.of_std(problem.start).pure_loss(1)):
         raise TacitError(
-            f"{problem.kind} noise has no guarantee without exceptions: give a delta, or use "
+            f"{problem.kind} noise has no pure guarantee: give a delta, or use "
             "discrete-laplace noise"
         )
     return problem.answer(problem.least(family), users)
@@ -453,7 +453,7 @@ def _binomial(
 ) -> Calibration:
     if not isinstance(problem.target, ApproximateDP):
         raise TacitError(
-            "binomial noise has a finite range, hence no guarantee without exceptions: give a "
+            "binomial noise has a finite range, hence no pure guarantee: give a "
             "delta, or use discrete-laplace"
         )
     if bits is not None and (users is None or bias is not None):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.assumptions import Accounting, Method, together
+from tacit.assumptions import Accounting, DistinctRounds, Method, together
 from tacit.errors import TacitError, integer, positive, probability
 from tacit.privacy.guarantees import (
     ApproximateDP,
@@ -72,7 +72,7 @@ class ComposedLoss:
         if not self.parts:
             raise TacitError("nothing to compose: give at least one loss")
         for _, times in self.parts:
-            integer("times", times, at_least=1, remedy="each loss is met at least once")
+            integer("times", times, at_least=1, remedy="a loss is composed at least once")
 
     @property
     def pure(self) -> float:
@@ -284,11 +284,12 @@ def advanced_composition(
     failure = extra + (count * guarantee.delta if isinstance(guarantee, ApproximateDP) else 0.0)
     if failure >= 1:
         raise TacitError(
-            f"delta adds up to {failure:g} over {count} batches, which promises nothing: use a "
-            "smaller delta"
+            f"delta adds up to {failure:g} over {count} participations; it must be "
+            "below 1: use a smaller delta"
         )
     about = guarantee.about | {"participations": count * guarantee.participations}
-    return ApproximateDP(min(epsilon, count * e), failure, **about)
+    made = ApproximateDP(min(epsilon, count * e), failure, **about)
+    return made.given(DistinctRounds()) if count > 1 else made
 
 
 @dataclass(frozen=True)
@@ -437,13 +438,15 @@ class Odometer:
         else:
             epsilon = self._composed(self._times) if self._times else 0.0
         often = sum(
-            count * getattr(release, "participations", 1) for release, count in self._times.items()
+            count * (release.participations if isinstance(release, Guarantee) else 1)
+            for release, count in self._times.items()
         )
         about = self.budget.about | {
             "participations": max(1, often),
             "assumptions": self._assumptions,
         }
-        return ApproximateDP(max(0.0, epsilon), self.budget.delta, **about)
+        made = ApproximateDP(max(0.0, epsilon), self.budget.delta, **about)
+        return made.given(DistinctRounds()) if often > 1 else made
 
     def _refuse_beyond(self, epsilon: float) -> None:
         if not epsilon <= self.budget.epsilon:

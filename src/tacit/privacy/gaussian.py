@@ -111,7 +111,7 @@ class GaussianLoss:
         positive(
             "sensitivity",
             self.sensitivity,
-            "the most that one person can move the query, in l2 norm",
+            "it is the l2 sensitivity of the query",
         )
 
     @property
@@ -143,9 +143,7 @@ class GaussianLoss:
 
     def epsilon(self, delta: float) -> float:
         """The least ε at δ."""
-        level = float(
-            probability("delta", delta, "Gaussian noise has no guarantee without exceptions")
-        )
+        level = float(probability("delta", delta, "Gaussian noise has no pure guarantee"))
         if self.delta(0.0) <= level:
             return 0.0
         from scipy.optimize import brentq  # slow to import

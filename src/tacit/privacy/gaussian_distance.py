@@ -57,7 +57,7 @@ class NearlyGaussianLoss:
         positive(
             "sensitivity",
             self.sensitivity,
-            "the most that one person can move the integers, in l2 norm",
+            "it is the l2 sensitivity of the integers",
         )
         integer("coordinates", self.coordinates, at_least=1)
 

@@ -175,7 +175,7 @@ def privacy_loss(law: NoiseLaw, sensitivity: int, *, log_floor: float = LOG_TINY
         "sensitivity",
         sensitivity,
         at_least=1,
-        remedy="the most that one person can move the integer sum",
+        remedy="it is the sensitivity of the integer sum",
     )
     signs = (1,) if law.symmetric else (1, -1)
     if not law.largest_shift_is_worst and shift > MOST_SHIFTS:

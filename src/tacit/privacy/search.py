@@ -22,7 +22,8 @@ def least(holds: Callable[[float], bool], guess: float, relative: float = RELATI
         low, high, factor = high, high * factor, factor * factor
         if high > 1e300:
             raise TacitError(
-                "no amount is enough: the target cannot be met with this kind of noise"
+                "no amount of this noise meets the target: use another kind of noise, or a "
+                "weaker target"
             )
     while low == high or holds(low):
         low, high, factor = low / factor, low, factor * factor
@@ -53,7 +54,8 @@ def least_root(excess: Callable[[float], float], guess: float) -> float:
         if abs(at) > 690:
             if grows:
                 raise TacitError(
-                    "no amount is enough: the target cannot be met with this kind of noise"
+                    "no amount of this noise meets the target: use another kind of noise, or a "
+                    "weaker target"
                 )
             return math.exp(high[0])
         point = (at, excess(math.exp(at)))
@@ -86,8 +88,8 @@ def least_integer(holds: Callable[[int], bool], guess: int) -> int:
         low, high = high, 2 * high
         if high > 1 << 62:
             raise TacitError(
-                f"no number up to {low:,} is enough: the target cannot be met with this kind of "
-                "noise"
+                f"no number up to {low:,} meets the target: use another kind of noise, or a weaker "
+                "target"
             )
     while high - low > 1:
         middle = (low + high) // 2

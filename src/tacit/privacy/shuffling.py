@@ -36,8 +36,8 @@ def _check(epsilon0: float, users: int) -> None:
     positive("epsilon0", epsilon0, "the guarantee of one message")
     if epsilon0 > LARGEST_EPSILON0:
         raise TacitError(
-            f"epsilon0 is {epsilon0:g}; a message above {LARGEST_EPSILON0} hides nothing, shuffled "
-            "or not: use a smaller epsilon0"
+            f"epsilon0 is {epsilon0:g}; it must be at most {LARGEST_EPSILON0}: above, even "
+            "shuffled messages have no meaningful privacy"
         )
     integer("users", users, at_least=1)
 
@@ -163,15 +163,15 @@ class RandomizedResponse:
         if ones is not None:
             if ones != int(ones) or not 0 <= ones < self.users:
                 raise TacitError(
-                    f"ones is {ones}; among the {self.users - 1} other people there are between 0 "
-                    f"and {self.users - 1}"
+                    f"ones is {ones}; among {self.users - 1} others it must be between 0 and "
+                    f"{self.users - 1}"
                 )
             return _responses(self.epsilon0, self.users, ones)
         if self.users > MOST_USERS_EVERY_INPUT:
             raise TacitError(
-                f"{self.users:,} people have too many inputs to check one by one (at most "
-                f"{MOST_USERS_EVERY_INPUT}): say how many of "
-                "the others hold a one (ones=...), or use Clones, which covers every input"
+                f"{self.users:,} participants have too many inputs to enumerate (at most "
+                f"{MOST_USERS_EVERY_INPUT}): give the number of others that hold a one (ones=...), "
+                "or use Clones, which covers every input"
             )
         # the mirror image of k ones is n-1-k ones with the two directions swapped
         return tuple(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from tacit.errors import TacitError
-from tacit.privacy import guarantees
+from tacit.privacy import joint_guarantees
 from tacit.privacy.guarantees import ApproximateDP, Guarantee, state_arithmetic
 
 
@@ -78,7 +78,7 @@ class SilosDP(ApproximateDP):
 
 def weakest(each: Sequence[ApproximateDP]) -> SilosDP:
     """Return the guarantee that holds for everybody if silo i has the i-th of these."""
-    common = guarantees.weakest(each)
+    common = joint_guarantees.weakest(each)
     if not isinstance(common, ApproximateDP):
         raise TacitError(
             "a silo's guarantee needs delta > 0: give each silo an epsilon and a delta"

@@ -47,7 +47,7 @@ class ThreatModel:
     curious: int = 1
 
     def __post_init__(self) -> None:
-        integer("curious", self.curious, at_least=0, remedy="participants who may look")
+        integer("curious", self.curious, at_least=0, remedy="number of curious participants")
         guaranteed_reports(1, self.dropout, self.corrupt)
 
     def reports(self, participants: int) -> int:
@@ -71,8 +71,8 @@ class ThreatModel:
         """The assumptions of a guarantee whose noise is shared: the same for rounds of every size.
 
         >>> for assumption in ThreatModel(dropout=0.1).assumptions(): print(assumption.text())
-        at most 1 participant of a round is curious, corrupted or invented
-        a round is released only if at least 90% of its reports arrive
+        at most 1 participant of a batch is curious, corrupted or invented
+        a batch is released only if at least 90% of its reports arrive
         """
         return self.dishonest(scope), ReleasedOnlyAbove(1 - _decimal(self.dropout))
 

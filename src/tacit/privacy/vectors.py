@@ -58,7 +58,7 @@ def linf_loss(law: NoiseLaw, bound: int, dimension: int) -> ComposedLoss:
     if not law.largest_shift_is_worst:
         raise TacitError(
             f"{law!r} is not log-concave, so its worst shift is not known to be the largest: use a "
-            "law with whole shares"
+            "log-concave distribution, such as Skellam"
         )
     return ComposedLoss(((privacy_loss(law, bound), integer("dimension", dimension, at_least=1)),))
 
@@ -73,9 +73,7 @@ def l2_guarantee(
     depend on earlier releases; the worst change fixed in advance is then not the worst, so changes
     are not enumerated.
     """
-    norm = float(
-        positive("bound", bound, "the most that one person can move the vector, in l2 norm")
-    )
+    norm = float(positive("bound", bound, "it is the l2 sensitivity of the vector"))
     size = integer("dimension", dimension, at_least=1)
     level = float(probability("delta", delta))
     if law.continuous:

@@ -183,7 +183,9 @@ def groups(users: int, epsilon: float | Fraction, curious: int = 1) -> list[Grou
     >>> [(group.count, group.row.users, group.size) for group in groups(2500, 1)]
     [(1, 1024, 1025), (1, 1024, 1475)]
     """
-    everyone = integer("users", users, at_least=1 + curious, remedy="nobody is hidden alone")
+    everyone = integer(
+        "users", users, at_least=1 + curious, remedy="one participant alone is not private"
+    )
     fitting = [row for row in _usable(epsilon) if row.users + curious <= everyone]
     row = max(fitting, key=lambda row: row.users)
     count, left = divmod(everyone, row.users + curious)

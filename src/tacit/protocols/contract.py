@@ -20,8 +20,10 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import TacitError, as_fraction, integer
+from tacit.names import is_own
 from tacit.noise import Chance, NoiseLaw
-from tacit.privacy import Guarantee
+from tacit.privacy import Arithmetic, Guarantee
+from tacit.privacy.guarantees import state_arithmetic
 from tacit.types import ErrorLaw, Estimate, Floats, Integers, Levels, Opened
 
 
@@ -65,6 +67,12 @@ class Protocol(ABC):
     def numbers_per_participant(self) -> int:
         """Numbers in one participant's report."""
         return self.coordinates
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; the guarantee of a class from outside tacit never counts as exact."""
+        if name == "guarantee" and isinstance(value, Guarantee) and not is_own(type(self)):
+            value = state_arithmetic(value, Arithmetic.UNSTATED)
+        super().__setattr__(name, value)
 
     @abstractmethod
     def randomize(self, x: Any) -> Any:
@@ -203,13 +211,13 @@ class Protocol(ABC):
         if reports < self.minimum:
             raise TacitError(
                 f"round of {reports} reports is below the {self.minimum} that the guarantee needs "
-                f"(n={self.participants}); nothing was opened: {self.minimum - reports} more "
+                f"(n={self.participants}); the round is aborted: {self.minimum - reports} more "
                 "reports, or a new round"
             )
         if reports > self.participants:
             raise TacitError(
                 f"round of {reports} reports is over the {self.participants} that the protocol was "
-                "built for: open a larger round"
+                "built for: propose a larger round"
             )
 
 

@@ -321,7 +321,7 @@ def joint(users: int, metrics: int, each: str, target: Target, **how: Any) -> Jo
     except TacitError as error:
         raise TacitError(f"{error} (epsilon is shared among {metrics} metrics)") from error
     if not isinstance(part, SumProtocol):
-        raise TacitError(f"{each} makes no sum of one number: name the recipe of a sum")
+        raise TacitError(f"{each} makes no sum of one number: name the factory of a sum")
     return JointSums(part, metrics)
 
 

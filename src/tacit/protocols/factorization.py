@@ -163,7 +163,7 @@ def factorize(kind: Kind, steps: int, importance: tuple[float, ...] = ()) -> Fac
         "steps",
         steps,
         at_least=1,
-        remedy="there must be at least one synchronisation: a horizon of at least one batch",
+        remedy="use a horizon of at least one batch",
     )
     if kind == "square-root":
         coefficients = np.cumprod(np.append(1.0, 1 - 0.5 / np.arange(1, count)))

@@ -142,7 +142,7 @@ class ShuffledVector(LevelProtocol):
         self.minimum, self.honest = self.participants, ThreatModel().honest(self.participants)
         if isinstance(target, PureDP):
             raise TacitError(
-                "shuffled bits have a finite range, hence no guarantee without exceptions: give a "
+                "shuffled bits have a finite range, hence no pure guarantee: give a "
                 "delta, or use secagg"
             )
         self._stated: float | None = None

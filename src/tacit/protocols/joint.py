@@ -57,7 +57,7 @@ class JointSums(Protocol):
         if not isinstance(promised, (PureDP, ApproximateDP)) or promised.participations % metrics:
             raise TacitError(
                 f"{metrics} metrics need noise for {metrics} times as many participations, the "
-                f"part promises {promised or 'nothing'}: make it for for_each(target, {metrics})"
+                f"part guarantees {promised or 'nothing'}: make it for for_each(target, {metrics})"
             )
         often = promised.participations // metrics
         kept = promised.assumptions - (frozenset() if often > 1 else {DistinctRounds()})
@@ -99,8 +99,8 @@ class JointSums(Protocol):
         self.check_reports(opened.reports)
         if len(opened.values) != self.coordinates:
             raise TacitError(
-                f"{len(opened.values)} numbers were opened; it must be {self.coordinates}, one for "
-                "each metric"
+                f"{len(opened.values)} numbers were released; it must be {self.coordinates}, one "
+                "for each metric"
             )
         return self._together(
             [self.part.analyze(replace(opened, values=(value,))) for value in opened.values]

@@ -8,7 +8,6 @@ jointly. Both serialize to plain data, privacy status included.
 from __future__ import annotations
 
 import inspect
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -32,7 +31,7 @@ from tacit.assumptions import (
     uncovered,
 )
 from tacit.errors import TacitError
-from tacit.names import name_of, named
+from tacit.names import PACKAGE, is_own, name_of, named
 from tacit.privacy import (
     ApproximateDP,
     Arithmetic,
@@ -44,7 +43,6 @@ from tacit.privacy import (
     PrivacyStatus,
     PureDP,
 )
-from tacit.privacy.accounting import PACKAGE
 from tacit.privacy.guarantees import state_arithmetic
 from tacit.privacy.shuffling import amplified_nodes
 from tacit.privacy.silos import SilosDP
@@ -52,7 +50,8 @@ from tacit.privacy.status import NON_PRIVATE_TEXT, status_from_data, status_to_d
 from tacit.protocols.checking import DRAWS, check_declared
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import depth, factorize
-from tacit.protocols.prefix_sums import Encoder, PrefixRound, PrefixSums, Presence
+from tacit.protocols.prefix_delivery import Presence
+from tacit.protocols.prefix_sums import Encoder, PrefixRound, PrefixSums
 from tacit.trust import TrustModel
 from tacit.types import Arm, Design, Fit, Floats, Round
 
@@ -224,7 +223,7 @@ class PerRound(Mechanism):
         if round_.participants < self.smallest:
             raise TacitError(
                 f"round {round_.number} is for {round_.participants} participants; the guarantee "
-                f"needs at least {self.smallest} in each: hold larger rounds"
+                f"needs at least {self.smallest} in each: propose larger rounds"
             )
         protocol = self.make(*self._size(round_), **self.arguments)
         if not all(map(_ours, parts_of(protocol))) and not from_outside(self):
@@ -369,8 +368,8 @@ class Releases(Mechanism):
             )
         if round_.number > len(self.released):
             raise TacitError(
-                f"synchronisation {len(self.released) + 1} was never opened, and prefix sums need "
-                "all of them: end this experiment and begin another"
+                f"synchronisation {len(self.released) + 1} was never released, and prefix sums "
+                "need all of them: start a new experiment"
             )
         return self.sums.open(round_.number, self.released, self.held, self.guarantee)
 
@@ -586,8 +585,8 @@ def recipe(make: Any) -> Callable[..., Protocol]:
         made = None
     if not (isinstance(made, type) and issubclass(made, Protocol)):
         raise TacitError(
-            f"{make!r} does not say that it makes protocols: give a function at the top of a "
-            "module, whose result is annotated as a Protocol"
+            f"{make!r} has no return annotation of a Protocol: give an annotated function at "
+            "module level"
         )
     found: Callable[..., Protocol] = make
     return found
@@ -626,23 +625,17 @@ def from_outside(mechanism: Mechanism) -> bool:
 
     Classes of tacit that somebody has patched in this process are not recognised.
     """
-    if not _genuine(type(mechanism)):
+    if not is_own(type(mechanism)):
         return True
     if isinstance(mechanism, Releases):
         inside = (mechanism.sums, mechanism.sums.shape)
-        return not all(_genuine(type(one)) for one in inside)
+        return not all(is_own(type(one)) for one in inside)
     if not isinstance(mechanism, PerRound):
         return False
-    if not _genuine(mechanism.make) or any(map(_names_others, mechanism.arguments.values())):
+    if not is_own(mechanism.make) or any(map(_names_others, mechanism.arguments.values())):
         return True
     protocol = mechanism.example()
     return protocol is not None and not all(map(_ours, parts_of(protocol)))
-
-
-def _genuine(thing: Any) -> bool:
-    """Whether a function or class is tacit's, by identity: its attributes can be copied."""
-    module = sys.modules.get(str(thing.__module__))
-    return _package(thing) == PACKAGE and vars(module).get(thing.__name__) is thing
 
 
 def _names_others(argument: Any) -> bool:
@@ -659,16 +652,12 @@ def _checked(protocol: Protocol | None) -> Declared:
     return Declared(DRAWS, protocol.participants) if all(checked) else Declared()
 
 
-def _package(thing: Any) -> str:
-    return str(thing.__module__).partition(".")[0]
-
-
 def _ours(protocol: Protocol) -> bool:
     """Whether a protocol is tacit's, with none of its methods replaced on the instance."""
     replaced = (
         name for name in vars(protocol) if inspect.isfunction(getattr(type(protocol), name, None))
     )
-    return _genuine(type(protocol)) and not any(replaced)
+    return is_own(type(protocol)) and not any(replaced)
 
 
 def plain(value: Any) -> Any:

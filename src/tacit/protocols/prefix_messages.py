@@ -88,8 +88,8 @@ class Bits:
         if not 0 <= ones.min() <= ones.max() <= self.bits:
             raise TacitError(
                 f"a number is {ones.min() - self.offset} to {ones.max() - self.offset} units; "
-                f"{self.bits} bits count from {-self.offset}: do all silos have as many people as "
-                "was said?"
+                f"{self.bits} bits count from {-self.offset}: check the number of records per "
+                "silo"
             )
         return ones
 

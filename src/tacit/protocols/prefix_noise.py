@@ -11,7 +11,8 @@ from tacit.errors import positive
 from tacit.privacy import ApproximateDP, GaussianLoss
 from tacit.privacy.search import least
 from tacit.protocols.factorization import Factorization
-from tacit.protocols.prefix_sums import ONCE, Noise, PrefixSums, Presence
+from tacit.protocols.prefix_delivery import ONCE, Noise, Presence
+from tacit.protocols.prefix_sums import PrefixSums
 from tacit.trust import TrustModel
 
 # relative increase of the sensitivity by rounding, and the part of δ reserved for the distance from

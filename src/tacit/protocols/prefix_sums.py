@@ -2,7 +2,8 @@
 step.
 
 At every step each silo sends one message about its data so far, and the server learns the noisy sum
-over all silos and steps. The trust models differ in who adds the noise:
+over all silos and steps. The trust models (`tacit.protocols.prefix_delivery`) differ in who adds
+the noise:
 
 - `silo`: each silo alone, with messages in the clear (ZC24 Algorithm 2).
 - `secure-aggregation`: each silo a share; only the sum modulo 2^64 is released.
@@ -20,107 +21,31 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit.assumptions import (
-    Assumption,
-    DishonestAtMost,
-    JointPrivacy,
-    Scope,
-    Spread,
-    VisitsAtMost,
-)
+from tacit.assumptions import Assumption
 from tacit.errors import TacitError, integer, positive
-from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam
+from tacit.noise import NoiseLaw
 from tacit.privacy import ApproximateDP, Gaussian, GaussianLoss, Guarantee, View, derived
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import Factorization, squared_silos
-from tacit.protocols.prefix_messages import MODULUS_BITS, MOST_BITS, Bits, Form, Shares, Words
-from tacit.protocols.split_and_mix import SECURITY, shares_needed
+from tacit.protocols.prefix_delivery import (
+    DELIVERIES,
+    INTEGER_NOISE,
+    ONCE,
+    Delivery,
+    Noise,
+    Presence,
+)
+from tacit.protocols.prefix_messages import MODULUS_BITS, MOST_BITS, Form, Shares, Words
 from tacit.trust import TrustModel
 from tacit.types import Estimate, Floats, Opened, VectorError
 
-Noise = Literal["none", "gaussian", "discrete-gaussian", "skellam", "binomial"]
-
 EXACT_IN_DOUBLES = 2.0**52
-FITS: dict[TrustModel, tuple[Noise, ...]] = {
-    TrustModel.NONE: ("none",),
-    TrustModel.SILO: ("gaussian", "discrete-gaussian"),
-    TrustModel.SECURE_AGGREGATION: ("discrete-gaussian", "skellam"),
-    TrustModel.SHUFFLER: ("discrete-gaussian", "skellam", "binomial", "gaussian"),
-    TrustModel.CENTRAL: ("discrete-gaussian", "skellam"),
-}
-VIEWS: dict[TrustModel, View] = {
-    TrustModel.NONE: View.SILO,
-    TrustModel.SILO: View.SILO,
-    TrustModel.SECURE_AGGREGATION: View.OPENED_SUM,
-    TrustModel.SHUFFLER: View.SHUFFLED,
-    TrustModel.CENTRAL: View.SERVER_OUTPUT,
-}
-
-
-@dataclass(frozen=True)
-class Presence:
-    """How often one participant takes part.
-
-    In at most `batches` steps, `visits` times in each, at any silos. With `anywhere`: `visits`
-    times in total, at any silos in any steps.
-
-    `eager` silos act on the raw data of their batch. The assignment of later participants of the
-    same silo and batch then depends on earlier ones, so one visit may move every record of that
-    silo's batch. Otherwise a visit moves its own record only.
-
-    >>> Presence(visits=2).records(silos=3, people=25), Presence(eager=True).records(3, 25)
-    ([(2,), (1, 1)], [(25,)])
-    """
-
-    batches: int = 1
-    visits: int = 1
-    eager: bool = False
-    anywhere: bool = False
-
-    def __post_init__(self) -> None:
-        integer("batches", self.batches, at_least=1, remedy="a person is in at least one batch")
-        integer("visits", self.visits, at_least=1, remedy="a person comes at least once")
-
-    def records(self, silos: int, people: int) -> list[tuple[int, ...]]:
-        """The worst distributions over silos of the records that move in one batch, for `people`
-        records per silo.
-
-        For each number of visited silos, the records are concentrated in as few silos as possible.
-        The released rows move by a convex function of these counts, which is largest there.
-        """
-        coming = min(self.visits, silos * people)
-        most = min(coming, silos)
-        if self.eager:
-            return [(people,) * most]
-        found = []
-        for visited in range(-(-coming // people), most + 1):
-            counts, left = [1] * visited, coming - visited
-            for place in range(visited):
-                more = min(people - 1, left)
-                counts[place] += more
-                left -= more
-            found.append(tuple(counts))
-        return found
-
-    @property
-    def participations(self) -> int:
-        """The total number of participations of one participant."""
-        return self.batches * self.visits
-
-    @property
-    def assumption(self) -> VisitsAtMost:
-        """The number of participations, as an assumption of the guarantee."""
-        spread = Spread.ANYWHERE if self.anywhere else Spread.PER_BATCH
-        return VisitsAtMost(self.batches, self.visits, spread)
-
-
-ONCE = Presence()
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +81,10 @@ class PrefixSums:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "trust", TrustModel(self.trust))
+        if self.trust not in DELIVERIES:
+            raise TacitError(
+                f"trust is {self.trust}; prefix sums of silos need one of {', '.join(DELIVERIES)}"
+            )
         integer("silos", self.silos, at_least=1)
         self._check_own_noise()
         integer("size", self.size, at_least=1)
@@ -169,32 +98,24 @@ class PrefixSums:
         positive(
             "sensitivity",
             self.sensitivity,
-            "the most that one person moves a step's vector, in l2 norm",
+            "it is the l2 sensitivity of a step's vector",
         )
-        if self.noise not in FITS[self.trust]:
+        if self.noise not in self.delivery.noises:
             raise TacitError(
                 f"noise is {self.noise!r}; under trust {self.trust} it must be one of "
-                f"{', '.join(FITS[self.trust])}"
+                f"{', '.join(self.delivery.noises)}"
             )
         if self.noise == "binomial" and self.shape.kind in ("square-root", "optimal"):
             raise TacitError(
                 f"bits cannot be weighted by the coefficients of the {self.shape.kind} kind: use "
                 "the tree, or discrete-gaussian noise"
             )
-        if self.shape.kind == "prefix" and self.trust == TrustModel.SHUFFLER:
-            raise TacitError(
-                "shuffled prefix sums put every person in all later messages (ZC24 Remark 5.6): "
-                "use the tree or the square root"
-            )
-        if self.shape.kind == "prefix" and self.trust == TrustModel.CENTRAL:
-            raise TacitError(
-                "a trusted server adds up what it published itself: use the tree, the square root "
-                "or the optimal kind"
-            )
+        if self.shape.kind == "prefix" and self.delivery.no_prefix:
+            raise TacitError(self.delivery.no_prefix)
         if self.noise != "none":
             positive("sigma", self.sigma, "privacy needs noise; for no privacy use trust none")
         if self.integral:
-            largest = self._largest(int(np.abs(self.shape.right).sum(axis=1).argmax()))
+            largest = self.largest(int(np.abs(self.shape.right).sum(axis=1).argmax()))
             widest = max(self.sigmas) * self.scale if self.sigmas else self.total.std
             if (
                 not self.silos * largest + 40 * widest < 2.0 ** (MODULUS_BITS - 1)
@@ -210,7 +131,7 @@ class PrefixSums:
         """Individual noise is given for each silo, or for none."""
         for name in ("sigmas", "weights"):
             values = getattr(self, name)
-            if values and (self.trust != TrustModel.SILO or len(values) != self.silos):
+            if values and (not self.delivery.own_noise or len(values) != self.silos):
                 raise TacitError(
                     f"{name} has {len(values)} numbers for {self.silos} silos under trust "
                     f"{self.trust}: give one for each silo whose noise is its own"
@@ -236,29 +157,27 @@ class PrefixSums:
         return {pair: (self.of(pairs.index(pair)), pairs.count(pair)) for pair in set(pairs)}
 
     @property
+    def delivery(self) -> Delivery:
+        """How messages reach the server under the trust model."""
+        return DELIVERIES[self.trust]
+
+    @property
     def integral(self) -> bool:
         """Whether messages are integers modulo 2^64."""
-        return self.noise in ("discrete-gaussian", "skellam", "binomial")
+        return self.noise in INTEGER_NOISE
 
-    def _largest(self, step: int) -> float:
+    def largest(self, step: int) -> float:
         """The largest sum of a silo's records in one number of a step, in units."""
         return self.people * float(np.abs(self.shape.right[step]).sum()) * self.scale
 
     def form(self, step: int) -> Form:
         """The encoding of the integers of a step in a message."""
-        if self.trust != TrustModel.SHUFFLER:
-            return Words()
-        if self.noise != "binomial":
-            return Shares(count=shares_needed(self.honest, 1 << MODULUS_BITS))
-        most, noise = math.ceil(self._largest(step)), int(self.share.support[1])
-        return Bits(2 * most + noise, most + round(self.share.mean))
+        return self.delivery.form(self, step)
 
     @property
     def alone(self) -> bool:
         """Whether each silo's noise suffices alone."""
-        return self.trust == TrustModel.SILO or (
-            self.trust == TrustModel.SHUFFLER and self.noise == "gaussian"
-        )
+        return self.delivery.alone(self.noise)
 
     @property
     def honest(self) -> int:
@@ -270,19 +189,14 @@ class PrefixSums:
         """The number of parties whose noise adds up to `total`: one silo, the server, or all honest
         silos.
         """
-        return 1 if self.alone or self.trust == TrustModel.CENTRAL else self.honest
+        return self.delivery.adding(self)
 
     @cached_property
     def total(self) -> NoiseLaw:
         """The noise that the guarantee needs in one released integer (in one message where each
         silo's noise suffices alone).
         """
-        width = self.sigma * self.scale
-        if self.noise == "discrete-gaussian":
-            return DiscreteGaussian(width)
-        if self.noise == "skellam":
-            return Skellam(width**2)
-        return Binomial(2 * self.honest * math.ceil(2 * width**2 / self.honest))
+        return INTEGER_NOISE[self.noise](self.sigma * self.scale, self.honest)
 
     @cached_property
     def share(self) -> NoiseLaw:
@@ -404,7 +318,7 @@ class PrefixSums:
         `presence` allows.
         """
         if self.noise == "none":
-            raise TacitError("nothing hides what is sent: there is no guarantee without noise")
+            raise TacitError("noise is none: a guarantee needs noise")
         if not self.integral:
             return GaussianLoss(self.sigma, self.movement)
         rows = self._messages if self.alone else self._rows
@@ -422,21 +336,19 @@ class PrefixSums:
     @property
     def view(self) -> View:
         """The view that the guarantee covers."""
-        return VIEWS[self.trust]
+        return self.delivery.view
 
     def slack(self, epsilon: float) -> float:
-        """The increase of δ due to a shuffler of additive shares, over all released numbers."""
-        if self.trust != TrustModel.SHUFFLER or self.noise in ("binomial", "gaussian"):
-            return 0.0
-        return (1 + math.exp(epsilon)) * 2.0**-SECURITY * self.size * self.shape.steps
+        """The increase of δ by the delivery of messages, such as additive shares by a shuffler."""
+        return self.delivery.slack(self, epsilon)
 
     def guarantee(self, delta: float) -> ApproximateDP:
         """(ε, δ) of the whole transcript, for the maximum participation that `presence` allows."""
         epsilon = self.loss().epsilon(delta)
         if not math.isfinite(epsilon):
             raise TacitError(
-                f"{self.noise} noise at scale {self.scale} promises nothing at delta {delta:g} to "
-                f"somebody who moves up to {self.movement:.3g}: let silos be lazy, or use "
+                f"{self.noise} noise at scale {self.scale} gives no guarantee at delta {delta:g} "
+                f"for a sensitivity of {self.movement:.3g}: let silos be lazy, or use "
                 "secagg-fedlinucb with discrete-gaussian noise"
             )
         failure = delta + self.slack(epsilon)
@@ -448,14 +360,8 @@ class PrefixSums:
     @property
     def assumptions(self) -> frozenset[Assumption]:
         """The assumptions of the guarantee, besides its view."""
-        found: set[Assumption] = set()
-        if self.presence.participations > 1:
-            found.add(self.presence.assumption)
-        if self.trust == TrustModel.CENTRAL:
-            found.add(JointPrivacy())
-        elif self.integral and not self.alone:
-            found.add(DishonestAtMost(Scope.SILOS, self.corrupt))
-        return frozenset(found)
+        often = {self.presence.assumption} if self.presence.participations > 1 else set()
+        return frozenset(often | self.delivery.assumptions(self))
 
     @property
     def bits_per_silo(self) -> float:
@@ -486,7 +392,7 @@ class PrefixSums:
         system. `silo` is required if silos have individual noise.
         """
         if self.sigmas and silo is None:
-            raise TacitError("every silo has noise of its own: say whose encoder it is")
+            raise TacitError("silos have individual noise: give the silo of the encoder")
         return Encoder(self if silo is None else self.of(silo), rng)
 
     def sample_noise(self, rng: np.random.Generator) -> Floats:
@@ -541,7 +447,7 @@ class Encoder:
         bits = p.bits_per_silo / p.shape.steps
         if p.noise == "binomial" and bits > MOST_BITS:
             raise TacitError(
-                f"a message would be {bits:.3g} bits, which nobody can send: use secagg-fedlinucb, "
+                f"a message would be {bits:.3g} bits, too large to send: use secagg-fedlinucb, "
                 "or a larger epsilon or delta"
             )
 
@@ -555,13 +461,14 @@ class Encoder:
             )
         if len(self.history) >= p.shape.steps:
             raise TacitError(
-                f"all {p.shape.steps} synchronisations are used up: the noise was made for no more"
+                f"all {p.shape.steps} synchronisations are used up: the noise was calibrated for "
+                "no more"
             )
         # noise first, to avoid a timing leak
         noise = (
-            np.zeros(p.size)
-            if p.trust in (TrustModel.NONE, TrustModel.CENTRAL)
-            else p.draw(p.share if p.integral else None, self.rng, p.sigma)
+            p.draw(p.share if p.integral else None, self.rng, p.sigma)
+            if p.delivery.silos_draw
+            else np.zeros(p.size)
         )
         self.history.append(np.array(vector, dtype=float))
         step = len(self.history)
@@ -621,7 +528,7 @@ class PrefixRound(Protocol):
         """
         self._check_once()
         if self.sums.sigmas:
-            raise TacitError("every silo has noise of its own: report by the silo's encoder")
+            raise TacitError("silos have individual noise: report by the silo's encoder")
         *before, now = np.atleast_2d(np.asarray(x, dtype=float))
         if len(before) != self.step:
             raise TacitError(
@@ -630,7 +537,7 @@ class PrefixRound(Protocol):
             )
         if before and self.sums.shape.kind == "prefix":
             raise TacitError(
-                "a silo that adds up prefix sums itself needs the noise it sent before: keep its "
+                "a silo that sends prefix sums needs the noise of its earlier messages: keep its "
                 "encoder"
             )
         return Encoder(self.sums, history=before).randomize(now)
@@ -642,12 +549,12 @@ class PrefixRound(Protocol):
         if len(messages) != p.silos:
             raise TacitError(
                 f"{len(messages)} of {p.silos} silos reported; the noise was shared among all of "
-                "them, so nothing was opened"
+                "them, so the round is aborted"
             )
         if any(len(message) != p.size for message in messages):
             raise TacitError(
                 f"silos sent {sorted({len(m) for m in messages})} numbers; all send {p.size}: "
-                "do they have one dimension?"
+                "give all silos the same dimension"
             )
         if p.weights:
             rows = [p.form(self.step).read(message, 1) for message in messages]
@@ -689,8 +596,8 @@ class PrefixRound(Protocol):
 
     def _twice(self) -> TacitError:
         return TacitError(
-            f"step {self.step} was opened before, and a second message about it is not accounted "
-            "for: observe again() of it"
+            f"step {self.step} was released before, and a second message is not accounted for: "
+            "observe again() of it"
         )
 
     def _release(self, row: Floats, opened: Opened) -> Estimate:
@@ -704,7 +611,7 @@ class PrefixRound(Protocol):
     def _so_far(self, rows: dict[int, Floats]) -> Floats:
         """The rows of every step up to this one."""
         if not all(step in rows for step in range(self.step)):
-            raise TacitError("a step before this one was not opened: prefix sums need all of them")
+            raise TacitError("an earlier step was not released: prefix sums need all of them")
         return np.array([rows[step] for step in range(self.step + 1)])
 
     def _estimate(self, total: Floats, opened: Opened) -> Estimate:
@@ -720,9 +627,9 @@ class PrefixRound(Protocol):
         The data may be any number that fits 64 bits.
         """
         if not self.sums.integral:
-            raise TacitError(f"continuous noise has no exact law (asked at {total})")
+            raise TacitError(f"continuous noise has no exact distribution (asked at {total})")
         if self.sums.sigmas:
-            raise TacitError("every silo has noise of its own: leave budgets out to look at one")
+            raise TacitError("silos have individual noise: leave budgets out for one distribution")
         return self.sums.share.sum_of_shares(1 if self.sums.adding == 1 else reports)
 
     def simulate(self, load: Floats, rng: np.random.Generator) -> Estimate:

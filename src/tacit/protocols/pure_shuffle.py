@@ -227,14 +227,14 @@ class PureShuffle(SumProtocol):
                 reports = arrived.pop((number, group.row.certificate.parameters.bits), 0)
                 if reports != group.size:
                     raise TacitError(
-                        f"group {number} has {reports} of its {group.size} reports; nothing was "
-                        "opened: the certificate is for complete groups only"
+                        f"group {number} has {reports} of its {group.size} reports; the "
+                        "certificate is for complete groups only: the round is aborted"
                     )
                 number += 1
         if arrived:
             raise TacitError(
                 f"{arrived.total()} report(s) belong to no group or have a wrong number of bits; "
-                "nothing was opened"
+                "the round is aborted"
             )
         value = sum(sum(message.bits) for message in messages) - self._expected
         return Opened((value,), len(messages))

@@ -92,8 +92,8 @@ class RandomizedBits(SumProtocol):
         self.epsilon = Fraction(target.epsilon) / target.participations
         if self.epsilon > LARGEST_EPSILON:
             raise TacitError(
-                f"epsilon is {float(self.epsilon):g} for a bit; above {LARGEST_EPSILON} it is told "
-                "truly and hides nothing: use a smaller epsilon"
+                f"epsilon is {float(self.epsilon):g} for a bit; above {LARGEST_EPSILON} it gives "
+                "no meaningful privacy: use a smaller epsilon"
             )
         self.guarantee = derived(about(target.epsilon, target, View.MESSAGE), HALF)
         self._lies = RandomizedResponseError(self.participants, self.epsilon)

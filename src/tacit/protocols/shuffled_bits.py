@@ -139,7 +139,7 @@ def shuffle_noise(
     result = calibrate("binomial", precision, target, users=size)
     bias = getattr(result.law, "p", None)
     if result.bits_per_user is None or bias is None:
-        raise TacitError("calibration of binomial noise did not say how many bits each user sends")
+        raise TacitError("calibration of binomial noise returned no number of bits per user")
     return result.bits_per_user, Fraction(bias)
 
 
@@ -149,8 +149,8 @@ def tkms21_noise(users: int, target: ApproximateDP) -> tuple[int, Fraction]:
     """
     if target.epsilon >= 1:
         raise TacitError(
-            f"epsilon is {target.epsilon:g}; TKMS21's noise is proven for epsilon < 1: use the "
-            "tight setting, exact at every epsilon"
+            f"epsilon is {target.epsilon:g}; TKMS21's noise is proven for epsilon < 1: use "
+            "tight constants, exact at every epsilon"
         )
     tau = 96 * math.log(2 / target.delta) / target.epsilon**2
     return (

@@ -25,7 +25,7 @@ from tacit.assumptions import BoundedAdversary, PinnedKeys, RangeProofs
 from tacit.errors import Number, TacitError, integer
 from tacit.noise import DiscreteLaplace, NoiseLaw, Table, modular_pmf
 from tacit.noise.chernoff import tail_bound
-from tacit.privacy import PureDP, Target, ThreatModel, View, promised
+from tacit.privacy import PureDP, Target, ThreatModel, View, derived, promised
 from tacit.protocols.contract import SumProtocol, as_they_are
 from tacit.types import ErrorLaw, Integers, Opened
 
@@ -172,6 +172,7 @@ class SecureSum(ModularSum):
             apart=self.share.closeness(self.honest),
             order=order,
         )
+        self.guarantee = derived(self.guarantee, self.law, self.share)
         self._laws = {self.honest: self.law}
         self.modulus = _modulus(self.top, self.noise(self.participants), modulus)
         if modulus is None:

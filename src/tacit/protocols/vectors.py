@@ -107,7 +107,7 @@ class VectorProtocol(Protocol):
             "participants",
             participants,
             at_least=1,
-            remedy="an alpha that leaves no clients in a phase teaches nothing",
+            remedy="choose an alpha that leaves clients in every phase",
         )
         self.coordinates = integer("coordinates", coordinates, at_least=1)
         self.bound = float(positive("bound", bound, "rewards lie in [-bound, bound]"))
@@ -166,7 +166,7 @@ class Plain(VectorProtocol):
 
     def view_law(self, total: int, reports: int) -> NoiseLaw:
         """Always raises TacitError: the server sees every vector."""
-        raise TacitError(f"{reports} vectors are seen as they are; {total} has no law")
+        raise TacitError(f"{reports} vectors are seen without noise; {total} has no distribution")
 
     def spread(self, reports: int) -> tuple[float, float, float]:  # noqa: ARG002
         """No error."""
@@ -311,8 +311,8 @@ class LocalVectors(VectorProtocol):
 def _only_noise(law: Any, total: int, reports: int) -> NoiseLaw:
     if not isinstance(law, NoiseLaw):
         raise TacitError(
-            f"continuous noise has no exact law (asked at {total} of {reports} reports) and is for "
-            "simulation only: use tight constants"
+            f"continuous noise has no exact distribution (asked at {total} of {reports} reports) "
+            "and is for simulation only: use tight constants"
         )
     return law
 
@@ -437,8 +437,8 @@ def refuse_returning(target: Target) -> None:
     check_replaced(target)
     if target.participations > 1:
         raise TacitError(
-            f"participations is {target.participations}; the paper's noise is for people who come "
-            "once: use tight constants"
+            f"participations is {target.participations}; the paper's noise is for one "
+            "participation: use tight constants"
         )
 
 

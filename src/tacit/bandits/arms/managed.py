@@ -160,10 +160,10 @@ class Managed(Learner):
     def _check_change(self, option: int) -> None:
         if option == self.control:
             raise TacitError(
-                f"option {option} is the control, which never goes away: change others"
+                f"option {option} is the control, which cannot be removed: change others"
             )
         if option in self._removed:
-            raise TacitError(f"option {option} was removed for good: add it as a new one")
+            raise TacitError(f"option {option} was removed: add it as a new option")
         others = [k for k in self.present if k != option]
         if not others:
             raise TacitError(f"option {option} is the only one left: add or resume another first")

@@ -116,7 +116,7 @@ class FederatedLinUCB(SiloLearner):
         self.silos = integer("silos", silos, at_least=1)
         self.dimension = d = integer("dimension", dimension, at_least=1)
         self.sync = integer(
-            "sync", sync, at_least=1, remedy="silos synchronise every so many rounds"
+            "sync", sync, at_least=1, remedy="silos synchronise every `sync` rounds"
         )
         positive("regularizer", regularizer)
         probability("failure_probability", failure_probability, one=True)

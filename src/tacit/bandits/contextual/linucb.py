@@ -152,8 +152,8 @@ class LinUCB:
             raise TacitError("the last action's reward is missing: learn it before the next comes")
         if self.step >= self.steps:
             raise TacitError(
-                f"the {self.steps} participants of this round have come: report, and start the "
-                "next round"
+                f"all {self.steps} participants of this round have been served: report, and start "
+                "the next round"
             )
         features = self._lifted(features)
         if self.policy.in_turn:
@@ -231,8 +231,8 @@ class LinUCB:
         """Every silo's sums since the synchronisation, packed: silos × entries."""
         if not self.finished:
             raise TacitError(
-                f"{self.step} of {self.steps} participants have come: the schedule is fixed, so "
-                "that it says nothing"
+                f"{self.step} of {self.steps} participants have been served: the schedule is "
+                "data-independent, so serve all of them first"
             )
         how = {"scaled": self.policy.scaled, "weight": self.policy.weight or 1.0}
         return moments.pack(self.bias, self.gram, **how)  # type: ignore[arg-type]

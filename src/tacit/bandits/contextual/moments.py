@@ -78,7 +78,7 @@ def unpack(
     if vector.shape[-1] != size(dimension):
         raise TacitError(
             f"{vector.shape[-1]} numbers arrived; dimension {dimension} needs {size(dimension)}: "
-            "do all silos have one dimension?"
+            "give all silos the same dimension"
         )
     rows, columns, weights = _entries(dimension, scaled)
     gram = np.zeros((*vector.shape[:-1], dimension, dimension))

@@ -92,8 +92,7 @@ def near_g_optimal(actions: npt.ArrayLike, *, ratio: float = 2.0) -> DesignWeigh
     dimension = white.shape[1]
     if dimension == 0:
         raise TacitError(
-            "all actions are zero, so there is nothing to learn from playing them: give at least "
-            "one other action"
+            "all actions are zero, so no parameter can be estimated: give at least one other action"
         )
     search = _Search(white, _first_points(white))
     search.run(ratio * dimension)

@@ -303,7 +303,7 @@ class DistributedElimination(PhasedElimination):
                 "fixed_clients",
                 fixed_clients,
                 at_least=1,
-                remedy="a phase without clients teaches nothing",
+                remedy="every phase needs clients",
             )
         )
 

@@ -1,0 +1,156 @@
+"""Guarantees of several releases together: composition by addition, and the weakest of several.
+
+`tacit.privacy.composition` composes privacy loss distributions instead, which is tighter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from tacit.assumptions import Assumption, DistinctRounds, MetricsPerParticipation, together
+from tacit.errors import TacitError
+from tacit.privacy.guarantees import (
+    ApproximateDP,
+    Arithmetic,
+    ConcentratedDP,
+    Guarantee,
+    PureDP,
+    RenyiDP,
+    state_arithmetic,
+)
+
+
+def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
+    """Return the guarantee of a participant in all of these releases (adaptive composition).
+
+    Each guarantee must hold whatever the other releases' outputs are.
+
+    Notes
+    -----
+    Pure guarantees add up in ε, concentrated ones in ρ, Rényi ones at common orders. A mixture with
+    approximate ones adds up ε and δ. Unless equal pure guarantees are composed, the result assumes
+    that participations are in different releases (`DistinctRounds`). `tacit.privacy.composition`
+    gives tighter results through privacy loss distributions.
+
+    Examples
+    --------
+    >>> compose([PureDP(0.5), PureDP(0.25)]).short
+    '(0.75, 0)-DP'
+    """
+    items = list(guarantees)
+    if not items:
+        raise TacitError("nothing to compose: give at least one guarantee")
+    first = items[0]
+    if any(item.neighbours != first.neighbours or item.view != first.view for item in items):
+        raise TacitError(
+            "guarantees about different neighbours or views do not compose: state them for one "
+            "view first, with .at()"
+        )
+    about = first.about | {
+        "participations": sum(item.participations for item in items),
+        "assumptions": _joined_assumptions(items),
+    }
+    made = state_arithmetic(_composed(items, about), _common_arithmetic(items))
+    return made if _alike_and_pure(items) else made.given(DistinctRounds())
+
+
+def _alike_and_pure(items: Sequence[Guarantee]) -> bool:
+    """Whether it does not matter in which of the releases participations fall: one release, or
+    group privacy of pure guarantees with the same ε per participation.
+    """
+    each = {
+        Fraction(item.epsilon) / item.participations if isinstance(item, PureDP) else None
+        for item in items
+    }
+    return len(items) == 1 or (len(each) == 1 and None not in each)
+
+
+def _composed(items: list[Guarantee], about: dict[str, Any]) -> Guarantee:
+    if all(isinstance(item, PureDP) for item in items):
+        total = math.fsum(item.epsilon for item in items if isinstance(item, PureDP))
+        return PureDP(total, **about)
+    if any(isinstance(item, ApproximateDP) for item in items):
+        return _compose_approximately(items, about)
+    if all(math.isfinite(item.rho_bound()) for item in items):
+        return ConcentratedDP(sum(item.rho_bound() for item in items), **about)
+    curves = [item for item in items if isinstance(item, RenyiDP)]
+    orders = sorted(set.intersection(*({order for order, _ in item.curve} for item in curves)))
+    if not orders:
+        raise TacitError(
+            "these Rényi curves share no order: state them at common orders, such as "
+            "tacit.privacy.ORDERS"
+        )
+    curve = tuple((order, sum(item.renyi(order) for item in items)) for order in orders)
+    return RenyiDP(curve, **about)
+
+
+def _compose_approximately(items: list[Guarantee], about: dict[str, Any]) -> ApproximateDP:
+    others = [item for item in items if not isinstance(item, (PureDP, ApproximateDP))]
+    if others:
+        raise TacitError(
+            f"{others[0].short} and an approximate guarantee compose only at a chosen delta: "
+            "convert it first, with .to_approximate(delta)"
+        )
+    epsilon = sum(item.epsilon for item in items if isinstance(item, (PureDP, ApproximateDP)))
+    delta = sum(item.delta for item in items if isinstance(item, ApproximateDP))
+    if delta >= 1:
+        raise TacitError(
+            f"delta of these guarantees adds up to {delta:g}; it must be below 1: compose fewer"
+        )
+    return ApproximateDP(epsilon, delta, **about)
+
+
+def _joined_assumptions(items: Sequence[Guarantee]) -> frozenset[Assumption]:
+    """All assumptions of these; of their metrics as many as every one covers."""
+    everything = together(*(item.assumptions for item in items))
+    others = {one for one in everything if not isinstance(one, MetricsPerParticipation)}
+    metrics = min(item.metrics for item in items)
+    return frozenset(others | ({MetricsPerParticipation(metrics)} if metrics > 1 else set()))
+
+
+def _common_arithmetic(items: Sequence[Guarantee]) -> Arithmetic:
+    """The weakest arithmetic of all of these."""
+    found = Arithmetic.EXACT
+    for item in items:
+        found = item.arithmetic if found.covers(item.arithmetic) else found
+    return found
+
+
+def weakest(guarantees: Sequence[Guarantee | None]) -> PureDP | ApproximateDP | None:
+    """Return the guarantee that holds for everybody if each participant has one of these.
+
+    It has the largest ε, the largest δ, the fewest participations and all assumptions; None if a
+    participant has none. All guarantees must share view and neighbours.
+
+    >>> found = weakest([ApproximateDP(1.0, 1e-6), ApproximateDP(0.5, 1e-5)])
+    >>> found.short, weakest([PureDP(1.0), None])
+    ('(1, 1e-05)-DP', None)
+    """
+    items = [item for item in guarantees if item is not None]
+    if not guarantees:
+        raise TacitError("there is no guarantee to take the weakest of: give at least one")
+    if len(items) < len(guarantees):
+        return None
+    first = items[0]
+    if any(item.neighbours != first.neighbours or item.view != first.view for item in items):
+        raise TacitError(
+            "guarantees about different neighbours or views have no weakest one: state them for "
+            "one view first"
+        )
+    numbers = [item for item in items if isinstance(item, (PureDP, ApproximateDP))]
+    if len(numbers) < len(items):
+        raise TacitError(
+            "Rényi and concentrated guarantees have no largest epsilon: convert them with "
+            ".to_approximate(delta) first"
+        )
+    about = first.about | {
+        "participations": min(item.participations for item in items),
+        "assumptions": _joined_assumptions(items),
+    }
+    epsilon = max(item.epsilon for item in numbers)
+    deltas = [item.delta for item in numbers if isinstance(item, ApproximateDP)]
+    made = ApproximateDP(epsilon, max(deltas), **about) if deltas else PureDP(epsilon, **about)
+    return state_arithmetic(made, _common_arithmetic(items))

@@ -1,0 +1,238 @@
+"""How silos' messages reach the server, one class per trust model; and the noise of prefix sums.
+
+A `Delivery` decides who adds the noise, which noise distributions fit, how integers are encoded in
+a message, what the adversary sees and which assumptions the guarantee needs. `PrefixSums` is the
+same for all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from tacit.assumptions import (
+    Assumption,
+    DishonestAtMost,
+    JointPrivacy,
+    Scope,
+    Spread,
+    TrustedSilo,
+    VisitsAtMost,
+)
+from tacit.errors import integer
+from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam
+from tacit.protocols.prefix_messages import MODULUS_BITS, Bits, Form, Shares, Words
+from tacit.protocols.split_and_mix import SECURITY, shares_needed
+from tacit.trust import TrustModel, View
+
+if TYPE_CHECKING:
+    from tacit.protocols.prefix_sums import PrefixSums
+
+Noise = Literal["none", "gaussian", "discrete-gaussian", "skellam", "binomial"]
+
+INTEGER_NOISE: dict[Noise, Callable[[float, int], NoiseLaw]] = {
+    "discrete-gaussian": lambda width, _: DiscreteGaussian(width),
+    "skellam": lambda width, _: Skellam(width**2),
+    "binomial": lambda width, n: Binomial(2 * n * math.ceil(2 * width**2 / n)),
+}
+"""Integer noise by its standard deviation and the number of parties that draw shares of it."""
+
+
+@dataclass(frozen=True)
+class Presence:
+    """How often one participant takes part.
+
+    In at most `batches` steps, `visits` times in each, at any silos. With `anywhere`: `visits`
+    times in total, at any silos in any steps.
+
+    `eager` silos act on the raw data of their batch. The assignment of later participants of the
+    same silo and batch then depends on earlier ones, so one visit may move every record of that
+    silo's batch. Otherwise a visit moves its own record only.
+
+    >>> Presence(visits=2).records(silos=3, people=25), Presence(eager=True).records(3, 25)
+    ([(2,), (1, 1)], [(25,)])
+    """
+
+    batches: int = 1
+    visits: int = 1
+    eager: bool = False
+    anywhere: bool = False
+
+    def __post_init__(self) -> None:
+        integer("batches", self.batches, at_least=1, remedy="a participant is in at least one")
+        integer("visits", self.visits, at_least=1, remedy="a participant comes at least once")
+
+    def records(self, silos: int, people: int) -> list[tuple[int, ...]]:
+        """The worst distributions over silos of the records that move in one batch, for `people`
+        records per silo.
+
+        For each number of visited silos, the records are concentrated in as few silos as possible.
+        The released rows move by a convex function of these counts, which is largest there.
+        """
+        coming = min(self.visits, silos * people)
+        most = min(coming, silos)
+        if self.eager:
+            return [(people,) * most]
+        found = []
+        for visited in range(-(-coming // people), most + 1):
+            counts, left = [1] * visited, coming - visited
+            for place in range(visited):
+                more = min(people - 1, left)
+                counts[place] += more
+                left -= more
+            found.append(tuple(counts))
+        return found
+
+    @property
+    def participations(self) -> int:
+        """The total number of participations of one participant."""
+        return self.batches * self.visits
+
+    @property
+    def assumption(self) -> VisitsAtMost:
+        """The number of participations, as an assumption of the guarantee."""
+        spread = Spread.ANYWHERE if self.anywhere else Spread.PER_BATCH
+        return VisitsAtMost(self.batches, self.visits, spread)
+
+
+ONCE = Presence()
+
+
+class Delivery:
+    """No privacy: silos send their data in the clear. Base class of all deliveries.
+
+    Attributes
+    ----------
+    view : View
+        The adversary's view that the guarantee covers.
+    noises : tuple of str
+        The kinds of noise that fit.
+    silos_draw : bool
+        Whether silos add noise to their messages.
+    own_noise : bool
+        Whether silos may have individual noise and weights.
+    no_prefix : str
+        Why silos cannot send prefix sums themselves; empty if they can.
+    """
+
+    view = View.SILO
+    noises: tuple[Noise, ...] = ("none",)
+    silos_draw = False
+    own_noise = False
+    no_prefix = ""
+
+    def alone(self, noise: Noise) -> bool:  # noqa: ARG002
+        """Whether each silo's noise suffices alone."""
+        return False
+
+    def adding(self, sums: PrefixSums) -> int:
+        """The number of parties whose noise adds up to that of the guarantee: all honest silos."""
+        return sums.honest
+
+    def form(self, sums: PrefixSums, step: int) -> Form:  # noqa: ARG002
+        """The encoding of the integers of a step: words modulo 2^64."""
+        return Words()
+
+    def slack(self, sums: PrefixSums, epsilon: float) -> float:  # noqa: ARG002
+        """The increase of δ at ε by the way messages are delivered."""
+        return 0.0
+
+    def assumptions(self, sums: PrefixSums) -> set[Assumption]:  # noqa: ARG002
+        """The assumptions of the guarantee besides view and participations."""
+        return set()
+
+
+class FromSilos(Delivery):
+    """Each silo adds noise that suffices alone, and its messages are seen (ZC24 Algorithm 2)."""
+
+    noises: tuple[Noise, ...] = ("gaussian", "discrete-gaussian")
+    silos_draw = own_noise = True
+
+    def alone(self, noise: Noise) -> bool:  # noqa: ARG002
+        """Always."""
+        return True
+
+    def adding(self, sums: PrefixSums) -> int:  # noqa: ARG002
+        """One: the silo itself."""
+        return 1
+
+
+class Aggregated(Delivery):
+    """Each silo adds a share of the noise; secure aggregation releases the sum modulo 2^64."""
+
+    view = View.OPENED_SUM
+    noises: tuple[Noise, ...] = ("discrete-gaussian", "skellam")
+    silos_draw = True
+
+    def assumptions(self, sums: PrefixSums) -> set[Assumption]:
+        """Visited silos are trusted; at most `corrupt` others withhold or reveal their shares."""
+        return {TrustedSilo(), DishonestAtMost(Scope.SILOS, sums.corrupt)}
+
+
+class Shuffled(Aggregated):
+    """Additive shares through a shuffler; bits for binomial noise (ZC24 Algorithm 5).
+
+    Gaussian messages are not split: each silo's noise suffices alone.
+    """
+
+    view = View.SHUFFLED
+    noises: tuple[Noise, ...] = ("discrete-gaussian", "skellam", "binomial", "gaussian")
+    no_prefix = (
+        "shuffled prefix sums put every participant in all later messages (ZC24 Remark 5.6): use "
+        "the tree or the square root"
+    )
+
+    def alone(self, noise: Noise) -> bool:
+        """For noise that is no integer."""
+        return noise not in INTEGER_NOISE
+
+    def adding(self, sums: PrefixSums) -> int:
+        """One silo, or all honest ones."""
+        return 1 if sums.alone else sums.honest
+
+    def form(self, sums: PrefixSums, step: int) -> Form:
+        """Shares that add up to each integer, or as many bits as there are levels and noise."""
+        if sums.noise != "binomial":
+            return Shares(count=shares_needed(sums.honest, 1 << MODULUS_BITS))
+        most, noise = math.ceil(sums.largest(step)), int(sums.share.support[1])
+        return Bits(2 * most + noise, most + round(sums.share.mean))
+
+    def slack(self, sums: PrefixSums, epsilon: float) -> float:
+        """The statistical distance of split-and-mix, over all released numbers."""
+        if sums.alone or sums.noise == "binomial":
+            return 0.0
+        return (1 + math.exp(epsilon)) * 2.0**-SECURITY * sums.size * sums.shape.steps
+
+    def assumptions(self, sums: PrefixSums) -> set[Assumption]:
+        """As for secure aggregation, unless each silo's noise suffices alone."""
+        return {TrustedSilo()} if sums.alone else super().assumptions(sums)
+
+
+class Trusted(Delivery):
+    """Silos send their data; one trusted server adds the noise once (Shariff & Sheffet 2018)."""
+
+    view = View.SERVER_OUTPUT
+    noises: tuple[Noise, ...] = ("discrete-gaussian", "skellam")
+    no_prefix = (
+        "a trusted server adds up its own releases: use the tree, the square root or the optimal "
+        "kind"
+    )
+
+    def adding(self, sums: PrefixSums) -> int:  # noqa: ARG002
+        """One: the server."""
+        return 1
+
+    def assumptions(self, sums: PrefixSums) -> set[Assumption]:  # noqa: ARG002
+        """Joint privacy; visited silos are trusted besides the server."""
+        return {TrustedSilo(), JointPrivacy()}
+
+
+DELIVERIES: dict[TrustModel, Delivery] = {
+    TrustModel.NONE: Delivery(),
+    TrustModel.SILO: FromSilos(),
+    TrustModel.SECURE_AGGREGATION: Aggregated(),
+    TrustModel.SHUFFLER: Shuffled(),
+    TrustModel.CENTRAL: Trusted(),
+}
