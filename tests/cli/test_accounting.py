@@ -185,7 +185,7 @@ BAD: list[tuple[str, tuple[object, ...]]] = [
     ("epsilon is nan", (*CALIBRATE, "--epsilon", "nan", "--delta", 1e-5)),
     ("epsilon is inf", (*CALIBRATE, "--epsilon", "inf", "--delta", 1e-5)),
     ("epsilon is inf", (*CALIBRATE, "--epsilon", "1e400", "--delta", 1e-5)),
-    ("hides nothing", (*CALIBRATE, "--epsilon", 1e6, "--delta", 1e-5)),
+    ("no meaningful privacy", (*CALIBRATE, "--epsilon", 1e6, "--delta", 1e-5)),
     ("delta is 1", (*CALIBRATE, "--epsilon", 1, "--delta", 1)),
     ("delta is -0.1", (*CALIBRATE, "--epsilon", 1, "--delta", -0.1)),
     ("delta is nan", (*CALIBRATE, "--epsilon", 1, "--delta", "nan")),
@@ -240,7 +240,7 @@ BAD: list[tuple[str, tuple[object, ...]]] = [
     ("participations is 0", ("compose", "--epsilon", 1, "--delta", 1e-5, "--participations", 0)),
     ("delta is 0", ("compose", "--epsilon", 1, "--delta", 0, "--participations", 2)),
     ("epsilon0 is -1", ("amplify", "--epsilon0", -1, "--users", 10, "--delta", 1e-5)),
-    ("hides nothing", ("amplify", "--epsilon0", 1e5, "--users", 10, "--delta", 1e-5)),
+    ("no meaningful privacy", ("amplify", "--epsilon0", 1e5, "--users", 10, "--delta", 1e-5)),
     ("users is 0", ("amplify", "--epsilon0", 1, "--users", 0, "--delta", 1e-5)),
     ("samples is 50", ("audit", "--noise", "discrete-laplace", "--epsilon", 1, "--samples", 50)),
     (

@@ -154,7 +154,7 @@ BAD = {
     f"{REPLAY} short.csv": "it must have at least 3, one per option",
     f"{SILOS} --data binary.csv": "binary.csv line 1",
     "reproduce zc24-fig2 --data none.txt": "none.txt: No such file",
-    "experiment new n.toml --helper card.toml": "card.toml is no text",
+    "experiment new n.toml --helper card.toml": "card.toml is not a party",
     "experiment check list.yaml": "the file is a list or a word; it must have entries",
     # other commands
     f"{PLAN} --control-share nan": "control_share is nan",

@@ -10,7 +10,7 @@ from typing import Any, assert_type, get_args, get_type_hints
 import pytest
 
 import tacit
-from tacit import Result, TacitError
+from tacit import Result, Results, TacitError
 from tacit.algorithms import Problem, algorithms
 from tacit.simulation import call_options
 from tacit.simulation.study import HOW
