@@ -79,14 +79,12 @@ class ArmsPrivacy:
         1, "How often one participant may take part; epsilon covers all participations."
     )
     dropout: float = option(
-        0.0, "Fraction of a round that may fail to report; the guarantee holds without it."
+        0.0, "Fraction of each batch that may fail to report; the guarantee holds without it."
     )
     corrupt: float = option(
-        0.0, "Fraction of a round that may add no noise; the guarantee holds without it."
+        0.0, "Fraction of each batch that may add no noise; the guarantee holds without it."
     )
-    min_batch_size: int = option(
-        64, "Minimum batch size of a round in which participants share the noise."
-    )
+    min_batch_size: int = option(64, "Minimum batch size where participants share the noise.")
     levels: int | None = None  # the same in every round, where terms fix them
     smallest: int = 1  # minimum batch size with two servers
 
@@ -99,8 +97,8 @@ class ArmsPrivacy:
         if self.delta is not None:
             probability("delta", self.delta, "leave delta out for a pure guarantee", zero=True)
         check_counts(self, scale=1, participations=1, min_batch_size=2)
-        probability("dropout", self.dropout, "a fraction of a round, such as 0.1", zero=True)
-        probability("corrupt", self.corrupt, "a fraction of a round, such as 0.1", zero=True)
+        probability("dropout", self.dropout, "a fraction of each batch, such as 0.1", zero=True)
+        probability("corrupt", self.corrupt, "a fraction of each batch, such as 0.1", zero=True)
         one_of("trust", self.trust, TRUSTS)
         if self.through is not None:
             one_of("through", self.through, get_args(Through))
