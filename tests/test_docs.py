@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from tests.tables import each_row
 
 from tacit.algorithms.registry import lookup
-from tacit.cli import app
+from tacit.cli import HOMES, app, built
 from tacit.cli.options import said
 from tacit.simulation.study import HOW
 
@@ -31,7 +30,7 @@ PAGES = sorted(
     if "_build" not in path.parts
 )
 QUICK = ("calibrate", "privacy", "returning", "amplify", "algorithms")
-COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS: dict[str, Any] = {name: built(name) for name in HOMES}
 
 
 @dataclass(frozen=True)
