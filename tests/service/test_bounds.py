@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -247,8 +248,7 @@ def test_at_the_limit_the_connection_that_waited_longest_is_closed(
     limit = ConnectionLimit(2, clock=lambda: now[0])
 
     def connection(number: int) -> Connection:
-        transport = SimpleNamespace(abort=lambda: closed.append(number))
-        return cast("Connection", SimpleNamespaceWithHash(transport=transport))
+        return cast("Connection", Closing(partial(closed.append, number)))
 
     some = [connection(number) for number in range(200)]
     limit.admit(some[0], 1)
@@ -276,10 +276,11 @@ def test_at_the_limit_the_connection_that_waited_longest_is_closed(
     assert closed == [1, 2, 0, 3, 7]
 
 
-class SimpleNamespaceWithHash(SimpleNamespace):
-    """A stand-in that can be a key."""
+class Closing:
+    """A connection that can only be closed."""
 
-    __hash__ = object.__hash__
+    def __init__(self, abort: Callable[[], None]) -> None:
+        self.transport = SimpleNamespace(abort=abort)
 
 
 # Disks
@@ -345,11 +346,18 @@ def test_a_process_that_may_write_no_file_is_not_ready(apart: Processes) -> None
     wait_for(lambda: httpx.get(ready).status_code == 200, 10)
 
 
-def test_strangers_who_ask_for_readiness_write_little(both: Threads) -> None:
+def test_strangers_who_ask_for_readiness_write_little(
+    both: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
     probes, records = list[int](), both.helper.records
     assert isinstance(records, RecordDirectory)
-    probe: Callable[[], None] = records.probe
-    records.probe = lambda: (probes.append(1), probe())[1]  # type: ignore[method-assign]
+    probe = records.probe
+
+    def counted() -> None:
+        probes.append(1)
+        probe()
+
+    monkeypatch.setattr(records, "probe", counted)
     started = time.monotonic()
     for _ in range(50):
         assert both.get(1, "/readyz").status_code == 200

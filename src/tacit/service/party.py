@@ -140,8 +140,10 @@ class ServerParty:
     def ready(self) -> None:
         """Raise `Unavailable` if the database or the key files cannot be read and written.
 
-        A success is cached for `READY` seconds, because probes write to disk.
+        Every call reads. A successful write is cached for `READY` seconds, because anyone may ask.
         """
+        self.records.read(b"ready")
+        self.store.used()
         with self._probing:
             if time.monotonic() >= self._ready_until:
                 self.records.probe()
