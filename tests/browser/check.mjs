@@ -173,3 +173,15 @@ export async function participate(tacit, { address, digest, pinned, start, answe
   await Promise.all([device.tick(), device.tick()]);
   return [...states, await device.state()];
 }
+
+/** Limits and participations after each import, on a device that knows the terms. */
+export async function imports(tacit, { address, digest, pinned, start, exports }) {
+  const { memoryStorage } = await import("../../clients/js/memory.js");
+  const device = await tacit.Device.open(address, digest, { pinned, storage: memoryStorage(), now: () => start });
+  const found = [await device.ledger()];
+  for (const one of exports) {
+    await device.importLedger(one);
+    found.push(await device.ledger());
+  }
+  return found;
+}

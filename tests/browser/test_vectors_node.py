@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from scipy import stats
 from tests.browser import make_vectors
-from tests.browser.site import world
+from tests.browser.site import World, world
 from tests.browser.vectors import CLIENT, RUNNER, known
 from tests.service.parties import PINS
 
 from tacit.aggregation import OwnNoise, SumView, TwoServerSession
+from tacit.client import Ledger
 
 NODE = shutil.which("node")
 FALSE_ALARM = 1e-6
@@ -85,19 +86,51 @@ def test_rounding_and_splitting_are_uniform() -> None:
     assert found["parts"] < stats.chi2.isf(FALSE_ALARM, 10)
 
 
+def opening(hosts: World) -> dict[str, Any]:
+    """What a device is opened with."""
+    return {
+        "address": hosts.addresses[0],
+        "digest": hosts.parties.experiment.hex(),
+        "pinned": {"coordinator": PINS.coordinator, "helper": PINS.helper},
+        "start": hosts.parties.clock.now * 1000,
+    }
+
+
+def exported(hosts: World, **changes: Any) -> str:
+    """Another device's export about the same terms, but for what is changed."""
+    document = json.loads(Ledger(":memory:").export())
+    entry = {
+        "terms": [hosts.parties.experiment.hex()],
+        "keys": [],
+        "epsilon": "1",
+        "participations": 2,
+        "withdrawn": False,
+        "rounds": [],
+    }
+    return json.dumps(document | {"experiments": [entry | changes]})
+
+
+@pytest.mark.parametrize("name", ["epsilon", "participations"])
+def test_the_smallest_limit_ever_shown_counts_whatever_is_imported(name: str) -> None:
+    """The terms say ε = 1 and two participations; each limit falls and never rises again."""
+    values: dict[str, tuple[str | int, ...]] = {
+        "epsilon": ("100", "1/2", "3/4", "1/3"),
+        "participations": (100, 1, 2, 0),
+    }
+    expected: dict[str, list[tuple[str, int]]] = {
+        "epsilon": [("1", 2), ("1", 2), ("1/2", 2), ("1/2", 2), ("1/3", 2)],
+        "participations": [("1", 2), ("1", 2), ("1", 1), ("1", 1), ("1", 0)],
+    }
+    with world() as hosts:
+        exports = [exported(hosts, **{name: value}) for value in values[name]]
+        found = node("imports", opening(hosts) | {"exports": exports})
+    assert [(one["limit"], one["participations"]) for one in found] == expected[name]
+
+
 def test_a_device_reports_from_node_with_a_storage_of_its_own() -> None:
     with world() as hosts:
         hosts.parties.open()
-        states = node(
-            "participate",
-            {
-                "address": hosts.addresses[0],
-                "digest": hosts.parties.experiment.hex(),
-                "pinned": {"coordinator": PINS.coordinator, "helper": PINS.helper},
-                "start": hosts.parties.clock.now * 1000,
-                "answer": 1,
-            },
-        )
+        states = node("participate", opening(hosts) | {"answer": 1})
         stages = [state["stage"] for state in states]
         assert stages == ["fresh", "waiting", "waiting", "waiting", "sent"]
         digests = [half["digest"] for half in states[-1]["sent"]]
