@@ -7,6 +7,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,10 +16,14 @@ from scipy import stats
 from tests.browser import make_vectors
 from tests.browser.site import World, world
 from tests.browser.vectors import CLIENT, RUNNER, known
-from tests.service.parties import PINS
+from tests.service.parties import PINS, terms
+from tests.terms.mutations import mutated
 
 from tacit.aggregation import OwnNoise, SumView, TwoServerSession
 from tacit.client import Ledger
+from tacit.errors import Refusal
+from tacit.terms import ROLES, Noise, Promise, Terms
+from tacit.trust import TrustModel
 
 NODE = shutil.which("node")
 FALSE_ALARM = 1e-6
@@ -56,6 +61,21 @@ def test_altered_terms_and_rounds_get_the_same_verdict_as_in_python() -> None:
     found = node("verdicts", {"texts": [one["text"] for one in texts], "rounds": rounds})
     assert found["digests"] == [one["digest"] for one in texts]
     assert found["costs"] == [one["cost"] for one in rounds]
+
+
+def test_a_browser_rejects_shuffler_terms_whatever_their_delta() -> None:
+    """Python accepts the first and rejects the second, whose shares have a delta above 0."""
+    parties = tuple(
+        replace(party, role=role)
+        for party, role in zip(terms().parties, ROLES[TrustModel.SHUFFLER], strict=True)
+    )
+    promise = Promise(Fraction(1), Fraction(1, 10**12), 2)
+    noise = Noise(Fraction(2), "devices")
+    made = terms(trust=TrustModel.SHUFFLER, promise=promise, noise=noise, parties=parties)
+    texts = [made.encode().decode(), mutated(made, ("guarantee", "delta"), "0")]
+    with pytest.raises(Refusal, match="delta is 0: must be at least"):
+        Terms.decode(texts[1].encode())
+    assert node("verdicts", {"texts": texts})["digests"] == [None, None]
 
 
 @pytest.mark.parametrize("length", [1, 2, 12])
