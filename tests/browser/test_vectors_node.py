@@ -147,6 +147,37 @@ def test_the_smallest_limit_ever_shown_counts_whatever_is_imported(name: str) ->
     assert [(one["limit"], one["participations"]) for one in found] == expected[name]
 
 
+def participations(exported: str) -> set[tuple[str, str]]:
+    """Names of rounds and reports in an export; each has a cost of 1/2."""
+    (entry,) = json.loads(exported)["experiments"]
+    assert all((one["cost"], one["charged"]) == ("1/2", True) for one in entry["rounds"])
+    names = [(one["round"], one["report"]) for one in entry["rounds"]]
+    assert len(set(names)) == len(names)
+    return set(names)
+
+
+def test_two_devices_that_report_in_one_round_count_twice_in_browsers_and_python() -> None:
+    """The same participation from two exports counts once."""
+    third = {"round": "07" * 16, "report": "09" * 16, "cost": "1/2", "charged": True}
+    with world() as hosts:
+        hosts.parties.open()
+        more = [exported(hosts, rounds=[third | {"refused": False}])]
+        found = node("together", opening(hosts) | {"more": more})
+    assert len(set(found["rounds"])) == 1
+    assert found["again"] == "sent"
+    one, other = (participations(text) for text in found["exports"])
+    assert len(one) == len(other) == 1
+    everything = one | other | {("07" * 16, "09" * 16)}
+    assert len(everything) == 3
+    assert [(each["spent"], each["taken"]) for each in found["spending"]] == [("3/2", 3)] * 3
+    assert [participations(text) for text in found["merged"]] == [everything] * 3
+    ledger = Ledger(":memory:")
+    for text in (*found["exports"], *more, *found["merged"]):
+        ledger.merge(text)
+    assert ledger.spent == Fraction(3, 2)
+    assert participations(ledger.export()) == everything
+
+
 def test_a_device_reports_from_node_with_a_storage_of_its_own() -> None:
     with world() as hosts:
         hosts.parties.open()

@@ -1145,6 +1145,7 @@ TARGETS: tuple[Target, ...] = (
         PARTIES,
     ),
     Target("client/budget.py", "Budget._check_room", (checks, limits, signs), LEDGER),
+    Target("client/entries.py", "Joining.report", (swap("self.seed", "b''"),), LEDGER),
     Target("client/budget.py", "Budget._own_limit", (swap("OWN_LIMIT", "None"),), LEDGER),
     Target("client/budget.py", "Budget._united", (swap("min(times)", "max(times)"),), LEDGER),
     Target("terms/pinned.py", "approve_successor", (checks,), TERMS),
