@@ -208,13 +208,22 @@ class Experiment:
         for place in guard.newly_worse((k for k in changed if k not in learner.removed), control):
             learner.halt(place)
 
-    def skip(self, round_: Round) -> None:
-        """Count a round as played without releasing its result."""
-        self.learner.skip(round_)
+    def skip(self, round_: Round, served: int | None = None) -> None:
+        """End a round without releasing its result.
+
+        Parameters
+        ----------
+        round_ : Round
+            An outstanding round.
+        served : int, optional
+            The part of the horizon that it used. By default all of a round that is played without
+            release, and none of an aborted one: only released reports use up the horizon.
+        """
+        self.learner.skip(round_, served)
         self._opened.pop(round_.number, None)
 
     def served(self, option: str, count: int) -> None:
-        """Count participants who got an option without being asked to report."""
+        """Count participants who got an option without a report; they use up the horizon."""
         self.learner.served(self._place(option), count)
 
     def _place(self, option: str) -> int:

@@ -151,7 +151,7 @@ def explained(definition: Definition) -> dict[str, list[str]]:
         ],
         "How long it takes": [
             f"From {definition.first_day} to {definition.last_day}"
-            f"{'' if people is None else f', or until {people:,} slots were offered'}.",
+            f"{'' if people is None else f', or until {people:,} people reported'}.",
             f"A round takes people in for {lasting(definition.joining)}, watches for "
             f"{lasting(definition.window)}, and closes {lasting(definition.margin)} later: "
             f"{lasting(definition.round_length)} at most. Options of a round are tried side by "

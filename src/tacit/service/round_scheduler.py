@@ -113,12 +113,17 @@ def _within_days(now: int, terms: Terms, timing: Timing) -> bool:
 
 
 def _next_rounds(experiment: Experiment) -> list[Round]:
-    """The learner's next rounds that are to be released; the others are skipped."""
+    """The learner's next rounds that are to be released; empty when the horizon is used up.
+
+    Rounds without release are skipped. They use up the horizon only if no round is left to release:
+    everyone else then gets the best option and is not asked.
+    """
     while rounds := experiment.propose():
+        opened = [round_ for round_ in rounds if round_.opened]
         for round_ in rounds:
             if not round_.opened:
-                experiment.skip(round_)
-        if opened := [round_ for round_ in rounds if round_.opened]:
+                experiment.skip(round_, 0 if opened else None)
+        if opened:
             return opened
     return []
 
@@ -301,7 +306,7 @@ class _Batch:
                 round_ = _numbered(experiment, row)
                 reports, total = 0, None
                 if view is None:
-                    experiment.skip(round_)
+                    experiment.skip(round_, 0)  # only released reports use up the horizon
                 else:
                     way = encoding(experiment.open(round_), terms)
                     estimate = way.protocol.analyze(way.opened(view))

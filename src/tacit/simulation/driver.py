@@ -26,7 +26,7 @@ from tacit.privacy import Guarantee, KnownPerRound, guaranteed_reports, weakest
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.joint import JointSums
 from tacit.simulation.poisoning import Liars
-from tacit.types import Estimate, Floats, Played, Round
+from tacit.types import Arm, Estimate, Floats, Played, Round
 
 MOST_LISTED = 50  # options
 
@@ -204,6 +204,8 @@ def run(
                     experiment.skip(round_)
                 else:
                     experiment.observe(round_, estimate)
+                    if silent is not None and isinstance(round_.assignment, Arm):
+                        experiment.learner.served(round_.arm, silent.participants)
                 wrapped = estimate is not None and estimate.wrapped
                 outcome.add(played, protocol, wrapped=wrapped)
             if (
