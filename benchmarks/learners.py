@@ -52,7 +52,7 @@ CELLS = list(product(("easy", "hard", "rare"), (2, 10, 50), (0.1, 1.0)))
 
 @cache
 def _result(name: str, runs: int, asked: tuple[tuple[str, Any], ...]) -> Result:
-    return simulate(name, runs=runs, seed=SEED, **dict(asked))
+    return simulate(lookup(name), runs=runs, seed=SEED, **dict(asked))
 
 
 def result(name: str, runs: int, **options: Any) -> Result:
@@ -76,13 +76,13 @@ def ratio(theirs: Floats, ours: Floats) -> tuple[float, float]:
 
 
 def against_published(runs: int) -> list[Row]:
-    """Lower limits of ratios to dist-dp-se at the paper's setting; long runs and rounds."""
+    """Lower limits of ratios to dist-dp-se with the paper's constants; long runs and rounds."""
     rows: list[Row] = []
     longest, worst = 0.0, 0.0
     for label, world, how in AGAINST:
         ours = result("private-med", runs, **world, **how)
         value, width = ratio(
-            finals("dist-dp-se", runs, **world, setting="paper"), ours.regret[:, -1]
+            finals("dist-dp-se", runs, **world, constants="paper"), ours.regret[:, -1]
         )
         rows.append(row(f"less regret than published, lower limit: {label}", value - width))
         longest = max(longest, *(record["rounds"] for record in ours.runs))

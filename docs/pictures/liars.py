@@ -10,5 +10,5 @@ from pathlib import Path
 from tacit.studies.plan import PlanRequest, answer, draw_liars
 
 if __name__ == "__main__":
-    question = PlanRequest.of(baseline=0.2, lift=0.25, liars=0.01, trusts=("two-servers",))
+    question = PlanRequest.of(baseline=0.2, lift=0.25, poisoned=0.01, trusts=("two-servers",))
     draw_liars(question, answer(question), Path(__file__).with_suffix(".png"))

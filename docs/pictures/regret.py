@@ -16,7 +16,7 @@ CURVES = {
     "secure aggregation": ("private-klucb", {"trust": "secure-aggregation"}),
     "shuffler": ("private-klucb", {"trust": "shuffler"}),
     "nobody trusted": ("private-klucb", {"trust": "local"}),
-    "secure aggregation, as published": ("dist-dp-se", {"setting": "paper"}),
+    "secure aggregation, as published": ("dist-dp-se", {"constants": "paper"}),
 }
 
 

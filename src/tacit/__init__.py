@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from tacit.version import __version__
 
 _HOMES = {
-    "algorithms.registry": ("algorithm", "begin", "option"),
-    "algorithms.problems": ("ArmsProblem", "LinearProblem", "SilosProblem"),
+    "algorithms": ("ArmsProblem", "LinearProblem", "SilosProblem", "algorithm", "option"),
+    "algorithms.registry": ("begin",),
     "bandits.contract": ("Learner",),
     "errors": ("TacitError",),
     "environments": ("Environment", "FromFunction", "OwnSilos", "from_frame", "read_table"),
@@ -83,8 +83,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from tacit.algorithms.problems import ArmsProblem, LinearProblem, SilosProblem
-    from tacit.algorithms.registry import algorithm, begin, option
+    from tacit.algorithms import ArmsProblem, LinearProblem, SilosProblem, algorithm, option
+    from tacit.algorithms.registry import begin
     from tacit.bandits.contract import Learner
     from tacit.environments import Environment, FromFunction, OwnSilos, from_frame, read_table
     from tacit.errors import TacitError

@@ -7,8 +7,9 @@ and before anything is stored.
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from numbers import Integral, Rational, Real
 
@@ -131,6 +132,28 @@ def probability(
     if not (0 < fraction < 1 or (zero and fraction == 0) or (one and fraction == 1)):
         raise TacitError(_join(f"{name} is {value}; {expected}", remedy))
     return fraction
+
+
+def one_of(name: str, value: object, allowed: Iterable[str]) -> None:
+    """Reject a value that is not in a list.
+
+    >>> one_of("constants", "loose", ("tight", "paper"))
+    Traceback (most recent call last):
+    tacit.errors.TacitError: constants is 'loose'; it must be one of tight, paper
+    """
+    known = tuple(allowed)
+    if value not in known:
+        raise TacitError(f"{name} is {value!r}; it must be one of {', '.join(known)}")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A question about the nearest known word, to append to a message; empty without any.
+
+    >>> did_you_mean("epsilom", ["delta", "epsilon"])
+    '; did you mean epsilon?'
+    """
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _join(message: str, remedy: str) -> str:

@@ -44,7 +44,7 @@ from tacit.protocols.contract import Protocol
 from tacit.protocols.mechanism import Mechanism, Releases
 from tacit.types import ArmSummary, Estimate, Round
 
-FORMAT = 4
+FORMAT = 5
 BY_HAND = "by hand"
 ROUNDING = 1e-12  # relative difference of a sensitivity that was computed elsewhere
 
@@ -91,11 +91,11 @@ class Experiment:
     def __post_init__(self) -> None:
         if self.learner.arms != len(self.options):
             raise TacitError(
-                f"{len(self.options)} options are named, the learner chooses among "
-                f"{self.learner.arms}: name each of them"
+                f"{len(self.options)} options are named; it must be {self.learner.arms}, as many "
+                "as the learner has: name each of them"
             )
         if len(set(self.options)) < len(self.options):
-            raise TacitError(f"options are {', '.join(self.options)}; every name is given once")
+            raise TacitError(f"options are {', '.join(self.options)}; names must be distinct")
         if self.control is not None:
             self._place(self.control)
         _check_secret(self.learner, self.mechanism)
@@ -148,7 +148,7 @@ class Experiment:
             If the round is not outstanding, or is played without release.
         """
         if not round_.opened:
-            raise TacitError(f"round {round_.number} is played but not opened: call skip(round)")
+            raise TacitError(f"round {round_.number} is played but not released: call skip(round)")
         self.learner.check_open(round_)
         protocol = self.mechanism.open(round_)
         self._opened[round_.number] = protocol
@@ -171,8 +171,8 @@ class Experiment:
         """
         if not isinstance(estimate, Estimate):
             raise TacitError(
-                f"the estimate is a {type(estimate).__name__}; give what the round's protocol "
-                "makes of its messages: protocol.analyze(protocol.combine(messages))"
+                f"estimate is a {type(estimate).__name__}; it must be an Estimate of the round's "
+                "protocol: protocol.analyze(protocol.combine(messages))"
             )
         parts = self._metrics(round_, estimate)
         for part in parts:
@@ -180,9 +180,9 @@ class Experiment:
         protocol = self._opened.get(round_.number) or self.open(round_)
         if estimate.guarantee_id != protocol.guarantee_id:
             raise TacitError(
-                f"the estimate of round {round_.number} was made under another guarantee "
-                f"({estimate.guarantee_id[:16] or 'none'}) than the round's "
-                f"({protocol.guarantee_id[:16] or 'none'}): analyze it with the round's protocol"
+                f"the estimate of round {round_.number} has guarantee "
+                f"{estimate.guarantee_id[:16] or 'none'}; it must be "
+                f"{protocol.guarantee_id[:16] or 'none'}: analyze it with the round's protocol"
             )
         self.learner.take(round_, parts[0])
         del self._opened[round_.number]
@@ -228,13 +228,13 @@ class Experiment:
 
     def _place(self, option: str) -> int:
         if option not in self.options:
-            raise TacitError(f"option is {option!r}; they are {', '.join(self.options)}")
+            raise TacitError(f"option is {option!r}; it must be one of {', '.join(self.options)}")
         return self.options.index(option)
 
     def add(self, option: str) -> None:
         """Add an option, which takes part from the next rounds on."""
         if option in self.options:
-            raise TacitError(f"option is {option!r}, which there is already: give a new name")
+            raise TacitError(f"option is {option!r}, which exists: give a new name")
         self._managed().add()
         self.options = (*self.options, option)
         if self._guard is not None:
@@ -255,20 +255,15 @@ class Experiment:
     def _changing(self, option: str) -> Managed:
         self._place(option)
         if option == self.control:
-            raise TacitError(f"{option} is the control, which never goes away: change another")
+            raise TacitError(f"option is {option!r}, the control, which stays: change another")
         return self._managed()
 
     def _managed(self) -> Managed:
         if not self.options:
-            raise TacitError("what is tried depends on a context: there are no options to change")
+            raise TacitError("a contextual experiment has no options: there is none to change")
         if not isinstance(self.learner, Managed):
-            self.learner = Managed.around(self.learner, self._smallest)
+            self.learner = Managed.around(self.learner, self.mechanism.smallest)
         return self.learner
-
-    @property
-    def _smallest(self) -> int:
-        """Minimum batch size: participants of the smallest round that may be released."""
-        return int(getattr(self.mechanism, "smallest", 1))
 
     def keep_control(
         self, option: str, share: float, least: int = 1, explore: bool = False
@@ -294,9 +289,12 @@ class Experiment:
         """
         if self._guard is not None and option != self.control:
             raise TacitError(
-                f"the guardrail compares all options with {self.control}: keep it as the control"
+                f"option is {option!r}, but the guardrail compares all options with "
+                f"{self.control}: keep that as the control"
             )
-        self._managed().hold(self._place(option), share, max(least, self._smallest), explore)
+        self._managed().hold(
+            self._place(option), share, max(least, self.mechanism.smallest), explore
+        )
         self.control = option
 
     def guard(
@@ -328,18 +326,18 @@ class Experiment:
         rail = Guardrail(name, better, margin, level)
         if self.control is None:
             raise TacitError(
-                f"the guardrail {name} compares options with the control, and there is none: call "
+                f"guardrail is {name!r}, but there is no control to compare with: call "
                 "keep_control(option, share) first"
             )
         if self.mechanism.metrics != 2:
             raise TacitError(
-                f"the guardrail {name} is a second metric, and the mechanism opens "
-                f"{self.mechanism.metrics} of everybody: make it of factories.joint with metrics=2"
+                f"guardrail is {name!r}, but the mechanism has {self.mechanism.metrics} metrics; "
+                "it must have 2: make it of factories.joint with metrics=2"
             )
         if self._guard is not None or self.learner.started:
             raise TacitError(
-                f"the guardrail {name} comes too late: there is one guardrail, from the first "
-                "round on"
+                f"guardrail is {name!r}, which is too late: there is at most one, set before the "
+                "first round"
             )
         managed = self._managed()
         managed.guarded()
@@ -431,7 +429,8 @@ class Experiment:
         mechanism = Mechanism.from_dict(data["mechanism"])
         if _digest(mechanism) != data["guarantee_id"]:
             raise TacitError(
-                "the stored guarantee is not that of the stored mechanism: the file was changed"
+                "the stored guarantee differs from that of the stored mechanism: the file was "
+                "changed; restore it from a copy"
             )
         learner = Learner.from_dict(data["learner"])
         restored = cls(tuple(data["options"]), learner, mechanism, data["control"])
@@ -458,8 +457,8 @@ def _check_statistics(learner: Learner, mechanism: Releases) -> None:
     """Reject prefix sums whose guarantee is computed for other statistics than silos report."""
     if not isinstance(learner, SiloLearner):
         raise TacitError(
-            f"learner is a {type(learner).__name__}; the guarantee of prefix sums needs a "
-            "SiloLearner, whose statistics it covers"
+            f"learner is a {type(learner).__name__}; prefix sums need a SiloLearner: use one, "
+            "whose statistics the guarantee covers"
         )
     needed, sums = learner.statistics, mechanism.sums
     least = needed.sensitivity * (1 - ROUNDING)
@@ -554,4 +553,6 @@ def load(path: Path | str) -> Experiment:
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         if isinstance(error, TacitError):
             raise
-        raise TacitError(f"{path} is not a saved experiment ({error!r})") from error
+        raise TacitError(
+            f"{path} is not a saved experiment ({error!r}): give a saved file"
+        ) from error

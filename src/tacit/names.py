@@ -41,7 +41,9 @@ def named(name: object, kind: type) -> Any:
         try:
             import_module(module)
         except ImportError as error:
-            raise TacitError(f"there is no {name!r} in this version of tacit") from error
+            raise TacitError(
+                f"this version of tacit has no {name!r}: use the version that wrote it"
+            ) from error
     found: Any = sys.modules.get(module)
     for part in path.split("."):
         found = getattr(found, part, None)
@@ -50,7 +52,7 @@ def named(name: object, kind: type) -> Any:
     if not fits or own != (module, path):  # reject re-exports: the name must be the defining one
         raise TacitError(
             f"{name!r} is not known here as {kind.__name__}: import the module that defines it "
-            "before reading what was stored"
+            "before reading the file"
         )
     return found
 

@@ -182,7 +182,7 @@ class Round:
             If the assignment is not an `Arm`.
         """
         if not isinstance(self.assignment, Arm):
-            raise TacitError(f"round {self.number} gives its participants no single option")
+            raise TacitError(f"round {self.number} has no single option: use its assignment")
         return self.assignment.arm
 
     def to_dict(self) -> dict[str, Any]:

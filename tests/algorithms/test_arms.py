@@ -17,7 +17,8 @@ from tests.samples import same_law
 from tests.tables import each_row, extended_after
 
 from tacit.algorithms import ArmsProblem, algorithms, tkms21
-from tacit.algorithms.problems import TRUSTS, Setting
+from tacit.algorithms.arms_problem import TRUSTS
+from tacit.algorithms.problems import Constants
 from tacit.bandits import Restarts, Thompson
 from tacit.environments import Bernoulli
 from tacit.errors import TacitError
@@ -37,15 +38,15 @@ from tacit.protocols.contract import SumProtocol
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import Central, Local, SecureSum
-from tacit.simulation import Trial, simulate
+from tacit.simulation import RunConditions, Trial, simulate
 from tacit.trust import TrustModel
 from tacit.types import Arm, Levels, Round
 
 NAMES = sorted(name for name, entry in algorithms().items() if entry.family == "arms")
-SETTINGS: tuple[Setting, ...] = ("paper", "tight")
+CONSTANTS: tuple[Constants, ...] = ("paper", "tight")
 BINARY_ON_PAPER = ("sdp-ae", "vb-sdp-ae")
 REFERENCES = ("ucb1", "klucb", "thompson", "successive-elimination")
-EACH = pytest.mark.parametrize(("name", "setting"), list(product(NAMES, SETTINGS)))
+EACH = pytest.mark.parametrize(("name", "constants"), list(product(NAMES, CONSTANTS)))
 
 
 def protocol_of(experiment: Experiment, participants: int) -> SumProtocol:
@@ -56,15 +57,15 @@ def protocol_of(experiment: Experiment, participants: int) -> SumProtocol:
 
 
 @pytest.mark.parametrize(
-    ("name", "setting", "rewards"),
+    ("name", "constants", "rewards"),
     [
-        (name, setting, rewards)
-        for name, setting, rewards in product(NAMES, SETTINGS, ("bernoulli", "gaussian", "beta"))
-        if rewards == "bernoulli" or setting != "paper" or name not in BINARY_ON_PAPER
+        (name, constants, rewards)
+        for name, constants, rewards in product(NAMES, CONSTANTS, ("bernoulli", "gaussian", "beta"))
+        if rewards == "bernoulli" or constants != "paper" or name not in BINARY_ON_PAPER
     ],
 )
-def test_every_algorithm_runs_to_its_horizon(name: str, setting: Setting, rewards: str) -> None:
-    asked = {"epsilon": 0.9, "setting": setting, "rewards": rewards}
+def test_every_algorithm_runs_to_its_horizon(name: str, constants: Constants, rewards: str) -> None:
+    asked = {"epsilon": 0.9, "constants": constants, "rewards": rewards}
     record = Trial(name, problem_for(name, arms=3, horizon=3000, **asked))(4)
     assert record["users"] == 3000
     regret = np.array(record["regret"])
@@ -73,7 +74,7 @@ def test_every_algorithm_runs_to_its_horizon(name: str, setting: Setting, reward
     assert record["bits_per_user"] >= 0
     assert 1 <= record["active"] <= 3
     if name in REFERENCES:
-        assert built(name, ArmsProblem(3, 3000)).guarantee is None
+        assert built(name, ArmsProblem.of(arms=3, horizon=3000)).guarantee is None
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_private_learners_run_under_every_trust_model(
     ],
 )
 def test_a_trillion_users_overflow_nothing(name: str, horizon: int) -> None:
-    asked = {"horizon": horizon, "means": (0.3, 0.5, 0.7), "setting": "paper"}
+    asked = {"horizon": horizon, "means": (0.3, 0.5, 0.7), "constants": "paper"}
     record = Trial(name, problem_for(name, **asked))(0)
     assert record["users"] == horizon
     assert record["best_mean_gap"] == 0
@@ -138,7 +139,8 @@ def test_running_every_user_gives_the_same_law_of_regret(
     task = Trial(name, problem_for(name, **asked))
     fast = [task(seed)["final_regret"] for seed in range(400)]
     slow = [
-        replace(task, user_by_user=True)(seed)["final_regret"] for seed in range(10_000, 10_400)
+        replace(task, conditions=RunConditions(user_by_user=True))(seed)["final_regret"]
+        for seed in range(10_000, 10_400)
     ]
     assert len(set(fast)) > 1
     assert same_law(fast, slow) > 1e-6
@@ -150,28 +152,33 @@ SIZES = (1, 2, 3, 4, 7, 16, 19, 33, 64, 100, 256, 1000, 1024, 4096, 65_537)
 
 
 def sizes_for(experiment: Experiment) -> list[int]:
-    return [n for n in SIZES if n >= experiment.mechanism.smallest]  # type: ignore[attr-defined]
+    return [n for n in SIZES if n >= experiment.mechanism.smallest]
 
 
 @cache
 def promises() -> list[tuple[str, ArmsProblem]]:
     cases = [
-        (name, ArmsProblem(5, 10**6, epsilon=e, setting=s))
+        (name, ArmsProblem.of(arms=5, horizon=10**6, epsilon=e, constants=s))
         for name in NAMES
         if name != "sdp-ae"
-        for s in SETTINGS
+        for s in CONSTANTS
         for e in (0.5, 0.9)
     ]
     cases += [
-        ("private-klucb", ArmsProblem(5, 10**6, trust=trust, delta=d))
+        ("private-klucb", ArmsProblem.of(arms=5, horizon=10**6, trust=trust, delta=d))
         for trust in TRUSTS
         for d in (None, 1e-6)
     ]
     cases += [
-        (name, ArmsProblem(5, 10**6, dropout=0.2))
+        (name, ArmsProblem.of(arms=5, horizon=10**6, dropout=0.2))
         for name in ("dist-dp-se", "dist-rdp-se", "vb-sdp-ae", "private-klucb", "private-med")
     ]
-    cases.append(("dist-cdp-se", ArmsProblem(5, 10**6, epsilon=0.5, scale=1, setting="paper")))
+    cases.append(
+        (
+            "dist-cdp-se",
+            ArmsProblem.of(arms=5, horizon=10**6, epsilon=0.5, scale=1, constants="paper"),
+        )
+    )
     return [case for case in cases if case[0] not in REFERENCES]
 
 
@@ -182,9 +189,9 @@ def test_every_batch_keeps_what_the_algorithm_promises(case: int) -> None:
     """
     name, problem = promises()[case]
     for binary in (True, False):
-        if problem.setting == "paper" and name in BINARY_ON_PAPER and not binary:
+        if problem.constants == "paper" and name in BINARY_ON_PAPER and not binary:
             continue
-        experiment = built(name, replace(problem, binary=binary))
+        experiment = built(name, problem.changed(binary=binary))
         assert experiment.guarantee is not None
         for users in sizes_for(experiment):
             if experiment.guarantee.view is View.SHUFFLED and users not in (
@@ -264,7 +271,9 @@ def test_a_promise_at_scale_one_fades_with_the_round() -> None:
 
 def test_printed_noise_guarantees_what_its_weakest_batch_earns() -> None:
     """At scale 1 larger batches of Skellam shares earn less: the last one counts."""
-    experiment = built("dist-rdp-se", ArmsProblem(5, 5000, scale=1, setting="paper"))
+    experiment = built(
+        "dist-rdp-se", ArmsProblem.of(arms=5, horizon=5000, scale=1, constants="paper")
+    )
     target = ApproximateDP(1.0, 1e-6)
     earned = [
         factories.skellam_paper(n, target, 1, 0.1, 4).guarantee
@@ -325,11 +334,11 @@ def test_every_run_of_thompson_sampling_draws_its_own_numbers() -> None:
     """Found: every run had the learner's seed 0."""
     seeds = set()
     for seed in range(3):
-        learner = built("thompson", ArmsProblem(2, 100, learner_seed=seed)).learner
+        learner = built("thompson", ArmsProblem.of(arms=2, horizon=100, learner_seed=seed)).learner
         assert isinstance(learner, Thompson)
         seeds.add(learner.seed)
     assert seeds == {0, 1, 2}
-    task = Trial("thompson", ArmsProblem(horizon=300, means=(0.5, 0.5)))
+    task = Trial("thompson", ArmsProblem.of(horizon=300, means=(0.5, 0.5)))
     assert task(1) != task(2)
     assert task(1) == task(1)
 
@@ -365,12 +374,14 @@ def test_private_med_opens_crowds_only_and_keeps_to_its_rounds(
 
 
 @EACH
-def test_only_learners_that_need_the_horizon_are_started_anew(name: str, setting: Setting) -> None:
-    asked = {"arms": 3, "horizon": 10**5, "epsilon": 0.5, "setting": setting, "binary": True}
+def test_only_learners_that_need_the_horizon_are_started_anew(
+    name: str, constants: Constants
+) -> None:
+    asked = {"arms": 3, "horizon": 10**5, "epsilon": 0.5, "constants": constants, "binary": True}
     told = built(name, problem_for(name, **asked)).learner
     free = built(name, problem_for(name, **asked, anytime=True)).learner
     assert not free.needs_horizon
-    assert isinstance(free, Restarts) == (name in BINARY_ON_PAPER and setting == "paper")
+    assert isinstance(free, Restarts) == (name in BINARY_ON_PAPER and constants == "paper")
     if not told.needs_horizon:
         assert free.to_dict() == told.to_dict()
 
@@ -384,7 +395,7 @@ def test_not_knowing_the_horizon_costs_private_learners_nothing() -> None:
 
 def test_periods_that_square_cost_at_most_four_times() -> None:
     """Periods that double cost ever more; here the third period has just begun."""
-    promise = {"epsilon": 0.9, "delta": 1e-3, "setting": "paper"}
+    promise = {"epsilon": 0.9, "delta": 1e-3, "constants": "paper"}
     asked: dict[str, Any] = {"means": (0.3, 0.5, 0.7), "runs": 5, **promise}
     told, free = (
         simulate("vb-sdp-ae", **asked, horizon=4 * 10**6, anytime=anytime)
@@ -399,11 +410,11 @@ def test_periods_that_square_cost_at_most_four_times() -> None:
 @each_row(
     ("name", "problem", "message"),
     [
-        ("sdp-ae", {"setting": "paper"}, r"proven for epsilon < 1: use --setting tight"),
+        ("sdp-ae", {"constants": "paper"}, r"proven for epsilon < 1: use --constants tight"),
         (
             "vb-sdp-ae",
-            {"setting": "paper", "epsilon": 0.5, "binary": False},
-            r"rewards 0 or 1: use --rewards bernoulli, or --setting tight",
+            {"constants": "paper", "epsilon": 0.5, "binary": False},
+            r"rewards 0 or 1: use --rewards bernoulli, or --constants tight",
         ),
         ("shuffle-dp-se", {"epsilon": 0.05}, r"smallest certified is 0.1: .*secure aggregation"),
         (
@@ -412,20 +423,24 @@ def test_periods_that_square_cost_at_most_four_times() -> None:
             r"smallest certified is 0.1: .*secure aggregation",
         ),
         ("vb-sdp-ae", {"delta": 0.0}, r"leave delta out for 1e-06, or use dist-dp-se"),
-        ("dist-rdp-se", {"delta": 0.0}, r"no guarantee without exceptions"),
+        ("dist-rdp-se", {"delta": 0.0}, r"this algorithm needs delta > 0"),
         ("shuffle-dp-se", {"dropout": 0.1}, r"complete groups only: .*use dist-dp-se"),
         ("dist-cdp-se", {"dropout": 0.1}, r"with everyone present: .*use dist-dp-se"),
-        ("dist-dp-se", {"dropout": 0.1, "setting": "paper"}, r"printed noise is set for everyone"),
+        (
+            "dist-dp-se",
+            {"dropout": 0.1, "constants": "paper"},
+            r"printed noise is set for everyone",
+        ),
         ("split-dp-se", {"dropout": 0.1}, r"split for everyone present"),
-        ("nobody", {}, r"known are adap-klucb, cdp-dpe, cdp-pe, .*tacit algorithms"),
-        ("dist-dp-se", {"growth": 1.0}, r"rounds must grow: use more than 1"),
+        ("nobody", {}, r"it must be one of adap-klucb, cdp-dpe, cdp-pe, .*tacit algorithms"),
+        ("dist-dp-se", {"growth": 1.0}, r"growth is 1; it must be greater than 1"),
     ],
 )
 def test_what_cannot_be_promised_is_refused_with_an_alternative(
     name: str, problem: dict[str, object], message: str
 ) -> None:
     with pytest.raises(TacitError, match=message):
-        built(name, ArmsProblem(2, 1000, **{"binary": True, **problem}))  # type: ignore[arg-type]
+        built(name, ArmsProblem.of(arms=2, horizon=1000, **{"binary": True, **problem}))
 
 
 @each_row(
@@ -433,14 +448,14 @@ def test_what_cannot_be_promised_is_refused_with_an_alternative(
     [
         (
             {"horizon": 1},
-            "fewer participants than the 2 arms: drop arms or recruit",
+            "it must be at least the 2 arms: use fewer arms or more participants",
         ),
-        ({"arms": 1}, "chooses among two or more"),
+        ({"arms": 1}, "arms is 1; it must be a whole number of at least 2"),
         ({"epsilon": 0}, "for no privacy use ucb1"),
         ({"epsilon": math.nan}, "must be a finite number"),
         ({"delta": 1.0}, "leave delta out"),
-        ({"confidence": 0}, "such as 0.1"),
-        ({"setting": "loose"}, "must be one of tight, paper"),
+        ({"failure_probability": 0}, "such as 0.1"),
+        ({"constants": "loose"}, "must be one of tight, paper"),
         ({"trust": "me"}, "must be one of secure-aggregation, shuffler, central, local"),
         ({"dropout": 1.0}, "such as 0.1"),
         ({"scale": 0}, "at least 1"),
@@ -448,12 +463,12 @@ def test_what_cannot_be_promised_is_refused_with_an_alternative(
 )
 def test_a_problem_that_makes_no_sense_is_refused(changed: dict[str, object], message: str) -> None:
     with pytest.raises(TacitError, match=message):
-        replace(ArmsProblem(2, 1000), **changed)  # type: ignore[arg-type]
+        ArmsProblem.of(arms=2, horizon=1000).changed(**changed)
 
 
 def test_a_simulation_reports_what_it_promises_and_to_whom() -> None:
     result = simulate("ldp-se", means=(0.2, 0.8), horizon=500, runs=1)
-    promised = built("ldp-se", ArmsProblem(2, 500, binary=True)).guarantee
+    promised = built("ldp-se", ArmsProblem.of(arms=2, horizon=500, binary=True)).guarantee
     assert promised is not None
     assert result.guarantee == promised
     assert result.summary()["guarantee"] == promised.to_dict()
@@ -464,5 +479,7 @@ def test_a_simulation_reports_what_it_promises_and_to_whom() -> None:
     with pytest.raises(TacitError, match="runs is 0"):
         simulate("ucb1", arms=2, horizon=500, runs=0)
     with pytest.raises(TacitError, match="bernoulli, gaussian, beta"):
-        ArmsProblem(2, 500, rewards="coins")
-    assert Trial("ucb1", ArmsProblem(2, 500), Bernoulli((0.1, 0.2)))(0)["users"] == 500
+        ArmsProblem.of(arms=2, horizon=500, rewards="coins")
+    assert (
+        Trial("ucb1", ArmsProblem.of(arms=2, horizon=500), Bernoulli((0.1, 0.2)))(0)["users"] == 500
+    )

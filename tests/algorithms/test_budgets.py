@@ -29,7 +29,7 @@ from tacit.rounding import up
 from tacit.simulation import simulate
 
 PAIRS = ((0.2, 0.1), (1.0, 1e-5), (1.0, 1e-5), (5.0, 1e-3))
-SMALL = SilosProblem(dimension=3, actions=5, sync=5, horizon=60, budgets=PAIRS)
+SMALL = SilosProblem.of(dimension=3, actions=5, sync=5, horizon=60, budgets=PAIRS)
 SIZE: dict[str, Any] = {"dimension": 3, "actions": 5, "sync": 5, "horizon": 60, "workers": 1}
 
 
@@ -69,7 +69,7 @@ def test_the_headline_is_what_holds_for_everybody_and_json_lists_every_silo() ->
 @pytest.mark.parametrize("make", [secagg_fedlinucb, jdp_linucb])
 def test_shared_noise_is_the_strictest_silos_and_promises_nobody_less(make: Any) -> None:
     private = make(SMALL)
-    strict = make(replace(SMALL, budgets=None, epsilon=1.0, delta=1e-5))
+    strict = make(SMALL.changed(budgets=None, epsilon=1.0, delta=1e-5))
     assert private.sums.sigma == strict.sums.sigma  # (1, 1e-5) takes more noise than (0.2, 0.1)
     assert isinstance(private.guarantee, SilosDP)
     for (epsilon, delta), (got, at) in zip(PAIRS, private.guarantee.budgets, strict=True):
@@ -136,7 +136,7 @@ def test_strict_silos_no_longer_drown_the_others() -> None:
 
 
 def test_a_stored_experiment_keeps_every_silos_promise_and_noise() -> None:
-    problem = replace(SMALL, horizon=20)
+    problem = SMALL.changed(horizon=20)
     experiment = lookup("ldp-fedlinucb").build(problem)
     stored = json.loads(json.dumps(experiment.to_dict(), allow_nan=False))
     restored = Experiment.from_dict(stored)
@@ -155,18 +155,24 @@ def test_a_stored_experiment_keeps_every_silos_promise_and_noise() -> None:
 @each_row(
     ("asked", "said"),
     [
-        ({"budgets": (1.0, 2.0), "silos": 3}, "budgets has 2 entries for 3 silos"),
+        (
+            {"budgets": (1.0, 2.0), "silos": 3},
+            "budgets has 2 entries; it must have one for each of 3",
+        ),
         ({"budgets": ()}, "budgets has 0 entries"),
         ({"budgets": (1.0, 0.0)}, "epsilon of silo 1 is 0"),
-        ({"budgets": (1e30, 1.0)}, "epsilon of silo 0 is 1e.30; above 10,000 it hides nothing"),
+        ({"budgets": (1e30, 1.0)}, "epsilon of silo 0 is 1e.30; it must be at most 10,000"),
         ({"budgets": ((1.0, 0.0),)}, "delta of silo 0 is 0"),
         ({"budgets": ((1.0, 1e-5, 2.0),)}, "budget of silo 0"),
-        ({"budgets": (1.0, 2.0), "participations": 2}, "people who come once"),
+        (
+            {"budgets": (1.0, 2.0), "participations": 2},
+            "budgets cover one participation in one silo",
+        ),
     ],
 )
 def test_bad_budgets_are_refused_with_the_silo_named(asked: dict[str, Any], said: str) -> None:
     with pytest.raises(TacitError, match=said):
-        SilosProblem(**asked)
+        SilosProblem.of(**asked)
 
 
 def test_budgets_beside_an_epsilon_are_refused() -> None:
@@ -175,7 +181,10 @@ def test_budgets_beside_an_epsilon_are_refused() -> None:
     with pytest.raises(TacitError, match="sdp-fedlinucb-vec has no option --budgets"):
         simulate("sdp-fedlinucb-vec", budgets=(1.0, 1.0))
     assert budgets("2*0.5:1e-6,1") == ((0.5, 1e-6), (0.5, 1e-6), 1.0)
-    assert SilosProblem(budgets=(0.5, 1.0), delta=1e-4).budgets == ((0.5, 1e-4), (1.0, 1e-4))
+    assert SilosProblem.of(budgets=(0.5, 1.0), delta=1e-4).privacy.budgets == (
+        (0.5, 1e-4),
+        (1.0, 1e-4),
+    )
 
 
 @settings(max_examples=50, deadline=None)

@@ -19,7 +19,7 @@ from tacit.protocols.prefix_sums import CentralPrefixRound
 from tacit.rounds.codecs import codec
 from tacit.simulation import compare, simulate
 
-PROBLEM = SilosProblem(silos=20, horizon=2000, epsilon=0.2, delta=0.1)
+PROBLEM = SilosProblem.of(silos=20, horizon=2000, epsilon=0.2, delta=0.1)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.2, 0.1), (1.0, 1e-5), (5.0, 1e-3)])
@@ -27,7 +27,7 @@ def test_the_persons_guarantee_is_that_of_a_gaussian_moved_by_one_record(
     epsilon: float, delta: float
 ) -> None:
     """Independently: σ, the largest column norm of the opened rows, √2 (1 + 0.8²/2)."""
-    private = jdp_linucb(replace(PROBLEM, epsilon=epsilon, delta=delta))
+    private = jdp_linucb(PROBLEM.changed(epsilon=epsilon, delta=delta))
     column = float(np.linalg.norm(private.sums.shape.right, axis=0).max())
     moved = math.sqrt(2) * (1 + 0.8**2 / 2) * column
     assert GaussianLoss(private.sums.sigma, moved).delta(epsilon) <= delta
@@ -52,7 +52,7 @@ def test_the_promise_is_joint_and_the_servers() -> None:
 
 
 def test_whoever_returns_gets_the_target_too() -> None:
-    often = jdp_linucb(replace(PROBLEM, participations=3))
+    often = jdp_linucb(PROBLEM.changed(participations=3))
     assert often.guarantee is not None
     assert often.guarantee.participations == 3
     assert often.guarantee.epsilon <= 0.2
@@ -71,7 +71,9 @@ def test_silos_send_what_they_have_and_the_server_adds_the_noise_once() -> None:
     """The mean square of 400 times 9 normal numbers is within 15% of the variance but for a chance
     of 3e-10 (20 silos' noise would be 20 times as much).
     """
-    sums = jdp_linucb(SilosProblem(silos=20, dimension=2, horizon=25, epsilon=1.0, delta=1e-5)).sums
+    sums = jdp_linucb(
+        SilosProblem.of(silos=20, dimension=2, horizon=25, epsilon=1.0, delta=1e-5)
+    ).sums
     data = np.linspace(0.1, 0.9, sums.size)
     messages = [sums.encoder().randomize(data) for _ in range(sums.silos)]
     expected = np.rint(sums.shape.right[0, 0] * data * sums.scale).astype(np.int64)

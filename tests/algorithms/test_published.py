@@ -54,7 +54,7 @@ def compare(epsilon: float, horizon: int, runs: int) -> float:
     """The largest distance of mean regrets over the checkpoints, in standard errors, on the same
     10-armed easy instances.
     """
-    how: dict[str, Any] = {"epsilon": epsilon, "setting": "paper", "rewards": "gaussian"}
+    how: dict[str, Any] = {"epsilon": epsilon, "constants": "paper", "rewards": "gaussian"}
     ours = simulate("dist-dp-se", arms=10, horizon=horizon, runs=runs, workers=1, **how)
     worlds = [ClippedGaussian(tuple(instance_means("easy", 10, r).tolist())) for r in range(runs)]
     marks = ours.checkpoints.astype(int)

@@ -5,14 +5,14 @@ options only.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from tests.algorithms.asking import options_of
 
 from tacit.algorithms import ArmsProblem, algorithm, algorithms, lookup
-from tacit.algorithms.problems import Problem, Start
+from tacit.algorithms.problems import Problem, Start, option
 from tacit.algorithms.registry import _KNOWN
 from tacit.errors import TacitError
 from tacit.experiment import Experiment
@@ -102,7 +102,7 @@ def test_options_of_others_are_refused_by_name(name: str) -> None:
     for strange in (others | {"colour"}) - set(entry.options):
         with pytest.raises(TacitError, match=f"{name} has no option --{strange.replace('_', '-')}"):
             entry.ask({strange: 1})
-    recorded = simulate(name, **{o: getattr(small(name), o) for o in entry.options}, runs=1)
+    recorded = simulate(entry, **entry.describe(small(name)), runs=1)
     assert set(recorded.configuration) == {*entry.options, "first_seed"}
 
 
@@ -117,13 +117,15 @@ def test_an_option_goes_to_those_that_have_it_and_to_one_at_least() -> None:
     free, ours = compare(["ucb1", "private-klucb"], **asked)
     assert "epsilon" not in free.configuration
     assert (ours.configuration["epsilon"], ours.configuration["trust"]) == (2.0, "central")
-    with pytest.raises(TacitError, match="none of ucb1, klucb has --epsilon"):
+    with pytest.raises(TacitError, match="none of ucb1, klucb has the option --epsilon"):
         compare(["ucb1", "klucb"], epsilon=1.0)
 
 
 def test_a_name_is_given_once() -> None:
     about: dict[str, Any] = {"paper": "", "trust": "central", "promise": "", "problem": ArmsProblem}
-    with pytest.raises(TacitError, match=r"dist-dp-se is taken by tacit\.algorithms\.cz23"):
+    with pytest.raises(
+        TacitError, match=r"name is 'dist-dp-se', which tacit\.algorithms\.cz23 has"
+    ):
         algorithm("dist-dp-se", **about)(lookup("klucb").build)
     with pytest.raises(TacitError, match="ArmsProblem has no colour"):
         algorithm("painted", options=("colour",), **about)(lookup("klucb").build)
@@ -142,9 +144,9 @@ def test_one_of_your_own_is_simulated_like_all_others(monkeypatch: pytest.Monkey
 
     @algorithm("mine", options=("arms", "horizon"), defaults={"horizon": 400}, **about)
     def mine(problem: ArmsProblem) -> Experiment:
-        return lookup("klucb").build(replace(problem, confidence=0.2))
+        return lookup("klucb").build(problem.changed(failure_probability=0.2))
 
-    result = simulate("mine", arms=2, runs=2)
+    result = simulate(lookup("mine"), arms=2, runs=2)
     assert (result.horizon, result.configuration["arms"], len(result.runs)) == (400, 2, 2)
     assert result.regret_mean == simulate("klucb", arms=2, horizon=400, runs=2).regret_mean
 
@@ -164,5 +166,35 @@ def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(wrong: str, mea
 
 
 def test_a_name_like_no_other_is_answered_with_all_of_them() -> None:
-    with pytest.raises(TacitError, match=r"known are adap-klucb, .* vb-sdp-ae \(see: tacit algor"):
+    with pytest.raises(
+        TacitError, match=r"it must be one of adap-klucb, .* vb-sdp-ae \(see: tacit algor"
+    ):
         lookup("qqqq")
+
+
+def test_fields_go_to_their_group_by_name() -> None:
+    problem = ArmsProblem.of(arms=3, epsilon=0.5, rewards="beta", binary=True)
+    assert (problem.privacy.epsilon, problem.environment.rewards) == (0.5, "beta")
+    assert problem.changed(epsilon=2.0, horizon=50).privacy.epsilon == 2.0
+    assert problem.changed(epsilon=2.0).environment == problem.environment
+    assert problem.values()["epsilon"] == 0.5
+    assert problem.values().keys() == ArmsProblem.options().keys()
+    panels = {option.panel for option in ArmsProblem.options().values()}
+    assert panels == {"Problem", "Privacy", "Environment"}
+    for call in (ArmsProblem.of, problem.changed):
+        with pytest.raises(TacitError, match=r"ArmsProblem has no epsilonn; did you mean epsilon"):
+            call(epsilonn=1.0)
+
+
+def test_a_problem_from_outside_adds_options_of_its_own() -> None:
+    @dataclass(frozen=True)
+    class Coloured(ArmsProblem):
+        colour: str = option("red", "Colour of the options.")
+
+    assert Coloured.of(colour="blue", epsilon=2.0).values()["colour"] == "blue"
+    declared = Coloured.options()["colour"]
+    assert (declared.help, declared.panel, declared.value_type) == (
+        "Colour of the options.",
+        "Problem",
+        str,
+    )

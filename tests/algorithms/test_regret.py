@@ -12,7 +12,7 @@ import pytest
 from tests.algorithms.asking import options_of
 
 from tacit.algorithms import ArmsProblem, lookup
-from tacit.algorithms.problems import Setting
+from tacit.algorithms.problems import Constants
 from tacit.bandits import PrivateKLUCB
 from tacit.environments import Bernoulli, instance_means
 from tacit.experiment import Experiment
@@ -29,15 +29,15 @@ def regret(
     instance: str,
     horizon: int,
     epsilon: float,
-    setting: Setting = "tight",
+    constants: Constants = "tight",
     index: str = "chernoff",
     runs: int = 20,
 ) -> float:
-    asked = options_of(name, epsilon=epsilon, setting=setting, index=index)
+    asked = options_of(name, epsilon=epsilon, constants=constants, index=index)
     if name in ("sdp-ae", "vb-sdp-ae"):
         asked["delta"] = 1e-5
     return simulate(
-        name, arms=10, horizon=horizon, instance=instance, runs=runs, **asked
+        lookup(name), arms=10, horizon=horizon, instance=instance, runs=runs, **asked
     ).regret_mean
 
 
@@ -93,7 +93,7 @@ def test_least_noise_halves_the_regret_of_arm_elimination(name: str) -> None:
     ("name", "changes"),
     [
         ("dist-dp-se", {}),
-        ("dist-dp-se", {"setting": "paper"}),
+        ("dist-dp-se", {"constants": "paper"}),
         ("dist-rdp-se", {"delta": 1e-5}),
         ("vb-sdp-ae", {"delta": 1e-5}),
         ("cdp-se", {}),
@@ -111,7 +111,7 @@ def test_the_best_arm_is_dropped_no_more_often_than_the_confidence_allows(
     means = (0.5, 0.52, 0.55, 0.6)
     dropped = 0
     for seed in range(1000):
-        problem = ArmsProblem(4, 30_000, epsilon=0.9, binary=True, **changes)
+        problem = ArmsProblem.of(arms=4, horizon=30_000, epsilon=0.9, binary=True, **changes)
         experiment = lookup(name).build(problem)
         run(experiment, Bernoulli(means), np.random.default_rng([seed, 5]))
         dropped += 3 not in experiment.learner.active

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from tacit.privacy import ApproximateDP, Arithmetic, GaussianLoss, advanced_comp
 from tacit.privacy.shuffling import amplified
 from tacit.simulation import simulate
 
-SMALL = SilosProblem(silos=20, dimension=3, actions=4, horizon=500, epsilon=1.0, delta=1e-5)
+SMALL = SilosProblem.of(silos=20, dimension=3, actions=4, horizon=500, epsilon=1.0, delta=1e-5)
 PRIVATE = sorted(
     name
     for name, entry in algorithms().items()
@@ -55,7 +54,7 @@ def test_silos_are_lazy_unless_told() -> None:
 
 
 def test_printed_bits_promise_what_is_left_when_a_silo_takes_its_own_off() -> None:
-    problem = replace(SMALL, silos=3, setting="paper")
+    problem = SMALL.changed(silos=3, constants="paper")
     private = sdp_fedlinucb_vec(problem)
     assert private.guarantee is not None
     sums, found = private.sums, private.guarantee
@@ -87,7 +86,7 @@ def test_a_run_that_is_not_lazy_headlines_the_persons_number(
     one record a visit. The Gaussian mechanism for that movement, a second time; at a large ε a
     discrete Gaussian is accounted for by concentration, which is looser.
     """
-    problem = replace(SMALL, lazy=False, visits_per_batch=visits)
+    problem = SMALL.changed(lazy=False, visits_per_batch=visits)
     experiment = lookup(name).build(problem)
     sums = experiment.mechanism.sums  # type: ignore[attr-defined]
     column = math.sqrt(sum((math.comb(2 * m, m) / 4**m) ** 2 for m in range(20)))
@@ -103,21 +102,21 @@ def test_a_run_that_is_not_lazy_headlines_the_persons_number(
 
 @pytest.mark.parametrize("lazy", [True, False])
 def test_a_guarantee_states_how_it_was_derived_and_what_else_a_visit_moves(lazy: bool) -> None:
-    experiment = lookup("secagg-fedlinucb").build(replace(SMALL, lazy=lazy))
+    experiment = lookup("secagg-fedlinucb").build(SMALL.changed(lazy=lazy))
     assert experiment.guarantee is not None
     found = experiment.guarantee.assumptions
     steps = experiment.mechanism.sums.shape.steps  # type: ignore[attr-defined]
     assert DerivedBy(Derivation.EXACT_JOINT, steps) in found
     own = [one for one in found if isinstance(one, OwnRecords)]
     assert [one.records for one in own] == ([] if lazy else [SMALL.sync])
-    assert all(0.97 <= one.epsilon <= 1.0 and one.delta == SMALL.delta for one in own)
+    assert all(0.97 <= one.epsilon <= 1.0 and one.delta == SMALL.privacy.delta for one in own)
 
 
 @pytest.mark.parametrize("name", ["secagg-fedlinucb", "ldp-fedlinucb", "sdp-fedlinucb-vec"])
 @pytest.mark.parametrize("times", extended_after(2, [2, 25, 500]))
 def test_participations_anywhere_get_the_target_together(name: str, times: int) -> None:
     """The Gaussian mechanism for so many records in one batch, a second time."""
-    problem = replace(SMALL, participations=times)
+    problem = SMALL.changed(participations=times)
     experiment = lookup(name).build(problem)
     sums = experiment.mechanism.sums  # type: ignore[attr-defined]
     shape = sums.shape
@@ -134,22 +133,22 @@ def test_participations_anywhere_get_the_target_together(name: str, times: int) 
 
 def test_participations_and_visits_are_not_said_together() -> None:
     with pytest.raises(TacitError, match="give one or the other"):
-        replace(SMALL, participations=2, visits=3)
+        SMALL.changed(participations=2, visits=3)
 
 
 @pytest.mark.parametrize("name", [name for name in PRIVATE if "lazy" in lookup(name).options])
 def test_no_promise_grows_when_silos_act_on_raw_data(name: str) -> None:
     tiny = {"epsilon": 2e-5, "delta": 1e-4} if name == "sdp-fedlinucb" else {"delta": 0.1}
-    problem = SilosProblem(**options_of(name, silos=20, horizon=2000, sync=2, **tiny))
+    problem = SilosProblem.of(**options_of(name, silos=20, horizon=2000, sync=2, **tiny))
     lazy = promised(name, problem)
-    eager = promised(name, replace(problem, lazy=False))
+    eager = promised(name, problem.changed(lazy=False))
     assert eager.epsilon > 1.5 * lazy.epsilon
     assert eager.delta >= lazy.delta * (1 - 1e-9)
 
 
 def test_noise_that_promises_a_person_nothing_is_refused() -> None:
     with pytest.raises(TacitError, match="let silos be lazy, or use secagg-fedlinucb"):
-        sdp_fedlinucb_vec(replace(SMALL, lazy=False))
+        sdp_fedlinucb_vec(SMALL.changed(lazy=False))
 
 
 def test_the_amplification_lemma_as_corrected() -> None:
@@ -169,7 +168,7 @@ def test_the_amplification_lemma_as_corrected() -> None:
 
 def groups(problem: SilosProblem, sigma: float) -> tuple[float, float, float, float]:
     """ε₀ and δ₀ of one record, T times that ε₀, and the true ε at δ₀ of T records together."""
-    delta0 = problem.delta / (16 * nodes(problem) * (problem.silos - 1))  # one may look
+    delta0 = problem.privacy.delta / (16 * nodes(problem) * (problem.silos - 1))  # one may look
     one, all_ = (
         GaussianLoss(sigma, n * sensitivity(problem)).epsilon(delta0) for n in (1, problem.horizon)
     )
@@ -178,22 +177,22 @@ def groups(problem: SilosProblem, sigma: float) -> tuple[float, float, float, fl
 
 def test_amplification_promises_nothing_where_a_node_fails_more_often_than_its_part() -> None:
     """A single record each, and noise so small that the lemma's own δ is beyond its part."""
-    problem = SilosProblem(silos=10**6 + 1, horizon=1, sync=1, delta=0.01)
+    problem = SilosProblem.of(silos=10**6 + 1, horizon=1, sync=1, delta=0.01)
     assert nodes(problem) == 1
     beyond = 0
     for sigma in np.linspace(1.5, 1.6, 41):
         epsilon0, delta0, _, group = groups(problem, sigma)
-        failing = problem.delta / (4 * math.tanh(epsilon0 / 2))
+        failing = problem.privacy.delta / (4 * math.tanh(epsilon0 / 2))
         node = amplified(epsilon0, delta0, group, problem.silos - 1, failing)
         found = _amplified_guarantee(problem, sigma)
-        assert found is None or found.delta <= problem.delta
-        beyond += node is not None and node.delta > problem.delta / 2
-        assert (found is None) == (node is None or node.delta > problem.delta / 2)
+        assert found is None or found.delta <= problem.privacy.delta
+        beyond += node is not None and node.delta > problem.privacy.delta / 2
+        assert (found is None) == (node is None or node.delta > problem.privacy.delta / 2)
     assert beyond
 
 
 def test_a_group_of_records_costs_more_than_their_number_times_one() -> None:
-    problem = SilosProblem(silos=100, horizon=10_000, epsilon=3e-5, delta=1e-6)
+    problem = SilosProblem.of(silos=100, horizon=10_000, epsilon=3e-5, delta=1e-6)
     _, _, multiplied, true = groups(problem, sdp_fedlinucb(problem).sums.sigma)
     assert (multiplied, true) == pytest.approx((0.2995, 0.4366), abs=5e-4)
 
@@ -202,9 +201,11 @@ def test_amplification_is_of_people_who_come_once_and_counts_all_that_they_move(
     """The printed noise, where amplification says most: silos that act on raw data move `sync`
     records of a silo at once; for who returns nothing is worked out.
     """
-    problem = SilosProblem(silos=10**7, horizon=10_000, epsilon=5e-6, delta=1e-12, setting="paper")
+    problem = SilosProblem.of(
+        silos=10**7, horizon=10_000, epsilon=5e-6, delta=1e-12, constants="paper"
+    )
     lazy, eager, often = (
-        sdp_fedlinucb(replace(problem, **change)) for change in ({}, {"lazy": False}, {"visits": 2})
+        sdp_fedlinucb(problem.changed(**change)) for change in ({}, {"lazy": False}, {"visits": 2})
     )
     assert lazy.derivation is Derivation.AMPLIFIED
     assert often.derivation is Derivation.OWN_NOISE
@@ -218,12 +219,12 @@ def test_amplification_uses_the_true_value_of_a_group(epsilon: float, ratio: flo
     """The printed noise of Theorem 5.3 at M = 10⁷, δ = 10⁻¹²: multiplying ε₀ promises a node less
     than half of what is proven.
     """
-    problem = SilosProblem(
-        silos=10**7, horizon=10_000, epsilon=epsilon, delta=1e-12, setting="paper"
+    problem = SilosProblem.of(
+        silos=10**7, horizon=10_000, epsilon=epsilon, delta=1e-12, constants="paper"
     )
     private = sdp_fedlinucb(problem)
     epsilon0, delta0, multiplied, true = groups(problem, private.sums.sigma)
-    level = problem.delta / (2 * nodes(problem))
+    level = problem.privacy.delta / (2 * nodes(problem))
     failing = level / (2 * math.tanh(epsilon0 / 2))
     others = problem.silos - 1
     wrong, right = (
@@ -233,7 +234,7 @@ def test_amplification_uses_the_true_value_of_a_group(epsilon: float, ratio: flo
     assert right is not None
     assert right.epsilon / wrong.epsilon == pytest.approx(ratio, abs=0.01)
     forgotten, proven = (
-        advanced_composition(node, nodes(problem), problem.delta / 2).epsilon
+        advanced_composition(node, nodes(problem), problem.privacy.delta / 2).epsilon
         for node in (wrong, right)
     )
     assert private.guarantee is not None
@@ -246,7 +247,9 @@ def test_amplification_uses_the_true_value_of_a_group(epsilon: float, ratio: flo
 
 def test_amplification_rests_on_all_silos_but_one_who_looks() -> None:
     """Where shuffling proves more than a silo's own noise, others' noise is what it rests on."""
-    problem = SilosProblem(silos=10**7, horizon=10_000, epsilon=5e-6, delta=1e-12, setting="paper")
+    problem = SilosProblem.of(
+        silos=10**7, horizon=10_000, epsilon=5e-6, delta=1e-12, constants="paper"
+    )
     found = sdp_fedlinucb(problem)
     assert found.derivation is Derivation.AMPLIFIED
     assert found.guarantee is not None
@@ -254,6 +257,6 @@ def test_amplification_rests_on_all_silos_but_one_who_looks() -> None:
     assert one in found.guarantee.assumptions
     assert one.to_dict() in found.guarantee.to_dict()["assumptions"]
     assert found.guarantee.arithmetic is Arithmetic.IDEAL
-    alone = sdp_fedlinucb(replace(problem, silos=10))
+    alone = sdp_fedlinucb(problem.changed(silos=10))
     assert alone.guarantee is not None
     assert not any(isinstance(one, DishonestAtMost) for one in alone.guarantee.assumptions)

@@ -116,16 +116,16 @@ def attack(
             )
         return np.array(outputs)
 
-    delta = problem.delta or 0.0
+    delta = problem.privacy.delta or 0.0
     found = audit(mechanism, ZERO, ONE, samples, delta=delta)
     return found.refutes(claimed), found.epsilon
 
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "dist-dp-se": ("dist-dp-se", {"setting": "paper"}),
+    "dist-dp-se": ("dist-dp-se", {"constants": "paper"}),
     "dist-dp-se-tight": ("dist-dp-se", {}),
     "private-klucb": ("private-klucb", {"index": "chernoff"}),
-    "shuffle-dp-se": ("shuffle-dp-se", {"setting": "paper", "growth": 17.0}),
+    "shuffle-dp-se": ("shuffle-dp-se", {"constants": "paper", "growth": 17.0}),
     "cdp-se": ("cdp-se", {}),
     "growth-2": ("dist-dp-se", {"growth": 2.0}),
     "vb-sdp-ae": ("vb-sdp-ae", {"delta": 1e-5}),

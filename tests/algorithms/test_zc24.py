@@ -39,7 +39,7 @@ from tacit.protocols.prefix_delivery import Presence
 from tacit.simulation import Result, simulate
 from tacit.simulation.driver import run as drive
 
-ISSUE = SilosProblem(silos=20, horizon=2000, epsilon=0.2, delta=0.1)
+ISSUE = SilosProblem.of(silos=20, horizon=2000, epsilon=0.2, delta=0.1)
 FEDERATED = {
     "fedlinucb": fedlinucb,
     "ldp-fedlinucb": ldp_fedlinucb,
@@ -52,7 +52,7 @@ FEDERATED = {
 
 def run(name: str, **changes: Any) -> Result:
     """At the promise of the paper's Figure 2(b), unless told."""
-    return simulate(name, **{**options_of(name, epsilon=0.2, delta=0.1), **changes})
+    return simulate(lookup(name), **{**options_of(name, epsilon=0.2, delta=0.1), **changes})
 
 
 def built(name: str, problem: SilosProblem) -> Experiment:
@@ -69,7 +69,7 @@ def test_every_algorithm_is_listed() -> None:
 def test_tight_noise_meets_the_target_exactly_and_half_of_it_does_not(
     name: str, epsilon: float, delta: float
 ) -> None:
-    private = FEDERATED[name](replace(ISSUE, epsilon=epsilon, delta=delta))
+    private = FEDERATED[name](ISSUE.changed(epsilon=epsilon, delta=delta))
     assert private.guarantee is not None
     assert 0.97 * epsilon <= private.guarantee.epsilon <= epsilon
     assert private.guarantee.delta == delta
@@ -79,7 +79,7 @@ def test_tight_noise_meets_the_target_exactly_and_half_of_it_does_not(
 
 def test_the_guarantee_of_secure_aggregation_is_confirmed_by_the_gaussian_private() -> None:
     """Independently of the protocol's own arithmetic: σ, the factorization's column norm, √4.5."""
-    protocol = secagg_fedlinucb(replace(ISSUE, lazy=False)).sums
+    protocol = secagg_fedlinucb(ISSUE.changed(lazy=False)).sums
     coefficients = [math.comb(2 * m, m) / 4**m for m in range(80)]
     moved = joint_sensitivity(10) * math.sqrt(sum(c * c for c in coefficients))
     assert GaussianLoss(protocol.sigma, moved).delta(0.2) <= 0.1
@@ -103,8 +103,8 @@ def test_no_person_moves_what_lazy_silos_open_by_more_than_was_accounted_for() -
     """Everything that a silo sends in all steps but its noise, on the device path, for the pair of
     users that moves most and for random ones, in every batch; rounding included.
     """
-    problem = SilosProblem(silos=3, dimension=4, horizon=60, epsilon=1.0, delta=1e-5)
-    sums = secagg_fedlinucb(replace(problem, constant=0.5)).sums
+    problem = SilosProblem.of(silos=3, dimension=4, horizon=60, epsilon=1.0, delta=1e-5)
+    sums = secagg_fedlinucb(problem.changed(constant=0.5)).sums
     rng, most = np.random.default_rng(5), 0.0
     others = [moments.pack(0.3 * x, 5 * np.outer(x, x)) for x in rng.uniform(-0.4, 0.4, (9, 4))]
     for batch in range(sums.shape.steps):
@@ -128,7 +128,7 @@ def test_no_person_moves_what_lazy_silos_open_by_more_than_was_accounted_for() -
 
 def test_skellam_shares_need_hardly_more_noise_and_learn_as_well() -> None:
     gaussian, skellam = (
-        secagg_fedlinucb(replace(ISSUE, noise=noise)).sums
+        secagg_fedlinucb(ISSUE.changed(noise=noise)).sums
         for noise in ("discrete-gaussian", "skellam")
     )
     assert gaussian.row_variance < skellam.row_variance < 1.02 * gaussian.row_variance
@@ -142,7 +142,7 @@ def test_skellam_shares_need_hardly_more_noise_and_learn_as_well() -> None:
 
 
 def test_printed_noise_is_as_printed_and_its_true_guarantee_is_stated() -> None:
-    problem = SilosProblem(epsilon=1.0, delta=1e-5, setting="paper")
+    problem = SilosProblem.of(epsilon=1.0, delta=1e-5, constants="paper")
     private = ldp_fedlinucb(problem)
     assert private.sums.sigma**2 == pytest.approx(8 * 9 * (math.log(2e5) + 1.0))
     assert private.sums.variances.max() * 9 / 8 == pytest.approx(9 * 100 * private.sums.sigma**2)
@@ -156,15 +156,15 @@ def test_printed_noise_is_as_printed_and_its_true_guarantee_is_stated() -> None:
 
 
 def test_secure_aggregation_needs_a_hundredth_of_the_silo_level_variance() -> None:
-    problem = SilosProblem(epsilon=1.0, delta=1e-5)
-    opened = secagg_fedlinucb(replace(problem, lazy=False)).sums
+    problem = SilosProblem.of(epsilon=1.0, delta=1e-5)
+    opened = secagg_fedlinucb(problem.changed(lazy=False)).sums
     silo = ldp_fedlinucb(problem).sums
     assert silo.variances[-1] / opened.variances[-1] == pytest.approx(99, rel=0.01)
 
 
 def test_noise_levels_stand_in_the_order_of_figure_2a() -> None:
     for epsilon in (1e-3, 1e-4):
-        problem = SilosProblem(epsilon=epsilon, delta=1e-4, setting="paper")
+        problem = SilosProblem.of(epsilon=epsilon, delta=1e-4, constants="paper")
         assert (
             sdp_fedlinucb(problem).sums.row_variance
             < 0.5 * ldp_fedlinucb(problem).sums.row_variance
@@ -175,22 +175,22 @@ def test_amplification_is_refused_outside_its_range_for_secure_aggregation() -> 
     with pytest.raises(TacitError, match="use secagg-fedlinucb"):
         sdp_fedlinucb(ISSUE)
     with pytest.raises(TacitError, match="use a smaller delta, or secagg-fedlinucb"):
-        sdp_fedlinucb(replace(ISSUE, setting="paper"))
-    inside = sdp_fedlinucb(replace(ISSUE, epsilon=1e-5, delta=1e-4))
+        sdp_fedlinucb(ISSUE.changed(constants="paper"))
+    inside = sdp_fedlinucb(ISSUE.changed(epsilon=1e-5, delta=1e-4))
     assert inside.guarantee is not None
     assert inside.guarantee.epsilon <= 1e-5
-    with pytest.raises(TacitError, match="use the tight setting, or secagg-fedlinucb"):
-        sdp_fedlinucb_vec(replace(ISSUE, epsilon=1e4, setting="paper"))
+    with pytest.raises(TacitError, match="use tight constants, or secagg-fedlinucb"):
+        sdp_fedlinucb_vec(ISSUE.changed(epsilon=1e4, constants="paper"))
 
 
 def test_regularizers() -> None:
     assert zc24.regularizer(fedlinucb(ISSUE), ISSUE) == 1.0
-    paper = replace(ISSUE, setting="paper")
+    paper = ISSUE.changed(constants="paper")
     private = ldp_fedlinucb(paper)
     assert private.sigma is not None
     expected = private.sigma * (math.sqrt(10) + math.sqrt(math.log(2000 / (25 * 0.01))))
     assert zc24.regularizer(private, paper) == pytest.approx(expected)
-    tight = secagg_fedlinucb(replace(ISSUE, lazy=False))
+    tight = secagg_fedlinucb(ISSUE.changed(lazy=False))
     spread = math.sqrt(tight.sums.variances[-1])
     assert 5.0 * spread < zc24.regularizer(tight, ISSUE) - 1 < 6.0 * spread
 
@@ -200,10 +200,10 @@ def test_regret_stands_in_the_order_of_figure_2b() -> None:
     """Differences are many standard errors wide: a false alarm has no measurable chance."""
     settings = {"silos": 20, "horizon": 750, "runs": 1, "workers": 1}
     found = {
-        label: run(name, **options_of(name, setting=setting), **settings).mean(
+        label: run(name, **options_of(name, constants=constants), **settings).mean(
             "group_regret_per_round"
         )
-        for label, name, setting in (
+        for label, name, constants in (
             ("none", "fedlinucb", "tight"),
             ("secure-aggregation", "secagg-fedlinucb", "tight"),
             ("vec", "sdp-fedlinucb-vec", "tight"),
@@ -217,7 +217,7 @@ def test_regret_stands_in_the_order_of_figure_2b() -> None:
 
 @pytest.mark.extended
 def test_regret_falls_with_epsilon_and_with_delta_as_in_figure_3() -> None:
-    settings = {"silos": 20, "horizon": 500, "runs": 1, "workers": 1, "setting": "paper"}
+    settings = {"silos": 20, "horizon": 500, "runs": 1, "workers": 1, "constants": "paper"}
     by_epsilon = [
         run("ldp-fedlinucb", epsilon=e, delta=0.1, **settings).regret_mean for e in (0.2, 1.0, 5.0)
     ]
@@ -237,7 +237,7 @@ def test_regret_stands_in_the_order_of_figure_2a(seed: int) -> None:
     At these budgets everything is nearly noise: instances and draws differ by 7% from seed to seed,
     the two by 2%. Silos' own noise is discrete, so here both are drawn from normal laws.
     """
-    problem = SilosProblem(epsilon=1e-3, delta=1e-4, setting="paper", lazy=False)
+    problem = SilosProblem.of(epsilon=1e-3, delta=1e-4, constants="paper", lazy=False)
     silo, shuffled = ldp_fedlinucb(problem), sdp_fedlinucb(problem)
     assert silo.sums.shape == shuffled.sums.shape
     louder = replace(silo, sums=replace(shuffled.sums, sigma=silo.sums.sigma))
@@ -314,7 +314,7 @@ def test_a_summary_has_what_the_command_line_prints_and_a_seed_repeats_it() -> N
 def test_compose_participationss_get_the_target_too_at_the_price_of_more_noise(name: str) -> None:
     once, often = (
         FEDERATED[name](ISSUE),
-        FEDERATED[name](replace(ISSUE, visits=3, visits_per_batch=2)),
+        FEDERATED[name](ISSUE.changed(visits=3, visits_per_batch=2)),
     )
     assert often.guarantee is not None
     assert 0.97 * 0.2 <= often.guarantee.epsilon <= 0.2
@@ -324,10 +324,12 @@ def test_compose_participationss_get_the_target_too_at_the_price_of_more_noise(n
         < 0.5
         < replace(once.sums, presence=Presence(3, 2)).guarantee(0.1).epsilon
     )
-    promise = built(name, replace(ISSUE, visits=3, visits_per_batch=2)).mechanism.text()
+    promise = built(name, ISSUE.changed(visits=3, visits_per_batch=2)).mechanism.text()
     assert "comes in up to 3 batches, up to 2 times in each, to any silos" in promise
-    with pytest.raises(TacitError, match="secagg-fedlinucb for returning users"):
-        sdp_fedlinucb(replace(ISSUE, epsilon=1e-5, delta=1e-4, visits=2))
+    with pytest.raises(
+        TacitError, match="amplification covers one participation: use secagg-fedlinucb"
+    ):
+        sdp_fedlinucb(ISSUE.changed(epsilon=1e-5, delta=1e-4, visits=2))
 
 
 def test_bad_input_is_refused_before_anything_runs() -> None:
@@ -340,9 +342,9 @@ def test_bad_input_is_refused_before_anything_runs() -> None:
     with pytest.raises(TacitError, match="delta is 0"):
         run("secagg-fedlinucb", delta=0)
     with pytest.raises(TacitError, match="one of tight, paper"):
-        run("ldp-fedlinucb", setting="loose")
-    with pytest.raises(TacitError, match="secagg-fedlinucb has no option --setting"):
-        run("secagg-fedlinucb", setting="paper")
+        run("ldp-fedlinucb", constants="loose")
+    with pytest.raises(TacitError, match="secagg-fedlinucb has no option --constants"):
+        run("secagg-fedlinucb", constants="paper")
     with pytest.raises(TacitError, match="dimension is 1"):
         run("fedlinucb", dimension=1, horizon=30, silos=2, runs=1)
 
@@ -363,7 +365,9 @@ def test_large_dimensions_and_many_actions_work() -> None:
 
 
 BOTH = (True, False)
-SMALL = SilosProblem(silos=20, dimension=3, actions=4, sync=5, horizon=60, epsilon=0.5, delta=1e-3)
+SMALL = SilosProblem.of(
+    silos=20, dimension=3, actions=4, sync=5, horizon=60, epsilon=0.5, delta=1e-3
+)
 
 
 def through_json(experiment: Experiment) -> dict[str, Any]:
@@ -382,28 +386,28 @@ CHANGES: list[dict[str, Any]] = [
 ]
 
 
-def applies(name: str, setting: str, lazy: bool, changes: dict[str, Any]) -> bool:
-    """Whether the algorithm has these options, in this setting."""
+def applies(name: str, constants: str, lazy: bool, changes: dict[str, Any]) -> bool:
+    """Whether the algorithm has these options, with these constants."""
     options = lookup(name).options
     if not {*changes} - {"constant"} <= {*options} or not (lazy or "lazy" in options):
         return False
-    if name == "secagg-fedlinucb" and setting == "paper":
+    if name == "secagg-fedlinucb" and constants == "paper":
         return False
-    once = name == "sdp-fedlinucb" and setting == "tight"  # amplified: participants come once
+    once = name == "sdp-fedlinucb" and constants == "tight"  # amplified: participants come once
     return not (once and {*changes} & {"visits", "participations"})
 
 
 @pytest.mark.parametrize(
-    ("name", "setting", "lazy", "changes"),
+    ("name", "constants", "lazy", "changes"),
     [each for each in product(FEDERATED, ("tight", "paper"), BOTH, CHANGES) if applies(*each)],
 )
 def test_every_federated_experiment_is_restored(
-    name: str, setting: str, lazy: bool, changes: dict[str, Any]
+    name: str, constants: str, lazy: bool, changes: dict[str, Any]
 ) -> None:
     tiny: dict[str, Any] = (
-        {"epsilon": 1e-3} if name == "sdp-fedlinucb" and setting == "tight" else {}
+        {"epsilon": 1e-3} if name == "sdp-fedlinucb" and constants == "tight" else {}
     )
-    experiment = built(name, replace(SMALL, setting=setting, lazy=lazy, **tiny, **changes))
+    experiment = built(name, SMALL.changed(constants=constants, lazy=lazy, **tiny, **changes))
     stored = through_json(experiment)
     assert Experiment.from_dict(stored).to_dict() == experiment.to_dict()
 
@@ -412,19 +416,29 @@ def test_every_federated_experiment_is_restored(
     ("name", "lazy", "change", "message"),
     [
         ("secagg-fedlinucb", True, {"sensitivity": 1e-3, "sigma": 2e-3}, "sensitivity of the"),
-        ("secagg-fedlinucb", False, {"sensitivity": 1e-3, "sigma": 2e-3}, "sensitivity of the"),
+        (
+            "secagg-fedlinucb",
+            False,
+            {"sensitivity": 1e-3, "sigma": 2e-3},
+            "sensitivity of the|own-records",
+        ),
         ("jdp-linucb", True, {"sensitivity": 0.99, "sigma": 1.0}, "sensitivity of the"),
         ("ldp-fedlinucb", True, {"sensitivity": 0.99, "sigma": 1.0}, "sensitivity of the"),
         ("ldp-fedlinucb", True, {"size": 1 / 9}, "size of the prefix sums is 1; .* must be 9"),
         ("ldp-fedlinucb", True, {"people": 0.2}, "people of the prefix sums is 1; .* >= 5"),
-        ("ldp-fedlinucb", False, {"people": 0.2}, "people of the prefix sums is 1; .* >= 5"),
+        (
+            "ldp-fedlinucb",
+            False,
+            {"people": 0.2},
+            "people of the prefix sums is 1; .* >= 5|own-records",
+        ),
     ],
 )
 def test_stored_sums_account_for_the_statistics_that_silos_report(
     name: str, lazy: bool, change: dict[str, float], message: str
 ) -> None:
     """Each change leaves the guarantee earned by the numbers of the sums alone."""
-    stored = through_json(built(name, replace(SMALL, lazy=lazy)))
+    stored = through_json(built(name, SMALL.changed(lazy=lazy)))
     sums = stored["mechanism"]["sums"]
     for field, factor in change.items():
         value = sums[field] * factor
@@ -435,7 +449,7 @@ def test_stored_sums_account_for_the_statistics_that_silos_report(
 
 def test_stored_silos_that_act_on_raw_data_move_whole_batches() -> None:
     """Otherwise the remark about a participant's own records would become the guarantee."""
-    lazy, eager = (through_json(built("ldp-fedlinucb", replace(SMALL, lazy=x))) for x in BOTH)
+    lazy, eager = (through_json(built("ldp-fedlinucb", SMALL.changed(lazy=x))) for x in BOTH)
     for one, other in ((lazy, eager), (eager, lazy)):
         with pytest.raises(TacitError, match="eager of the prefix sums is"):
             Experiment.from_dict(one | {"learner": other["learner"]})
@@ -443,9 +457,9 @@ def test_stored_silos_that_act_on_raw_data_move_whole_batches() -> None:
 
 def test_a_guarantee_of_prefix_sums_needs_a_learner_of_silos() -> None:
     stored = through_json(built("ldp-fedlinucb", SMALL))
-    arms = lookup("dist-dp-se").build(ArmsProblem(horizon=2000))
+    arms = lookup("dist-dp-se").build(ArmsProblem.of(horizon=2000))
     changed = stored | {"learner": arms.learner.to_dict(), "options": list(arms.options)}
-    with pytest.raises(TacitError, match="needs a SiloLearner"):
+    with pytest.raises(TacitError, match="prefix sums need a SiloLearner"):
         Experiment.from_dict(changed)
 
 
@@ -455,7 +469,7 @@ def with_guarantee(stored: dict[str, Any], guarantee: Guarantee) -> dict[str, An
 
 
 def test_shuffled_silos_state_what_their_own_noise_earns() -> None:
-    problem = replace(SMALL, silos=64, horizon=2000, sync=25, delta=1e-4, setting="paper")
+    problem = SMALL.changed(silos=64, horizon=2000, sync=25, delta=1e-4, constants="paper")
     experiment = built("sdp-fedlinucb", problem)
     found, stored = experiment.guarantee, through_json(experiment)
     assert isinstance(found, ApproximateDP)
@@ -475,8 +489,10 @@ def experiment_steps(stored: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("lazy", BOTH)
 def test_an_amplified_guarantee_is_derived_anew(lazy: bool) -> None:
-    problem = SilosProblem(silos=10**7, horizon=10_000, epsilon=1e-6, delta=1e-12, setting="paper")
-    experiment = built("sdp-fedlinucb", replace(problem, lazy=lazy))
+    problem = SilosProblem.of(
+        silos=10**7, horizon=10_000, epsilon=1e-6, delta=1e-12, constants="paper"
+    )
+    experiment = built("sdp-fedlinucb", problem.changed(lazy=lazy))
     found, stored = experiment.guarantee, through_json(experiment)
     assert isinstance(found, ApproximateDP)
     one = DishonestAtMost(Scope.SILOS, 1)

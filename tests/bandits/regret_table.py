@@ -1,4 +1,4 @@
-"""Prints regret of private KL-UCB next to Dist-DP-SE at the paper's settings, and tight next to
+"""Prints regret of private KL-UCB next to Dist-DP-SE with the paper's constantss, and tight next to
 printed arm elimination.
 
 Run as `python -m tests.bandits.regret_table [runs] [seed]`: ten arms, pure privacy through secure
@@ -48,10 +48,10 @@ def klucb(epsilon: float, index: str) -> Make:
     return lambda horizon: PrivateKLUCB(10, horizon, 2 / epsilon**2, index)
 
 
-def arm_elimination(batch: int | None, radius: str) -> Make:
+def arm_elimination(batch: int | None, constants: str) -> Make:
     """SDP-AE with a batch size, VB-SDP-AE without."""
     return lambda horizon: CumulativeElimination(
-        10, horizon, batch, radius=radius, sigma=math.sqrt(1172)
+        10, horizon, batch, constants=constants, sigma=math.sqrt(1172)
     )
 
 

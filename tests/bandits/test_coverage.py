@@ -42,9 +42,11 @@ def farthest(name: str, world: type[Synthetic], seed: int, **changes: Any) -> tu
     part of rewards that were cut.
     """
     deviation = changes.pop("deviation", 0.25)
-    problem = SilosProblem(**SIZE, **changes)
+    problem = SilosProblem.of(**SIZE, **changes)
     rng, noise = np.random.default_rng(seed), np.random.default_rng(seed + 1)
-    silos = world.draw(problem.silos, problem.dimension, problem.actions, rng, deviation)
+    silos = world.draw(
+        problem.silos, problem.dimension, problem.environment.actions, rng, deviation
+    )
     experiment = lookup(name).build(problem)
     learner: Any = experiment.learner
     assert isinstance(learner, FederatedLinUCB)
@@ -81,7 +83,7 @@ def test_half_the_width_of_rewards_alone_would_not_do_at_a_loose_confidence() ->
     """The sets are not so wide that nothing could leave them: without privacy, at α = 0.9, the
     estimate goes farther than a quarter of them in most runs.
     """
-    found = [farthest("fedlinucb", Bits, seed, confidence=0.9)[0] for seed in range(4)]
+    found = [farthest("fedlinucb", Bits, seed, failure_probability=0.9)[0] for seed in range(4)]
     assert sorted(found)[1] > 0.25
     assert max(found) <= 1
 

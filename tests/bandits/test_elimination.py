@@ -78,7 +78,7 @@ def test_forgetting_drops_by_the_printed_radius() -> None:
 def test_cumulative_drops_by_the_printed_radius() -> None:
     radius = (2 * math.sqrt(2) * 3.0 / 2000 + 1 / math.sqrt(2000)) * math.sqrt(2 * math.log(10_000))
     for gap, left in ((2 * radius - 1e-9, [0, 1]), (2 * radius + 1e-9, [0])):
-        learner = CumulativeElimination(2, 10_000, batch=1000, radius="paper", sigma=3.0)
+        learner = CumulativeElimination(2, 10_000, batch=1000, constants="paper", sigma=3.0)
         answer(learner, [0.5, 0.5])
         answer(learner, [0.5 + 2 * gap, 0.5])  # averaged over two rounds
         assert learner.active == left
@@ -141,7 +141,7 @@ def test_tight_has_at_most_half_the_regret_of_the_paper(fixed: bool) -> None:
     for seed in range(4):
         environment = Environment(rng.uniform(0.25, 0.75, 10))
         paper = CumulativeElimination(
-            10, 10**6, 1172 if fixed else None, radius="paper", sigma=math.sqrt(1172)
+            10, 10**6, 1172 if fixed else None, constants="paper", sigma=math.sqrt(1172)
         )
         tight = CumulativeElimination(10, 10**6, 51 if fixed else None)
         regrets[0] += play(paper, environment, fair_bits(4688), np.random.default_rng(seed))

@@ -89,17 +89,19 @@ def of_silos(*options: dict[str, Any]) -> list[Example]:
 
 EXAMPLES: dict[str, list[Example]] = {
     "AdaPKLUCB": of_arms({"epsilon": 1.0}),
-    "CumulativeElimination": of_arms({}, {"batch": 40}, {"radius": "paper", "sigma": 4.0}),
+    "CumulativeElimination": of_arms({}, {"batch": 40}, {"constants": "paper", "sigma": 4.0}),
     "DPSE": of_arms({"epsilon": 1.0}),
     "DistributedElimination": of_actions(
-        {"client_std": 0.0}, {"client_std": 0.05, "fixed_clients": 300, "setting": "paper"}
+        {"client_std": 0.0}, {"client_std": 0.05, "fixed_clients": 300, "constants": "paper"}
     ),
     "Restarts": of_arms(
         {"learner": FORGETTING, "start": 300},
         {"learner": PRIVATE_KLUCB, "options": {"noise_variance": 2.0}},
     ),
     "FederatedLinUCB": of_silos({}, {"lazy": False, "regularizer": 2.0}, {"scaled": False}),
-    "ForgettingElimination": of_arms({}, {"growth": 4, "radius": "paper", "sigma": 1.5, "h": 1.0}),
+    "ForgettingElimination": of_arms(
+        {}, {"growth": 4, "constants": "paper", "sigma": 1.5, "h": 1.0}
+    ),
     "KLUCB": of_arms({}, exactly=True),
     "Managed": of_arms(
         {"learner": PRIVATE_KLUCB, "options": {"noise_variance": 2.0}, "control": 0, "share": 0.2},
@@ -126,7 +128,7 @@ EXAMPLES: dict[str, list[Example]] = {
         {"first": 64, "least": 64, "index": "chernoff", "rounds": 6},
         {},
     ),
-    "SingleElimination": of_actions({}, {"setting": "paper"}, {"per_person": True}),
+    "SingleElimination": of_actions({}, {"constants": "paper"}, {"per_person": True}),
     "SuccessiveElimination": of_arms({}, exactly=True),
     "Thompson": of_arms({}, exactly=True),
     "UCB1": of_arms({}, exactly=True),
@@ -462,7 +464,9 @@ def test_stored_anywhere_it_continues_identically(
 
 def test_an_unknown_learner_is_refused() -> None:
     for name in ("Oracle", "tacit.bandits:Oracle", "tacit.oracles:Oracle", "os:system", None):
-        with pytest.raises(TacitError, match=r"not known here as Learner|no .* in this version"):
+        with pytest.raises(
+            TacitError, match=r"not known here as Learner|this version of tacit has no"
+        ):
             Learner.from_dict({"learner": name})
 
 
@@ -474,8 +478,8 @@ def test_an_unknown_learner_is_refused() -> None:
         ("UCB1", {"lazy": -0.1}, "lazy is -0.1"),
         ("Thompson", {"seed": -1}, "seed is -1"),
         ("ForgettingElimination", {"growth": 1}, "growth is 1"),
-        ("ForgettingElimination", {"confidence": 1.5}, "confidence is 1.5"),
-        ("ForgettingElimination", {"radius": "loose"}, "one of tight, paper"),
+        ("ForgettingElimination", {"failure_probability": 1.5}, "failure_probability is 1.5"),
+        ("ForgettingElimination", {"constants": "loose"}, "one of tight, paper"),
         ("CumulativeElimination", {"batch": 0}, "batch is 0"),
         ("AdaPKLUCB", {"epsilon": 0}, "for no privacy use KLUCB"),
         ("AdaPKLUCB", {"epsilon": 1, "alpha": 0}, "alpha is 0"),
@@ -512,7 +516,7 @@ def test_wrong_arguments_are_refused(name: str, options: dict[str, Any], message
         ({"horizon": 0}, "horizon is 0"),
         ({"sync": 0}, "silos synchronise every `sync` rounds"),
         ({"regularizer": 0}, "regularizer is 0"),
-        ({"confidence": 1.5}, "confidence is 1.5"),
+        ({"failure_probability": 1.5}, "failure_probability is 1.5"),
     ],
 )
 def test_wrong_arguments_of_silos_are_refused(options: dict[str, Any], message: str) -> None:

@@ -84,14 +84,14 @@ def recorded(learner: Any) -> list[int]:
     return told
 
 
-@pytest.mark.parametrize("setting", ["tight", "paper"])
-def test_widths_and_standings_count_reports_not_participants(setting: str) -> None:
+@pytest.mark.parametrize("constants", ["tight", "paper"])
+def test_widths_and_standings_count_reports_not_participants(constants: str) -> None:
     """A third of the reports: the evidence of clients is three times as wide, and of single plays
     too; the paper's width follows reports.
     """
     for learner, each in (
-        (DistributedElimination(np.eye(3), 10_000, fixed_clients=30, setting=setting), False),
-        (SingleElimination(np.eye(3), 10_000, setting=setting), True),
+        (DistributedElimination(np.eye(3), 10_000, fixed_clients=30, constants=constants), False),
+        (SingleElimination(np.eye(3), 10_000, constants=constants), True),
     ):
         (round_,) = learner.propose()
         plays = np.array(design(round_).plays)
@@ -101,7 +101,7 @@ def test_widths_and_standings_count_reports_not_participants(setting: str) -> No
         told = recorded(learner)
         learner.observe(round_, Estimate(np.zeros(3) * few, VectorError(people, *columns)))
         assert learner._asked.tolist() == np.broadcast_to(few, 3).tolist()
-        if setting == "paper":
+        if constants == "paper":
             assert told == [int(np.sum(few))]
             continue
         heard = few if each else few * plays
@@ -111,12 +111,12 @@ def test_widths_and_standings_count_reports_not_participants(setting: str) -> No
         )
 
 
-@pytest.mark.parametrize("setting", ["tight", "paper"])
-def test_phases_fill_the_horizon_exactly(setting: str) -> None:
+@pytest.mark.parametrize("constants", ["tight", "paper"])
+def test_phases_fill_the_horizon_exactly(constants: str) -> None:
     table = sphere(50, 4)
     for learner in (
-        DistributedElimination(table, 12_345, setting=setting),
-        SingleElimination(table, 12_345, setting=setting),
+        DistributedElimination(table, 12_345, constants=constants),
+        SingleElimination(table, 12_345, constants=constants),
     ):
         phases = drive(learner, 0.5 * table[0], np.random.default_rng(0))
         assert sum(phase.time for phase in phases) == 12_345
@@ -125,7 +125,7 @@ def test_phases_fill_the_horizon_exactly(setting: str) -> None:
 
 
 def test_clients_grow_as_the_paper_says() -> None:
-    learner = DistributedElimination(sphere(50, 4), 10_000, alpha=0.8, setting="paper")
+    learner = DistributedElimination(sphere(50, 4), 10_000, alpha=0.8, constants="paper")
     phases = drive(learner, np.zeros(4), np.random.default_rng(0))
     opened = [phase for phase in phases if phase.opened]
     assert [phase.participants for phase in opened] == [
@@ -142,13 +142,13 @@ def test_single_elimination_starts_at_the_bound_on_the_support() -> None:
 
 
 def test_the_printed_widths() -> None:
-    learner = DistributedElimination(sphere(1000, 20), 10**6, setting="paper")
+    learner = DistributedElimination(sphere(1000, 20), 10**6, constants="paper")
     phase = Design((0, 1, 2), (86, 86, 86), 256.0)
     expected = (
         math.sqrt(40 / (85 * 256)) + 0.1 / math.sqrt(85) + 2 * 0.01 * math.sqrt(103 * 20)
     ) * math.sqrt(2 * math.log(1e9))
     assert learner._paper_width(phase, 85, np.full(3, 0.01)) == pytest.approx(expected)
-    single = SingleElimination(sphere(1000, 20), 10**6, setting="paper")
+    single = SingleElimination(sphere(1000, 20), 10**6, constants="paper")
     expected = (math.sqrt(40 / 256) + 2 * 20 * 0.5 * math.sqrt(3) / 256) * math.sqrt(
         2 * math.log(1e9)
     )
@@ -165,13 +165,13 @@ def test_a_clear_winner_is_found(kind: type[PhasedElimination]) -> None:
     assert len(learner.active) < 5
 
 
-@pytest.mark.parametrize("setting", ["tight", "paper"])
+@pytest.mark.parametrize("constants", ["tight", "paper"])
 @pytest.mark.parametrize("kind", [DistributedElimination, SingleElimination])
 def test_a_state_stored_as_json_goes_on_the_same(
-    kind: type[PhasedElimination], setting: str
+    kind: type[PhasedElimination], constants: str
 ) -> None:
     table = sphere(60, 4)
-    learner = kind(table, 50_000, setting=setting)
+    learner = kind(table, 50_000, constants=constants)
     drive(learner, 0.8 * table[3], np.random.default_rng(1), variance=0.01, limit=7)
     copy = Learner.from_dict(json.loads(json.dumps(learner.to_dict())))
     assert isinstance(copy, kind)
@@ -214,10 +214,10 @@ def test_the_error_of_pooled_differences_stays_within_the_width_at_all_phases() 
 
     Alarm rate below 1e-4.
     """
-    runs, confidence = 1500, 0.2
+    runs, failure_probability = 1500, 0.2
     rng = np.random.default_rng(5)
-    evidence = RunEvidence(2, 1, 1.0, confidence)
-    assert evidence.level == pytest.approx(math.log(24 / confidence))
+    evidence = RunEvidence(2, 1, 1.0, failure_probability)
+    assert evidence.level == pytest.approx(math.log(24 / failure_probability))
     broken = 0
     for _ in range(runs):
         evidence.phases = []
@@ -231,7 +231,7 @@ def test_the_error_of_pooled_differences_stays_within_the_width_at_all_phases() 
             failed |= bool(gain[0] > width[0])
             variance *= 0.2 if gain[0] > 0 else 0.9  # the next phase is as good as the luck so far
         broken += failed
-    assert broken / runs <= confidence / 24 * 4
+    assert broken / runs <= failure_probability / 24 * 4
 
 
 def test_widths_are_directional_and_close_to_the_single_gaussian_bound() -> None:
@@ -257,7 +257,7 @@ def test_the_best_action_is_dropped_in_at_most_a_share_of_runs() -> None:
     table = np.array([[math.cos(angle), math.sin(angle)] for angle in np.linspace(-0.6, 0.6, 25)])
     dropped = 0
     for seed in range(60):
-        learner = DistributedElimination(table, 20_000, confidence=0.2)
+        learner = DistributedElimination(table, 20_000, failure_probability=0.2)
         drive(learner, np.array([0.9, 0.0]), np.random.default_rng(seed), variance=0.001)
         dropped += 12 not in learner.active
         assert len(learner.active) < 25
@@ -273,8 +273,8 @@ def test_the_best_action_is_dropped_in_at_most_a_share_of_runs() -> None:
         ({"fixed_clients": 0}, "every phase needs clients"),
         ({"client_std": -1.0}, "client_std"),
         ({"bound": 0}, "bound"),
-        ({"confidence": 0}, "confidence"),
-        ({"setting": "loose"}, "setting"),
+        ({"failure_probability": 0}, "failure_probability"),
+        ({"constants": "loose"}, "constants"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: dict[str, float], message: str) -> None:

@@ -145,20 +145,22 @@ PROMISES = [
 
 
 @cache
-def misses(name: str, mode: str, promise: tuple[float, float], confidence: float) -> Floats:
+def misses(
+    name: str, mode: str, promise: tuple[float, float], failure_probability: float
+) -> Floats:
     """By how many widths the estimate of each of 400 actions is off at each synchronisation."""
     kind, changes = HELD_OUT[name]
     found = []
     for seed in range(RUNS):
         rng, noise = np.random.default_rng([seed, 17]), np.random.default_rng([seed, 18])
-        problem = SilosProblem(
+        problem = SilosProblem.of(
             **{**BASE, **changes},
             epsilon=promise[0],
             delta=promise[1],
             mode=mode,
-            confidence=confidence,
+            failure_probability=failure_probability,
         )
-        world: Silos = kind.draw(problem.silos, problem.dimension, problem.actions, rng)
+        world: Silos = kind.draw(problem.silos, problem.dimension, problem.environment.actions, rng)
         experiment = lookup("secagg-fedlinucb").build(problem.fitted(world, seed))
         while rounds := experiment.propose():
             (round_,) = rounds
@@ -195,9 +197,9 @@ def test_calibrated_confidence_holds_as_often_as_it_says_on_held_out_instances(
     """At most α of actions are off by more than their width, on average over synchronisations; at
     α = 0.05 and 0.01.
     """
-    for confidence in (0.05, 0.01):
-        rate = float((np.abs(misses(name, "calibrated", promise, confidence)) > 1).mean())
-        assert rate <= confidence
+    for failure_probability in (0.05, 0.01):
+        rate = float((np.abs(misses(name, "calibrated", promise, failure_probability)) > 1).mean())
+        assert rate <= failure_probability
 
 
 def test_neither_confidence_is_so_wide_that_nothing_could_leave_it() -> None:
@@ -233,14 +235,14 @@ def test_schedules_hold_the_whole_horizon_and_begin_early() -> None:
 
 def test_an_intercept_that_is_declared_but_not_there_is_refused() -> None:
     world = Positive.draw(3, 4, 5, np.random.default_rng(0))
-    problem = SilosProblem(**{**BASE, "silos": 3, "dimension": 4, "horizon": 50})
-    experiment = lookup("secagg-fedlinucb").build(replace(problem, constant=0.5))
+    problem = SilosProblem.of(**{**BASE, "silos": 3, "dimension": 4, "horizon": 50})
+    experiment = lookup("secagg-fedlinucb").build(problem.changed(constant=0.5))
     with pytest.raises(TacitError, match="declare no intercept, and one is appended"):
         run(experiment, world, np.random.default_rng(1))
 
 
 def test_an_intercept_is_appended_where_none_is_declared() -> None:
-    problem = SilosProblem(**{**BASE, "silos": 3, "dimension": 4, "horizon": 50})
+    problem = SilosProblem.of(**{**BASE, "silos": 3, "dimension": 4, "horizon": 50})
     learner: Any = lookup("secagg-fedlinucb").build(problem).learner
     assert (learner.size, learner.length) == (5, 1.5)
     (round_,) = learner.propose()
@@ -256,7 +258,7 @@ def test_an_intercept_is_appended_where_none_is_declared() -> None:
 
 
 def test_a_restored_learner_goes_on_as_it_would_have() -> None:
-    problem = SilosProblem(**{**BASE, "silos": 3, "dimension": 4, "horizon": 60})
+    problem = SilosProblem.of(**{**BASE, "silos": 3, "dimension": 4, "horizon": 60})
     world = Synthetic.draw(3, 4, 5, np.random.default_rng(0))
     for mode in ("rigorous", "calibrated"):
         experiment = lookup("secagg-fedlinucb").build(replace(problem.fitted(world, 0), mode=mode))
@@ -282,12 +284,12 @@ def test_calibrated_runs_say_what_they_are() -> None:
 
 def test_modes_and_schedules_that_do_not_exist_are_refused() -> None:
     with pytest.raises(TacitError, match="mode is 'wild'"):
-        SilosProblem(mode="wild")
+        SilosProblem.of(mode="wild")
     with pytest.raises(TacitError, match="schedule is 'odd'"):
-        SilosProblem(schedule="odd")
+        SilosProblem.of(schedule="odd")
     given: list[dict[str, Any]] = [{"mode": "calibrated"}, {"schedule": "geometric"}]
     for changes in given:
-        with pytest.raises(TacitError, match="let them be lazy"):
-            lookup("secagg-fedlinucb").build(SilosProblem(lazy=False, **changes))
+        with pytest.raises(TacitError, match="schedule and mode are for lazy silos"):
+            lookup("secagg-fedlinucb").build(SilosProblem.of(lazy=False, **changes))
     with pytest.raises(TacitError, match="the noise 1"):
         PrivateLinUCB(3, 2, 30, [10, 10], [1.0])

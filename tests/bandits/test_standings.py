@@ -145,7 +145,7 @@ def test_a_tally_adds_up_sums_people_and_noise() -> None:
 
 
 def test_all_batches_count_for_standings_also_of_a_learner_that_forgets() -> None:
-    learner = ForgettingElimination(2, 10_000, growth=4, radius="paper", sigma=9.0)
+    learner = ForgettingElimination(2, 10_000, growth=4, constants="paper", sigma=9.0)
     for _ in range(3):
         for round_ in learner.propose():
             n = round_.participants

@@ -185,7 +185,7 @@ BAD: list[tuple[str, tuple[object, ...]]] = [
     ("epsilon is nan", (*CALIBRATE, "--epsilon", "nan", "--delta", 1e-5)),
     ("epsilon is inf", (*CALIBRATE, "--epsilon", "inf", "--delta", 1e-5)),
     ("epsilon is inf", (*CALIBRATE, "--epsilon", "1e400", "--delta", 1e-5)),
-    ("hides nothing", (*CALIBRATE, "--epsilon", 1e6, "--delta", 1e-5)),
+    ("no meaningful privacy", (*CALIBRATE, "--epsilon", 1e6, "--delta", 1e-5)),
     ("delta is 1", (*CALIBRATE, "--epsilon", 1, "--delta", 1)),
     ("delta is -0.1", (*CALIBRATE, "--epsilon", 1, "--delta", -0.1)),
     ("delta is nan", (*CALIBRATE, "--epsilon", 1, "--delta", "nan")),
@@ -217,8 +217,8 @@ BAD: list[tuple[str, tuple[object, ...]]] = [
             3,
         ),
     ),
-    ("not both and not neither", PRIVACY),
-    ("not both and not neither", (*PRIVACY, "--epsilon", 1, "--delta", 0.1)),
+    ("give exactly one of --delta", PRIVACY),
+    ("give exactly one of --delta", (*PRIVACY, "--epsilon", 1, "--delta", 0.1)),
     ("sensitivity is 0", (*PRIVACY, "--epsilon", 1, "--sensitivity", 0)),
     ("delta is 2", (*PRIVACY, "--delta", 2)),
     ("epsilon is -2", (*PRIVACY, "--epsilon", -2)),
@@ -240,18 +240,24 @@ BAD: list[tuple[str, tuple[object, ...]]] = [
     ("participations is 0", ("compose", "--epsilon", 1, "--delta", 1e-5, "--participations", 0)),
     ("delta is 0", ("compose", "--epsilon", 1, "--delta", 0, "--participations", 2)),
     ("epsilon0 is -1", ("amplify", "--epsilon0", -1, "--users", 10, "--delta", 1e-5)),
-    ("hides nothing", ("amplify", "--epsilon0", 1e5, "--users", 10, "--delta", 1e-5)),
+    ("no meaningful privacy", ("amplify", "--epsilon0", 1e5, "--users", 10, "--delta", 1e-5)),
     ("users is 0", ("amplify", "--epsilon0", 1, "--users", 0, "--delta", 1e-5)),
     ("samples is 50", ("audit", "--noise", "discrete-laplace", "--epsilon", 1, "--samples", 50)),
     (
         "samples is 1e+15",
         ("audit", "--noise", "discrete-laplace", "--epsilon", 1, "--samples", 1e15),
     ),
-    ("either --noise", ("audit", "--epsilon", 1)),
-    ("either --noise", ("audit", "--noise", "skellam", "--algorithm", "dist-dp-se")),
-    ("--samples is for --noise only", ("audit", "--algorithm", "cdp-se", "--samples", 1000)),
-    ("--through is for --algorithm only", ("audit", "--noise", "skellam", "--through", "mixing")),
-    ("needs the --epsilon", ("audit", "--noise", "skellam")),
+    ("exactly one of --noise", ("audit", "--epsilon", 1)),
+    ("exactly one of --noise", ("audit", "--noise", "skellam", "--algorithm", "dist-dp-se")),
+    (
+        "--samples is 1000.0, but it is for --noise only",
+        ("audit", "--algorithm", "cdp-se", "--samples", 1000),
+    ),
+    (
+        "--through is mixing, but it is for --algorithm only",
+        ("audit", "--noise", "skellam", "--through", "mixing"),
+    ),
+    ("needs the claimed --epsilon", ("audit", "--noise", "skellam")),
     ("no guarantee to audit", ("audit", "--algorithm", "ucb1")),
     (
         "noise factor is 0",
@@ -299,6 +305,7 @@ ODD = st.sampled_from(
 )
 
 
+@pytest.mark.extended
 @settings(
     deadline=None,
     max_examples=60,
@@ -368,7 +375,7 @@ def test_odd_values_never_fall_through(command: Command, data: st.DataObject) ->
           "--delta", 1e-5), {"epsilon": "1.001"}),
         (("privacy", "--noise", "gaussian", "--sigma", 2, "--epsilon", 1.5),
          {"delta": "0.0003938"}),
-        (("calibrate", "--noise", "gaussian", "--method", "paper", "--epsilon", 1.00004,
+        (("calibrate", "--noise", "gaussian", "--constants", "paper", "--epsilon", 1.00004,
           "--delta", 1e-5), {"target epsilon": "1.001"}),
         (("compose", "--epsilon", 0.1, "--participations", 100, "--delta", 1e-5),
          {"renyi": "4.616", "advanced": "5.851"}),

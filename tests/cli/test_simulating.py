@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from tests.cli.commands import Command, refused, result
 from tests.tables import each_row, extended_after
 
-from tacit.algorithms.registry import algorithms
+from tacit.algorithms.registry import algorithms, lookup
 from tacit.cli.simulating import shown
 
 SMALL = {
@@ -56,7 +57,7 @@ def test_a_simulation_says_what_was_asked_and_found(
     wanted |= {"guarantee", "seconds", "asked", "interrupted", "version", "warnings", "runs"}
     assert wanted <= found.keys()
     assert (found["asked"], len(found["runs"])) == (2, 2)
-    cut = [line for line in found["warnings"] if "outside [0, 1] and were cut" in line]
+    cut = [line for line in found["warnings"] if "outside [0, 1] and clipped" in line]
     assert found["warnings"] == (cut if name == "secagg-fedlinucb" else [])
     assert found["configuration"]["epsilon"] == 1
     assert found["configuration"].get("delta") in (None, 1e-6)
@@ -79,7 +80,7 @@ def test_a_printed_radius_that_does_not_hold_is_remarked_upon(command: Command) 
     words = ("simulate", *SMALL["arms"], "--runs", 1, "--rewards", "bernoulli", "--epsilon", 0.5)
     told = {
         (name, setting): result(
-            command(*words, "--algorithm", name, "--setting", setting, "--json")
+            command(*words, "--algorithm", name, "--constants", setting, "--json")
         )["warnings"]
         for name in ("sdp-ae", "vb-sdp-ae")
         for setting in ("paper", "tight")
@@ -87,7 +88,7 @@ def test_a_printed_radius_that_does_not_hold_is_remarked_upon(command: Command) 
     (line,) = told.pop(("vb-sdp-ae", "paper"))
     assert "√2 too narrow" in line
     assert all(lines == [] for lines in told.values())
-    code, out, _ = command(*words, "--algorithm", "vb-sdp-ae", "--setting", "paper")
+    code, out, _ = command(*words, "--algorithm", "vb-sdp-ae", "--constants", "paper")
     assert code == 0
     assert "too narrow" in " ".join(out.split())
 
@@ -136,9 +137,9 @@ def test_compared_results_are_those_of_simulations(command: Command, tmp_path: P
 def test_a_comparison_says_how_often_people_may_take_part(command: Command, tmp_path: Path) -> None:
     size = ("--arms", 2, "--horizon", 500, "--runs", 1, "--out", tmp_path)
     for names, often, said in (
-        ("dist-dp-se,cdp-se", 1, "promise: to a participant who takes part at most once;"),
-        ("dist-dp-se,ucb1", 3, "promise: to a participant who takes part at most 3 times;"),
-        ("ucb1,klucb", 1, "promise: nothing is guaranteed to a participant"),
+        ("dist-dp-se,cdp-se", 1, "guarantee: for participants who take part at most once;"),
+        ("dist-dp-se,ucb1", 3, "guarantee: for participants who take part at most 3 times;"),
+        ("ucb1,klucb", 1, "guarantee: participants have no guarantee"),
     ):
         more = ("--participations", often) if often > 1 else ()
         code, out, _ = command("compare", "--algorithms", names, *size, *more)
@@ -234,7 +235,7 @@ def test_tables_fit_and_nothing_is_cut(
     assert max(map(len, out.splitlines())) <= min(columns, 100)
     assert "…" not in out
     if columns == 80:
-        assert not {"wrapped", "active", "batches", "interrupted"} & set(out.split())
+        assert not {"regret_mean", "bits_per_user", "batches", "interrupted"} & set(out.split())
 
 
 GUARDED = ("--means", "0.2,0.3,0.4", "--control-share", "0.2", "--horizon", "30000")
@@ -258,7 +259,7 @@ def test_a_guardrail_is_simulated_reported_and_told(command: Command) -> None:
     code, out, _ = command(*words)
     text = " ".join(out.split())
     assert code == 0
-    assert "the guardrail of the first run: errors, lower is better" in text
+    assert "guardrail of the first run: errors, lower is better" in text
     assert "paused by the guardrail option 3 (in 2 of 2 runs)" in text
     assert "paused: option 3: errors is clearly worse than the control's" in text
 
@@ -276,10 +277,10 @@ def test_without_a_guardrail_nothing_is_said_of_one(command: Command) -> None:
     ("words", "message"),
     [
         ((*RAIL, "--control-share", "0"), "give the control a share"),
-        (RAIL[:2], "nobody says what it is: give guardrail_means"),
+        (RAIL[:2], "it has no means: give guardrail_means"),
         (RAIL[2:], "guardrail has no name, but means or a margin"),
-        ((*RAIL[:3], "0.1,0.4"), "guardrail_means is 0.1,0.4; give 3 numbers in"),
-        ((*RAIL[:3], "0.1,0.4,2"), "give 3 numbers in"),
+        ((*RAIL[:3], "0.1,0.4"), "guardrail_means is 0.1,0.4; it must be 3 numbers"),
+        ((*RAIL[:3], "0.1,0.4,2"), "guardrail_means is 0.1,0.4,2; it must be"),
         ((*RAIL, "--guardrail-better", "more"), "it must be one of lower, higher"),
         ((*RAIL, "--guardrail-margin", "1.5"), "guardrail_margin is 1.5"),
         ((*RAIL, "--trust", "shuffler", "--epsilon", "0.1"), "epsilon is shared among 2 metrics"),
@@ -300,7 +301,7 @@ def test_algorithms_without_a_guardrail_say_so(command: Command, wide: Path) -> 
     words = ("simulate", "--algorithm", "private-med", "--replay", wide, "--control-share", "0.2")
     code, _, err = command(*words, "--guardrail", "errors")
     assert code == 2
-    assert "the environment has 1 metrics, but 2 are asked for" in " ".join(err.split())
+    assert "the environment has 1 metrics; it must have 2" in " ".join(err.split())
 
 
 @pytest.mark.extended
@@ -331,8 +332,34 @@ def test_an_epsilon_that_was_asked_for_is_not_rounded_down(command: Command) -> 
     said = " ".join(out.split())
     assert "(8.001, 0)-DP" in said
     assert "epsilon 8.001," in said
-    assert "epsilon 8.001 hides little: an answer can become e^8.001 likelier" in said
+    assert "epsilon 8.001 is a weak guarantee: an answer can become e^8.001 times likelier" in said
 
 
 def test_budgets_of_silos_are_not_rounded_down() -> None:
     assert shown(((0.5, 1e-6), (0.5, 1e-6), (1.00004, 1e-5))) == "2*0.5:1e-6,1.001:1e-5"
+
+
+@pytest.mark.parametrize("words", [("--algorithm", "cdp-pe", "-h"), ("-h", "--algorithm=cdp-pe")])
+def test_help_with_an_algorithm_shows_only_its_options_and_their_defaults(
+    command: Command, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    code, out, _ = command("simulate", *words)
+    listed = {word.strip(",.") for word in out.split() if re.match("--(?!no-)", word)}
+    own = {f"--{name.replace('_', '-')}" for name in lookup("cdp-pe").options}
+    common = {"--algorithm", "--help", "--runs", "--seed", "--resume", "--out", "--json"}
+    assert (code, listed) == (0, own | common)
+    assert "Number of rounds. [default: 1000000]" in " ".join(out.split())
+    assert [panel in out for panel in ("Problem", "Privacy", "Environment", "Run", "Output")]
+
+
+def test_help_without_an_algorithm_groups_all_options(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    _, out, _ = command("simulate", "--help")
+    panels = [line.split()[1] for line in out.splitlines() if line.startswith("╭─")]
+    assert panels == ["Options", "Problem", "Privacy", "Environment", "Run", "Output"]
+    assert "Number of silos; 100, or 10 on recorded data. (federated only)" in " ".join(out.split())
+    assert "simulat" in refused(command("simulat"))
+    assert "did you mean simulate?" in refused(command("simulat"))

@@ -8,6 +8,8 @@ import sys
 import pytest
 from tests.cli.commands import program, refused
 
+from tacit.cli import HOMES, built
+
 NUMERICS = {"numpy", "scipy", "dp_accounting", "cryptography", "matplotlib"}
 
 
@@ -44,3 +46,11 @@ def test_a_simulation_loads_special_functions_and_no_more_of_scipy() -> None:
 def test_the_module_runs_as_a_program() -> None:
     words = ("calibrate", "--noise", "skellam", "--epsilon", -3, "--delta", 1e-5)
     assert "epsilon is -3" in refused(program(*words))
+
+
+def test_help_lists_every_command_without_loading_any() -> None:
+    loaded = of_command("--help")
+    assert not {f"tacit.cli.{home}" for home in HOMES.values()} & loaded
+    assert "tacit.algorithms" not in loaded
+    for name, home in HOMES.items():
+        assert built(name).name == name, home

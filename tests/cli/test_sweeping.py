@@ -52,7 +52,7 @@ def test_a_sweep_prints_what_is_promised_beside_what_was_asked_for(
     path = tmp_path / "study.toml"
     asked = {"algorithms": "['dist-dp-se']", "problems": "{arms = 2, horizon = 200}", "seeds": 1}
     lines = [f"{name} = {value}" for name, value in asked.items()]
-    path.write_text("\n".join([*lines, "guarantees = {epsilon = 1, setting = 'paper'}"]))
+    path.write_text("\n".join([*lines, "guarantees = {epsilon = 1, constants = 'paper'}"]))
     _, out, _ = command("sweep", path, "--workers", 0)
     assert re.search(r"asked for +guarantee", out)
     assert "(1.366, 0)-DP" in out

@@ -29,16 +29,16 @@ TINY = "--silos 30 --dimension 3 --actions 5 --sync 10 --horizon 40"
 CASES: dict[str, str] = {
     **dict.fromkeys(
         ("dist-dp-se", "cdp-se", "ldp-se", "shuffle-dp-se", "split-dp-se"),
-        f"{ARMS} --setting tight",
+        f"{ARMS} --constants tight",
     ),
-    **{f"{name} paper": f"{ARMS} --setting paper" for name in ("dist-dp-se", "cdp-se", "ldp-se")},
+    **{f"{name} paper": f"{ARMS} --constants paper" for name in ("dist-dp-se", "cdp-se", "ldp-se")},
     **{f"{name} gaussian": f"{ARMS} --rewards gaussian" for name in ("dist-dp-se", "split-dp-se")},
     **{f"{name}": f"{ARMS} --delta 1e-5" for name in ("dist-rdp-se", "dist-cdp-se", "sdp-ae")},
     "vb-sdp-ae": f"{ARMS} --delta 1e-5",
-    "dist-rdp-se paper": f"{ARMS} --setting paper",
-    "dist-cdp-se paper": f"{ARMS} --setting paper",
-    "vb-sdp-ae paper": "--arms 5 --horizon 30000 --epsilon 0.5 --delta 1e-5 --setting paper",
-    "sdp-ae paper": "--arms 5 --horizon 300000 --epsilon 0.9 --delta 1e-2 --setting paper",
+    "dist-rdp-se paper": f"{ARMS} --constants paper",
+    "dist-cdp-se paper": f"{ARMS} --constants paper",
+    "vb-sdp-ae paper": "--arms 5 --horizon 30000 --epsilon 0.5 --delta 1e-5 --constants paper",
+    "sdp-ae paper": "--arms 5 --horizon 300000 --epsilon 0.9 --delta 1e-2 --constants paper",
     "dp-se": ARMS,
     **dict.fromkeys(("ucb1", "klucb", "thompson"), "--arms 5 --horizon 30000"),
     "successive-elimination": "--arms 5 --horizon 30000",
@@ -58,9 +58,9 @@ CASES: dict[str, str] = {
     **dict.fromkeys(("dpe", "dpe-fixed", "pe"), FREE_LINEAR),
     **dict.fromkeys(("cdp-dpe", "ldp-dpe", "sdp-dpe", "secagg-dpe"), LINEAR),
     **dict.fromkeys(("cdp-pe", "ldp-pe", "sdp-pe", "secagg-pe"), LINEAR),
-    **{f"{name} paper": f"{FREE_LINEAR} --setting paper" for name in ("dpe", "pe")},
+    **{f"{name} paper": f"{FREE_LINEAR} --constants paper" for name in ("dpe", "pe")},
     **{
-        f"{name} paper": f"{LINEAR} --setting paper"
+        f"{name} paper": f"{LINEAR} --constants paper"
         for name in ("cdp-dpe", "ldp-dpe", "sdp-dpe", "cdp-pe", "ldp-pe", "sdp-pe")
     },
     "secagg-dpe pure": LINEAR.replace("0.1", "0"),
@@ -68,17 +68,17 @@ CASES: dict[str, str] = {
     "fedlinucb": FREE_SILOS,
     **dict.fromkeys(("ldp-fedlinucb", "sdp-fedlinucb-vec", "secagg-fedlinucb"), SILOS),
     **{f"{name} eager": f"{SILOS} --no-lazy" for name in ("ldp-fedlinucb", "secagg-fedlinucb")},
-    **{f"{name} paper": f"{SILOS} --setting paper" for name in ("ldp-fedlinucb",)},
+    **{f"{name} paper": f"{SILOS} --constants paper" for name in ("ldp-fedlinucb",)},
     "jdp-linucb": SILOS,
-    "sdp-fedlinucb-vec paper": f"{SILOS} --setting paper",
+    "sdp-fedlinucb-vec paper": f"{SILOS} --constants paper",
     "sdp-fedlinucb": f"{TINY} --epsilon 0.001 --delta 1e-4",
-    "sdp-fedlinucb paper": f"{TINY} --epsilon 0.001 --delta 1e-4 --setting paper",
+    "sdp-fedlinucb paper": f"{TINY} --epsilon 0.001 --delta 1e-4 --constants paper",
     **{
         f"private-med {trust}": f"{ARMS} --trust {trust}"
         for trust in ("secure-aggregation", "central", "local", "shuffler", "two-servers")
     },
     "vb-sdp-ae paper anytime": "--arms 3 --horizon 30000 --epsilon 0.9 --delta 1e-2 "
-    "--setting paper --anytime",
+    "--constants paper --anytime",
     **dict.fromkeys(("adap-klucb", "lazy-dp-ts"), ARMS),
     "private-med chernoff": f"{ARMS} --index chernoff",
     "private-med gaussian": f"{ARMS} --rewards gaussian",

@@ -820,7 +820,7 @@ TARGETS: tuple[Target, ...] = (
         "_shuffled",
         (
             swap("1 if problem.lazy else problem.sync", "1"),
-            swap("problem.returning", "False"),
+            swap("problem.privacy.returning", "False"),
         ),
         SILOS,
     ),

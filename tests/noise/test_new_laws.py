@@ -195,7 +195,7 @@ def test_a_new_law_is_calibrated_and_shared(kind: Any) -> None:
     with pytest.raises(TacitError, match="no pure guarantee"):
         calibrate(kind, 2, PureDP(1.0))
     with pytest.raises(TacitError, match="no closed form"):
-        calibrate(kind, 2, TARGET, method="paper")
+        calibrate(kind, 2, TARGET, constants="paper")
     with pytest.raises(TacitError, match="more than one parameter"):
         calibrate(Mixture, 2, TARGET)
 

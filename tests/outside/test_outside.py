@@ -135,6 +135,7 @@ def test_it_is_listed_simulated_compared_swept_and_planned_with(
     assert len(planned["costs"]) == 1
 
 
+@pytest.mark.extended
 def test_the_suites_accept_it_and_reject_it_broken(installed: dict[str, str]) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", SUITES], capture_output=True, text=True, env=installed, check=False

@@ -18,7 +18,7 @@ GAPS = [0.0, 0.1, 0.5]
 T = 10**6
 LOG = 13.815510557964274  # ln 10^6
 LINEAR = bounds.Linear(dimension=4, actions=100, alpha=0.5, client_std=0.2, bound=2.0)
-SILOS = bounds.SilosSetting(silos=16, dimension=4, sync=25, confidence=0.01)
+SILOS = bounds.SilosSetting(silos=16, dimension=4, sync=25, failure_probability=0.01)
 PRIVATE: dict[str, Callable[[Any, float], Any]] = {
     "CZ23 Thm 1": lambda t, e: bounds.cz23_theorem_1(t, GAPS, e),
     "CZ23 Thm 2": lambda t, e: bounds.cz23_theorem_2(t, GAPS, e, 10),

@@ -62,9 +62,16 @@ def test_a_figure_is_a_picture_and_its_data(name: str, tmp_path: Path, data: Pat
     picture, table, means = lookup(name).draw(tmp_path / "out", options)
     assert picture.read_bytes().startswith(PNG)
     rows = read(table)
-    assert {"panel", "label", "algorithm", "seed", "round", "regret", "epsilon", "setting"} <= set(
-        rows[0]
-    )
+    assert {
+        "panel",
+        "label",
+        "algorithm",
+        "seed",
+        "round",
+        "regret",
+        "epsilon",
+        "constants",
+    } <= set(rows[0])
     assert len({row["panel"] for row in rows}) == PANELS[name]
     assert len({(row["panel"], row["label"]) for row in rows}) == PANELS[name] * CURVES.get(name, 3)
     assert {row["seed"] for row in rows} == {"0", "1"}
@@ -90,12 +97,12 @@ def test_a_figure_is_a_picture_and_its_data(name: str, tmp_path: Path, data: Pat
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize(("axis", "setting"), [("paper", "paper"), ("equal", "tight")])
-def test_the_axis_says_what_an_epsilon_means(axis: Axis, setting: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("axis", "constants"), [("paper", "paper"), ("equal", "tight")])
+def test_the_axis_says_what_an_epsilon_means(axis: Axis, constants: str, tmp_path: Path) -> None:
     options = Options(runs=1, axis=axis, workers=1, horizon=2000)
     _, table, means = lookup("cz23-fig2").draw(tmp_path, options)
     rows = [row for row in read(table) if row["algorithm"] != "dp-se"]  # which has one form only
-    assert {row["setting"] for row in rows} == {setting}
+    assert {row["constants"] for row in rows} == {constants}
     guarantees = {row["label"]: row["guarantee"] for row in read(means)}
     promised = guarantees["Dist-RDP-SE"].startswith("(1, 1e-05)-DP")
     assert promised == (axis == "equal")  # the paper's epsilon is a Rényi scale
@@ -105,7 +112,12 @@ def test_settings_are_those_of_the_authors() -> None:
     assert (arms.EASY, arms.HARD) == (10**6, 10**7)
     assert {lookup(name).runs for name in PANELS} == {20}
     problem = ArmsProblem()
-    assert (problem.arms, problem.confidence, problem.growth, problem.scale) == (10, 0.1, 4.0, 10)
+    assert (problem.arms, problem.failure_probability, problem.growth, problem.privacy.scale) == (
+        10,
+        0.1,
+        4.0,
+        10,
+    )
 
 
 def test_a_figure_without_its_data_says_where_to_get_it(tmp_path: Path) -> None:
@@ -134,7 +146,7 @@ def test_figure_two_of_lzj22_has_three_panels_with_their_data(tmp_path: Path) ->
     assert all(path.stat().st_size > 500 for path in files)
     rows = read(files[1])
     assert {row["algorithm"] for row in rows} == {"cdp-dpe", "sdp-dpe", "ldp-dpe"}
-    assert {row["setting"] for row in rows} == {"tight", "paper"}
+    assert {row["constants"] for row in rows} == {"tight", "paper"}
     assert {float(row["epsilon"]) for row in rows} == {1.0, 2.0, 5.0, 10.0, 20.0}
     assert {row["algorithm"] for row in read(files[5])} == {"dpe", "dpe-fixed"}
 

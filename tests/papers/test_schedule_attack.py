@@ -48,7 +48,7 @@ def test_the_exhibit_is_a_picture(tmp_path: Path) -> None:
 
 def test_the_adaptive_rule_fires_exactly_at_the_threshold_on_the_norm() -> None:
     private = ldp_fedlinucb(
-        SilosProblem(silos=2, dimension=3, sync=1, horizon=8, epsilon=0.2, delta=0.1)
+        SilosProblem.of(silos=2, dimension=3, sync=1, horizon=8, epsilon=0.2, delta=0.1)
     )
     for square in (THRESHOLD - 1e-6, THRESHOLD + 1e-6):
         silos = AdaptiveSilos(private, 1.0, math.log1p(THRESHOLD), 3, np.random.default_rng(0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,7 @@ from tacit.papers.schedules import (
 )
 from tacit.privacy import GaussianLoss, View
 
-SMALL = replace(PROBLEM, silos=3, dimension=3, actions=4, horizon=60, sync=10)
+SMALL = PROBLEM.changed(silos=3, dimension=3, actions=4, horizon=60, sync=10)
 
 
 def test_every_schedule_but_the_refuted_one_promises_a_person_the_target(tmp_path: Path) -> None:

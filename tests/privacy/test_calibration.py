@@ -337,21 +337,21 @@ def test_shares_for_returning_people_are_those_that_a_protocol_takes(
 def test_paper_methods_report_what_they_truly_give() -> None:
     target = ApproximateDP(1.0, 1e-5)
     forms: list[Calibration] = [
-        calibrate("discrete-laplace", 10, target, method="paper", users=4),
-        calibrate("skellam", 10, target, method="paper", users=4),
-        calibrate("discrete-gaussian", 10, target, method="paper", users=4),
-        calibrate("gaussian", 10, target, method="paper"),
-        calibrate("binomial", 1, target, method="paper"),
-        calibrate("binomial", 10, target, method="paper", users=100),
+        calibrate("discrete-laplace", 10, target, constants="paper", users=4),
+        calibrate("skellam", 10, target, constants="paper", users=4),
+        calibrate("discrete-gaussian", 10, target, constants="paper", users=4),
+        calibrate("gaussian", 10, target, constants="paper"),
+        calibrate("binomial", 1, target, constants="paper"),
+        calibrate("binomial", 10, target, constants="paper", users=100),
     ]
     for form in forms:
         sensitivity = 1 if form.users is None and form.kind == "binomial" else 10
-        assert form.method == "paper"
+        assert form.constants == "paper"
         assert form.meets_target
         assert true_delta(form.law, sensitivity, form.epsilon) <= 1e-5 * (1 + 1e-6)
         tight = calibrate(form.kind, sensitivity, target)
         assert tight.law.std <= form.law.std * (1 + 1e-6)
-    wrong = calibrate("gaussian", 1, ApproximateDP(10.0, 0.25), method="paper")
+    wrong = calibrate("gaussian", 1, ApproximateDP(10.0, 0.25), constants="paper")
     assert not wrong.meets_target
     assert wrong.epsilon > 10
     assert wrong.guarantee == derived(ApproximateDP(wrong.epsilon, 0.25), wrong.law)
@@ -362,7 +362,7 @@ def test_what_cannot_be_calibrated_is_refused_with_a_remedy() -> None:
     target = ApproximateDP(1.0, 1e-5)
     refusals: list[tuple[str, dict[str, object]]] = [
         ("one of binomial", {"kind": "laplace"}),
-        ("tight or paper", {"method": "best"}),
+        ("tight or paper", {"constants": "best"}),
         ("linf or l2", {"norm": "l3"}),
         ("sensitivity is 0", {"sensitivity": 0}),
         ("scale the query to integers", {"sensitivity": 0.5}),
@@ -388,9 +388,9 @@ def test_what_cannot_be_calibrated_is_refused_with_a_remedy() -> None:
             {"kind": "discrete-laplace", "target": ConcentratedDP(1), "norm": "l2", "dimension": 2},
         ),
         ("more than one parameter", {"kind": "polya"}),
-        ("no closed form", {"kind": "table", "method": "paper"}),
-        ("one coordinate", {"method": "paper", "dimension": 2}),
-        ("depends on the batch", {"kind": "binomial", "sensitivity": 2, "method": "paper"}),
+        ("no closed form", {"kind": "table", "constants": "paper"}),
+        ("one coordinate", {"constants": "paper", "dimension": 2}),
+        ("depends on the batch", {"kind": "binomial", "sensitivity": 2, "constants": "paper"}),
     ]
     for message, change in refusals:
         arguments: dict[str, object] = {
@@ -439,15 +439,15 @@ def test_printed_shares_that_are_no_draw_together_are_not_accounted_for_as_one()
     is nothing like it.
     """
     target = ApproximateDP(1.0, 1e-5)
-    alone = calibrate("discrete-gaussian", 1, target, method="paper")
-    shared = calibrate("discrete-gaussian", 1, target, method="paper", users=60)
+    alone = calibrate("discrete-gaussian", 1, target, constants="paper")
+    shared = calibrate("discrete-gaussian", 1, target, constants="paper", users=60)
     assert isinstance(shared.share, DiscreteGaussian)
     truth = privacy_loss(shared.share.power(60), 1).epsilon(1e-5)
     assert alone.epsilon < truth <= shared.epsilon
     with pytest.raises(
         TacitError, match="100 shares of discrete-gaussian noise do not approximate"
     ):
-        calibrate("discrete-gaussian", 1, target, method="paper", users=100)
+        calibrate("discrete-gaussian", 1, target, constants="paper", users=100)
 
 
 def test_a_calibrated_guarantee_states_its_assumptions_and_arithmetic() -> None:
@@ -487,7 +487,7 @@ def test_shares_promise_nothing_of_one_message_or_of_people_who_take_them_along(
 def test_a_printed_skellam_bound_that_no_variance_meets_is_refused() -> None:
     """At orders up to 512 a delta of 10^-100 alone costs an epsilon of 0.44."""
     with pytest.raises(TacitError, match="no amount of this noise"):
-        calibrate("skellam", 1, ApproximateDP(0.1, 1e-100), method="paper")
+        calibrate("skellam", 1, ApproximateDP(0.1, 1e-100), constants="paper")
 
 
 @pytest.mark.parametrize("participations", [1, 3])

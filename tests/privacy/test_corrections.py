@@ -27,11 +27,11 @@ def test_7_the_gaussian_closed_form_is_wrong_beyond_epsilon_1(
     tacit: Tacit, epsilon: float, paper_sigma: float, true_delta: float
 ) -> None:
     digits = len(str(true_delta)) - 2
-    paper = calibrate("gaussian", 1, ApproximateDP(epsilon, 0.25), method="paper")
+    paper = calibrate("gaussian", 1, ApproximateDP(epsilon, 0.25), constants="paper")
     assert round(paper.law.std, 4) == paper_sigma
     assert not paper.meets_target
     assert round(GaussianLoss(paper.law.std, 1).delta(epsilon), digits) == true_delta
-    command = tacit("calibrate", noise="gaussian", epsilon=epsilon, delta=0.25, method="paper")
+    command = tacit("calibrate", noise="gaussian", epsilon=epsilon, delta=0.25, constants="paper")
     assert round(command["sigma"], 4) == paper_sigma
     assert command["meets_target"] is False
     asked = tacit("privacy", noise="gaussian", sigma=command["sigma"], epsilon=epsilon)
@@ -108,7 +108,7 @@ def test_15_fair_bits(tacit: Tacit, epsilon: float, delta: float, needed: int, s
     target = ApproximateDP(epsilon, delta)
     tight, paper = (
         calibrate("binomial", 1, target),
-        calibrate("binomial", 1, target, method="paper"),
+        calibrate("binomial", 1, target, constants="paper"),
     )
     assert tight.law == Binomial(needed)
     assert paper.law == Binomial(sent)
@@ -118,7 +118,12 @@ def test_15_fair_bits(tacit: Tacit, epsilon: float, delta: float, needed: int, s
         == needed
     )
     command = tacit(
-        "calibrate", noise="binomial", sensitivity=1, epsilon=epsilon, delta=delta, method="paper"
+        "calibrate",
+        noise="binomial",
+        sensitivity=1,
+        epsilon=epsilon,
+        delta=delta,
+        constants="paper",
     )
     assert command["trials"] == sent
     if (epsilon, delta) == (1.0, 1e-5):
@@ -146,7 +151,7 @@ def test_15_other_targets_by_exact_fractions(epsilon: float, delta: float) -> No
 @pytest.mark.parametrize(("users", "levels"), [(2_500, 50), (10_000, 100), (40_000, 200)])
 def test_16_level_bits(tacit: Tacit, users: int, levels: int) -> None:
     target = ApproximateDP(1.0, 1e-5)
-    paper = calibrate("binomial", levels, target, users=users, method="paper")
+    paper = calibrate("binomial", levels, target, users=users, constants="paper")
     tight = calibrate("binomial", levels, target, users=users)
     assert round(paper.epsilon, 3) == 0.135
     assert round(paper.law.std / levels, 1) == 23.4
@@ -160,7 +165,7 @@ def test_16_level_bits(tacit: Tacit, users: int, levels: int) -> None:
         epsilon=1,
         delta=1e-5,
         users=users,
-        method="paper",
+        constants="paper",
     )
     assert round(command["epsilon"], 3) == 0.135
     assert command["bits_per_user"] == 2198
@@ -174,7 +179,7 @@ def test_16_level_bits(tacit: Tacit, users: int, levels: int) -> None:
 @pytest.mark.parametrize(("users", "levels"), [(500, 20), (100_000, 30)])
 def test_16_the_papers_epsilon_is_the_same_for_every_batch(users: int, levels: int) -> None:
     assert calibrate(
-        "binomial", levels, ApproximateDP(1.0, 1e-5), users=users, method="paper"
+        "binomial", levels, ApproximateDP(1.0, 1e-5), users=users, constants="paper"
     ).epsilon == pytest.approx(0.135, abs=2e-3)
 
 
@@ -186,7 +191,7 @@ def test_17_skellam_by_its_renyi_bound(tacit: Tacit, levels: int, loose: float) 
     target = ApproximateDP(1.0, 1e-5)
     tight, paper = (
         calibrate("skellam", levels, target),
-        calibrate("skellam", levels, target, method="paper"),
+        calibrate("skellam", levels, target, constants="paper"),
     )
     assert paper.law.std / tight.law.std - 1 == pytest.approx(loose, abs=5e-3)
     command = tacit("calibrate", noise="skellam", sensitivity=levels, epsilon=1, delta=1e-5)

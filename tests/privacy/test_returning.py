@@ -87,6 +87,7 @@ def test_rounds_of_different_noise_and_levels_keep_one_promise() -> None:
     assert delta_below(rounds, 1.0) <= 1e-5
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("kind", "times"),
     [("skellam", 5), ("discrete-gaussian", 5), ("binomial", 2), ("discrete-gaussian", 500)],

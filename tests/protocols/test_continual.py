@@ -826,7 +826,7 @@ def test_shares_add_up_to_the_number_and_all_but_the_last_are_fresh() -> None:
 
 
 def test_a_message_of_too_many_bits_is_refused_before_anything_is_sent() -> None:
-    sums = sdp_fedlinucb_vec(SilosProblem(silos=20, horizon=2000)).sums
+    sums = sdp_fedlinucb_vec(SilosProblem.of(silos=20, horizon=2000)).sums
     with pytest.raises(TacitError, match="bits, too large to send: use secagg-fedlinucb"):
         sums.encoder()
 

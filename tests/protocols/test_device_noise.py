@@ -231,7 +231,7 @@ FAULTS: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize(
-    ("name", "fault"), extended_but_every(len(FAULTS) + 1, itertools.product(PATHS, FAULTS))
+    ("name", "fault"), extended_but_every(2 * len(FAULTS) + 1, itertools.product(PATHS, FAULTS))
 )
 def test_broken_noise_is_noticed_on_every_device_path(
     name: str, fault: str, monkeypatch: pytest.MonkeyPatch

@@ -35,12 +35,12 @@ USERS = 30
 RESOLVED = 1e-9
 BITS: dict[str, Any] = {"binary": True}
 TRUST: dict[str, tuple[Callable[..., SumProtocol], dict[str, Any]]] = {
-    "central": (factories.central_laplace, BITS | {"confidence": None}),
+    "central": (factories.central_laplace, BITS | {"failure_probability": None}),
     "secure-aggregation": (factories.polya_tight, BITS | {"dropout": 0.0}),
     "two-servers": (factories.two_servers_laplace, BITS),
     "local": (factories.local_laplace, {"paper": False}),
     "response": (factories.response, {}),
-    "central-levels": (factories.central_laplace, {"binary": False, "confidence": None}),
+    "central-levels": (factories.central_laplace, {"binary": False, "failure_probability": None}),
 }
 
 

@@ -15,7 +15,7 @@ import pytest
 from tests.protocols.overstated import overstated, with_assumptions
 from tests.tables import each_row
 
-from tacit.algorithms import problems
+from tacit.algorithms import ArmsProblem, SilosProblem
 from tacit.algorithms.registry import algorithms, lookup
 from tacit.assumptions import (
     AskedFor,
@@ -85,7 +85,7 @@ VECTOR = {
     "trust": "secure-aggregation",
     "bound": 1.0,
     "target": TARGET,
-    "setting": "tight",
+    "constants": "tight",
     "noise": "skellam",
     "client_std": 0.1,
 }
@@ -114,7 +114,7 @@ MECHANISMS: dict[str, tuple[PerRound, Round]] = {
     "known-per-round": (
         PerRound(
             factories.polya_paper,
-            {"target": PureDP(1.0), "confidence": 0.1},
+            {"target": PureDP(1.0), "failure_probability": 0.1},
             KnownPerRound(PureDP(1.0)),
         ),
         ARM,
@@ -372,14 +372,14 @@ def test_the_mechanism_of_every_named_algorithm_survives_storage(name: str) -> N
 
 
 def small(problem: type[Any]) -> dict[str, Any]:
-    if problem is problems.SilosProblem:
+    if problem is SilosProblem:
         return {"silos": 20, "dimension": 2, "actions": 4, "sync": 5, "horizon": 20}
     return {"horizon": 2000}
 
 
 def test_an_experiment_rejects_a_mechanism_whose_guarantee_was_changed() -> None:
     """Also to a weaker one, which a round would earn."""
-    problem = problems.ArmsProblem(horizon=2000)
+    problem = ArmsProblem.of(horizon=2000)
     stored = lookup("dist-dp-se").build(problem).to_dict()
     experiment = Experiment.from_dict(stored)
     found = experiment.guarantee
@@ -400,7 +400,7 @@ def test_an_experiment_rejects_a_mechanism_whose_guarantee_was_changed() -> None
 
 def test_an_experiment_rejects_a_changed_target_of_rounds_that_are_known_one_by_one() -> None:
     asked: Any = lookup("sdp-pe").ask(
-        {"horizon": 500, "dimension": 2, "actions": 5, "setting": "paper"}
+        {"horizon": 500, "dimension": 2, "actions": 5, "constants": "paper"}
     )
     problem = asked.fitted(asked.start(0, None).world, 0)
     stored = lookup("sdp-pe").build(problem).to_dict()
@@ -490,7 +490,7 @@ def test_a_stored_guarantee_states_all_assumptions_of_its_smallest_round() -> No
 
 def test_printed_noise_of_a_smaller_smallest_round_is_rejected() -> None:
     """It is not made for the size of a round: fewer shares of it earn less."""
-    how = {"target": PureDP(1.0), "confidence": 0.1}
+    how = {"target": PureDP(1.0), "failure_probability": 0.1}
     earned = factories.polya_paper(64, PureDP(1.0), 0.1).guarantee
     assert earned is not None
     mechanism = PerRound(factories.polya_paper, how, Guaranteed(earned), smallest=64)
@@ -757,7 +757,7 @@ def test_rounds_known_one_by_one_are_made_for_the_stored_target(target: Guarante
 
 
 def test_a_guaranteed_experiment_is_not_restored_with_another_target_per_round() -> None:
-    stored = lookup("private-med").build(problems.ArmsProblem(epsilon=0.9, horizon=2000)).to_dict()
+    stored = lookup("private-med").build(ArmsProblem.of(epsilon=0.9, horizon=2000)).to_dict()
     target = PureDP(0.9)
     stored["mechanism"] |= {"privacy": status_to_data(KnownPerRound(target))}
     stored["mechanism"]["arguments"]["target"] = plain(PureDP(1000.0))

@@ -463,7 +463,7 @@ def test_sums_past_63_bits_do_not_overflow() -> None:
 
 
 def test_paper_noise_of_the_binary_shuffle_is_refused_where_it_is_not_proven() -> None:
-    with pytest.raises(TacitError, match=r"proven for epsilon < 1: use the tight setting"):
+    with pytest.raises(TacitError, match=r"proven for epsilon < 1: use tight constants"):
         tkms21_noise(100, ApproximateDP(1.0, 1e-5))
     bits, bias = tkms21_noise(100, ApproximateDP(0.9, 1e-5))
     assert bits * 100 >= 96 * math.log(2e5) / 0.81

@@ -364,7 +364,7 @@ def test_continuous_noise_is_said_to_be_ideal_and_leaves_no_device(kind: type[An
     assert "in ideal real arithmetic" in str(paper.guarantee)
     assert "simulation only" in str(paper.guarantee)
     assert "ideal" not in str(kind(6, 3, 1.0, TEN).guarantee)
-    with pytest.raises(TacitError, match="simulation only: use the tight setting"):
+    with pytest.raises(TacitError, match="simulation only: use tight constants"):
         paper.combine([paper.randomize(vector) for vector in VECTORS])
 
 

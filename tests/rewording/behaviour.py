@@ -23,7 +23,7 @@ from tacit.types import Round
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "arms": ("dist-dp-se", {"arms": 3, "horizon": 2_000}),
-    "arms-paper": ("dist-rdp-se", {"arms": 3, "horizon": 2_000, "setting": "paper"}),
+    "arms-paper": ("dist-rdp-se", {"arms": 3, "horizon": 2_000, "constants": "paper"}),
     "dropout": ("private-med", {"arms": 3, "horizon": 3_000, "dropout": 0.2, "corrupt": 0.1}),
     "shuffler": ("private-klucb", {"arms": 2, "horizon": 3_000, "trust": "shuffler"}),
     "two-servers": ("private-med", {"arms": 3, "horizon": 3_000, "trust": "two-servers"}),
@@ -33,7 +33,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "design-each": ("sdp-pe", {"dimension": 3, "actions": 8, "horizon": 400, "epsilon": 8.0}),
     "design-paper": (
         "cdp-dpe",
-        {"dimension": 3, "actions": 8, "horizon": 400, "setting": "paper"},
+        {"dimension": 3, "actions": 8, "horizon": 400, "constants": "paper"},
     ),
     "silos": ("secagg-fedlinucb", {"silos": 3, "dimension": 3, "sync": 5, "horizon": 22}),
     "silos-eager": (

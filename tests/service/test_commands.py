@@ -139,7 +139,7 @@ def test_an_experiment_goes_from_a_file_to_estimates(
     digest = made["digest"]
     assert made["fingerprints"]["helper"] == fingerprint(both.keys[1])
     which = (digest[:10], *config(both, 0))
-    assert "it waits for the helper" in command("experiment", "status", *which)[1]
+    assert "the helper's operator must sign" in command("experiment", "status", *which)[1]
     code, out, _ = command("terms", "show", f"{both.urls[0]}/experiments/{digest}")
     assert code == 0
     assert "signed: not by both parties yet (unsigned)" in out
@@ -210,7 +210,10 @@ def test_errors_are_one_line_with_the_fix(
             ("experiment", "status", digest, *config(both, 1)),
             "give the party.toml of the coordinator",
         ),
-        (("experiment", "export", "out.txt", digest, *config(both, 0)), "neither .json nor .csv"),
+        (
+            ("experiment", "export", "out.txt", digest, *config(both, 0)),
+            "it must end in .json or .csv",
+        ),
         (("experiment", "check", "nothing.toml"), "tacit experiment new nothing.toml"),
         (("terms", "cosign", where, *config(both, 0)), "give the party.toml of the helper"),
         (("terms", "cosign", where, *config(both, 1), "--json"), "give --yes"),
@@ -423,6 +426,7 @@ def test_a_party_is_made_with_secrets_that_only_its_owner_reads(
     )
 
 
+@pytest.mark.extended
 def test_a_rotated_key_is_on_the_card_and_the_old_one_is_kept(
     command: Command, tmp_path: Path
 ) -> None:

@@ -95,6 +95,7 @@ def test_metrics_that_anyone_can_read_are_a_warning_unless_intended(both: Thread
     assert states(found, both.urls[0])["metrics"] == OK
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("broken", "what", "state"),
     [

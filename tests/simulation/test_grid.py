@@ -11,7 +11,7 @@ import pytest
 from tests.simulation.samples import SMALL, SMALL_TOML
 from tests.tables import each_row
 
-from tacit.algorithms.registry import algorithms
+from tacit.algorithms.registry import algorithms, lookup
 from tacit.environments import FromFunction
 from tacit.errors import TacitError
 from tacit.simulation import simulate
@@ -80,7 +80,7 @@ def test_a_list_of_means_is_one_instance_and_lists_of_them_are_several() -> None
     one = ARMS | {"problems": {"horizon": 300}, "environments": {"means": [0.2, 0.8]}}
     assert len(study_of(one).configurations) == 1
     two = one | {"environments": {"means": [[0.2, 0.8], [0.4, 0.5, 0.6]]}}
-    assert [len(c.problem.means) for c in study_of(two).configurations] == [2, 3]  # type: ignore[attr-defined]
+    assert [len(c.problem.environment.means) for c in study_of(two).configurations] == [2, 3]  # type: ignore[attr-defined]
 
 
 def test_a_cell_is_what_simulate_gives_for_its_seed() -> None:
@@ -89,13 +89,14 @@ def test_a_cell_is_what_simulate_gives_for_its_seed() -> None:
         where, seed = study.at(cell)
         row = json.loads(pickle.loads(pickle.dumps(study))(cell))
         options = {k: v for choice in where.chosen.values() for k, v in choice.items()}
-        alone = simulate(where.algorithm, runs=1, seed=seed, workers=1, **options)
+        alone = simulate(lookup(where.algorithm), runs=1, seed=seed, workers=1, **options)
         assert row["seed"] == seed
         assert row["regret"] == alone.runs[0]["regret"]
         assert row["bits_per_user"] == alone.runs[0]["bits_per_user"]
         assert row["horizon"] == alone.horizon
 
 
+@pytest.mark.extended
 def test_every_algorithm_can_be_in_a_study() -> None:
     tables = [{"family": family, **size} for family, size in SIZES.items()]
     names = [name for name in algorithms() if name != "sdp-dpe"]  # it takes its time

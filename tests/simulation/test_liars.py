@@ -20,7 +20,7 @@ from tacit.protocols.pure_shuffle import GroupMessage, PureShuffle
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.sums import TwoServers, Verified
-from tacit.simulation.poisoning import Liars
+from tacit.simulation.poisoning import Poisoning
 from tacit.simulation.study import compare
 from tacit.types import Levels, Opened
 
@@ -35,47 +35,47 @@ def honest(people: int, ones: int) -> Levels:
 @pytest.mark.parametrize(("arm", "total"), [(0, 40 + 10), (1, 60)])
 def test_where_reports_are_verified_liars_count_one_answer_each(arm: int, total: int) -> None:
     """Ten liars among a hundred: all ones for the worse option, all zeros for the best."""
-    liars, rng = Liars(0.1, (0.5, 0.6)), np.random.default_rng(0)
+    poisoned, rng = Poisoning(0.1, (0.5, 0.6)), np.random.default_rng(0)
     load = honest(90, 40 if arm == 0 else 60)
-    assert liars.told(Verified(100, 1, SILENT), arm, load, 10, rng).total == total
+    assert poisoned.estimate(Verified(100, 1, SILENT), arm, load, 10, rng).total == total
 
 
 @pytest.mark.parametrize(("arm", "mean"), [(0, 1.0), (1, 0.0)])
 def test_where_they_are_not_one_liar_makes_an_option_perfect_or_worthless(
     arm: int, mean: float
 ) -> None:
-    liars, rng = Liars(0.01, (0.4, 0.6)), np.random.default_rng(0)
-    load = honest(99, round(99 * liars.means[arm]))
-    told = liars.told(TwoServers(100, 1, SILENT), arm, load, 1, rng)
+    poisoned, rng = Poisoning(0.01, (0.4, 0.6)), np.random.default_rng(0)
+    load = honest(99, round(99 * poisoned.means[arm]))
+    told = poisoned.estimate(TwoServers(100, 1, SILENT), arm, load, 1, rng)
     assert told.mean == pytest.approx(mean, abs=0.01)
 
 
 def test_one_percent_of_liars_turn_two_servers_and_not_verified_sums() -> None:
     """Ten seeded experiments each: the right option in none and in all."""
-    plain = simulate("private-med", liars=0.01, runs=10, through="two-servers", **ASKED)
-    verified = simulate("private-med", liars=0.01, runs=10, through="verified", **ASKED)
+    plain = simulate("private-med", poisoned=0.01, runs=10, through="two-servers", **ASKED)
+    verified = simulate("private-med", poisoned=0.01, runs=10, through="verified", **ASKED)
     assert plain.summary()["winner"] == "option 1"
     assert plain.summary()["winner_runs"] == 10
     assert verified.summary()["winner"] == "option 2"
     assert verified.summary()["winner_runs"] == 10
-    assert verified.configuration["liars"] == 0.01
+    assert verified.configuration["poisoned"] == 0.01
 
 
 def test_without_liars_nothing_is_drawn_differently() -> None:
     plain = simulate("private-med", runs=2, **ASKED)
-    none = simulate("private-med", runs=2, liars=0.0, **ASKED)
+    none = simulate("private-med", runs=2, poisoned=0.0, **ASKED)
     assert json.dumps(plain.runs) == json.dumps(none.runs)
-    assert "liars" not in none.configuration
+    assert "poisoned" not in none.configuration
 
 
 def test_liars_are_served_like_everybody_else() -> None:
-    found = simulate("private-med", liars=0.2, runs=2, through="verified", **ASKED)
+    found = simulate("private-med", poisoned=0.2, runs=2, through="verified", **ASKED)
     assert [run["users"] for run in found.runs] == [50_000, 50_000]
 
 
 def test_a_log_of_runs_with_liars_is_not_continued_without_them(tmp_path: Any) -> None:
     log = tmp_path / "runs.jsonl"
-    simulate("private-med", liars=0.1, runs=2, log=log, **ASKED)
+    simulate("private-med", poisoned=0.1, runs=2, log=log, **ASKED)
     with pytest.raises(TacitError):
         simulate("private-med", runs=2, log=log, resume=True, **ASKED)
 
@@ -83,12 +83,12 @@ def test_a_log_of_runs_with_liars_is_not_continued_without_them(tmp_path: Any) -
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"liars": 1.5}, "liars is 1.5"),
-        ({"liars": -0.1}, "liars is -0.1"),
-        ({"liars": 0.1, "user_by_user": True}, "leave one out"),
+        ({"poisoned": 1.5}, "poisoned is 1.5"),
+        ({"poisoned": -0.1}, "poisoned is -0.1"),
+        ({"poisoned": 0.1, "user_by_user": True}, "leave one out"),
         (
             {
-                "liars": 0.1,
+                "poisoned": 0.1,
                 "guardrail": "errors",
                 "guardrail_means": (0.1, 0.1),
                 "control_share": 0.2,
@@ -103,11 +103,11 @@ def test_liars_that_cannot_be_simulated_are_refused(given: Any, why: str) -> Non
 
 
 def test_only_arms_are_simulated_with_liars() -> None:
-    with pytest.raises(TacitError, match="only arms are simulated with liars"):
-        compare(["cdp-dpe"], runs=1, liars=0.1)
-    liars, rng = Liars.among(0.1, Bernoulli((0.1, 0.2))), np.random.default_rng(0)
+    with pytest.raises(TacitError, match="poisoned is for arms only"):
+        compare(["cdp-dpe"], runs=1, poisoned=0.1)
+    poisoned, rng = Poisoning.of(0.1, Bernoulli((0.1, 0.2))), np.random.default_rng(0)
     with pytest.raises(TacitError, match="takes others"):
-        liars.told("no protocol", 0, honest(4, 1), 1, rng)  # type: ignore[arg-type]
+        poisoned.estimate("no protocol", 0, honest(4, 1), 1, rng)  # type: ignore[arg-type]
 
 
 # How far a report reaches
@@ -161,7 +161,7 @@ def test_every_protocol_reaches_at_least_all_honest_answers(name: str) -> None:
 def test_more_corrupted_participants_than_assumed_are_remarked(
     more: dict[str, Any], said: bool
 ) -> None:
-    how: dict[str, Any] = {"means": (0.2, 0.6), "horizon": 800, "runs": 1, "liars": 0.1}
+    how: dict[str, Any] = {"means": (0.2, 0.6), "horizon": 800, "runs": 1, "poisoned": 0.1}
     guarantee = simulate("private-med", **how, **more).guarantee
     assert guarantee is not None
     assert (Poisoned(Fraction(1, 10)) in guarantee.assumptions) is said

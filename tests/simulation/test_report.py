@@ -104,7 +104,7 @@ def test_the_table_can_be_sorted_by_every_column(made: tuple[Path, Results]) -> 
 
 def test_a_page_says_what_is_promised_not_what_was_asked_for(tmp_path: Path) -> None:
     given = {"algorithms": ["dist-rdp-se"], "problems": {"arms": 2, "horizon": 200}, "seeds": 1}
-    study = study_of({**given, "guarantees": {"epsilon": [1, 2], "setting": "paper"}})
+    study = study_of({**given, "guarantees": {"epsilon": [1, 2], "constants": "paper"}})
     with stored(tmp_path, header(study.name, study.identity()), study.cells) as store:
         for cell in range(2):
             store.add(cell, study(cell))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.algorithms.problems import ArmsProblem
+from tacit.algorithms import ArmsProblem
 from tacit.algorithms.registry import lookup
 from tacit.bandits import Learner
 from tacit.bandits.contract import Plan
@@ -23,7 +23,7 @@ from tacit.protocols.continuous import Exact
 from tacit.protocols.contract import SumProtocol
 from tacit.protocols.mechanism import PerRound
 from tacit.protocols.sums import SecureSum
-from tacit.simulation import Trial, checkpoints_for, run
+from tacit.simulation import RunConditions, Trial, checkpoints_for, run
 from tacit.types import Arm, Estimate, Round
 
 WORLD = Bernoulli((0.2, 0.9, 0.5))
@@ -87,7 +87,7 @@ def test_pseudo_regret_is_what_a_hand_computes() -> None:
     np.testing.assert_allclose(result.regret, [by_hand[t - 1] for t in marks], rtol=1e-12)
     assert result.final_regret == pytest.approx(by_hand[-1])
     assert (result.played, result.opened, result.participants, result.reals) == (50, 4, 43, 43)
-    record = ArmsProblem(arms=3, horizon=50).record(result)
+    record = ArmsProblem.of(arms=3, horizon=50).record(result)
     assert [record[name] for name in ("users", "batches", "best", "active")] == [50, 4, 2, 3]
     assert record["best_mean_gap"] == pytest.approx(0.4)
     assert experiment.best() == "option 3"
@@ -135,7 +135,7 @@ def test_checkpoints_are_log_spaced_and_end_at_the_horizon() -> None:
     ("make", "arguments"),
     [
         (factories.polya_tight, {"binary": False, "dropout": 0.1}),
-        (factories.central_laplace, {"binary": False, "confidence": None}),
+        (factories.central_laplace, {"binary": False, "failure_probability": None}),
         (factories.local_laplace, {"paper": False}),
         (factories.response, {}),
         (factories.continuous_laplace, {}),
@@ -152,7 +152,7 @@ def test_a_seed_reproduces_a_run_bit_for_bit_on_both_paths(
     for seed in (9, 9, 10):
         learner, experiment = scripted(make, {"target": PureDP(1.0)} | arguments)
         rng = np.random.default_rng(seed)
-        result = run(experiment, world, rng, user_by_user=slow)
+        result = run(experiment, world, rng, conditions=RunConditions(user_by_user=slow))
         seen.append(learner.seen)
         results.append((result.regret, result.realised, result.bits, result.wrapped))
     assert results[0] == results[1]
@@ -167,7 +167,7 @@ def test_wrap_arounds_are_counted_on_both_paths(slow: bool) -> None:
     for _ in range(2):
         learner, experiment = scripted(lambda _: protocol, horizon=4000, script=script)
         rng = np.random.default_rng(1)
-        result = run(experiment, WORLD, rng, user_by_user=slow)
+        result = run(experiment, WORLD, rng, conditions=RunConditions(user_by_user=slow))
         misread = sum(not -1 <= total <= 21 for _, _, total in learner.seen)
         assert misread == 0  # every residue is read as a number that could be true
         counts.append(result.wrapped)
@@ -199,19 +199,23 @@ def test_worlds_refuse_rounds_that_are_not_theirs() -> None:
     silos = Synthetic.draw(2, 3, 4, np.random.default_rng(0))
     with pytest.raises(TacitError, match="silos play policies"):
         run(experiment, silos, np.random.default_rng(0))
-    with pytest.raises(TacitError, match="only arms are simulated user by user"):
-        run(experiment, silos, np.random.default_rng(0), user_by_user=True)
+    with pytest.raises(TacitError, match="user_by_user is for arms only"):
+        run(
+            experiment, silos, np.random.default_rng(0), conditions=RunConditions(user_by_user=True)
+        )
 
 
 @pytest.mark.parametrize("slow", [False, True])
 def test_both_paths_report_two_metrics_of_everybody(slow: bool) -> None:
     """So little noise that there is none: what is learned is what people held."""
     world = Guarded(Bernoulli((0.2, 0.9)), Bernoulli((1.0, 0.0)))
-    problem = ArmsProblem(
+    problem = ArmsProblem.of(
         arms=2, horizon=3_000, control_share=0.3, guardrail="errors", epsilon=60.0, binary=True
     )
     experiment = lookup("private-klucb").build(problem)
-    result = run(experiment, world, np.random.default_rng(0), user_by_user=slow)
+    result = run(
+        experiment, world, np.random.default_rng(0), conditions=RunConditions(user_by_user=slow)
+    )
     rows = experiment.estimates()
     assert result.reals == 2 * result.participants == 2 * sum(row.participants for row in rows)
     assert [row.guardrail for row in rows] == pytest.approx([1.0, 0.0], abs=1e-3)
@@ -220,7 +224,7 @@ def test_both_paths_report_two_metrics_of_everybody(slow: bool) -> None:
 
 
 def test_a_trial_is_a_function_of_its_seed() -> None:
-    trial = Trial("dist-dp-se", ArmsProblem(arms=3, horizon=2000), checkpoints=(10,))
+    trial = Trial("dist-dp-se", ArmsProblem.of(arms=3, horizon=2000), checkpoints=(10,))
     once, again, other = (trial(seed) for seed in (4, 4, 5))
     assert once == again
     assert once["regret"] != other["regret"]

@@ -40,7 +40,7 @@ def test_where_a_report_counts_any_number_one_liar_is_enough() -> None:
 
 
 def test_a_plan_says_what_liars_can_do_under_each_trust_model() -> None:
-    result = plan(baseline=0.2, lift=0.5, epsilon=1.0, runs=2, liars=0.01)
+    result = plan(baseline=0.2, lift=0.5, epsilon=1.0, runs=2, poisoned=0.01)
     rows = {row.trust: row for row in result.influence}
     assert list(rows) == [
         "central",
@@ -63,13 +63,15 @@ def test_a_plan_says_what_liars_can_do_under_each_trust_model() -> None:
 
 
 def test_the_picture_of_liars_is_drawn(tmp_path: Path) -> None:
-    question = PlanRequest.of(baseline=0.2, lift=0.5, runs=2, liars=0.02, trusts=("two-servers",))
+    question = PlanRequest.of(
+        baseline=0.2, lift=0.5, runs=2, poisoned=0.02, trusts=("two-servers",)
+    )
     path = draw_liars(question, answer(question), tmp_path / "liars.png")
     assert path.stat().st_size > 1000
 
 
 def test_the_command_prints_the_table_of_liars_and_its_rows_as_data() -> None:
-    asked = ["plan", "--gap", "0.3", "--runs", "1", "--liars", "0.01"]
+    asked = ["plan", "--gap", "0.3", "--runs", "1", "--poisoned", "0.01"]
     shown = CliRunner().invoke(app, asked)
     assert shown.exit_code == 0, shown.output
     assert "influence of corrupted participants" in shown.output

@@ -154,6 +154,7 @@ def test_a_row_says_in_which_groups_a_shuffler_is_certified() -> None:
     assert not rows[0.1]["secure-aggregation"]
 
 
+@pytest.mark.extended
 def test_a_horizon_leaves_room_for_the_slowest_run() -> None:
     """Else participants until decided were only the horizon."""
     for cost in plan(baseline=0.2, lift=0.5, epsilon=1.0, runs=12).costs:

@@ -149,6 +149,7 @@ def test_a_learner_decides_through_cryptography_as_with_the_ideal_functionality(
     decide_twice(build, messages_of, through)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("name", "through"),
     [("secagg-dpe", "masking"), ("secagg-dpe", "two-servers"), ("sdp-dpe", "mixing")],

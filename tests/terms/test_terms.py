@@ -249,7 +249,7 @@ def test_terms_in_words_say_everything_and_round_the_promise_up() -> None:
         "Whom to write to: mail@club.example",
         "0000",
         "It assumes that the aggregator follows the protocol and releases nothing but the sum.",
-        "It assumes that at most 10% of the participants of a round (3 if that is more) are",
+        "It assumes that at most 10% of the participants of a batch (3 if that is more) are",
         "It assumes that a batch is released only if at least 80% of its reports arrive.",
     ):
         assert said in text

@@ -258,7 +258,7 @@ def returning() -> Iterator[dict[str, Any]]:
     yield few | {"participations": 5, "delta": 1e-5}
     yield few | {"visits": 4, "lazy": False, "delta": 1e-3}
     yield few | {"participations": 4, "lazy": False, "delta": 1e-3}
-    yield few | {"visits": 8, "setting": "paper", "delta": 1e-5}
+    yield few | {"visits": 8, "constants": "paper", "delta": 1e-5}
     yield few | {"budgets": ((0.5, 1e-5),) * 5 + ((2.0, 1e-5),) * 5}
     yield many | {"visits": 64, "delta": 1e-5}
 

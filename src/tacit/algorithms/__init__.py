@@ -3,8 +3,11 @@
 import sys
 from types import ModuleType
 
-from tacit.algorithms.problems import ArmsProblem, LinearProblem, Problem, SilosProblem
-from tacit.algorithms.registry import Algorithm, algorithm, algorithms, lookup, option
+from tacit.algorithms.arms_problem import ArmsProblem
+from tacit.algorithms.linear_problem import LinearProblem
+from tacit.algorithms.problems import Problem, option
+from tacit.algorithms.registry import Algorithm, algorithm, algorithms, lookup
+from tacit.algorithms.silos_problem import SilosProblem
 
 
 class _Package(ModuleType):

@@ -9,7 +9,7 @@ from tacit.algorithms.lazy_imports import bandits, experiment, mechanism, privac
 from tacit.names import name_of
 
 if TYPE_CHECKING:
-    from tacit.algorithms.problems import ArmsProblem
+    from tacit.algorithms.arms_problem import ArmsProblem
     from tacit.bandits import Learner
     from tacit.experiment import Experiment
 
@@ -25,13 +25,15 @@ def assemble(
     *,
     smallest: int = 1,
     sizes: Iterable[int] = (),
+    least: int | None = None,
     **arguments: Any,
 ) -> Experiment:
     """Build an experiment of a learner and of `make(participants, **arguments)` as round protocol.
 
     The guarantee of the run is the weakest over the `smallest` round and all `sizes` of rounds that
     the learner is known to propose. Smaller rounds and rounds with a weaker guarantee are rejected.
-    With `anytime`, a learner that needs a horizon is restarted over periods of squared length.
+    A control's additional rounds have `least` participants, by default the minimum batch size. With
+    `anytime`, a learner that needs a horizon is restarted over periods of squared length.
     """
     tried = dict.fromkeys((smallest, *sizes))
     guarantee = privacy.weakest([make(size, **arguments).guarantee for size in tried])
@@ -42,9 +44,9 @@ def assemble(
     hidden = mechanism.PerRound(make, arguments, privacy.status_of(guarantee), smallest)
     built = experiment.Experiment.of(learner, hidden, problem.names)
     if problem.control_share:
-        least = getattr(learner, "least", problem.min_batch_size)
+        few = problem.privacy.min_batch_size
         control = built.options[problem.control]
-        built.keep_control(control, problem.control_share, least, explore=True)
+        built.keep_control(control, problem.control_share, least or few, explore=True)
     if problem.guardrail is not None:
         built.guard(problem.guardrail, problem.guardrail_better, problem.guardrail_margin)
     return built

@@ -1,9 +1,9 @@
 """CZ23, distributed DP in multi-armed bandits: batched successive elimination over private sums.
 
 Chowdhury & Zhou, ICLR 2023. Six named algorithms differ only in the protocol; DP-SE is the paper's
-central baseline (Sajed & Sheffet 2019). `paper` settings are those of the figures: confidence 0.1,
-batches 4^b, s = 10, the printed radii and moduli. Shared draws between arms, as in the authors'
-DP-SE, are not reproduced: every arm gets its own noise.
+central baseline (Sajed & Sheffet 2019). `paper` constants are those of the figures: failure
+probability 0.1, batches 4^b, s = 10, the printed radii and moduli. Shared draws between arms, as in
+the authors' DP-SE, are not reproduced: every arm gets its own noise.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tacit.algorithms.arms_problem import ArmsProblem
 from tacit.algorithms.builders import PEOPLE, WORLD, assemble
 from tacit.algorithms.lazy_imports import bandits, factories, split_and_mix
-from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import algorithm
 from tacit.trust import TrustModel
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tacit.bandits import ForgettingElimination
     from tacit.experiment import Experiment
 
-COMMON = (*WORLD, "epsilon", "participations", "growth", "confidence", "setting")
+COMMON = (*WORLD, "epsilon", "participations", "growth", "failure_probability", "constants")
 cz23 = partial(algorithm, paper="CZ23", problem=ArmsProblem, options=COMMON)
 
 
@@ -41,8 +41,8 @@ def _elimination(
         problem.arms,
         problem.horizon,
         growth=problem.growth,
-        confidence=problem.confidence,
-        radius=problem.setting,
+        failure_probability=problem.failure_probability,
+        constants=problem.constants,
         sigma=sigma,
         h=h,
         per_user=per_user,
@@ -54,21 +54,18 @@ def _shared(
     problem: ArmsProblem, tail: tuple[float, float], paper: Any, tight: Any, **how: Any
 ) -> Experiment:
     """Rounds of noise shares: as printed, with their true guarantee, or exactly calibrated."""
-    if problem.setting == "paper":
-        problem.refuse_losses("the printed noise is set for everyone present")
+    if problem.constants == "paper":
+        problem.privacy.reject_losses("the printed noise is set for everyone present")
         first = math.ceil(problem.growth)
         how = {key: value for key, value in how.items() if key in ("target", "scale")}
         how |= {"fewest": first} if "scale" in how else {}
-        learner = _elimination(problem, *tail)
-        confidence = problem.confidence
-        sizes = _batch_sizes(problem)
-        how |= {"confidence": confidence}
+        how |= {"failure_probability": problem.failure_probability}
+        learner, sizes = _elimination(problem, *tail), _batch_sizes(problem)
         return assemble(problem, learner, paper, smallest=first, sizes=sizes, **how)
     how = {key: value for key, value in how.items() if key != "scale"}
-    learner = _elimination(problem, *tail, smallest=problem.min_batch_size)
-    return assemble(
-        problem, learner, tight, smallest=problem.min_batch_size, binary=problem.binary, **how
-    )
+    least = problem.privacy.min_batch_size
+    learner = _elimination(problem, *tail, smallest=least)
+    return assemble(problem, learner, tight, smallest=least, binary=problem.binary, **how)
 
 
 def _batch_sizes(problem: ArmsProblem) -> list[int]:
@@ -87,7 +84,7 @@ def _batch_sizes(problem: ArmsProblem) -> list[int]:
 def dist_dp_se(problem: ArmsProblem) -> Experiment:
     """Secure aggregation with Pólya shares (Theorem 1)."""
     tail = (math.sqrt(2) / problem.each, 1 / problem.each)
-    how = {"target": problem.pure, **problem.people}
+    how = {"target": problem.privacy.pure, **problem.privacy.losses}
     return _shared(problem, tail, factories.polya_paper, factories.polya_tight, **how)
 
 
@@ -102,9 +99,9 @@ def dist_rdp_se(problem: ArmsProblem) -> Experiment:
 
     `paper` takes ε as a Rényi scale, `tight` as the ε of (ε, δ)-DP.
     """
-    e, s = problem.epsilon, problem.scale
+    e, s = problem.privacy.epsilon, problem.privacy.scale
     tail = (2 / e + math.sqrt(2) / (s * e), 1 / (s * e))
-    how = {"target": problem.target, "scale": s, **problem.people}
+    how = {"target": problem.privacy.target, "scale": s, **problem.privacy.losses}
     return _shared(problem, tail, factories.skellam_paper, factories.skellam_tight, **how)
 
 
@@ -119,11 +116,11 @@ def dist_cdp_se(problem: ArmsProblem) -> Experiment:
 
     `paper` takes ε as √(2ρ), `tight` as the ε of (ε, δ)-DP.
     """
-    problem.refuse_losses(
+    problem.privacy.reject_losses(
         "a sum of discrete Gaussian shares is accounted for with everyone present"
     )
-    tail = (math.sqrt(2) / problem.epsilon, 0.0)
-    how = {"target": problem.target, "scale": problem.scale}
+    tail = (math.sqrt(2) / problem.privacy.epsilon, 0.0)
+    how = {"target": problem.privacy.target, "scale": problem.privacy.scale}
     return _shared(problem, tail, factories.gaussian_paper, factories.gaussian_tight, **how)
 
 
@@ -131,24 +128,26 @@ def dist_cdp_se(problem: ArmsProblem) -> Experiment:
 def cdp_se(problem: ArmsProblem) -> Experiment:
     """A trusted server adds discrete Laplace noise (Theorem 5)."""
     learner = _elimination(problem, math.sqrt(2) / problem.each, 1 / problem.each)
-    how: dict[str, Any] = {"target": problem.pure, "binary": problem.binary}
-    return assemble(problem, learner, factories.central_laplace, confidence=problem.printed, **how)
+    how: dict[str, Any] = {"target": problem.privacy.pure, "binary": problem.binary}
+    return assemble(
+        problem, learner, factories.central_laplace, failure_probability=problem.printed, **how
+    )
 
 
 @cz23("ldp-se", trust=TrustModel.LOCAL, promise="(ε, 0)-DP of each message")
 def ldp_se(problem: ArmsProblem) -> Experiment:
     """Local model: every participant adds discrete Laplace noise (Theorem 6).
 
-    In the tight setting participants report bits by randomized response. The printed radius has √n
+    In tight constants participants report bits by randomized response. The printed radius has √n
     of the noise, with constants of our own, since the paper leaves the constant of Lemma 5 open:
     Laplace noise of scale b is sub-exponential with (4b², √2 b), so n of them stay within √8 b √(n
     ln(2/p)) + 2√2 b ln(2/p).
     """
-    e, paper = problem.each, problem.setting == "paper"
+    e, target, paper = problem.each, problem.privacy.pure, problem.constants == "paper"
     learner = _elimination(problem, math.sqrt(8) / e, 2 * math.sqrt(2) / e, per_user=True)
     if problem.binary and not paper:
-        return assemble(problem, learner, factories.response, target=problem.pure)
-    return assemble(problem, learner, factories.local_laplace, target=problem.pure, paper=paper)
+        return assemble(problem, learner, factories.response, target=target)
+    return assemble(problem, learner, factories.local_laplace, target=target, paper=paper)
 
 
 @cz23(
@@ -159,14 +158,15 @@ def ldp_se(problem: ArmsProblem) -> Experiment:
 )
 def split_dp_se(problem: ArmsProblem) -> Experiment:
     """Pólya shares by split-and-mix through a shuffler (App. G.2), from rounds of 20 on."""
-    problem.refuse_losses("shares are split for everyone present")
-    smallest = max(split_and_mix.FEWEST_USERS + 1, 1 if problem.printed else problem.min_batch_size)
+    problem.privacy.reject_losses("shares are split for everyone present")
+    least = 1 if problem.printed else problem.privacy.min_batch_size
+    smallest = max(split_and_mix.FEWEST_USERS + 1, least)
     tail = (math.sqrt(2) / problem.each, 1 / problem.each)
     learner = _elimination(problem, *tail, smallest=smallest)
     how: dict[str, Any] = {
-        "target": problem.pure,
+        "target": problem.privacy.pure,
         "binary": problem.binary,
-        "confidence": problem.printed,
+        "failure_probability": problem.printed,
     }
     return assemble(problem, learner, factories.split_and_mix, smallest=smallest, **how)
 
@@ -181,14 +181,14 @@ def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
     """Certified groups behind a shuffler (Theorem 3 with the construction of docs/design/pure.md).
 
     Real rewards are rounded to bits. There is no `paper` protocol: the one that the theorem cites
-    needs about n^2.5 messages per participant (CORRECTIONS 9). The `paper` setting changes only the
+    needs about n^2.5 messages per participant (CORRECTIONS 9). `paper` constants changes only the
     radius.
     """
-    problem.refuse_losses("certificates are for complete groups only")
-    tail, smallest = (math.sqrt(2) / problem.each, 1 / problem.each), problem.min_batch_size
+    problem.privacy.reject_losses("certificates are for complete groups only")
+    tail, smallest = (math.sqrt(2) / problem.each, 1 / problem.each), problem.privacy.min_batch_size
     learner = _elimination(problem, *tail, smallest=smallest)
     return assemble(
-        problem, learner, factories.pure_shuffle, smallest=smallest, target=problem.pure
+        problem, learner, factories.pure_shuffle, smallest=smallest, target=problem.privacy.pure
     )
 
 
@@ -198,9 +198,9 @@ def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
     trust=TrustModel.CENTRAL,
     promise="(ε, 0)-DP of what the server publishes, in ideal arithmetic",
     problem=ArmsProblem,
-    options=(*WORLD, "epsilon", "participations", "confidence"),
+    options=(*WORLD, "epsilon", "participations", "failure_probability"),
 )
 def dp_se(problem: ArmsProblem) -> Experiment:
     """A trusted server, with epochs sized for the noise (Sajed & Sheffet 2019)."""
-    learner = bandits.DPSE(problem.arms, problem.horizon, problem.each, problem.confidence)
-    return assemble(problem, learner, factories.continuous_laplace, target=problem.pure)
+    learner = bandits.DPSE(problem.arms, problem.horizon, problem.each, problem.failure_probability)
+    return assemble(problem, learner, factories.continuous_laplace, target=problem.privacy.pure)

@@ -7,55 +7,30 @@ from typing import TYPE_CHECKING
 from tacit.names import Lazy
 
 if TYPE_CHECKING:
-    from tacit import bandits, experiment, privacy
-    from tacit.algorithms import zc24_noise
-    from tacit.bandits.contextual import federated, moments
+    from tacit import bandits as bandits
+    from tacit import experiment as experiment
+    from tacit import privacy as privacy
+    from tacit.algorithms import zc24_noise as zc24_noise
+    from tacit.bandits.contextual import federated as federated
+    from tacit.bandits.contextual import moments as moments
     from tacit.bandits.contextual import private as centred
-    from tacit.bandits.linear import phased
-    from tacit.environments import population
-    from tacit.protocols import (
-        factories,
-        mechanism,
-        pure_shuffle,
-        split_and_mix,
-        vector_noise,
-        vectors,
-    )
-else:
-    bandits, privacy = Lazy("tacit.bandits"), Lazy("tacit.privacy")
-    experiment, zc24_noise = Lazy("tacit.experiment"), Lazy("tacit.algorithms.zc24_noise")
-    federated, phased = (
-        Lazy("tacit.bandits.contextual.federated"),
-        Lazy("tacit.bandits.linear.phased"),
-    )
-    centred = Lazy("tacit.bandits.contextual.private")
-    moments = Lazy("tacit.bandits.contextual.moments")
-    population = Lazy("tacit.environments.population")
-    mechanism, pure_shuffle = (
-        Lazy("tacit.protocols.mechanism"),
-        Lazy("tacit.protocols.pure_shuffle"),
-    )
-    factories, split_and_mix = (
-        Lazy("tacit.protocols.factories"),
-        Lazy("tacit.protocols.split_and_mix"),
-    )
-    vector_noise = Lazy("tacit.protocols.vector_noise")
-    vectors = Lazy("tacit.protocols.vectors")
+    from tacit.bandits.linear import phased as phased
+    from tacit.environments import population as population
+    from tacit.protocols import factories as factories
+    from tacit.protocols import mechanism as mechanism
+    from tacit.protocols import split_and_mix as split_and_mix
+    from tacit.protocols import vector_noise as vector_noise
 
-__all__ = [
-    "bandits",
-    "centred",
-    "experiment",
-    "factories",
-    "federated",
-    "mechanism",
-    "moments",
-    "phased",
-    "population",
-    "privacy",
-    "pure_shuffle",
-    "split_and_mix",
-    "vector_noise",
-    "vectors",
-    "zc24_noise",
-]
+    __all__ = ["centred"]
+else:
+    bandits, experiment, privacy = map(Lazy, ("tacit.bandits", "tacit.experiment", "tacit.privacy"))
+    zc24_noise = Lazy("tacit.algorithms.zc24_noise")
+    federated = Lazy("tacit.bandits.contextual.federated")
+    moments = Lazy("tacit.bandits.contextual.moments")
+    centred = Lazy("tacit.bandits.contextual.private")
+    phased = Lazy("tacit.bandits.linear.phased")
+    population = Lazy("tacit.environments.population")
+    factories = Lazy("tacit.protocols.factories")
+    mechanism = Lazy("tacit.protocols.mechanism")
+    split_and_mix = Lazy("tacit.protocols.split_and_mix")
+    vector_noise = Lazy("tacit.protocols.vector_noise")

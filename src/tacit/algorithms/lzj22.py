@@ -21,8 +21,8 @@ from tacit.algorithms.lazy_imports import (
     privacy,
     vector_noise,
 )
-from tacit.algorithms.problems import LinearProblem
-from tacit.algorithms.registry import algorithm
+from tacit.algorithms.linear_problem import LinearProblem
+from tacit.algorithms.registry import Matched, algorithm
 from tacit.errors import TacitError
 from tacit.trust import TrustModel
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tacit.experiment import Experiment
     from tacit.privacy import PrivacyStatus
 
-WORLD = ("dimension", "actions", "covering", "horizon", "bound", "confidence", "setting")
+WORLD = ("dimension", "actions", "covering", "horizon", "bound", "failure_probability", "constants")
 CLIENTS = ("alpha", "client_std", "population")
 FITTED = ("reports", "norm")
 FEWEST = {TrustModel.SHUFFLER: 19}  # fewest clients of a phase for split-and-mix of parameters
@@ -46,11 +46,12 @@ EARNED = {
 }
 
 
-def _enter(name: str, trust: TrustModel, distributed: bool, *more: str) -> None:
+def _enter(name: str, trust: TrustModel, distributed: bool, **defaults: Any) -> None:
     """Register one of the paper's algorithms: a learner and a trust model."""
     private = trust != TrustModel.NONE
     options = (*WORLD, *(CLIENTS if distributed else ()), *(PRIVATE if private else ()))
     options += FITTED if distributed and private else ()
+    options += ("noise",) if trust == TrustModel.SECURE_AGGREGATION else ()
 
     def build(problem: LinearProblem) -> Experiment:
         return compose(replace(problem, distributed=distributed), trust)
@@ -61,8 +62,8 @@ def _enter(name: str, trust: TrustModel, distributed: bool, *more: str) -> None:
         trust=trust,
         promise=EARNED[trust],
         problem=LinearProblem,
-        options=(*options, *(("noise",) if trust == TrustModel.SECURE_AGGREGATION else ()), *more),
-        defaults={"distributed": distributed},
+        options=(*options, *defaults),
+        defaults={"distributed": distributed, **defaults},
     )(build)
 
 
@@ -75,24 +76,24 @@ for _trust, _prefix in (
 ):
     _enter(f"{_prefix}dpe", _trust, True)
     _enter(f"{_prefix}pe", _trust, False)
-_enter("dpe-fixed", TrustModel.NONE, True, "fixed_clients")
+_enter("dpe-fixed", TrustModel.NONE, True, fixed_clients=Matched("dpe", "reals"))
 
 
 def compose(problem: LinearProblem, trust: TrustModel) -> Experiment:
     """Build phased elimination over the problem's actions, with the protocol of every phase."""
-    if problem.setting == "paper" and trust == TrustModel.SECURE_AGGREGATION:
+    if problem.constants == "paper" and trust == TrustModel.SECURE_AGGREGATION:
         raise TacitError(
-            "secure aggregation is not in the paper: use the tight setting for secagg-dpe and "
-            "secagg-pe"
+            "constants is paper; secure aggregation is not in the paper: use tight constants for "
+            "secagg-dpe and secagg-pe"
         )
     if problem.table is None:
-        raise TacitError("a linear bandit chooses among actions: give a table of them")
+        raise TacitError("table is missing; a linear bandit needs its actions: give a table")
     how = {
         "trust": trust,
         "bound": problem.bound,
-        "target": problem.target,
-        "setting": problem.setting,
-        "noise": problem.noise,
+        "target": problem.privacy.target,
+        "constants": problem.constants,
+        "noise": problem.privacy.noise,
         "client_std": problem.client_std,
     }
     make = factories.vector_of if problem.distributed else factories.sums_of
@@ -107,16 +108,16 @@ def learner_for(
     size = (problem.table, problem.horizon)
     common: dict[str, Any] = {
         "bound": problem.bound,
-        "confidence": problem.confidence,
-        "setting": problem.setting,
+        "failure_probability": problem.failure_probability,
+        "constants": problem.constants,
     }
     if not problem.distributed:
         return phased.SingleElimination(*size, **common, per_person=trust == TrustModel.LOCAL)
     if problem.fits and trust != TrustModel.NONE:
-        each = vector_noise.each_time(problem.target)
+        each = vector_noise.each_time(problem.privacy.target)
         common |= {
             "parameters_from": FEWEST.get(trust, 1),
-            "norm": problem.norm,
+            "norm": problem.privacy.norm,
             "noise_ratio": vector_noise.gaussian_ratio(each),
             "noise_alone": trust == TrustModel.LOCAL,
         }
@@ -134,7 +135,7 @@ def learner_for(
 def status(problem: LinearProblem, trust: TrustModel) -> PrivacyStatus:
     """The guarantee where it is known in advance.
 
-    In the `paper` setting only the target is known, because the printed noise depends on the
+    In `paper` constants only the target is known, because the printed noise depends on the
     phases.
     """
     if trust == TrustModel.NONE:
@@ -143,8 +144,8 @@ def status(problem: LinearProblem, trust: TrustModel) -> PrivacyStatus:
     if problem.distributed:
         kinds = assumptions.Secret
         secret = kinds.FITTED_PARAMETER if problem.fits else kinds.AVERAGE_REWARDS
-    target = problem.target.given(assumptions.Protects(secret))
-    if problem.setting == "paper":
+    target = problem.privacy.target.given(assumptions.Protects(secret))
+    if problem.constants == "paper":
         return privacy.KnownPerRound(target)
     view, scope = privacy.View, assumptions.Scope
     views = {

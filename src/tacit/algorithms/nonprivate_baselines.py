@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tacit.algorithms.arms_problem import ArmsProblem
 from tacit.algorithms.builders import WORLD, assemble
 from tacit.algorithms.lazy_imports import bandits, factories
-from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import algorithm
 from tacit.trust import TrustModel
 
@@ -40,11 +40,11 @@ def thompson(problem: ArmsProblem) -> Experiment:
 @algorithm(
     "successive-elimination",
     paper="Even-Dar, Mannor & Mansour 2006",
-    options=(*WORLD, "confidence"),
+    options=(*WORLD, "failure_probability"),
     **OPEN,
 )
 def successive_elimination(problem: ArmsProblem) -> Experiment:
     """Successive elimination."""
     size = (problem.arms, problem.horizon)
-    learner = bandits.SuccessiveElimination(*size, problem.confidence)
+    learner = bandits.SuccessiveElimination(*size, problem.failure_probability)
     return assemble(problem, learner, factories.exact, binary=problem.binary)

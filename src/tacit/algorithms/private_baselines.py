@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tacit.algorithms.arms_problem import ArmsProblem
 from tacit.algorithms.builders import WORLD, assemble
 from tacit.algorithms.lazy_imports import bandits, factories
-from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import algorithm
 from tacit.trust import TrustModel
 
@@ -40,4 +40,4 @@ def lazy_dp_ts(problem: ArmsProblem) -> Experiment:
 
 def _trusted(problem: ArmsProblem, learner: Learner) -> Experiment:
     """Continuous Laplace noise of scale 1/ε on the sum of every batch."""
-    return assemble(problem, learner, factories.continuous_laplace, target=problem.pure)
+    return assemble(problem, learner, factories.continuous_laplace, target=problem.privacy.pure)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from tacit.algorithms.arms_problem import TRUSTS, ArmsProblem
 from tacit.algorithms.builders import GUARDRAIL, PEOPLE, WORLD, assemble
 from tacit.algorithms.lazy_imports import bandits, factories
-from tacit.algorithms.problems import TRUSTS, ArmsProblem
 from tacit.algorithms.registry import algorithm
 from tacit.names import name_of
 from tacit.trust import TrustModel
@@ -43,7 +43,7 @@ def private_klucb(problem: ArmsProblem) -> Experiment:
     """Use the protocol of the requested trust model; pure DP unless the shuffler is given a δ."""
     make, smallest, how = protocols(problem)
     error = make(TYPICAL, **how).error(TYPICAL)
-    local = problem.trust == TrustModel.LOCAL
+    local = problem.privacy.trust == TrustModel.LOCAL
     learner = bandits.PrivateKLUCB(
         problem.arms,
         problem.horizon,
@@ -69,27 +69,32 @@ def protocols(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
 
 def sums(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
     """The same for one metric."""
-    how: dict[str, Any] = {"target": problem.pure, "binary": problem.binary}
-    match problem.trust:
+    privacy = problem.privacy
+    how: dict[str, Any] = {"target": privacy.pure, "binary": problem.binary}
+    match privacy.trust:
         case TrustModel.CENTRAL:
-            problem.refuse_losses("a trusted server adds all of the noise itself", "corrupt")
-            return factories.central_laplace, 1, how | {"confidence": None}
+            privacy.reject_losses("a trusted server adds all of the noise itself", "corrupt")
+            return factories.central_laplace, 1, how | {"failure_probability": None}
         case TrustModel.TWO_SERVERS:
-            problem.refuse_losses("each server adds all of the noise itself", "corrupt")
-            levels = {} if problem.levels is None else {"levels": problem.levels}
-            verified = problem.through == "verified"
+            privacy.reject_losses("each server adds all of the noise itself", "corrupt")
+            levels = {} if privacy.levels is None else {"levels": privacy.levels}
+            verified = privacy.through == "verified"
             make = factories.verified_laplace if verified else factories.two_servers_laplace
-            return make, problem.smallest, how | levels
+            return make, privacy.smallest, how | levels
         case TrustModel.LOCAL if problem.binary:
-            problem.refuse_losses("every message is private by itself", "corrupt")
-            return factories.response, 1, {"target": problem.pure}
+            privacy.reject_losses("every message is private by itself", "corrupt")
+            return factories.response, 1, {"target": privacy.pure}
         case TrustModel.LOCAL:
-            problem.refuse_losses("every message is private by itself", "corrupt")
-            return factories.local_laplace, 1, {"target": problem.pure, "paper": False}
-        case TrustModel.SHUFFLER if not problem.delta:
-            problem.refuse_losses("certificates are for complete groups only")
-            return factories.pure_shuffle, problem.min_batch_size, {"target": problem.pure}
+            privacy.reject_losses("every message is private by itself", "corrupt")
+            return factories.local_laplace, 1, {"target": privacy.pure, "paper": False}
+        case TrustModel.SHUFFLER if not privacy.delta:
+            privacy.reject_losses("certificates are for complete groups only")
+            return (
+                factories.pure_shuffle,
+                privacy.min_batch_size,
+                {"target": privacy.pure},
+            )
         case TrustModel.SHUFFLER:
-            how = how | {"target": problem.target} | problem.people
-            return factories.shuffled_tight, problem.min_batch_size, how
-    return factories.polya_tight, problem.min_batch_size, how | problem.people
+            how = how | {"target": privacy.target} | privacy.losses
+            return factories.shuffled_tight, privacy.min_batch_size, how
+    return factories.polya_tight, privacy.min_batch_size, how | privacy.losses

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from tacit.algorithms.arms_problem import TRUSTS, ArmsProblem
 from tacit.algorithms.builders import assemble
 from tacit.algorithms.lazy_imports import bandits
 from tacit.algorithms.private_klucb import OPTIONS, TYPICAL, protocols
-from tacit.algorithms.problems import TRUSTS, ArmsProblem
 from tacit.algorithms.registry import algorithm
 from tacit.trust import TrustModel
 
@@ -36,7 +36,7 @@ LOCAL = 20.0  # participants of a first batch in the local model, in 1/ε²
 def private_med(problem: ArmsProblem) -> Experiment:
     """Use the protocol of the requested trust model; pure DP unless the shuffler is given a δ."""
     make, smallest, how = protocols(problem)
-    if problem.trust == TrustModel.LOCAL:
+    if problem.privacy.trust == TrustModel.LOCAL:
         usual = LOCAL / problem.each**2
     else:
         usual = FIRST * math.sqrt(make(TYPICAL, **how).error(TYPICAL).variance)
@@ -50,4 +50,4 @@ def private_med(problem: ArmsProblem) -> Experiment:
         rounds=None if problem.anytime else problem.rounds,
         seed=problem.learner_seed,
     )
-    return assemble(problem, learner, make, smallest=smallest, **how)
+    return assemble(problem, learner, make, smallest=smallest, least=learner.least, **how)

@@ -7,15 +7,14 @@ simulated, compared, planned with and tested like our own. Listing names does no
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tacit.errors import TacitError
+from tacit.errors import TacitError, did_you_mean, one_of
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
@@ -35,6 +34,17 @@ OWN = (
 )
 HIDDEN = ("binary", "control", "levels", "smallest", "table")  # fields that are no options
 Build = TypeVar("Build", bound=Callable[[Any], Any])
+
+
+@dataclass(frozen=True)
+class Matched:
+    """The default of an option that pilot runs set.
+
+    It is the largest value with which a run has no more of `total` than one of `reference`.
+    """
+
+    reference: str
+    total: str
 
 
 @dataclass(frozen=True)
@@ -61,31 +71,39 @@ class Algorithm:
         """Family of problems: arms, linear or federated."""
         return self.problem.family
 
-    def ask(self, options: Mapping[str, Any]) -> Problem:
-        """Return the problem with these options; options it does not support are rejected."""
+    def ask(self, options: Mapping[str, Any], others: Iterable[str] = ()) -> Problem:
+        """Return the problem with these options; options it does not support are rejected.
+
+        `others` are options of the caller, which a misspelt option may mean.
+        """
         strange = [name for name in options if name not in self.options]
         if strange:
+            near = did_you_mean(strange[0], (*self.options, *others))
+            has = f"; it has {', '.join(map(spelled, self.options))}"
             raise TacitError(
-                f"{self.name} has no option {', '.join(map(spelled, strange))}; it has "
-                f"{', '.join(spelled(name) for name in self.options)}"
+                f"{self.name} has no option {', '.join(map(spelled, strange))}{near or has}"
             )
-        return self.problem(**{**self.defaults, **options})
+        fixed = {k: v for k, v in self.defaults.items() if not isinstance(v, Matched)}
+        return self.problem.of(**{**fixed, **options})
+
+    @property
+    def matched(self) -> tuple[str, Matched] | None:
+        """The option that pilot runs set, if there is one, and its rule."""
+        rules = ((k, v) for k, v in self.defaults.items() if isinstance(v, Matched))
+        return next(rules, None)
 
     def describe(self, problem: Problem) -> dict[str, Any]:
         """The options in force."""
-        return {name: getattr(problem, name) for name in self.options}
+        values = problem.values()
+        return {name: values[name] for name in self.options}
 
 
 _KNOWN: dict[str, Algorithm] = {}
 
 
 def _trust_model(algorithm: str, name: str) -> TrustModel:
-    try:
-        return TrustModel(name)
-    except ValueError:
-        raise TacitError(
-            f"trust of {algorithm} is {name!r}; it must be one of {', '.join(TrustModel)}"
-        ) from None
+    one_of(f"trust of {algorithm}", name, TrustModel)
+    return TrustModel(name)
 
 
 def algorithm(
@@ -116,9 +134,10 @@ def algorithm(
     options : iterable of str, optional
         Fields of the problem that it uses, all by default.
     defaults : mapping, optional
-        Its own defaults, where they differ from the problem's.
+        Its own defaults, where they differ from the problem's; a `Matched` one is set by pilot
+        runs.
     cautions : mapping, optional
-        Warnings for readers of a run, by setting.
+        Warnings for readers of a run, by value of an option.
 
     Returns
     -------
@@ -140,11 +159,15 @@ def algorithm(
 
     def enter(build: Build) -> Build:
         if name in _KNOWN:
-            raise TacitError(f"the name {name} is taken by {_KNOWN[name].build.__module__}")
+            raise TacitError(
+                f"name is {name!r}, which {_KNOWN[name].build.__module__} has: choose another"
+            )
         taken = tuple(options) if options is not None else tuple(problem.options())
         unknown = set(taken) - set(problem.options())
         if unknown:
-            raise TacitError(f"{problem.__name__} has no {', '.join(sorted(unknown))}")
+            raise TacitError(
+                f"{problem.__name__} has no {', '.join(sorted(unknown))}: remove it from options"
+            )
         models = (trust,) if isinstance(trust, str) else tuple(trust)
         trusts = tuple(_trust_model(name, one) for one in models)
         about = (paper, trusts, promise, problem, build, taken, dict(defaults or {}))
@@ -163,7 +186,7 @@ def _load() -> None:
             point.load()
         except Exception as error:
             raise TacitError(
-                f"the package that brings {point.name} cannot be loaded ({error}): mend or remove "
+                f"algorithm {point.name!r} cannot be loaded ({error}): repair or remove "
                 f"{point.value}"
             ) from error
 
@@ -188,9 +211,8 @@ def lookup(name: str) -> Algorithm:
     """Return the algorithm of a name, or raise an error that suggests a similar one."""
     known = algorithms()
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}"
-        raise TacitError(f"algorithm is {name!r}; {hint} (see: tacit algorithms)")
+        hint = did_you_mean(name, known) or f"; it must be one of {', '.join(sorted(known))}"
+        raise TacitError(f"algorithm is {name!r}{hint} (see: tacit algorithms)")
     return known[name]
 
 
@@ -226,11 +248,10 @@ def begin(name: str, options: Iterable[str] = (), **given: Any) -> Experiment:
     entry, names = lookup(name), tuple(options)
     hidden: dict[str, Any] = {key: given.pop(key) for key in HIDDEN if key in given}
     if names and "arms" not in entry.options:
-        raise TacitError(f"{name} is {entry.family}: it takes no named options, leave them out")
+        raise TacitError(f"{name} is {entry.family} and takes no named options: leave them out")
     if names:
         hidden |= {"labels": names, "arms": len(names)}
-    problem = entry.ask(given)
-    return entry.build(replace(problem, **hidden))
+    return entry.build(entry.ask(given).changed(**hidden))
 
 
 def check_together(options: Mapping[str, Any]) -> None:
@@ -239,44 +260,17 @@ def check_together(options: Mapping[str, Any]) -> None:
     if means is not None and arms is not None and len(means) != arms:
         raise TacitError(f"--arms is {arms}, but --means has {len(means)}: leave --arms out")
     if means is not None and "instance" in options:
-        raise TacitError("--instance draws means and --means gives them: use one of the two")
+        raise TacitError("--instance and --means both set the means: use one of them")
     if options.get("budgets") is not None and "epsilon" in options:
-        raise TacitError("--budgets gives every silo its epsilon: leave --epsilon out")
+        raise TacitError("--budgets sets the epsilon of every silo: leave --epsilon out")
     if "data" in options:
         for name in ("actions", "dimension", "deviation"):
             if name in options:
-                raise TacitError(f"--{name} is decided by the file of --data: leave it out")
+                raise TacitError(f"--{name} is set by the file of --data: leave it out")
     elif "field" in options:
-        raise TacitError("--field is about --data: give the file with it")
+        raise TacitError("--field needs --data: give the file with it")
 
 
 def spelled(name: str) -> str:
     """The command-line spelling of an option."""
     return f"--{name.replace('_', '-')}"
-
-
-def option(default: Any, text: str, *, panel: str = "", world: bool = False) -> Any:
-    """Declare a field of a problem as an option.
-
-    Parameters
-    ----------
-    default
-        Default value.
-    text : str
-        Help text.
-    panel : str
-        Section of the command line's help.
-    world : bool
-        Whether the option describes only the simulated environment; it is ignored where the caller
-        brings an environment.
-
-    Returns
-    -------
-    dataclasses.Field
-
-    Examples
-    --------
-    >>> option(10, "Number of options.").metadata["help"]
-    'Number of options.'
-    """
-    return field(default=default, metadata={"help": text, "panel": panel, "world": world})

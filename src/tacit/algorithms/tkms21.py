@@ -11,22 +11,31 @@ import math
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from tacit.algorithms.arms_problem import ArmsProblem
 from tacit.algorithms.builders import PEOPLE, WORLD, assemble
 from tacit.algorithms.lazy_imports import bandits, factories, privacy
-from tacit.algorithms.problems import ArmsProblem, Setting
 from tacit.algorithms.registry import algorithm
 from tacit.errors import TacitError
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
+    from tacit.algorithms.problems import Constants
     from tacit.experiment import Experiment
     from tacit.privacy import ApproximateDP
 
-OPTIONS = (*WORLD, *PEOPLE, "epsilon", "delta", "participations", "confidence", "setting")
+OPTIONS = (
+    *WORLD,
+    *PEOPLE,
+    "epsilon",
+    "delta",
+    "participations",
+    "failure_probability",
+    "constants",
+)
 NARROW = (
     "the printed radius is kept, whose noise part is up to √2 too narrow in batches far above "
-    "96 ln(2/δ)/ε² (correction 27): the best option can be dropped more often than the confidence "
-    "says; --setting tight has a radius that holds"
+    "96 ln(2/δ)/ε² (correction 27): the best option can be dropped more often than the "
+    "failure probability says; --constants tight has a radius that holds"
 )
 tkms21 = partial(
     algorithm,
@@ -51,28 +60,28 @@ def vb_sdp_ae(problem: ArmsProblem) -> Experiment:
 
 
 def _arm_elimination(problem: ArmsProblem, *, fixed: bool) -> Experiment:
-    target, paper = problem.target, problem.setting == "paper"
+    target, paper = problem.privacy.target, problem.constants == "paper"
     if paper:
-        problem.refuse_losses("the printed noise is set for everyone present")
+        problem.privacy.reject_losses("the printed noise is set for everyone present")
     if paper and not problem.binary:
         raise TacitError(
-            "TKMS21's protocol is for rewards 0 or 1: use --rewards bernoulli, or --setting tight, "
-            "which rounds to levels"
+            "TKMS21's protocol is for rewards 0 or 1: use --rewards bernoulli, or "
+            "--constants tight, which rounds to levels"
         )
-    if paper and problem.epsilon >= 1:
+    if paper and problem.privacy.epsilon >= 1:
         raise TacitError(
-            f"epsilon is {problem.epsilon:g}; TKMS21's noise is proven for epsilon < 1: use "
-            "--setting tight, exact at every epsilon"
+            f"epsilon is {problem.privacy.epsilon:g}; TKMS21's noise is proven for epsilon < 1: "
+            "use --constants tight, exact at every epsilon"
         )
-    variance = _noise_variance(target, problem.setting)
-    smallest = 2 if paper else problem.min_batch_size
+    variance = _noise_variance(target, problem.constants)
+    smallest = 2 if paper else problem.privacy.min_batch_size
     batch = max(smallest, math.ceil(variance)) if fixed else None
     learner = bandits.CumulativeElimination(
         problem.arms,
         problem.horizon,
         batch=batch,
-        confidence=problem.confidence,
-        radius=problem.setting,
+        failure_probability=problem.failure_probability,
+        constants=problem.constants,
         sigma=math.sqrt(variance),
         start=max(1, math.ceil(math.log2(smallest))),
     )
@@ -82,7 +91,7 @@ def _arm_elimination(problem: ArmsProblem, *, fixed: bool) -> Experiment:
         sizes = [] if fixed else _doubling_sizes(learner.start, problem.horizon)
         make = factories.shuffled_paper
         return assemble(problem, learner, make, smallest=smallest, sizes=sizes, **how)
-    how = {"target": target, "binary": problem.binary, **problem.people}
+    how = {"target": target, "binary": problem.binary, **problem.privacy.losses}
     return assemble(problem, learner, factories.shuffled_tight, smallest=smallest, **how)
 
 
@@ -92,6 +101,6 @@ def _doubling_sizes(start: int, horizon: int) -> list[int]:
 
 
 @lru_cache(maxsize=256)
-def _noise_variance(target: ApproximateDP, method: Setting) -> float:
+def _noise_variance(target: ApproximateDP, constants: Constants) -> float:
     """The noise variance of a batch; cached, as every run needs it."""
-    return float(privacy.calibrate("binomial", 1, target, method=method).law.variance)
+    return float(privacy.calibrate("binomial", 1, target, constants=constants).law.variance)

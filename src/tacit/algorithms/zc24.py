@@ -1,7 +1,7 @@
 """ZC24, differentially private federated linear contextual bandits: silos that learn together.
 
 Zhou & Chowdhury, ICLR 2024. Six named algorithms differ only in how sums over silos are made
-private. λ and β_t are those of Lemma C.4; the `tight` setting takes λ from the spectral quantile of
+private. λ and β_t are those of Lemma C.4; `tight` constants takes λ from the spectral quantile of
 the actual noise. `secagg-fedlinucb` is ours. `jdp-linucb` is the super-agent that the paper
 compares with (Shariff & Sheffet 2018): it is trusted with every record and always lazy, as joint DP
 covers what other participants are given. Figures are in `tacit.papers.figures.zc24`.
@@ -10,6 +10,7 @@ covers what other participants are given. Figures are in `tacit.papers.figures.z
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tacit.algorithms.lazy_imports import (
@@ -21,8 +22,8 @@ from tacit.algorithms.lazy_imports import (
     privacy,
     zc24_noise,
 )
-from tacit.algorithms.problems import SilosProblem
 from tacit.algorithms.registry import algorithm
+from tacit.algorithms.silos_problem import SilosProblem
 from tacit.assumptions import DerivedBy, OwnRecords, Remark
 from tacit.trust import TrustModel
 
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
     from tacit.privacy import PrivacyStatus
 
 WORLD = ("silos", "dimension", "actions", "sync", "horizon", "deviation", "data", "field")
-OPEN = (*WORLD, "confidence", "lazy")
-ALL = (*OPEN, "epsilon", "delta", "setting", "participations", "visits", "visits_per_batch")
+OPEN = (*WORLD, "failure_probability", "lazy")
+ALL = (*OPEN, "epsilon", "delta", "constants", "participations", "visits", "visits_per_batch")
 OURS = (
-    *(name for name in ALL if name != "setting"),
+    *(name for name in ALL if name != "constants"),
     *("noise", "mode", "schedule", "norm", "budgets"),
 )
 TRUSTED = tuple(name for name in OURS if name != "lazy")
@@ -46,62 +47,72 @@ CALIBRATED = (
 )
 
 
-def _enter(
-    name: str, trust: TrustModel, promise: str, options: tuple[str, ...], paper: str
-) -> None:
-    """Register one of the six: a trust model and the prefix sums of `zc24_noise`."""
-
-    def build(problem: SilosProblem) -> Experiment:
-        private = getattr(zc24_noise, name.replace("-", "_"))(problem)
-        if "mode" in options and problem.lazy:
-            return compose_centred(problem, private)
-        return compose(problem, private)
-
-    about = {"paper": paper, "trust": trust, "promise": promise, "problem": SilosProblem}
-    if "mode" in options:
-        about["cautions"] = {"calibrated": CALIBRATED}
-    algorithm(name, options=options, **about)(build)  # type: ignore[arg-type]
+zc24 = partial(algorithm, problem=SilosProblem, paper="ZC24")
+centring = partial(algorithm, problem=SilosProblem, cautions={"calibrated": CALIBRATED})
 
 
-for _name, _trust, _promise, _options, _paper in (
-    ("fedlinucb", TrustModel.NONE, "none", OPEN, "ZC24"),
-    (
-        "ldp-fedlinucb",
-        TrustModel.SILO,
-        "(ε, δ)-DP of all that a silo sends",
-        (*ALL, "budgets"),
-        "ZC24",
-    ),
-    (
-        "sdp-fedlinucb",
-        TrustModel.SHUFFLER,
-        "(ε, δ)-DP of the shuffled messages, tiny ε only",
-        ALL,
-        "ZC24",
-    ),
-    (
-        "sdp-fedlinucb-vec",
-        TrustModel.SHUFFLER,
-        "(ε, δ)-DP of the shuffled bits",
-        ALL,
-        "ZC24",
-    ),
-    (
-        "secagg-fedlinucb",
-        TrustModel.SECURE_AGGREGATION,
-        "(ε, δ)-DP of the opened sums",
-        OURS,
-        "tacit",
-    ),
-    (
-        "jdp-linucb",
-        TrustModel.CENTRAL,
-        "joint (ε, δ)-DP of what the server publishes",
-        TRUSTED,
-        "SS18",
-    ),
-):
-    _enter(_name, _trust, _promise, _options, _paper)
+@zc24("fedlinucb", trust=TrustModel.NONE, promise="none", options=OPEN)
+def fedlinucb(problem: SilosProblem) -> Experiment:
+    """Exact sums over silos."""
+    return compose(problem, zc24_noise.fedlinucb(problem))
+
+
+@zc24(
+    "ldp-fedlinucb",
+    trust=TrustModel.SILO,
+    promise="(ε, δ)-DP of all that a silo sends",
+    options=(*ALL, "budgets"),
+)
+def ldp_fedlinucb(problem: SilosProblem) -> Experiment:
+    """Noise of every silo on its own prefix sums (Theorem 5.1)."""
+    return compose(problem, zc24_noise.ldp_fedlinucb(problem))
+
+
+@zc24(
+    "sdp-fedlinucb",
+    trust=TrustModel.SHUFFLER,
+    promise="(ε, δ)-DP of the shuffled messages, tiny ε only",
+    options=ALL,
+)
+def sdp_fedlinucb(problem: SilosProblem) -> Experiment:
+    """Silos' noise amplified by a shuffler."""
+    return compose(problem, zc24_noise.sdp_fedlinucb(problem))
+
+
+@zc24(
+    "sdp-fedlinucb-vec",
+    trust=TrustModel.SHUFFLER,
+    promise="(ε, δ)-DP of the shuffled bits",
+    options=ALL,
+)
+def sdp_fedlinucb_vec(problem: SilosProblem) -> Experiment:
+    """Vector sums through a shuffler (Theorem 5.5)."""
+    return compose(problem, zc24_noise.sdp_fedlinucb_vec(problem))
+
+
+@centring(
+    "secagg-fedlinucb",
+    paper="tacit",
+    trust=TrustModel.SECURE_AGGREGATION,
+    promise="(ε, δ)-DP of the opened sums",
+    options=OURS,
+)
+def secagg_fedlinucb(problem: SilosProblem) -> Experiment:
+    """Shares of noise under secure aggregation."""
+    private = zc24_noise.secagg_fedlinucb(problem)
+    return compose_centred(problem, private) if problem.lazy else compose(problem, private)
+
+
+@centring(
+    "jdp-linucb",
+    paper="SS18",
+    trust=TrustModel.CENTRAL,
+    promise="joint (ε, δ)-DP of what the server publishes",
+    options=TRUSTED,
+)
+def jdp_linucb(problem: SilosProblem) -> Experiment:
+    """A trusted server's noise; always lazy."""
+    return compose_centred(problem, zc24_noise.jdp_linucb(problem))
 
 
 def compose(problem: SilosProblem, private: PrivateSums) -> Experiment:
@@ -134,7 +145,7 @@ def compose_centred(problem: SilosProblem, private: PrivateSums) -> Experiment:
 def _silos(problem: SilosProblem) -> dict[str, Any]:
     """Arguments common to all learners of silos; values out of range are clipped."""
     where = {"silos": problem.silos, "dimension": problem.dimension, "horizon": problem.horizon}
-    return {**where, "confidence": problem.confidence, "clip": True}
+    return {**where, "failure_probability": problem.failure_probability, "clip": True}
 
 
 def _over(problem: SilosProblem, private: PrivateSums, learner: Learner) -> Experiment:
@@ -153,10 +164,13 @@ def regularizer(private: PrivateSums, problem: SilosProblem) -> float:
     if private.guarantee is None:
         return 1.0
     if private.sigma is not None:
-        d, chance = problem.dimension, problem.horizon / (problem.sync * problem.confidence)
+        d, chance = (
+            problem.dimension,
+            problem.horizon / (problem.sync * problem.failure_probability),
+        )
         return max(1.0, private.sigma * (math.sqrt(d) + math.sqrt(math.log(chance))))
     spread = math.sqrt(private.sums.variances.max())
-    level = 1 - problem.confidence / 3
+    level = 1 - problem.failure_probability / 3
     return 1.0 + spread * moments.spectral_quantile(problem.dimension, level)
 
 

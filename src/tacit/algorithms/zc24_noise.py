@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 
-from tacit.algorithms.problems import SilosProblem
+from tacit.algorithms.silos_problem import SilosProblem
 from tacit.assumptions import Derivation, DishonestAtMost, Scope
 from tacit.bandits.contextual import moments
 from tacit.errors import TacitError
@@ -23,7 +23,7 @@ from tacit.privacy.guarantees import state_arithmetic
 from tacit.privacy.search import least
 from tacit.privacy.shuffling import amplified_nodes
 from tacit.privacy.silos import weakest
-from tacit.protocols.factorization import Kind, depth, factorize
+from tacit.protocols.factorization import Factorization, Kind, depth, factorize
 from tacit.protocols.prefix_delivery import Noise, Presence
 from tacit.protocols.prefix_noise import calibrated
 from tacit.protocols.prefix_sums import PrefixSums
@@ -71,18 +71,18 @@ def sensitivity(problem: SilosProblem) -> float:
 
 def coming(problem: SilosProblem, *, eager: bool) -> Presence:
     """How often one participant may come; `eager` silos act on raw data within a batch."""
-    if problem.participations > 1:
-        return Presence(1, problem.participations, eager, anywhere=True)
-    return Presence(problem.visits, problem.visits_per_batch, eager)
+    if problem.privacy.participations > 1:
+        return Presence(1, problem.privacy.participations, eager, anywhere=True)
+    return Presence(problem.privacy.visits, problem.privacy.visits_per_batch, eager)
 
 
 def guarantee_of(problem: SilosProblem, sums: PrefixSums) -> ApproximateDP:
     """The guarantee of prefix sums for the allowed visits; the target itself where it is met."""
-    found = sums.guarantee(problem.delta)
-    met = sums.loss().delta(problem.epsilon) <= problem.delta
+    found = sums.guarantee(problem.privacy.delta)
+    met = sums.loss().delta(problem.privacy.epsilon) <= problem.privacy.delta
     if not met:
         return found
-    target = replace(found, epsilon=min(found.epsilon, problem.epsilon))
+    target = replace(found, epsilon=min(found.epsilon, problem.privacy.epsilon))
     return state_arithmetic(target, found.arithmetic)
 
 
@@ -128,29 +128,27 @@ def _by_budget(
     problem: SilosProblem, make: Callable[[SilosProblem], PrivateSums]
 ) -> dict[tuple[float, float], PrivateSums]:
     """The prefix sums of each budget, as if all silos had it."""
-    assert problem.budgets is not None
-    pairs = dict.fromkeys(problem.budgets)
-    return {pair: make(_alike(problem, pair)) for pair in pairs}  # type: ignore[arg-type, misc]
+    return {pair: make(_alike(problem, pair)) for pair in dict.fromkeys(problem.privacy.pairs)}
 
 
 def _alike(problem: SilosProblem, budget: tuple[float, float]) -> SilosProblem:
     epsilon, delta = budget
-    return replace(problem, budgets=None, epsilon=epsilon, delta=delta)
+    return problem.changed(budgets=None, epsilon=epsilon, delta=delta)
 
 
 def own_noise(problem: SilosProblem, make: Callable[[SilosProblem], PrivateSums]) -> PrivateSums:
     """Give every silo noise by its own budget (ZC24 Definition 2.1), on the finest grid any needs.
 
-    Each silo's guarantee is computed from its noise. The tight setting weights silos.
+    Each silo's guarantee is computed from its noise. With tight constants silos are weighted.
     """
     found = _by_budget(problem, make)
     scale = max(private.sums.scale for private in found.values())
     finer = {pair: replace(private.sums, scale=scale) for pair, private in found.items()}
-    pairs: tuple[tuple[float, float], ...] = problem.budgets  # type: ignore[assignment]
+    pairs = problem.privacy.pairs
     sigmas = tuple(finer[pair].sigma for pair in pairs)
     promised = {pair: guarantee_of(_alike(problem, pair), sums) for pair, sums in finer.items()}
     printed = None
-    if problem.setting == "paper":
+    if problem.constants == "paper":
         printed = math.sqrt(sum((found[pair].sigma or 0.0) ** 2 for pair in pairs) / len(pairs))
     counted = weights(sigmas) if printed is None else ()
     one = next(iter(finer.values()))
@@ -180,7 +178,7 @@ def common_noise(problem: SilosProblem, make: Callable[[SilosProblem], PrivateSu
     Each silo's participants get at least the guarantee that their silo asked for.
     """
     strictest = max(_by_budget(problem, make).values(), key=lambda one: one.sums.sigma)
-    pairs: tuple[tuple[float, float], ...] = problem.budgets  # type: ignore[assignment]
+    pairs = problem.privacy.pairs
     each = {
         pair: guarantee_of(_alike(problem, pair), strictest.sums) for pair in dict.fromkeys(pairs)
     }
@@ -205,14 +203,15 @@ def ldp_fedlinucb(problem: SilosProblem) -> PrivateSums:
 
     It is discrete where the paper has real numbers, so that silos can draw it exactly.
     """
-    if problem.budgets is not None:
+    if problem.privacy.budgets is not None:
         return own_noise(problem, ldp_fedlinucb)
-    if problem.setting == "tight":
+    if problem.constants == "tight":
         return _tight(problem, "square-root", TrustModel.SILO, "discrete-gaussian")
-    e, d = problem.epsilon, problem.delta
+    e, d = problem.privacy.epsilon, problem.privacy.delta
     variance = 8 * nodes(problem) * (math.log(2 / d) + e) / e**2
     protocol = _fine_enough(
-        _tree(problem, math.sqrt(variance), TrustModel.SILO, "discrete-gaussian"), problem.target
+        _tree(problem, math.sqrt(variance), TrustModel.SILO, "discrete-gaussian"),
+        problem.privacy.target,
     )
     printed = math.sqrt(problem.silos * nodes(problem) * variance)
     return finished(problem, protocol, EXACT, printed)
@@ -221,30 +220,30 @@ def ldp_fedlinucb(problem: SilosProblem) -> PrivateSums:
 @lru_cache(maxsize=32)
 def sdp_fedlinucb(problem: SilosProblem) -> PrivateSums:
     """Gaussian nodes behind a shuffler (Theorem 5.3), where that theorem holds (CORRECTIONS 12)."""
-    e, d, silos = problem.epsilon, problem.delta, problem.silos
-    if problem.setting == "tight":
+    e, d, silos = problem.privacy.epsilon, problem.privacy.delta, problem.silos
+    if problem.constants == "tight":
         limit = math.sqrt(nodes(problem)) / (problem.horizon * math.sqrt(silos))
         if e > limit:
             raise TacitError(
-                f"epsilon is {e:g}; amplification by shuffling silos holds up to √κ/(T√M) = "
-                f"{limit:.2g} (ZC24 Theorem 5.3, its constant "
-                "taken as 1): use secagg-fedlinucb, which holds at every epsilon, or "
-                "sdp-fedlinucb-vec"
+                f"epsilon is {e:g}; it must be at most √κ/(T√M) = {limit:.2g} for amplification by "
+                "shuffling silos (ZC24 Theorem 5.3, with constant 1): use secagg-fedlinucb or "
+                "sdp-fedlinucb-vec, which hold at every epsilon"
             )
-        if problem.returning:
+        if problem.privacy.returning:
             raise TacitError(
-                "amplification is worked out for users who come once: use secagg-fedlinucb for "
-                "returning users"
+                "participations is more than 1; amplification covers one participation: use "
+                "secagg-fedlinucb"
             )
         about = (factorize("tree", problem.steps), silos, size(problem), sensitivity(problem))
-        alone = calibrated(*about, TrustModel.SILO, "gaussian", problem.target, people=problem.sync)
+        alone = calibrated(
+            *about, TrustModel.SILO, "gaussian", problem.privacy.target, people=problem.sync
+        )
         sigma = min(alone.sigma, _amplified_sigma(problem, alone.sigma))
         return _shuffled(problem, _tree(problem, sigma, TrustModel.SHUFFLER, "gaussian"))
     if d >= nodes(problem) / problem.horizon:
         raise TacitError(
-            f"delta is {d:g}; the noise of ZC24 Theorem 5.3 is defined below κ/T = "
-            f"{nodes(problem) / problem.horizon:.2g}: use a smaller "
-            "delta, or secagg-fedlinucb"
+            f"delta is {d:g}; it must be below κ/T = {nodes(problem) / problem.horizon:.2g} for "
+            "the noise of ZC24 Theorem 5.3: use a smaller delta, or secagg-fedlinucb"
         )
     logs = (
         math.log(1 / d)
@@ -265,14 +264,14 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
     Figure 2(b) could not be as it is. Its true guarantee is computed from the noise that remains
     when a curious silo subtracts its own bits.
     """
-    e, d = problem.epsilon, problem.delta
-    if problem.setting == "tight":
+    e, d = problem.privacy.epsilon, problem.privacy.delta
+    if problem.constants == "tight":
         return _tight(problem, "tree", TrustModel.SHUFFLER, "binomial")
     limit = 60 * math.sqrt(2 * nodes(problem) * math.log(2 / d))
     if e > limit:
         raise TacitError(
-            f"epsilon is {e:g}; ZC24 Theorem 5.5 holds up to {limit:.3g}: use the tight setting, "
-            "or secagg-fedlinucb"
+            f"epsilon is {e:g}; it must be at most {limit:.3g} for ZC24 Theorem 5.5: use tight "
+            "constants, or secagg-fedlinucb"
         )
     sigma = (
         math.sqrt(nodes(problem) * math.log(1 / d))
@@ -293,23 +292,24 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
 def secagg_fedlinucb(problem: SilosProblem) -> PrivateSums:
     """Discrete Gaussian (or Skellam) shares; only their sum over silos is released.
 
-    Ours: there is no printed form, so the `paper` setting is rejected. Shares are made for all
+    Ours: there is no printed form, so `paper` constants are rejected. Shares are made for all
     silos but one, so the guarantee also holds against a curious silo that subtracts its own share.
     """
-    if problem.budgets is not None:
+    if problem.privacy.budgets is not None:
         return common_noise(problem, secagg_fedlinucb)
-    if problem.setting == "paper":
+    if problem.constants == "paper":
         raise TacitError(
-            "secagg-fedlinucb is not in the paper: use the tight setting, or ldp-fedlinucb"
+            "constants is paper; secagg-fedlinucb is not in the paper: use tight constants, or "
+            "ldp-fedlinucb"
         )
     if problem.lazy:
-        return centred(problem, TrustModel.SECURE_AGGREGATION, problem.noise)  # type: ignore[arg-type]
+        return centred(problem, TrustModel.SECURE_AGGREGATION, problem.privacy.noise)
     if problem.schedule == "geometric" or problem.mode != "rigorous":
         raise TacitError(
-            "silos that act on raw data synchronise every sync rounds and have one kind of "
-            "confidence: let them be lazy, or leave schedule and mode out"
+            "schedule and mode are for lazy silos; others synchronise every sync rounds: use "
+            "--lazy, or leave schedule and mode out"
         )
-    return _tight(problem, "square-root", TrustModel.SECURE_AGGREGATION, problem.noise)  # type: ignore[arg-type]
+    return _tight(problem, "square-root", TrustModel.SECURE_AGGREGATION, problem.privacy.noise)
 
 
 @lru_cache(maxsize=32)
@@ -320,9 +320,9 @@ def jdp_linucb(problem: SilosProblem) -> PrivateSums:
     matrices are regularized by a shift beyond the noise's largest eigenvalue, their shifted
     Gaussian.
     """
-    if problem.budgets is not None:
+    if problem.privacy.budgets is not None:
         return common_noise(problem, jdp_linucb)
-    return centred(problem, TrustModel.CENTRAL, problem.noise)  # type: ignore[arg-type]
+    return centred(problem, TrustModel.CENTRAL, problem.privacy.noise)
 
 
 def centred(problem: SilosProblem, trust: TrustModel, noise: Noise) -> PrivateSums:
@@ -333,39 +333,33 @@ def centred(problem: SilosProblem, trust: TrustModel, noise: Noise) -> PrivateSu
     """
     batches = problem.batches
     importance = tuple(1 / rounds for rounds in accumulate(batches))
-    protocol = calibrated(
-        factorize("optimal", len(batches), importance),
-        problem.silos,
-        moments.size(problem.dimension + (problem.constant is None)),
-        moments.centred_sensitivity(WEIGHT),
-        trust,
-        noise,
-        problem.target,
-        people=max(batches),
-        corrupt=1 if trust == TrustModel.SECURE_AGGREGATION and problem.silos > 1 else 0,
-        presence=coming(problem, eager=False),
-    )
-    return finished(problem, protocol, EXACT)
+    shape = factorize("optimal", len(batches), importance)
+    numbers = moments.size(problem.dimension + (problem.constant is None))
+    moved = moments.centred_sensitivity(WEIGHT)
+    return _calibrated(problem, (shape, problem.silos, numbers, moved), trust, noise, max(batches))
 
 
-def _tight(
+def _tight(problem: SilosProblem, kind: Kind, trust: TrustModel, noise: Noise) -> PrivateSums:
+    shape = factorize(kind, problem.steps)
+    about = (shape, problem.silos, size(problem), sensitivity(problem))
+    return _calibrated(problem, about, trust, noise, problem.sync)
+
+
+def _calibrated(
     problem: SilosProblem,
-    kind: Kind,
+    about: tuple[Factorization, int, int, float],
     trust: TrustModel,
     noise: Noise,
+    people: int,
 ) -> PrivateSums:
-    shape = factorize(kind, problem.steps)
-    curious = 1 if trust != TrustModel.SILO and problem.silos > 1 else 0
+    """Exactly calibrated prefix sums; where silos share the noise, one of them may be curious."""
     protocol = calibrated(
-        shape,
-        problem.silos,
-        size(problem),
-        sensitivity(problem),
+        *about,
         trust,
         noise,
-        problem.target,
-        people=problem.sync,
-        corrupt=curious,
+        problem.privacy.target,
+        people=people,
+        corrupt=int(trust.shares_noise and problem.silos > 1),
         presence=coming(problem, eager=False),
     )
     return finished(problem, protocol, EXACT)
@@ -379,7 +373,9 @@ def _amplified_guarantee(
     One silo may be curious and knows its own message: the others' messages hide the participant.
     """
     moved, group = (count * sensitivity(problem) for count in (records, problem.horizon))
-    return amplified_nodes(sigma, moved, group, _unknown(problem), nodes(problem), problem.delta)
+    return amplified_nodes(
+        sigma, moved, group, _unknown(problem), nodes(problem), problem.privacy.delta
+    )
 
 
 def _unknown(problem: SilosProblem) -> int:
@@ -392,7 +388,7 @@ def _amplified_sigma(problem: SilosProblem, enough: float) -> float:
 
     def holds(sigma: float) -> bool:
         found = _amplified_guarantee(problem, sigma)
-        return found is not None and found.epsilon <= problem.epsilon
+        return found is not None and found.epsilon <= problem.privacy.epsilon
 
     return least(holds, enough) if holds(enough) else math.inf
 
@@ -407,7 +403,11 @@ def _shuffled(
     alone = finished(problem, protocol, Derivation.OWN_NOISE, sigma)
     assert alone.guarantee is not None
     records = 1 if problem.lazy else problem.sync
-    shuffled = None if problem.returning else _amplified_guarantee(problem, protocol.sigma, records)
+    shuffled = (
+        None
+        if problem.privacy.returning
+        else _amplified_guarantee(problem, protocol.sigma, records)
+    )
     if shuffled is None or shuffled.epsilon >= alone.guarantee.epsilon:
         return alone
     numbers = replace(alone.guarantee, epsilon=shuffled.epsilon, delta=shuffled.delta)

@@ -1,7 +1,8 @@
 """The command line interface `tacit`.
 
 Every command that prints a result prints it as a table, or with `--json` as one JSON object. An
-error is one line on standard error with exit code 2, and leaves no partial output.
+error is one line on standard error with exit code 2, and leaves no partial output. A command's
+module is imported when the command is called: `tacit --help` loads none of them.
 """
 
 from __future__ import annotations
@@ -12,45 +13,56 @@ import gc
 import re
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
-from tacit.cli import accounting, demo, doctor, experiments, live, serving, simulating, sweeping
-from tacit.cli.printing import harmless
-from tacit.errors import InvalidFile, TacitError
+from tacit.cli.printing import INTERRUPTED, harmless
+from tacit.errors import InvalidFile, TacitError, did_you_mean
 from tacit.version import __version__
 
+LISTED: dict[str, dict[str, tuple[str, str]]] = {
+    "Simulation": {
+        "simulate": ("simulating", "Simulate one algorithm over many runs."),
+        "compare": ("simulating", "Compare several algorithms on the same problems."),
+        "sweep": ("sweeping", "Sweep a grid of algorithms, problems and guarantees."),
+        "report": ("sweeping", "Report on a sweep: one HTML page, and tables."),
+        "plan": ("experiments", "Estimate what an experiment takes under each trust model."),
+        "algorithms": ("experiments", "List the named algorithms."),
+    },
+    "Privacy accounting": {
+        "calibrate": ("accounting", "Find the least noise of a target guarantee."),
+        "privacy": ("accounting", "Compute the guarantee of given noise."),
+        "compose": ("accounting", "Compose the guarantees of several participations."),
+        "amplify": ("accounting", "Compute amplification by shuffling."),
+        "audit": ("accounting", "Attack the noise that devices draw, to refute a guarantee."),
+    },
+    "Papers": {
+        "reproduce": ("experiments", "Draw a figure of a paper from scratch."),
+        "attack": ("experiments", "Attack a schedule that was claimed to be private."),
+        "corrections": ("accounting", "List wrong numbers in the papers, and the true ones."),
+    },
+    "Live experiments": {
+        "demo": ("demo", "Run a live experiment on this machine with simulated participants."),
+        "experiment": ("live", "Define, publish, watch and end live experiments."),
+        "terms": ("live", "Read and sign the terms of an experiment."),
+        "party": ("live", "Set up the two servers of live experiments."),
+        "invitations": ("live", "Make invitations to take part."),
+        "serve": ("serving", "Run one of the two servers."),
+        "doctor": ("doctor", "Check a deployment from outside."),
+    },
+}
+HOMES = {name: home for section in LISTED.values() for name, (home, _) in section.items()}
 LOOK: dict[str, Any] = {
     "no_args_is_help": True,
     "pretty_exceptions_enable": False,
-    "rich_markup_mode": "rich",
     "context_settings": {"help_option_names": ["-h", "--help"]},
 }
-app = typer.Typer(
-    help="Learn which option works best from people whose answers you never see: bandits under "
-    "distributed differential privacy.",
-    **LOOK,
-)
-
-COMMANDS = (
-    simulating.simulate,
-    simulating.compare,
-    sweeping.sweep,
-    sweeping.report,
-    experiments.plan,
-    experiments.reproduce,
-    experiments.attack,
-    experiments.algorithms,
-    accounting.calibrate,
-    accounting.privacy,
-    accounting.compose,
-    accounting.amplify,
-    accounting.audit,
-    accounting.corrections,
-    serving.serve,
-    doctor.doctor,
-)
+ARGUMENT = re.compile(r"\((clip|resample)\)")  # Python arguments in errors, shown as options
+YOUNGEST = 50_000  # garbage collection threshold: startup creates hardly any garbage
+UsageError: Any = typer.BadParameter.__mro__[1]  # Click's, of which Typer may have its own copy
 
 
 class Stopped(Exception):  # noqa: N818  (an interrupt is not an error)
@@ -70,19 +82,55 @@ def heard(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for command in COMMANDS:
-    app.command()(heard(command))
-demonstrations = typer.Typer(**LOOK | {"no_args_is_help": False}, invoke_without_command=True)
-demonstrations.callback(help=demo.demo.__doc__)(heard(demo.demo))
-demonstrations.command()(heard(demo.noise))
-app.add_typer(demonstrations, name="demo")
-for name, (about, commands) in live.GROUPS.items():
-    group = typer.Typer(help=about, **LOOK)
-    for word, command in commands.items():
-        group.command(word)(heard(command))
-    app.add_typer(group, name=name)
-ARGUMENT = re.compile(r"\((clip|resample)\)")  # Python arguments in errors, shown as options
-YOUNGEST = 50_000  # garbage collection threshold: startup creates hardly any garbage
+class Commands(TyperGroup):
+    """All commands: listed from a table, imported when they are called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """The names of all commands."""
+        return list(HOMES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of a name; an unknown name is rejected with a similar one."""
+        if cmd_name not in HOMES:
+            hint = did_you_mean(cmd_name, HOMES)
+            raise UsageError(f"there is no command {cmd_name!r}{hint}", ctx=ctx)
+        return built(cmd_name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write one section of the help per purpose."""
+        for title, commands in LISTED.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, about) for name, (_, about) in commands.items()])
+
+
+def built(name: str) -> Any:
+    """Import and build a command, or a group of commands that its module has in `GROUPS`."""
+    from tacit.cli.options import OfAlgorithm
+
+    home = vars(import_module(f"tacit.cli.{HOMES[name]}"))
+    made = typer.Typer(**LOOK, rich_markup_mode="rich", add_completion=False)
+    group = home.get("GROUPS", {}).get(name)
+    if group is None:
+        made.command(name, cls=OfAlgorithm)(heard(home[name]))
+    else:
+        alone = group.command is not None
+        made.callback(help=group.about, invoke_without_command=alone, no_args_is_help=not alone)(
+            heard(group.command) if group.command is not None else lambda: None
+        )
+        for word, command in group.commands.items():
+            made.command(word)(heard(command))
+    found = typer.main.get_command(made)
+    found.name = name
+    return found
+
+
+app = typer.Typer(
+    cls=Commands,
+    help="Learn which option works best from people whose answers you never see: bandits under "
+    "distributed differential privacy.",
+    rich_markup_mode=None,
+    **LOOK,
+)
 
 
 def main() -> None:
@@ -106,20 +154,18 @@ def main() -> None:
     except OSError as error:
         _fail(f"{error.filename or 'a file'}: {error.strerror or error}: choose another")
     except (KeyboardInterrupt, Stopped) as stop:
-        _fail(", ".join(["interrupted", *map(str, stop.args)]), simulating.INTERRUPTED)
-    except Exception as error:
-        # Click's own errors have `format_message`: an unknown option, a word for a number
-        if type(error).__name__ == "Abort":
-            _fail("interrupted", simulating.INTERRUPTED)
-        if not hasattr(error, "format_message"):
-            raise
+        _fail(", ".join(["interrupted", *map(str, stop.args)]), INTERRUPTED)
+    except typer.Abort:
+        _fail("interrupted", INTERRUPTED)
+    except UsageError as error:  # an unknown option, a word for a number
         if len(sys.argv) < 2:
             print(error.format_message())
             raise SystemExit(2) from None
         message = error.format_message().replace("Value error, ", "").rstrip(". ")
         if not message:  # a group without a command has printed its help
             raise SystemExit(2) from None
-        _fail(f"{message}. Try: tacit{_asked(getattr(error, 'ctx', None))} --help")
+        end = "" if message.endswith("?") else "."
+        _fail(f"{message}{end} Try: tacit{_asked(error.ctx)} --help")
     sys.stdout.flush()
     if isinstance(code, int) and code:
         raise SystemExit(code)
@@ -139,7 +185,6 @@ def _fail(message: str, code: int = 2, problems: tuple[str, ...] = ()) -> NoRetu
     print(f"tacit: {spoken}", file=sys.stderr)
     for problem in problems if len(problems) > 1 else ():
         print(f"  {harmless(problem)}", file=sys.stderr)
-    exec("")  # resets CPython's flag for an interrupt in exec(), which would end it by SIGINT
     raise SystemExit(code)
 
 

@@ -6,16 +6,16 @@ Functions with annotated options; `tacit.cli` registers them as commands.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.options import Json, SettingChoice, Whole
+from tacit.cli.options import ConstantsChoice, Json, Whole
 from tacit.cli.printing import print_json, show, table
-from tacit.errors import TacitError
+from tacit.errors import TacitError, integer, positive
 
 if TYPE_CHECKING:
     from tacit.noise import NoiseLaw
@@ -54,7 +54,9 @@ WIDTHS = {
     NoiseKind.binomial: ("trials", "bias"),
 }
 NoiseOption = Annotated[NoiseKind, typer.Option("--noise", help="Kind of noise.")]
-TimesOption = Annotated[int, typer.Option(help="How often the same person may take part.", **Whole)]
+ParticipationsOption = Annotated[
+    int, typer.Option(help="How often one participant takes part, at most.", **Whole)
+]
 VarianceOption = Annotated[
     float | None, typer.Option(help="Variance of Skellam or Gaussian noise.")
 ]
@@ -71,11 +73,13 @@ FalsePositiveOption = Annotated[
 ]
 SensitivityOption = Annotated[
     float,
-    typer.Option(help="The most that one person can move the sum (an integer for integer noise)."),
+    typer.Option(
+        help="Largest change of the sum by one participant (an integer for integer noise)."
+    ),
 ]
 EpsilonOption = Annotated[float | None, typer.Option(help="Epsilon of the guarantee.")]
 SecondsOption = Annotated[
-    float | None, typer.Option(help="About how long to look (with --algorithm).")
+    float | None, typer.Option(help="Approximate duration (with --algorithm).")
 ]
 DeltaOption = Annotated[
     float | None, typer.Option(help="Delta of the guarantee; 0 or none for a pure guarantee.")
@@ -89,14 +93,16 @@ def calibrate(
     delta: Annotated[
         float, typer.Option(help="Delta of the target; 0 for a pure guarantee.")
     ] = 0.0,
-    participations: TimesOption = 1,
+    participations: ParticipationsOption = 1,
     users: Annotated[
         float | None,
-        typer.Option(help="How many people add the noise together; shares are worked out."),
+        typer.Option(help="Number of participants who add shares of the noise."),
     ] = None,
     bits: Annotated[
         int | None,
-        typer.Option(help="Binomial: noise bits per user; the least bias is found.", **Whole),
+        typer.Option(
+            help="Binomial: noise bits per participant; the least bias is found.", **Whole
+        ),
     ] = None,
     bias: Annotated[
         float | None, typer.Option(help="Binomial: bias of a noise bit; the least number is found.")
@@ -105,13 +111,13 @@ def calibrate(
     norm: Annotated[
         NormChoice, typer.Option(help="Norm in which sensitivity bounds a vector.")
     ] = NormChoice.linf,
-    method: Annotated[
-        SettingChoice,
+    constants: Annotated[
+        ConstantsChoice,
         typer.Option(help="Exact calibration, or the papers' closed form with its true guarantee."),
-    ] = SettingChoice.tight,
+    ] = ConstantsChoice.tight,
     as_json: Json = False,
 ) -> None:
-    """The least noise that gives a target guarantee.
+    """Find the least noise that gives a target guarantee.
 
     Example: tacit calibrate --noise binomial --sensitivity 1 --epsilon 1 --delta 1e-5
     """
@@ -121,8 +127,8 @@ def calibrate(
         noise.value,
         _whole(sensitivity),
         replace(_target(epsilon, delta), participations=participations),
-        method=method.value,
-        users=None if users is None else _count("users", users),
+        constants=constants.value,
+        users=None if users is None else integer("users", users, at_least=1),
         bits=bits,
         bias=bias,
         dimension=dimension,
@@ -130,7 +136,7 @@ def calibrate(
     )
     record: dict[str, Any] = {
         "noise": result.kind,
-        "method": result.method,
+        "constants": result.constants,
         "sensitivity": _whole(sensitivity),
         "participations": participations,
         "epsilon": result.epsilon,
@@ -150,7 +156,7 @@ def calibrate(
         }
     if result.bits_per_user is not None:
         record["bits_per_user"] = result.bits_per_user
-    show(record, f"least {result.kind} noise ({result.method})", as_json, PROMISED)
+    show(record, f"least {result.kind} noise ({result.constants})", as_json, PROMISED)
 
 
 def privacy(
@@ -166,12 +172,10 @@ def privacy(
     arriving: Annotated[
         float, typer.Option(help="Fraction of the noise shares that arrive.")
     ] = 1.0,
-    participations: Annotated[
-        int, typer.Option(help="How often the same participant takes part.", **Whole)
-    ] = 1,
+    participations: ParticipationsOption = 1,
     as_json: Json = False,
 ) -> None:
-    """What given noise truly guarantees: epsilon at a delta, or delta at an epsilon.
+    """Compute the guarantee of given noise: epsilon at a delta, or delta at an epsilon.
 
     Example: tacit privacy --noise skellam --variance 1388 --sensitivity 10 --delta 1e-5
     """
@@ -188,8 +192,7 @@ def privacy(
 
     if (epsilon is None) == (delta is None):
         raise TacitError(
-            "give either --delta (to learn epsilon) or --epsilon (to learn delta), not both and "
-            "not neither"
+            "give exactly one of --delta (to compute epsilon) and --epsilon (to compute delta)"
         )
     biased = None if bias == FAIR else bias
     said = {"scale": scale, "variance": variance, "sigma": sigma, "trials": trials, "bias": biased}
@@ -200,7 +203,7 @@ def privacy(
         std = _std(width)
         if arriving != 1 or participations != 1:
             raise TacitError(
-                "--arriving and --participations are for noise on devices: use "
+                "--arriving and --participations need noise that devices draw: use "
                 "discrete-gaussian or skellam"
             )
         law, loss = Gaussian(std), GaussianLoss(std, sensitivity)
@@ -208,9 +211,9 @@ def privacy(
     else:
         law = _law(noise, width, bias)
         parameters = _parameters(law)
-        moved = _count("sensitivity", sensitivity)
+        moved = integer("sensitivity", sensitivity, at_least=1)
         single = privacy_loss(law, moved) if arriving == 1 else dropout_loss(law, arriving, moved)
-        times = _count("participations", participations)
+        times = integer("participations", participations, at_least=1)
         loss = single if times == 1 else ComposedLoss(((single, times),))
     if delta is not None:
         answer = {"epsilon": loss.epsilon(delta), "delta": delta}
@@ -239,17 +242,15 @@ def privacy(
 
 
 def compose(
-    epsilon: Annotated[float, typer.Option(help="Epsilon of one batch.")],
+    epsilon: Annotated[float, typer.Option(help="Epsilon of one participation.")],
     delta: Annotated[float, typer.Option(help="Delta of the total.")],
-    participations: Annotated[
-        int, typer.Option(help="How often the same participant takes part, at most.", **Whole)
-    ],
+    participations: ParticipationsOption,
     batch_delta: Annotated[
-        float, typer.Option(help="Delta of one batch; 0 for a pure guarantee.")
+        float, typer.Option(help="Delta of one participation; 0 for a pure guarantee.")
     ] = 0.0,
     as_json: Json = False,
 ) -> None:
-    """The guarantee of a participant in several rounds, by each way of accounting.
+    """Compose the guarantees of several participations, by each method of accounting.
 
     Example: tacit compose --epsilon 0.1 --participations 100 --delta 1e-5
     """
@@ -265,39 +266,32 @@ def compose(
 
 
 def amplify(
-    epsilon0: Annotated[float, typer.Option(help="Epsilon of one person's message.")],
-    users: Annotated[float, typer.Option(help="Number of people whose messages are shuffled.")],
+    epsilon0: Annotated[float, typer.Option(help="Epsilon of one participant's message.")],
+    users: Annotated[
+        float, typer.Option(help="Number of participants whose messages are shuffled.")
+    ],
     delta: Annotated[float, typer.Option(help="Delta of the shuffled view.")],
     as_json: Json = False,
 ) -> None:
-    """What shuffling adds to a local guarantee, for any randomizer and for randomized response.
+    """Compute amplification by shuffling, for any local randomizer and for randomized response.
 
     Example: tacit amplify --epsilon0 1 --users 10000 --delta 1e-6
     """
     from tacit.assumptions import PrivateMessages
     from tacit.privacy import Clones, RandomizedResponse, ThreatModel, View
 
-    people = _count("users", users)
+    people = integer("users", users, at_least=1)
     record: dict[str, Any] = {
         "epsilon0": epsilon0,
         "users": people,
         "delta": delta,
         "epsilon": Clones(epsilon0, people).epsilon(delta),
+        **dict.fromkeys(("randomized_response_epsilon", "randomized_response_inputs")),
     }
-    record["randomized_response_epsilon"] = (
-        RandomizedResponse(epsilon0, people).epsilon(delta)
-        if people <= 512
-        else RandomizedResponse(epsilon0, people).epsilon(delta, ones=0)
-        if people <= 100_000
-        else None
-    )
-    record["randomized_response_inputs"] = (
-        "worst of all inputs"
-        if people <= 512
-        else "nobody else holds a one"
-        if people <= 100_000
-        else None
-    )
+    if people <= 100_000:
+        ones, inputs = (None, "worst of all") if people <= 512 else (0, "all others are zero")
+        exact = RandomizedResponse(epsilon0, people).epsilon(delta, ones=ones)
+        record |= {"randomized_response_epsilon": exact, "randomized_response_inputs": inputs}
     assumed = frozenset({PrivateMessages(epsilon0), *ThreatModel(curious=0).assumptions()})
     promise = _promise(record["epsilon"], delta, view=View.SHUFFLED, assumptions=assumed)
     record["guarantee"] = _said(promise, as_json)
@@ -319,12 +313,12 @@ def audit(
     ] = None,
     algorithm: Annotated[
         str | None,
-        typer.Option(help="Named algorithm, to audit it from devices to what is opened."),
+        typer.Option(help="Named algorithm, to audit it from devices to released sums."),
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Epsilon that is claimed.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Claimed epsilon.")] = None,
     sensitivity: SensitivityOption = 1,
     delta: Annotated[
-        float | None, typer.Option(help="Delta that is claimed; 0 for a pure guarantee.")
+        float | None, typer.Option(help="Claimed delta; 0 for a pure guarantee.")
     ] = None,
     trust: Annotated[
         str | None, typer.Option(help="Trust model, of algorithms that have a choice.")
@@ -332,30 +326,31 @@ def audit(
     noise_factor: Annotated[
         float,
         typer.Option(
-            help="Multiply the noise that is drawn, not what is stated, by this; 0.5 shows that "
-            "halved noise is caught."
+            help="Factor of the drawn noise, not of the stated one; 0.5 shows that the audit "
+            "detects too little noise."
         ),
     ] = 1.0,
     reuse_noise: Annotated[
-        bool, typer.Option("--reuse-noise", help="Draw the noise once for all people and rounds.")
+        bool,
+        typer.Option("--reuse-noise", help="Draw the noise once for all participants and rounds."),
     ] = False,
     through: Annotated[
-        Through | None, typer.Option(help="Carry rounds through a real intermediary.")
+        Through | None, typer.Option(help="Run rounds through a real intermediary.")
     ] = None,
     samples: SamplesOption = None,
     seconds: SecondsOption = None,
     false_positive_rate: FalsePositiveOption = None,
     as_json: Json = False,
 ) -> None:
-    """Attack what devices draw: of calibrated noise, or of a whole algorithm.
+    """Attack the noise that devices draw: calibrated noise, or that of a whole algorithm.
 
-    An audit refutes promises; it cannot prove them.
+    An audit refutes guarantees; it cannot prove them.
 
     Examples: tacit audit --noise discrete-laplace --epsilon 1 --noise-factor 0.5;
     tacit audit --algorithm dist-dp-se --noise-factor 0.5 --seconds 5
     """
     if (noise is None) == (algorithm is None):
-        raise TacitError("give either --noise (and --epsilon) or --algorithm, not both")
+        raise TacitError("give exactly one of --noise (with --epsilon) and --algorithm")
     if algorithm is not None:
         moved = None if sensitivity == 1 else sensitivity
         _refuse({"--samples": samples, "--sensitivity": moved}, "for --noise only")
@@ -373,14 +368,14 @@ def audit(
     vain |= {"--false-positive-rate": false_positive_rate, "--reuse-noise": reuse_noise or None}
     _refuse(vain, "for --algorithm only")
     if noise is None or epsilon is None:
-        raise TacitError("--noise needs the --epsilon that is claimed")
+        raise TacitError("--noise needs the claimed --epsilon: give it")
     _audit_noise(noise, sensitivity, epsilon, delta or 0.0, noise_factor, samples, as_json)
 
 
 def _refuse(options: dict[str, Any], why: str) -> None:
     for name, value in options.items():
         if value is not None:
-            raise TacitError(f"{name} is {why}: leave it out")
+            raise TacitError(f"{name} is {value}, but it is {why}: leave it out")
 
 
 def _audit_noise(
@@ -395,18 +390,19 @@ def _audit_noise(
     """Audit exact draws of calibrated noise; continuous noise is sampled, as no device draws it."""
     import numpy as np
 
+    from tacit.noise import NoiseLaw
     from tacit.privacy import audit as attack
     from tacit.privacy import calibrate as find
 
-    scale = _positive({"noise factor": factor}, "noise factor")
+    scale = float(positive("noise factor", factor))
     stated = find(noise.value, _whole(sensitivity), _target(epsilon, delta))
     law = stated.law.scaled(scale)
     rng = np.random.default_rng()
 
     def outputs(x: Any, count: int) -> Any:
-        return x + (law.draw(count) if hasattr(law, "draw") else law.sample(rng, count))
+        return x + (law.draw(count) if isinstance(law, NoiseLaw) else law.sample(rng, count))
 
-    count = _count("samples", 200_000 if samples is None else samples)
+    count = integer("samples", 200_000 if samples is None else samples, at_least=1)
     result = attack(outputs, 0, sensitivity, count, delta=delta)
     record = {
         **asdict(result),
@@ -434,10 +430,10 @@ def _audit_algorithm(name: str, given: dict[str, Any], how: dict[str, Any], as_j
         "noise_factor": how["noise_factor"],
         "reused": how["reuse"],
         "through": how["through"] or "the ideal intermediary",
-        "messages": "numbers of ones, because the bits are too many to be made"
-        if found.counted
-        else "as they are sent",
-        "verdict_on_the_noise": "NOT the stated law" if law.caught else "as the stated law",
+        "messages": "counts of ones, as there are too many bits" if found.counted else "as sent",
+        "verdict_on_the_noise": "NOT the stated distribution"
+        if law.caught
+        else "the stated distribution",
         "p_value": law.p_value,
         "false_positive_rate": law.false_positive_rate,
         "worst_test": law.worst,
@@ -455,7 +451,7 @@ def _audit_algorithm(name: str, given: dict[str, Any], how: dict[str, Any], as_j
 
 
 def corrections(as_json: Json = False) -> None:
-    """Numbers in the papers that are wrong or loose, and the true ones, recomputed now."""
+    """List numbers in the papers that are wrong or loose, and the true ones, recomputed now."""
     from tacit.papers.corrections import corrections as rows
     from tacit.rounding import up
 
@@ -525,23 +521,13 @@ def _law(noise: NoiseKind, width: dict[str, float], bias: float) -> NoiseLaw:
         return Skellam(width["variance"])
     if noise is NoiseKind.discrete_gaussian:
         return DiscreteGaussian(_std(width))
-    return Binomial(_count("trials", width["trials"]), bias)
+    return Binomial(integer("trials", width["trials"], at_least=1), bias)
 
 
 def _std(width: dict[str, float]) -> float:
-    return width["sigma"] if "sigma" in width else math.sqrt(_positive(width, "variance"))
-
-
-def _positive(given: dict[str, float], name: str) -> float:
-    from tacit.errors import positive
-
-    return float(positive(name, given[name]))
-
-
-def _count(name: str, value: float) -> int:
-    from tacit.errors import integer
-
-    return integer(name, value, at_least=1)
+    return (
+        width["sigma"] if "sigma" in width else math.sqrt(positive("variance", width["variance"]))
+    )
 
 
 def _whole(value: float) -> int | float:
@@ -551,10 +537,7 @@ def _whole(value: float) -> int | float:
 def _parameters(law: Any) -> dict[str, Any]:
     """The parameters of a distribution as plain numbers."""
     names = {"scale": "scale", "sigma": "sigma", "n": "trials", "p": "probability"}
+    own = {entry.name for entry in fields(law)}
     return {
-        shown: _plain(getattr(law, name)) for name, shown in names.items() if hasattr(law, name)
+        shown: _whole(float(getattr(law, name))) for name, shown in names.items() if name in own
     }
-
-
-def _plain(value: Any) -> int | float:
-    return int(value) if value == int(value) else float(value)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli.operating import needs_live
-from tacit.cli.options import Json, Whole
+from tacit.cli.options import CommandGroup, Json, Whole
 from tacit.cli.printing import print_json, sentence, table
 from tacit.errors import TacitError, integer
 
@@ -172,3 +172,6 @@ def noise(
     title = f"regret on one problem, {size}"
     table(title, ["trust model", "regret", "± s.e.", "bits per user", "guarantee"], lost)
     print(f"pictures: {noise} {regret}")
+
+
+GROUPS = {"demo": CommandGroup(demo.__doc__, {"noise": noise}, demo)}

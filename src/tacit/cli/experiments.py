@@ -49,7 +49,7 @@ class PlanOptions:
         int, typer.Option(help="Maximum participations of one person.", **Whole)
     ] = 1
     dropout: Annotated[float, typer.Option(help="Share of participants who may drop out.")] = 0.0
-    liars: Annotated[
+    poisoned: Annotated[
         float,
         typer.Option(help="Share of corrupted participants: print their influence."),
     ] = 0.0
@@ -90,7 +90,7 @@ def plan(
     result = planning.answer(question)
     picture = None if out is None else str(planning.draw(result, out / "plan.png"))
     lies = None
-    if out is not None and asked.liars:
+    if out is not None and asked.poisoned:
         lies = str(planning.draw_liars(question, result, out / "liars.png"))
     if as_json:
         costs = [cost.to_dict() for cost in result.costs]
@@ -99,14 +99,14 @@ def plan(
             "recommendation": result.recommendation,
             "picture": picture,
         }
-        if asked.liars:
+        if asked.poisoned:
             rows = [asdict(row) for row in result.influence]
             record |= {"influence": rows, "picture_of_liars": lies}
         print_json(record)
         return
     planned(result, names, asked.horizon)
-    if asked.liars:
-        lied(result, asked.liars)
+    if asked.poisoned:
+        lied(result, asked.poisoned)
     sentence("advice", result.recommendation)
     for drawn in (picture, lies):
         if drawn is not None:
@@ -146,7 +146,7 @@ def planned(result: Plan, names: list[str], horizon: int | None) -> None:
         sentence(cost.algorithm if names else cost.trust, said)
 
 
-def lied(result: Plan, liars: float) -> None:
+def lied(result: Plan, poisoned: float) -> None:
     """Print the influence of corrupted participants under each trust model."""
     rows = [
         [
@@ -158,7 +158,7 @@ def lied(result: Plan, liars: float) -> None:
         ]
         for row in result.influence
     ]
-    headings = ["trust", "one report shifts a sum by", f"{liars:.2%} corrupted shift a mean by"]
+    headings = ["trust", "one report shifts a sum by", f"{poisoned:.2%} corrupted shift a mean by"]
     headings += ["corrupted to change the winner", "share"]
     table("influence of corrupted participants", headings, rows)
 

@@ -6,14 +6,13 @@ monitors it. The helper's operator reads its terms and signs them (`terms cosign
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tacit.cli.defining import check, new
+from tacit.cli.options import CommandGroup
 from tacit.cli.parties import found, make, rotate, show, sign
 from tacit.cli.running import create, estimates, export, listing, pause, resume, status, stop
 
-GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
-    "experiment": (
+GROUPS = {
+    "experiment": CommandGroup(
         "Live experiments: define, publish, monitor, end.",
         {
             "new": new,
@@ -28,11 +27,12 @@ GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
             "export": export,
         },
     ),
-    "terms": ("Terms of live experiments: read and sign.", {"show": show, "cosign": sign}),
-    "party": (
+    "terms": CommandGroup(
+        "Terms of live experiments: read and sign.", {"show": show, "cosign": sign}
+    ),
+    "party": CommandGroup(
         "The two servers of live experiments: create, rotate keys.",
         {"new": found, "rotate": rotate},
     ),
-    "invitations": ("Invitations to live experiments.", {"make": make}),
+    "invitations": CommandGroup("Invitations to live experiments.", {"make": make}),
 }
-"""Groups of commands: help text, and the commands by name."""

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from enum import StrEnum
 from functools import wraps
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 import typer
+from typer.core import TyperCommand
 
-from tacit.algorithms.registry import algorithms
+from tacit.algorithms import registry
+from tacit.algorithms.problems import merged_options
+from tacit.algorithms.registry import algorithms, lookup
+from tacit.algorithms.silos_problem import Budget
 from tacit.cli.printing import no_less
 from tacit.errors import TacitError
 
 
-class SettingChoice(StrEnum):
+class ConstantsChoice(StrEnum):
     """Constants: exact calibration, or the paper's."""
 
     tight = "tight"
@@ -58,7 +62,7 @@ def numbers(text: str) -> tuple[float, ...]:
         return tuple(float(part) for part in str(text).split(","))
     except ValueError as error:
         raise typer.BadParameter(
-            f"{text!r}; give numbers separated by commas: 0.31,0.47"
+            f"{text!r}; it must be numbers separated by commas, such as 0.31,0.47"
         ) from error
 
 
@@ -66,7 +70,7 @@ def _silos(text: str) -> int:
     """Parse a repeat count of silos; bounded, because the list is expanded."""
     count = whole(text)
     if not 1 <= count <= MOST_SILOS:
-        raise typer.BadParameter(f"{text!r} silos; give 1 to {MOST_SILOS:,}")
+        raise typer.BadParameter(f"{text!r} silos; it must be 1 to {MOST_SILOS:,}")
     return count
 
 
@@ -85,15 +89,17 @@ def budgets(text: str) -> tuple[float | tuple[float, float], ...]:
             found += [one] * (_silos(count) if count else 1)
         except (ValueError, typer.BadParameter) as error:
             raise typer.BadParameter(
-                f"{part!r} is no budget; give epsilon:delta for each silo, such as "
-                f"0.5:1e-6,2*1:1e-5, for at most {MOST_SILOS:,} silos alike"
+                f"{part!r} is no budget; it must be epsilon:delta for each silo, such as "
+                f"0.5:1e-6,2*1:1e-5, with at most {MOST_SILOS:,} silos alike"
             ) from error
     return tuple(found)
 
 
 Algorithm = Annotated[str, typer.Option(help="Name of the algorithm; see: tacit algorithms.")]
 Epsilon = Annotated[float, typer.Option(help="Epsilon of the guarantee.")]
-Delta = Annotated[float | None, typer.Option(help="Delta of the guarantee; none for a pure one.")]
+Delta = Annotated[
+    float | None, typer.Option(help="Delta of the guarantee; leave it out for a pure one.")
+]
 Runs = Annotated[int, typer.Option(help="Number of runs.", **Whole)]
 Seed = Annotated[int, typer.Option(help="First seed; run r has seed + r.", **Whole)]
 Out = Annotated[Path | None, typer.Option(help="Directory for tables, pictures and the log.")]
@@ -102,35 +108,79 @@ Replay = Annotated[
     Path | None,
     typer.Option(help="Your own CSV instead of random instances: a column per option, or a log."),
 ]
-Resume = Annotated[bool, typer.Option(help="Go on with the runs that are in the log in --out.")]
-Clip = Annotated[bool, typer.Option(help="Clip recorded rewards to [0, 1] and count them.")]
-Resample = Annotated[
-    bool, typer.Option(help="Draw recorded people again and again, instead of once each.")
+Resume = Annotated[
+    bool, typer.Option(help="Keep the finished runs of the log in --out, and run the rest.")
 ]
-KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "int": (int, Whole),
-    "float": (float, {}),
-    "str": (str, {}),
-    "bool": (bool, {}),
-    "tuple[float, ...]": (str, {"parser": numbers, "metavar": "X,Y,…"}),
-    "tuple[float | Budget, ...]": (str, {"parser": budgets, "metavar": "E:D,…"}),
+Clip = Annotated[bool, typer.Option(help="Clip recorded rewards to [0, 1] and count them.")]
+Resample = Annotated[bool, typer.Option(help="Sample recorded participants with replacement.")]
+ARGUMENTS = "tacit.arguments"
+ARMS_ONLY = {"replay", "clip", "resample", "user_by_user", "until_decided", "poisoned"}
+PROBLEM, RUN, OUTPUT = "Problem", "Run", "Output"
+PANELS = {
+    **dict.fromkeys(("algorithm", "algorithms"), PROBLEM),
+    **dict.fromkeys(("replay", "clip", "resample"), "Environment"),
+    **dict.fromkeys(("out", "as_json"), OUTPUT),
+}
+ORDER = (PROBLEM, "Privacy", "Environment", RUN, OUTPUT)  # of panels in the help
+KINDS: dict[Any, tuple[Any, dict[str, Any]]] = {
+    int: (int, Whole),
+    float: (float, {}),
+    bool: (bool, {}),
+    tuple[float, ...]: (str, {"parser": numbers, "metavar": "X,Y,…"}),
+    tuple[float | Budget, ...]: (str, {"parser": budgets, "metavar": "E:D,…"}),
 }
 
 
-def problem_options(without: Collection[str]) -> list[inspect.Parameter]:
+def problem_options(without: Collection[str]) -> Iterator[inspect.Parameter]:
     """A parameter for every other option of every problem; None means not given."""
-    found: dict[str, inspect.Parameter] = {}
-    for entry in algorithms().values():
-        for name, declared in entry.problem.options().items():
-            if name in found or name in without:
-                continue
-            kind, how = KINDS[str(declared.type).removesuffix(" | None")]
-            panel = declared.metadata["panel"] or "Problem"
-            option = typer.Option(help=declared.metadata["help"], rich_help_panel=panel, **how)
-            annotation = Annotated[kind | None, option]  # type: ignore[valid-type]
-            keyword = inspect.Parameter.KEYWORD_ONLY
-            found[name] = inspect.Parameter(name, keyword, default=None, annotation=annotation)
-    return list(found.values())
+    problems = dict.fromkeys(entry.problem for entry in algorithms().values())
+    for name, declared in merged_options(problems).items():
+        if name in without:
+            continue
+        kind, how = KINDS.get(declared.value_type, (str, {}))
+        option = typer.Option(help=declared.help, rich_help_panel=declared.panel, **how)
+        annotation = Annotated[kind | None, option]  # type: ignore[valid-type]
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        yield inspect.Parameter(name, keyword, default=None, annotation=annotation)
+
+
+class OfAlgorithm(TyperCommand):
+    """A command whose help shows only the options of the named algorithm, with their defaults."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Remember the arguments: the help is printed before they are parsed."""
+        ctx.meta[ARGUMENTS] = list(args)
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help of a named algorithm, or that of all."""
+        words = [part for word in ctx.meta.get(ARGUMENTS, []) for part in word.split("=", 1)]
+        named = dict(pairwise(words)).get("--algorithm")
+        if named is not None and "user_by_user" in {one.name for one in self.params}:
+            self.params = list(self._of(lookup(named)))
+            self.help = f"Simulate {named}; these are its options, with their defaults."
+        super().format_help(ctx, formatter)
+
+    def _of(self, entry: registry.Algorithm) -> Iterator[Any]:
+        every = {name for one in algorithms().values() for name in one.problem.options()}
+        declared, usual = entry.problem.options(), entry.ask({}).values()
+        others = every | ARMS_ONLY
+        for parameter in self.params:
+            name = str(parameter.name)
+            if name in entry.options:
+                parameter.help = declared[name].help  # type: ignore[attr-defined]
+                parameter.default = usual[name]
+            if name in entry.options or name not in (every if "arms" in declared else others):
+                yield parameter
+
+
+@dataclass(frozen=True)
+class CommandGroup:
+    """Commands under a common name: help text, commands by name, and the command without a name."""
+
+    about: str | None
+    commands: Mapping[str, Callable[..., None]]
+    command: Callable[..., None] | None = None
 
 
 @dataclass(frozen=True)
@@ -150,12 +200,12 @@ class OwnData:
         """The environment that replays the table; None without one."""
         if self.replay is not None and family != "arms":
             raise TacitError(
-                f"--replay is a table of options' rewards, and {family} algorithms do not choose "
-                "among such: use one of arms, such as private-klucb"
+                f"--replay is {self.replay}; {family} algorithms take no table of rewards: use one "
+                "of arms, such as private-klucb"
             )
         if self.replay is None:
             if self.clip or self.resample:
-                raise TacitError("--clip and --resample are about --replay: give a CSV with it")
+                raise TacitError("--clip and --resample need --replay: give a CSV with it")
             return None
         from tacit.environments import read_table
 
@@ -166,7 +216,15 @@ def asks(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of `OwnData` and of all problems to a command that takes `**options`."""
     parts = (inspect.signature(part, eval_str=True).parameters for part in (command, OwnData))
     own = [p for part in parts for p in part.values() if p.kind is not p.VAR_KEYWORD]
-    return _taking(command, [*own, *problem_options([p.name for p in own])])
+    for parameter in own:
+        _declared(parameter).rich_help_panel = PANELS.get(parameter.name, RUN)
+    every = [*own, *problem_options([p.name for p in own])]
+    return _taking(command, sorted(every, key=lambda p: ORDER.index(_declared(p).rich_help_panel)))
+
+
+def _declared(parameter: inspect.Parameter) -> Any:
+    """Typer's declaration of an option."""
+    return parameter.annotation.__metadata__[0]
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
@@ -204,14 +262,17 @@ def warnings(epsilon: float | None, delta: float | None, clipped: float = 0.0) -
     """Warnings about weak guarantees and about clipped rewards."""
     found = []
     if delta is not None and delta >= 1e-3:
-        found.append(f"delta {delta:g} lets one person in {1 / delta:,.0f} be given away: use 1e-6")
+        found.append(f"delta {delta:g} may disclose one participant in {1 / delta:,.0f}: use 1e-6")
     if epsilon is not None and epsilon > 5:
         most = no_less(epsilon)
-        found.append(f"epsilon {most} hides little: an answer can become e^{most} likelier")
+        found.append(
+            f"epsilon {most} is a weak guarantee: an answer can become e^{most} times likelier"
+        )
     if clipped > 0.01:
         found.append(
-            f"{clipped:.0%} of rewards lay outside [0, 1] and were cut: what is left is not linear "
-            "in the features, so confidence sets do not hold: rescale, or use a smaller deviation"
+            f"{clipped:.0%} of rewards were outside [0, 1] and clipped. Clipped rewards are not "
+            "linear in the features, so confidence sets do not hold: rescale, or use a smaller "
+            "deviation"
         )
     return found
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from tacit.rounding import down, up
 
+INTERRUPTED = 130  # exit code
 WIDEST = 100  # columns, if there is no terminal
 LONGEST_CELL = 40  # characters of a value in a two-column table; longer ones are sentences
 GAP = 3  # between columns

@@ -42,11 +42,11 @@ def create(
     url: Url = None,
     token_file: TokenFile = None,
     app: Annotated[
-        Path | None, typer.Option(help="A new JSON file with what an app pins: address and keys.")
+        Path | None, typer.Option(help="New JSON file of pins for an app: address and keys.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Publish an experiment at the coordinator; it begins when the helper has signed its terms.
+    """Publish an experiment at the coordinator; it starts when the helper has signed its terms.
 
     Example: tacit experiment create greeting.toml --config coordinator/party.toml
     """
@@ -124,7 +124,7 @@ def _tell(what: str, which: Chosen, as_json: bool, say: Callable[[Any], None]) -
 
 @grouped
 def status(which: Chosen, as_json: Json = False) -> None:
-    """How an experiment stands: its state, people, rounds.
+    """Show the state, the participants and the rounds of an experiment.
 
     Example: tacit experiment status --config coordinator/party.toml
     """
@@ -139,10 +139,10 @@ def _say_status(said: dict[str, Any], which: Chosen) -> None:
         from tacit.service.pages.sentences import ENDINGS
 
         sentence("why it ended", ENDINGS.get(said["ended"], said["ended"]))
-    planned = f"; {people['planned']:,} are planned" if people["planned"] < UNBOUNDED else ""
+    planned = f"; {people['planned']:,} planned" if people["planned"] < UNBOUNDED else ""
     sentence(
-        "people",
-        f"{people['asked']:,} were asked, {people['reported']:,} reports were opened, "
+        "participants",
+        f"{people['asked']:,} got a slot, {people['reported']:,} reports are in released sums, "
         f"{people['served']:,} requests found no slot{planned}",
     )
     rounds = [
@@ -158,7 +158,7 @@ def _say_status(said: dict[str, Any], which: Chosen) -> None:
         for row in said["rounds"][-LAST_ROUNDS:]
     ]
     print()
-    heads = ["round", "option", "stage", "places", "given", "reports", "closes (UTC)"]
+    heads = ["round", "option", "stage", "slots", "assigned", "reports", "closes (UTC)"]
     table(f"last rounds, of {len(said['rounds'])}", heads, rounds)
     command = _NEXT.get(said["state"], "tacit experiment estimates")
     sentence("next", command if said["state"] == "unsigned" else f"{command}{which}")
@@ -168,7 +168,7 @@ ENDED = ("stopped", "finished")
 UNBOUNDED = 10**12
 LAST_ROUNDS = 12
 _NEXT = {
-    "unsigned": "it waits for the helper's operator: tacit terms cosign",
+    "unsigned": "the helper's operator must sign the terms: tacit terms cosign",
     "paused": "tacit experiment resume",
 }
 
@@ -179,7 +179,7 @@ def _moment(seconds: int) -> str | None:
 
 @grouped
 def estimates(which: Chosen, as_json: Json = False) -> None:
-    """Which option is best, and how sure that is; looking costs no privacy.
+    """Show the arm summary: which option is best, and how sure. It costs no privacy budget.
 
     Example: tacit experiment estimates --config coordinator/party.toml
     """
@@ -190,7 +190,7 @@ def _say_estimates(said: dict[str, Any]) -> None:
     sure = f"{said['level']:.0%}"
     columns: dict[str, Callable[[dict[str, Any]], Any]] = {
         "option": lambda row: row["option"],
-        "people": lambda row: row["participants"],
+        "participants": lambda row: row["participants"],
         "mean": lambda row: row["mean"],
         f"{sure} sure": lambda row: _between(row["low"], row["high"]),
         "chance to be best": lambda row: f"{row['best']:.0%}",
@@ -202,7 +202,7 @@ def _say_estimates(said: dict[str, Any]) -> None:
     rows = [[told(row) for told in columns.values()] for row in said["options"]]
     kept = [k for k in range(len(columns)) if any(row[k] is not None for row in rows)]
     heads = list(columns)
-    table("what was found", [heads[k] for k in kept], [[row[k] for k in kept] for row in rows])
+    table("arm summary", [heads[k] for k in kept], [[row[k] for k in kept] for row in rows])
     for row in said["options"]:
         if row["paused"]:
             sentence(f"{row['option']} is paused", row["paused"])
@@ -210,8 +210,8 @@ def _say_estimates(said: dict[str, Any]) -> None:
     if said["sample_ratio"]["mismatch"]:
         sentence(
             "warning",
-            "reports do not come back from all options alike "
-            f"(p = {said['sample_ratio']['p']:.2g}): look for what keeps devices from reporting",
+            f"sample ratio mismatch (p = {said['sample_ratio']['p']:.2g}): options lose different "
+            "shares of reports; check why devices fail to report",
         )
 
 
@@ -219,19 +219,19 @@ def verdict(said: dict[str, Any]) -> str:
     """Which option is best, and how certain that is, in a sentence."""
     known = [row for row in said["options"] if row["mean"] is not None and row["participants"]]
     if not known:
-        return "nothing is known yet: no round has been opened"
+        return "nothing is known yet: no round has been released"
     sure = f"{said['level']:.0%}"
     if said["decided"]:
         return (
-            f"{said['decided']} is shown to be better than every other option; such a verdict is "
-            f"wrong at most {1 - said['level']:.0%} of the time, whenever one looks"
+            f"{said['decided']} is better than every other option; this decision has a false "
+            f"positive rate of at most {1 - said['level']:.0%}, at any time"
         )
     best = next((row for row in known if row["option"] == said["best"]), known[0])
     worse = [row["option"] for row in known if row["decision"] == "worse"]
     out = f"; {', '.join(worse)} {'is' if len(worse) == 1 else 'are'} out" if worse else ""
     return (
-        f"{best['option']} leads, with a chance of {best['best']:.0%} to be the best; at {sure} it "
-        f"is not decided yet{out}"
+        f"{best['option']} leads, with a chance of {best['best']:.0%} to be the best; not yet "
+        f"decided at {sure}{out}"
     )
 
 
@@ -247,25 +247,27 @@ def _lifts(low: float | None, high: float | None) -> str | None:
 
 @grouped
 def pause(which: Chosen, as_json: Json = False) -> None:
-    """Give out no more places; who has one reports. See: resume."""
+    """Assign no more slots; participants who have one still report. See: resume."""
     _change("pause", which, as_json)
 
 
 @grouped
 def resume(which: Chosen, as_json: Json = False) -> None:
-    """Go on after a pause."""
+    """Assign slots again after a pause."""
     _change("resume", which, as_json)
 
 
 @grouped
 def stop(
     which: Chosen,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Stop without asking for confirmation.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """End an experiment for good; rounds that are open are finished."""
+    """End an experiment for good; rounds in progress are finished."""
     if not (yes or agreed("Stop this experiment for good?")):
-        raise TacitError("nothing was stopped: answer yes, or give --yes")
+        raise TacitError("the experiment was not stopped: answer yes, or give --yes")
     _change("stop", which, as_json)
 
 
@@ -281,16 +283,18 @@ def _change(name: str, which: Chosen, as_json: bool) -> None:
 
 @grouped
 def export(
-    file: Annotated[Path, typer.Argument(help="Where to: .json for everything, .csv for a table.")],
+    file: Annotated[
+        Path, typer.Argument(help="New file: .json for everything, .csv for the estimates.")
+    ],
     which: Chosen,
     as_json: Json = False,
 ) -> None:
-    """Write what is known of an experiment to a file: all of it (JSON), or the estimates (CSV).
+    """Export an experiment to a file: everything (JSON), or the estimates (CSV).
 
     Example: tacit experiment export greeting.csv --config coordinator/party.toml
     """
     if file.suffix not in (".json", ".csv"):
-        raise TacitError(f"{file} ends in neither .json nor .csv: name it so")
+        raise TacitError(f"file is {file}; it must end in .json or .csv: rename it")
     party, digest = which.found()
     said = party.get(f"/experiments/{digest}/export")
     if file.suffix == ".json":

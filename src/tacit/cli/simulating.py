@@ -26,13 +26,12 @@ from tacit.cli.options import (
     said,
     warnings,
 )
-from tacit.cli.printing import cell, count_of, no_less, print_json, sentence, table
+from tacit.cli.printing import INTERRUPTED, cell, count_of, no_less, print_json, sentence, table
 from tacit.errors import TacitError
 
 if TYPE_CHECKING:
     from tacit.simulation import Result, Results
 
-INTERRUPTED = 130
 PROMISED = ("epsilon", "delta")  # numbers of guarantees: rounded up
 
 
@@ -42,20 +41,23 @@ def simulate(
     runs: Runs = 20,
     seed: Seed = 0,
     user_by_user: Annotated[
-        bool, typer.Option(help="Run everybody through the protocol, instead of all at once.")
+        bool, typer.Option(help="Simulate every participant, instead of all at once (slow).")
     ] = False,
     until_decided: Annotated[
-        bool, typer.Option(help="End each run once an option is shown to be the best.")
+        bool, typer.Option(help="Stop each run once an option is shown to be the best.")
     ] = False,
-    liars: Annotated[
-        float, typer.Option(help="Part of the participants who report against the best option.")
+    poisoned: Annotated[
+        float, typer.Option(help="Fraction of participants who report against the best option.")
     ] = 0.0,
     out: Out = None,
     resume: Resume = False,
     as_json: Json = False,
     **options: Any,
 ) -> None:
-    """Simulate one algorithm: its regret, what it found, what it promises and costs.
+    """Simulate one algorithm: its regret, the arm summary, its guarantee and communication.
+
+    Options an algorithm does not support are rejected; `tacit simulate --algorithm NAME --help`
+    shows those of NAME, with their defaults.
 
     Examples:
 
@@ -67,7 +69,7 @@ def simulate(
     """
     own_data, entry, given = OwnData.taken(options), lookup(algorithm), said(options)
     if resume and out is None:
-        raise TacitError("--resume goes on with the log in --out: give the directory")
+        raise TacitError("--resume continues the log in --out: give the directory")
     check_together(given)
     problem = entry.ask(given)  # reject bad options before anything is loaded or read
     environment = own_data.environment(entry.family)
@@ -78,7 +80,7 @@ def simulate(
     if environment is not None:
         problem = entry.ask(study.asked(entry, environment, given))
     log = None if out is None else out / f"{algorithm}.jsonl"
-    flags: dict[str, Any] = {"until_decided": until_decided, "liars": liars}
+    flags: dict[str, Any] = {"until_decided": until_decided, "poisoned": poisoned}
     how = study.RunConfig(runs, seed, interactive(), None, log, user_by_user, resume, **flags)
     report(study.study(entry, problem, how, environment), environment, as_json, out)
 
@@ -103,11 +105,12 @@ def compare(
     """
     own_data, given = OwnData.taken(options), said(options)
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
-    families = sorted({lookup(name).family for name in names})
+    entries = [lookup(name) for name in names]
+    families = sorted({entry.family for entry in entries})
     if len(families) != 1 or len(set(names)) < len(names):
         raise TacitError(
-            f"--algorithms is {algorithms!r}; give different names, separated by commas, of one "
-            "family" + (f", not of {' and '.join(families)}" if len(families) > 1 else "")
+            f"--algorithms is {algorithms!r}; it must be different names of one family, separated "
+            "by commas" + (f", not of {' and '.join(families)}" if len(families) > 1 else "")
         )
     check_together(given)
     environment = own_data.environment(families[0])
@@ -115,7 +118,7 @@ def compare(
 
     files.probe(out)
     how = {"runs": runs, "seed": seed, "progress": interactive(), "log": out, "resume": resume}
-    compared = study.compare(names, environment, **given, **how)
+    compared = study.compare(entries, environment, **given, **how)
     report_comparison(compared, environment, out, as_json, len(names))
 
 
@@ -125,7 +128,7 @@ def summarised(result: Result) -> dict[str, Any]:
     clipped = result.mean("clipped") if result.runs and "clipped" in result.runs[0] else 0.0
     found = warnings(promised.get("epsilon"), promised.get("delta"), clipped)
     cautions = lookup(result.algorithm).cautions
-    chosen = [cautions.get(result.configuration.get(name, "")) for name in ("setting", "mode")]
+    chosen = [cautions.get(result.configuration.get(name, "")) for name in ("constants", "mode")]
     found += [f"{result.algorithm}: {caution}" for caution in chosen if caution]
     return result.summary() | {"rounds": result.mean("rounds"), "warnings": found}
 
@@ -158,7 +161,7 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
         one_world = environment is not None or result.configuration.get("means") is not None
         if "winner" in summary and one_world:
             share = f"{summary['winner_runs']} of {count_of('run', *[len(result.runs)] * 2)}"
-            rows.append(["found to be best", f"{summary['winner']} (in {share})"])
+            rows.append(["best option", f"{summary['winner']} (in {share})"])
         if one_world:
             rows += paused(summary.get("paused_runs", {}), len(result.runs))
         title = f"{result.algorithm}, {count_of('run', len(result.runs), result.done.asked)}"
@@ -185,22 +188,22 @@ def labels(per: str) -> dict[str, str]:
         "regret_sem": "± standard error",
         "time_average_regret": f"regret per {per}",
         "group_regret_per_round": "regret of all silos per round",
-        "final_realised_regret": "regret as rewards fell out",
+        "final_realised_regret": "realised regret",
         "lower_bound": "lower bound (asymptotic, central DP)",
         "times_lower_bound": "times the lower bound",
-        "rounds": "rounds, one after another",
-        "batches": "sums opened",
-        "active": "options left",
-        "decided_part": "decided (part of runs)",
-        "participants_to_decide": "participants until 9 of 10 are decided",
-        "best_kept": "best option left (part of runs)",
-        "wrapped": "rounds misread (sum too large)",
-        "repairs": "matrices repaired",
-        "clipped": "rewards clipped (part)",
-        "clients": "clients asked",
-        "reals": "numbers sent in all",
-        "communication": "bits sent in all",
-        "bits_per_user": "bits sent by each",
+        "rounds": "sequential rounds",
+        "batches": "released sums",
+        "active": "active options",
+        "decided_part": "decided (fraction of runs)",
+        "participants_to_decide": "participants until 9 of 10 runs are decided",
+        "best_kept": "best option active (fraction of runs)",
+        "wrapped": "wrapped sums",
+        "repairs": "repaired matrices",
+        "clipped": "clipped rewards (fraction)",
+        "clients": "clients",
+        "reals": "numbers sent in total",
+        "communication": "bits sent in total",
+        "bits_per_user": "bits per participant",
         "seconds": "seconds",
     }
 
@@ -235,11 +238,13 @@ def notes(summary: dict[str, Any], environment: Any) -> None:
     )
     served = [run["users"] for run in summary["runs"] if run["users"] < summary["horizon"]]
     if served:
-        sentence("note", f"the log ended after {max(served):,} of {summary['horizon']:,} people")
+        sentence(
+            "note", f"the log ended after {max(served):,} of {summary['horizon']:,} participants"
+        )
     if about["clipped"]:
         sentence("note", f"{about['clipped']:,} rewards outside [0, 1] were clipped")
     if about["people"] not in (summary["guarantee"] or {}).get("text", ""):
-        sentence("people", about["people"])
+        sentence("participants", about["people"])
 
 
 def paused(runs: dict[str, int], all_runs: int) -> list[list[Any]]:
@@ -253,7 +258,15 @@ def standings(rows: list[dict[str, Any]]) -> None:
     if not rows:
         return
     ordered = sorted(rows, key=lambda row: -row["best"])[:10]
-    headings = ["option", "asked", "mean", "95% interval", "lift", "best (approx.)", "decision"]
+    headings = [
+        "option",
+        "participants",
+        "mean",
+        "95% interval",
+        "lift",
+        "best (approx.)",
+        "decision",
+    ]
     body = [
         [
             row["option"],
@@ -268,8 +281,8 @@ def standings(rows: list[dict[str, Any]]) -> None:
     ]
     first = "" if len(rows) == len(ordered) else f", the first {len(ordered)} of {len(rows)}"
     always = all(row["always"] for row in rows)
-    when = "valid at all rounds at once" if always else "normal approximation"
-    table(f"what the first run found ({when}){first}", headings, body)
+    when = "anytime-valid" if always else "normal approximation"
+    table(f"arm summary of the first run ({when}){first}", headings, body)
 
 
 def guardrail(rows: list[dict[str, Any]], configuration: dict[str, Any]) -> None:
@@ -285,7 +298,7 @@ def guardrail(rows: list[dict[str, Any]], configuration: dict[str, Any]) -> None
         for row in rows
     ]
     if body:
-        title = f"the guardrail of the first run: {name}, {better} is better"
+        title = f"guardrail of the first run: {name}, {better} is better"
         table(title, ["option", "mean", "95% interval", "paused"], body)
     for row in rows:
         if row["paused"]:
@@ -326,7 +339,7 @@ def report_comparison(
         for line in dict.fromkeys(line for summary in summaries for line in summary["warnings"]):
             sentence("note", line)
         if environment is not None:
-            sentence("people", environment.remark.text())
+            sentence("participants", environment.remark.text())
         sentence("no picture" if missing else "picture", missing or str(picture))
     done = sum(not result.done.interrupted for result in compared)
     stopped(done < asked, done, asked)
@@ -338,7 +351,7 @@ def draw(compared: Results, path: Path) -> tuple[Path | None, str]:
     from tacit.simulation.pictures import Panel, draw_panels
 
     if not all(result.regret_known for result in compared):
-        return None, "what the options are worth is not known, nor is regret"
+        return None, "the true means are unknown, so regret is unknown"
     panel = Panel(over(compared), {result.algorithm: with_bound(result) for result in compared})
     try:
         draw_panels([panel], path, per=lookup(compared[0].algorithm).problem.per)
@@ -365,12 +378,13 @@ def how_often(compared: Results) -> str:
         if result.guarantee is not None:
             names.setdefault(result.guarantee.participations, []).append(result.algorithm)
     often = [
-        f"at most {times(count)}" + (f" ({', '.join(who)})" if len(names) > 1 else "")
+        f"participants who take part at most {times(count)}"
+        + (f" ({', '.join(who)})" if len(names) > 1 else "")
         for count, who in sorted(names.items())
     ]
     if not often:
-        return "nothing is guaranteed to a participant"
-    return f"to a participant who takes part {', '.join(often)}; assumptions are in --json"
+        return "participants have no guarantee"
+    return f"for {', '.join(often)}; assumptions are in --json"
 
 
 def comparison(compared: Results) -> None:
@@ -379,7 +393,7 @@ def comparison(compared: Results) -> None:
     differ = len({len(result.runs) for result in compared}) > 1
     bounded = any(result.times_lower_bound is not None for result in compared)
     headings = ["algorithm", "regret", "± s.e.", *(["times bound"] if bounded else [])]
-    headings += ["bits each", "rounds", "seconds", "promise"]
+    headings += ["bits each", "rounds", "seconds", "guarantee"]
     rows = [
         [
             result.algorithm,
@@ -395,10 +409,10 @@ def comparison(compared: Results) -> None:
         for result in sorted(compared, key=lambda r: r.regret_mean if known else 0.0)
     ]
     table(over(compared), [*headings, *(["runs"] if differ else [])], rows)
-    sentence("promise", how_often(compared))
+    sentence("guarantee", how_often(compared))
     if bounded:
         sentence(
             "bound",
-            "the regret that no learner beats in the long run, with a trusted server (asymptotic: "
-            "with few participants less is possible)",
+            "asymptotic lower bound on regret with a trusted server; with few participants, less "
+            "is possible",
         )

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tacit.assumptions import Remark
 from tacit.errors import TacitError
 from tacit.types import Floats, Integers, Levels, Played, Round
 
@@ -25,9 +26,48 @@ FINE = 1024  # levels to which unreported rewards are rounded
 
 
 class World(ABC):
-    """A simulation that can play rounds; `names` are the options' names, if given."""
+    """A simulation that can play rounds.
+
+    Attributes
+    ----------
+    names
+        The options' names; empty if none are given.
+    metrics
+        How many numbers each participant reports.
+    """
 
     names: tuple[str, ...] = ()
+    metrics: int = 1
+
+    @property
+    def means(self) -> Floats | None:
+        """The true mean reward of each option; None if unknown."""
+        return None
+
+    @property
+    def gaps(self) -> Floats | None:
+        """The suboptimality gap of each option; None if unknown."""
+        return None
+
+    @property
+    def horizon(self) -> int | None:
+        """The number of recorded participants that suffices for any learner; None if unlimited."""
+        return None
+
+    @property
+    def participations(self) -> int | None:
+        """How often one recorded participant occurs at most; None if unlimited."""
+        return 1
+
+    @property
+    def remark(self) -> Remark | None:
+        """What recorded participants mean for a guarantee; None for simulated ones."""
+        return None
+
+    @property
+    def used(self) -> int | None:
+        """The number of recorded rows used so far; None without any."""
+        return None
 
     @abstractmethod
     def play(self, round_: Round, protocol: Any, rng: np.random.Generator) -> Played:
@@ -63,7 +103,6 @@ class Environment(World):
     """
 
     binary: bool = False
-    metrics: int = 1
 
     @property
     @abstractmethod

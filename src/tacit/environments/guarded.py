@@ -35,7 +35,7 @@ class Guarded(Environment):
                 "both the same number."
             )
         for one in (self.main, self.second):
-            if hasattr(one, "remark"):
+            if one.remark is not None:
                 raise TacitError(
                     f"{type(one).__name__} has one metric of each recorded participant, not two. "
                     "Use random rewards or functions."

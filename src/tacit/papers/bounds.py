@@ -138,22 +138,24 @@ class Linear:
 
 @dataclass(frozen=True)
 class SilosSetting:
-    """Parameters of silos in ZC24's theorems: M, d, B and the confidence α."""
+    """Parameters of silos in ZC24's theorems: M, d, B and the failure probability α."""
 
     silos: int
     dimension: int
     sync: int
-    confidence: float = 0.01
+    failure_probability: float = 0.01
 
     def free(self, horizon: npt.ArrayLike) -> Floats:
         """dMB ln T + d √(MT) ln(MT/α): the terms without privacy (Lemma C.4)."""
         people = self.silos * np.asarray(horizon, dtype=float)
         late = self.dimension * self.silos * self.sync * _log(horizon)
-        return np.asarray(late + self.dimension * np.sqrt(people) * _log(people / self.confidence))
+        return np.asarray(
+            late + self.dimension * np.sqrt(people) * _log(people / self.failure_probability)
+        )
 
     def _tail(self, horizon: npt.ArrayLike) -> Floats:
         """ln^¼(T/(Bα))."""
-        chance = self.sync * self.confidence
+        chance = self.sync * self.failure_probability
         return np.asarray(_log(np.asarray(horizon, dtype=float) / chance) ** 0.25)
 
     def nodes(self, horizon: npt.ArrayLike) -> Floats:

@@ -45,7 +45,7 @@ def _gaussian() -> Iterator[Correction]:
     for epsilon in (10.0, 20.0):
         setting = f"ε = {epsilon:g}, δ = 0.25"
         target = ApproximateDP(epsilon, 0.25)
-        sigma = calibrate("gaussian", 1, target, method="paper").law.std
+        sigma = calibrate("gaussian", 1, target, constants="paper").law.std
         yield Correction(
             7,
             "delta of the Gaussian closed form",
@@ -74,7 +74,7 @@ def _fair_bits() -> Iterator[Correction]:
     for epsilon, delta in ((1.0, 1e-5), (0.5, 1e-5), (0.1, 1e-5), (1.0, 1e-6)):
         target, setting = ApproximateDP(epsilon, delta), f"ε = {epsilon:g}, δ = {delta:g}"
         paper, tight = (
-            calibrate("binomial", 1, target, method="paper"),
+            calibrate("binomial", 1, target, constants="paper"),
             calibrate("binomial", 1, target),
         )
         yield Correction(
@@ -89,7 +89,7 @@ def _fair_bits() -> Iterator[Correction]:
 def _level_bits() -> Iterator[Correction]:
     for users, levels in ((10_000, 100), (1_000_000, 1000)):
         target, setting = ApproximateDP(1.0, 1e-5), f"ε = 1, δ = 1e-05, n = {users:,}, g = {levels}"
-        paper = calibrate("binomial", levels, target, users=users, method="paper")
+        paper = calibrate("binomial", levels, target, users=users, constants="paper")
         tight = calibrate("binomial", levels, target, users=users)
         yield Correction(16, "true epsilon of the paper's bits", setting, 1.0, paper.epsilon)
         yield Correction(
@@ -108,7 +108,7 @@ def _skellam() -> Iterator[Correction]:
     for levels in (1, 10, 100, 1000):
         target, setting = ApproximateDP(1.0, 1e-5), f"ε = 1, δ = 1e-05, g = {levels}"
         paper, tight = (
-            calibrate("skellam", levels, target, method="paper"),
+            calibrate("skellam", levels, target, constants="paper"),
             calibrate("skellam", levels, target),
         )
         yield Correction(
@@ -123,7 +123,7 @@ def _person() -> Iterator[Correction]:
     """The guarantee to a recorded pair, and to the participant."""
     setting = "M = 100, T = 1e4, B = 25, not lazy"
     for epsilon, delta in ((0.2, 0.1), (1.0, 1e-5)):
-        problem = SilosProblem(epsilon=epsilon, delta=delta, lazy=False)
+        problem = SilosProblem.of(epsilon=epsilon, delta=delta, lazy=False)
         found = zc24_noise.secagg_fedlinucb(problem).guarantee
         assert found is not None
         what = f"epsilon of a person at ({epsilon:g}, {delta:g})"
@@ -134,9 +134,9 @@ def _group() -> Iterator[Correction]:
     """ε of all records of a silo: Lemma F.2's T times one record's ε at the same δ₀, and the true
     one.
     """
-    problem = SilosProblem(epsilon=3e-5, delta=1e-6)
+    problem = SilosProblem.of(epsilon=3e-5, delta=1e-6)
     sigma, moved = zc24_noise.sdp_fedlinucb(problem).sums.sigma, zc24_noise.sensitivity(problem)
-    delta0 = problem.delta / (16 * zc24_noise.nodes(problem) * problem.silos)
+    delta0 = problem.privacy.delta / (16 * zc24_noise.nodes(problem) * problem.silos)
     multiplied = problem.horizon * GaussianLoss(sigma, moved).epsilon(delta0)
     true = GaussianLoss(sigma, problem.horizon * moved).epsilon(delta0)
     setting = "M = 100, T = 1e4, ε = 3e-05, δ = 1e-06"
@@ -146,7 +146,7 @@ def _group() -> Iterator[Correction]:
 def _tree() -> Iterator[Correction]:
     """Per silo, the paper's tree with κ as printed and with whole nodes."""
     for delta in (1e-5, 0.1):
-        problem = SilosProblem(epsilon=1.0, delta=delta, setting="paper")
+        problem = SilosProblem.of(epsilon=1.0, delta=delta, constants="paper")
         sums = zc24_noise.ldp_fedlinucb(problem).sums
         depth = 1 + math.log2(problem.steps)
         printed = depth * 8 * depth * (math.log(2 / delta) + 1)

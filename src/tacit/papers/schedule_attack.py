@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tacit.algorithms.problems import SilosProblem
+from tacit.algorithms.silos_problem import SilosProblem
 from tacit.algorithms.zc24_noise import PrivateSums, ldp_fedlinucb
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.federated import FederatedLinUCB, Silo, repair
@@ -146,7 +146,9 @@ def attack(
     if count > MOST_RUNS:
         raise TacitError(f"games is {count:.4g}: must be at most {MOST_RUNS:,}.")
     rng = np.random.default_rng(seed)
-    problem = SilosProblem(2, dimension, sync=1, horizon=8, epsilon=epsilon, delta=delta, lazy=True)
+    problem = SilosProblem.of(
+        silos=2, dimension=dimension, sync=1, horizon=8, epsilon=epsilon, delta=delta, lazy=True
+    )
     private = ldp_fedlinucb(problem)
     regularizer = 1.0
     growth = math.log1p(THRESHOLD / regularizer)  # ‖x‖² > λ(e^D - 1)

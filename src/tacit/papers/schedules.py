@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.algorithms.problems import SilosProblem
+from tacit.algorithms.silos_problem import SilosProblem
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.federated import noise_shift, repair, reward_radius
 from tacit.bandits.contextual.linucb import LinUCB, LinUCBPolicy
@@ -38,7 +38,7 @@ from tacit.trust import TrustModel
 Floats = npt.NDArray[np.float64]
 REFUTED, PRIVATE = "refuted: raw data decides", "private statistics decide"
 EVEN, GEOMETRIC = "fixed, every {sync} rounds", "fixed, geometric"
-PROBLEM = SilosProblem(silos=10, dimension=5, actions=20, horizon=2000, epsilon=1.0, delta=1e-5)
+PROBLEM = SilosProblem.of(silos=10, dimension=5, actions=20, horizon=2000, epsilon=1.0, delta=1e-5)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def private_sums(problem: SilosProblem, steps: int) -> PrefixSums:
         moments.joint_sensitivity(problem.dimension),
         TrustModel.SILO,
         "discrete-gaussian",
-        problem.target,
+        problem.privacy.target,
         people=problem.sync,
     )
 
@@ -119,7 +119,7 @@ def _study(
     """
     played = [SilosRun(problem, sums, name, batches, seed + run).play() for run in range(runs)]
     times, regret = zip(*played, strict=True)
-    promised = None if name == REFUTED else sums.guarantee(problem.delta)
+    promised = None if name == REFUTED else sums.guarantee(problem.privacy.delta)
     return ScheduleResult(name, promised, tuple(map(tuple, times)), np.array(regret))
 
 
@@ -135,13 +135,16 @@ class SilosRun:
         seed: int,
     ) -> None:
         people, noise = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
-        size = (problem.silos, problem.dimension, problem.actions)
-        self.world, self.people = Synthetic.draw(*size, people, problem.deviation), people
+        size = (problem.silos, problem.dimension, problem.environment.actions)
+        self.world, self.people = (
+            Synthetic.draw(*size, people, problem.environment.deviation),
+            people,
+        )
         self.problem, self.sums, self.name = problem, sums, name
         self.due = frozenset(np.cumsum(batches).tolist())
         self.noise = self._noise(noise)
         worst = math.sqrt(float(sums.variances.max()))
-        level = 1 - problem.confidence / 3
+        level = 1 - problem.failure_probability / 3
         self.regularizer = 1 + worst * moments.spectral_quantile(problem.dimension, level)
         self.last, self.synchronised = 0, list[int]()
         self.bias, self.gram = np.zeros(size[:2]), np.zeros((size[0], size[1], size[1]))
@@ -159,8 +162,8 @@ class SilosRun:
 
     def _actor(self, bias: Floats, noise: float) -> LinUCB:
         problem, d = self.problem, self.problem.dimension
-        radius = reward_radius(problem.silos * max(self.last, 1), d, problem.confidence)
-        shift = noise_shift(noise, d, self.regularizer, problem.confidence)
+        radius = reward_radius(problem.silos * max(self.last, 1), d, problem.failure_probability)
+        shift = noise_shift(noise, d, self.regularizer, problem.failure_probability)
         gram = tuple(map(tuple, self.base.tolist()))
         left = (radius,) * (problem.horizon - self.last)
         return LinUCBPolicy(tuple(bias.tolist()), gram, left, True, True, shift=shift).start(

@@ -2,7 +2,7 @@
 
 Bisection runs on the exact δ(ε) of the noise or, for vectors under an l2 bound, on the best proven
 bound. It returns the safe end: the returned distribution itself was checked against the target, for
-as many participations as the target states. `method="paper"` returns the papers' closed forms
+as many participations as the target states. `constants="paper"` returns the papers' closed forms
 instead and reports their true guarantee.
 """
 
@@ -46,7 +46,7 @@ class Calibration:
 
     Attributes
     ----------
-    kind, method : str
+    kind, constants : str
         Family of the noise; "tight" or "paper".
     target : PureDP, ApproximateDP or ConcentratedDP
     law : NoiseLaw or Gaussian
@@ -62,7 +62,7 @@ class Calibration:
     """
 
     kind: str
-    method: str
+    constants: str
     target: Target
     law: NoiseLaw | Gaussian
     epsilon: float
@@ -114,7 +114,7 @@ def calibrate(
     sensitivity: Number,
     target: Target,
     *,
-    method: Literal["tight", "paper"] = "tight",
+    constants: Literal["tight", "paper"] = "tight",
     users: int | None = None,
     bits: int | None = None,
     bias: Number | None = None,
@@ -132,7 +132,7 @@ def calibrate(
         `norm` is "l2".
     target : PureDP, ApproximateDP or ConcentratedDP
         Covers all of its participations together.
-    method : {"tight", "paper"}
+    constants : {"tight", "paper"}
         Exact accounting, or the papers' closed forms.
     users : int, optional
         Number of users who add the noise together: shares are computed, and for binomial noise the
@@ -164,8 +164,8 @@ def calibrate(
     0.2472
     """
     family = _family(kind)
-    if method not in ("tight", "paper"):
-        raise TacitError(f"method is {method!r}; it must be tight or paper")
+    if constants not in ("tight", "paper"):
+        raise TacitError(f"constants is {constants!r}; it must be tight or paper")
     if norm not in ("linf", "l2"):
         raise TacitError(f"norm is {norm!r}; it must be linf or l2")
     problem = _Problem(
@@ -202,7 +202,7 @@ def calibrate(
         )
     if family is not Binomial and (bits is not None or bias is not None):
         raise TacitError(f"bits and bias are for binomial noise, not for {family.kind}")
-    if method == "paper":
+    if constants == "paper":
         return _paper(problem, count)
     if family is Binomial:
         return _binomial(problem, count, bits, bias)
@@ -386,7 +386,7 @@ class _Problem:
         if not psi < WIDEST_APART:
             raise TacitError(
                 f"{users} shares of {self.kind} noise do not approximate one draw of standard "
-                f"deviation {law.std:.3g}: use fewer users, method='tight', or skellam noise, "
+                f"deviation {law.std:.3g}: use fewer users, constants='tight', or skellam noise, "
                 "whose shares add up exactly"
             )
         epsilon, how = self.tightened(psi).account(law)
@@ -398,13 +398,13 @@ class _Problem:
         law: NoiseLaw | Gaussian,
         users: int | None,
         *,
-        method: str = "tight",
+        constants: str = "tight",
         account: tuple[float, str] | None = None,
     ) -> Calibration:
         """A calibration with the true guarantee and, where the noise is divisible, the shares."""
         epsilon, how = account or self.account(law)
         share = None if users is None or law.continuous else law.nearby_share(users)
-        return Calibration(self.kind, method, self.target, law, epsilon, how, share, users)
+        return Calibration(self.kind, constants, self.target, law, epsilon, how, share, users)
 
 
 def _pure(problem: _Problem, epsilon: float, family: Kind, users: int | None) -> Calibration:
@@ -508,7 +508,7 @@ def _paper(problem: _Problem, users: int | None) -> Calibration:
     if form is None or problem.dimension > 1:
         raise TacitError(
             f"the papers have no closed form for {problem.kind} noise beyond one coordinate: use "
-            "method='tight'"
+            "constants='tight'"
         )
     if isinstance(problem.target, ConcentratedDP) or (pure and problem.kind != "discrete-laplace"):
         raise TacitError(
@@ -518,7 +518,7 @@ def _paper(problem: _Problem, users: int | None) -> Calibration:
     law = form(problem.sensitivity, problem.target, users)
     summed = not law.continuous and not law.divisible and users is not None and users > 1
     account = problem.account_of_shares(law, users) if summed else None  # type: ignore[arg-type]
-    return problem.answer(law, users, method="paper", account=account)
+    return problem.answer(law, users, constants="paper", account=account)
 
 
 def _said(ways: tuple[Accounting, ...]) -> str:

@@ -1,9 +1,9 @@
 """The papers' closed forms for noise, by name, for comparison and for reproducing figures.
 
 Nothing uses them by default. The binomial ones are loose, by 4 to 6 in standard deviation; the
-Gaussian one is wrong beyond ε = 1. `calibrate(..., method="paper")` reports the true guarantee of
-each. See CORRECTIONS 7, 15, 16, 17. Each takes a sensitivity, a target and the number of users who
-add the noise together.
+Gaussian one is wrong beyond ε = 1. `calibrate(..., constants="paper")` reports the true guarantee
+of each. See CORRECTIONS 7, 15, 16, 17. Each takes a sensitivity, a target and the number of users
+who add the noise together.
 """
 
 from __future__ import annotations

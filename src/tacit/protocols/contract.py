@@ -35,7 +35,9 @@ class Protocol(ABC):
     participants : int
         Largest number of reports in the round.
     coordinates : int
-        Numbers per report; 1 for arms.
+        Numbers in the aggregate; 1 for arms.
+    numbers_per_participant : int
+        Numbers per report: all coordinates, unless participants report to separate sums.
     minimum : int
         Minimum batch size: with fewer reports, nothing is released. The noise is shared so that the
         guarantee holds from there on, with the shares of `honest` participants.
@@ -60,6 +62,11 @@ class Protocol(ABC):
     minimum: int
     guarantee: Guarantee | None
     bits_per_participant: float
+
+    @property
+    def numbers_per_participant(self) -> int:
+        """Numbers in one participant's report."""
+        return self.coordinates
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute; the guarantee of a class from outside tacit never counts as exact."""

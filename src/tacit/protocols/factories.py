@@ -65,13 +65,13 @@ def tight_precision(users: int, epsilon: float, binary: bool) -> int:
 
 
 def _codec(
-    users: int, epsilon: float, binary: bool, confidence: float | None
+    users: int, epsilon: float, binary: bool, failure_probability: float | None
 ) -> tuple[int, int | None]:
-    """Precision and modulus: the printed ones with a confidence, else the cheapest."""
-    if confidence is None:
+    """Precision and modulus: the printed ones with a failure probability, else the cheapest."""
+    if failure_probability is None:
         return tight_precision(users, epsilon, binary), None
     g = printed_precision(users, epsilon)
-    return g, paper_modulus(users, g, g / epsilon * math.log(2 / confidence))
+    return g, paper_modulus(users, g, g / epsilon * math.log(2 / failure_probability))
 
 
 def _laplace(precision: int, target: PureDP) -> DiscreteLaplace:
@@ -120,10 +120,10 @@ def _order(noise: Printed, fewest: int, target: ApproximateDP, scale: int) -> fl
 
 
 @lru_cache(maxsize=CACHE)
-def polya_paper(users: int, target: PureDP, confidence: float) -> SumProtocol:
+def polya_paper(users: int, target: PureDP, failure_probability: float) -> SumProtocol:
     """CZ23 Theorem 1 as in its figures: τ = ⌈(g/ε) ln(2/p)⌉."""
     g = printed_precision(users, target.epsilon)
-    modulus = paper_modulus(users, g, g / target.epsilon * math.log(2 / confidence))
+    modulus = paper_modulus(users, g, g / target.epsilon * math.log(2 / failure_probability))
     return _shared_by_all(users, g, _laplace(g, target), target, modulus)
 
 
@@ -138,10 +138,10 @@ def polya_tight(
 
 @lru_cache(maxsize=CACHE)
 def central_laplace(
-    users: int, target: PureDP, binary: bool, confidence: float | None
+    users: int, target: PureDP, binary: bool, failure_probability: float | None
 ) -> SumProtocol:
-    """CZ23 Theorem 5; with a confidence, at the printed precision and modulus."""
-    g, modulus = _codec(users, target.epsilon, binary, confidence)
+    """CZ23 Theorem 5; with a failure probability, at the printed precision and modulus."""
+    g, modulus = _codec(users, target.epsilon, binary, failure_probability)
     return Central(users, g, _laplace(g, target), target, modulus)
 
 
@@ -188,13 +188,13 @@ def _printed_skellam(users: int, epsilon: float, scale: int) -> tuple[int, Noise
 
 @lru_cache(maxsize=CACHE)
 def skellam_paper(
-    users: int, target: ApproximateDP, scale: int, confidence: float, fewest: int = FEWEST
+    users: int, target: ApproximateDP, scale: int, failure_probability: float, fewest: int = FEWEST
 ) -> SumProtocol:
     """CZ23 Theorem 2 as in its figures: variance g²/ε², τ = ⌈(2g/ε)√ln(2/p) + √2 ln(2/p)⌉.
 
     The printed ε is a Rényi scale; the guarantee states what the noise provides at the target's δ.
     """
-    epsilon, log = target.epsilon, math.log(2 / confidence)
+    epsilon, log = target.epsilon, math.log(2 / failure_probability)
     g, law = _printed_skellam(users, epsilon, scale)
     modulus = paper_modulus(users, g, 2 * g / epsilon * math.sqrt(log) + math.sqrt(2) * log)
     order = _order(_printed_skellam, fewest, target, scale)
@@ -224,7 +224,7 @@ def _printed_gaussian(users: int, epsilon: float, scale: int) -> tuple[int, Nois
 
 @lru_cache(maxsize=CACHE)
 def gaussian_paper(
-    users: int, target: ApproximateDP, scale: int, confidence: float, fewest: int = FEWEST
+    users: int, target: ApproximateDP, scale: int, failure_probability: float, fewest: int = FEWEST
 ) -> SumProtocol:
     """CZ23 Theorem 4 as in its figures: shares N_Z(0, g²/(nε²)), τ = ⌈(g/ε)√(2 ln(2/p))⌉.
 
@@ -232,7 +232,7 @@ def gaussian_paper(
     and 10^9 users the guarantee is nearly vacuous; from s = 2 on the distance is negligible.
     """
     g, law = _printed_gaussian(users, target.epsilon, scale)
-    tail = g / target.epsilon * math.sqrt(2 * math.log(2 / confidence))
+    tail = g / target.epsilon * math.sqrt(2 * math.log(2 / failure_probability))
     order = _order(_printed_gaussian, fewest, target, scale)
     return _shared_by_all(users, g, law, target, paper_modulus(users, g, tail), order)
 
@@ -251,10 +251,10 @@ def gaussian_tight(users: int, target: ApproximateDP, binary: bool) -> SumProtoc
 
 @lru_cache(maxsize=CACHE)
 def split_and_mix(
-    users: int, target: PureDP, binary: bool, confidence: float | None
+    users: int, target: PureDP, binary: bool, failure_probability: float | None
 ) -> SumProtocol:
-    """Pólya shares split for a shuffler; printed precision and modulus with a confidence."""
-    g, modulus = _codec(users, target.epsilon, binary, confidence)
+    """Pólya shares for a shuffler; printed precision and modulus with a failure probability."""
+    g, modulus = _codec(users, target.epsilon, binary, failure_probability)
     return SplitAndMix(SecureSum(users, g, _laplace(g, target), target, modulus=modulus))
 
 
@@ -337,7 +337,7 @@ def vector_of(
     trust: str,
     bound: float,
     target: PureDP | ApproximateDP,
-    setting: str,
+    constants: str,
     noise: str,
     client_std: float,
 ) -> Protocol:
@@ -353,7 +353,7 @@ def vector_of(
     privacy = 1.0 if pure else 4 * gaussian_ratio(target) ** 2 * coordinates / participants
     levels = math.ceil(math.sqrt(1 / (ROUNDING * (privacy + (client_std / bound) ** 2))))
     size = (participants, coordinates, bound)
-    return _vector(size, levels, trust, target, setting, noise)
+    return _vector(size, levels, trust, target, constants, noise)
 
 
 def _ball(size: tuple[int, int, float], trust: str, target: Target, noise: str) -> BallSum:
@@ -372,12 +372,12 @@ def sums_of(
     trust: str,
     bound: float,
     target: PureDP | ApproximateDP,
-    setting: str,
+    constants: str,
     noise: str,
     client_std: float,  # noqa: ARG001
 ) -> SeparateSums:
     """The protocol of a phase of DP-PE: one sum per action, over the clients who played it."""
-    how = (trust, target, setting, noise)
+    how = (trust, target, constants, noise)
     return SeparateSums([_vector((count, 1, bound), ENDS, *how) for count in plays])
 
 
@@ -386,16 +386,16 @@ def _vector(
     levels: int,
     trust: str,
     target: PureDP | ApproximateDP,
-    setting: str,
+    constants: str,
     noise: str,
 ) -> VectorProtocol:
     match trust:
         case TrustModel.NONE:
             return vectors.Plain(*size)
         case TrustModel.CENTRAL:
-            return vectors.CentralVectors(*size, target, paper=setting == "paper")
+            return vectors.CentralVectors(*size, target, paper=constants == "paper")
         case TrustModel.LOCAL:
-            return vectors.LocalVectors(*size, target, paper=setting == "paper")
+            return vectors.LocalVectors(*size, target, paper=constants == "paper")
         case TrustModel.SHUFFLER:
-            return ShuffledVector(*size, target, precision=levels, paper=setting == "paper")
+            return ShuffledVector(*size, target, precision=levels, paper=constants == "paper")
     return SecureVector(*size, target, precision=4 * levels, noise_kind=noise)

@@ -170,7 +170,7 @@ class ShuffledVector(LevelProtocol):
             raise TacitError(
                 f"epsilon is {epsilon:g} and delta {delta:g}; the paper's shuffle noise is proven "
                 f"for epsilon < {limit} and delta < 1/2: "
-                "use the tight setting, which is exact everywhere"
+                "use tight constants, which is exact everywhere"
             )
         reduced = epsilon / 2 if s == 1 else epsilon / (18 * math.sqrt(math.log(2 / delta)))
         log = math.log(2 / delta) if s == 1 else math.log(4 * s / delta)

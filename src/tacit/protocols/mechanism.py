@@ -68,9 +68,12 @@ class Mechanism(ABC):
     privacy : PrivacyStatus
         Status of the whole run, for a participant who takes part as often as stated. Components
         that release data consult it.
+    smallest : int
+        Participants of the smallest round that may be released.
     """
 
     privacy: PrivacyStatus
+    smallest: int = 1
 
     @abstractmethod
     def open(self, round_: Round) -> Protocol:

@@ -1,8 +1,8 @@
 """How silos' messages reach the server, one class per trust model; and the noise of prefix sums.
 
-A `Delivery` decides who adds the noise, which noise distributions fit, how integers are encoded in
-a message, what the adversary sees and which assumptions the guarantee needs. `PrefixSums` is the
-same for all of them.
+A `PrefixDelivery` decides who adds the noise, which noise distributions fit, how integers are
+encoded in a message, what the adversary sees and which assumptions the guarantee needs.
+`PrefixSums` is the same for all of them.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Presence:
 ONCE = Presence()
 
 
-class Delivery:
+class PrefixDelivery:
     """No privacy: silos send their data in the clear. Base class of all deliveries.
 
     Attributes
@@ -144,7 +144,7 @@ class Delivery:
         return set()
 
 
-class FromSilos(Delivery):
+class FromSilos(PrefixDelivery):
     """Each silo adds noise that suffices alone, and its messages are seen (ZC24 Algorithm 2)."""
 
     noises: tuple[Noise, ...] = ("gaussian", "discrete-gaussian")
@@ -159,7 +159,7 @@ class FromSilos(Delivery):
         return 1
 
 
-class Aggregated(Delivery):
+class Aggregated(PrefixDelivery):
     """Each silo adds a share of the noise; secure aggregation releases the sum modulo 2^64."""
 
     view = View.OPENED_SUM
@@ -210,7 +210,7 @@ class Shuffled(Aggregated):
         return {TrustedSilo()} if sums.alone else super().assumptions(sums)
 
 
-class Trusted(Delivery):
+class Trusted(PrefixDelivery):
     """Silos send their data; one trusted server adds the noise once (Shariff & Sheffet 2018)."""
 
     view = View.SERVER_OUTPUT
@@ -229,8 +229,8 @@ class Trusted(Delivery):
         return {TrustedSilo(), JointPrivacy()}
 
 
-DELIVERIES: dict[TrustModel, Delivery] = {
-    TrustModel.NONE: Delivery(),
+DELIVERIES: dict[TrustModel, PrefixDelivery] = {
+    TrustModel.NONE: PrefixDelivery(),
     TrustModel.SILO: FromSilos(),
     TrustModel.SECURE_AGGREGATION: Aggregated(),
     TrustModel.SHUFFLER: Shuffled(),

@@ -37,8 +37,8 @@ from tacit.protocols.prefix_delivery import (
     DELIVERIES,
     INTEGER_NOISE,
     ONCE,
-    Delivery,
     Noise,
+    PrefixDelivery,
     Presence,
 )
 from tacit.protocols.prefix_messages import MODULUS_BITS, MOST_BITS, Form, Shares, Words
@@ -157,7 +157,7 @@ class PrefixSums:
         return {pair: (self.of(pairs.index(pair)), pairs.count(pair)) for pair in set(pairs)}
 
     @property
-    def delivery(self) -> Delivery:
+    def delivery(self) -> PrefixDelivery:
         """How messages reach the server under the trust model."""
         return DELIVERIES[self.trust]
 

@@ -149,8 +149,8 @@ def tkms21_noise(users: int, target: ApproximateDP) -> tuple[int, Fraction]:
     """
     if target.epsilon >= 1:
         raise TacitError(
-            f"epsilon is {target.epsilon:g}; TKMS21's noise is proven for epsilon < 1: use the "
-            "tight setting, exact at every epsilon"
+            f"epsilon is {target.epsilon:g}; TKMS21's noise is proven for epsilon < 1: use "
+            "tight constants, exact at every epsilon"
         )
     tau = 96 * math.log(2 / target.delta) / target.epsilon**2
     return (

@@ -312,7 +312,7 @@ def _only_noise(law: Any, total: int, reports: int) -> NoiseLaw:
     if not isinstance(law, NoiseLaw):
         raise TacitError(
             f"continuous noise has no exact distribution (asked at {total} of {reports} reports) "
-            "and is for simulation only: use the tight setting"
+            "and is for simulation only: use tight constants"
         )
     return law
 
@@ -331,6 +331,11 @@ class SeparateSums(Protocol):
         bits = sum(part.bits_per_participant * part.participants for part in self.parts)
         self.bits_per_participant = bits / self.participants
         self.guarantee = weakest([_of_group(part.guarantee) for part in self.parts])
+
+    @property
+    def numbers_per_participant(self) -> int:
+        """One: a participant reports about the option that they played."""
+        return 1
 
     @property
     def made_of(self) -> Sequence[Protocol]:
@@ -415,7 +420,7 @@ def paper_gaussian(
     """
     if isinstance(target, PureDP):
         raise TacitError(
-            "the paper's Gaussian noise needs delta > 0: give a delta, or use the tight setting, "
+            "the paper's Gaussian noise needs delta > 0: give a delta, or use tight constants, "
             "which has Laplace noise"
         )
     refuse_returning(target)
@@ -433,7 +438,7 @@ def refuse_returning(target: Target) -> None:
     if target.participations > 1:
         raise TacitError(
             f"participations is {target.participations}; the paper's noise is for one "
-            "participation: use the tight setting"
+            "participation: use tight constants"
         )
 
 

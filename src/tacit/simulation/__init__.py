@@ -3,7 +3,8 @@
 Sweeps over grids are in `tacit.simulation.sweeping`, which this package does not import.
 """
 
-from tacit.simulation.driver import RunOutcome, Trial, checkpoints_for, run
+from tacit.algorithms.run_outcome import RunOutcome
+from tacit.simulation.driver import RunConditions, Trial, checkpoints_for, run
 from tacit.simulation.files import write_csv
 from tacit.simulation.results import Result, Results
 from tacit.simulation.seeds import Runs, over_seeds
@@ -12,6 +13,7 @@ from tacit.simulation.study import RunConfig, compare, simulate
 __all__ = [
     "Result",
     "Results",
+    "RunConditions",
     "RunConfig",
     "RunOutcome",
     "Runs",

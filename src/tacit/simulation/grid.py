@@ -21,10 +21,11 @@ from functools import cache
 from importlib import import_module
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
-from tacit.algorithms.problems import LinearProblem, Problem
+from tacit.algorithms.problems import Option, Problem
 from tacit.algorithms.registry import Algorithm, check_together, lookup
+from tacit.algorithms.silos_problem import Budget
 from tacit.environments.contract import World
 from tacit.errors import TacitError, integer
 from tacit.privacy import Guarantee
@@ -36,13 +37,13 @@ FIELDS = ("name", "algorithms", *AXES, "seeds", "first_seed")
 REPLAY = ("replay", "clip", "resample")  # keys of an environment, besides the problem's options
 ABOUT = ("label", "family")  # keys of any table
 NOT_KEPT = ("seed", "estimates", "realised")  # columns of a run's record
-EXPECTED = {
-    "int": ((int, float), "a whole number, such as 1e5"),
-    "float": ((int, float), "a number, such as 0.5"),
-    "str": ((str,), 'a word in quotes, such as "easy"'),
-    "bool": ((bool,), "true or false"),
-    "tuple[float, ...]": ((list, tuple), "a list of numbers, such as [0.31, 0.47]"),
-    "tuple[float | Budget, ...]": ((list, tuple), "a list of pairs, such as [[0.5, 1e-6]]"),
+EXPECTED: dict[Any, tuple[tuple[type, ...], str]] = {
+    int: ((int, float), "a whole number, such as 1e5"),
+    float: ((int, float), "a number, such as 0.5"),
+    str: ((str,), 'a word in quotes, such as "easy"'),
+    bool: ((bool,), "true or false"),
+    tuple[float, ...]: ((list, tuple), "a list of numbers, such as [0.31, 0.47]"),
+    tuple[float | Budget, ...]: ((list, tuple), "a list of pairs, such as [[0.5, 1e-6]]"),
 }
 MOST_CELLS = 1_000_000
 
@@ -144,14 +145,14 @@ class Study:
 
 
 def settled(algorithm: str, problem: Problem, first: int, runs: int) -> Problem:
-    """The problem, with `fixed_clients` found by a search on the seeds if the algorithm has it."""
-    if isinstance(problem, LinearProblem) and "fixed_clients" in lookup(algorithm).options:
-        return _searched(algorithm, problem, first, runs)
-    return problem
+    """The problem, with the option that pilot runs on the seeds set, if the algorithm has one."""
+    if lookup(algorithm).matched is None:
+        return problem
+    return _searched(algorithm, problem, first, runs)
 
 
 @cache
-def _searched(algorithm: str, problem: LinearProblem, first: int, runs: int) -> Problem:
+def _searched(algorithm: str, problem: Problem, first: int, runs: int) -> Problem:
     return matched(lookup(algorithm), problem, RunConfig(runs, first, workers=1))
 
 
@@ -318,11 +319,11 @@ class _Reader:
             yield Choice(place, options, label, frozenset(suits), world)
 
     @staticmethod
-    def _values(place: str, declared: Any, given: Any) -> Iterator[Any]:
+    def _values(place: str, declared: Option, given: Any) -> Iterator[Any]:
         """The values of an option; a list is several values, unless the option itself is a list."""
-        kind = str(declared.type).removesuffix(" | None")
+        kind = declared.value_type
         several = isinstance(given, (list, tuple))
-        if kind.startswith("tuple"):
+        if get_origin(kind) is tuple:
             several = several and bool(given) and isinstance(given[0], (list, tuple))
         listed = list(given) if several else [given]
         if not listed:
@@ -410,7 +411,7 @@ class _Reader:
             check_together(options)
             problem = entry.ask(asked(entry, world, options))
             fitted, experiment = problem, None
-            if not (isinstance(problem, LinearProblem) and "fixed_clients" in entry.options):
+            if entry.matched is None:
                 fitted, experiment = tried(entry, problem, how, world)
         except TacitError as error:
             raise TacitError(f"{place or 'study'}, {entry.name}: {error}") from error

@@ -19,39 +19,39 @@ from tacit.types import Estimate, Levels
 
 
 @dataclass(frozen=True)
-class Liars:
+class Poisoning:
     """A fraction of participants that is corrupted, and the true means of the options."""
 
-    part: float
+    fraction: float
     means: tuple[float, ...]
 
     @classmethod
-    def among(cls, part: float, world: World) -> Liars:
+    def of(cls, fraction: float, world: World) -> Poisoning:
         """Corrupted participants in this world; rejected where the true means are unknown."""
-        means = getattr(world, "means", None)
-        if means is None or getattr(world, "metrics", 1) != 1:
+        if world.means is None or world.metrics != 1:
             raise TacitError(
-                "liars know what each option is worth: simulate them with known means and one "
-                "metric"
+                f"poisoned is {fraction:g}; it needs known means and one metric: leave it out, or "
+                "give the environment means"
             )
-        return cls(part, tuple(float(mean) for mean in means))
+        return cls(fraction, tuple(float(mean) for mean in world.means))
 
     def count(self, participants: int, rng: np.random.Generator) -> int:
         """Sample the number of corrupted participants in a round; never all of them."""
-        return min(int(rng.binomial(participants, self.part)), participants - 1)
+        return min(int(rng.binomial(participants, self.fraction)), participants - 1)
 
-    def told(
-        self, protocol: Protocol, arm: int, load: Levels, lying: int, rng: np.random.Generator
+    def estimate(
+        self, protocol: Protocol, arm: int, load: Levels, corrupted: int, rng: np.random.Generator
     ) -> Estimate:
-        """The estimate of a round with honest participants of this load and `lying`
-        corrupted ones.
-        """
+        """The estimate of a round with honest participants of this load and corrupted ones."""
         if not isinstance(protocol, SumProtocol):
-            raise TacitError(f"liars report one number; {type(protocol).__name__} takes others")
+            raise TacitError(
+                f"poisoned participants report one number, but {type(protocol).__name__} takes "
+                "others: leave poisoned out"
+            )
         best = self.means[arm] == max(self.means)
         values = np.append(load.values, 0 if best else protocol.precision)
-        estimate = protocol.simulate(Levels(values, np.append(load.counts, lying)), rng)
+        estimate = protocol.simulate(Levels(values, np.append(load.counts, corrupted)), rng)
         low, high = protocol.reach
         missing = ((0.0 if best else 1.0) - self.means[arm]) * load.participants
-        beyond = min(max(missing, lying * low), lying * (high - 1))
+        beyond = min(max(missing, corrupted * low), corrupted * (high - 1))
         return replace(estimate, total=estimate.total + beyond)

@@ -2,33 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, Unpack, overload
 
 import numpy as np
 
-from tacit.algorithms.problems import LinearProblem, Problem
+from tacit.algorithms import ArmsProblem, LinearProblem, SilosProblem
+from tacit.algorithms.problems import Problem, merged_options
 from tacit.algorithms.registry import Algorithm, lookup, spelled
 from tacit.assumptions import DishonestAtMost, DistinctRounds, Poisoned
 from tacit.environments.contract import Environment, World
-from tacit.errors import TacitError, integer, probability
+from tacit.errors import TacitError, did_you_mean, integer, probability
 from tacit.experiment import Experiment
 from tacit.privacy import Guarantee, weakest
-from tacit.simulation.driver import Trial
-from tacit.simulation.poisoning import Liars
+from tacit.simulation.call_options import (
+    ArmsAlgorithm,
+    ArmsOptions,
+    LinearAlgorithm,
+    LinearOptions,
+    SilosAlgorithm,
+    SilosOptions,
+)
+from tacit.simulation.driver import RunConditions, Trial
+from tacit.simulation.poisoning import Poisoning
 from tacit.simulation.results import Result, Results
 from tacit.simulation.seeds import over_seeds
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 MOST_RUNS = 10_000_000
-MOST_PILOTS = 20  # runs on which the communication of dpe-fixed is matched to that of dpe
+MOST_PILOTS = 20  # runs on which an option is matched
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Number of runs and how they are executed; the seeds are `seed`, `seed` + 1, and so on."""
+    """Number of runs and how they are executed.
+
+    Parameters
+    ----------
+    runs, seed : int
+        Number of runs; their seeds are `seed`, `seed` + 1, and so on.
+    progress : bool
+        Show a progress bar.
+    workers : int, optional
+        Number of processes; the number of cores by default.
+    log, resume
+        File of all records, and whether to continue one; `compare` takes a directory.
+    whole : bool
+        All runs or none: re-raise an interrupt.
+    user_by_user, until_decided, poisoned
+        Conditions of the runs; see `RunConditions`.
+    """
 
     runs: int = 20
     seed: int = 0
@@ -37,17 +63,19 @@ class RunConfig:
     log: Path | None = None
     user_by_user: bool = False
     resume: bool = False
-    whole: bool = False  # all runs or none: re-raise an interrupt
-    until_decided: bool = False  # stop when one option is shown to be the best
-    liars: float = 0.0  # fraction of participants that poison, against the best option
+    whole: bool = False
+    until_decided: bool = False
+    poisoned: float = 0.0
 
     def __post_init__(self) -> None:
-        remedy = "the part of all participants who lie, such as 0.01"
-        probability("liars", self.liars, remedy, zero=True)
-        if self.liars and self.user_by_user:
-            raise TacitError("liars are simulated all at once, not user by user: leave one out")
+        remedy = "a fraction of all participants, such as 0.01"
+        probability("poisoned", self.poisoned, remedy, zero=True)
+        if self.poisoned and self.user_by_user:
+            raise TacitError(
+                f"poisoned is {self.poisoned:g}; it excludes user_by_user: leave one out"
+            )
         if integer("runs", self.runs, at_least=1) > MOST_RUNS:
-            raise TacitError(f"runs is {self.runs:.4g}; nobody waits for more than {MOST_RUNS:,}")
+            raise TacitError(f"runs is {self.runs:.4g}; it must be at most {MOST_RUNS:,}")
         integer("seed", self.seed, at_least=0)
 
     @property
@@ -55,17 +83,60 @@ class RunConfig:
         """The seeds of all runs."""
         return range(self.seed, self.seed + self.runs)
 
+    @property
+    def conditions(self) -> RunConditions:
+        """The conditions of every run; its problem sets the dropout."""
+        return RunConditions(
+            self.user_by_user, until_decided=self.until_decided, poisoned=self.poisoned
+        )
+
 
 HOW = tuple(entry.name for entry in fields(RunConfig))
 
 
-def simulate(algorithm: str, environment: World | None = None, **options: Any) -> Result:
+def _parted(options: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
+    """The run's configuration, and the options of problems."""
+    how = {name: value for name, value in options.items() if name in HOW}
+    return RunConfig(**how), {name: options[name] for name in options if name not in HOW}
+
+
+def _documented(function: Function) -> Function:
+    """Add every option with its help text to the documentation, for `help()`."""
+    options = merged_options((ArmsProblem, LinearProblem, SilosProblem))
+    lines = ["", "    Other Parameters", "    ----------------"]
+    for name, declared in options.items():
+        kind = declared.kind.__name__ if isinstance(declared.kind, type) else str(declared.kind)
+        lines += [f"    {name} : {kind.replace('typing.', '')}", f"        {declared.help}"]
+    text, examples = (function.__doc__ or "").split("    Examples\n", 1)
+    function.__doc__ = "\n".join([text.rstrip(), *lines, "", f"    Examples\n{examples}"])
+    return function
+
+
+@overload
+def simulate(
+    algorithm: ArmsAlgorithm, environment: World | None = None, **options: Unpack[ArmsOptions]
+) -> Result: ...
+@overload
+def simulate(
+    algorithm: LinearAlgorithm, environment: World | None = None, **options: Unpack[LinearOptions]
+) -> Result: ...
+@overload
+def simulate(
+    algorithm: SilosAlgorithm, environment: World | None = None, **options: Unpack[SilosOptions]
+) -> Result: ...
+@overload
+def simulate(algorithm: Algorithm, environment: World | None = None, **options: Any) -> Result: ...
+@_documented
+def simulate(
+    algorithm: str | Algorithm, environment: World | None = None, **options: Any
+) -> Result:
     """Run a named algorithm over seeds.
 
     Parameters
     ----------
-    algorithm : str
-        Name in the registry; `tacit algorithms` lists them.
+    algorithm : str or Algorithm
+        Name of an algorithm, or its entry `tacit.algorithms.lookup(name)`. Type checkers know the
+        options of tacit's own names; for a name that is known only at run time, pass the entry.
     environment : World, optional
         Your own environment; by default random instances of the algorithm's problem.
     **options
@@ -88,9 +159,10 @@ def simulate(algorithm: str, environment: World | None = None, **options: Any) -
     >>> result.guarantee.short, len(result.runs)
     ('(1, 0)-DP', 2)
     """
-    how = RunConfig(**{name: options.pop(name) for name in HOW if name in options})
-    entry = lookup(algorithm)
-    return study(entry, entry.ask(asked(entry, environment, options)), how, environment)
+    how, asked_for = _parted(options)
+    entry = lookup(algorithm) if isinstance(algorithm, str) else algorithm
+    problem = entry.ask(asked(entry, environment, asked_for), HOW)
+    return study(entry, problem, how, environment)
 
 
 def asked(entry: Algorithm, environment: World | None, options: dict[str, Any]) -> dict[str, Any]:
@@ -106,22 +178,22 @@ def asked(entry: Algorithm, environment: World | None, options: dict[str, Any]) 
     if not isinstance(environment, World):
         kind = type(environment).__name__
         raise TacitError(
-            f"the environment is a {kind}; give read_table('clicks.csv'), from_frame(frame), "
-            "FromFunction(...) or OwnSilos(...)"
+            f"environment is a {kind}; it must be a World: give read_table('clicks.csv'), "
+            "from_frame(frame), FromFunction(...) or OwnSilos(...)"
         )
     described = entry.problem.options()
-    vain = [name for name in options if name in described and described[name].metadata["world"]]
+    vain = [name for name in options if name in described and described[name].simulated]
     if vain:
         raise TacitError(
             f"{', '.join(map(spelled, vain))} would describe random instances, but the environment "
             "is your own: leave that out"
         )
     if isinstance(environment, Environment):
-        limit = getattr(environment, "horizon", None)
+        limit = environment.horizon
         if limit and limit < environment.arms and "horizon" not in options:
             raise TacitError(
-                f"the rarest option has {limit} recorded people, too few to serve "
-                f"{environment.arms} options once each: record more, give a horizon, or resample"
+                f"the rarest option has {limit} recorded participants; it must have at least "
+                f"{environment.arms}, one per option: record more, give a horizon, or resample"
             )
         return ({"horizon": limit} if limit else {}) | {"arms": environment.arms} | options
     return options
@@ -129,19 +201,11 @@ def asked(entry: Algorithm, environment: World | None, options: dict[str, Any]) 
 
 def study(entry: Algorithm, problem: Problem, how: RunConfig, world: World | None = None) -> Result:
     """All runs of one algorithm on one problem."""
-    if isinstance(problem, LinearProblem) and "fixed_clients" in entry.options:
-        problem = matched(entry, problem, how)
+    problem = matched(entry, problem, how)
     fitted, experiment = tried(entry, problem, how, world)
-    trial = Trial(
-        entry.name,
-        problem,
-        world,
-        how.user_by_user,
-        first=how.seed,
-        until_decided=how.until_decided,
-        liars=how.liars,
-    )
-    about = recorded(entry, fitted, world) | ({"liars": how.liars} if how.liars else {})
+    trial = Trial(entry.name, problem, world, how.conditions, first=how.seed)
+    about = recorded(entry, fitted, world)
+    about |= {"poisoned": how.poisoned} if how.poisoned else {}
     configuration = about | {"first_seed": how.seed}
     done = over_seeds(
         trial,
@@ -155,29 +219,27 @@ def study(entry: Algorithm, problem: Problem, how: RunConfig, world: World | Non
     )
     if done.interrupted and (how.whole or not done.records):
         raise KeyboardInterrupt(f"0 of {done.asked}")
-    promise = promise_of(experiment, world, done.records, how.liars)
-    horizon = int(getattr(problem, "horizon"))  # noqa: B009 - every problem that is played has one
-    return Result(entry.name, horizon, configuration, promise, done, problem.extras)
+    promise = promise_of(experiment, world, done.records, how.poisoned)
+    return Result(entry.name, problem.horizon, configuration, promise, done, problem.extras)
 
 
 def promise_of(
     experiment: Experiment,
     world: World | None,
     records: list[dict[str, Any]],
-    liars: float = 0.0,
+    poisoned: float = 0.0,
 ) -> Guarantee | None:
     """The guarantee to participants of this world; None without one.
 
     Recorded participants who are resampled take part without limit, so they have no guarantee.
     Corrupted participants add no noise that a guarantee of shared noise could rely on.
     """
-    if getattr(world, "participations", 1) is None:
+    if world is not None and world.participations is None:
         return None
-    remark = getattr(world, "remark", None)
     promised = experiment.mechanism.printed()
     if promised is not None:
-        remarks = [*([remark] if remark else []), *_poisoned(promised, liars)]
-        return promised.given(*remarks)
+        recorded_by = [] if world is None or world.remark is None else [world.remark]
+        return promised.given(*recorded_by, *_poisoned(promised, poisoned))
     return weakest_recorded(record.get("guarantee") for record in records)
 
 
@@ -200,28 +262,26 @@ def tried(
     """Build the experiment of the first run without playing a round, to reject bad options
     early.
     """
-    if how.user_by_user and entry.family != "arms":
-        raise TacitError(f"{entry.name} is {entry.family}; only arms are simulated user by user")
-    if how.until_decided and entry.family != "arms":
-        raise TacitError(f"{entry.name} is {entry.family}; only arms are ever decided")
+    if not isinstance(problem, ArmsProblem):
+        for name in ("user_by_user", "until_decided", "poisoned"):
+            if vars(how)[name]:
+                raise TacitError(f"{name} is for arms only, but {entry.name} is {entry.family}")
     start = problem.start(how.seed, world)
-    if how.liars:
-        if entry.family != "arms":
-            raise TacitError(f"{entry.name} is {entry.family}; only arms are simulated with liars")
-        Liars.among(how.liars, start.world)
+    if how.poisoned:
+        Poisoning.of(how.poisoned, start.world)
     fitted = problem.fitted(start.world, how.seed)
     experiment = entry.build(fitted)
-    often = getattr(world, "participations", None) or 1
+    often = 1 if world is None else world.participations or 1
     if often > 1 and _assumes_distinct_rounds(experiment):
         raise TacitError(
-            f"a recorded person occurs {often} times, perhaps twice in one round; the guarantee "
-            "assumes different rounds: leave --delta out, or keep one row of each person"
+            f"a recorded participant occurs {often} times, perhaps twice in one round, but the "
+            "guarantee assumes different rounds: leave --delta out, or keep one row of each"
         )
     if experiment.guarantee is not None and often > experiment.guarantee.participations:
         raise TacitError(
-            f"a recorded person occurs {often} times, the promise is for "
+            f"a recorded participant occurs {often} times, but the guarantee covers "
             f"{experiment.guarantee.participations}: give --participations {often}, or keep fewer "
-            "rows of each person"
+            "rows of each"
         )
     return fitted, experiment
 
@@ -233,26 +293,50 @@ def _assumes_distinct_rounds(experiment: Experiment) -> bool:
 
 def recorded(entry: Algorithm, problem: Problem, world: World | None) -> dict[str, Any]:
     """The options in force; those about random instances only if instances are random."""
+    if world is None:
+        return entry.describe(problem)
     described = entry.problem.options()
-    own = world is not None
     used = {
         name: value
         for name, value in entry.describe(problem).items()
-        if not (own and described[name].metadata["world"])
+        if not described[name].simulated
     }
-    remark = getattr(world, "remark", None)
-    about = None if remark is None else remark.to_dict()
-    named = {"environment": type(world).__name__, "people": about} if own else {}
-    return used | {key: value for key, value in named.items() if value is not None}
+    people = {} if world.remark is None else {"people": world.remark.to_dict()}
+    return used | {"environment": type(world).__name__} | people
 
 
-def compare(names: Iterable[str], environment: World | None = None, **options: Any) -> Results:
+@overload
+def compare(
+    names: Iterable[ArmsAlgorithm],
+    environment: World | None = None,
+    **options: Unpack[ArmsOptions],
+) -> Results: ...
+@overload
+def compare(
+    names: Iterable[LinearAlgorithm],
+    environment: World | None = None,
+    **options: Unpack[LinearOptions],
+) -> Results: ...
+@overload
+def compare(
+    names: Iterable[SilosAlgorithm],
+    environment: World | None = None,
+    **options: Unpack[SilosOptions],
+) -> Results: ...
+@overload
+def compare(
+    names: Iterable[Algorithm], environment: World | None = None, **options: Any
+) -> Results: ...
+@_documented
+def compare(
+    names: Iterable[str | Algorithm], environment: World | None = None, **options: Any
+) -> Results:
     """Run several algorithms on the same instances.
 
     Parameters
     ----------
-    names : iterable of str
-        Names of algorithms.
+    names : iterable of str or Algorithm
+        Names of algorithms, or their entries.
     environment : World, optional
         Your own environment; by default random instances.
     **options
@@ -275,25 +359,25 @@ def compare(names: Iterable[str], environment: World | None = None, **options: A
     >>> [(result.algorithm, result.short) for result in results]
     [('ucb1', 'none'), ('dist-dp-se', '(1, 0)-DP')]
     """
-    log: Path | None = options.pop("log", None)
-    how = RunConfig(**{name: options.pop(name) for name in HOW if name in options})
-    entries = [lookup(name) for name in names]
-    for option in options:
-        if not any(option in entry.options for entry in entries):
-            raise TacitError(
-                f"none of {', '.join(e.name for e in entries)} has {spelled(option)}: leave it out"
-            )
+    how, asked_for = _parted(options)
+    entries = [lookup(name) if isinstance(name, str) else name for name in names]
+    known = [*dict.fromkeys(name for entry in entries for name in entry.options), *HOW]
+    for option in asked_for:
+        if option not in known:
+            hint = did_you_mean(option, known) or ": leave it out"
+            which = ", ".join(entry.name for entry in entries)
+            raise TacitError(f"none of {which} has the option {spelled(option)}{hint}")
     problems = []
     for entry in entries:
-        mine = {name: value for name, value in options.items() if name in entry.options}
+        mine = {name: value for name, value in asked_for.items() if name in entry.options}
         problems.append(entry.ask(asked(entry, environment, mine)))
-        if "fixed_clients" not in entry.options:
+        if entry.matched is None:
             tried(entry, problems[-1], how, environment)
     results: list[Result] = []
     for entry, problem in zip(entries, problems, strict=True):
-        mine_too = replace(how, log=None if log is None else log / f"{entry.name}.jsonl")
+        log = None if how.log is None else how.log / f"{entry.name}.jsonl"
         try:
-            results.append(study(entry, problem, mine_too, environment))
+            results.append(study(entry, problem, replace(how, log=log), environment))
         except KeyboardInterrupt:
             if not results:
                 raise
@@ -303,28 +387,32 @@ def compare(names: Iterable[str], environment: World | None = None, **options: A
     return Results(tuple(results))
 
 
-def matched(entry: Algorithm, problem: LinearProblem, how: RunConfig) -> LinearProblem:
-    """Set the fixed number of clients per phase, unless it is given.
+def matched(entry: Algorithm, problem: Problem, how: RunConfig) -> Problem:
+    """The problem with the option that pilot runs set, unless it is given.
 
-    It is the largest number, to within 5 %, that sends no more reals on these seeds than dpe.
+    Its value is the largest, to within 5 %, whose runs have no more of a total on these seeds than
+    those of the reference algorithm.
     """
-    if problem.fixed_clients is not None:
+    if entry.matched is None:
+        return problem
+    option, rule = entry.matched
+    if problem.values()[option] is not None:
         return problem
     seeds = how.seeds[: min(how.runs, MOST_PILOTS)]
 
-    def sent(name: str, clients: int | None) -> float:
-        asked = replace(problem, fixed_clients=clients)
+    def total(name: str, value: int | None) -> float:
+        asked = problem.changed(**{option: value})
         trial = Trial(name, asked, checkpoints=(problem.horizon,))
         done = over_seeds(trial, seeds, workers=how.workers)
-        return float(np.mean([record["reals"] for record in done.records]))
+        return float(np.mean([record[rule.total] for record in done.records]))
 
-    wanted = sent("dpe", None)
+    wanted = total(rule.reference, None)
     low, high = 1, 64
-    while sent(entry.name, high) <= wanted and high < 1 << 40:
+    while total(entry.name, high) <= wanted and high < 1 << 40:
         low, high = high, 4 * high
     while high - low > max(1, low // 20):
         middle = round(float(np.sqrt(low * high)))
         if middle in (low, high):
             break
-        low, high = (middle, high) if sent(entry.name, middle) <= wanted else (low, middle)
-    return replace(problem, fixed_clients=low)
+        low, high = (middle, high) if total(entry.name, middle) <= wanted else (low, middle)
+    return problem.changed(**{option: low})

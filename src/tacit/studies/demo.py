@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tacit.algorithms.registry import lookup
 from tacit.privacy import ApproximateDP, PureDP, calibrate
 from tacit.simulation import Result, simulate
 from tacit.simulation.pictures import Panel, axes, draw_panels, legend, save, style
@@ -46,7 +47,7 @@ def trust_models() -> dict[str, Callable[[int], float]]:
         "secure aggregation, Skellam shares": lambda n: std(n, "skellam", approximate),
         "shuffler, exact calibration": lambda n: std(n, "binomial", approximate, users=n),
         "shuffler, the paper's constant": lambda n: std(
-            n, "binomial", approximate, users=n, method="paper"
+            n, "binomial", approximate, users=n, constants="paper"
         ),
         "local, no trusted party, bits, pure": response,
     }
@@ -66,14 +67,14 @@ def regret_results() -> dict[str, Result]:
         "shuffler": "shuffler",
         "no trusted party (local)": "local",
     }
-    published = {"epsilon": EPSILON, "setting": "paper"}
+    published = {"epsilon": EPSILON, "constants": "paper"}
     runs: dict[str, tuple[str, dict[str, Any]]] = {
         "no privacy at all (Thompson sampling)": ("thompson", {}),
         **{k: ("private-med", {"epsilon": EPSILON, "trust": v}) for k, v in ours.items()},
         "secure aggregation, as published (Dist-DP-SE)": ("dist-dp-se", published),
     }
     common: dict[str, Any] = {"means": MEANS, "horizon": HORIZON, "runs": RUNS}
-    return {label: simulate(name, **how, **common) for label, (name, how) in runs.items()}
+    return {label: simulate(lookup(name), **how, **common) for label, (name, how) in runs.items()}
 
 
 def noise_table() -> list[dict[str, float | str]]:

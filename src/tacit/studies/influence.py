@@ -88,12 +88,12 @@ def right_winners(
 
     By fraction of corrupted participants, without and with verified reports.
     """
-    means, found = options["means"], dict[str, list[float]]()
+    entry, means, found = lookup(algorithm), options["means"], dict[str, list[float]]()
     for through in WAYS:
         asked = options | {"trust": "two-servers", "through": through}
-        _, experiment = tried(lookup(algorithm), lookup(algorithm).ask(asked), how, None)
+        _, experiment = tried(entry, entry.ask(asked), how, None)
         best = experiment.options[means.index(max(means))]
-        runs = [simulate(algorithm, **asked, **vars(replace(how, liars=part))) for part in liars]
+        runs = [simulate(entry, **asked, **vars(replace(how, poisoned=part))) for part in liars]
         found[through] = [_part_of(best, result) for result in runs]
     return found
 

@@ -147,7 +147,7 @@ class People:
 
     participations: int = 1
     dropout: float = 0.0
-    liars: float = 0.0
+    poisoned: float = 0.0
     rounds: int | None = None
     per_day: int | None = None
     horizon: int | None = None
@@ -155,10 +155,10 @@ class People:
     def __post_init__(self) -> None:
         remedy = "the fraction of a round that may drop out, such as 0.1"
         probability("dropout", self.dropout, remedy, zero=True)
-        remedy = "the fraction of corrupted participants, such as 0.01"
-        probability("liars", self.liars, remedy, zero=True)
+        remedy = "the fraction of poisoned reports, such as 0.01"
+        probability("poisoned", self.poisoned, remedy, zero=True)
         for name, value in vars(self).items():
-            if name not in ("dropout", "liars") and value is not None:
+            if name not in ("dropout", "poisoned") and value is not None:
                 found = integer(name, value, at_least=1)
                 if found > MOST:
                     raise TacitError(f"{name} is {found:.4g}: must be at most {MOST:.0e}.")
@@ -257,9 +257,9 @@ def plan(
     delta : float, optional
         δ of the guarantee; by default the algorithm's own.
     **more
-        Fields of `Expected` (`baseline`, `lift`), `People` (`participations`, `dropout`, `liars`,
-        `rounds`, `per_day`), `PlanRequest` (`algorithms`, `trusts`, `control_share`) and
-        `RunConfig` (`runs`, `seed`, `progress`).
+        Fields of `Expected` (`baseline`, `lift`), `People` (`participations`, `dropout`,
+        `poisoned`, `rounds`, `per_day`), `PlanRequest` (`algorithms`, `trusts`, `control_share`)
+        and `RunConfig` (`runs`, `seed`, `progress`).
 
     Returns
     -------
@@ -296,9 +296,9 @@ def answer(question: PlanRequest) -> Plan:
             given = question.given(entry, trust)
             try:
                 costs.append(Cost(*about, **_cost(entry, given, question)))
-                if question.people.liars and entry.family == "arms":
+                if question.people.poisoned and entry.family == "arms":
                     decided = costs[-1].participants
-                    lies += influence(entry, given, question.people.liars, decided)
+                    lies += influence(entry, given, question.people.poisoned, decided)
             except TacitError as error:
                 errors.append(error)
                 costs.append(Cost(*about, refused=str(error)))
@@ -324,7 +324,7 @@ def _until_decided(
     """Runs that stop at a decision, with a horizon that hardly any of them reaches."""
     how = replace(question.how, until_decided=True)
     options = given | {"horizon": _long_enough(entry, given, question)}
-    result = simulate(entry.name, **options, **vars(how))
+    result = simulate(entry, **options, **vars(how))
     participants = result.decided()["participants_to_decide"]
     return {
         "guarantee": result.promise,
@@ -346,7 +346,7 @@ def _long_enough(entry: Algorithm, given: dict[str, Any], question: PlanRequest)
     few = replace(question.how, runs=min(question.how.runs, PILOTS), until_decided=True)
     horizon = _guess(given, question.expected)
     for _ in range(LONGEST):
-        pilots = simulate(entry.name, **given, horizon=horizon, **vars(few))
+        pilots = simulate(entry, **given, horizon=horizon, **vars(few))
         if pilots.decided()["decided_part"] == 1 or horizon > MOST / 4:
             break
         horizon *= 4
@@ -388,7 +388,7 @@ def _whole(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> di
     options = {k: v for k, v in given.items() if k != "control_share"}
     if horizon is not None:
         options["horizon"] = horizon
-    result = simulate(entry.name, **options, **vars(how))
+    result = simulate(entry, **options, **vars(how))
     known: dict[str, Any] = {}
     if entry.family == "arms":
         gap = question.expected.difference
@@ -506,10 +506,10 @@ def draw_liars(question: PlanRequest, result: Plan, path: Path) -> Path:
         "participations": question.people.participations,
         "horizon": max(horizon, 100 * question.expected.options),
     }
-    parts = [part for times in TRIED if (part := times * question.people.liars) < 1]
+    parts = [part for times in TRIED if (part := times * question.people.poisoned) < 1]
     found = right_winners(algorithm, parts, question.how, **options)
     means = question.expected.means
-    turning = reached("verified", (0.0, 1.0), means, question.people.liars, None).part
+    turning = reached("verified", (0.0, 1.0), means, question.people.poisoned, None).part
     return draw_right_winners(found, parts, turning, path)
 
 

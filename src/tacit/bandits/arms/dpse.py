@@ -22,22 +22,26 @@ class DPSE(Elimination):
     ----------
     epsilon
         The ε of the protocol's guarantee.
-    confidence
+    failure_probability
         The failure probability β of the analysis.
 
-    >>> DPSE(arms=2, horizon=10**6, epsilon=1.0, confidence=0.1).propose()[0].participants
+    >>> DPSE(arms=2, horizon=10**6, epsilon=1.0, failure_probability=0.1).propose()[0].participants
     650
 
     References: Sajed & Sheffet 2019, Algorithm 2.
     """
 
-    def __init__(self, arms: int, horizon: int, epsilon: Number, confidence: Number = 0.1) -> None:
-        super().__init__(arms, horizon, confidence, "paper")
+    def __init__(
+        self, arms: int, horizon: int, epsilon: Number, failure_probability: Number = 0.1
+    ) -> None:
+        super().__init__(arms, horizon, failure_probability, "paper")
         positive("epsilon", epsilon, "for no privacy use SuccessiveElimination")
         self.epsilon = epsilon
 
     def _log(self, factor: int) -> float:
-        return math.log(factor * len(self._active) * self.round**2 / float(self.confidence))
+        return math.log(
+            factor * len(self._active) * self.round**2 / float(self.failure_probability)
+        )
 
     def _size(self) -> int:
         gap = 2.0**-self.round

@@ -3,8 +3,8 @@
 The forgetting variant (CZ23 Algorithm 1) compares the last batches only; the cumulative one (TKMS21
 Algorithms 1 and 2) compares all batches. `paper` uses the printed radii. `tight` uses Chernoff
 bounds of the exact error distribution (`tacit.bandits.arms.chernoff`). Its c-th comparison has
-failure probability confidence/(c(c+1)), divided among the arms, so the best arm is ever dropped
-with probability at most `confidence`.
+failure probability p/(c(c+1)), divided among the arms, so the best arm is ever dropped
+with probability at most p = `failure_probability`.
 """
 
 from __future__ import annotations
@@ -19,24 +19,28 @@ from tacit.bandits.contract import Learner, Plan, check_horizon
 from tacit.errors import Number, TacitError, integer, positive, probability
 from tacit.types import Arm, Estimate, Round
 
-RADII = ("tight", "paper")
+CONSTANTS = ("tight", "paper")
 
 
 class Elimination(Learner):
     """Base of elimination learners: each active arm gets a batch of the same size per round."""
 
-    def __init__(self, arms: int, horizon: int, confidence: Number, radius: str) -> None:
+    def __init__(
+        self, arms: int, horizon: int, failure_probability: Number, constants: str
+    ) -> None:
         super().__init__(arms, horizon)
         check_horizon(self.arms, self.horizon)
         probability(
-            "confidence",
-            confidence,
+            "failure_probability",
+            failure_probability,
             "it is the probability that the best arm may be dropped, such as 0.1",
         )
-        if radius not in RADII:
-            raise TacitError(f"radius is {radius!r}; it must be one of {', '.join(RADII)}")
-        self.confidence = confidence
-        self.radius = radius
+        if constants not in CONSTANTS:
+            raise TacitError(
+                f"constants is {constants!r}; it must be one of {', '.join(CONSTANTS)}"
+            )
+        self.failure_probability = failure_probability
+        self.constants = constants
         self.round = 1
         self._checks = 0
         self._active = list(range(self.arms))
@@ -53,11 +57,13 @@ class Elimination(Learner):
         """The paper's radius for an arm with estimates from this many participants."""
 
     def _level(self) -> float:
-        """The level of the bounds, from an equal share of confidence/(c(c+1)) per arm.
+        """The level of the bounds, from an equal share of failure_probability/(c(c+1)) per arm.
 
         The best arm spends its share on its upper bound, others on their lower bounds.
         """
-        return math.log(self.arms * self._checks * (self._checks + 1) / float(self.confidence))
+        return math.log(
+            self.arms * self._checks * (self._checks + 1) / float(self.failure_probability)
+        )
 
     def _due(self) -> bool:
         """Whether arms are compared after this round."""
@@ -85,7 +91,7 @@ class Elimination(Learner):
         return total / users if users else -math.inf
 
     def _plan(self) -> Plan:
-        if self.radius == "tight" and len(self._active) == 1:
+        if self.constants == "tight" and len(self._active) == 1:
             return [
                 (Arm(self._active[0]), self.horizon + 1)
             ]  # one arm is left: play it to the horizon without any release
@@ -97,7 +103,7 @@ class Elimination(Learner):
         self._begin(arm)
         total, users = self._sums[arm]
         self._sums[arm] = (total + float(estimate.total), users + int(estimate.error.participants))
-        if self.radius == "tight":
+        if self.constants == "tight":
             self._evidence[arm].add(estimate)
         self._seen.add(arm)
         if len(self._seen) == len(self._active):
@@ -108,7 +114,7 @@ class Elimination(Learner):
             self.round += 1
 
     def _bounds(self, arm: int) -> tuple[float, float]:
-        if self.radius == "tight":
+        if self.constants == "tight":
             level = self._level()
             return self._evidence[arm].lower(level).value, self._evidence[arm].upper(level).value
         mean, width = self._mean(arm), self._width(self._sums[arm][1])
@@ -147,9 +153,9 @@ class ForgettingElimination(Elimination):
     ----------
     growth
         The factor between rounds: 2 in the paper's text, 4 in its figures.
-    confidence
+    failure_probability
         The probability with which the best arm may be dropped.
-    radius
+    constants
         `tight`, or `paper` for √(ln(4|Φ|b²/p)/2l) + σ√ln(2|Φ|b²/p)/l + h·ln(2|Φ|b²/p)/l.
     sigma, h
         The tail of the protocol's noise, for `paper` only: (√2/ε, 1/ε) with Pólya shares.
@@ -171,14 +177,14 @@ class ForgettingElimination(Elimination):
         arms: int,
         horizon: int,
         growth: Number = 2,
-        confidence: Number = 0.1,
-        radius: str = "tight",
+        failure_probability: Number = 0.1,
+        constants: str = "tight",
         sigma: float = 0.0,
         h: float = 0.0,
         per_user: bool = False,
         start: int = 1,
     ) -> None:
-        super().__init__(arms, horizon, confidence, radius)
+        super().__init__(arms, horizon, failure_probability, constants)
         if positive("growth", growth) <= 1:
             raise TacitError(
                 f"growth is {growth}; batches must grow by a factor above 1, such as 2"
@@ -203,11 +209,11 @@ class ForgettingElimination(Elimination):
         Fresh batches do not depend on how the others were dropped.
         """
         return math.log(
-            len(self._active) * self._checks * (self._checks + 1) / float(self.confidence)
+            len(self._active) * self._checks * (self._checks + 1) / float(self.failure_probability)
         )
 
     def _width(self, users: int) -> float:
-        log = math.log(2 * len(self._active) * self.round**2 / float(self.confidence))
+        log = math.log(2 * len(self._active) * self.round**2 / float(self.failure_probability))
         sigma = self.sigma * math.sqrt(users) if self.per_user else self.sigma
         return (
             math.sqrt((log + math.log(2)) / (2 * users))
@@ -223,10 +229,10 @@ class CumulativeElimination(Elimination):
     ----------
     batch
         Participants per arm and round (⌈σ²⌉ for SDP-AE), or None for doubling batches (VB-SDP-AE).
-    confidence
+    failure_probability
         The probability with which the best arm may be dropped, for `tight`; the printed radius
         fixes its own.
-    radius
+    constants
         `tight`, or `paper` for (2√b·σ/N + 1/√N)·√(2 ln T), N participants in b rounds.
     sigma
         The sub-Gaussian standard deviation of a batch's noise, for `paper` only.
@@ -244,12 +250,12 @@ class CumulativeElimination(Elimination):
         arms: int,
         horizon: int,
         batch: int | None = None,
-        confidence: Number = 0.1,
-        radius: str = "tight",
+        failure_probability: Number = 0.1,
+        constants: str = "tight",
         sigma: float = 0.0,
         start: int = 1,
     ) -> None:
-        super().__init__(arms, horizon, confidence, radius)
+        super().__init__(arms, horizon, failure_probability, constants)
         self.batch = None if batch is None else integer("batch", batch, at_least=1)
         self.sigma = sigma
         self.start = integer("start", start, at_least=1)
@@ -258,7 +264,7 @@ class CumulativeElimination(Elimination):
     @property
     def needs_horizon(self) -> bool:
         """Whether the radius is the printed one, which contains ln T."""
-        return self.radius == "paper"
+        return self.constants == "paper"
 
     def _size(self) -> int:
         return 2 ** (self.start + self.round - 1) if self.batch is None else self.batch
@@ -267,9 +273,13 @@ class CumulativeElimination(Elimination):
         """Whether arms are compared after this round.
 
         With fixed batches, `tight` compares only once rounds grew by a tenth since the last time:
-        fewer comparisons divide the confidence less.
+        fewer comparisons divide the failure probability less.
         """
-        if self.radius == "paper" or self.batch is None or 10 * self.round >= 11 * self._compared:
+        if (
+            self.constants == "paper"
+            or self.batch is None
+            or 10 * self.round >= 11 * self._compared
+        ):
             self._compared = self.round
             return True
         return False

@@ -182,9 +182,9 @@ class SuccessiveElimination(Elimination):
     """
 
     def __init__(
-        self, arms: int, horizon: int, confidence: Number = 0.1, lazy: Number = 0.01
+        self, arms: int, horizon: int, failure_probability: Number = 0.1, lazy: Number = 0.01
     ) -> None:
-        super().__init__(arms, horizon, confidence, "paper")
+        super().__init__(arms, horizon, failure_probability, "paper")
         check_lazy(lazy)
         self.lazy = lazy
 
@@ -192,4 +192,6 @@ class SuccessiveElimination(Elimination):
         return max(1, math.floor(self.lazy * self._sums[self._active[0]][1]))
 
     def _width(self, users: int) -> float:
-        return math.sqrt(math.log(4 * self.arms * users**2 / float(self.confidence)) / (2 * users))
+        return math.sqrt(
+            math.log(4 * self.arms * users**2 / float(self.failure_probability)) / (2 * users)
+        )

@@ -56,13 +56,15 @@ def repair(gram: Floats, regularizer: float, floor: float = FLOOR) -> tuple[Floa
     return (vectors * np.maximum(values, least)) @ vectors.T, True
 
 
-def reward_radius(people: int, dimension: int, confidence: float) -> float:
+def reward_radius(people: int, dimension: int, failure_probability: float) -> float:
     """β = ½ √(2 ln(3/α) + d ln(1 + n/d)): see `FederatedLinUCB.radius`."""
     seen = dimension * math.log1p(people / dimension)
-    return math.sqrt(2 * math.log(3 / confidence) + seen) / 2
+    return math.sqrt(2 * math.log(3 / failure_probability) + seen) / 2
 
 
-def noise_shift(noise: float, dimension: int, regularizer: float, confidence: float) -> float:
+def noise_shift(
+    noise: float, dimension: int, regularizer: float, failure_probability: float
+) -> float:
     """A bound on ‖λθ* - e‖, e = h - Nθ*, in one release, except with probability α/3.
 
     θ* is a unit vector, off-diagonal entries of N have half the variance v of the diagonal ones,
@@ -70,7 +72,7 @@ def noise_shift(noise: float, dimension: int, regularizer: float, confidence: fl
     component along θ* exceed their quantiles with probability α/6 each, and ‖λθ* - e‖² = λ² -
     2λ⟨θ*, e⟩ + ‖e‖².
     """
-    chance, spread = confidence / 6, math.sqrt(2) * noise
+    chance, spread = failure_probability / 6, math.sqrt(2) * noise
     length = spread * math.sqrt(float(chdtri(dimension, chance)))
     along = -spread * float(ndtri(chance))
     return math.sqrt(regularizer**2 + 2 * regularizer * along + length**2)
@@ -81,7 +83,7 @@ class FederatedLinUCB(SiloLearner):
 
     Parameters
     ----------
-    regularizer, confidence
+    regularizer, failure_probability
         λ and α. Without `noise`, β_t = √(2 ln(2/α) + d ln(1 + Mt/(dλ))) + √λ (ZC24 Lemma C.4, as
         printed: for 1-sub-Gaussian rewards).
     noise
@@ -104,7 +106,7 @@ class FederatedLinUCB(SiloLearner):
         sync: int,
         *,
         regularizer: float = 1.0,
-        confidence: float = 0.01,
+        failure_probability: float = 0.01,
         lazy: bool = True,
         clip: bool = False,
         scaled: bool = True,
@@ -117,8 +119,8 @@ class FederatedLinUCB(SiloLearner):
             "sync", sync, at_least=1, remedy="silos synchronise every `sync` rounds"
         )
         positive("regularizer", regularizer)
-        probability("confidence", confidence, one=True)
-        self.regularizer, self.confidence = float(regularizer), float(confidence)
+        probability("failure_probability", failure_probability, one=True)
+        self.regularizer, self.failure_probability = float(regularizer), float(failure_probability)
         self.lazy, self.clip, self.scaled = lazy, clip, scaled
         self.noise = None if noise is None else tuple(map(float, noise))
         self.repairs = 0
@@ -145,8 +147,10 @@ class FederatedLinUCB(SiloLearner):
         """
         d, lam = self.dimension, self.regularizer
         if self.noise is not None:
-            return reward_radius(self.silos * step, d, self.confidence)
-        inside = 2 * math.log(2 / self.confidence) + d * math.log1p(self.silos * step / (d * lam))
+            return reward_radius(self.silos * step, d, self.failure_probability)
+        inside = 2 * math.log(2 / self.failure_probability) + d * math.log1p(
+            self.silos * step / (d * lam)
+        )
         return math.sqrt(inside) + math.sqrt(lam)
 
     @property
@@ -156,7 +160,7 @@ class FederatedLinUCB(SiloLearner):
             return 0.0
         releases = self.played // self.sync
         last = self.noise[releases - 1] if releases else 0.0
-        return noise_shift(last, self.dimension, self.regularizer, self.confidence)
+        return noise_shift(last, self.dimension, self.regularizer, self.failure_probability)
 
     def best(self) -> None:
         """None: the best action depends on the context."""

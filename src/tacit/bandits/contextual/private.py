@@ -40,7 +40,7 @@ class PrivateLinUCB(SiloLearner):
         Rounds of each batch; the rest of the horizon is played, not reported.
     noise
         The standard deviation of the noise in each entry of each release.
-    mode, confidence
+    mode, failure_probability
         The width and its failure probability: at any time for any action (`rigorous`), or at one
         synchronisation for one action (`calibrated`).
     weight
@@ -66,7 +66,7 @@ class PrivateLinUCB(SiloLearner):
         noise: Sequence[float],
         *,
         mode: str = "rigorous",
-        confidence: float = 0.01,
+        failure_probability: float = 0.01,
         weight: float = 2.0,
         constant: float | None = None,
         norm: float = 1.0,
@@ -84,8 +84,8 @@ class PrivateLinUCB(SiloLearner):
             )
         if mode not in MODES:
             raise TacitError(f"mode is {mode!r}; it must be one of {', '.join(MODES)}")
-        probability("confidence", confidence)
-        self.mode, self.confidence = mode, float(confidence)
+        probability("failure_probability", failure_probability)
+        self.mode, self.failure_probability = mode, float(failure_probability)
         self.weight, self.norm = float(positive("weight", weight)), float(positive("norm", norm))
         self.constant, self.clip = constant, clip
         self.repairs = self._released = 0
@@ -138,13 +138,15 @@ class PrivateLinUCB(SiloLearner):
         `_error`.
         """
         if self.mode == "calibrated":
-            return float(ndtri(1 - self.confidence / 2))
+            return float(ndtri(1 - self.failure_probability / 2))
         seen = self.size * math.log1p(self.silos * steps / self.size)
-        return SPREAD * math.sqrt(2 * math.log(3 / self.confidence) + seen)
+        return SPREAD * math.sqrt(2 * math.log(3 / self.failure_probability) + seen)
 
     def largest(self, noise: float) -> float:
         """q: a bound on the largest eigenvalue of the noise in a Gram matrix."""
-        chance = self.confidence / (3 * len(self.noise)) if self.mode == "rigorous" else USUAL
+        chance = (
+            self.failure_probability / (3 * len(self.noise)) if self.mode == "rigorous" else USUAL
+        )
         return noise * moments.spectral_bound(self.size, chance)
 
     def shift(self, noise: float, regularizer: float, raised: float) -> float:
@@ -156,7 +158,7 @@ class PrivateLinUCB(SiloLearner):
         α/6K each. Where Λ = λI, ‖Λθ* - e‖² = λ²‖θ*‖² - 2λ⟨θ*, e⟩ + ‖e‖². Where eigenvalues were
         `raised` by more than λ, Λ depends on the noise, and the norms are added.
         """
-        chance = self.confidence / (6 * len(self.noise))
+        chance = self.failure_probability / (6 * len(self.noise))
         spread = noise * math.hypot(1 / self.weight, self.length)
         length = spread * math.sqrt(float(chdtri(self.size, chance)))
         if raised > regularizer:

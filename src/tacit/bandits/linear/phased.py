@@ -35,10 +35,10 @@ from tacit.bandits.linear.widths import PhaseEvidence, RunEvidence
 from tacit.errors import Number, TacitError, integer, positive, probability
 from tacit.types import ArmSummary, Design, Estimate, Fit, Round
 
-SETTINGS = ("tight", "paper")
+CONSTANTS = ("tight", "paper")
 # g(π) / dimension: the paper's, and that of tight learners once phases are long
 COARSE, SHARP = 2.0, 1.2
-CUT = 0.02  # share of the confidence for clipping parameters to a ball
+CUT = 0.02  # share of the failure probability for clipping parameters to a ball
 WORTH = 0.01  # relative reduction of widths from which clients fit parameters
 
 
@@ -59,25 +59,27 @@ class PhasedElimination(Learner):
         actions: npt.ArrayLike,
         horizon: int,
         bound: float = 1.0,
-        confidence: Number = 0.05,
-        setting: str = "tight",
+        failure_probability: Number = 0.05,
+        constants: str = "tight",
     ) -> None:
         self.actions = np.asarray(actions, dtype=float)
         super().__init__(len(self.actions), horizon)
         self.bound = float(positive("bound", bound, "rewards lie in [-bound, bound]"))
-        self.confidence = float(
+        self.failure_probability = float(
             probability(
-                "confidence",
-                confidence,
+                "failure_probability",
+                failure_probability,
                 "it is the probability that the best action may be dropped",
             )
         )
-        if setting not in SETTINGS:
-            raise TacitError(f"setting is {setting!r}; it must be one of {', '.join(SETTINGS)}")
-        self.setting = setting
+        if constants not in CONSTANTS:
+            raise TacitError(
+                f"constants is {constants!r}; it must be one of {', '.join(CONSTANTS)}"
+            )
+        self.constants = constants
         self._active: Indices = np.arange(len(self.actions))
         self._evidence = RunEvidence(
-            len(self.actions), self.actions.shape[1], self.bound, self.confidence
+            len(self.actions), self.actions.shape[1], self.bound, self.failure_probability
         )
         self._latest = np.zeros(self.actions.shape[1])
         self._asked = np.zeros(len(self.actions), dtype=np.int64)
@@ -111,7 +113,7 @@ class PhasedElimination(Learner):
         return int(self._active[int((self.actions[self._active] @ self._direction()).argmax())])
 
     def _direction(self) -> Floats:
-        tight = self.setting == "tight" and self._evidence.phases
+        tight = self.constants == "tight" and self._evidence.phases
         return self._evidence.pooled() if tight else self._latest
 
     def length(self, phase: int) -> float:
@@ -124,17 +126,17 @@ class PhasedElimination(Learner):
         Tight learners then play the best action instead, as they do once one action is left.
         """
         left, phase = self.horizon - self.played, self._number + 1
-        if len(self._active) == 1 and self.setting == "tight":
+        if len(self._active) == 1 and self.constants == "tight":
             return [self._rest(left)]
         length = self.length(phase)
         # a sharper design needs more actions, each played at least once: too many for short phases
-        sharp = self.setting == "tight" and length >= 2 * self.actions.shape[1]
+        sharp = self.constants == "tight" and length >= 2 * self.actions.shape[1]
         design = self._design(SHARP if sharp else COARSE)
         plays, support = design.plays(length), self._active[design.support]
         if int(plays.sum()) <= left:
             people = self._participants(phase, plays)
             return [(self._reported(self._assign(support, plays, length), people), people)]
-        if self.setting == "tight" and phase > 1:
+        if self.constants == "tight" and phase > 1:
             return [self._rest(left)]
         before = np.concatenate([[0], np.cumsum(plays)[:-1]])
         return [(self._assign(support, np.clip(left - before, 0, plays), length), 0, False)]
@@ -164,7 +166,7 @@ class PhasedElimination(Learner):
         support, plays = np.array(design.support), np.array(design.plays, dtype=float)
         self._asked[support] += np.asarray(error.participants)
         played = self.actions[support]
-        if self.setting == "paper":
+        if self.constants == "paper":
             self._latest = _least_squares(played, plays) @ means
             worth = self.actions[self._active] @ self._latest
             width = self._paper_width(design, int(np.sum(error.participants)), error.stated)
@@ -221,7 +223,7 @@ class PhasedElimination(Learner):
 class DistributedElimination(PhasedElimination):
     """DP-DPE; `fixed_clients` gives every phase the same number of clients (baseline DPE-FixedU).
 
-    Phases start at h₁ = 2 in the paper's setting and at 1 in the tight one. With tight widths, a
+    Phases start at h₁ = 2 with the paper's constants and at 1 with tight ones. With tight widths, a
     phase is limited by its clients, not its rounds. Reaching more clients earlier saves more regret
     than it costs communication.
 
@@ -231,7 +233,7 @@ class DistributedElimination(PhasedElimination):
     on rewards, `client_std`, `norm` (the largest norm of θ*), earlier phases and `noise_ratio`.
     `noise_ratio` is the noise's standard deviation over the l2 sensitivity: of each client's own
     noise with `noise_alone`, of the sum's otherwise. The clipping bias is part of the widths and
-    uses a fiftieth of the confidence.
+    uses a fiftieth of the failure probability.
 
     >>> learner = DistributedElimination(np.eye(3), 1000, alpha=0.8, client_std=0.1)
     >>> round_, = learner.propose()
@@ -250,27 +252,33 @@ class DistributedElimination(PhasedElimination):
         client_std: float = 0.1,
         fixed_clients: int | None = None,
         bound: float = 1.0,
-        confidence: Number = 0.05,
-        setting: str = "tight",
+        failure_probability: Number = 0.05,
+        constants: str = "tight",
         parameters_from: int | None = None,
         norm: float = 1.0,
         noise_ratio: float = 0.0,
         noise_alone: bool = False,
     ) -> None:
-        super().__init__(actions, horizon, bound=bound, confidence=confidence, setting=setting)
+        super().__init__(
+            actions,
+            horizon,
+            bound=bound,
+            failure_probability=failure_probability,
+            constants=constants,
+        )
         self.norm = float(positive("norm", norm, "the largest length of the parameter"))
         self.noise_ratio, self.noise_alone = float(noise_ratio), noise_alone
         self.parameters_from = parameters_from
         self._planned: tuple[Any, shrinking.OwnFit, Floats] | None = None
         self._off: list[float] = []  # bound on the distance of each phase's estimate from θ*
         if parameters_from is not None:
-            if setting == "paper":
-                raise TacitError("the paper's clients report actions: use the tight setting")
+            if constants == "paper":
+                raise TacitError("the paper's clients report actions: use tight constants")
             integer("parameters_from", parameters_from, at_least=1)
-            sure = (1 - CUT) * self.confidence
+            sure = (1 - CUT) * self.failure_probability
             k, d = self.actions.shape
             self._evidence = RunEvidence(k, d, self.bound, sure)
-        self.first_length = 2.0 if setting == "paper" else 1.0
+        self.first_length = 2.0 if constants == "paper" else 1.0
         if (
             isinstance(alpha, bool)
             or not isinstance(alpha, (int, float))
@@ -407,8 +415,8 @@ class DistributedElimination(PhasedElimination):
         return math.sqrt(2 * self._evidence.level * square)
 
     def _rare(self, phase: int) -> float:
-        """Half of a phase's share of the confidence for clipped reports."""
-        return CUT * self.confidence / (2 * phase * (phase + 1))
+        """Half of a phase's share of the failure probability for clipped reports."""
+        return CUT * self.failure_probability / (2 * phase * (phase + 1))
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:
         """Learn from means, or from fitted parameters."""
@@ -462,11 +470,17 @@ class SingleElimination(PhasedElimination):
         horizon: int,
         *,
         bound: float = 1.0,
-        confidence: Number = 0.05,
-        setting: str = "tight",
+        failure_probability: Number = 0.05,
+        constants: str = "tight",
         per_person: bool = False,
     ) -> None:
-        super().__init__(actions, horizon, bound=bound, confidence=confidence, setting=setting)
+        super().__init__(
+            actions,
+            horizon,
+            bound=bound,
+            failure_probability=failure_probability,
+            constants=constants,
+        )
         self.first_length = float(largest_support(self.actions.shape[1]))
         self.per_person = per_person
 

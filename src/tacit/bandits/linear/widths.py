@@ -55,8 +55,10 @@ class Seen(NamedTuple):
 class RunEvidence:
     """All phases of one run, and which actions survive them."""
 
-    def __init__(self, actions: int, dimension: int, bound: float, confidence: float) -> None:
-        self.level = math.log(max(1, actions - 1) * GRID / confidence)
+    def __init__(
+        self, actions: int, dimension: int, bound: float, failure_probability: float
+    ) -> None:
+        self.level = math.log(max(1, actions - 1) * GRID / failure_probability)
         self.dimension = dimension
         self.largest = LARGEST / bound
         self.phases: list[PhaseEvidence] = []

@@ -1,9 +1,9 @@
 """The figures of CZ23 and TKMS21: a plot and a tidy table each.
 
-Settings are those of the authors' runs: K = 10, confidence 0.1, 20 instances (seeds 0 to 19),
-batches 4^b (2^b in Figure 4), clipped Gaussian rewards with σ = 0.1, T = 10^6 on easy and 10^7 on
-hard instances, s = 10. `axis="paper"` labels algorithms by the papers' ε; `axis="equal"` gives
-every algorithm the same (ε, δ) guarantee, exactly calibrated (CORRECTIONS 10).
+Settings are those of the authors' runs: K = 10, failure probability 0.1, 20 instances (seeds 0 to
+19), batches 4^b (2^b in Figure 4), clipped Gaussian rewards with σ = 0.1, T = 10^6 on easy and
+10^7 on hard instances, s = 10. `axis="paper"` labels algorithms by the papers' ε; `axis="equal"`
+gives every algorithm the same (ε, δ) guarantee, exactly calibrated (CORRECTIONS 10).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from tacit.algorithms.registry import lookup
 from tacit.environments import Environment, read_mslr
 from tacit.errors import TacitError
 from tacit.papers.figures.registry import Options, as_panels, figure
@@ -86,9 +87,9 @@ def tkms21(options: Options) -> list[Panel]:
     for epsilon in (0.1, 0.5):
         asked = options.asked(arms=10, horizon=EASY, epsilon=epsilon, delta=DELTA)
         results = {
-            f"{LABELS[name]}, {setting}": simulate(name, setting=setting, **asked)
+            f"{LABELS[name]}, {constants}": simulate(name, constants=constants, **asked)
             for name in ("sdp-ae", "vb-sdp-ae")
-            for setting in ("paper", "tight")
+            for constants in ("paper", "tight")
         }
         panels.append(Panel(f"Bernoulli, easy, (ε, δ) = ({epsilon:g}, {DELTA:g})", results))
     return panels
@@ -115,6 +116,10 @@ def _panel(
     world: Environment | None = None,
 ) -> Panel:
     """Printed radii and noise, or exact ones at an equal guarantee."""
-    axis = {"setting": "paper"} if options.axis == "paper" else {"setting": "tight", "delta": DELTA}
-    results = compare(names, world, epsilon=epsilon, **axis, **asked)
+    axis = (
+        {"constants": "paper"}
+        if options.axis == "paper"
+        else {"constants": "tight", "delta": DELTA}
+    )
+    results = compare(map(lookup, names), world, epsilon=epsilon, **axis, **asked)
     return Panel(f"{title}, ε = {epsilon:g}", {LABELS[r.algorithm]: r for r in results})

@@ -1,9 +1,9 @@
 """LZJ22 Figure 2: regret against ε, regret per round over time, growing against fixed clients.
 
-Solid lines are the tight setting, dashed ones the paper's widths and noise; bands are one standard
+Solid lines are tight constants, dashed ones the paper's widths and noise; bands are one standard
 deviation. With the printed constants of Algorithm 2, the shuffle model drops no action before T =
 10^6: its noise is 300 times the central one's. So the paper's own figure cannot have used them; the
-ordering that it reports holds in the tight setting.
+ordering that it reports holds in tight constants.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.algorithms.registry import lookup
 from tacit.papers.bounds import of, with_bound
 from tacit.papers.figures.registry import Options, figure
 from tacit.simulation.files import write_csv
@@ -32,7 +33,7 @@ OTHERS = {
     "dpe-fixed": ("fixed clients, same communication", "tab:green"),
 }
 STYLE = {"tight": "-", "paper": "--"}
-Curves = dict[tuple[str, str, float | None], Result]  # by algorithm, setting and ε
+Curves = dict[tuple[str, str, float | None], Result]  # by algorithm, constants and ε
 
 
 def _write(name: str, out: Path, options: Options, curves: Curves) -> list[Path]:  # noqa: ARG001
@@ -52,31 +53,31 @@ def figure2(options: Options) -> Curves:
     """All algorithms in both settings (without the printed shuffle noise), at every ε."""
     asked = options.asked(dimension=20, actions=1000, horizon=1_000_000)
     free: Curves = {
-        (name, setting, None): simulate(name, setting=setting, **asked)
+        (name, constants, None): simulate(lookup(name), constants=constants, **asked)
         for name in OTHERS
-        for setting in STYLE
+        for constants in STYLE
     }
     return free | {
-        (name, setting, epsilon): simulate(
-            name, setting=setting, epsilon=epsilon, delta=DELTA, **asked
+        (name, constants, epsilon): simulate(
+            lookup(name), constants=constants, epsilon=epsilon, delta=DELTA, **asked
         )
         for name in MODELS
-        for setting in STYLE
+        for constants in STYLE
         for epsilon in EPSILONS
-        if setting == "tight" or name != "sdp-dpe"
+        if constants == "tight" or name != "sdp-dpe"
     }
 
 
 def _over_epsilon(stem: Path, curves: Curves) -> list[Path]:
     figure, one = axes()
     rows = []
-    for name, setting in dict.fromkeys(key[:2] for key in curves if key[0] in MODELS):
-        results = [curves[name, setting, epsilon] for epsilon in EPSILONS]
+    for name, constants in dict.fromkeys(key[:2] for key in curves if key[0] in MODELS):
+        results = [curves[name, constants, epsilon] for epsilon in EPSILONS]
         ends = np.array([result.regret[:, -1] for result in results])
-        _line(one, name, setting, EPSILONS, ends, marker="o", markersize=3)
+        _line(one, name, constants, EPSILONS, ends, marker="o", markersize=3)
         for epsilon, result in zip(EPSILONS, results, strict=True):
             promise = result.short
-            about = {"algorithm": name, "setting": setting, "epsilon": epsilon}
+            about = {"algorithm": name, "constants": constants, "epsilon": epsilon}
             rows += [
                 about | {"guarantee": promise, "seed": run["seed"], "regret": run["final_regret"]}
                 for run in result.runs
@@ -102,11 +103,11 @@ def _theorems(one: Any, curves: Curves) -> None:
 def _over_time(stem: Path, curves: Curves, title: str) -> list[Path]:
     figure, one = axes()
     rows = []
-    for (name, setting, _), result in curves.items():
+    for (name, constants, _), result in curves.items():
         rounds = result.checkpoints
-        _line(one, name, setting, rounds, (result.regret / rounds).T)
+        _line(one, name, constants, rounds, (result.regret / rounds).T)
         for run in result.runs:
-            about = {"algorithm": name, "setting": setting, "seed": run["seed"]}
+            about = {"algorithm": name, "constants": constants, "seed": run["seed"]}
             rows += [
                 about | {"reals": run["reals"], "round": t, "regret": r, "per_round": r / t}
                 for t, r in zip(run["checkpoints"], run["regret"], strict=True)
@@ -120,10 +121,10 @@ def _over_time(stem: Path, curves: Curves, title: str) -> list[Path]:
     return _save(figure, one, stem, rows)
 
 
-def _line(one: Any, name: str, setting: str, x: Any, values: Any, **marks: Any) -> None:
+def _line(one: Any, name: str, constants: str, x: Any, values: Any, **marks: Any) -> None:
     label, colour = (MODELS | OTHERS)[name]
     mean, spread = values.mean(axis=1), values.std(axis=1)
-    marks |= {"linestyle": STYLE[setting], "label": f"{label}, {setting}"}
+    marks |= {"linestyle": STYLE[constants], "label": f"{label}, {constants}"}
     band(one, x, mean, spread, color=colour, **marks)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from tacit.algorithms.registry import lookup
 from tacit.papers.figures.registry import Options, as_panels, figure
 from tacit.simulation.pictures import Panel
 from tacit.simulation.study import simulate
@@ -32,7 +33,7 @@ per_round = partial(as_panels, per="round", regret="group regret")
 
 def printed(name: str, epsilon: float, delta: float) -> Curve:
     """An algorithm with the paper's constants."""
-    return name, {"epsilon": epsilon, "delta": delta, "setting": "paper", "lazy": False}
+    return name, {"epsilon": epsilon, "delta": delta, "constants": "paper", "lazy": False}
 
 
 BUDGETS = [*(printed("ldp-fedlinucb", e, 0.1) for e in (0.2, 1.0, 5.0)), FREE]
@@ -144,5 +145,5 @@ def _panel(
     results = {}
     for name, changes in curves:
         value = f", {symbol} = {changes[varying]:g}" if varying in changes else ""
-        results[LABELS[name] + value] = simulate(name, **changes, **asked)
+        results[LABELS[name] + value] = simulate(lookup(name), **changes, **asked)
     return Panel(title, results)

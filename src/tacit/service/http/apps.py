@@ -38,7 +38,7 @@ from tacit.service.http.helper_client import HEADER, check_call
 from tacit.service.http.metrics import CONTENT_TYPE, Gauges, Metrics
 from tacit.service.http.middleware import Front
 from tacit.service.http.pages import add_pages
-from tacit.service.http.problems import Problem, responses
+from tacit.service.http.problems import ProblemDocument, responses
 from tacit.service.http.writer import GroupWriter
 from tacit.service.party import ServerParty
 from tacit.service.round_scheduler import HelperLink
@@ -154,7 +154,7 @@ def _fronted(app: FastAPI, service: Service) -> Front:
 def _document(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document, including the report operation, which is not a FastAPI route."""
     document = get_openapi(title=app.title, version=app.version, routes=app.routes)
-    document["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+    document["components"]["schemas"]["Problem"] = ProblemDocument.model_json_schema()
     errors = {str(number): said for number, said in responses(403, 404, 409, 410).items()}
     document["paths"][reports.PATH] = {"put": reports.operation(errors)}
     return document

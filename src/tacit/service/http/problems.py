@@ -45,7 +45,7 @@ RULES = {
 }
 
 
-class Problem(BaseModel):
+class ProblemDocument(BaseModel):
     """An error response: a problem document (RFC 9457). `error` is the same text as `detail`."""
 
     type: str

@@ -10,6 +10,6 @@ ABOUT = {"paper": "outside", "trust": TrustModel.LOCAL, "promise": "(ε, 0)-DP o
 
 @algorithm("outside-commit", problem=ArmsProblem, options=USED, **ABOUT)
 def commit(problem: ArmsProblem) -> Experiment:
-    privacy = Guaranteed(response(1, problem.epsilon).guarantee)
+    privacy = Guaranteed(response(1, problem.privacy.epsilon).guarantee)
     learner = Commit(problem.arms, problem.horizon, max(1, problem.horizon // (4 * problem.arms)))
-    return Experiment.of(learner, PerRound(response, {"epsilon": problem.epsilon}, privacy))
+    return Experiment.of(learner, PerRound(response, {"epsilon": problem.privacy.epsilon}, privacy))
