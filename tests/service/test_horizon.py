@@ -60,7 +60,11 @@ def test_people_who_take_slots_and_never_report_end_nothing(pair: Pair) -> None:
 
 
 @settings(max_examples=15, deadline=None)
-@given(seed=st.integers(0, 2**32), share=st.sampled_from([0.0, 0.3]), horizon=st.sampled_from(PLANNED))
+@given(
+    seed=st.integers(0, 2**32),
+    share=st.sampled_from([0.0, 0.3]),
+    horizon=st.sampled_from(PLANNED),
+)
 def test_only_released_reports_end_an_experiment(seed: int, share: float, horizon: int) -> None:
     """Random sequences of empty, aborted, partly and fully reported rounds, through storage."""
     rng, released, lost = np.random.default_rng(seed), 0, 0
