@@ -27,6 +27,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -118,8 +119,13 @@ class Experiment:
         """Whether the horizon is used up and no round is outstanding."""
         return self.learner.finished
 
-    def propose(self) -> list[Round]:
+    def propose(self, no_show: Fraction = Fraction(0)) -> list[Round]:
         """Return the rounds to run now, in parallel.
+
+        Parameters
+        ----------
+        no_show : Fraction
+            The expected fraction of participants who never report; new rounds get so many more.
 
         Returns
         -------
@@ -127,7 +133,7 @@ class Experiment:
             The same rounds until each is observed or skipped; empty when the experiment is
             finished.
         """
-        return self.learner.propose()
+        return self.learner.propose(no_show)
 
     def open(self, round_: Round) -> Protocol:
         """Return the protocol by which the participants of a proposed round report.

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.service.pairs import OPTIONS, START, Pair, experiment_of, sqlite_pair
+from tests.service.pairs import OPTIONS, START, Pair, described, experiment_of, sqlite_pair
 from tests.service.test_parties import WORTH, rounds_of
 
 from tacit.experiment import Experiment
@@ -73,7 +74,7 @@ def test_only_released_reports_end_an_experiment(seed: int, share: float, horizo
     for _ in range(400):
         experiment = Experiment.from_dict(json.loads(json.dumps(experiment.to_dict())))
         left = horizon - experiment.learner.played
-        rounds = round_scheduler._next_rounds(experiment)
+        rounds = round_scheduler._next_rounds(experiment, Fraction(0))
         if not rounds:
             break
         assert experiment.learner.played == released
@@ -129,3 +130,60 @@ def test_a_later_last_day_continues_an_experiment_whose_days_have_passed(pair: P
     status = pair.coordinator.status(after)
     assert status["people"]["reported"] > before["people"]["reported"] > 0
     assert status["ended"] == "participants-reached"
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    no_show=st.fractions(0, Fraction(9, 10), max_denominator=20),
+    share=st.sampled_from([0.0, 0.3]),
+    horizon=st.sampled_from(PLANNED),
+    seed=st.integers(0, 2**32),
+)
+def test_rounds_offer_more_slots_by_the_no_show_rate_and_never_more_than_are_left(
+    no_show: Fraction, share: float, horizon: int, seed: int
+) -> None:
+    rng, released = np.random.default_rng(seed), 0
+    experiment = experiment_of(horizon)
+    experiment.keep_control(OPTIONS[0], share, explore=bool(share))
+    for _ in range(400):
+        experiment = Experiment.from_dict(json.loads(json.dumps(experiment.to_dict())))
+        usual = Experiment.from_dict(experiment.to_dict()).propose()
+        rounds = round_scheduler._next_rounds(experiment, no_show)
+        if not rounds:
+            break
+        assert sum(round_.participants for round_ in rounds) <= horizon - released
+        needed = [round_ for round_ in usual if round_.opened]
+        fits = sum(math.ceil(one.participants / (1 - no_show)) for one in needed)
+        for round_, one in zip(rounds, needed, strict=True):
+            wanted = math.ceil(one.participants / (1 - no_show))
+            assert one.participants <= round_.participants <= wanted
+            if fits <= horizon - released and needed == usual:
+                assert round_.participants == wanted
+        for round_ in rounds:
+            reports = int(rng.integers(round_.participants // 2, round_.participants + 1))
+            protocol: Any = experiment.open(round_)
+            assert protocol.participants == round_.participants
+            experiment.observe(round_, protocol.analyze(Opened((reports // 2,), reports)))
+            released += reports
+    assert released <= horizon
+
+
+def test_a_round_whose_expected_no_shows_stay_away_has_the_reports_it_needs(pair: Pair) -> None:
+    rate = Fraction(1, 4)
+    needed = [one.participants for one in experiment_of().propose()]
+    digest = pair.begin(no_show=rate)
+    pair.step(2)
+    places = [int(str(one["places"])) for one in rounds_of(pair, digest, "open")]
+    assert places == [math.ceil(one / (1 - rate)) for one in needed]
+    asked = pair.crowd(digest, sum(places) + 5)
+    assert len(asked) == sum(places)
+    minimum = {described(one).minimum for one in asked}
+    assert minimum == {pair.coordinator.terms(digest).terms.aggregation.minimum_batch_size}
+    pair.report(digest, asked[: math.ceil(len(asked) * (1 - rate))], WORTH.__getitem__)
+    pair.clock.now += 200
+    pair.step(3)
+    opened = rounds_of(pair, digest, "opened")
+    reports = sum(int(str(one["reports"])) for one in opened)
+    assert len(opened) == len(needed)
+    assert reports >= sum(needed)
+    assert pair.coordinator._snapshot(digest).experiment.learner.played == reports

@@ -690,7 +690,7 @@ def test_terms_that_take_the_control_away_are_refused_before_anybody_signs(pair:
     experiment.keep_control("plain", 0.2)
     digest = pair.begin(experiment)
     terms = replace(terms_of(pair.keys, ("friendly", "short")), predecessor=digest)
-    with pytest.raises(TacitError, match="is the control"):
+    with pytest.raises(TacitError, match="the control, which stays"):
         pair.coordinator.succeed(terms)
     succeeded(pair, digest, ("plain", "short"))
 

@@ -8,8 +8,11 @@ learner knows no protocol, only estimates and their error distributions.
 from __future__ import annotations
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
@@ -128,10 +131,17 @@ class Learner(ABC):
     def _restore(self, state: Mapping[str, Any]) -> None:
         """Restore what `_state` returned."""
 
-    def propose(self) -> list[Round]:
+    def propose(self, no_show: Fraction = Fraction(0)) -> list[Round]:
         """The pending rounds; if there are none, decide on new ones.
 
         Repeated calls return the same rounds, also after a restart.
+
+        Parameters
+        ----------
+        no_show
+            The expected fraction of participants who never report. New rounds of an `Arm` that are
+            released get ⌈n / (1 - no_show)⌉ participants in place of n, as far as the horizon
+            allows.
 
         Returns
         -------
@@ -149,7 +159,18 @@ class Learner(ABC):
                 left -= round_.time
                 if left <= 0:
                     break
+            if no_show:
+                self._over_allocate(no_show, left)
         return list(self._pending.values())
+
+    def _over_allocate(self, no_show: Fraction, spare: int) -> None:
+        """Replace pending rounds by larger ones, with at most `spare` more participants."""
+        for number, round_ in self._pending.items():
+            count = round_.participants
+            if round_.opened and isinstance(round_.assignment, Arm):
+                more = max(0, min(math.ceil(count / (1 - no_show)) - count, spare))
+                self._pending[number] = replace(round_, participants=count + more)
+                spare -= more
 
     def observe(self, round_: Round, estimate: Estimate) -> None:
         """Learn from the estimate of a proposed round.

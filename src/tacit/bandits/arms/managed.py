@@ -271,7 +271,7 @@ class Managed(Learner):
             return
         number = self._inside.pop(round_.number, None)
         if number is not None:
-            inner.observe(self._within(round_, number), estimate)
+            inner.take(self._within(round_, number), estimate)
             return
         place = self._live.index(round_.arm)
         inner.served(place, int(estimate.error.participants))

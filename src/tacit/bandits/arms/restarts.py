@@ -93,7 +93,7 @@ class Restarts(Learner):
         return replace(round_, number=round_.number - self._offset)
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:
-        self._inner.observe(self._inside(round_), estimate)
+        self._inner.take(self._inside(round_), estimate)
 
     def skip(self, round_: Round, served: int | None = None) -> None:
         """Mark a round as skipped, here and (before the horizon) in the current period."""
