@@ -112,7 +112,7 @@ export interface Spending {
 
 /** Terms, a round or an answer that is not accepted. Nothing was charged or sent because of it. */
 export class Refused extends Error {
-  /** What is wrong: "agreement" (`terms` is to be shown, then `agree()`, because question, options, organisation or purpose changed or the person left), "keys", "digest", "signatures", "noise", "window", "grace", "suite", "issuer", "participations", "epsilon", "limit", "refused", "answer", … */
+  /** What is wrong: "agreement" (`terms` is to be shown, then `agree()`, because question, options, organisation or purpose changed or the person left), "keys", "digest", "signatures", "noise", "window", "grace", "suite", "issuer", "participations", "epsilon", "limit", "refused", "answer", "ledger" (of an older version), … */
   field: string;
 }
 

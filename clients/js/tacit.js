@@ -309,10 +309,10 @@ export async function split(round, place, values, draw = random) {
   }));
 }
 
-// The ledger: successors share an entry
+// The ledger: successors share an entry; its rounds are participations, by a random name
 
 const entryOf = ({ entries }, digest) => entries.find((entry) => digest in entry.terms);
-const holder = ({ entries }, identity) => entries.find((entry) => identity in entry.rounds);
+const holder = ({ entries }, report) => entries.find((entry) => report in entry.rounds);
 const part = () => Number(big(random(6))) / 2 ** 49; // of a margin, below a half
 const total = (rounds) => rounds.reduce((sum, round) => plus(sum, parse(round.cost)), ZERO);
 const spent = (rounds) => spell(total(rounds.filter((round) => round.charged)));
@@ -373,8 +373,12 @@ function end(round, outcome) {
 
 export function browserStorage(name = "tacit") {
   const database = new Promise((done, fail) => {
-    const asked = indexedDB.open(name, 1);
-    asked.onupgradeneeded = () => asked.result.createObjectStore("ledger");
+    const asked = indexedDB.open(name, 2);
+    asked.onupgradeneeded = ({ oldVersion }) => {
+      if (!oldVersion) return asked.result.createObjectStore("ledger");
+      fail(new Refused("ledger", `the ledger in this browser has format ${oldVersion}, not 2: use the version of tacit that wrote it until its experiments end`));
+      asked.transaction.abort();
+    };
     asked.onsuccess = () => done(asked.result);
     asked.onerror = () => fail(asked.error);
   });
@@ -404,6 +408,7 @@ export function browserStorage(name = "tacit") {
   };
 }
 
+const FORMAT = "tacit ledger 3";
 const LONGEST_REPLY = 1 << 20; // bytes
 const asking = (post) => !post.said && post.outcome[0] < 20;
 const under = (address, path) => address.replace(/\/*$/, path);
@@ -543,7 +548,7 @@ export class Device {
     const same = (old) => said(old) === said(terms);
     must(!entry.withdrawn && agreed.some(same), "agreement", "these terms were not agreed to on this device");
     const vain = roundsOf(entry).filter((round) => !round.outcome || /refused|unknown/.test(round.outcome));
-    must(vain.length < 3, "refused", "three rounds were aborted: this device joins no more rounds");
+    must(new Set(vain.map((round) => round.identity)).size < 3, "refused", "three rounds were aborted: this device joins no more rounds");
     must(invitation ? /^[ -~]+$/.test(invitation) : terms.admission === "open", "invitation", "an invitation is needed to take part");
     try {
       checkRoom(await this.#storage.read(), entry, cost(terms, parse(terms.noise.scale)));
@@ -574,7 +579,7 @@ export class Device {
   // All is checked before anything is drawn.
   async #placed(terms, { option, asked, announcement, place, token }, joined, invitation) {
     must(typeof asked === "boolean" && terms.options.includes(option), "option", "the coordinator gave an unknown option");
-    let round;
+    let round, report = null;
     if (asked) {
       announcement = unhex(announcement, "announcement");
       round = await accept(terms, announcement);
@@ -587,16 +592,17 @@ export class Device {
       const entry = entryOf(ledger, terms.digest);
       if (joined < entry.until || entry.withdrawn) return; // another tab was faster
       if (asked) {
-        must(!holder(ledger, round.identity), "round", "this device has joined this round before");
+        must(!roundsOf(...ledger.entries).some((one) => one.identity === round.identity), "round", "this device has joined this round before");
         checkRoom(ledger, entry, round.cost);
+        report = hex(random(16));
         const [sends, asks] = [joined + round.window + part() * round.margin, round.closes + part() * round.margin];
-        entry.rounds[round.identity] = {
-          identity: round.identity, terms: terms.digest, option, announcement, place: { number: place, token }, invitation,
+        entry.rounds[report] = {
+          report, identity: round.identity, terms: terms.digest, option, announcement, place: { number: place, token }, invitation,
           sends, asks, closes: round.closes, cost: spell(round.cost),
           levels: nothingHappened(terms.answer), recorded: null, charged: false, outcome: null, posts: [],
         };
       }
-      Object.assign(entry, { option, until: round?.closes ?? joined + Math.max(terms.answer.window, 60), asked: round?.identity ?? null, nonce: null });
+      Object.assign(entry, { option, until: round?.closes ?? joined + Math.max(terms.answer.window, 60), asked: report, nonce: null });
     });
   }
 
@@ -641,10 +647,10 @@ export class Device {
     });
   }
 
-  #change(identity, change) {
+  #change(report, change) {
     return this.#storage.update((ledger) => {
-      const entry = holder(ledger, identity);
-      return change(entry.rounds[identity], entry, ledger);
+      const entry = holder(ledger, report);
+      return change(entry.rounds[report], entry, ledger);
     });
   }
 
@@ -653,18 +659,18 @@ export class Device {
       return await this.#step(row, entry);
     } catch (problem) {
       if (!(problem instanceof Refused)) throw problem;
-      return this.#change(row.identity, (one) => end(one, "broken") ?? Infinity);
+      return this.#change(row.report, (one) => end(one, "broken") ?? Infinity);
     }
   }
 
   async #step(row, entry) {
-    const { identity } = row;
+    const { report } = row;
     const terms = await readTerms(entry.terms[row.terms].text);
     const round = await accept(terms, row.announcement);
     if (row.levels) {
       if (this.#now() < row.sends) return row.sends;
       if (this.#now() < row.closes) row = await this.#sealed(terms, round, row);
-      else await this.#change(identity, (one) => end(one, "missed"));
+      else await this.#change(report, (one) => end(one, "missed"));
     }
     const open = this.#now() < row.closes;
     const what = open ? "report" : "outcome";
@@ -674,14 +680,14 @@ export class Device {
       const now = this.#now();
       if (due > now) return Math.min(due, open ? row.asks : due);
       const pause = Math.min(Math.min(Math.max(round.margin / 64, 0.05), 30) * 2 ** count, 86400);
-      const mine = await this.#change(identity, ({ outcome, posts }) => {
+      const mine = await this.#change(report, ({ outcome, posts }) => {
         if (!outcome && posts[role][what][0] === count) return (posts[role][what] = [count + 1, now + pause * (0.5 + part())]);
       });
       const news = mine && (await (open ? this.#send(post, row) : this.#question(terms, round, post, role)));
-      if (news) await this.#change(identity, (one) => Object.assign(one.posts[role], news));
+      if (news) await this.#change(report, (one) => Object.assign(one.posts[role], news));
       return now;
     }));
-    if (!open) await this.#change(identity, settle);
+    if (!open) await this.#change(report, settle);
     return Math.min(...dues, open && row.levels ? 0 : Infinity);
   }
 
@@ -695,7 +701,7 @@ export class Device {
         report: [0, row.sends], outcome: [0, row.asks],
       };
     }));
-    return this.#change(row.identity, (one, entry, ledger) => {
+    return this.#change(row.report, (one, entry, ledger) => {
       if (one.outcome || `${one.levels}` !== `${row.levels}`) return { ...one, posts: [] }; // another tab was faster
       checkRoom(ledger, entry, parse(one.cost), one);
       return Object.assign(one, { charged: true, levels: null, recorded: null, posts });
@@ -726,7 +732,7 @@ export class Device {
 
   async state() {
     const { rounds, asked, option, withdrawn } = entryOf(await this.#storage.read(), this.#digest);
-    const state = shown(asked, rounds[asked]);
+    const state = shown(rounds[asked]);
     if (withdrawn) return { ...state, stage: "withdrawn", option: null };
     return asked ? state : { ...state, stage: option ? "unasked" : "fresh", option };
   }
@@ -746,11 +752,11 @@ export class Device {
     const ledger = await this.#storage.read();
     const experiments = ledger.entries.map(({ terms, keys, epsilon, participations, withdrawn, rounds }) => ({
       terms: Object.keys(terms), keys, epsilon, participations, withdrawn: !!withdrawn,
-      rounds: Object.entries(rounds).map(([round, { cost, charged, outcome }]) => (
-        { round, cost, charged: charged || !outcome, refused: outcome === "refused" }
+      rounds: Object.entries(rounds).map(([report, { identity, cost, charged, outcome }]) => (
+        { round: identity, report, cost, charged: charged || !outcome, refused: outcome === "refused" }
       )),
     }));
-    return JSON.stringify({ format: "tacit ledger 2", own_limit: ownOf(ledger), experiments, parties: grouped(ledger.entries) }, null, 1);
+    return JSON.stringify({ format: FORMAT, own_limit: ownOf(ledger), experiments, parties: grouped(ledger.entries) }, null, 1);
   }
 
   async importLedger(text) {
@@ -758,15 +764,16 @@ export class Device {
     try {
       await this.#storage.update((ledger) => {
         const { format, own_limit: own, experiments } = JSON.parse(text);
-        must(format === "tacit ledger 2", "export", `format ${format}`);
+        must(format === FORMAT, "export", `format is ${format}, not ${FORMAT}; use the same version on both devices`);
         ledger.own = lower(given(own), ownOf(ledger));
         for (const { terms, keys, epsilon, participations, withdrawn, rounds } of experiments) {
           must(Number.isInteger(participations) && participations >= 0, "export", `participations ${participations}`);
           const entry = united(ledger, terms.map(name), amount(epsilon), participations, keys.map(name));
           entry.withdrawn ||= !!withdrawn;
-          for (const { round, cost, charged, refused } of rounds) {
-            const { rounds } = holder(ledger, name(round)) ?? entry;
-            const known = (rounds[name(round)] ??= { cost: amount(cost), charged: !!charged, outcome: refused ? "refused" : "elsewhere", posts: [] });
+          for (const { round, report, cost, charged, refused } of rounds) {
+            must(name(report).length === 32, "export", `report ${report}`);
+            const { rounds } = holder(ledger, name(report)) ?? entry;
+            const known = (rounds[name(report)] ??= { identity: name(round), cost: amount(cost), charged: !!charged, outcome: refused ? "refused" : "elsewhere", posts: [] });
             known.charged ||= !!charged && known.outcome !== "refused";
           }
         }
@@ -786,7 +793,7 @@ function settle(round) {
   end(round, said.includes(1) ? "opened" : said.includes(2) ? "refused" : "unknown");
 }
 
-function shown(round, { posts = [], levels, outcome, option = null, recorded = null, sends, closes, cost, charged } = {}) {
+function shown({ identity: round = null, posts = [], levels, outcome, option = null, recorded = null, sends, closes, cost, charged } = {}) {
   const sent = posts.map(({ party, address, bytes, digest, acknowledged, refused }) => ({ party, address, bytes, digest, acknowledged, refused }));
   const stage = outcome ?? (levels ? "waiting" : sent.every((post) => post.acknowledged) ? "sent" : "sealed");
   return {

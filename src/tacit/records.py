@@ -9,6 +9,7 @@ from backups and volume snapshots.
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Protocol
 
 from tacit.errors import TacitError, Unavailable
+
+PROBE_SIZE = 1 << 16
 
 
 class Records(Protocol):
@@ -42,6 +45,9 @@ class Records(Protocol):
             The record that stands afterwards.
         """
 
+    def probe(self) -> None:
+        """Raise `Unavailable` if a record could not be written now."""
+
 
 class MemoryRecords:
     """Records in the memory of one process, for tests and simulations."""
@@ -60,6 +66,9 @@ class MemoryRecords:
             if self._records.get(name) == old:
                 self._records[name] = new
             return self._records.get(name)
+
+    def probe(self) -> None:
+        """Memory is always writable."""
 
 
 class RecordDirectory:
@@ -116,6 +125,12 @@ class RecordDirectory:
                 found = new
             return found
 
+    def probe(self) -> None:
+        """Write a file as large as many records, and delete it; raise `Unavailable` on failure."""
+        with self._usable():
+            self._lock.stat()
+            probe_disk(self.directory)
+
     @contextmanager
     def _usable(self) -> Iterator[None]:
         try:
@@ -153,6 +168,14 @@ def put(path: Path, aside: Path, content: bytes) -> None:
         os.fsync(file.fileno())
     aside.rename(path)
     _sync(path.parent)
+
+
+def probe_disk(directory: Path) -> None:
+    """Durably write a file of `PROBE_SIZE` bytes and delete it; raise `OSError` on failure."""
+    with tempfile.NamedTemporaryFile(dir=directory, prefix="probe-") as file:
+        file.write(bytes(PROBE_SIZE))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _sync(path: Path) -> None:

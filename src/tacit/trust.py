@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from enum import Enum, StrEnum
 
+SHUFFLE_SECURITY = 60
+"""σ: shuffled additive shares reveal only their sum, up to a statistical distance of 2^-σ."""
+
 
 class TrustModel(StrEnum):
     """Which parties must be trusted, and with what.

@@ -120,7 +120,7 @@ def test_what_silos_send_adds_up_by_weight_to_what_simulations_draw() -> None:
     for silo, sigma in enumerate(sums.sigmas):  # each its own, however little the sum shows of it
         for own in (sums.encoder(silo=silo), Releases(sums).encoder(silo)):
             assert own.protocol.share.std == pytest.approx(sigma * sums.scale)
-    with pytest.raises(TacitError, match="say whose encoder"):
+    with pytest.raises(TacitError, match="give the silo of the encoder"):
         sums.encoder()
     with pytest.raises(TacitError, match="report by the silo's encoder"):
         round_.randomize(data[0])

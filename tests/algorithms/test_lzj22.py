@@ -221,7 +221,7 @@ def test_a_covering_stands_in_for_a_continuous_action_set() -> None:
         ({"alpha": 90.0}, "alpha"),
         ({"bound": -1.0}, "bound"),
         ({"client_std": 2.0}, "client_std"),
-        ({"population": 50}, "population has 50"),
+        ({"population": 50}, "must be at most 50, the population"),
         ({"constants": "loose"}, "constants"),
         ({"dimension": 1}, "dimension"),
         ({"actions": 1}, "actions"),
@@ -250,7 +250,7 @@ def test_the_papers_population_is_large_enough_for_its_horizon() -> None:
 
     build()
     build(constants="paper")
-    with pytest.raises(TacitError, match="population has 100,000"):
+    with pytest.raises(TacitError, match="must be at most 100,000, the population"):
         build(horizon=10**9)
 
 

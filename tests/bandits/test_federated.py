@@ -399,7 +399,7 @@ def test_silos_in_one_batch_refuse_or_count_in_the_same_way() -> None:
     with pytest.raises(TacitError, match="need one row of 5 features per action, like all silos"):
         notes(environment, clip=False, dimension=5)
     (round_,) = FederatedLinUCB(3, 2, 4, 2).propose()
-    with pytest.raises(TacitError, match="has 2 silos, the round is for 3"):
+    with pytest.raises(TacitError, match="must be 2, one per silo"):
         environment.play(round_, None, np.random.default_rng(0))
 
 

@@ -173,3 +173,37 @@ export async function participate(tacit, { address, digest, pinned, start, answe
   await Promise.all([device.tick(), device.tick()]);
   return [...states, await device.state()];
 }
+
+/** Limits and participations after each import, on a device that knows the terms. */
+export async function imports(tacit, { address, digest, pinned, start, exports }) {
+  const { memoryStorage } = await import("../../clients/js/memory.js");
+  const device = await tacit.Device.open(address, digest, { pinned, storage: memoryStorage(), now: () => start });
+  const found = [await device.ledger()];
+  for (const one of exports) {
+    await device.importLedger(one);
+    found.push(await device.ledger());
+  }
+  return found;
+}
+
+/** Two devices report in the same round; exports of each, then spending and exports after each took over all of `more` and the other's, twice. */
+export async function together(tacit, { address, digest, pinned, start, more }) {
+  const { memoryStorage } = await import("../../clients/js/memory.js");
+  let now = start;
+  const opened = () => tacit.Device.open(address, digest, { pinned, storage: memoryStorage(), now: () => now });
+  const devices = [await opened(), await opened()];
+  const states = [];
+  for (const device of devices) states.push(await device.join());
+  now = Math.max(...states.map((state) => state.sendsAt));
+  for (const device of devices) await device.tick();
+  const exports = await Promise.all(devices.map((device) => device.exportLedger()));
+  devices.push(await opened());
+  for (const one of [...exports, ...more, ...exports]) for (const device of devices) await device.importLedger(one);
+  return {
+    exports,
+    rounds: states.map((state) => state.round),
+    again: (await devices[0].state()).stage,
+    spending: await Promise.all(devices.map((device) => device.ledger())),
+    merged: await Promise.all(devices.map((device) => device.exportLedger())),
+  };
+}

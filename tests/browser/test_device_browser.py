@@ -966,6 +966,36 @@ def test_ledgers_travel_between_browsers_and_python(tab: Tab, servers: Parties) 
     assert tab.call("ledger") == spending
 
 
+NO_REPORTS = (None, "", "00" * 15, "zz" * 16)
+
+
+def without_report(good: dict[str, Any], name: str | None) -> dict[str, Any]:
+    """The exported experiment, with another name of the report in its round."""
+    entry: dict[str, Any]
+    (entry,) = good["experiments"]
+    (round_,) = entry["rounds"]
+    return entry | {"rounds": [round_ | {"report": name}]}
+
+
+OLDER = """name => new Promise((done) => {
+  const asked = indexedDB.open(name, 1);
+  asked.onupgradeneeded = () => asked.result.createObjectStore("ledger").put({ entries: [] }, 0);
+  asked.onsuccess = () => done(asked.result.close());
+})"""
+VERSION = "async name => (await indexedDB.databases()).find((one) => one.name === name).version"
+
+
+@pytest.mark.extended
+def test_a_ledger_of_an_older_format_is_rejected_and_left_alone(tab: Tab, servers: Parties) -> None:
+    tab.page.evaluate(OLDER, "tacit")
+    with pytest.raises(ThrownError, match="has format 1, not 2: use the version") as problem:
+        tab.open()
+    assert (problem.value.name, problem.value.field) == ("Refused", "ledger")
+    assert tab.page.evaluate(VERSION, "tacit") == 1
+    assert tab.stored() == {"entries": []}
+    assert not servers.trace
+
+
 @pytest.mark.extended
 def test_a_spoilt_export_changes_nothing(tab: Tab, servers: Parties) -> None:
     joined(tab)
@@ -976,6 +1006,8 @@ def test_a_spoilt_export_changes_nothing(tab: Tab, servers: Parties) -> None:
         "{}",
         "[]",
         json.dumps(good | {"format": "tacit ledger 1"}),
+        json.dumps(good | {"format": "tacit ledger 2"}),
+        *(json.dumps(good | {"experiments": [without_report(good, name)]}) for name in NO_REPORTS),
         json.dumps(good | {"experiments": [good["experiments"][0] | {"participations": "1"}]}),
         json.dumps(good | {"experiments": [good["experiments"][0] | {"keys": ["zz"]}]}),
         json.dumps(good | {"own_limit": "-1"}),

@@ -7,17 +7,23 @@ import hashlib
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import pytest
 from scipy import stats
 from tests.browser import make_vectors
-from tests.browser.site import world
+from tests.browser.site import World, world
 from tests.browser.vectors import CLIENT, RUNNER, known
-from tests.service.parties import PINS
+from tests.service.parties import PINS, terms
+from tests.terms.mutations import mutated
 
 from tacit.aggregation import OwnNoise, SumView, TwoServerSession
+from tacit.client import Ledger
+from tacit.errors import Refusal
+from tacit.terms import ROLES, Noise, Promise, Terms
+from tacit.trust import TrustModel
 
 NODE = shutil.which("node")
 FALSE_ALARM = 1e-6
@@ -57,6 +63,21 @@ def test_altered_terms_and_rounds_get_the_same_verdict_as_in_python() -> None:
     assert found["costs"] == [one["cost"] for one in rounds]
 
 
+def test_a_browser_rejects_shuffler_terms_whatever_their_delta() -> None:
+    """Python accepts the first and rejects the second, whose shares have a delta above 0."""
+    parties = tuple(
+        replace(party, role=role)
+        for party, role in zip(terms().parties, ROLES[TrustModel.SHUFFLER], strict=True)
+    )
+    promise = Promise(Fraction(1), Fraction(1, 10**12), 2)
+    noise = Noise(Fraction(2), "devices")
+    made = terms(trust=TrustModel.SHUFFLER, promise=promise, noise=noise, parties=parties)
+    texts = [made.encode().decode(), mutated(made, ("guarantee", "delta"), "0")]
+    with pytest.raises(Refusal, match="delta is 0: must be at least"):
+        Terms.decode(texts[1].encode())
+    assert node("verdicts", {"texts": texts})["digests"] == [None, None]
+
+
 @pytest.mark.parametrize("length", [1, 2, 12])
 def test_halves_from_javascript_are_summed_by_the_servers_of_python(length: int) -> None:
     noise = OwnNoise(4, Fraction(4 * length), lambda _: 0)
@@ -85,19 +106,82 @@ def test_rounding_and_splitting_are_uniform() -> None:
     assert found["parts"] < stats.chi2.isf(FALSE_ALARM, 10)
 
 
+def opening(hosts: World) -> dict[str, Any]:
+    """What a device is opened with."""
+    return {
+        "address": hosts.addresses[0],
+        "digest": hosts.parties.experiment.hex(),
+        "pinned": {"coordinator": PINS.coordinator, "helper": PINS.helper},
+        "start": hosts.parties.clock.now * 1000,
+    }
+
+
+def exported(hosts: World, **changes: Any) -> str:
+    """Another device's export about the same terms, but for what is changed."""
+    document = json.loads(Ledger(":memory:").export())
+    entry = {
+        "terms": [hosts.parties.experiment.hex()],
+        "keys": [],
+        "epsilon": "1",
+        "participations": 2,
+        "withdrawn": False,
+        "rounds": [],
+    }
+    return json.dumps(document | {"experiments": [entry | changes]})
+
+
+@pytest.mark.parametrize("name", ["epsilon", "participations"])
+def test_the_smallest_limit_ever_shown_counts_whatever_is_imported(name: str) -> None:
+    """The terms say ε = 1 and two participations; each limit falls and never rises again."""
+    values: dict[str, tuple[str | int, ...]] = {
+        "epsilon": ("100", "1/2", "3/4", "1/3"),
+        "participations": (100, 1, 2, 0),
+    }
+    expected: dict[str, list[tuple[str, int]]] = {
+        "epsilon": [("1", 2), ("1", 2), ("1/2", 2), ("1/2", 2), ("1/3", 2)],
+        "participations": [("1", 2), ("1", 2), ("1", 1), ("1", 1), ("1", 0)],
+    }
+    with world() as hosts:
+        exports = [exported(hosts, **{name: value}) for value in values[name]]
+        found = node("imports", opening(hosts) | {"exports": exports})
+    assert [(one["limit"], one["participations"]) for one in found] == expected[name]
+
+
+def participations(exported: str) -> set[tuple[str, str]]:
+    """Names of rounds and reports in an export; each has a cost of 1/2."""
+    (entry,) = json.loads(exported)["experiments"]
+    assert all((one["cost"], one["charged"]) == ("1/2", True) for one in entry["rounds"])
+    names = [(one["round"], one["report"]) for one in entry["rounds"]]
+    assert len(set(names)) == len(names)
+    return set(names)
+
+
+def test_two_devices_that_report_in_one_round_count_twice_in_browsers_and_python() -> None:
+    """The same participation from two exports counts once."""
+    third = {"round": "07" * 16, "report": "09" * 16, "cost": "1/2", "charged": True}
+    with world() as hosts:
+        hosts.parties.open()
+        more = [exported(hosts, rounds=[third | {"refused": False}])]
+        found = node("together", opening(hosts) | {"more": more})
+    assert len(set(found["rounds"])) == 1
+    assert found["again"] == "sent"
+    one, other = (participations(text) for text in found["exports"])
+    assert len(one) == len(other) == 1
+    everything = one | other | {("07" * 16, "09" * 16)}
+    assert len(everything) == 3
+    assert [(each["spent"], each["taken"]) for each in found["spending"]] == [("3/2", 3)] * 3
+    assert [participations(text) for text in found["merged"]] == [everything] * 3
+    ledger = Ledger(":memory:")
+    for text in (*found["exports"], *more, *found["merged"]):
+        ledger.merge(text)
+    assert ledger.spent == Fraction(3, 2)
+    assert participations(ledger.export()) == everything
+
+
 def test_a_device_reports_from_node_with_a_storage_of_its_own() -> None:
     with world() as hosts:
         hosts.parties.open()
-        states = node(
-            "participate",
-            {
-                "address": hosts.addresses[0],
-                "digest": hosts.parties.experiment.hex(),
-                "pinned": {"coordinator": PINS.coordinator, "helper": PINS.helper},
-                "start": hosts.parties.clock.now * 1000,
-                "answer": 1,
-            },
-        )
+        states = node("participate", opening(hosts) | {"answer": 1})
         stages = [state["stage"] for state in states]
         assert stages == ["fresh", "waiting", "waiting", "waiting", "sent"]
         digests = [half["digest"] for half in states[-1]["sent"]]

@@ -734,7 +734,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "protocols/l2_sums.py",
         "ShuffledBall.security",
-        (swap("SECURITY + math.ceil(math.log2(self.coordinates))", "SECURITY"),),
+        (swap("SHUFFLE_SECURITY + math.ceil(math.log2(self.coordinates))", "SHUFFLE_SECURITY"),),
         BALLS,
     ),
     Target(
@@ -1101,6 +1101,17 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("terms/document.py", "_check_model", (checks,), DOCUMENT),
     Target("terms/document.py", "_check_noise", (checks, limits), DOCUMENT),
+    Target(
+        "terms/document.py",
+        "smallest_shuffler_delta",
+        (
+            signs,
+            swap("promise.participations", "1"),
+            swap("len(terms.answer.metrics)", "1"),
+            swap("math.ceil", "math.floor"),
+        ),
+        DOCUMENT,
+    ),
     Target("terms/parts.py", "Promise.check", (limits,), DOCUMENT),
     Target("terms/parts.py", "Noise.check", (limits,), DOCUMENT, ("least",)),
     Target("terms/parts.py", "Aggregation.check", (limits,), DOCUMENT),
@@ -1134,6 +1145,7 @@ TARGETS: tuple[Target, ...] = (
         PARTIES,
     ),
     Target("client/budget.py", "Budget._check_room", (checks, limits, signs), LEDGER),
+    Target("client/entries.py", "Joining.report", (swap("self.seed", "b''"),), LEDGER),
     Target("client/budget.py", "Budget._own_limit", (swap("OWN_LIMIT", "None"),), LEDGER),
     Target("client/budget.py", "Budget._united", (swap("min(times)", "max(times)"),), LEDGER),
     Target("terms/pinned.py", "approve_successor", (checks,), TERMS),

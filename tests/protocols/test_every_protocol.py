@@ -25,7 +25,7 @@ from tacit.privacy import View
 from tacit.protocols.contract import Protocol
 from tacit.types import Estimate, Floats, Integers, Opened
 
-FAST, DEVICES = 4000, 250  # rounds of each path; half the noise shows at about 1e-19
+FAST, DEVICES = 4000, 400  # rounds of each path; half the noise shows at about 1e-30
 UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
 
 EACH = pytest.mark.parametrize("name", CASES)
@@ -87,7 +87,7 @@ def simulated_rounds(name: str) -> Floats:
 
 @EACH
 def test_devices_have_the_law_of_the_simulation(name: str) -> None:
-    """Exact draws cannot be seeded: 250 rounds, false-alarm rate 1e-9 per coordinate."""
+    """Exact draws cannot be seeded: 400 rounds, false-alarm rate 1e-9 per coordinate."""
     drawn, _ = rounds_of_devices(name)
     fast = simulated_rounds(name)
     assert drawn.shape[1] == fast.shape[1] == CASES[name].build().coordinates
@@ -97,7 +97,7 @@ def test_devices_have_the_law_of_the_simulation(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.seen is not None])
 def test_devices_have_the_law_of_what_is_opened(name: str) -> None:
-    """What is seen of 250 rounds of exact draws against `opened_law`; false-alarm rate 1e-9."""
+    """What is seen of 400 rounds of exact draws against `opened_law`; false-alarm rate 1e-9."""
     law = opened_law(name, CASES[name].build())
     _, seen = rounds_of_devices(name)
     assert follows(seen, law) > UNSEEDED

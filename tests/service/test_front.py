@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 
+from tacit.errors import Unavailable
 from tacit.service.config import Limits
-from tacit.service.http import limits as limits_module
+from tacit.service.errors import Unknown
+from tacit.service.http import bodies
+from tacit.service.http.bodies import BodyRules, ExpectedBody
 from tacit.service.http.limits import MOST_ADDRESSES, Buckets
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.middleware import Front
+from tacit.service.http.pages import ExperimentSnapshot, Streams, Views
 from tacit.service.http.problems import TYPES
 
 PLACES = f"/experiments/{'a' * 64}/places"
@@ -36,7 +44,13 @@ def front(limits: Limits | None = None, origins: tuple[str, ...] = ("*",)) -> Fr
     """A front in whose world no time passes, so that nobody's bucket fills while a test is held
     up.
     """
-    made = Front(echo, limits or Limits(), origins, Metrics(dict))
+    found = limits or Limits()
+
+    async def report_size(scope: Any) -> int | None:
+        return 10 if scope["path"] == REPORT else None
+
+    rules = BodyRules(found, report_size, lambda header: header == "Bearer right")
+    made = Front(echo, found, origins, Metrics(dict), rules)
     if made._buckets is not None:
         made._buckets._clock = lambda: 0.0
     return made
@@ -55,14 +69,16 @@ def ask(app: Front, method: str, path: str, **more: Any) -> httpx.Response:
     ("method", "path", "most"),
     [
         ("PUT", REPORT, 10),
+        ("PUT", "/elsewhere", 20),
         ("POST", PLACES, 20),
         ("POST", f"/rounds/{'b' * 32}/keys", 20),
         ("GET", f"/rounds/{'b' * 32}/outcome", 20),
-        ("POST", f"/rounds/{'b' * 32}/exchange", 30),
+        ("POST", f"/rounds/{'b' * 32}/exchange", 20),
+        ("POST", "/experiments", 20),
     ],
 )
 def test_a_body_is_taken_up_to_its_limit_and_not_beyond(method: str, path: str, most: int) -> None:
-    app = front(Limits(report_bytes=10, request_bytes=20, call_bytes=30))
+    app = front(Limits(request_bytes=20, admin_bytes=20, call_bytes=30))
 
     async def in_parts(size: int) -> AsyncIterator[bytes]:
         for _ in range(size):
@@ -74,16 +90,57 @@ def test_a_body_is_taken_up_to_its_limit_and_not_beyond(method: str, path: str, 
         refused = ask(app, method, path, content=content)
         assert refused.status_code == 413
         assert refused.json()["type"] == "/problems/body-too-large"
-        assert refused.json()["detail"] == f"The body must have at most {most} bytes."
+        rule = "exactly" if path == REPORT else "at most"
+        assert refused.json()["detail"] == f"The body must have {rule} {most} bytes."
+
+
+def test_a_report_has_exactly_its_size() -> None:
+    async def in_parts() -> AsyncIterator[bytes]:
+        yield b"x" * 9
+
+    for content in (b"x" * 9, in_parts(), b""):
+        refused = ask(front(), "PUT", REPORT, content=content)
+        assert (refused.status_code, "exactly 10 bytes" in refused.text) == (422, True)
+
+
+def test_a_larger_body_needs_the_admin_token() -> None:
+    app = front(Limits(request_bytes=20, admin_bytes=30))
+    for path in ("/experiments", f"/experiments/{'a' * 64}/successor"):
+        for header, size, status in (
+            ("Bearer right", 30, 200),
+            ("Bearer right", 31, 413),
+            ("Bearer wrong", 20, 200),
+            ("Bearer wrong", 21, 401),
+            ("Bearer wrong", 31, 413),
+        ):
+            said = ask(app, "POST", path, content=b"x" * size, headers={"authorization": header})
+            assert said.status_code == status, (header, size)
+    assert said.headers["connection"] == "close"
+    asked = ask(app, "POST", PLACES, content=b"x" * 21, headers={"authorization": "Bearer right"})
+    assert asked.status_code == 413
+
+
+def test_large_bodies_in_memory_are_bounded_together() -> None:
+    rules = front(Limits(admin_bytes=10, call_bytes=100))._bodies
+    with rules.holding(ExpectedBody(60)), rules.holding(ExpectedBody(10)):
+        with rules.holding(ExpectedBody(40)):
+            pass
+        with (
+            pytest.raises(Unavailable, match="another large call"),
+            rules.holding(ExpectedBody(41)),
+        ):
+            pass
+    with rules.holding(ExpectedBody(100)):
+        pass
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits_module, "SLOWEST", 0.05)
+    monkeypatch.setattr(bodies, "SLOWEST", 0.05)
 
     async def slow() -> AsyncIterator[bytes]:
-        yield b"x"
+        yield b"x" * 5
         await asyncio.sleep(0.5)
-        yield b"x"
+        yield b"x" * 5
 
     assert ask(front(), "PUT", REPORT, content=slow()).status_code == 408
 
@@ -103,6 +160,66 @@ def test_behind_a_proxy_only_the_named_header_counts_and_its_last_entry() -> Non
         told = ask(app, "GET", "/", headers=headers).status_code
         assert told == (200 if lie == "1.1.1.1" else 429)
     assert ask(app, "GET", "/", headers={"X-Forwarded-For": "192.0.2.8"}).status_code == 200
+
+
+def test_an_address_is_forgotten_when_its_bucket_is_full_again() -> None:
+    now = [0.0]
+    buckets = Buckets(2, 3, clock=lambda: now[0])
+    for _ in range(4):
+        buckets.wait("a")
+    now[0] = 1.0
+    assert not buckets.wait("b")
+    assert len(buckets) == 2
+    now[0] = 1.4
+    buckets.wait("c")
+    assert len(buckets) == 3  # a has 2.8 of 3
+    now[0] = 1.6
+    buckets.wait("c")
+    assert len(buckets) == 1
+    now[0] = 1.7
+    assert [buckets.wait("a") > 0 for _ in range(4)] == [False] * 3 + [True]
+
+
+def test_a_burst_opens_no_more_streams_than_the_limit() -> None:
+    async def burst() -> None:
+        started, go = 0, asyncio.Event()
+
+        class Slow(Views):
+            async def current(self, digest: bytes) -> ExperimentSnapshot:
+                nonlocal started
+                started += 1
+                await go.wait()
+                if not digest:
+                    raise Unknown("no such experiment")
+                return ExperimentSnapshot({}, {}, "")
+
+        closing = threading.Event()
+        closing.set()
+        streams = Streams(Slow(lambda _: {}), 3, closing)
+        asked = [asyncio.ensure_future(streams.response(bytes(n > 0), "")) for n in range(8)]
+        await asyncio.sleep(0)
+        assert (started, streams.open) == (3, 3)
+        go.set()
+        said = await asyncio.gather(*asked, return_exceptions=True)
+        assert isinstance(said[0], Unknown)
+        assert streams.open == 2
+        assert [one.status_code for one in said[1:] if isinstance(one, Response)] == [200] * 2 + [
+            503
+        ] * 5
+
+        async def receive() -> Any:
+            await asyncio.sleep(60)
+
+        async def send(_message: Any) -> None:
+            raise OSError
+
+        for one in said[1:3]:
+            assert isinstance(one, Response)
+            with suppress(OSError, ExceptionGroup, ClientDisconnect):
+                await one({"type": "http", "asgi": {"spec_version": "2.3"}}, receive, send)
+        assert streams.open == 0
+
+    asyncio.run(burst())
 
 
 def test_addresses_in_memory_are_bounded() -> None:

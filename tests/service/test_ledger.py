@@ -35,7 +35,11 @@ OFTEN = terms(promise=Promise(Fraction(1), participations=9), noise=Noise(Fracti
 
 
 def joining(
-    of: Terms, identity: bytes = bytes(16), cost: Fraction = Fraction(1, 2), place: int = 0
+    of: Terms,
+    identity: bytes = bytes(16),
+    cost: Fraction = Fraction(1, 2),
+    place: int = 0,
+    seed: bytes = bytes(32),
 ) -> Joining:
     return Joining(
         identity,
@@ -44,7 +48,7 @@ def joining(
         cost,
         b"announcement",
         ReportSlot(place, TOKEN),
-        bytes(32),
+        seed,
         START,
         START + 60,
         START,
@@ -471,6 +475,16 @@ def test_another_programs_database_is_refused(tmp_path: Path) -> None:
         Ledger(path)
 
 
+def test_a_ledger_of_an_older_format_is_rejected_with_a_remedy(tmp_path: Path) -> None:
+    ledger = remembering(tmp_path / "ledger.db")
+    ledger._run("PRAGMA user_version=3")
+    ledger.close()
+    with pytest.raises(
+        LedgerError, match=r"a ledger of format 3: must be .* 4\. .* use the version"
+    ):
+        Ledger(tmp_path / "ledger.db")
+
+
 def test_a_damaged_ledger_is_refused_and_nothing_is_sent(tmp_path: Path) -> None:
     parties = Parties()
     parties.open()
@@ -533,6 +547,7 @@ def test_an_export_holds_no_answer_and_nothing_sealed() -> None:
     (entry,) = document["experiments"]
     assert {name for one in entry["rounds"] for name in one} == {
         "round",
+        "report",
         "cost",
         "charged",
         "refused",
@@ -550,6 +565,72 @@ def test_two_devices_add_up_and_what_both_know_counts_once() -> None:
     one.merge(other.export())
     one.merge(one.export())
     assert one.spent == Fraction(3, 4)
+
+
+def reporting(seed: int, charge: bool = True) -> Ledger:
+    """A device that takes part in the round 00…, once."""
+    ledger = remembering(":memory:", OFTEN)
+    ledger.join(joining(OFTEN, cost=Fraction(1, 4), seed=bytes([seed]) * 32))
+    if charge:
+        ledger.charge(bytes(16), halves)
+    return ledger
+
+
+def test_two_devices_that_report_in_one_round_count_twice() -> None:
+    one, other, third = reporting(1), reporting(2), Ledger(":memory:")
+    for ledger in (one, other, one, third):
+        for source in (one, other):
+            ledger.merge(source.export())
+    for ledger in (one, other, third):
+        assert ledger.spent == Fraction(1, 2)
+        assert [one.taken for group in ledger.overview() for one in group.experiments] == [2]
+    assert json.loads(one.export()) == json.loads(other.export()) == json.loads(third.export())
+    assert len(one.receipts()) == len(other.receipts()) == 1
+    with pytest.raises(Refusal, match="was joined before"):
+        one.check_round(OFTEN.digest, bytes(16), ReportSlot(1, TOKEN), Fraction(1, 4), START)
+
+
+def test_the_participations_of_both_devices_in_one_round_take_room() -> None:
+    twice = terms(promise=Promise(Fraction(1), participations=2), noise=Noise(Fraction(2)))
+    one, other = (remembering(":memory:", twice) for _ in range(2))
+    for number, ledger in enumerate((one, other)):
+        ledger.join(joining(twice, cost=Fraction(1, 4), seed=bytes([number]) * 32))
+    one.merge(other.export())
+    one.charge(bytes(16), halves)  # room for both: its own counts once
+    with pytest.raises(Refusal, match="number of participations is 2"):
+        one.join(joining(twice, bytes([1]) * 16, Fraction(1, 4)))
+
+
+def test_what_becomes_of_one_participation_says_nothing_about_the_other() -> None:
+    """The other device's row in the same round is neither recorded, charged, ended nor refunded."""
+    one = reporting(1, charge=False)
+    one.merge(reporting(2).export())
+    assert one.spent == Fraction(1, 4)
+    assert one.record(OFTEN.digest, {0: 1})
+    assert [row["levels"] for row in one._all("SELECT * FROM rounds ORDER BY levels")] == [
+        None,
+        "[1]",
+    ]
+    known = one.known(OFTEN.digest)
+    assert known is not None
+    assert (known.reports_at, known.pending) == (START + 60, Fraction(1, 4))
+    one.charge(bytes(16), halves)
+    assert one.spent == Fraction(1, 2)
+    assert [len(receipt.shares) for receipt in one.receipts()] == [2]
+    one.end(bytes(16), ParticipationOutcome.ABORTED, refund=True)
+    assert one.spent == Fraction(1, 4)
+    one.merge(reporting(1).export())  # an old export of this device
+    assert one.spent == Fraction(1, 4)
+
+
+def test_an_aborted_round_of_two_devices_is_one_aborted_round() -> None:
+    one, other = reporting(1), reporting(2)
+    for ledger in (one, other):
+        ledger.end(bytes(16), ParticipationOutcome.ABORTED, refund=True)
+    one.merge(other.export())
+    known = one.known(OFTEN.digest)
+    assert known is not None
+    assert (known.aborted, one.spent) == (1, Fraction(0))
 
 
 def test_import_into_a_new_device_keeps_the_limit_of_terms_it_has_not_seen() -> None:
@@ -638,6 +719,7 @@ def test_terms_that_turn_out_to_belong_together_share_one_account() -> None:
     assert known.pinned.terms == third
 
 
+ROUND = {"round": "01", "report": "00" * 16, "cost": "1/2", "charged": True, "refused": False}
 ENTRY: dict[str, object] = {
     "terms": ["00"],
     "keys": [],
@@ -653,12 +735,15 @@ def test_the_entry_that_is_spoilt_below_is_taken_whole() -> None:
     ledger = Ledger(":memory:")
     ledger.merge(json.dumps(document))
     ledger.check_room(bytes(1), Fraction(1))
+    ledger.merge(json.dumps(document | {"experiments": [ENTRY | {"rounds": [ROUND]}]}))
+    assert ledger.spent == Fraction(1, 2)
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"format": "tacit ledger 1"},
+        {"format": "tacit ledger 2"},
         {"format": "tacit ledger 9"},
         {"own_limit": "-1"},
         {"own_limit": "1e999999999"},
@@ -671,6 +756,9 @@ def test_the_entry_that_is_spoilt_below_is_taken_whole() -> None:
         {"experiments": [ENTRY | {"participations": -1}]},
         {"experiments": [ENTRY | {"keys": ["zz"]}]},
         {"experiments": [ENTRY | {"keys": 1}]},
+        {"experiments": [ENTRY | {"rounds": [ROUND | {"report": ""}]}]},
+        {"experiments": [ENTRY | {"rounds": [ROUND | {"report": None}]}]},
+        {"experiments": [ENTRY | {"rounds": [ROUND | {"report": "00" * 15}]}]},
         {"experiments": 7},
     ],
 )

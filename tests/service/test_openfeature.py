@@ -50,6 +50,35 @@ def client() -> OpenFeatureClient:
 # Evaluating
 
 
+def test_a_second_targeting_key_is_an_error_with_a_remedy(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a server, where all users would get the first one's variant."""
+    parties = Parties()
+    parties.open(option=1)
+    device = parties.device()
+    provided(parties, device)
+    assert client().get_string_value("greeting", "default") == "Hi"
+    assert client().get_string_value("greeting", "default", SOMEBODY) == "Hi"
+    other = EvaluationContext("somebody-else")
+    for _ in range(2):
+        details = client().get_string_details("greeting", "default", other)
+        assert (details.value, details.variant) == ("default", None)
+        assert (details.reason, details.error_code) == (Reason.ERROR, ErrorCode.INVALID_CONTEXT)
+        assert "Run it in each participant's app" in str(details.error_message)
+        assert "somebody" not in str(details.error_message)
+    recorded = list[Any]()
+    monkeypatch.setattr(device, "record", lambda *given: recorded.append(given))
+    client().track("greeting", other)
+    assert "Event greeting not recorded: targetingKey differs" in caplog.text
+    assert not recorded
+    client().track("greeting", SOMEBODY)
+    assert len(recorded) == 1
+    asked = asyncio.run(client().get_string_details_async("greeting", "default", other))
+    assert asked.error_code == ErrorCode.INVALID_CONTEXT
+    assert client().get_string_value("greeting", "default", SOMEBODY) == "Hi"
+
+
 def test_evaluating_a_flag_is_the_assignment_and_sticks() -> None:
     parties = Parties()
     parties.open(option=1)

@@ -548,6 +548,33 @@ def test_invitations_are_those_of_the_issuer_at_both_servers(quiet: Pair) -> Non
     assert quiet.helper.keep([waiting]) == [None]
 
 
+def test_a_list_that_comes_early_does_not_close_a_round_at_the_helper(quiet: Pair) -> None:
+    """All reports but one are there, and the coordinator's list would take the last one's place."""
+    digest = quiet.begin()
+    quiet.step(2)
+    everybody = quiet.crowd(digest, 2000)
+    identity = described(everybody[0]).identity
+    asked = [one for one in everybody if described(one).identity == identity]
+    row = quiet.helper.round(identity)
+    assert len(asked) == row.slots
+    halves = [quiet.halves(digest, one, 1) for one in asked]
+    for one, pair in zip(asked[:-1], halves[:-1], strict=True):
+        quiet.send(one, pair)
+    quiet.send(asked[-1], halves[-1], to=(0,))
+    now = quiet.coordinator.now
+    assert now < row.closes
+    server = quiet.coordinator.server(identity)
+    listing = server.close(now)[server.peer]
+    for _ in range(2):
+        assert quiet.helper.exchange(identity, listing) == (b"", b"")
+        quiet.helper.step()
+    assert quiet.helper.round(identity).stage is Stage.OPEN
+    quiet.send(asked[-1], halves[-1], to=(1,))
+    theirs, answer = quiet.helper.exchange(identity, listing)
+    assert theirs
+    assert answer
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -27,6 +27,8 @@ from tacit.assumptions import (
     SemiHonestServer,
 )
 from tacit.errors import Refusal, TacitError
+from tacit.privacy import PureDP
+from tacit.protocols.split_and_mix import mixed
 from tacit.signatures import public_key
 from tacit.terms import (
     HPKE_SUITES,
@@ -37,6 +39,7 @@ from tacit.terms import (
     ROLES,
     VIEWS,
     Aggregation,
+    Answer,
     Noise,
     Party,
     Promise,
@@ -44,7 +47,8 @@ from tacit.terms import (
     check_live,
     check_successor,
 )
-from tacit.trust import TrustModel, View
+from tacit.terms.document import smallest_shuffler_delta
+from tacit.trust import SHUFFLE_SECURITY, TrustModel, View
 
 EVERY = [(path, value) for path, values in MUTATIONS.items() for value in values]
 PARTS = st.fractions(0, Fraction(99, 100), max_denominator=1000)
@@ -63,6 +67,8 @@ def under(trust: TrustModel, by: str, **changes: Any) -> Terms:
             for role, key in zip(roles, KEYS, strict=False)
         ),
     }
+    if trust is TrustModel.SHUFFLER:
+        base["promise"] = Promise(Fraction(1, 2), Fraction(1, 10**16), participations=3)
     return terms(**base | changes)
 
 
@@ -188,6 +194,64 @@ def test_terms_of_rehearsals_are_read_and_rejected_by_live_parties() -> None:
     check_live(masked())
     with pytest.raises(TacitError, match="must be discrete-laplace where servers"):
         terms(noise=Noise(Fraction(48), "servers", REHEARSED))
+
+
+# Shuffled shares
+
+
+def exact_slack(of: Terms) -> Fraction:
+    """participations·metrics·(1 + e^ε)·2^-60 from below, with the series of e^ε."""
+    epsilon, term, series = of.promise.epsilon, Fraction(1), Fraction(0)
+    for number in range(1, 200):
+        series += term
+        term *= epsilon / number
+    return of.promise.participations * len(of.answer.metrics) * (1 + series) / 2**60
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "participations", "metrics"),
+    [("1/2", 3, 2), ("1/2", 1, 1), ("1", 1, 2), ("7/3", 4, 1), ("1/1000", 2, 3), ("20", 1, 1)],
+)
+def test_shuffler_terms_state_at_least_the_delta_of_their_shares(
+    epsilon: str, participations: int, metrics: int
+) -> None:
+    answer = Answer("x", tuple(f"m{n}" for n in range(metrics)))
+
+    def made(delta: Fraction, trust: TrustModel = TrustModel.SHUFFLER) -> Terms:
+        promise = Promise(Fraction(epsilon), delta, participations)
+        noise = Noise(Fraction(participations * metrics * 1000), "devices")
+        return under(trust, "devices", answer=answer, promise=promise, noise=noise)
+
+    smallest = smallest_shuffler_delta(made(Fraction(1, 2)))
+    slack = exact_slack(made(Fraction(1, 2)))
+    step = Fraction(1, 2**80)
+    assert smallest - step < slack < smallest
+    accepted = made(smallest)
+    assert Terms.decode(accepted.encode()) == accepted
+    ideal = mixed(PureDP(float(Fraction(epsilon)), participations=participations), SHUFFLE_SECURITY)
+    assert ideal.delta * metrics == pytest.approx(float(slack), rel=1e-12)
+    for delta in (Fraction(0), smallest - step):
+        with pytest.raises(TacitError, match=f"delta is {delta}: must be at least {smallest} with"):
+            made(delta)
+        text = mutated(accepted, ("guarantee", "delta"), str(delta))
+        with pytest.raises(Refusal, match=r"delta is .* with trust shuffler: .* Raise delta, or"):
+            Terms.decode(text.encode())
+    assert made(Fraction(0), TrustModel.TWO_SERVERS).promise.delta == 0
+
+
+def test_no_delta_suffices_for_shuffler_terms_of_a_very_large_epsilon() -> None:
+    for epsilon in (Fraction(42), Fraction(61), Fraction(10**39)):
+        promise = Promise(epsilon, 1 - Fraction(1, 10**30))
+        with pytest.raises(TacitError, match="must be at least 1 with trust shuffler"):
+            under(TrustModel.SHUFFLER, "devices", promise=promise)
+
+
+def test_rehearsed_shuffler_terms_state_any_delta_and_are_rejected_by_live_parties() -> None:
+    pure = Promise(Fraction(1, 2), participations=3)
+    rehearsed = Noise(Fraction(48), "devices", REHEARSED)
+    made = under(TrustModel.SHUFFLER, "devices", promise=pure, noise=rehearsed)
+    with pytest.raises(Refusal, match="'rehearsed'"):
+        check_live(made)
 
 
 # Assumptions

@@ -82,7 +82,7 @@ class Budget(LedgerFile):
     def _check_room(self, lineage: int, cost: Fraction, besides: bytes = b"") -> None:
         """Reject a round whose cost exceeds a limit, given all charged and pending rounds."""
         taken = self._all(
-            f"SELECT lineage, cost FROM rounds WHERE {_TAKEN} AND identity != ?", besides
+            f"SELECT lineage, cost FROM rounds WHERE {_TAKEN} AND report != ?", besides
         )
         here = [row for row in taken if row["lineage"] == lineage]
         Account(*self._limits(lineage), self._cost(here), len(here)).charged(cost)
@@ -214,7 +214,7 @@ class Budget(LedgerFile):
     def _exported(self, entry: sqlite3.Row) -> dict[str, object]:
         lineage = entry["id"]
         digests = self._all("SELECT digest FROM terms WHERE lineage = ? ORDER BY 1", lineage)
-        rounds = self._all("SELECT * FROM rounds WHERE lineage = ? ORDER BY identity", lineage)
+        rounds = self._all("SELECT * FROM rounds WHERE lineage = ? ORDER BY 1, 2", lineage)
         return {
             "terms": [row["digest"].hex() for row in digests],
             "keys": [key.hex() for key in self._keys(lineage)],
@@ -224,6 +224,7 @@ class Budget(LedgerFile):
             "rounds": [
                 {
                     "round": row["identity"].hex(),
+                    "report": row["report"].hex(),
                     "cost": row["cost"],
                     "charged": bool(row["charged"]) or row["outcome"] is None,
                     "refused": row["outcome"] == ParticipationOutcome.ABORTED,
@@ -234,6 +235,9 @@ class Budget(LedgerFile):
 
     def merge(self, exported: str) -> None:
         """Merge another device's export: limits only decrease, charges are only added.
+
+        A participation that both devices know counts once. Reports of both devices in one round
+        are two participations.
 
         Raises
         ------
@@ -260,13 +264,14 @@ class Budget(LedgerFile):
         self._know_keys(lineage, other.keys)
         if other.withdrawn:
             self._run("UPDATE lineages SET withdrawn = 1 WHERE id = ?", lineage)
-        for identity, cost, charged, aborted in other.rounds:
-            outcome = ParticipationOutcome.ABORTED if aborted else ParticipationOutcome.ELSEWHERE
+        aborted, elsewhere = ParticipationOutcome.ABORTED, ParticipationOutcome.ELSEWHERE
+        for one in other.rounds:
             self._run(
-                "INSERT INTO rounds (identity, lineage, cost, charged, outcome) "
-                "VALUES (?, ?, ?, ?, ?) ON CONFLICT (identity) DO UPDATE SET "
+                "INSERT INTO rounds (identity, report, lineage, cost, charged, outcome) "
+                "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (identity, report) DO UPDATE SET "
                 "charged = max(charged, excluded.charged) WHERE outcome IS NOT ?",
-                *(identity, lineage, str(cost), charged, outcome, ParticipationOutcome.ABORTED),
+                *(one.identity, one.report, lineage, str(one.cost), one.charged),
+                *(aborted if one.aborted else elsewhere, aborted),
             )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
 from tacit.aggregation import ReportSlot
+from tacit.client.exports import REPORT_SIZE
 from tacit.client.report_schedule import Attempt
 from tacit.terms import Account, Pinned, Terms
 
@@ -127,6 +129,16 @@ class Joining:
     until: float
     levels: tuple[int, ...]
     invitation: str | None = None
+
+    @property
+    def report(self) -> bytes:
+        """Name of this participation in exports, from the device's own random seed.
+
+        Two devices of one participant have different names in one round, whatever slots the
+        coordinator assigns.
+        """
+        named = b"tacit report v1\x00" + self.identity + self.seed
+        return hashlib.sha256(named).digest()[:REPORT_SIZE]
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,8 +11,22 @@ from typing import Any
 
 from tacit.errors import TacitError, require
 
-FORMAT = "tacit ledger 2"
+FORMAT = "tacit ledger 3"
+REPORT_SIZE = 16
+"""Bytes of the random name of a participation; a round may have several of one participant."""
+
 _FRACTION = re.compile(r"[0-9]{1,80}(/[1-9][0-9]{0,79})?")
+
+
+@dataclass(frozen=True)
+class Participation:
+    """One report of the participant in a round, of any of their devices."""
+
+    identity: bytes
+    report: bytes
+    cost: Fraction
+    charged: bool
+    aborted: bool
 
 
 @dataclass(frozen=True)
@@ -24,7 +38,7 @@ class Exported:
     epsilon: Fraction
     participations: int
     withdrawn: bool
-    rounds: tuple[tuple[bytes, Fraction, bool, bool], ...]
+    rounds: tuple[Participation, ...]
 
 
 def read_export(exported: str) -> tuple[Fraction | None, list[Exported]]:
@@ -32,7 +46,10 @@ def read_export(exported: str) -> tuple[Fraction | None, list[Exported]]:
     try:
         document = json.loads(exported)
         if document["format"] != FORMAT:
-            raise TacitError(f"format is {document['format']!r}: must be {FORMAT!r}")
+            raise TacitError(
+                f"format is {document['format']!r}: must be {FORMAT!r}. Use the same version of "
+                "tacit on both devices"
+            )
         own = document["own_limit"]
         limit = None if own is None else _spelt(own)
         return limit, [_read_entry(entry) for entry in document["experiments"]]
@@ -56,15 +73,19 @@ def _read_entry(entry: Mapping[str, Any]) -> Exported:
         _spelt(entry["epsilon"]),
         times,
         bool(entry["withdrawn"]),
-        tuple(
-            (
-                bytes.fromhex(row["round"]),
-                _spelt(row["cost"]),
-                bool(row["charged"]),
-                bool(row["refused"]),
-            )
-            for row in rounds
-        ),
+        tuple(_read_round(row) for row in rounds),
+    )
+
+
+def _read_round(row: Mapping[str, Any]) -> Participation:
+    report = bytes.fromhex(row["report"])
+    require(len(report) == REPORT_SIZE, "report", row["report"], f"{REPORT_SIZE} bytes")
+    return Participation(
+        bytes.fromhex(row["round"]),
+        report,
+        _spelt(row["cost"]),
+        bool(row["charged"]),
+        bool(row["refused"]),
     )
 
 

@@ -31,6 +31,7 @@ from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import Account, Pinned, Terms
 
 _CACHED = 64  # terms; a participant knows few
+_OWN = "terms IS NOT NULL"  # participations of this device, at most one in a round
 
 
 class Ledger(Budget):
@@ -105,13 +106,15 @@ class Ledger(Budget):
             lineage, last = start["lineage"], _last(start, line)
             entry = self._only("SELECT * FROM lineages WHERE id = ?", lineage)
             rounds = self._all(
-                "SELECT identity, cost, charged, outcome, sends FROM rounds WHERE lineage = ?",
+                "SELECT identity, terms, cost, charged, outcome, sends FROM rounds "
+                "WHERE lineage = ?",
                 lineage,
             )
             pinned = self._pinned(last)
             charged = [row for row in rounds if row["charged"]]
             joined = [row for row in rounds if not row["charged"] and row["outcome"] is None]
-            sends = [row["sends"] for row in rounds if row["identity"] == entry["asked"]]
+            own = [row for row in rounds if row["terms"] is not None]
+            sends = [row["sends"] for row in own if row["identity"] == entry["asked"]]
             return Known(
                 pinned=pinned,
                 state=last["state"],
@@ -119,7 +122,7 @@ class Ledger(Budget):
                 checked=last["checked"],
                 account=Account(*self._read_limits(entry), self._cost(charged), len(charged)),
                 pending=self._cost(joined),
-                aborted=sum(_in_vain(row) for row in rounds),
+                aborted=len({row["identity"] for row in rounds if _in_vain(row)}),
                 withdrawn=bool(entry["withdrawn"]),
                 option=entry["option"],
                 until=entry["until"],
@@ -182,10 +185,10 @@ class Ledger(Budget):
         entry = self._only("SELECT withdrawn, until FROM lineages WHERE id = ?", lineage)
         if entry["withdrawn"]:
             raise Refusal("the participant has left the experiment. Call agree() to join it again")
-        row = self._one("SELECT slot FROM rounds WHERE identity = ?", identity)
-        if entry["until"] > now or (row is not None and row["slot"] == slot.encode()):
+        found = self._all("SELECT slot FROM rounds WHERE identity = ?", identity)
+        if entry["until"] > now or slot.encode() in [row["slot"] for row in found]:
             return True
-        if row is not None:
+        if found:
             raise Refusal(
                 f"round {identity.hex()} was joined before: a device takes part once in a round"
             )
@@ -199,9 +202,10 @@ class Ledger(Budget):
             if self._joined(lineage, new.identity, new.slot, new.cost, new.joined):
                 return
             self._run(
-                "INSERT INTO rounds VALUES (?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                *(new.identity, lineage, str(new.cost), new.terms, new.option, new.joined),
-                *(new.sends, new.announcement, new.slot.encode(), new.seed, new.invitation),
+                "INSERT INTO rounds VALUES (?, ?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                *(new.identity, new.report, lineage, str(new.cost), new.terms, new.option),
+                *(new.joined, new.sends, new.announcement, new.slot.encode(), new.seed),
+                new.invitation,
                 json.dumps(new.levels),
             )
             self._keep_option(lineage, new.option, new.until, new.identity)
@@ -220,8 +224,8 @@ class Ledger(Budget):
             for metric, level in levels.items():
                 merged[metric] = level
             self._run(
-                "UPDATE rounds SET levels = ? WHERE identity = ?",
-                *(json.dumps(merged), row["identity"]),
+                "UPDATE rounds SET levels = ? WHERE identity = ? AND report = ?",
+                *(json.dumps(merged), row["identity"], row["report"]),
             )
             return True
 
@@ -273,10 +277,14 @@ class Ledger(Budget):
         already.
         """
         with self.together():
-            row = self._one("SELECT * FROM rounds WHERE identity = ?", identity)
-            if row is None or row["outcome"] is not None or row["levels"] is None:
+            row = self._one(
+                "SELECT * FROM rounds WHERE identity = ? AND outcome IS NULL "
+                "AND levels IS NOT NULL",
+                identity,
+            )
+            if row is None:
                 return
-            self._check_room(row["lineage"], self._fraction(row["cost"]), besides=identity)
+            self._check_room(row["lineage"], self._fraction(row["cost"]), besides=row["report"])
             running = self._running(row)
             for role, share in enumerate(make(running)):
                 address = running.pinned.terms.parties[role].address
@@ -286,7 +294,10 @@ class Ledger(Budget):
                     *(identity, role, address, len(share), hashlib.sha256(share).hexdigest()),
                     share,
                 )
-            self._run("UPDATE rounds SET charged = 1, levels = NULL WHERE identity = ?", identity)
+            self._run(
+                "UPDATE rounds SET charged = 1, levels = NULL WHERE identity = ? AND report = ?",
+                *(identity, row["report"]),
+            )
 
     def claim(self, identity: bytes, delivery: Delivery, what: Attempt, now: float) -> bool:
         """Claim the next attempt for this process; False if another process was faster."""
@@ -325,7 +336,7 @@ class Ledger(Budget):
         with self.together():
             self._end("identity = ?", identity, outcome)
             if refund:
-                self._run("UPDATE rounds SET charged = 0 WHERE identity = ?", identity)
+                self._run(f"UPDATE rounds SET charged = 0 WHERE identity = ? AND {_OWN}", identity)
 
     def _end(self, where: str, value: object, outcome: ParticipationOutcome) -> None:
         """End participations and delete everything but the account and the receipt."""
@@ -354,7 +365,7 @@ class Ledger(Budget):
     def receipts(self) -> list[Receipt]:
         """Receipts of all participations of this device, latest first."""
         with self.together():
-            rows = self._all("SELECT * FROM rounds WHERE terms IS NOT NULL ORDER BY joined DESC")
+            rows = self._all(f"SELECT * FROM rounds WHERE {_OWN} ORDER BY joined DESC")
             return [self._receipt(row) for row in rows]
 
     def _receipt(self, row: sqlite3.Row) -> Receipt:

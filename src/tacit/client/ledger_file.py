@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tacit.errors import Unavailable
 
-FORMAT = 3
+FORMAT = 4
 _APPLICATION = 0x7AC17001
 _PATIENCE = 10  # seconds to wait for another process's lock
 _PRAGMAS = ("journal_mode=DELETE", "synchronous=EXTRA", "secure_delete=ON", "trusted_schema=OFF")
@@ -34,9 +34,10 @@ CREATE TABLE terms (
     approved INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE rounds (
-    identity BLOB PRIMARY KEY, lineage INTEGER NOT NULL, cost TEXT NOT NULL,
+    identity BLOB NOT NULL, report BLOB NOT NULL, lineage INTEGER NOT NULL, cost TEXT NOT NULL,
     charged INTEGER NOT NULL DEFAULT 0, outcome TEXT, terms BLOB, option TEXT, joined REAL,
-    sends REAL, announcement BLOB, slot BLOB, seed BLOB, invitation TEXT, levels TEXT
+    sends REAL, announcement BLOB, slot BLOB, seed BLOB, invitation TEXT, levels TEXT,
+    PRIMARY KEY (identity, report)
 );
 CREATE TABLE shares (
     identity BLOB NOT NULL, role INTEGER NOT NULL, address TEXT NOT NULL, size INTEGER NOT NULL,
@@ -95,7 +96,7 @@ class LedgerFile:
                 )
                 raise LedgerError(
                     f"{self.path} is {older}: must be a ledger of format {FORMAT}. Name the right "
-                    "file, or merge an export of the version that wrote it into a new ledger"
+                    "file, or use the version of tacit that wrote it until its experiments end"
                 )
             elif self._pragma("quick_check(1)") != "ok":
                 raise self._unusable("the file is damaged")

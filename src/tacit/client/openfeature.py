@@ -75,11 +75,23 @@ def _threaded(
     return resolved
 
 
+class SecondParticipant(TacitError):  # noqa: N818 - as OpenFeature's InvalidContextError
+    """A provider was asked about a second participant. The message contains no targeting key."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "targetingKey differs from the first one of this provider: a provider is one "
+            "participant's device and gives all callers one variant. Run it in each participant's "
+            "app, or make a Device, Ledger and provider per participant (OpenFeature domains)."
+        )
+
+
 class TacitProvider(AbstractProvider):
-    """OpenFeature provider of one device.
+    """OpenFeature provider of one participant's device.
 
     Evaluating a flag joins its experiment: evaluate flags only for participants who were shown the
-    terms.
+    terms. The first targeting key names the participant. With another one evaluation returns the
+    default with the error code `INVALID_CONTEXT`, and `track` records nothing.
 
     Parameters
     ----------
@@ -99,6 +111,8 @@ class TacitProvider(AbstractProvider):
         self._thread: threading.Thread | None = None
         self._stop, self._wake = threading.Event(), threading.Event()
         self._not_before: dict[str, tuple[float, str]] = {}
+        self._participant: str | None = None
+        self._lock = threading.Lock()
 
     def get_metadata(self) -> Metadata:
         """The name of the provider."""
@@ -134,18 +148,33 @@ class TacitProvider(AbstractProvider):
             if not stop.is_set():
                 self._wake.wait(_LONGEST_SLEEP if pause is None else min(pause, _LONGEST_SLEEP))
 
+    def _check_participant(self, context: EvaluationContext | None) -> None:
+        """Raise `SecondParticipant` for another targeting key than the first."""
+        key = None if context is None else context.targeting_key
+        if not key:
+            return
+        with self._lock:
+            self._participant = self._participant or key
+            if key != self._participant:
+                raise SecondParticipant
+
     # Recording
 
     def track(
         self,
         tracking_event_name: str,
-        evaluation_context: EvaluationContext | None = None,  # noqa: ARG002
+        evaluation_context: EvaluationContext | None = None,
         tracking_event_details: TrackingEventDetails | None = None,
     ) -> None:
         """Record an outcome on this device; sends nothing.
 
         An event without a value counts as the highest answer. Values outside the range are clipped.
         """
+        try:
+            self._check_participant(evaluation_context)
+        except SecondParticipant as problem:
+            _log.warning("Event %s not recorded: %s", tracking_event_name, problem)
+            return
         value = None if tracking_event_details is None else tracking_event_details.value
         for key, flag in self.flags.items():
             try:
@@ -162,46 +191,46 @@ class TacitProvider(AbstractProvider):
         self,
         flag_key: str,
         default_value: bool,
-        evaluation_context: EvaluationContext | None = None,  # noqa: ARG002
+        evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[bool]:
         """Resolve a flag to the value of the assigned option."""
-        return self._resolve(flag_key, default_value, (bool,))
+        return self._resolve(flag_key, default_value, (bool,), evaluation_context)
 
     def resolve_string_details(
         self,
         flag_key: str,
         default_value: str,
-        evaluation_context: EvaluationContext | None = None,  # noqa: ARG002
+        evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[str]:
         """Resolve a flag to the value or the name of the assigned option."""
-        return self._resolve(flag_key, default_value, (str,))
+        return self._resolve(flag_key, default_value, (str,), evaluation_context)
 
     def resolve_integer_details(
         self,
         flag_key: str,
         default_value: int,
-        evaluation_context: EvaluationContext | None = None,  # noqa: ARG002
+        evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[int]:
         """Resolve a flag to the value of the assigned option."""
-        return self._resolve(flag_key, default_value, (int,))
+        return self._resolve(flag_key, default_value, (int,), evaluation_context)
 
     def resolve_float_details(
         self,
         flag_key: str,
         default_value: float,
-        evaluation_context: EvaluationContext | None = None,  # noqa: ARG002
+        evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[float]:
         """Resolve a flag to the value of the assigned option."""
-        return self._resolve(flag_key, default_value, (float,))
+        return self._resolve(flag_key, default_value, (float,), evaluation_context)
 
     def resolve_object_details(
         self,
         flag_key: str,
         default_value: Structure,
-        evaluation_context: EvaluationContext | None = None,  # noqa: ARG002
+        evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[Structure]:
         """Resolve a flag to the value of the assigned option."""
-        return self._resolve(flag_key, default_value, (dict, list))
+        return self._resolve(flag_key, default_value, (dict, list), evaluation_context)
 
     resolve_boolean_details_async = _threaded(resolve_boolean_details)
     resolve_string_details_async = _threaded(resolve_string_details)
@@ -209,7 +238,17 @@ class TacitProvider(AbstractProvider):
     resolve_float_details_async = _threaded(resolve_float_details)
     resolve_object_details_async = _threaded(resolve_object_details)
 
-    def _resolve(self, key: str, default: V, kinds: tuple[type, ...]) -> FlagResolutionDetails[V]:
+    def _resolve(
+        self,
+        key: str,
+        default: V,
+        kinds: tuple[type, ...],
+        context: EvaluationContext | None,
+    ) -> FlagResolutionDetails[V]:
+        try:
+            self._check_participant(context)
+        except SecondParticipant as problem:
+            return _unresolved(default, ErrorCode.INVALID_CONTEXT, str(problem))
         flag = self.flags.get(key)
         if flag is None:
             return _unresolved(default, ErrorCode.FLAG_NOT_FOUND, f"flag {key} has no experiment")

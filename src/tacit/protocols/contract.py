@@ -36,8 +36,6 @@ class Protocol(ABC):
         Largest number of reports in the round.
     coordinates : int
         Numbers in the aggregate; 1 for arms.
-    numbers_per_participant : int
-        Numbers per report: all coordinates, unless participants report to separate sums.
     minimum : int
         Minimum batch size: with fewer reports, nothing is released. The noise is shared so that the
         guarantee holds from there on, with the shares of `honest` participants.

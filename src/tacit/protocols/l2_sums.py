@@ -27,9 +27,10 @@ from tacit.privacy.accounting import in_distinct_rounds
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.privacy.search import least
 from tacit.protocols.contract import Protocol, random_level
-from tacit.protocols.split_and_mix import SECURITY, mixed, shares_needed
+from tacit.protocols.split_and_mix import mixed, shares_needed
 from tacit.protocols.vector_noise import bare, each_time, gaussian_ratio
 from tacit.protocols.vectors import noise_proxy
+from tacit.trust import SHUFFLE_SECURITY
 from tacit.types import Estimate, Floats, Integers, Opened, Reports, VectorError
 
 ROUNDING = 0.01  # relative increase of the sensitivity that rounding may cause
@@ -291,11 +292,11 @@ class ShuffledBall(SecureBall):
     @property
     def security(self) -> int:
         """σ, with a union bound over all coordinates."""
-        return SECURITY + math.ceil(math.log2(self.coordinates))
+        return SHUFFLE_SECURITY + math.ceil(math.log2(self.coordinates))
 
     def _noise(self, each: ApproximateDP) -> tuple[int, NoiseLaw]:
         """Subtracts the shuffler's part of δ first."""
-        slack = mixed(each, SECURITY).delta - each.delta
+        slack = mixed(each, SHUFFLE_SECURITY).delta - each.delta
         if slack >= each.delta:
             raise TacitError(
                 f"delta is {each.delta:g}; splitting for a shuffler alone costs {slack:.2g}: use "

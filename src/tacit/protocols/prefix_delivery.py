@@ -24,8 +24,8 @@ from tacit.assumptions import (
 from tacit.errors import integer
 from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam
 from tacit.protocols.prefix_messages import MODULUS_BITS, Bits, Form, Shares, Words
-from tacit.protocols.split_and_mix import SECURITY, shares_needed
-from tacit.trust import TrustModel, View
+from tacit.protocols.split_and_mix import shares_needed
+from tacit.trust import SHUFFLE_SECURITY, TrustModel, View
 
 if TYPE_CHECKING:
     from tacit.protocols.prefix_sums import PrefixSums
@@ -203,7 +203,7 @@ class Shuffled(Aggregated):
         """The statistical distance of split-and-mix, over all released numbers."""
         if sums.alone or sums.noise == "binomial":
             return 0.0
-        return (1 + math.exp(epsilon)) * 2.0**-SECURITY * sums.size * sums.shape.steps
+        return (1 + math.exp(epsilon)) * 2.0**-SHUFFLE_SECURITY * sums.size * sums.shape.steps
 
     def assumptions(self, sums: PrefixSums) -> set[Assumption]:
         """As for secure aggregation, unless each silo's noise suffices alone."""

@@ -21,14 +21,14 @@ from tacit.privacy import ApproximateDP, Target, View
 from tacit.privacy.guarantees import state_arithmetic
 from tacit.protocols.contract import Protocol
 from tacit.protocols.sums import ModularSum, SecureSum
+from tacit.trust import SHUFFLE_SECURITY
 from tacit.types import Integers, Opened
 
 FEWEST_USERS = 19
-SECURITY = 60
 LARGEST = 700.0  # largest exponent that does not overflow; δ reaches 1 long before
 
 
-def shares_needed(users: int, modulus: int, security: int = SECURITY) -> int:
+def shares_needed(users: int, modulus: int, security: int = SHUFFLE_SECURITY) -> int:
     """k = ⌈2 + (2σ + log₂ m) / (log₂ n - log₂ e)⌉, for n >= 19 (Balle et al. 2020).
 
     >>> shares_needed(10_000, 2**32, security=40)
@@ -68,7 +68,7 @@ class SplitAndMix(ModularSum):
     (18, '(1, 3.226e-18)-DP')
     """
 
-    def __init__(self, inner: SecureSum, *, security: int = SECURITY) -> None:
+    def __init__(self, inner: SecureSum, *, security: int = SHUFFLE_SECURITY) -> None:
         self.inner = inner
         self.participants, self.precision = inner.participants, inner.precision
         self.minimum, self.modulus, self.honest = inner.minimum, inner.modulus, inner.honest

@@ -125,8 +125,9 @@ Positive = Annotated[int, Field(ge=1)]
 class Limits(BaseModel):
     """Limits on requests from unauthenticated clients.
 
-    They bound the bytes of a body, the requests waiting for the database, the open page streams,
-    and the requests per second and address. Addresses are counted in memory only.
+    They bound the bytes of a body (of strangers, with the admin token, of the coordinator's signed
+    calls), the requests waiting for the database, the open page streams, and the requests per
+    second and address. Addresses are counted in memory only.
 
     Behind a proxy all connections come from the proxy's address. No address is counted there unless
     `address_header` names the header in which the proxy alone writes the client's address.
@@ -134,8 +135,8 @@ class Limits(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    report_bytes: Positive = 1 << 16
-    request_bytes: Positive = 1 << 18
+    request_bytes: Positive = 1 << 12
+    admin_bytes: Positive = 1 << 18
     call_bytes: Positive = 1 << 26
     waiting: Positive = 4096
     streams: Positive = 200

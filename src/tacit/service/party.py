@@ -55,6 +55,7 @@ COORDINATOR, HELPER = 0, 1
 KIND = "two-servers"
 AGAIN = 1.0  # seconds until a failed step is retried
 SOON = 0.1
+READY = 1.0  # seconds for which a write probe is cached
 
 
 class TermsStatus(NamedTuple):
@@ -126,6 +127,7 @@ class ServerParty:
         self._lineages: dict[bytes, bytes] = {}
         self._servers: dict[bytes, Aggregator] = {}
         self._lock = threading.Lock()
+        self._probing, self._ready_until = threading.Lock(), 0.0
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.store!r})"
@@ -136,9 +138,17 @@ class ServerParty:
         return int(self._clock())
 
     def ready(self) -> None:
-        """Raise `Unavailable` if the database or the key files cannot be used."""
+        """Raise `Unavailable` if the database or the key files cannot be read and written.
+
+        Every call reads. A successful write is cached for `READY` seconds, because anyone may ask.
+        """
         self.records.read(b"ready")
         self.store.used()
+        with self._probing:
+            if time.monotonic() >= self._ready_until:
+                self.records.probe()
+                self.store.probe()
+                self._ready_until = time.monotonic() + READY
 
     # Terms
 
@@ -236,6 +246,10 @@ class ServerParty:
         if found != slot:
             raise Refusal(f"the report is for slot {found}: the path names slot {slot}")
         return CheckedReport(identity, server, share, self._invited(server, invitation))
+
+    def share_size(self, identity: bytes) -> int:
+        """Bytes of a report share for this party in a live round."""
+        return self.server(identity).round.share_size(self.role)
 
     def _invited(self, server: Aggregator, invitation: str | None) -> bytes:  # noqa: ARG002
         """The digest of the invitation that a report needs here; empty for none."""

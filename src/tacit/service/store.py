@@ -21,7 +21,7 @@ from collections.abc import (
     MutableMapping,
     Sequence,
 )
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import lru_cache
@@ -36,6 +36,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from tacit.errors import TacitError, Unavailable
+from tacit.records import probe_disk
 from tacit.service.errors import LOG, Unknown
 from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import Terms
@@ -44,6 +45,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 PATIENCE = 30  # seconds a writer waits for the lock
 STATEMENTS = 64  # cached per SQLite connection
 CACHE = 256  # kilobytes of page cache per SQLite connection: large rounds are not cached
+_UNAVAILABLE = "the database is unavailable; nothing was changed: retry later"
 AT_ONCE = 200  # report shares per query when a round closes
 
 Value = TypeVar("Value")
@@ -450,6 +452,7 @@ class Store:
         lite = self.dialect == "sqlite"
         reading = {"reading": True} if lite else {"isolation_level": "REPEATABLE READ"}
         self._reader = self.engine.execution_options(**reading)
+        self._file = Path(self.engine.url.database) if lite and self.engine.url.database else None
         if lite:
             sql.event.listen(self.engine, "connect", _configure)
             sql.event.listen(self.engine, "begin", _begin_writing)
@@ -481,6 +484,9 @@ class Store:
         """Upgrade the tables to this version's schema, if needed."""
         config = Config()
         config.set_main_option("script_location", str(MIGRATIONS))
+        if self._file is not None:
+            with suppress(OSError):  # reported below
+                self._file.touch(mode=0o600)  # -wal and -shm files get the same mode
         try:
             with self.engine.begin() as connection:
                 if self.dialect == "postgresql":  # one process at a time
@@ -507,6 +513,23 @@ class Store:
             "the database is unusable: start it, correct its URL (database or TACIT_DATABASE), or "
             "let this user create tables"
         )
+
+    def probe(self) -> None:
+        """Raise `Unavailable` if nothing could be written now: rewrite a row durably.
+
+        SQLite may write that row without new disk space, so its directory is probed, too.
+        """
+        with self.begin() as transaction:
+            transaction.connection.exec_driver_sql(
+                "UPDATE alembic_version SET version_num = version_num"
+            )
+        if self._file is None:
+            return
+        try:
+            probe_disk(self._file.parent)
+        except OSError as problem:
+            LOG.error("database: %s", problem.strerror)
+            raise Unavailable(_UNAVAILABLE) from None
 
     def used(self) -> bool:
         """Whether any terms are stored, so that key files must exist as well."""
@@ -622,7 +645,7 @@ def _begin_writing(connection: sql.Connection) -> None:
 def _unavailable(problem: SQLAlchemyError) -> Unavailable:
     """Log the database's message without statement values; the caller gets a generic error."""
     _log(problem)
-    return Unavailable("the database is unavailable; nothing was changed: retry later")
+    return Unavailable(_UNAVAILABLE)
 
 
 def _log(problem: SQLAlchemyError) -> None:

@@ -9,10 +9,12 @@ verify; `tacit.signatures` and `pinned` do.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -46,7 +48,7 @@ from tacit.terms.parts import (
     check_text,
     check_whole,
 )
-from tacit.trust import TrustModel, View
+from tacit.trust import SHUFFLE_SECURITY, TrustModel, View
 
 VERSION = 3
 DIGEST_SIZE = 32
@@ -92,6 +94,8 @@ HPKE_SUITES = (
 MASKING_SUITE = "masking-x25519-chacha20poly1305"
 POST_QUANTUM_SUITE = HPKE_SUITES[2]
 
+_DELTA_STEP = Fraction(1, 2**80)  # smallest_shuffler_delta is a multiple
+_LARGEST_EXPONENT = 60  # e^60 2^-60 > 1
 _DAY = 86_400
 _FIRST_OF_1970 = date(1970, 1, 1).toordinal()
 
@@ -412,6 +416,30 @@ def _check_noise(terms: Terms) -> None:
         f"{promise.participations} participations and {metrics} metrics. Raise the scale"
     )
     require(not laplace or noise.least >= wanted, "noise.minimum", noise.least, rule)
+    if laplace and terms.trust is TrustModel.SHUFFLER:
+        smallest = smallest_shuffler_delta(terms)
+        rule = (
+            f"at least {smallest} with trust shuffler: participations·metrics·(1 + e^epsilon)"
+            f"·2^-{SHUFFLE_SECURITY}. Raise delta, or choose trust two-servers for delta 0"
+        )
+        require(promise.delta >= smallest, "delta", promise.delta, rule)
+
+
+def smallest_shuffler_delta(terms: Terms) -> Fraction:
+    """The δ of split-and-mix shares alone, rounded up to a multiple of 2^-80; 1 if it is larger.
+
+    Shares of one metric in one round reveal only their sum up to a statistical distance of 2^-σ.
+    Over all participations and metrics, that adds participations·metrics·(1 + e^ε)·2^-σ to δ
+    (`tacit.protocols.split_and_mix`).
+    """
+    promise = terms.promise
+    epsilon = min(promise.epsilon, Fraction(_LARGEST_EXPONENT))
+    digits = Context(prec=60, rounding=ROUND_CEILING)
+    exponent = digits.divide(epsilon.numerator, epsilon.denominator)
+    factor = Fraction(digits.next_plus(digits.exp(exponent)))  # exp rounds to nearest
+    times = promise.participations * len(terms.answer.metrics)
+    slack = times * (1 + factor) / (1 << SHUFFLE_SECURITY)
+    return min(Fraction(1), math.ceil(slack / _DELTA_STEP) * _DELTA_STEP)
 
 
 def check_live(terms: Terms) -> None:

@@ -30,11 +30,20 @@ from tacit.service import definition, round_scheduler
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.config import PartyConfig
 from tacit.service.coordinator import Coordinator
+from tacit.service.errors import Forbidden
 from tacit.service.helper import Helper
 from tacit.service.http import models, problems, reports
+from tacit.service.http.bodies import CALL_SCOPE, BodyRules
+from tacit.service.http.calls import (
+    CALL,
+    CALL_PATTERN,
+    SIGNATURE,
+    SIGNATURE_PATTERN,
+    CallCheck,
+    CallHeader,
+)
 from tacit.service.http.coalescing_cache import CacheInvalidation, CoalescingCache
 from tacit.service.http.driver import Driver
-from tacit.service.http.helper_client import HEADER, check_call
 from tacit.service.http.metrics import CONTENT_TYPE, Gauges, Metrics
 from tacit.service.http.middleware import Front
 from tacit.service.http.pages import add_pages
@@ -52,7 +61,8 @@ Digest = Annotated[
 ]
 Identity = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="name of a round")]
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
-Called = Annotated[str, Header(alias=HEADER, pattern="^[0-9a-f]{128}$")]
+Called = Annotated[str, Header(alias=CALL, pattern=CALL_PATTERN)]
+CallSignature = Annotated[str, Header(alias=SIGNATURE, pattern=SIGNATURE_PATTERN)]
 HEALTH: dict[str, Any] = {"tags": ["health"]}
 DEVICES: dict[str, Any] = {"tags": ["devices"], "responses": responses(404)}
 
@@ -110,7 +120,7 @@ def helper_app(helper: Helper, config: PartyConfig) -> Front:
     app = _application("helper", service)
     _add_admission(app, service, helper)
     _add_calls(app, service, helper)
-    return _fronted(app, service)
+    return _fronted(app, service, CallCheck(lambda digest: helper.terms(digest).terms.keys[0]))
 
 
 def _application(role: str, service: Service) -> FastAPI:
@@ -137,7 +147,7 @@ def _application(role: str, service: Service) -> FastAPI:
     return app
 
 
-def _fronted(app: FastAPI, service: Service) -> Front:
+def _fronted(app: FastAPI, service: Service, check: CallCheck | None = None) -> Front:
     document = _document(app)
     app.openapi = lambda: document  # type: ignore[method-assign]
 
@@ -145,8 +155,9 @@ def _fronted(app: FastAPI, service: Service) -> Front:
     def described() -> JSONResponse:
         return JSONResponse(document)
 
-    config = service.config
-    front = Front(app, config.limits, config.cors_origins, service.metrics, app.state.reports)
+    config, put = service.config, app.state.reports
+    bodies = BodyRules(config.limits, put.size, _bearer_check(config.admin_token), check)
+    front = Front(app, config.limits, config.cors_origins, service.metrics, bodies, put)
     front.closing = service.closing
     return front
 
@@ -276,13 +287,24 @@ def _successor(known: Registered | None) -> dict[str, Any] | None:
     }
 
 
-def _admin(service: Service) -> dict[str, Any]:
-    """Settings of routes that require the admin token, compared in constant time."""
-    expected = hashlib.sha256(service.config.admin_token.encode()).digest()
+def _bearer_check(token: str) -> Callable[[str], bool]:
+    """Return a predicate: whether an `Authorization` header has the token, in constant time."""
+    expected = hashlib.sha256(token.encode()).digest()
 
-    def check(credentials: Credentials) -> None:
-        given = "" if credentials is None else credentials.credentials
-        if not hmac.compare_digest(hashlib.sha256(given.encode()).digest(), expected):
+    def is_admin(header: str) -> bool:
+        scheme, _, given = header.partition(" ")
+        same = hmac.compare_digest(hashlib.sha256(given.encode()).digest(), expected)
+        return same and scheme.lower() == "bearer"
+
+    return is_admin
+
+
+def _admin(service: Service) -> dict[str, Any]:
+    """Settings of routes that require the admin token."""
+    is_admin = _bearer_check(service.config.admin_token)
+
+    def check(request: Request, _documented: Credentials) -> None:
+        if not is_admin(request.headers.get("authorization", "")):
             raise HTTPException(401, headers={"WWW-Authenticate": "Bearer"})
 
     return {
@@ -396,9 +418,10 @@ def _add_admission(app: FastAPI, service: Service, helper: Helper) -> None:
 
 
 def _add_calls(app: FastAPI, service: Service, helper: Helper) -> None:
-    def check(call: Call, digest: bytes) -> None:
-        """Reject calls not signed by the coordinator of the experiment."""
-        check_call("POST", *call, helper.terms(digest).terms.keys[0])
+    def check(call: CallHeader, digest: bytes) -> None:
+        """Reject calls signed for another experiment than that of the round."""
+        if call.experiment != digest:
+            raise Forbidden("the signed header must name the experiment of the round")
 
     calls: dict[str, Any] = {"tags": ["coordinator"], "responses": responses(403, 404, 409, 410)}
 
@@ -437,9 +460,11 @@ def _add_calls(app: FastAPI, service: Service, helper: Helper) -> None:
         return models.ExchangeAnswer(listing=listing.hex(), answer=answer.hex())
 
 
-async def _received(request: Request, called: Called) -> tuple[str, bytes, str]:
-    """The parts that a call's signature covers, and the signature: path, body, header."""
-    return request.url.path, await request.body(), called
+def _checked(request: Request, _call: Called, _signature: CallSignature) -> CallHeader:
+    """The signed header of a call, which the middleware has checked."""
+    found = request.scope[CALL_SCOPE]
+    assert isinstance(found, CallHeader)
+    return found
 
 
-Call = Annotated[tuple[str, bytes, str], Depends(_received)]
+Call = Annotated[CallHeader, Depends(_checked)]

@@ -1,55 +1,30 @@
-"""Signed HTTP calls of the coordinator to its helpers, and the helper's check of the signature.
+"""Signed HTTP calls of the coordinator to its helpers (`calls`).
 
 Transport failures raise `Unavailable`, and the driver retries them. Rejections by the helper raise
 a `Refusal` of the same type. The size and time of answers are bounded, because the helper is not
 trusted.
-
-The coordinator signs with its long-term Ed25519 key. The signature covers method, path and the
-SHA-256 digest of the body, under a label of its own. Calls are idempotent, so replaying a recorded
-call gains nothing.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from typing import Any
 
 import httpx
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.aggregation.two_servers import TwoServerRound
 from tacit.client.loopback import NEARBY
 from tacit.errors import Refusal, Unavailable
-from tacit.service.errors import STATUS, Forbidden
+from tacit.service.errors import STATUS
+from tacit.service.http.calls import new_call
 from tacit.service.party import HELPER, ServerParty
-from tacit.signatures import Signed, sign, verify
 
-HEADER = "Tacit-Signature"
 PATIENCE = httpx.Timeout(10.0, connect=5.0)
 LARGEST = 1 << 26  # maximum bytes of an answer
 SLOWEST = 60.0  # maximum seconds to receive an answer: other rounds wait meanwhile
 LONGEST = 300  # maximum characters of a quoted reason
 AGAIN = (408, 425, 429)  # statuses to retry
-
-
-def sign_call(method: str, path: str, body: bytes, key: Ed25519PrivateKey) -> str:
-    """The value of the signature header, hexadecimal."""
-    return sign(Signed.CALL, _signed(method, path, body), key).hex()
-
-
-def check_call(method: str, path: str, body: bytes, signature: str, public: bytes) -> None:
-    """Reject a call that the holder of this key did not sign."""
-    said = _signed(method, path, body)
-    try:
-        verify(Signed.CALL, said, bytes.fromhex(signature), public, "the coordinator")
-    except Refusal as reason:
-        raise Forbidden(str(reason)) from None
-
-
-def _signed(method: str, path: str, body: bytes) -> bytes:
-    return f"{method} {path}\n".encode() + hashlib.sha256(body).digest()
 
 
 class HttpLink:
@@ -97,8 +72,8 @@ class HttpLink:
     def _call(self, digest: bytes, identity: bytes, what: str, asked: dict[str, Any]) -> Any:
         path, body = f"/rounds/{identity.hex()}/{what}", json.dumps(asked).encode()
         terms = self._coordinator.terms(digest).terms
-        signature = sign_call("POST", path, body, self._coordinator.key_for(terms))
-        headers = {"content-type": "application/json", HEADER: signature}
+        headers = new_call(path, digest, body, self._coordinator.key_for(terms))
+        headers["content-type"] = "application/json"
         url = terms.parties[HELPER].address.rstrip("/") + path
         try:
             with self._client.stream("POST", url, content=body, headers=headers) as answer:

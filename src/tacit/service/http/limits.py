@@ -1,20 +1,17 @@
-"""Rate limits per client address, and size and time limits for request bodies.
+"""Rate limits per client address.
 
-Addresses are kept in memory only, at most `MOST_ADDRESSES`, and are neither stored nor logged.
+Addresses are kept in memory only, at most `MOST_ADDRESSES` and only while their limit is not
+restored. They are neither stored nor logged.
 """
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from starlette.types import Receive
-
 MOST_ADDRESSES = 50_000
-SLOWEST = 20.0  # maximum seconds to receive a body
 
 
 class Buckets:
@@ -41,9 +38,17 @@ class Buckets:
         level = min(self._burst, level + (now - since) * self._rate)
         welcome = level >= 1
         self._buckets[name] = (level - welcome, now)
-        if len(self._buckets) > MOST_ADDRESSES:
-            self._buckets.popitem(last=False)
+        self._drop(now)
         return 0.0 if welcome else (1 - level) / self._rate
+
+    def _drop(self, now: float) -> None:
+        """Forget full buckets, which equal new ones, and the oldest beyond `MOST_ADDRESSES`."""
+        while self._buckets:
+            level, since = next(iter(self._buckets.values()))
+            full = level + (now - since) * self._rate >= self._burst
+            if not full and len(self._buckets) <= MOST_ADDRESSES:
+                return
+            self._buckets.popitem(last=False)
 
 
 def neighbourhood(address: str) -> str:
@@ -58,37 +63,3 @@ def neighbourhood(address: str) -> str:
         return str(ipaddress.ip_network(f"{address.partition('%')[0]}/64", strict=False))
     except ValueError:
         return address
-
-
-class BodyError(Exception):
-    """A request body that was not read completely, with the HTTP status to return."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
-
-
-async def read_body(receive: Receive, declared: bytes | None, most: int) -> bytes:
-    """Read the whole body; raise `BodyError` if it exceeds `most` bytes or the time limit."""
-    if declared is not None and int(declared) > most:
-        raise too_large(most)
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(SLOWEST):
-            while True:
-                message = await receive()
-                if message["type"] != "http.request":
-                    raise BodyError(400, "The connection closed before the end of the body.")
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                if size > most:
-                    raise too_large(most)
-                if not message.get("more_body", False):
-                    return b"".join(parts)
-    except TimeoutError:
-        raise BodyError(408, f"The body must arrive within {SLOWEST:.0f} seconds.") from None
-
-
-def too_large(most: int) -> BodyError:
-    """The error for a body beyond its size limit."""
-    return BodyError(413, f"The body must have at most {most} bytes.")

@@ -1,8 +1,8 @@
 """ASGI middleware for every request: rate and size limits, CORS, security headers, metrics.
 
 It is a single plain ASGI application, because reports dominate the load and each layer costs time.
-It reads the whole body, within its limit, before the application sees it. It logs an unhandled
-exception with the route template and answers without details.
+It reads the body, if it is the expected one (`bodies`), before the application sees it. It logs an
+unhandled exception with the route template and answers without details.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import time
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tacit.errors import TacitError
 from tacit.service.config import Limits
-from tacit.service.http.limits import BodyError, Buckets, read_body
+from tacit.service.http.bodies import BodyError, BodyRules, is_large, read_body
+from tacit.service.http.limits import Buckets
 from tacit.service.http.logs import traced
 from tacit.service.http.metrics import Metrics
-from tacit.service.http.problems import problem
+from tacit.service.http.problems import problem, rejected
 
 LOG = logging.getLogger("tacit.service")
 NOWHERE = "(none)"  # the template of an unknown path
@@ -52,6 +54,7 @@ class Front:
         limits: Limits,
         origins: tuple[str, ...],
         metrics: Metrics,
+        bodies: BodyRules,
         reports: ASGIApp | None = None,
     ) -> None:
         self.app = app
@@ -60,6 +63,7 @@ class Front:
         self._limits = limits
         self._origins = origins
         self._metrics = metrics
+        self._bodies = bodies
         self._buckets = Buckets(limits.rate, limits.burst) if limits.counted else None
         self._header = limits.address_header.lower().encode()
 
@@ -85,13 +89,15 @@ class Front:
         try:
             early = self._early(scope, headers)
             if early is None:
-                body = await read_body(receive, headers.get(b"content-length"), self._most(scope))
-                app = self._reports if scope["method"] == "PUT" else self.app
-                await app(scope, _again(body, receive), sending)
+                await self._answer(scope, headers, receive, sending)
             else:
                 await early(scope, receive, sending)
         except BodyError as error:
-            answer = problem(error.status, str(error), {"connection": "close"})
+            await problem(error.status, str(error), error.headers)(scope, receive, sending)
+        except TacitError as reason:
+            answer = rejected(reason)
+            if is_large(headers, self._limits.request_bytes):  # and its body is unread
+                answer.headers["connection"] = "close"
             await answer(scope, receive, sending)
         except Exception as error:
             LOG.error("request failed", extra=traced(error) | {"route": _template(scope)})
@@ -100,15 +106,15 @@ class Front:
         finally:
             self._metrics.request(_template(scope), scope["method"], status, took)
 
-    def _most(self, scope: Scope) -> int:
-        """Maximum size of a body; large only where the coordinator sends a list of all reports."""
-        limits, asked = self._limits, (scope["method"], scope["path"])
-        if asked[1].startswith("/rounds/"):
-            if asked[0] == "PUT":
-                return limits.report_bytes
-            if asked[0] == "POST" and asked[1].endswith("/exchange"):
-                return limits.call_bytes
-        return limits.request_bytes
+    async def _answer(
+        self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
+    ) -> None:
+        """Read the expected body, then let the application answer."""
+        expected = await self._bodies.expected(scope, headers)
+        with self._bodies.holding(expected):
+            body = await read_body(receive, headers.get(b"content-length"), expected)
+            app = self._reports if scope["method"] == "PUT" else self.app
+            await app(scope, _again(body, receive), send)
 
     def _early(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
         """Response before the body is read, if any: rate limit exceeded or CORS preflight."""

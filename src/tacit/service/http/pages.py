@@ -26,6 +26,7 @@ import httpx
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
 
 from tacit.client.loopback import NEARBY
 from tacit.errors import TacitError
@@ -120,21 +121,20 @@ class Streams:
         self._views, self._most, self._closing = views, most, closing
         self.open = 0
 
-    @property
-    def full(self) -> bool:
-        """Whether the maximum number of streams is open."""
-        return self.open >= self._most
+    async def response(self, digest: bytes, seen: str) -> Response:
+        """The response of a stream, or 503 beyond the limit; counted before anything is awaited."""
+        if self.open >= self._most:
+            return Response(status_code=503, headers={"retry-after": "30"})
+        self.open += 1
+        try:
+            await self._views.current(digest)
+        except BaseException:
+            self.open -= 1
+            raise
+        return _Stream(self, self.events(digest, seen))
 
     async def events(self, digest: bytes, seen: str) -> AsyncIterator[bytes]:
         """Events with all changes since the version that the browser has seen."""
-        self.open += 1
-        try:
-            async for event in self._events(digest, seen):
-                yield event
-        finally:
-            self.open -= 1
-
-    async def _events(self, digest: bytes, seen: str) -> AsyncIterator[bytes]:
         yield f"retry: {1000 * AGAIN}\n\n".encode()
         start = spoken = time.monotonic()
         known: Mapping[str, str] | None = None
@@ -153,6 +153,22 @@ class Streams:
                 yield b":\n\n"
                 spoken = time.monotonic()
             await asyncio.sleep(PACE)
+
+
+class _Stream(StreamingResponse):
+    """The response of a counted stream."""
+
+    def __init__(self, streams: Streams, events: AsyncIterator[bytes]) -> None:
+        headers = {"x-accel-buffering": "no"}
+        super().__init__(events, media_type="text/event-stream", headers=headers)
+        self._streams = streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events until the stream or the connection ends."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams.open -= 1
 
 
 # Access control
@@ -240,15 +256,8 @@ def add_pages(
 
     @route("/e/{digest}/live", "../../")
     async def live(request: Request, digest: bytes) -> Response:
-        if streams.full:
-            return Response(status_code=503, headers={"retry-after": "30"})
-        await views.current(digest)
         seen = request.headers.get("last-event-id") or request.query_params.get("seen", "")
-        return StreamingResponse(
-            streams.events(digest, seen),
-            media_type="text/event-stream",
-            headers={"x-accel-buffering": "no"},
-        )
+        return await streams.response(digest, seen)
 
     @route("/e/{digest}/take-part", "../../", guarded=False)
     async def take_part(_request: Request, digest: bytes) -> Response:

@@ -1,6 +1,7 @@
 """ASGI route for reports: a device sends an encrypted report share for its slot in a round.
 
-It uses plain ASGI without pydantic models, because every participant sends this request. The share
+It uses plain ASGI without pydantic models, because every participant sends this request. The body
+must have exactly the size of the round's shares; the middleware reads no other. The share
 is checked without the database, written by group commit, and acknowledged after the commit.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -25,6 +26,14 @@ _PATH = re.compile("/rounds/(?P<identity>[^/]+)/reports/(?P<place>[^/]+)")
 _IDENTITY = re.compile("[0-9a-f]{32}")
 _SLOT = re.compile("0|[1-9][0-9]{0,9}")
 _INVITATION = b"tacit-invitation"
+REPORT_SCOPE = "tacit.report"  # key of the round and slot in the ASGI scope of a report
+
+
+class _Named(NamedTuple):
+    """Round and slot in the path of a report."""
+
+    identity: bytes
+    slot: int
 
 
 class ReportRoute:
@@ -42,29 +51,36 @@ class ReportRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one report share."""
-        where = _PATH.fullmatch(scope["path"])
+        where = scope.get(REPORT_SCOPE)
         if where is None:
             await self._others(scope, receive, send)
             return
-        scope["route"] = self
         message = await receive()  # complete: the middleware has read it
         answer: Response = Response(status_code=204)
         try:
-            await self._keep(where["identity"], where["place"], scope["headers"], message["body"])
+            await self._keep(where, scope["headers"], message["body"])
         except TacitError as reason:
             answer = rejected(reason)
         await answer(scope, receive, send)
 
-    async def _keep(
-        self, identity: str, slot: str, headers: list[tuple[bytes, bytes]], body: bytes
-    ) -> None:
-        if not _IDENTITY.fullmatch(identity) or not _SLOT.fullmatch(slot):
+    async def size(self, scope: Scope) -> int | None:
+        """The bytes of a report for the round in the path; None for another path."""
+        where = _PATH.fullmatch(scope["path"])
+        if where is None:
+            return None
+        scope["route"] = self
+        if not _IDENTITY.fullmatch(where["identity"]) or not _SLOT.fullmatch(where["place"]):
             raise TacitError("the path must name a round (32 hex digits) and a slot (a number)")
+        named = _Named(bytes.fromhex(where["identity"]), int(where["place"]))
+        if not self._party.at_hand(named.identity):
+            await self._fetched(named.identity)
+        scope[REPORT_SCOPE] = named
+        return self._party.share_size(named.identity)
+
+    async def _keep(self, named: _Named, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         invitation = dict(headers).get(_INVITATION, b"")
-        name, said = bytes.fromhex(identity), invitation.decode("latin-1") or None
-        if not self._party.at_hand(name):
-            await self._fetched(name)
-        waiting = self._party.report(name, int(slot), body, said)
+        said = invitation.decode("latin-1") or None
+        waiting = self._party.report(named.identity, named.slot, body, said)
         refusal = await self._writer(self._commit, waiting)
         if refusal is not None:
             raise refusal

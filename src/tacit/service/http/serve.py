@@ -6,6 +6,7 @@ There is no access log and no `Server` header.
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import gc
 import logging
@@ -13,8 +14,9 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 
@@ -26,7 +28,12 @@ from tacit.service.coordinator import Coordinator
 from tacit.service.helper import Helper
 from tacit.service.http import logs
 from tacit.service.http.apps import coordinator_app, helper_app
-from tacit.service.http.connections import Connection
+from tacit.service.http.connections import (
+    Connection,
+    ConnectionLimit,
+    connection_limit,
+    raise_descriptor_limit,
+)
 from tacit.service.http.helper_client import HttpLink
 from tacit.service.http.middleware import Front
 from tacit.service.store import Store
@@ -60,6 +67,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: Front) -> None:
         self._closing = app.closing
+        limit = ConnectionLimit(connection_limit(CONNECTIONS))
         super().__init__(
             uvicorn.Config(
                 app,
@@ -67,10 +75,10 @@ class Server(uvicorn.Server):
                 log_config=None,
                 server_header=False,
                 proxy_headers=False,
-                http=Connection,
+                http=cast("type[asyncio.Protocol]", partial(Connection, limit)),
                 ws="none",
                 lifespan="on",
-                limit_concurrency=CONNECTIONS,
+                limit_concurrency=limit.busy,
                 backlog=BACKLOG,
                 timeout_keep_alive=IDLE,
                 timeout_graceful_shutdown=FAREWELL,
@@ -136,6 +144,7 @@ def serve(config: PartyConfig, **sources: Any) -> None:
     """Run a party until it receives SIGTERM or SIGINT."""
     logs.configure(config.log_level)
     give_back()
+    raise_descriptor_limit()
     with listening(config) as bound:
         server = Server(application(config, **sources))
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,0 +1,148 @@
+"""Request bodies: the size a party expects is known before the body is read.
+
+Reports have the size of their round's shares. Calls between the parties have the length and digest
+in their signed header. Requests with the admin token may be larger than others, which have a few
+kilobytes. A body beyond its limit is rejected before it is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope
+
+from tacit.errors import Unavailable
+from tacit.service.config import Limits
+from tacit.service.errors import Forbidden
+from tacit.service.http.calls import CALL, SIGNATURE, CallCheck
+
+UNAUTHORIZED = 401
+SLOWEST = 20.0  # maximum seconds to receive a body
+CALL_SCOPE = "tacit.call"  # key of the checked header in the ASGI scope of a call
+_CALLS = re.compile("/rounds/[^/]+/(keys|description|exchange)")
+_ADMIN = re.compile("/experiments(/[^/]+/successor)?")
+
+Headers = dict[bytes, bytes]
+
+
+class BodyError(Exception):
+    """A request body that was not read completely, with the HTTP status to return."""
+
+    def __init__(self, status: int, reason: str = "") -> None:
+        super().__init__(reason)
+        self.status = status
+        self.headers = {"connection": "close"}
+        if status == UNAUTHORIZED:
+            self.headers["www-authenticate"] = "Bearer"
+
+
+@dataclass(frozen=True)
+class ExpectedBody:
+    """The size of a body, at most or `exact`, and its SHA-256 digest if that is signed."""
+
+    size: int
+    exact: bool = False
+    digest: bytes | None = None
+
+    def check_size(self, size: int, *, whole: bool) -> None:
+        """Raise `BodyError` for a size, declared (`whole`) or received so far."""
+        rule = f"exactly {self.size}" if self.exact else f"at most {self.size}"
+        if size > self.size:
+            raise BodyError(413, f"The body must have {rule} bytes.")
+        if whole and self.exact and size < self.size:
+            raise BodyError(422, f"Request validation failed: the body must have {rule} bytes.")
+
+
+def is_large(headers: Headers, size: int) -> bool:
+    """Whether the body is declared larger than this, or its size is not declared."""
+    return b"transfer-encoding" in headers or int(headers.get(b"content-length", b"0")) > size
+
+
+async def read_body(receive: Receive, declared: bytes | None, expected: ExpectedBody) -> bytes:
+    """Read the whole body; raise `BodyError` if it is another than expected or takes too long."""
+    if declared is not None:
+        expected.check_size(int(declared), whole=True)
+    parts, size, more = [], 0, True
+    try:
+        async with asyncio.timeout(SLOWEST):
+            while more:
+                message = await receive()
+                if message["type"] != "http.request":
+                    raise BodyError(400, "The connection closed before the end of the body.")
+                parts.append(message.get("body", b""))
+                size, more = size + len(parts[-1]), message.get("more_body", False)
+                expected.check_size(size, whole=not more)
+    except TimeoutError:
+        raise BodyError(408, f"The body must arrive within {SLOWEST:.0f} seconds.") from None
+    body = b"".join(parts)
+    if expected.digest not in (None, hashlib.sha256(body).digest()):
+        raise Forbidden("the digest of the body differs from the one in the signed header")
+    return body
+
+
+class BodyRules:
+    """The expected body of every request.
+
+    `report` is the expected size of a report, or None for other paths. `is_admin` checks an
+    `Authorization` header. `check` is the helper's check of calls.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        report: Callable[[Scope], Awaitable[int | None]],
+        is_admin: Callable[[str], bool],
+        check: CallCheck | None = None,
+    ) -> None:
+        self._limits, self._report, self._is_admin, self._check = limits, report, is_admin, check
+        self._held = 0
+
+    async def expected(self, scope: Scope, headers: Headers) -> ExpectedBody:
+        """The body to read; raise `TacitError` for a request that is rejected without it."""
+        method, path = scope["method"], scope["path"]
+        if method == "PUT" and (size := await self._report(scope)) is not None:
+            return ExpectedBody(size, exact=True)
+        if method == "POST" and self._check is not None and _CALLS.fullmatch(path):
+            return await self._call(scope, self._check, headers)
+        if method == "POST" and _ADMIN.fullmatch(path):
+            return self._admin(headers)
+        return ExpectedBody(self._limits.request_bytes)
+
+    def _admin(self, headers: Headers) -> ExpectedBody:
+        declared, limits = int(headers.get(b"content-length", b"0")), self._limits
+        if self._is_admin(headers.get(b"authorization", b"").decode("latin-1")):
+            return ExpectedBody(limits.admin_bytes)
+        if limits.request_bytes < declared <= limits.admin_bytes:
+            raise BodyError(UNAUTHORIZED)
+        return ExpectedBody(limits.request_bytes)
+
+    async def _call(self, scope: Scope, check: CallCheck, headers: Headers) -> ExpectedBody:
+        call, signature = (
+            headers.get(name.lower().encode(), b"").decode("latin-1") for name in (CALL, SIGNATURE)
+        )
+        found = await run_in_threadpool(partial(check, scope["path"], call, signature))
+        if found is None:  # the application names the malformed header
+            return ExpectedBody(self._limits.request_bytes)
+        if found.length > self._limits.call_bytes:
+            raise BodyError(413, f"The body must have at most {self._limits.call_bytes} bytes.")
+        scope[CALL_SCOPE] = found
+        return ExpectedBody(found.length, exact=True, digest=found.digest)
+
+    @contextmanager
+    def holding(self, expected: ExpectedBody) -> Iterator[None]:
+        """Bound the large bodies in memory: together at most the largest call."""
+        size = expected.size if expected.size > self._limits.admin_bytes else 0
+        if self._held + size > self._limits.call_bytes:
+            raise Unavailable("another large call is in progress: retry later")
+        self._held += size
+        try:
+            yield
+        finally:
+            self._held -= size
