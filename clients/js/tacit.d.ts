@@ -35,7 +35,7 @@ export interface Terms {
   /** The Ed25519 key that signs invitations; empty where admission is open. */
   readonly issuer: string;
   readonly last_day: string;
-  readonly no_show: "0";
+  readonly no_show: string;
   readonly noise: { readonly by: "servers"; readonly distribution: "discrete-laplace"; readonly minimum: readonly [number, number]; readonly scale: string; readonly share_divisor: "certain" };
   readonly options: readonly string[];
   readonly organisation: string;

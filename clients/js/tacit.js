@@ -105,7 +105,7 @@ const SHAPE = {
   guarantee: has({ delta: is("0"), epsilon: isFraction, neighbours: is("replace-one"), participations: from(1), view: is("other-server") }),
   issuer: like(/^([0-9a-f]{64})?$/),
   last_day: day,
-  no_show: is("0"),
+  no_show: (value) => isFraction(value) && (([top, bottom]) => top >= 0n && top * 10n <= bottom * 9n)(parse(value)),
   noise: has({ by: is("servers"), distribution: is("discrete-laplace"), minimum: isPair, scale: isFraction, share_divisor: is("certain") }),
   options: list(text),
   organisation: words,
@@ -165,7 +165,7 @@ export function checkSuccessor(old, next) {
     minus(ZERO, noise.minimum.map(BigInt)),
   ];
   const weaker = promised(next).some((value, place) => above(value, promised(old)[place]));
-  must(next.predecessor === old.digest && plain(next.answer) === plain(old.answer) && !weaker, "successor", "these terms promise less than those before");
+  must(next.predecessor === old.digest && plain(next.answer) === plain(old.answer) && next.no_show === old.no_show && !weaker, "successor", "these terms promise less than those before");
 }
 
 // Rounds

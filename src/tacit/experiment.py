@@ -27,6 +27,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -118,8 +119,13 @@ class Experiment:
         """Whether the horizon is used up and no round is outstanding."""
         return self.learner.finished
 
-    def propose(self) -> list[Round]:
+    def propose(self, no_show: Fraction = Fraction(0)) -> list[Round]:
         """Return the rounds to run now, in parallel.
+
+        Parameters
+        ----------
+        no_show : Fraction
+            The expected fraction of participants who never report; new rounds get so many more.
 
         Returns
         -------
@@ -127,7 +133,7 @@ class Experiment:
             The same rounds until each is observed or skipped; empty when the experiment is
             finished.
         """
-        return self.learner.propose()
+        return self.learner.propose(no_show)
 
     def open(self, round_: Round) -> Protocol:
         """Return the protocol by which the participants of a proposed round report.
@@ -208,13 +214,22 @@ class Experiment:
         for place in guard.newly_worse((k for k in changed if k not in learner.removed), control):
             learner.halt(place)
 
-    def skip(self, round_: Round) -> None:
-        """Count a round as played without releasing its result."""
-        self.learner.skip(round_)
+    def skip(self, round_: Round, served: int | None = None) -> None:
+        """End a round without releasing its result.
+
+        Parameters
+        ----------
+        round_ : Round
+            An outstanding round.
+        served : int, optional
+            The part of the horizon that it used. By default all of a round that is played without
+            release, and none of an aborted one: only released reports use up the horizon.
+        """
+        self.learner.skip(round_, served)
         self._opened.pop(round_.number, None)
 
     def served(self, option: str, count: int) -> None:
-        """Count participants who got an option without being asked to report."""
+        """Count participants who got an option without a report; they use up the horizon."""
         self.learner.served(self._place(option), count)
 
     def _place(self, option: str) -> int:

@@ -332,10 +332,34 @@ def test_goes_on_when_nothing_is_ever_opened(name: str, example: Example) -> Non
     learner = make(name, example, horizon=1_000)
     while rounds := learner.propose():
         for round_ in rounds:
-            learner.skip(round_)
+            learner.skip(round_, round_.time)
     assert learner.played == learner.horizon
     assert learner.best() in (learner.active or (None,))
     assert all(row.mean is None for row in learner.standings(names_of(learner)))
+
+
+@EACH
+def test_rounds_that_nobody_answers_never_use_up_the_horizon(name: str, example: Example) -> None:
+    learner = make(name, example, horizon=1_000)
+    if not all(isinstance(round_.assignment, Arm) for round_ in learner.propose()):
+        return
+    for _ in range(100):
+        rounds = learner.propose()
+        assert any(round_.opened for round_ in rounds)
+        for round_ in rounds:
+            learner.skip(round_, 0)
+        assert (learner.played, learner.finished) == (0, False)
+
+
+@EACH
+def test_a_skipped_round_serves_no_more_than_it_has(name: str, example: Example) -> None:
+    learner = make(name, example)
+    first = learner.propose()[0]
+    before = written(learner)
+    for count in (-1, first.time + 1):
+        with pytest.raises(TacitError, match=f"served is {count}: must be 0 to {first.time}"):
+            learner.skip(first, count)
+    assert written(learner) == before
 
 
 def names_of(learner: Learner) -> list[str]:

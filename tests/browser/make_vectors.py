@@ -86,6 +86,7 @@ def accepted_terms() -> Iterator[Terms]:
     yield terms(
         aggregation=Aggregation((1 << 32) - 1), question="\ufeffa mark that is no space\ufeff"
     )
+    yield terms(no_show=Fraction(9, 10))
 
 
 def spelt(change: Callable[[dict[str, Any]], object]) -> str:
@@ -201,6 +202,7 @@ def successors() -> Iterator[dict[str, Any]]:
         {"grace": 0, "organisation": "a", "purpose": "b", "contact": "c"},
         {"admission": "invitation", "issuer": bytes(range(32))},
         {"grace": 86_401},
+        {"no_show": Fraction(1, 10)},
         {"noise": Noise(Fraction(4), minimum=Fraction(2))},
         {"predecessor": bytes(32)},
         {"aggregation": Aggregation(2)},

@@ -1097,7 +1097,7 @@ TARGETS: tuple[Target, ...] = (
         "_check_numbers",
         (checks, limits),
         DOCUMENT,
-        ("terms.grace <=", "not terms.no_show"),
+        ("terms.grace <=", "terms.no_show <="),
     ),
     Target("terms/document.py", "_check_model", (checks,), DOCUMENT),
     Target("terms/document.py", "_check_noise", (checks, limits), DOCUMENT),

@@ -17,6 +17,7 @@ from tacit.rounds.codecs import codec
 from tacit.rounds.round_runner import carry
 from tacit.service import readers
 from tacit.service.definition import Definition, DefinitionError, parse, write
+from tacit.service.forecast import explained
 
 COORDINATOR = ("https://coordinator.example", bytes([1]) * 32)
 PLAIN: dict[str, Any] = {
@@ -65,6 +66,7 @@ def definitions(draw: st.DrawFn) -> Definition:
         "first_day": first,
         "last_day": first + timedelta(days=draw(st.integers(7, 500))),
         "dropout": draw(PARTS),
+        "no_show": draw(st.fractions(0, Fraction(9, 10), max_denominator=20)),
         "epsilon": draw(st.fractions(Fraction(1, 999), 20, max_denominator=999)),
         "min_batch_size": draw(st.integers(2, 30)),
         "joining": draw(TIMES),
@@ -206,6 +208,7 @@ BAD: dict[str, dict[str, str]] = {
         "2026-11-15": "is 2026-11-15; it must be at or after people.first_day, which is 2026-11-16",
     },
     "people.dropout": {"1.0": "is 1.0; it must be less than 1"},
+    "people.no_show": {"0.95": "is 0.95; it must be less than or equal to"},
     "promise.epsilon": {
         "0": "is 0; it must be greater than 0",
         '"1/0"': 'is "1/0"; it must be a number such as 2, 0.1, "1/3" or "10%", with at most 15 '
@@ -350,3 +353,12 @@ def test_an_experiment_without_a_number_of_people_goes_on_until_its_last_day() -
         experiment.skip(round_)
     assert not experiment.finished
     assert experiment.propose()
+
+
+def test_a_no_show_rate_is_explained_and_part_of_the_terms() -> None:
+    usual, more = (Definition.of(**PLAIN | {"no_show": rate}) for rate in ("0", "20%"))
+    assert usual.terms(*COORDINATOR).no_show == 0
+    assert more.terms(*COORDINATOR).no_show == Fraction(1, 5)
+    sentence = "A round offers 1.25 times as many slots as it needs reports, because 1/5 of all"
+    assert any(sentence in one for one in explained(more)["How long it takes"])
+    assert not any("times as many slots" in one for one in explained(usual)["How long it takes"])

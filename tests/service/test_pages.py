@@ -20,6 +20,7 @@ from fastapi import Request
 from tests.service.pairs import Pair, experiment_of, sqlite_pair
 from tests.service.served import ADMIN, TIMING, TOKEN, Threads, served, wait_for
 
+from tacit.service.answers import EndReason
 from tacit.service.demo import report
 from tacit.service.demo.crowd import VisitCounts
 from tacit.service.demo.play import DemoProgress
@@ -174,7 +175,16 @@ def test_how_it_stands_is_said_with_trouble_first(
     view: dict[str, Any], state: str, up: bool, words: str
 ) -> None:
     ended = [one for one in view["status"]["rounds"] if one["stage"] in ("opened", "refused")]
-    assert words in sentences.standing(said(view, state=state, rounds=ended), up)
+    changed = {"state": state, "ended": "stopped-by-hand", "rounds": ended}
+    assert words in sentences.standing(said(view, **changed), up)
+
+
+def test_every_reason_of_an_end_has_its_sentence(view: dict[str, Any]) -> None:
+    assert set(sentences.ENDINGS) == set(EndReason)
+    ended = [one for one in view["status"]["rounds"] if one["stage"] == "opened"]
+    for reason in EndReason:
+        over = said(view, state="finished", ended=reason, rounds=ended)
+        assert sentences.ENDINGS[reason] in shown(over)
 
 
 def test_answers_beyond_0_and_1_are_written_as_numbers(view: dict[str, Any]) -> None:

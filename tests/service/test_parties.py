@@ -66,6 +66,8 @@ def test_an_experiment_runs_to_its_end_and_finds_the_best_option(pair: Pair) -> 
     status, found = pair.coordinator.status(digest), pair.coordinator.estimates(digest)
     assert (status["state"], status["best"], found["best"]) == ("finished", "friendly", "friendly")
     assert status["people"]["asked"] == status["people"]["reported"] > 500
+    assert status["people"]["reported"] <= 1500
+    assert status["ended"] == "participants-reached"
     history = pair.coordinator.export(digest)["history"]
     assert len(history) == len(rounds_of(pair, digest, "opened")) > 3
 

@@ -44,7 +44,7 @@ MUTATIONS: dict[tuple[Any, ...], tuple[Any, ...]] = {
     ("guarantee", "participations"): (0, 1000, "2"),
     ("guarantee", "view"): ("opened-sum", "shuffled", "message", ""),
     ("issuer",): ("ab" * 32, "00", "AB" * 32, 0),  # admission is open
-    ("no_show",): ("1/10", "1", "-1", 0),
+    ("no_show",): ("19/20", "1", "-1", 0),
     ("noise", "by"): ("devices", "nobody"),
     ("noise", "distribution"): ("gauss", "skellam", ""),
     ("noise", "minimum"): ([1, 100], [0, 1], [-2, 1], [1], [96, 2], [10**6, 1], ["2", "1"], "2"),

@@ -52,6 +52,7 @@ from tacit.trust import SHUFFLE_SECURITY, TrustModel, View
 
 EVERY = [(path, value) for path, values in MUTATIONS.items() for value in values]
 PARTS = st.fractions(0, Fraction(99, 100), max_denominator=1000)
+SHOWN = st.fractions(0, Fraction(9, 10), max_denominator=30)
 
 
 def under(trust: TrustModel, by: str, **changes: Any) -> Terms:
@@ -97,6 +98,7 @@ def test_terms_of_every_trust_model_are_read_back_as_they_were_written(
         aggregation=about,
         noise=Noise(Fraction(60), by, minimum=minimum),
         grace=grace,
+        no_show=data.draw(SHOWN) if by == "servers" else Fraction(0),
         proofs=data.draw(st.integers(0, 1)) if by == "servers" else 0,
         suite=data.draw(
             st.sampled_from(
@@ -144,7 +146,7 @@ def test_a_field_with_another_value_is_rejected(one: tuple[tuple[Any, ...], Any]
         (("grace",), LONGEST_GRACE + 1, r"grace is 604801: must be at most 604800 .* Choose"),
         (("issuer",), "ab" * 32, "issuer is 32 bytes long: must be 0 bytes"),
         (("admission",), "invitation", "issuer is 0 bytes long: must be 32 bytes: an Ed25519 key"),
-        (("no_show",), "1/10", "no_show is 1/10: must be 0"),
+        (("no_show",), "19/20", "no_show is 19/20: must be at least 0 and at most 9/10"),
         (("noise", "share_divisor"), "all", "share_divisor is 'all': must be 'certain'"),
         (("noise", "minimum"), [1, 100], "noise.minimum is 1/100: must be at least 48"),
         (("noise", "minimum"), [49, 1], "noise.minimum is 49: must be above 0 and at most 48"),
@@ -342,6 +344,12 @@ def test_what_may_change_between_terms_and_their_successors() -> None:
         check_successor(old, terms(predecessor=old.digest, **changes))
     before = terms(**invited)
     check_successor(before, terms(predecessor=before.digest))
+
+
+def test_where_devices_draw_the_noise_no_round_offers_more_slots() -> None:
+    for trust in (TrustModel.SECURE_AGGREGATION, TrustModel.LOCAL):
+        with pytest.raises(TacitError, match="no_show is 1/4: must be 0 where devices"):
+            under(trust, "devices", no_show=Fraction(1, 4))
 
 
 def test_where_devices_draw_the_noise_who_is_let_in_may_not_change() -> None:

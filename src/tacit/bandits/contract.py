@@ -1,15 +1,18 @@
 """The contract of a learner: a state machine without I/O that decides which options to try.
 
 `propose` returns rounds of fresh participants. `observe` takes the private estimate of one of
-them; `skip` marks one as played but never released. Simulator and live service drive the same
-objects. A learner knows no protocol, only estimates and their error distributions.
+them; `skip` marks one as never released. Simulator and live service drive the same objects. A
+learner knows no protocol, only estimates and their error distributions.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,7 +37,8 @@ class Learner(ABC):
     arms
         The number of options; None where options depend on a context.
     horizon
-        The total number of steps; a round of an `Arm` uses one per participant.
+        The total number of steps; a round of an `Arm` uses one per released report, and one per
+        participant that `served` or `skip` counts.
 
     Notes
     -----
@@ -127,10 +131,17 @@ class Learner(ABC):
     def _restore(self, state: Mapping[str, Any]) -> None:
         """Restore what `_state` returned."""
 
-    def propose(self) -> list[Round]:
+    def propose(self, no_show: Fraction = Fraction(0)) -> list[Round]:
         """The pending rounds; if there are none, decide on new ones.
 
         Repeated calls return the same rounds, also after a restart.
+
+        Parameters
+        ----------
+        no_show
+            The expected fraction of participants who never report. New rounds of an `Arm` that are
+            released get ⌈n / (1 - no_show)⌉ participants in place of n, as far as the horizon
+            allows.
 
         Returns
         -------
@@ -148,7 +159,18 @@ class Learner(ABC):
                 left -= round_.time
                 if left <= 0:
                     break
+            if no_show:
+                self._over_allocate(no_show, left)
         return list(self._pending.values())
+
+    def _over_allocate(self, no_show: Fraction, spare: int) -> None:
+        """Replace pending rounds by larger ones, with at most `spare` more participants."""
+        for number, round_ in self._pending.items():
+            count = round_.participants
+            if round_.opened and isinstance(round_.assignment, Arm):
+                more = max(0, min(math.ceil(count / (1 - no_show)) - count, spare))
+                self._pending[number] = replace(round_, participants=count + more)
+                spare -= more
 
     def observe(self, round_: Round, estimate: Estimate) -> None:
         """Learn from the estimate of a proposed round.
@@ -170,10 +192,13 @@ class Learner(ABC):
 
     def take(self, round_: Round, estimate: Estimate) -> None:
         """Do what `observe` does, for callers that have already called `check`."""
-        self._done(round_)
         if isinstance(round_.assignment, Arm):
+            reports = int(estimate.error.participants)
+            self._done(round_, reports)
             self._tallies[round_.arm].add(estimate)
-            self._came.append((round_.arm, round_.participants, int(estimate.error.participants)))
+            self._came.append((round_.arm, round_.participants, reports))
+        else:
+            self._done(round_, round_.time)
         self._learn(round_, estimate)
         self._compare_shares()
 
@@ -217,18 +242,36 @@ class Learner(ABC):
                 f"the estimate of round {round_.number} is {total}; it must be a finite number"
             )
 
-    def skip(self, round_: Round) -> None:
-        """Mark a proposed round as played but never released.
+    def skip(self, round_: Round, served: int | None = None) -> None:
+        """Mark a proposed round as never released.
 
         The horizon truncated it, or too few reports arrived. In the second case the learner asks
         for new participants where it still needs them.
+
+        Parameters
+        ----------
+        round_
+            A pending round, as `propose` returned it.
+        served
+            The steps of the horizon that it used. By default all of a round that is played without
+            release, and none of a round of an `Arm` that was to be released.
         """
         self._check(round_)
-        self._done(round_)
+        self._done(round_, self._unreleased(round_, served))
         self._compare_shares()
 
+    @staticmethod
+    def _unreleased(round_: Round, served: int | None) -> int:
+        """The steps that a skipped round used."""
+        if served is None:
+            aborted = round_.opened and isinstance(round_.assignment, Arm)
+            return 0 if aborted else round_.time
+        if not 0 <= served <= round_.time:
+            raise TacitError(f"served is {served}: must be 0 to {round_.time}, the round's steps")
+        return served
+
     def served(self, option: int, count: int) -> None:
-        """Count participants who received an option without being asked for a report."""
+        """Count participants who received an option without a report."""
         if not self.arms:
             raise TacitError("options depend on a context: count them at the silos")
         if not 0 <= option < self.arms:
@@ -298,9 +341,9 @@ class Learner(ABC):
             f"{round_} was not proposed by this learner: observe only what propose() returned"
         )
 
-    def _done(self, round_: Round) -> None:
+    def _done(self, round_: Round, steps: int) -> None:
         del self._pending[round_.number]
-        self.played += round_.time
+        self.played += steps
 
     def arguments(self) -> dict[str, Any]:
         """The constructor's arguments."""

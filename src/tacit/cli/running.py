@@ -135,6 +135,10 @@ def _say_status(said: dict[str, Any], which: Chosen) -> None:
     people = said["people"]
     sentence("experiment", f"{said['question']} ({said['state']})")
     sentence("digest", said["digest"])
+    if said["ended"]:
+        from tacit.service.pages.sentences import ENDINGS
+
+        sentence("why it ended", ENDINGS.get(said["ended"], said["ended"]))
     planned = f"; {people['planned']:,} planned" if people["planned"] < UNBOUNDED else ""
     sentence(
         "participants",

@@ -8,18 +8,42 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any
 
 from tacit.aggregation import SumView
 from tacit.aggregation.aggregator import partial_size
 from tacit.aggregation.two_servers import TwoServerRound
 from tacit.experiment import Experiment
-from tacit.service.store import ExperimentRow, RoundRow, Stage
+from tacit.service.store import ExperimentRow, RoundRow, Stage, State
 from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import Terms, in_words
 from tacit.types import ArmSummary, Round
 
 OVER = (Stage.OPENED, Stage.REFUSED)
+
+
+class EndReason(StrEnum):
+    """Why an experiment has ended.
+
+    `PARTICIPANTS_REACHED`: the released reports use up the planned participants, or leave fewer
+    than the learner's next round needs. `LAST_DAY_PASSED`: no further round closes before the end
+    of the last day. `STOPPED_BY_HAND`: an operator stopped it.
+    """
+
+    PARTICIPANTS_REACHED = "participants-reached"
+    LAST_DAY_PASSED = "last-day-passed"
+    STOPPED_BY_HAND = "stopped-by-hand"
+
+
+def end_reason(state: State, experiment: Experiment) -> EndReason | None:
+    """Why an experiment in this state has ended; None while it has not."""
+    if state is State.STOPPED:
+        return EndReason.STOPPED_BY_HAND
+    if state is not State.FINISHED:
+        return None
+    used_up = experiment.finished
+    return EndReason.PARTICIPANTS_REACHED if used_up else EndReason.LAST_DAY_PASSED
 
 
 @dataclass(frozen=True)
@@ -41,6 +65,7 @@ def status(seen: Snapshot) -> dict[str, Any]:
         "digest": seen.row.digest.hex(),
         "question": seen.terms.question,
         "state": seen.row.state,
+        "ended": end_reason(seen.row.state, seen.experiment),
         "options": list(seen.terms.options),
         "control": seen.experiment.control,
         "best": seen.experiment.best(),

@@ -23,6 +23,7 @@ from tacit.protocols.contract import Protocol
 from tacit.records import Records
 from tacit.rounds.codecs import Residues, codec
 from tacit.service import answers
+from tacit.service.answers import EndReason
 from tacit.service.assignment import Assigned, Choose, SlotAssigner, Ticket, at_random
 from tacit.service.errors import Conflict
 from tacit.service.party import COORDINATOR, KIND, Clock, Noise, ServerParty, exact_noise
@@ -105,7 +106,8 @@ class Coordinator(ServerParty):
     def cosign(self, digest: bytes, signature: bytes, approval: bytes = b"") -> None:
         """Store the helper's signature under terms, which puts them into force.
 
-        Successor terms also need the helper's approval.
+        Successor terms also need the helper's approval. They continue an experiment that ended with
+        its last day.
         """
         known = self.terms(digest)
         terms = known.terms
@@ -125,7 +127,10 @@ class Coordinator(ServerParty):
             if row.state is State.UNSIGNED:
                 changed = replace(changed, state=State.RUNNING)
             if row.digest == terms.predecessor:
-                experiment = _with_options(load(row), terms)
+                experiment = load(row)
+                if answers.end_reason(row.state, experiment) is EndReason.LAST_DAY_PASSED:
+                    changed = replace(changed, state=State.RUNNING)  # until the new last day
+                experiment = _with_options(experiment, terms)
                 changed = with_learner(replace(changed, digest=digest), experiment, terms)
             transaction.replace_experiment(row, changed)
 

@@ -24,7 +24,16 @@ from tacit.service import definition_rules as rules
 from tacit.service import readers
 from tacit.service.readers import lasting, shown, words
 from tacit.service.timing import Timing
-from tacit.terms import LONGEST_GRACE, Aggregation, Answer, Noise, Party, Promise, Terms
+from tacit.terms import (
+    LONGEST_GRACE,
+    MOST_NO_SHOW,
+    Aggregation,
+    Answer,
+    Noise,
+    Party,
+    Promise,
+    Terms,
+)
 
 if TYPE_CHECKING:
     from tacit.experiment import Experiment
@@ -126,7 +135,8 @@ class Definition(BaseModel):
     )
     participants: readers.Count | None = _entry(
         "people.participants",
-        "Number of participants in all. Default: no limit until the last day.",
+        "Number of participants whose reports are released, in all. Default: no limit until the\n"
+        "last day.",
         None,
     )
     participations: readers.Count = _entry(
@@ -145,6 +155,12 @@ class Definition(BaseModel):
         "people.dropout",
         "The share of participants who may drop out before they report.",
         Fraction(1, 10),
+    )
+    no_show: Annotated[readers.Part, Field(le=MOST_NO_SHOW)] = _entry(
+        "people.no_show",
+        "The share of slots that are taken and never reported, as you expect it: at most 9/10.\n"
+        "Every round offers so many more slots. Default: 0, none.",
+        Fraction(0),
     )
     epsilon: readers.Positive = _entry(
         "promise.epsilon",
@@ -255,6 +271,7 @@ class Definition(BaseModel):
             admission=self.admission,
             issuer=coordinator_key if self.admission == "invitation" else b"",
             grace=self.grace,
+            no_show=self.no_show,
             organisation=self.organisation,
             purpose=self.purpose,
             contact=self.contact,

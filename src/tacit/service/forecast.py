@@ -151,16 +151,27 @@ def explained(definition: Definition) -> dict[str, list[str]]:
         ],
         "How long it takes": [
             f"From {definition.first_day} to {definition.last_day}"
-            f"{'' if people is None else f', or until {people:,} slots were offered'}.",
+            f"{'' if people is None else f', or until {people:,} people reported'}.",
             f"A round takes people in for {lasting(definition.joining)}, watches for "
             f"{lasting(definition.window)}, and closes {lasting(definition.margin)} later: "
             f"{lasting(definition.round_length)} at most. Options of a round are tried side by "
             "side, rounds one after another.",
+            *_surplus(definition),
             f"Every device reports once, between {lasting(definition.window)} and "
             f"{lasting(definition.window + definition.margin // 2)} after it joined, whatever "
             "happened.",
         ],
     }
+
+
+def _surplus(definition: Definition) -> Iterator[str]:
+    if definition.no_show:
+        more = f"{float(1 / (1 - definition.no_show)):.3g}"
+        yield (
+            f"A round offers {more} times as many slots as it needs reports, because "
+            f"{definition.no_show} of all slots are expected never to report. It counts all that "
+            f"report, and is released from {definition.min_batch_size} reports on."
+        )
 
 
 def _guardrail(definition: Definition) -> Iterator[str]:

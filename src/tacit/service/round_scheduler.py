@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from itertools import groupby
 from operator import attrgetter
 from typing import Protocol
@@ -94,7 +95,7 @@ def _plan(party: Coordinator, lineage: bytes) -> Loaded | None:
         experiment = load(row)
         # Requests without a slot never reach the learner: anyone can send any number of them.
         transaction.settle_served(lineage)
-        rounds = _next_rounds(experiment)
+        rounds = _next_rounds(experiment, terms.no_show)
         transaction.add_rounds(_planned(terms, experiment, round_) for round_ in rounds)
         state = State.RUNNING if rounds else State.FINISHED
         learned = with_learner(replace(row, state=state), experiment, terms)
@@ -112,13 +113,18 @@ def _within_days(now: int, terms: Terms, timing: Timing) -> bool:
     return terms.first_second <= now and closes < terms.last_second
 
 
-def _next_rounds(experiment: Experiment) -> list[Round]:
-    """The learner's next rounds that are to be released; the others are skipped."""
-    while rounds := experiment.propose():
+def _next_rounds(experiment: Experiment, no_show: Fraction) -> list[Round]:
+    """The learner's next rounds that are to be released; empty when the horizon is used up.
+
+    Rounds without release are skipped. They use up the horizon only if no round is left to release:
+    everyone else then gets the best option and is not asked.
+    """
+    while rounds := experiment.propose(no_show):
+        opened = [round_ for round_ in rounds if round_.opened]
         for round_ in rounds:
             if not round_.opened:
-                experiment.skip(round_)
-        if opened := [round_ for round_ in rounds if round_.opened]:
+                experiment.skip(round_, 0 if opened else None)
+        if opened:
             return opened
     return []
 
@@ -301,7 +307,7 @@ class _Batch:
                 round_ = _numbered(experiment, row)
                 reports, total = 0, None
                 if view is None:
-                    experiment.skip(round_)
+                    experiment.skip(round_, 0)  # only released reports use up the horizon
                 else:
                     way = encoding(experiment.open(round_), terms)
                     estimate = way.protocol.analyze(way.opened(view))

@@ -26,7 +26,7 @@ from tacit.privacy import guaranteed_reports
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.joint import JointSums
 from tacit.simulation.poisoning import Poisoning
-from tacit.types import Estimate, Played, Round
+from tacit.types import Arm, Estimate, Played, Round
 
 
 def checkpoints_for(horizon: int, count: int = 60) -> tuple[int, ...]:
@@ -143,6 +143,8 @@ def _release(
         if others.participants:
             outcome.add(world.play(others, None, rng), None, wrapped=False)
     outcome.experiment.observe(round_, estimate)
+    if silent.participants and isinstance(round_.assignment, Arm):
+        outcome.experiment.learner.served(round_.arm, silent.participants)
     outcome.add(played, protocol, wrapped=estimate.wrapped)
 
 

@@ -55,6 +55,9 @@ DIGEST_SIZE = 32
 LONGEST_GRACE = 7 * 86_400
 """Longest time in seconds that round keys may live after a round closes, in any terms."""
 
+MOST_NO_SHOW = Fraction(9, 10)
+"""Largest expected fraction of slots that never report, in any terms."""
+
 ROLES = {
     TrustModel.TWO_SERVERS: ("coordinator", "helper"),
     TrustModel.SECURE_AGGREGATION: ("coordinator",),
@@ -120,7 +123,8 @@ class Terms:
     grace
         Seconds that round keys live after a round closes, at most `LONGEST_GRACE`.
     no_show
-        The fraction of assigned slots that never report; 0 in this version.
+        The expected fraction of slots that never report, at most `MOST_NO_SHOW`: a round offers so
+        many more slots. It is 0 where devices add the noise.
     organisation, purpose, contact
         Controller, purpose and address for complaints; may be empty.
     predecessor
@@ -358,7 +362,8 @@ def _check_numbers(terms: Terms) -> None:
     check_fraction("no_show", terms.no_show)
     rule = f"at most {LONGEST_GRACE} seconds (7 days). Choose a shorter time for round keys to live"
     require(terms.grace <= LONGEST_GRACE, "grace", terms.grace, rule)
-    require(not terms.no_show, "no_show", terms.no_show, "0, because every slot is counted")
+    rule = f"at least 0 and at most {MOST_NO_SHOW}"
+    require(0 <= terms.no_show <= MOST_NO_SHOW, "no_show", terms.no_show, rule)
     first, last = terms.first_day, terms.last_day
     require(first <= last, "first_day", first, f"at most last_day, {last}")
 
@@ -391,6 +396,8 @@ def _check_model(terms: Terms) -> None:
         }
         for name, part in tolerated.items():
             require(not part, name, part, "0 where no device draws a share of the noise")
+    rule = "0 where devices add the noise, because shares of it are made for the announced slots"
+    require(by == "servers" or not terms.no_show, "no_show", terms.no_show, rule)
     size = len(terms.predecessor)
     require(size in (0, DIGEST_SIZE), "predecessor", f"{size} bytes long", "empty or 32 bytes")
 

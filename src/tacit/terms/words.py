@@ -59,6 +59,7 @@ def in_words(terms: Terms) -> list[str]:
         *([_REHEARSAL] if terms.noise.distribution == REHEARSED else []),
         f"Nothing is released for fewer than {about.minimum_batch_size} "
         f"{_plural('report', about.minimum_batch_size)}.",
+        *_surplus(terms.no_show),
         f"Reports are encrypted with {terms.suite}; round keys are destroyed at most "
         f"{_duration(terms.grace)} after a round closes.",
         *(
@@ -80,6 +81,16 @@ def in_words(terms: Terms) -> list[str]:
 def assumed(terms: Terms) -> list[Assumption]:
     """The assumptions of terms, in display order."""
     return sorted(terms.assumptions, key=Assumption.sort_key)
+
+
+def _surplus(no_show: Fraction) -> list[str]:
+    if not no_show:
+        return []
+    more = f"{float(1 / (1 - no_show)):.3g}"
+    return [
+        f"Rounds offer {more} times as many slots as they need reports, because {no_show} of all "
+        "slots are expected never to report."
+    ]
 
 
 def _told(what: str, text: str) -> list[str]:

@@ -271,28 +271,29 @@ class Managed(Learner):
             return
         number = self._inside.pop(round_.number, None)
         if number is not None:
-            inner.observe(self._within(round_, number), estimate)
+            inner.take(self._within(round_, number), estimate)
             return
         place = self._live.index(round_.arm)
-        inner.served(place, round_.participants)
+        inner.served(place, int(estimate.error.participants))
         inner.also(place, estimate)
 
     def _within(self, round_: Round, number: int) -> Round:
         return replace(round_, number=number, assignment=Arm(self._live.index(round_.arm)))
 
-    def skip(self, round_: Round) -> None:
+    def skip(self, round_: Round, served: int | None = None) -> None:
         """Mark a round as skipped, here and (before the horizon) in the inner learner."""
-        super().skip(round_)
+        super().skip(round_, served)
+        steps = self._unreleased(round_, served)
         number = self._inside.pop(round_.number, None)
         if self._inner is None or self.played >= self.horizon:
             return
         if number is None:
-            self._inner.served(self._live.index(round_.arm), round_.participants)
+            self._inner.served(self._live.index(round_.arm), steps)
         else:  # the inner round is not truncated, even if the horizon truncated it here
-            self._inner.skip(next(r for r in self._inner.propose() if r.number == number))
+            self._inner.skip(next(r for r in self._inner.propose() if r.number == number), steps)
 
     def served(self, option: int, count: int) -> None:
-        """Count participants who received an option unasked, here and in the inner learner."""
+        """Count participants without a report, here and in the inner learner."""
         super().served(option, count)
         if self._inner is not None:
             self._inner.served(0, count)

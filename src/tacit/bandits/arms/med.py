@@ -141,6 +141,13 @@ class PrivateMED(Learner):
     def _learn(self, round_: Round, estimate: Estimate) -> None:
         self._evidence[round_.arm].add(estimate)
 
+    def skip(self, round_: Round, served: int | None = None) -> None:
+        """Mark a round as skipped; a decision of which nothing was released is no round."""
+        lost = len(self._pending) == 1 and not self._came
+        super().skip(round_, served)
+        if lost and not self._unreleased(round_, served):
+            self._round -= 1
+
     def memory(self, arm: int) -> Any:
         """All batches that were not forgotten."""
         return self._evidence[arm].to_dict() if self._evidence[arm].users else None

@@ -93,13 +93,20 @@ class Restarts(Learner):
         return replace(round_, number=round_.number - self._offset)
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:
-        self._inner.observe(self._inside(round_), estimate)
+        self._inner.take(self._inside(round_), estimate)
 
-    def skip(self, round_: Round) -> None:
+    def skip(self, round_: Round, served: int | None = None) -> None:
         """Mark a round as skipped, here and (before the horizon) in the current period."""
-        super().skip(round_)
-        if self.played < self.horizon:
-            self._inner.skip(self._inside(round_))
+        super().skip(round_, served)
+        number = round_.number - self._offset
+        if self.played < self.horizon:  # the inner round is whole, even if truncated here
+            inner = next(one for one in self._inner.propose() if one.number == number)
+            self._inner.skip(inner, self._unreleased(round_, served))
+
+    def served(self, option: int, count: int) -> None:
+        """Count participants without a report, here and in the current period."""
+        super().served(option, count)
+        self._inner.served(option, count)
 
     def _state(self) -> dict[str, Any]:
         return {

@@ -25,6 +25,12 @@ STATES = {
     "stopped": "Over",
     "finished": "Over",
 }
+ENDINGS = {
+    "participants-reached": "As many answers as planned have come, or too few are left for "
+    "another round.",
+    "last-day-passed": "The last day has come: no further round would close in time.",
+    "stopped-by-hand": "The experimenter stopped it.",
+}
 VERDICTS = {
     "best": "best",
     "worse": "worse",
@@ -193,7 +199,8 @@ def standing(view: View, up: bool) -> str:
         return "Nobody new is asked until it is resumed; who has a place still reports."
     if state in OVER:
         live = any(one["stage"] in ("open", "closing") for one in rounds)
-        return "The last rounds are closing." if live else "Nobody is asked any more."
+        rest = "The last rounds are closing." if live else "Nobody is asked any more."
+        return f"{ENDINGS[status['ended']]} {rest}"
     ended = [one for one in rounds if one["stage"] in ("opened", "refused")]
     if ended and ended[-1]["stage"] == "refused":
         return (
