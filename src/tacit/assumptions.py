@@ -426,6 +426,19 @@ class PrivateMessages(Assumption):
         return f"each message alone is ({self.epsilon!r}, {self.delta or 0!r})-DP to the same view"
 
 
+@dataclass(frozen=True)
+class LocallyPrivateMessages(Assumption):
+    """Each message is epsilon-DP to an adversary who sees it alone, before it is shuffled."""
+
+    identifier: ClassVar[str] = "locally-private-messages"
+    descriptive: ClassVar[bool] = True
+    epsilon: float
+
+    def text(self) -> str:
+        """Render as a clause of a sentence."""
+        return f"each message is ({self.epsilon!r}, 0)-DP to an adversary who sees it unshuffled"
+
+
 class Method(StrEnum):
     """The composition method for several participations."""
 
@@ -649,7 +662,7 @@ def uncovered(needed: Iterable[Assumption], stated: Iterable[Assumption]) -> tup
     (CompleteGroups(),)
     """
     given = tuple(stated)
-    left = (one for one in needed if one.needed and not any(has.implies(one) for has in given))
+    left = (one for one in needed if one.needed and not any(_implied(has, one) for has in given))
     return tuple(sorted(left, key=Assumption.sort_key))
 
 
@@ -662,9 +675,15 @@ def together(*sets: Iterable[Assumption]) -> frozenset[Assumption]:
     everything = sorted({one for part in sets for one in part}, key=Assumption.sort_key)
     kept: list[Assumption] = []
     for one in everything:  # of two that imply each other, keep the first
-        if not any(other.implies(one) for other in kept):
-            kept = [other for other in kept if not one.implies(other)] + [one]
+        if not any(_implied(other, one) for other in kept):
+            kept = [other for other in kept if not _implied(one, other)] + [one]
     return frozenset(kept)
+
+
+def _implied(stated: Assumption, needed: Assumption) -> bool:
+    """Whether one assumption covers another; classes from outside cover only equal values."""
+    own = globals().get(type(stated).__name__) is type(stated)
+    return stated.implies(needed) if own else stated == needed
 
 
 def percent(part: Fraction) -> str:

@@ -552,3 +552,15 @@ def test_sentences_are_plain(one: Assumption) -> None:
     assert said == said.strip()
     assert not said.endswith(".")
     assert "whoever" not in said
+
+
+def test_an_assumption_from_outside_covers_only_its_equal() -> None:
+    """Found: a class whose `implies` is always true removed every needed assumption."""
+
+    class Fine(CompleteGroups):
+        def implies(self, other: Assumption) -> bool:  # noqa: ARG002
+            return True
+
+    needed = DishonestAtMost(Scope.ROUND, 1)
+    assert uncovered([needed], [Fine()]) == (needed,)
+    assert together([needed], [Fine()]) == {needed, Fine()}

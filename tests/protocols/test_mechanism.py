@@ -437,11 +437,28 @@ def test_a_restored_guarantee_says_no_more_than_its_noise(name: str) -> None:
         AskedFor(1e-3),
         OwnRecords(25, 1e-3, 1e-9),
         DerivedBy(Derivation.AMPLIFIED, 7),
+        DerivedBy(Derivation.STRICTEST, 4),
         Declared(10**5, 2),
         RangeProofs(),
     ):
         with pytest.raises(TacitError, match=claim.identifier):
             Experiment.from_dict(experiment_with(stored, found.given(claim)))
+
+
+def test_a_class_from_outside_states_no_guarantee_of_its_own() -> None:
+    """Found: a class attribute or a property was taken as exact."""
+    for stated in (PureDP(1.0), property(lambda _: PureDP(1.0))):
+        with pytest.raises(TacitError, match=r"set self\.guarantee in __init__"):
+            type("Mine", (TwoServers,), {"guarantee": stated, "__module__": "elsewhere"})
+
+
+def test_presence_from_outside_is_recognised() -> None:
+    class Absent(Presence):
+        pass
+
+    sums = replace(releases().sums, presence=Absent())
+    assert from_outside(Releases(sums))
+    assert not from_outside(Releases(replace(sums, presence=Presence())))
 
 
 def test_a_restored_guarantee_protects_what_participants_report() -> None:

@@ -254,6 +254,13 @@ def test_rehearsed_shuffler_terms_state_any_delta_and_are_rejected_by_live_parti
         check_live(made)
 
 
+def test_live_parties_reject_a_shuffler_whose_shares_the_terms_do_not_count() -> None:
+    """Found: reports in a single share would show every level beside its small noise."""
+    promise = Promise(Fraction(1, 2), Fraction(1, 10**6), participations=3)
+    with pytest.raises(Refusal, match="trust is shuffler"):
+        check_live(under(TrustModel.SHUFFLER, "devices", promise=promise))
+
+
 # Assumptions
 
 

@@ -277,7 +277,7 @@ def amplify(
 
     Example: tacit amplify --epsilon0 1 --users 10000 --delta 1e-6
     """
-    from tacit.assumptions import PrivateMessages
+    from tacit.assumptions import LocallyPrivateMessages
     from tacit.privacy import Clones, RandomizedResponse, ThreatModel, View
 
     people = integer("users", users, at_least=1)
@@ -292,7 +292,7 @@ def amplify(
         ones, inputs = (None, "worst of all") if people <= 512 else (0, "all others are zero")
         exact = RandomizedResponse(epsilon0, people).epsilon(delta, ones=ones)
         record |= {"randomized_response_epsilon": exact, "randomized_response_inputs": inputs}
-    assumed = frozenset({PrivateMessages(epsilon0), *ThreatModel(curious=0).assumptions()})
+    assumed = frozenset({LocallyPrivateMessages(epsilon0), *ThreatModel(curious=0).assumptions()})
     promise = _promise(record["epsilon"], delta, view=View.SHUFFLED, assumptions=assumed)
     record["guarantee"] = _said(promise, as_json)
     show(record, "amplification by shuffling (clones bound)", as_json, PROMISED)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import TacitError, as_fraction, integer
-from tacit.names import is_own
+from tacit.names import PACKAGE, is_own
 from tacit.noise import Chance, NoiseLaw
 from tacit.privacy import Arithmetic, Guarantee
 from tacit.privacy.guarantees import state_arithmetic
@@ -65,6 +65,15 @@ class Protocol(ABC):
     def numbers_per_participant(self) -> int:
         """Numbers in one participant's report."""
         return self.coordinates
+
+    def __init_subclass__(cls) -> None:
+        """Reject a guarantee on a class from outside tacit: an instance sets it, as not exact."""
+        super().__init_subclass__()
+        declared = cls.__dict__.get("guarantee")
+        if declared is not None and cls.__module__.partition(".")[0] != PACKAGE:
+            raise TacitError(
+                f"{cls.__name__}.guarantee is on the class: set self.guarantee in __init__ instead"
+            )
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute; the guarantee of a class from outside tacit never counts as exact."""

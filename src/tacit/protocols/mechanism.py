@@ -446,7 +446,9 @@ def described_by(sums: PrefixSums, guarantee: Guarantee | None) -> frozenset[Ass
     """
     if not isinstance(guarantee, ApproximateDP):
         return frozenset()
-    kinds = [Derivation.EXACT_JOINT, Derivation.STRICTEST]
+    kinds = [Derivation.EXACT_JOINT]
+    if not sums.alone and isinstance(guarantee, SilosDP):
+        kinds = [Derivation.STRICTEST]
     if sums.alone and sums.trust is TrustModel.SHUFFLER:
         amplified = _amplifies(sums, guarantee)
         kinds = [Derivation.AMPLIFIED if amplified else Derivation.OWN_NOISE]
@@ -628,7 +630,7 @@ def from_outside(mechanism: Mechanism) -> bool:
     if not is_own(type(mechanism)):
         return True
     if isinstance(mechanism, Releases):
-        inside = (mechanism.sums, mechanism.sums.shape)
+        inside = (mechanism.sums, mechanism.sums.shape, mechanism.sums.presence)
         return not all(is_own(type(one)) for one in inside)
     if not isinstance(mechanism, PerRound):
         return False

@@ -443,11 +443,17 @@ def smallest_shuffler_delta(terms: Terms) -> Fraction:
 
 
 def check_live(terms: Terms) -> None:
-    """Reject terms of rehearsals; devices and live parties call it."""
+    """Reject terms of rehearsals, and of a shuffler; devices and live parties call it.
+
+    Terms do not state into how many shares a report is split, on which the δ of a shuffler rests.
+    """
     distribution = terms.noise.distribution
     rule = f"{DISCRETE_LAPLACE} outside of rehearsals in one process. Publish terms with it"
     live = distribution != REHEARSED
     require(live, "noise.distribution", repr(distribution), rule, Refusal)
+    stated = terms.trust is not TrustModel.SHUFFLER
+    rule = "one whose rounds the terms describe whole. Choose two-servers"
+    require(stated, "trust", terms.trust.value, rule, Refusal)
 
 
 def _check_parties(terms: Terms) -> None:
