@@ -276,7 +276,9 @@ def test_an_error_names_its_seed_and_what_was_done_stays(
     told = str(caught.value) + "".join(getattr(caught.value, "__notes__", []))
     assert "in the run of seed 3" in told
     assert str(error) in told
-    assert {record["seed"] for record in lines(path)} >= {0, 1}
+    stayed = {record["seed"] for record in lines(path)}
+    assert stayed <= {0, 1, 2}
+    assert len(stayed) >= 2  # one of two workers may still be at its first seed
 
 
 @pytest.mark.usefixtures("pool")
