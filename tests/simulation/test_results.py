@@ -21,6 +21,7 @@ from tacit.privacy import PureDP
 from tacit.simulation import Result, Results, Runs, write_csv
 from tacit.simulation.files import probe
 from tacit.simulation.pictures import Panel, draw_panels, picture, style, write_panels
+from tacit.simulation.study import weakest_recorded
 
 
 def of(*finals: float, horizon: int = 4) -> Result:
@@ -254,3 +255,10 @@ def test_a_missing_matplotlib_is_named_with_its_extra(
         draw_panels([Panel("", {"some": of(1.0)})], tmp_path / "x.png")
     with pytest.raises(TacitError, match=r"pip install 'tacit\[plot\]'"):
         of(1.0).plot()
+
+
+def test_a_run_without_a_guarantee_leaves_none_to_all() -> None:
+    data = PureDP(1.0).to_data()
+    assert weakest_recorded([data, PureDP(2.0).to_data()]) == PureDP(2.0)
+    assert weakest_recorded([data, None]) is None
+    assert weakest_recorded([]) is None

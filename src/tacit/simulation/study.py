@@ -17,7 +17,7 @@ from tacit.assumptions import DishonestAtMost, DistinctRounds, Poisoned
 from tacit.environments.contract import Environment, World
 from tacit.errors import TacitError, did_you_mean, integer, probability
 from tacit.experiment import Experiment
-from tacit.privacy import Guarantee, weakest
+from tacit.privacy import Guarantee, PureDP, weakest
 from tacit.simulation.call_options import (
     ArmsAlgorithm,
     ArmsOptions,
@@ -236,16 +236,18 @@ def promise_of(
     """
     if world is not None and world.participations is None:
         return None
-    promised = experiment.mechanism.printed()
-    if promised is not None:
-        recorded_by = [] if world is None or world.remark is None else [world.remark]
-        return promised.given(*recorded_by, *_poisoned(promised, poisoned))
-    return weakest_recorded(record.get("guarantee") for record in records)
+    found = experiment.mechanism.printed()
+    if found is None:
+        found = weakest_recorded(record.get("guarantee") for record in records)
+    if found is None:
+        return None
+    recorded_by = [] if world is None or world.remark is None else [world.remark]
+    return found.given(*recorded_by, *_poisoned(found, poisoned))
 
 
 def weakest_recorded(stored: Iterable[object]) -> Guarantee | None:
-    """The weakest guarantee that the runs recorded; None without any."""
-    found = [Guarantee.from_data(data) for data in stored if isinstance(data, Mapping)]
+    """The weakest guarantee that the runs recorded; None if a run recorded none."""
+    found = [Guarantee.from_data(data) if isinstance(data, Mapping) else None for data in stored]
     return weakest(found) if found else None
 
 
@@ -277,18 +279,22 @@ def tried(
             f"a recorded participant occurs {often} times, perhaps twice in one round, but the "
             "guarantee assumes different rounds: leave --delta out, or keep one row of each"
         )
-    if experiment.guarantee is not None and often > experiment.guarantee.participations:
+    stated = experiment.mechanism.stated
+    if stated is not None and often > stated.participations:
         raise TacitError(
             f"a recorded participant occurs {often} times, but the guarantee covers "
-            f"{experiment.guarantee.participations}: give --participations {often}, or keep fewer "
+            f"{stated.participations}: give --participations {often}, or keep fewer "
             "rows of each"
         )
     return fitted, experiment
 
 
 def _assumes_distinct_rounds(experiment: Experiment) -> bool:
-    guarantee = experiment.guarantee
-    return guarantee is not None and DistinctRounds() in guarantee.assumptions
+    stated = experiment.mechanism.stated
+    if stated is None:
+        return False
+    composed = stated.participations > 1 and not isinstance(stated, PureDP)
+    return DistinctRounds() in stated.assumptions or composed
 
 
 def recorded(entry: Algorithm, problem: Problem, world: World | None) -> dict[str, Any]:

@@ -190,7 +190,7 @@ class SimulatedParticipants:
         announcement = bytes.fromhex(said["announcement"])
         about = TwoServerRound.decode(announcement[: -2 * SIGNATURE_SIZE])
         token = bytes.fromhex(said["token"])
-        for what, key in (("nonsense", token), ("another", token), ("forged place", bytes(16))):
+        for what, key in (("nonsense", token), ("another", token), ("forged slot", bytes(16))):
             place = ReportSlot(said["place"], key)
             for role, address in enumerate((self._told.address, self._told.helper_address)):
                 front = header(Kind.HALF, about.identity) + bytes((role,)) + place.encode()

@@ -43,13 +43,13 @@ def sent(shown: DemoProgress) -> list[str]:
     counts = shown.counts
     each = counts.sent_bytes / max(counts.sent, 1)
     return [
-        f"{counts.came:,} people came; {counts.asked:,} were asked, {counts.unasked:,} got the "
-        "best option so far and were not asked.",
-        f"{counts.reported:,} reported, each with two sealed halves, one to either server: "
+        f"{counts.came:,} participants came; {counts.asked:,} got a slot, {counts.unasked:,} got "
+        "the best option so far and did not report.",
+        f"{counts.reported:,} reported, each with two encrypted report shares, one per server: "
         f"{counts.sent:,} messages of {each:.0f} bytes on average, {counts.sent_again:,} of them "
         "sent again because a connection broke.",
-        f"{counts.vanished:,} vanished before they reported; {counts.unreported:,} were too late.",
-        "No server ever saw an answer: only sums with the noise of both were opened.",
+        f"{counts.vanished:,} dropped out before they reported; {counts.unreported:,} were late.",
+        "No server ever saw an answer: only sums with the noise of both were released.",
     ]
 
 
@@ -57,18 +57,16 @@ def refused(shown: DemoProgress) -> list[str]:
     """Sentences about the rejected messages and the aborted rounds."""
     counts = shown.counts
     said = {
-        "nonsense": "sealed nonsense for a place that was given (taken, and found to be nonsense "
-        "when the round closed: it counts for nothing)",
-        "another": "a second, different report for the same place",
-        "forged place": "a report for a place that was never given",
+        "nonsense": "an encrypted report that is invalid (accepted, and dropped when the round "
+        "closed)",
+        "another": "a second, different report for the same slot",
+        "forged slot": "a report for a slot that was never assigned",
     }
-    lines = [f"{counts.liars:,} people lied."]
+    lines = [f"{counts.liars:,} participants were malicious."]
     for name, count in sorted(counts.refused.items()):
         what, _, status = name.partition(": ")
         why = f"{said[what]}: answered {status}" if what in said else name
         lines.append(f"{count:,} times {why.removesuffix('.')}.")
     small = sum(one["stage"] == "refused" for one in shown.status["rounds"])
-    lines.append(
-        f"{small:,} {'round' if small == 1 else 'rounds'} had too few reports: destroyed unopened."
-    )
+    lines.append(f"{small:,} {'round' if small == 1 else 'rounds'} had too few reports: aborted.")
     return lines
