@@ -52,7 +52,7 @@ def test_the_report_answers_three_questions_before_any_picture(shown: DemoProgre
     assert "at most 2.72 times" in first
     for question in ("Which is best?", "How sure are we?", "What were people promised?"):
         assert question in first
-    assert "2 times a second, different report for the same place: answered 409." in page
+    assert "2 times a second, different report for the same slot: answered 409." in page
 
 
 def test_the_report_asks_nobody_for_anything_and_runs_nothing(shown: DemoProgress) -> None:
