@@ -287,8 +287,8 @@ def _offered(coordinator: Coordinator, digest: bytes) -> tuple[Terms, str]:
 def _locked(root: str) -> Response:
     body = experimenter.problem(
         "Results are not public here",
-        "The operator of this coordinator requires the admin token: load this page again, leave the "
-        "name empty, and give the token as the password.",
+        "The operator of this coordinator requires the admin token: load this page again, leave "
+        "the name empty, and give the token as the password.",
         root,
     )
     asks = {"www-authenticate": 'Basic realm="results", charset="UTF-8"'}
