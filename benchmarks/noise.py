@@ -1,7 +1,7 @@
 """How fast noise is drawn exactly, as a device does, and sampled, as a simulation does. One core.
 
 Targets: `draw` of a Pólya share at scale 10 at least 40,000 per second; fair binomial vectors at
-least 10 million per second; `sample` of each law at least 2 million per second.
+least 10 million per second; `sample` of each distribution at least 2 million per second.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tacit.noise import (
     Binomial,
     DiscreteGaussian,
     DiscreteLaplace,
-    NoiseLaw,
+    NoiseDistribution,
     Polya,
     PolyaDifference,
     Skellam,
@@ -27,7 +27,7 @@ DRAWS = 10_000
 SAMPLES = 1_000_000
 
 
-def laws() -> dict[str, NoiseLaw]:
+def distributions() -> dict[str, NoiseDistribution]:
     whole = DiscreteLaplace(10)
     share = whole.share(100)
     assert isinstance(share, PolyaDifference)
@@ -44,29 +44,33 @@ def laws() -> dict[str, NoiseLaw]:
     }
 
 
-def drawing(law: NoiseLaw) -> Callable[[], object]:
+def drawing(distribution: NoiseDistribution) -> Callable[[], object]:
     def work() -> None:
         for _ in range(DRAWS):
-            law.draw()
+            distribution.draw()
 
     return work
 
 
-def sampling(law: NoiseLaw) -> Callable[[], object]:
+def sampling(distribution: NoiseDistribution) -> Callable[[], object]:
     rng = np.random.default_rng(0)
-    return lambda: law.sample(rng, SAMPLES)
+    return lambda: distribution.sample(rng, SAMPLES)
 
 
 def rows() -> list[Row]:
     table: Table = convolve(DiscreteGaussian(10), DiscreteGaussian(10))
-    result = [per_second(f"draw: {name}", drawing(law), DRAWS) for name, law in laws().items()]
+    result = [
+        per_second(f"draw: {name}", drawing(distribution), DRAWS)
+        for name, distribution in distributions().items()
+    ]
     result.append(
         per_second(
             "draw vector: binomial, 62 fair bits", lambda: Binomial(62).draw(SAMPLES), SAMPLES
         )
     )
     result += [
-        per_second(f"sample: {name}", sampling(law), SAMPLES) for name, law in laws().items()
+        per_second(f"sample: {name}", sampling(distribution), SAMPLES)
+        for name, distribution in distributions().items()
     ]
     result.append(
         per_second("sample: table of a sum of two discrete Gaussians", sampling(table), SAMPLES)

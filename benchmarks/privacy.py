@@ -34,11 +34,16 @@ def calibrate_skellam_directly() -> object:
     from tacit.privacy.search import least
 
     def holds(variance: float) -> bool:
-        law = Skellam(variance)
-        first, last = law.window()
+        distribution = Skellam(variance)
+        first, last = distribution.window()
         k = np.arange(first, last + 1)
         return (
-            float(np.maximum(0.0, law.pmf(k) - np.exp(EPSILON) * law.pmf(k + 1000)).sum()) <= DELTA
+            float(
+                np.maximum(
+                    0.0, distribution.pmf(k) - np.exp(EPSILON) * distribution.pmf(k + 1000)
+                ).sum()
+            )
+            <= DELTA
         )
 
     return least(holds, 1000.0**2)

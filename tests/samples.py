@@ -1,4 +1,4 @@
-"""Two-sample tests with a p-value, for laws that must be equal."""
+"""Two-sample tests with a p-value, for distributions that must be equal."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from tacit.noise import NoiseLaw
+from tacit.noise import NoiseDistribution
 
 Floats = npt.NDArray[np.float64]
 
 
 def same_law(one: npt.ArrayLike, other: npt.ArrayLike, cells: int = 24) -> float:
-    """The p-value of a chi-square test that two samples have one law, on cells of about equal
-    pooled mass.
+    """The p-value of a chi-square test that two samples have one distribution, on cells of about
+    equal pooled mass.
 
     Values that are equal stay together, so it serves integers as well as reals; at least 20 of the
     pooled sample are in a cell.
@@ -44,16 +44,17 @@ def z_score(sample: npt.ArrayLike, mean: float) -> float:
     return off / error if error else (0.0 if abs(off) < 1e-9 else float("inf"))
 
 
-def follows(sample: npt.ArrayLike, law: NoiseLaw, cells: int = 10) -> float:
-    """The p-value of a chi-square test that a small sample has this law, on cells of equal mass.
+def follows(sample: npt.ArrayLike, distribution: NoiseDistribution, cells: int = 10) -> float:
+    """The p-value of a chi-square test that a small sample has this distribution, on cells of
+    equal mass.
 
-    Each value is spread evenly over what the law gives it, so that cells need not fall between
-    integers.
+    Each value is spread evenly over what the distribution gives it, so that cells need not fall
+    between integers.
     """
     values = np.asarray(sample, dtype=np.int64)
     points, where = np.unique(values, return_inverse=True)
-    below = np.array([law.cdf(int(point) - 1) for point in points])
-    spread = np.random.default_rng(0).random(len(values)) * law.pmf(points)[where]
+    below = np.array([distribution.cdf(int(point) - 1) for point in points])
+    spread = np.random.default_rng(0).random(len(values)) * distribution.pmf(points)[where]
     level = np.clip(below[where] + spread, 0.0, 1 - 1e-12)
     counts = np.bincount((level * cells).astype(np.int64), minlength=cells)
     return float(stats.chisquare(counts).pvalue)

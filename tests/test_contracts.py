@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.bandits.test_every_learner import EXAMPLES as LEARNERS
 from tests.bandits.test_every_learner import make
-from tests.noise.laws import DRAWABLE
+from tests.noise.distributions import DRAWABLE
 from tests.protocols.examples import CASES
 from tests.tables import extended_but_every
 
@@ -19,9 +19,9 @@ from tacit.bandits.arms.nonprivate_baselines import UCB1
 from tacit.bandits.linear.phased import DistributedElimination
 from tacit.noise import Table
 from tacit.protocols.contract import SumProtocol
-from tacit.testing import check_algorithm, check_law, check_learner, check_protocol
+from tacit.testing import check_algorithm, check_distribution, check_learner, check_protocol
 from tacit.testing.statistics import follows
-from tacit.types import ErrorLaw, Estimate, Round
+from tacit.types import ErrorDistribution, Estimate, Round
 
 OURS = [name for name, e in algorithms().items() if e.build.__module__.startswith("tacit.")]
 TINY: dict[str, dict[str, Any]] = {
@@ -37,7 +37,7 @@ BUILDS = [
 
 @pytest.mark.parametrize("name", DRAWABLE)
 def test_every_law_keeps_its_contract(name: str) -> None:
-    check_law(DRAWABLE[name], samples=5_000, draws=300)
+    check_distribution(DRAWABLE[name], samples=5_000, draws=300)
 
 
 # tests/protocols has the same for every protocol, part by part
@@ -81,7 +81,7 @@ class Proposed(UCB1):
     """Divides by the participants of a round."""
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:
-        people = ErrorLaw(round_.participants, 1, None)
+        people = ErrorDistribution(round_.participants, 1, None)
         super()._learn(round_, replace(estimate, error=people))
 
 
@@ -89,7 +89,7 @@ class Weighed(CumulativeElimination):
     """Takes the mean of reports as that of all participants."""
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:
-        people = ErrorLaw(round_.participants, 1, None)
+        people = ErrorDistribution(round_.participants, 1, None)
         total = estimate.mean * round_.participants
         super()._learn(round_, replace(estimate, total=total, error=people))
 

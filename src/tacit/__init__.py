@@ -21,7 +21,7 @@ _HOMES = {
     "environments": ("Environment", "FromFunction", "OwnSilos", "from_frame", "read_table"),
     "types": ("Arm", "Estimate", "Round"),
     "experiment": ("Experiment", "load", "save"),
-    "noise": ("Binomial", "DiscreteGaussian", "DiscreteLaplace", "NoiseLaw", "Skellam"),
+    "noise": ("Binomial", "DiscreteGaussian", "DiscreteLaplace", "NoiseDistribution", "Skellam"),
     "privacy": (
         *("ApproximateDP", "Guarantee", "Guaranteed", "KnownPerRound", "NonPrivate", "PureDP"),
         *("calibrate", "privacy_of"),
@@ -51,7 +51,7 @@ __all__ = [
     "KnownPerRound",
     "Learner",
     "LinearProblem",
-    "NoiseLaw",
+    "NoiseDistribution",
     "NonPrivate",
     "OwnSilos",
     "PerRound",
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from tacit.environments import Environment, FromFunction, OwnSilos, from_frame, read_table
     from tacit.errors import TacitError
     from tacit.experiment import Experiment, load, save
-    from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
+    from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseDistribution, Skellam
     from tacit.privacy import (
         ApproximateDP,
         Guarantee,

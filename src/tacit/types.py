@@ -222,7 +222,7 @@ class NoiseLike(Protocol):
 
 
 @dataclass(frozen=True)
-class ErrorLaw:
+class ErrorDistribution:
     """Distribution of the error of an estimated sum: estimated sum minus sum of rounded rewards.
 
     The error is (noise - mean of the noise) / precision.
@@ -316,7 +316,8 @@ class Estimate:
     total
         The estimated sum of rewards; an array if there are several coordinates.
     error
-        The error distribution: `ErrorLaw` for a sum, `VectorError` for several coordinates.
+        The error distribution: `ErrorDistribution` for a sum, `VectorError` for several
+        coordinates.
     guarantee_id
         The digest of the guarantee under which the estimate was made.
     wrapped
@@ -324,8 +325,8 @@ class Estimate:
 
     Examples
     --------
-    >>> Estimate(total=42.0, error=ErrorLaw(participants=100, precision=10, noise=None)).mean
-    0.42
+    >>> Estimate(total=42.0, error=ErrorDistribution(participants=100, precision=10,
+    noise=None)).mean 0.42
     """
 
     total: Any

@@ -23,7 +23,7 @@ from tacit.bandits import Restarts, Thompson
 from tacit.environments import Bernoulli
 from tacit.errors import TacitError
 from tacit.experiment import Experiment
-from tacit.noise import NoiseLaw
+from tacit.noise import NoiseDistribution
 from tacit.privacy import (
     ApproximateDP,
     ConcentratedDP,
@@ -184,8 +184,8 @@ def promises() -> list[tuple[str, ArmsProblem]]:
 
 @pytest.mark.parametrize("case", range(len(promises())), ids=lambda i: f"{promises()[i][0]}-{i}")
 def test_every_batch_keeps_what_the_algorithm_promises(case: int) -> None:
-    """Exactly, from the law of the noise that the fewest reports add; for binary and for real
-    rewards.
+    """Exactly, from the distribution of the noise that the fewest reports add; for binary and for
+    real rewards.
     """
     name, problem = promises()[case]
     for binary in (True, False):
@@ -209,9 +209,9 @@ def test_every_batch_keeps_what_the_algorithm_promises(case: int) -> None:
 
 
 def check_exactly(protocol: object, promise: object) -> None:
-    noise: NoiseLaw
+    noise: NoiseDistribution
     if isinstance(protocol, (Central, Local)):
-        noise, precision = protocol.law, protocol.precision
+        noise, precision = protocol.distribution, protocol.precision
     elif isinstance(protocol, (SecureSum, SplitAndMix)):
         noise, precision = protocol.noise(protocol.honest), protocol.precision
     elif isinstance(protocol, ShuffledBits):
@@ -233,7 +233,7 @@ def check_exactly(protocol: object, promise: object) -> None:
 
 @pytest.mark.parametrize("users", [4, 16, 64])
 def test_sums_of_gaussian_shares_keep_their_promise_at_scale_one(users: int) -> None:
-    """The exact law of the sum, not the one draw that it resembles (CORRECTIONS 11)."""
+    """The exact distribution of the sum, not the one draw that it resembles (CORRECTIONS 11)."""
     protocol = factories.gaussian_paper(users, ApproximateDP(0.5, 1e-6), 1, 0.1)
     assert isinstance(protocol, SecureSum)
     promise = protocol.guarantee

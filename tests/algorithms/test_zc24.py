@@ -235,7 +235,7 @@ def test_regret_stands_in_the_order_of_figure_2a(seed: int) -> None:
     """The same users and the same noise but for its scale, so that one pair of runs tells.
 
     At these budgets everything is nearly noise: instances and draws differ by 7% from seed to seed,
-    the two by 2%. Silos' own noise is discrete, so here both are drawn from normal laws.
+    the two by 2%. Silos' own noise is discrete, so here both are drawn from normal distributions.
     """
     problem = SilosProblem.of(epsilon=1e-3, delta=1e-4, constants="paper", lazy=False)
     silo, shuffled = ldp_fedlinucb(problem), sdp_fedlinucb(problem)

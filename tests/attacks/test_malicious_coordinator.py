@@ -241,8 +241,8 @@ def from_clones(victim: Victim) -> None:
     "attack", [honestly, alone, with_and_without, from_old_snapshots, from_clones]
 )
 def test_everything_it_sees_is_as_private_as_promised(attack: Callable[[Victim], None]) -> None:
-    """The joint law of all that the helper ever answers, for every answer of the victim: the
-    coordinator knows its own half, its own noise and all other reports.
+    """The joint distribution of all that the helper ever answers, for every answer of the victim:
+    the coordinator knows its own half, its own noise and all other reports.
     """
 
     def observe(answer: int, draw: Draw) -> Hashable:
@@ -251,10 +251,12 @@ def test_everything_it_sees_is_as_private_as_promised(attack: Callable[[Victim],
         assert len({said for said in victim.heard if said and len(said) > 22}) == 1  # partial sums
         return tuple(victim.heard)
 
-    law = joint_law(observe)
-    assert len(law) == MODULUS
-    assert worst_loss(law) <= float(EPSILON) + 1e-9
-    assert worst_loss(law) > float(EPSILON) * 0.99  # it sees the noisy answer, and only that
+    distribution = joint_law(observe)
+    assert len(distribution) == MODULUS
+    assert worst_loss(distribution) <= float(EPSILON) + 1e-9
+    assert (
+        worst_loss(distribution) > float(EPSILON) * 0.99
+    )  # it sees the noisy answer, and only that
 
 
 def test_the_recomputed_promise_would_notice_missing_noise() -> None:

@@ -65,9 +65,9 @@ LISTS: dict[str, Callable[[list[bytes]], list[list[bytes]]]] = {
 @pytest.mark.parametrize("name", LISTS)
 def test_everything_the_collector_is_sent_is_as_private_as_promised(name: str) -> None:
     """Also if the helper is handed the coordinator's partial sum."""
-    law = joint_law(lambda answer, draw: observed(answer, draw, LISTS[name]))
-    assert len(law) == MODULUS
-    assert float(EPSILON) * 0.99 < worst_loss(law) <= float(EPSILON) + 1e-9
+    distribution = joint_law(lambda answer, draw: observed(answer, draw, LISTS[name]))
+    assert len(distribution) == MODULUS
+    assert float(EPSILON) * 0.99 < worst_loss(distribution) <= float(EPSILON) + 1e-9
 
 
 def test_its_half_alone_says_nothing() -> None:

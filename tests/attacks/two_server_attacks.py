@@ -23,12 +23,12 @@ MODULUS = 23
 
 
 def folded(scale: Fraction, modulus: int) -> list[float]:
-    """The law of a server's noise modulo m, added up from far beyond."""
+    """The distribution of a server's noise modulo m, added up from far beyond."""
     reach = modulus * (2 + math.ceil(60 * float(scale) / modulus))
     points = np.arange(-reach, reach + 1)
-    law = np.zeros(modulus)
-    np.add.at(law, points % modulus, DiscreteLaplace(scale).pmf(points))
-    return [float(chance) for chance in law]
+    distribution = np.zeros(modulus)
+    np.add.at(distribution, points % modulus, DiscreteLaplace(scale).pmf(points))
+    return [float(chance) for chance in distribution]
 
 
 def joint_law(
@@ -38,25 +38,25 @@ def joint_law(
 
     `observe(answer, draw)` carries an attack out against honest parties whose noise is `draw`; all
     else that is random is held fixed, as the attacker knows it. What a round releases depends on
-    one draw per number, so the law is found by going through all residues of one. A second draw of
-    the honest server, had it any effect, would be the same, and show as less noise.
+    one draw per number, so the distribution is found by going through all residues of one. A
+    second draw of the honest server, had it any effect, would be the same, and show as less noise.
     """
-    law: dict[Hashable, list[float]] = defaultdict(lambda: [0.0] * (LEVELS + 1))
+    distribution: dict[Hashable, list[float]] = defaultdict(lambda: [0.0] * (LEVELS + 1))
     for residue, chance in enumerate(folded(SCALE, MODULUS)):
         for answer in range(LEVELS + 1):
-            law[observe(answer, _always(residue))][answer] += chance
-    return law
+            distribution[observe(answer, _always(residue))][answer] += chance
+    return distribution
 
 
 def _always(residue: int) -> Callable[[Fraction], int]:
     return lambda _: residue
 
 
-def worst_loss(law: dict[Hashable, list[float]]) -> float:
+def worst_loss(distribution: dict[Hashable, list[float]]) -> float:
     """The largest log-ratio of the probabilities of anything seen, between any two answers."""
     return max(
         math.log(max(chances)) - math.log(min(chances)) if min(chances) > 0 else math.inf
-        for chances in law.values()
+        for chances in distribution.values()
     )
 
 

@@ -22,7 +22,7 @@ from tacit.bandits.arm_summaries import Setting, beats, best_option, interval, l
 from tacit.bandits.confidence_sequences import STEP, Tally, weight_step
 from tacit.environments import Bernoulli
 from tacit.experiment import Experiment
-from tacit.types import ErrorLaw, Estimate, Round
+from tacit.types import ErrorDistribution, Estimate, Round
 
 LEVEL = 0.95
 SURE = 0.98 * (1 - LEVEL)
@@ -54,7 +54,7 @@ class Scenario:
 @dataclass(frozen=True)
 class Width:
     """How wide the last interval of an option is, in units of one for a single look at the same
-    statistic by its exact law: with all options of the start together, and of it alone.
+    statistic by its exact distribution: with all options of the start together, and of it alone.
     """
 
     together: float
@@ -89,7 +89,7 @@ def estimate(
 def play(scenario: Scenario, seed: int, widths: bool = True) -> Run:
     rng, experiment = np.random.default_rng([seed, 11]), scenario.experiment(seed)
     means = list(scenario.means)
-    errors: list[list[ErrorLaw]] = [[] for _ in means]
+    errors: list[list[ErrorDistribution]] = [[] for _ in means]
     setting = Setting(LEVEL, len(means))
     held = lifted = True
     erred = False
@@ -151,7 +151,11 @@ def errs(tallies: list[Tally], means: list[float], setting: Setting) -> bool:
 
 
 def relative_width(
-    tally: Tally, errors: list[ErrorLaw], mean: float, setting: Setting, rng: np.random.Generator
+    tally: Tally,
+    errors: list[ErrorDistribution],
+    mean: float,
+    setting: Setting,
+    rng: np.random.Generator,
 ) -> Width:
     """By quantiles of the statistic's error, sampling and noise, drawn anew; for all options
     together by dividing what may fail by their number.

@@ -14,10 +14,10 @@ import numpy.typing as npt
 from scipy.stats import norm
 
 from tacit.bandits import Learner
-from tacit.noise import Binomial, DiscreteLaplace, NoiseLaw
-from tacit.types import ErrorLaw, Estimate, Round
+from tacit.noise import Binomial, DiscreteLaplace, NoiseDistribution
+from tacit.types import ErrorDistribution, Estimate, Round
 
-Law = Callable[[int], ErrorLaw]
+Distribution = Callable[[int], ErrorDistribution]
 
 
 @dataclass(frozen=True)
@@ -67,40 +67,42 @@ class Environment:
         return users * mean + deviation * math.sqrt(users) * float(rng.standard_normal())
 
 
-def exact(users: int) -> ErrorLaw:
+def exact(users: int) -> ErrorDistribution:
     """No privacy."""
-    return ErrorLaw(users, 1, None)
+    return ErrorDistribution(users, 1, None)
 
 
-def laplace(epsilon: float) -> Law:
+def laplace(epsilon: float) -> Distribution:
     """Pure privacy through secure aggregation, precision ⌈ε√n⌉."""
 
     @lru_cache(maxsize=4096)
-    def law(users: int) -> ErrorLaw:
+    def distribution(users: int) -> ErrorDistribution:
         precision = math.ceil(epsilon * math.sqrt(users))
-        return ErrorLaw(users, precision, DiscreteLaplace(precision / epsilon))
+        return ErrorDistribution(users, precision, DiscreteLaplace(precision / epsilon))
 
-    return law
+    return distribution
 
 
-def fair_bits(bits: int) -> Law:
+def fair_bits(bits: int) -> Distribution:
     """Approximate privacy through a shuffler, binary rewards."""
     noise = Binomial(bits)
-    return lambda users: ErrorLaw(users, 1, noise)
+    return lambda users: ErrorDistribution(users, 1, noise)
 
 
 def estimate(
-    round_: Round, environment: Environment, law: Law, rng: np.random.Generator
+    round_: Round, environment: Environment, distribution: Distribution, rng: np.random.Generator
 ) -> Estimate:
-    error = law(round_.participants)
+    error = distribution(round_.participants)
     total = environment.total(round_.arm, round_.participants, rng)
-    if isinstance(error.noise, NoiseLaw):
+    if isinstance(error.noise, NoiseDistribution):
         noise = float(error.noise.sample(rng)) - error.noise.mean
         total = (math.floor(total * error.precision + rng.random()) + noise) / error.precision
     return Estimate(total, error)
 
 
-def play(learner: Learner, environment: Environment, law: Law, rng: np.random.Generator) -> float:
+def play(
+    learner: Learner, environment: Environment, distribution: Distribution, rng: np.random.Generator
+) -> float:
     """Runs the learner to its horizon; the pseudo-regret."""
     gaps = environment.means.max() - environment.means
     regret = 0.0
@@ -108,7 +110,7 @@ def play(learner: Learner, environment: Environment, law: Law, rng: np.random.Ge
         for round_ in rounds:
             regret += round_.participants * float(gaps[round_.arm])
             if round_.opened:
-                learner.observe(round_, estimate(round_, environment, law, rng))
+                learner.observe(round_, estimate(round_, environment, distribution, rng))
             else:
                 learner.skip(round_)
     return regret

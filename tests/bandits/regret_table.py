@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from tests.bandits.harness import Environment, Law, exact, fair_bits, laplace, play
+from tests.bandits.harness import Distribution, Environment, exact, fair_bits, laplace, play
 
 from tacit.bandits import CumulativeElimination, ForgettingElimination, Learner, PrivateKLUCB
 
@@ -23,13 +23,20 @@ SEED = int(sys.argv[2]) if __name__ == "__main__" and len(sys.argv) > 2 else 100
 RANGES = {"easy": (0.25, 0.75, 10**6), "hard": (0.45, 0.55, 10**7)}
 
 
-def measure(make: Make, law: Law, kind: str, rewards: str, runs: int) -> tuple[float, float, float]:
+def measure(
+    make: Make, distribution: Distribution, kind: str, rewards: str, runs: int
+) -> tuple[float, float, float]:
     """Mean regret, its standard error, and milliseconds of processor time per run."""
     low, high, horizon = RANGES[kind]
     instances = np.random.default_rng(SEED).uniform(low, high, (runs, 10))
     start = time.process_time()
     values = [
-        play(make(horizon), Environment(means, rewards), law, np.random.default_rng([SEED, seed]))
+        play(
+            make(horizon),
+            Environment(means, rewards),
+            distribution,
+            np.random.default_rng([SEED, seed]),
+        )
         for seed, means in enumerate(instances)
     ]
     elapsed = (time.process_time() - start) * 1e3 / runs
@@ -67,11 +74,13 @@ def main(runs: int) -> None:
                 lambda horizon: PrivateKLUCB(10, horizon), exact, kind, rewards, runs
             )
             for epsilon in (0.1, 0.5, 1.0):
-                law = laplace(epsilon)
-                base, error, _ = measure(dist_dp_se(epsilon), law, kind, rewards, runs)
+                distribution = laplace(epsilon)
+                base, error, _ = measure(dist_dp_se(epsilon), distribution, kind, rewards, runs)
                 row = f"{rewards:10}{kind:6}{epsilon:<5}{base:10.0f} ± {error:<4.0f}"
                 for index in ("chernoff", "variance"):
-                    mean, error, ms = measure(klucb(epsilon, index), law, kind, rewards, runs)
+                    mean, error, ms = measure(
+                        klucb(epsilon, index), distribution, kind, rewards, runs
+                    )
                     row += f"{mean:8.0f} ± {error:<4.0f}{base / mean:6.2f}{ms:6.1f}"
                 print(row + f"{free:10.0f}", flush=True)
     for kind in RANGES:

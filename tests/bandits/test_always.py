@@ -25,24 +25,26 @@ from tacit.bandits.arm_summaries import (
     lifts,
 )
 from tacit.bandits.confidence_sequences import Tally, evidence_that_larger, is_larger
-from tacit.noise import Binomial, DiscreteLaplace, NoiseLaw
-from tacit.types import ErrorLaw, Estimate
+from tacit.noise import Binomial, DiscreteLaplace, NoiseDistribution
+from tacit.types import ErrorDistribution, Estimate
 
-NOISE: dict[str, NoiseLaw | None] = {
+NOISE: dict[str, NoiseDistribution | None] = {
     "none": None,
     "laplace": DiscreteLaplace(3),
     "bits": Binomial(4, 0.25),
 }
 
 
-def tally_of(*rounds: tuple[float, int, NoiseLaw | None], horizon: int = 10_000) -> Tally:
+def tally_of(*rounds: tuple[float, int, NoiseDistribution | None], horizon: int = 10_000) -> Tally:
     tally = Tally(horizon, horizon // 2)
     for total, people, noise in rounds:
-        tally.add(Estimate(total, ErrorLaw(people, 1, noise)))
+        tally.add(Estimate(total, ErrorDistribution(people, 1, noise)))
     return tally
 
 
-def outcomes(people: int, mean: float, noise: NoiseLaw | None) -> list[tuple[float, float]]:
+def outcomes(
+    people: int, mean: float, noise: NoiseDistribution | None
+) -> list[tuple[float, float]]:
     """Every estimated sum with its probability."""
     bits = [(k, float(binom.pmf(k, people, mean))) for k in range(people + 1)]
     if noise is None:
@@ -59,22 +61,22 @@ def test_the_mixture_of_bits_is_worth_one_on_average(noise: str, mean: float, si
     """Added up over everything that can happen in two rounds, the second of which is the larger
     the better the first went: sizes may depend on what was seen.
     """
-    law, truth, expected = NOISE[noise], np.array([mean]), 0.0
-    for total, chance in outcomes(3, mean, law):
+    distribution, truth, expected = NOISE[noise], np.array([mean]), 0.0
+    for total, chance in outcomes(3, mean, distribution):
         second = 2 if total > 3 * mean else 1
-        for more, likely in outcomes(second, mean, law):
-            tally = tally_of((total, 3, law), (more, second, law), horizon=100)
+        for more, likely in outcomes(second, mean, distribution):
+            tally = tally_of((total, 3, distribution), (more, second, distribution), horizon=100)
             expected += chance * likely * math.exp(float(tally.against(truth, side)[0]))
     assert expected == pytest.approx(1, abs=1e-9)
 
 
 def test_noise_with_heavy_tails_is_worth_one_on_average_too() -> None:
     """One round, with all noise that double precision knows of."""
-    truth, law = np.array([0.3]), DiscreteLaplace(3)
+    truth, distribution = np.array([0.3]), DiscreteLaplace(3)
     for side in (1, -1):
         found = [
-            math.exp(math.log(chance) + tally_of((total, 2, law)).against(truth, side)[0])
-            for total, chance in outcomes(2, 0.3, law)
+            math.exp(math.log(chance) + tally_of((total, 2, distribution)).against(truth, side)[0])
+            for total, chance in outcomes(2, 0.3, distribution)
             if chance > 0
         ]
         assert 1 - 1e-3 < sum(found) < 1 + 1e-9  # a tilt near the end of the moments
@@ -179,12 +181,12 @@ def test_failure_probabilities_add_up_to_no_more_than_one(first: int, later: int
 def test_too_many_rounds_that_may_be_misread_leave_nothing_certain() -> None:
     tallies = [Tally(10_000, 5_000) for _ in range(2)]
     for tally, rate in zip(tallies, (0.1, 0.9), strict=True):
-        tally.add(Estimate(rate * 5_000, ErrorLaw(5_000, 1, None, misread=1e-4)))
+        tally.add(Estimate(rate * 5_000, ErrorDistribution(5_000, 1, None, misread=1e-4)))
     rows = answers(tallies, ("a", "b"), Setting(0.95))
     assert [row.decision for row in rows] == ["worse", "best"]
     assert rows[1].lift == pytest.approx(8)
     for tally in tallies:
-        tally.add(Estimate(1.0, ErrorLaw(1, 1, None, misread=1e-3)))
+        tally.add(Estimate(1.0, ErrorDistribution(1, 1, None, misread=1e-3)))
     vague = answers(tallies, ("a", "b"), Setting(0.95))
     assert [(row.low, row.high, row.decision) for row in vague] == [(0.0, 1.0, "open")] * 2
     assert (vague[1].lift_low, vague[1].lift_high) == (-1.0, None)
@@ -200,7 +202,7 @@ def test_a_tally_is_written_down_and_read_back() -> None:
     for side in (1, -1):
         assert np.array_equal(copy.against(grid, side), tally.against(grid, side))
     for each in (tally, copy):
-        each.add(Estimate(70.0, ErrorLaw(2_000, 1, DiscreteLaplace(2))))
+        each.add(Estimate(70.0, ErrorDistribution(2_000, 1, DiscreteLaplace(2))))
     assert copy.to_dict() == tally.to_dict()
 
 
@@ -213,9 +215,9 @@ def test_who_stops_at_the_worst_moment_does_not_fool_it() -> None:
         ever = False
         for look in range(60):
             people = 40 + 10 * look
-            law = DiscreteLaplace(4)
-            total = rng.binomial(people, 0.05) + float(law.sample(rng))
-            tally.add(Estimate(float(total), ErrorLaw(people, 1, law)))
+            distribution = DiscreteLaplace(4)
+            total = rng.binomial(people, 0.05) + float(distribution.sample(rng))
+            tally.add(Estimate(float(total), ErrorDistribution(people, 1, distribution)))
             ever = ever or abs(float(tally.mean or 0) - 0.05) > 1.96 * tally.spread
             at = np.array([0.05])
             fooled = fooled or any(tally.against(at, side)[0] > level for side in (1, -1))

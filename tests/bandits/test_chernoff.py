@@ -13,20 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import binom
-from tests.bandits.harness import Environment, Law, estimate, exact, fair_bits, laplace
+from tests.bandits.harness import Distribution, Environment, estimate, exact, fair_bits, laplace
 
 from tacit.bandits import ArmEvidence, PrivateKLUCB
 from tacit.bandits.arms.divergence import kl, kl_upper
-from tacit.noise import DiscreteGaussian, NoiseLaw, Skellam
-from tacit.types import Arm, ErrorLaw, Estimate, Round
+from tacit.noise import DiscreteGaussian, NoiseDistribution, Skellam
+from tacit.types import Arm, ErrorDistribution, Estimate, Round
 
-SKELLAM: NoiseLaw = Skellam(800)
-LAWS: dict[str, Law] = {
+SKELLAM: NoiseDistribution = Skellam(800)
+LAWS: dict[str, Distribution] = {
     "exact": exact,
     "laplace": laplace(0.4),
     "bits": fair_bits(62),
-    "skellam": lambda users: ErrorLaw(users, 10, SKELLAM),
-    "gaussian": lambda users: ErrorLaw(users, 5, DiscreteGaussian(15)),
+    "skellam": lambda users: ErrorDistribution(users, 10, SKELLAM),
+    "gaussian": lambda users: ErrorDistribution(users, 5, DiscreteGaussian(15)),
 }
 
 
@@ -38,8 +38,8 @@ def collect(estimates: list[Estimate], forget: float = 0.0) -> ArmEvidence:
 
 
 def refuted_at(q: float, estimates: list[Estimate]) -> float:
-    """sup over θ of the exponent, by a general optimiser on the laws' own moment generating
-    functions.
+    """sup over θ of the exponent, by a general optimiser on the distributions' own moment
+    generating functions.
     """
     weights = [1 / (0.25 + e.error.variance / e.error.participants) for e in estimates]
 
@@ -61,12 +61,12 @@ def refuted_at(q: float, estimates: list[Estimate]) -> float:
     )
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("distribution", LAWS)
 @pytest.mark.parametrize("mean", [0.03, 0.5, 0.9])
-def test_bound_is_the_brute_force_one(law: str, mean: float) -> None:
+def test_bound_is_the_brute_force_one(distribution: str, mean: float) -> None:
     rng, environment = np.random.default_rng(11), Environment(np.array([mean, mean]))
     estimates = [
-        estimate(Round(i, n, Arm(0)), environment, LAWS[law], rng)
+        estimate(Round(i, n, Arm(0)), environment, LAWS[distribution], rng)
         for i, n in enumerate([60, 60, 130, 700])
     ]
     evidence, level = collect(estimates), math.log(500)
@@ -81,7 +81,7 @@ def test_bound_is_the_brute_force_one(law: str, mean: float) -> None:
 @settings(deadline=None, derandomize=True)
 def test_without_noise_it_is_the_kl_bound(p: float, samples: int, level: float) -> None:
     total = float(round(p * samples))
-    evidence = collect([Estimate(total, ErrorLaw(samples, 1, None))])
+    evidence = collect([Estimate(total, ErrorDistribution(samples, 1, None))])
     value, _ = kl_upper(total / samples, level, samples)
     found, close = evidence.upper(level).value, 1e-3 * (value - total / samples) + 1e-9
     assert found >= value - close
@@ -102,13 +102,15 @@ def test_kl_bound_solves_its_equation_from_above(p: float, samples: float, level
     sizes=st.lists(st.integers(1, 5000), min_size=1, max_size=6),
     shares=st.lists(st.floats(-0.5, 1.5), min_size=6, max_size=6),
     level=st.floats(0.5, 30),
-    law=st.sampled_from(sorted(LAWS)),
+    distribution=st.sampled_from(sorted(LAWS)),
 )
 @settings(deadline=None, derandomize=True, max_examples=200)
 def test_bounds_enclose_rise_with_the_level_and_stay_below_their_tangents(
-    sizes: list[int], shares: list[float], level: float, law: str
+    sizes: list[int], shares: list[float], level: float, distribution: str
 ) -> None:
-    evidence = collect([Estimate(n * x, LAWS[law](n)) for n, x in zip(sizes, shares, strict=False)])
+    evidence = collect(
+        [Estimate(n * x, LAWS[distribution](n)) for n, x in zip(sizes, shares, strict=False)]
+    )
     low, high, higher = evidence.lower(level), evidence.upper(level), evidence.upper(level + 1)
     assert 0 <= low.value <= high.value + 1e-9 or not 0 <= evidence.mean <= 1
     assert 0 <= high.value <= higher.value + 1e-4
@@ -132,9 +134,9 @@ def test_forgetting_drops_only_old_small_batches() -> None:
     assert kept.upper(5.0).value == pytest.approx(collect(estimates).upper(5.0).value, abs=5e-3)
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_evidence_survives_storage_exactly(law: str) -> None:
-    evidence = collect([Estimate(n / 3, LAWS[law](n)) for n in (50, 50, 700)])
+@pytest.mark.parametrize("distribution", LAWS)
+def test_evidence_survives_storage_exactly(distribution: str) -> None:
+    evidence = collect([Estimate(n / 3, LAWS[distribution](n)) for n in (50, 50, 700)])
     copy = ArmEvidence.from_dict(json.loads(json.dumps(evidence.to_dict())))
     assert copy.to_dict() == evidence.to_dict()
     assert copy.upper(7.0) == evidence.upper(7.0)
@@ -152,8 +154,12 @@ HISTORIES = 10_000
         pytest.param("gaussian", marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize(("law", "mean"), [("laplace", 0.5), ("bits", 0.95), ("skellam", 0.1)])
-def test_index_fails_no_more_often_than_it_states(rewards: str, law: str, mean: float) -> None:
+@pytest.mark.parametrize(
+    ("distribution", "mean"), [("laplace", 0.5), ("bits", 0.95), ("skellam", 0.1)]
+)
+def test_index_fails_no_more_often_than_it_states(
+    rewards: str, distribution: str, mean: float
+) -> None:
     """10,000 histories of three batches: the mean is above the bound at level ln 20 in 1 of 20
     (false alarm 10^-6).
     """
@@ -163,7 +169,9 @@ def test_index_fails_no_more_often_than_it_states(rewards: str, law: str, mean: 
     rounds = [Round(i, n, Arm(0)) for i, n in enumerate(sizes)]
     failures = 0
     for _ in range(HISTORIES):
-        evidence = collect([estimate(round_, environment, LAWS[law], rng) for round_ in rounds])
+        evidence = collect(
+            [estimate(round_, environment, LAWS[distribution], rng) for round_ in rounds]
+        )
         failures += evidence.upper(level).value < mean
     assert failures <= binom.isf(1e-6, HISTORIES, math.exp(-level))
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from scipy.stats import binom
-from tests.bandits.harness import Environment, Law, exact, fair_bits, laplace, play
+from tests.bandits.harness import Distribution, Environment, exact, fair_bits, laplace, play
 
 from tacit.bandits import (
     DPSE,
@@ -17,11 +17,11 @@ from tacit.bandits import (
     Learner,
     SuccessiveElimination,
 )
-from tacit.types import ErrorLaw, Estimate
+from tacit.types import ErrorDistribution, Estimate
 
 Make = Callable[[], Learner]
 TIE = Environment(np.array([0.5, 0.5 - 1e-9, 0.5 - 1e-9]))
-CONFIDENT: dict[str, tuple[Make, Law]] = {
+CONFIDENT: dict[str, tuple[Make, Distribution]] = {
     "forgetting": (lambda: ForgettingElimination(3, 4_000, growth=2), laplace(0.5)),
     "forgetting-paper": (
         lambda: ForgettingElimination(3, 4_000, 4, 0.1, "paper", math.sqrt(8), 2.0),
@@ -38,30 +38,32 @@ def answer(learner: Learner, means: list[float]) -> None:
     """One round of exact estimates."""
     for round_ in learner.propose():
         count = round_.participants
-        learner.observe(round_, Estimate(count * means[round_.arm], ErrorLaw(count, 1, None)))
+        learner.observe(
+            round_, Estimate(count * means[round_.arm], ErrorDistribution(count, 1, None))
+        )
 
 
-def drops(make: Make, law: Law, runs: int) -> int:
+def drops(make: Make, distribution: Distribution, runs: int) -> int:
     """In how many runs arm 0, which is best by a hair, is dropped."""
     dropped = 0
     for seed in range(runs):
         learner = make()
-        play(learner, TIE, law, np.random.default_rng([19, seed]))
+        play(learner, TIE, distribution, np.random.default_rng([19, seed]))
         dropped += 0 not in learner.active
     return dropped
 
 
 @pytest.mark.parametrize("name", CONFIDENT)
 def test_best_arm_is_dropped_no_more_often_than_stated(name: str) -> None:
-    make, law = CONFIDENT[name]
-    assert drops(make, law, 150) <= binom.isf(1e-6, 150, 0.1)
+    make, distribution = CONFIDENT[name]
+    assert drops(make, distribution, 150) <= binom.isf(1e-6, 150, 0.1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIDENT)
 def test_best_arm_is_dropped_no_more_often_than_stated_in_1000_runs(name: str) -> None:
-    make, law = CONFIDENT[name]
-    assert drops(make, law, 1_000) <= 100
+    make, distribution = CONFIDENT[name]
+    assert drops(make, distribution, 1_000) <= 100
 
 
 def test_forgetting_drops_by_the_printed_radius() -> None:
@@ -120,7 +122,7 @@ def test_a_lost_round_is_asked_for_again_at_the_same_size() -> None:
     one, two, three = learner.propose()
     learner.skip(two)
     for round_ in (one, three):
-        learner.observe(round_, Estimate(1.0, ErrorLaw(2, 1, None)))
+        learner.observe(round_, Estimate(1.0, ErrorDistribution(2, 1, None)))
     (again,) = learner.propose()
     assert (again.arm, again.participants, again.number) == (1, 2, 3)
 

@@ -25,7 +25,7 @@ from tacit.bandits import Learner
 from tacit.environments.silos import Synthetic
 from tacit.errors import TacitError
 from tacit.names import name_of, named
-from tacit.types import Arm, ErrorLaw, Estimate, Round
+from tacit.types import Arm, ErrorDistribution, Estimate, Round
 
 MEANS = np.array([0.3, 0.75, 0.5])
 ENVIRONMENTS = {
@@ -39,12 +39,15 @@ PRIVATE_KLUCB = "tacit.bandits.arms.klucb:PrivateKLUCB"
 
 
 def arms(exactly: bool = False) -> dict[str, Answers]:
-    laws = {"exact": exact, **({} if exactly else LAWS)}
+    distributions = {"exact": exact, **({} if exactly else LAWS)}
     told = "exact" if exactly else "laplace"
     worlds: dict[str, Answers] = {
-        name: Arms(world, laws[told]) for name, world in ENVIRONMENTS.items()
+        name: Arms(world, distributions[told]) for name, world in ENVIRONMENTS.items()
     }
-    return worlds | {name: Arms(ENVIRONMENTS["bernoulli"], law) for name, law in laws.items()}
+    return worlds | {
+        name: Arms(ENVIRONMENTS["bernoulli"], distribution)
+        for name, distribution in distributions.items()
+    }
 
 
 def plane() -> dict[str, Answers]:
@@ -204,12 +207,12 @@ def test_copes_with_every_error_law(name: str, example: Example, world: str) -> 
     ("name", "example"),
     [case for case in CASES if "arms" in case.values[1].arguments],  # type: ignore[union-attr]
 )
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("distribution", LAWS)
 def test_learners_of_arms_cope_with_noise_they_do_not_expect(
-    name: str, example: Example, law: str
+    name: str, example: Example, distribution: str
 ) -> None:
     learner = make(name, example, horizon=2_000)
-    play_in(learner, Arms(ENVIRONMENTS["bernoulli"], LAWS[law]), np.random.default_rng(2))
+    play_in(learner, Arms(ENVIRONMENTS["bernoulli"], LAWS[distribution]), np.random.default_rng(2))
     assert learner.played == 2_000
 
 
@@ -530,4 +533,4 @@ def test_a_cut_round_cannot_be_observed() -> None:
     *_, last = learner.propose()
     assert (last.participants, last.opened) == (1, False)
     with pytest.raises(TacitError, match="must not be released"):
-        learner.observe(last, Estimate(1.0, ErrorLaw(1, 1, None)))
+        learner.observe(last, Estimate(1.0, ErrorDistribution(1, 1, None)))

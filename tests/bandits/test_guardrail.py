@@ -22,7 +22,7 @@ from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.noise import DiscreteLaplace
 from tacit.simulation import simulate
-from tacit.types import ErrorLaw, Estimate, Round
+from tacit.types import ErrorDistribution, Estimate, Round
 
 RATES = (0.2, 0.3, 0.4, 0.25, 0.35)
 ERRORS = (0.1, 0.1, 0.4, 0.1, 0.4)
@@ -75,7 +75,7 @@ def tally(mean: float, people: int = 400, rounds: int = 3) -> Tally:
     """Rounds that came out as expected."""
     found = Tally(10_000, 3_000)
     for _ in range(rounds):
-        found.add(Estimate(mean * people, ErrorLaw(people, 1, NOISE)))
+        found.add(Estimate(mean * people, ErrorDistribution(people, 1, NOISE)))
     return found
 
 
@@ -108,7 +108,7 @@ def false_pause(seed: int, rail: Guardrail, control: float, arms: int = 3) -> bo
         people = 40 + int(300 * min(max(mean, 0.0), 1.0))
         true = control if option == 0 else control + worse
         total = rng.binomial(people, true) + float(NOISE.sample(rng))
-        guard.take(option, Estimate(total, ErrorLaw(people, 1, NOISE)))
+        guard.take(option, Estimate(total, ErrorDistribution(people, 1, NOISE)))
         if guard.newly_worse(range(arms), 0):
             return True
     return False
@@ -163,7 +163,7 @@ def test_a_test_that_looked_at_each_round_alone_would_pause_too_often() -> None:
         guard = OneLook(Guardrail("errors", level=0.8), 24_000, 3)
         for number in range(60):
             total = rng.binomial(100, 0.1) + float(NOISE.sample(rng))
-            guard.take(number % 3, Estimate(total, ErrorLaw(100, 1, NOISE)))
+            guard.take(number % 3, Estimate(total, ErrorDistribution(100, 1, NOISE)))
             if guard.newly_worse(range(3), 0):
                 paused += 1
                 break

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tests.bandits.harness import Environment, Law, estimate, exact, laplace, play
+from tests.bandits.harness import Distribution, Environment, estimate, exact, laplace, play
 
 from tacit.bandits import ForgettingElimination, Learner, PrivateKLUCB
 from tacit.bandits.arms.bounds import MeanBound, leader
@@ -17,12 +17,19 @@ from tacit.bandits.arms.bounds import MeanBound, leader
 RANGES = {"easy": (0.25, 0.75, 10**6), "hard": (0.45, 0.55, 10**7)}
 
 
-def regret(make: Callable[[int], Learner], law: Law, kind: str, rewards: str, runs: int) -> float:
+def regret(
+    make: Callable[[int], Learner], distribution: Distribution, kind: str, rewards: str, runs: int
+) -> float:
     """The mean over instances with ten arms."""
     low, high, horizon = RANGES[kind]
     instances = np.random.default_rng(29).uniform(low, high, (runs, 10))
     return sum(
-        play(make(horizon), Environment(means, rewards), law, np.random.default_rng([31, seed]))
+        play(
+            make(horizon),
+            Environment(means, rewards),
+            distribution,
+            np.random.default_rng([31, seed]),
+        )
         for seed, means in enumerate(instances)
     ) / len(instances)
 
@@ -39,10 +46,12 @@ def klucb(epsilon: float, index: str = "chernoff") -> Callable[[int], Learner]:
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0])
 def test_a_fifth_of_the_regret_of_dist_dp_se_on_easy_instances(epsilon: float) -> None:
-    law = laplace(epsilon)
-    baseline = regret(dist_dp_se(epsilon), law, "easy", "bernoulli", 20)
-    assert regret(klucb(epsilon), law, "easy", "bernoulli", 20) <= baseline / 5
-    assert regret(klucb(epsilon, "variance"), law, "easy", "bernoulli", 20) <= baseline / 6.5
+    distribution = laplace(epsilon)
+    baseline = regret(dist_dp_se(epsilon), distribution, "easy", "bernoulli", 20)
+    assert regret(klucb(epsilon), distribution, "easy", "bernoulli", 20) <= baseline / 5
+    assert (
+        regret(klucb(epsilon, "variance"), distribution, "easy", "bernoulli", 20) <= baseline / 6.5
+    )
 
 
 @pytest.mark.slow
@@ -52,10 +61,12 @@ def test_a_fifth_of_the_regret_of_dist_dp_se_on_easy_instances(epsilon: float) -
 def test_regret_against_dist_dp_se(
     epsilon: float, kind: str, chernoff: float, variance: float, rewards: str
 ) -> None:
-    law = laplace(epsilon)
-    baseline = regret(dist_dp_se(epsilon), law, kind, rewards, 100)
-    assert regret(klucb(epsilon), law, kind, rewards, 100) <= baseline / chernoff
-    assert regret(klucb(epsilon, "variance"), law, kind, rewards, 100) <= baseline / variance
+    distribution = laplace(epsilon)
+    baseline = regret(dist_dp_se(epsilon), distribution, kind, rewards, 100)
+    assert regret(klucb(epsilon), distribution, kind, rewards, 100) <= baseline / chernoff
+    assert (
+        regret(klucb(epsilon, "variance"), distribution, kind, rewards, 100) <= baseline / variance
+    )
 
 
 def test_privacy_at_epsilon_1_costs_at_most_half_as_much_again() -> None:

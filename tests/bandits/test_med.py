@@ -17,14 +17,14 @@ from tacit.bandits import ArmEvidence, ForgettingElimination, PrivateMED
 from tacit.bandits.arms.divergence import kl
 from tacit.bandits.arms.med import coarse, quick
 from tacit.noise import DiscreteLaplace
-from tacit.types import Arm, ErrorLaw, Estimate, Round
+from tacit.types import Arm, ErrorDistribution, Estimate, Round
 
 
 def told(learner: PrivateMED, means: list[float]) -> list[Round]:
     """The next rounds, once every arm's first batch had exactly this mean."""
     for round_ in learner.propose():
         n = round_.participants
-        learner.observe(round_, Estimate(means[round_.arm] * n, ErrorLaw(n, 1, None)))
+        learner.observe(round_, Estimate(means[round_.arm] * n, ErrorDistribution(n, 1, None)))
     return learner.propose()
 
 
@@ -117,7 +117,9 @@ def test_no_opened_batch_is_too_small_and_there_are_no_more_rounds_than_told(
                 continue
             assert round_.participants >= min(first, least)
             total = float(rng.binomial(round_.participants, 0.5))
-            learner.observe(round_, Estimate(total, ErrorLaw(round_.participants, 1, None)))
+            learner.observe(
+                round_, Estimate(total, ErrorDistribution(round_.participants, 1, None))
+            )
     assert learner.played == horizon
     assert rounds is None or held <= max(rounds, 2)
 
@@ -140,13 +142,13 @@ def test_without_a_number_of_rounds_the_horizon_only_cuts() -> None:
 
 
 def test_fewer_rounds_can_be_asked_for_and_cost_little() -> None:
-    world, law = Environment(np.linspace(0.3, 0.7, 5)), laplace(1.0)
+    world, distribution = Environment(np.linspace(0.3, 0.7, 5)), laplace(1.0)
     regrets = {}
     for rounds in (None, 10):
         total = 0.0
         for seed in range(20):
             learner = PrivateMED(5, 10**6, 64, 64, rounds=rounds, seed=seed)
-            total += play(learner, world, law, np.random.default_rng(seed))
+            total += play(learner, world, distribution, np.random.default_rng(seed))
         regrets[rounds] = total / 20
     assert regrets[10] < 2 * regrets[None]
 
@@ -154,8 +156,10 @@ def test_fewer_rounds_can_be_asked_for_and_cost_little() -> None:
 @pytest.mark.parametrize("level", [0.1, 1.0, 5.0, 20.0])
 def test_the_exponent_is_the_level_of_the_bound_that_it_refutes(level: float) -> None:
     rng = np.random.default_rng(4)
-    world, law = Environment(np.array([0.2])), laplace(0.5)
-    batches = [estimate(Round(i, n, Arm(0)), world, law, rng) for i, n in enumerate((90, 400))]
+    world, distribution = Environment(np.array([0.2])), laplace(0.5)
+    batches = [
+        estimate(Round(i, n, Arm(0)), world, distribution, rng) for i, n in enumerate((90, 400))
+    ]
     evidence = evidence_of(*batches)
     assert evidence.exponent(evidence.upper(level).value) == pytest.approx(level, rel=2e-3)
     assert evidence.exponent(evidence.mean) == 0.0
@@ -170,7 +174,7 @@ def test_the_exponent_is_the_largest_over_a_grid(
 ) -> None:
     """Also close to where the noise has no moments."""
     noise = DiscreteLaplace(scale)
-    evidence = evidence_of(*(Estimate(0.5 * n, ErrorLaw(n, 1, noise)) for n in sizes))
+    evidence = evidence_of(*(Estimate(0.5 * n, ErrorDistribution(n, 1, noise)) for n in sizes))
     steepest = 30 / max(group.weight for group in evidence._groups)
     best = max(
         evidence._exponent(theta, 0.5 + gap, -1.0, evidence._statistic)[0]
@@ -181,7 +185,7 @@ def test_the_exponent_is_the_largest_over_a_grid(
 
 def test_the_search_for_the_exponent_does_not_stop_at_a_pole() -> None:
     """Found: this came out as 0, and the arm got as much as the leader."""
-    batch = Estimate(32.5, ErrorLaw(64, 1, DiscreteLaplace(2)))
+    batch = Estimate(32.5, ErrorDistribution(64, 1, DiscreteLaplace(2)))
     assert evidence_of(*[batch] * 4).exponent(0.6780520343418696) == pytest.approx(9.05, abs=0.01)
 
 
@@ -209,13 +213,13 @@ def test_an_eighth_of_the_regret_of_dist_dp_se_on_easy_instances(
     epsilon: float, index: str, factor: float
 ) -> None:
     """Ten instances: the ratio itself is above 9; `benchmarks/learners.py` has it with limits."""
-    law, deviation, horizon = laplace(epsilon), math.sqrt(2) / epsilon, 10**6
+    distribution, deviation, horizon = laplace(epsilon), math.sqrt(2) / epsilon, 10**6
     ours = theirs = 0.0
     for seed, means in enumerate(np.random.default_rng(37).uniform(0.25, 0.75, (10, 10))):
         world = Environment(means)
         first, least = (max(64, math.ceil(size * deviation)) for size in (20, 10))
         learner = PrivateMED(10, horizon, first, least, index, rounds=32, seed=seed)
-        ours += play(learner, world, law, np.random.default_rng([41, seed]))
+        ours += play(learner, world, distribution, np.random.default_rng([41, seed]))
         paper = ForgettingElimination(10, horizon, 4, 0.1, "paper", deviation, 1 / epsilon)
-        theirs += play(paper, world, law, np.random.default_rng([43, seed]))
+        theirs += play(paper, world, distribution, np.random.default_rng([43, seed]))
     assert ours <= theirs / factor

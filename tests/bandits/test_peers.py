@@ -11,7 +11,7 @@ from tests.bandits.harness import Environment, estimate, laplace, play
 
 from tacit.bandits import AdaPKLUCB, LazyDPTS, Learner
 from tacit.bandits.arms.divergence import kl
-from tacit.types import ErrorLaw, Estimate, Round
+from tacit.types import ErrorDistribution, Estimate, Round
 
 PUBLISHED = Environment(np.array([0.75, 0.625, 0.5, 0.375, 0.25]))  # of both papers' experiments
 
@@ -47,7 +47,9 @@ def test_the_index_is_the_printed_one() -> None:
     for _ in range(12):
         for round_ in learner.propose():
             n = round_.participants
-            learner.observe(round_, Estimate(n * (0.3 + 0.1 * round_.arm), ErrorLaw(n, 1, None)))
+            learner.observe(
+                round_, Estimate(n * (0.3 + 0.1 * round_.arm), ErrorDistribution(n, 1, None))
+            )
     level = 3.1 * math.log(learner.played + 1)
     for arm, mean in enumerate((0.3, 0.4)):
         last = learner._tallies[arm].participants // 2
@@ -72,7 +74,7 @@ def test_a_larger_posterior_wins_as_often_as_it_should() -> None:
     """
     learner = LazyDPTS(2, 10**9, epsilon=1e12, lazy=0)
     for round_ in learner.propose():
-        learner.observe(round_, Estimate(float(round_.arm), ErrorLaw(1, 1, None)))
+        learner.observe(round_, Estimate(float(round_.arm), ErrorDistribution(1, 1, None)))
     for _ in range(5_000):
         learner._draw(left=1)
     wins = learner._waiting[1]

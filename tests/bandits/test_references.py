@@ -16,7 +16,7 @@ from tacit.bandits import (
     Thompson,
 )
 from tacit.names import name_of
-from tacit.types import ErrorLaw, Estimate, Round
+from tacit.types import ErrorDistribution, Estimate, Round
 
 FORGETTING = name_of(ForgettingElimination)
 EASY = Environment(np.array([0.3, 0.5, 0.7]))
@@ -46,7 +46,7 @@ def test_laziness_hardly_costs_regret(learner: type[Learner]) -> None:
 def test_ucb1_takes_the_largest_mean_plus_width() -> None:
     learner = UCB1(2, 1_000, lazy=0)
     for round_, total in zip(learner.propose(), (0.0, 1.0), strict=True):
-        learner.observe(round_, Estimate(total, ErrorLaw(1, 1, None)))
+        learner.observe(round_, Estimate(total, ErrorDistribution(1, 1, None)))
     assert [round_.arm for round_ in learner.propose()] == [1]
 
 
@@ -97,7 +97,9 @@ def test_restarts_recommend_what_the_last_period_found_until_it_knows_more() -> 
         for round_ in learner.propose():
             if round_.opened:
                 total = round_.participants * [0.1, 0.2, 0.9][round_.arm]
-                learner.observe(round_, Estimate(total, ErrorLaw(round_.participants, 1, None)))
+                learner.observe(
+                    round_, Estimate(total, ErrorDistribution(round_.participants, 1, None))
+                )
             else:
                 learner.skip(round_)
     assert learner.best() == 2

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
-from tests.bandits.harness import Environment, Law, estimate, exact, fair_bits, laplace
+from tests.bandits.harness import Distribution, Environment, estimate, exact, fair_bits, laplace
 
 from tacit.bandits import ForgettingElimination
 from tacit.bandits.arm_summaries import Known, best_of, standings
 from tacit.bandits.confidence_sequences import Tally
 from tacit.noise import DiscreteLaplace
-from tacit.types import Arm, ErrorLaw, Estimate, Round
+from tacit.types import Arm, ErrorDistribution, Estimate, Round
 
 PHI = NormalDist().cdf
-LAWS: dict[str, Law] = {"exact": exact, "laplace": laplace(0.5), "bits": fair_bits(203)}
+LAWS: dict[str, Distribution] = {"exact": exact, "laplace": laplace(0.5), "bits": fair_bits(203)}
 spreads = st.floats(-9, 0).map(lambda power: 10.0**power)
 options = st.tuples(st.just(10), st.floats(-1, 1), spreads)
 
@@ -94,21 +94,24 @@ def test_intervals_stay_within_the_rewards_even_if_means_do_not() -> None:
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95])
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("distribution", LAWS)
 @pytest.mark.parametrize(("mean", "sizes"), [(0.5, (400,)), (0.3, (200, 800)), (0.85, (900, 100))])
 def test_intervals_hold_the_truth_at_about_the_nominal_rate(
-    law: str, mean: float, sizes: tuple[int, ...], level: float
+    distribution: str, mean: float, sizes: tuple[int, ...], level: float
 ) -> None:
     """1,500 histories of fixed sizes, bits as rewards: the share is within 2 points of the nominal
     one, and a sampling error of false-alarm rate 1e-6 on either side.
     """
     runs = 1_500
-    rng, world = np.random.default_rng([len(law), len(sizes)]), Environment(np.array([mean, mean]))
+    rng, world = (
+        np.random.default_rng([len(distribution), len(sizes)]),
+        Environment(np.array([mean, mean])),
+    )
     held = 0
     for _ in range(runs):
         tally = Tally(2_000, 1_000)
         for number, size in enumerate(sizes):
-            tally.add(estimate(Round(number, size, Arm(0)), world, LAWS[law], rng))
+            tally.add(estimate(Round(number, size, Arm(0)), world, LAWS[distribution], rng))
         known = [(tally.participants, tally.mean, tally.spread)]
         (row,) = standings(known, ("only",), level)
         held += row.low <= mean <= row.high
@@ -130,10 +133,10 @@ def test_intervals_of_other_rewards_are_too_wide_rather_than_too_narrow() -> Non
 def test_a_tally_adds_up_sums_people_and_noise() -> None:
     tally = Tally(1_000, 500)
     assert (tally.mean, tally.spread) == (None, math.inf)
-    law = DiscreteLaplace(20)
-    tally.add(Estimate(30.0, ErrorLaw(100, 10, law)))
-    tally.add(Estimate(270.0, ErrorLaw(300, 1, None)))
-    noise = float(law.variance) / 100
+    distribution = DiscreteLaplace(20)
+    tally.add(Estimate(30.0, ErrorDistribution(100, 10, distribution)))
+    tally.add(Estimate(270.0, ErrorDistribution(300, 1, None)))
+    noise = float(distribution.variance) / 100
     assert 2**-0.25 < 1 / (1 + noise / (100 * 0.09)) / 0.5 < 2**0.25
     weight = 0.5  # the nearest step of the first round's
     held, total = weight * 100 + 300, weight * 30 + 270
@@ -149,7 +152,7 @@ def test_all_batches_count_for_standings_also_of_a_learner_that_forgets() -> Non
     for _ in range(3):
         for round_ in learner.propose():
             n = round_.participants
-            told = Estimate(n * (0.4, 0.6)[round_.arm], ErrorLaw(n, 1, None))
+            told = Estimate(n * (0.4, 0.6)[round_.arm], ErrorDistribution(n, 1, None))
             learner.observe(round_, told)
     rows = learner.standings(("a", "b"))
     assert [row.participants for row in rows] == [84, 84]

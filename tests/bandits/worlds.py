@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from tests.bandits.harness import Environment, Law, estimate
+from tests.bandits.harness import Distribution, Environment, estimate
 
 from tacit.bandits import Learner
 from tacit.bandits.contextual.linucb import LinUCBPolicy
@@ -32,16 +32,16 @@ class Answers(Protocol):
 
 @dataclass(frozen=True)
 class Arms:
-    """Rewards of the harness with an error law."""
+    """Rewards of the harness with an error distribution."""
 
     environment: Environment
-    law: Law
+    distribution: Distribution
 
     def answer(self, round_: Round, rng: np.random.Generator) -> tuple[Estimate, float]:
         """A noisy sum."""
         gaps = self.environment.means.max() - self.environment.means
         lost = round_.participants * float(gaps[round_.arm])
-        return estimate(round_, self.environment, self.law, rng), lost
+        return estimate(round_, self.environment, self.distribution, rng), lost
 
     @property
     def chance(self) -> float:

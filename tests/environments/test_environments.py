@@ -1,5 +1,5 @@
-"""Environments: the two ways of handing out rewards have one law, with the stated means; recorded
-data is read or refused by line.
+"""Environments: the two ways of handing out rewards have one distribution, with the stated means;
+recorded data is read or refused by line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Populations: sums of clients drawn at once have exactly the law of simulating each client."""
+"""Populations: sums of clients drawn at once have exactly the distribution of simulating each
+client."""
 
 from __future__ import annotations
 

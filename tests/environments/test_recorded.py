@@ -70,8 +70,8 @@ def test_recorded_order_is_kept_when_asked() -> None:
 @pytest.mark.parametrize("before", [0, 15])
 def test_sums_of_binary_rewards_are_hypergeometric(before: int) -> None:
     """4,000 runs, 12 of 40 people with 17 ones, also after a round before: chi-square against the
-    hypergeometric law, false-alarm rate 1e-6 each; the binomial law of drawing with replacement
-    must fail it.
+    hypergeometric distribution, false-alarm rate 1e-6 each; the binomial distribution of drawing
+    with replacement must fail it.
     """
     world = Recorded((np.repeat([0.0, 1.0], [23, 17]), np.ones(2)), ("A", "B"))
     rng = np.random.default_rng(before)
@@ -80,10 +80,10 @@ def test_sums_of_binary_rewards_are_hypergeometric(before: int) -> None:
         run = world.fresh(rng)
         run.levels(0, before, 10, rng)
         sums.append(run.levels(0, 12, 10, rng).total // 10)
-    law = stats.hypergeom(40, 17, 12)
+    distribution = stats.hypergeom(40, 17, 12)
     cells = [range(3), *([k] for k in range(3, 8)), range(8, 13)]
     found = np.array([sum(np.isin(sums, list(cell))) for cell in cells])
-    for sampled, fits in ((law, True), (stats.binom(12, 17 / 40), False)):
+    for sampled, fits in ((distribution, True), (stats.binom(12, 17 / 40), False)):
         expected = np.array([sum(float(sampled.pmf(k)) for k in cell) for cell in cells]) * 4000
         assert bool(stats.chisquare(found, expected).pvalue > ALARM) is fits
 

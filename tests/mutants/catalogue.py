@@ -102,7 +102,9 @@ TARGETS: tuple[Target, ...] = (
     Target("noise/coins.py", "random_bits", (limits,), COINS),
     Target("noise/coins.py", "Chance.flip", (limits,), COINS),
     Target("noise/coins.py", "flip_exp", (limits, counts), COINS),
-    Target("noise/law.py", "NoiseLaw.draw", (swap("self._draw_one()", "0"),), DRAWS),
+    Target(
+        "noise/distribution.py", "NoiseDistribution.draw", (swap("self._draw_one()", "0"),), DRAWS
+    ),
     Target("noise/laplace.py", "draw_laplace", (counts, swap("random_bits(1)", "0")), DRAWS),
     Target("noise/laplace.py", "PolyaDifference._draw_one", (noise, signs), DRAWS),
     Target("noise/skellam.py", "Skellam._draw_one", (noise, signs), DRAWS),
@@ -124,7 +126,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "privacy/loss.py",
         "privacy_loss",
-        (swap("(1, -1)", "(1,)"), swap("law.symmetric", "True"), checks),
+        (swap("(1, -1)", "(1,)"), swap("distribution.symmetric", "True"), checks),
         LOSS,
     ),
     Target("privacy/loss.py", "_shifts", (counts, signs), LOSS),
@@ -181,8 +183,8 @@ TARGETS: tuple[Target, ...] = (
         (
             checks,
             swap(
-                "earned(law, sensitivity, target, apart, order)",
-                "earned(law, sensitivity, target, 0, order)",
+                "earned(distribution, sensitivity, target, apart, order)",
+                "earned(distribution, sensitivity, target, 0, order)",
             ),
             swap("isinstance(target, PureDP) and not apart", "isinstance(target, PureDP)"),
         ),
@@ -218,20 +220,23 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "privacy/accounting.py",
         "bell_shaped",
-        (swap("math.isinf(law.mgf_radius)", "True"), swap("SMOOTH", "0.5")),
+        (swap("math.isinf(distribution.mgf_radius)", "True"), swap("SMOOTH", "0.5")),
         RETURNING,
     ),
     Target(
         "privacy/accounting.py",
         "promised",
-        (swap("accounting(law, target, order)", "()"), swap("derived(made, law)", "made")),
+        (
+            swap("accounting(distribution, target, order)", "()"),
+            swap("derived(made, distribution)", "made"),
+        ),
         RETURNING + EVERY,
     ),
     Target(
         "privacy/accounting.py",
         "derived",
         (
-            swap("isinstance(one, (NoiseLaw, Chance))", "True"),
+            swap("isinstance(one, (NoiseDistribution, Chance))", "True"),
             swap("not ours", "False"),
         ),
         ASSUMED,
@@ -444,8 +449,8 @@ TARGETS: tuple[Target, ...] = (
         CROWD,
     ),
     Target(
-        "noise/law.py",
-        "NoiseLaw.loses_at_most",
+        "noise/distribution.py",
+        "NoiseDistribution.loses_at_most",
         (swap("times * self.pure_loss(shift)", "self.pure_loss(shift)"),),
         CROWD,
     ),
@@ -543,7 +548,7 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "protocols/sums.py",
-        "Local.opened_law",
+        "Local.released_distribution",
         (swap("reports", "1"),),
         ("tests/protocols/test_every_protocol.py",),
     ),
@@ -629,7 +634,7 @@ TARGETS: tuple[Target, ...] = (
         (
             swap("self.share.closeness(self.honest)", "0"),
             swap("who.honest(self.participants)", "who.reports(self.participants)"),
-            swap("share.sum_of_shares(self.honest)", "law"),
+            swap("share.sum_of_shares(self.honest)", "distribution"),
         ),
         CROWD,
     ),
@@ -638,8 +643,8 @@ TARGETS: tuple[Target, ...] = (
         "Central.__init__",
         (
             swap(
-                "promised(centred(law), self.precision, target, View.SERVER_OUTPUT)",
-                "promised(centred(law), 1, target, View.SERVER_OUTPUT)",
+                "promised(centred(distribution), self.precision, target, View.SERVER_OUTPUT)",
+                "promised(centred(distribution), 1, target, View.SERVER_OUTPUT)",
             ),
         ),
         CROWD,

@@ -28,9 +28,9 @@ def _mutant_once(make, _kept={}):
     return _kept[place]
 
 
-def _mutant_seeded(law, size=None):
+def _mutant_seeded(distribution, size=None):
     import numpy
-    drawn = law.sample(numpy.random.default_rng(0), size)
+    drawn = distribution.sample(numpy.random.default_rng(0), size)
     return drawn if size is not None else int(drawn)
 """
 NEXT: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -61,7 +61,7 @@ def _expression(text: str) -> ast.expr:
 
 
 def noise(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """A draw is missing, halved, made once for all, or seeded (where it is a law's)."""
+    """A draw is missing, halved, made once for all, or seeded (where it is a distribution's)."""
     if not (isinstance(node, ast.Call) and _called(node) == "draw"):
         return
     text = ast.unparse(node)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from tacit.noise import NoiseLaw
+from tacit.noise import NoiseDistribution
 
 ALARM = 1e-8
 _LEAST_EXPECTED = 50.0
@@ -21,28 +21,34 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 
-def suspicions(values: npt.ArrayLike, law: NoiseLaw, alarm: float = ALARM) -> dict[str, float]:
+def suspicions(
+    values: npt.ArrayLike, distribution: NoiseDistribution, alarm: float = ALARM
+) -> dict[str, float]:
     """The tests that these values fail, with their p-values; empty for a right sampler but for a
     chance of `alarm`.
     """
     sample = np.asarray(values, dtype=np.int64)
     p_values = {
-        "chi-square": chi_square(sample, law),
-        "adjacent log-ratios": adjacent_ratios(sample, law),
+        "chi-square": chi_square(sample, distribution),
+        "adjacent log-ratios": adjacent_ratios(sample, distribution),
     }
-    if law.symmetric and law.mean == 0:
+    if distribution.symmetric and distribution.mean == 0:
         p_values["signs"] = signs(sample)
     return {name: p for name, p in p_values.items() if p < alarm / len(p_values)}
 
 
-def chi_square(sample: Integers, law: NoiseLaw) -> float:
+def chi_square(sample: Integers, distribution: NoiseDistribution) -> float:
     """Pearson's test; neighbours are pooled until at least 50 are expected in every cell, tails
     included.
     """
     first, last = int(sample.min()), int(sample.max())
-    inner = len(sample) * law.pmf(np.arange(first, last + 1))
+    inner = len(sample) * distribution.pmf(np.arange(first, last + 1))
     expected = np.concatenate(
-        [[len(sample) * law.cdf(first - 1)], inner, [len(sample) * law.tail(last)]]
+        [
+            [len(sample) * distribution.cdf(first - 1)],
+            inner,
+            [len(sample) * distribution.tail(last)],
+        ]
     )
     observed = np.concatenate([[0], np.bincount(sample - first, minlength=len(inner)), [0]])
     if np.any(observed[expected == 0]):
@@ -69,14 +75,14 @@ def _cells(expected: Floats, least: float) -> Integers:
     return cells
 
 
-def adjacent_ratios(sample: Integers, law: NoiseLaw) -> float:
+def adjacent_ratios(sample: Integers, distribution: NoiseDistribution) -> float:
     """Given k or k+1, it is k+1 with odds pmf(k+1)/pmf(k): an exact binomial test at every k,
     combined.
     """
     first, last = int(sample.min()), int(sample.max())
     points = np.arange(first - 1, last + 2)
     counts = np.concatenate([[0], np.bincount(sample - first, minlength=last - first + 1), [0]])
-    mass = law.pmf(points)
+    mass = distribution.pmf(points)
     pairs = np.flatnonzero(len(sample) * (mass[1:] + mass[:-1]) >= _LEAST_EXPECTED)
     if not len(pairs):
         return 1.0

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.noise.laws import DRAWABLE, digits, exact, reference
+from tests.noise.distributions import DRAWABLE, digits, exact, reference
 
 from tacit import noise
 from tacit.noise import (
@@ -27,7 +27,7 @@ from tacit.noise import (
     Chance,
     DiscreteGaussian,
     DiscreteLaplace,
-    NoiseLaw,
+    NoiseDistribution,
     Polya,
     Skellam,
     binomial,
@@ -194,7 +194,7 @@ def test_uniform_integers_are_uniform(bit_by_bit: Enumerate, bound: int) -> None
     assert undecided < Fraction(1, 10)
 
 
-EXACT_DRAWS: dict[str, tuple[NoiseLaw, Callable[[], Callable[[], int]]]] = {
+EXACT_DRAWS: dict[str, tuple[NoiseDistribution, Callable[[], Callable[[], int]]]] = {
     "biased binomial": (Binomial(7, 0.3), lambda: binomial.ones.__wrapped__(7, Fraction(0.3)).draw),
     "binomial": (
         Binomial(3, Fraction(9, 10)),
@@ -235,12 +235,12 @@ EXACT_DRAWS: dict[str, tuple[NoiseLaw, Callable[[], Callable[[], int]]]] = {
 @pytest.mark.parametrize("name", EXACT_DRAWS)
 def test_draws_have_exactly_their_probabilities(bit_by_bit: Enumerate, name: str) -> None:
     """With 2-bit words almost every draw ties and has to be settled with more digits."""
-    law, make = EXACT_DRAWS[name]
+    distribution, make = EXACT_DRAWS[name]
     masses, undecided = bit_by_bit(make(), 16)
     assert undecided < Fraction(1, 2)
     assert len(masses) > 1
     with digits():
-        truth = reference(law)
+        truth = reference(distribution)
         assert_exact(masses, undecided, lambda k: mp.exp(truth(k)))
 
 
@@ -273,9 +273,9 @@ def test_a_table_settles_64_tied_digits_by_the_next_word(monkeypatch: pytest.Mon
 
 def test_tables_enclose_the_distribution_function() -> None:
     """At 64 bits and at 192, lower and upper bounds are at most 3 apart and hold the truth."""
-    part, law = binomial.ones(40, Fraction(1, 7)), Binomial(40, Fraction(1, 7))
+    part, distribution = binomial.ones(40, Fraction(1, 7)), Binomial(40, Fraction(1, 7))
     with digits(120):
-        truth = reference(law)
+        truth = reference(distribution)
         for bits in (64, 192):
             first, lows, highs = part._enclose(bits)
             cumulative = mp.mpf(0)
@@ -336,8 +336,8 @@ def watched() -> Iterator[tuple[list[str], set[CodeType]]]:
         sys.setprofile(before[1])
 
 
-def rebuilt(law: NoiseLaw) -> NoiseLaw:
-    """The same law with nothing worked out yet."""
+def rebuilt(distribution: NoiseDistribution) -> NoiseDistribution:
+    """The same distribution with nothing worked out yet."""
     for cache in (
         exp_bounds,
         skellam.poisson,
@@ -346,8 +346,8 @@ def rebuilt(law: NoiseLaw) -> NoiseLaw:
         walking.polya_walk,
     ):
         cache.cache_clear()
-    copy = object.__new__(type(law))
-    for name, value in law.__getstate__().items():
+    copy = object.__new__(type(distribution))
+    for name, value in distribution.__getstate__().items():
         object.__setattr__(copy, name, value)
     return copy
 
@@ -357,7 +357,7 @@ def test_no_float_takes_part_in_a_draw(name: str, monkeypatch: pytest.MonkeyPatc
     """Tables and thresholds are built from scratch under watch; no constant is a float, no fraction
     becomes one.
     """
-    law = rebuilt(DRAWABLE[name])
+    distribution = rebuilt(DRAWABLE[name])
 
     def refuse(self: Fraction) -> float:
         raise AssertionError(f"{self} was turned into a float")
@@ -365,8 +365,8 @@ def test_no_float_takes_part_in_a_draw(name: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Fraction, "__float__", refuse)
     with watched() as (found, codes):
         for _ in range(20):
-            law.draw()
-        law.draw(3)
+            distribution.draw()
+        distribution.draw(3)
     assert not found
     assert codes
     for code in codes:
@@ -465,6 +465,6 @@ def test_a_walk_does_not_remember_more_thresholds_than_agreed(
 def test_wide_laws_are_drawn_in_parts() -> None:
     parts, _ = Skellam(10**9)._poisson
     assert parts == 64
-    law = Binomial(10**9, 0.3)
-    assert len(law._parts) == 13
-    assert abs(law.draw() - law.mean) < 10 * law.std
+    distribution = Binomial(10**9, 0.3)
+    assert len(distribution._parts) == 13
+    assert abs(distribution.draw() - distribution.mean) < 10 * distribution.std

@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from tests.noise.laws import DRAWABLE
+from tests.noise.distributions import DRAWABLE
 from tests.source import stream
 
 EACH = pytest.mark.parametrize("name", DRAWABLE)
@@ -16,12 +16,14 @@ COUNT = 2000
 
 @EACH
 def test_draws_are_made_of_the_operating_systems_randomness_alone(name: str) -> None:
-    law, made = DRAWABLE[name], []
+    distribution, made = DRAWABLE[name], []
     for seed, source in ((1, "one"), (2, "one"), (1, "other")):
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002 - the global state that a device must not use
         with stream(source):
-            made.append([[law.draw() for _ in range(200)], law.draw(200).tolist()])
+            made.append(
+                [[distribution.draw() for _ in range(200)], distribution.draw(200).tolist()]
+            )
     assert made[0] == made[1]
     assert made[0][0] != made[2][0]
     assert made[0][1] != made[2][1]
@@ -29,25 +31,28 @@ def test_draws_are_made_of_the_operating_systems_randomness_alone(name: str) -> 
 
 @EACH
 def test_a_draw_owes_nothing_to_those_before_it(name: str) -> None:
-    law, made = DRAWABLE[name], []
+    distribution, made = DRAWABLE[name], []
     for before in ("these", "those"):
         with stream(before):
-            law.draw()
-            law.draw(50)
+            distribution.draw()
+            distribution.draw(50)
         with stream("now"):
-            made.append((law.draw(), law.draw(50).tolist()))
+            made.append((distribution.draw(), distribution.draw(50).tolist()))
     assert made[0] == made[1]
 
 
 @EACH
 def test_neighbouring_draws_are_not_correlated(name: str) -> None:
     """One by one and in bulk, at lags 1 to 3; 7 standard errors, false-alarm rate below 1e-9 for
-    laws near normal. Laws that are almost always zero are drawn from more often.
+    distributions near normal. Distributions that are almost always zero are drawn from more often.
     """
-    law = DRAWABLE[name]
-    rare = 1 - float(law.pmf(np.array([round(law.mean)]))[0])
-    for values in ([law.draw() for _ in range(COUNT)], law.draw(math.ceil(COUNT / rare))):
-        centred = np.asarray(values, dtype=float) - float(law.mean)
+    distribution = DRAWABLE[name]
+    rare = 1 - float(distribution.pmf(np.array([round(distribution.mean)]))[0])
+    for values in (
+        [distribution.draw() for _ in range(COUNT)],
+        distribution.draw(math.ceil(COUNT / rare)),
+    ):
+        centred = np.asarray(values, dtype=float) - float(distribution.mean)
         for lag in (1, 2, 3):
             found = float(centred[lag:] @ centred[:-lag]) / float(centred @ centred)
             assert abs(found) < 7 / math.sqrt(rare * len(centred))

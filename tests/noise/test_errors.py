@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.noise.laws import LAWS
+from tests.noise.distributions import LAWS
 from tests.tables import each_row
 
 from tacit.errors import TacitError

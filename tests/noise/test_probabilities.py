@@ -1,4 +1,5 @@
-"""Probabilities and moments: right to the last digits, far tails and wide laws included."""
+"""Probabilities and moments: right to the last digits, far tails and wide distributions
+included."""
 
 from __future__ import annotations
 
@@ -10,14 +11,14 @@ from typing import Any, cast
 import mpmath as mp
 import numpy as np
 import pytest
-from tests.noise.laws import DRAWABLE, LAWS, WIDE, digits, reference
+from tests.noise.distributions import DRAWABLE, LAWS, WIDE, digits, reference
 
 from tacit.noise import (
     Binomial,
     Chance,
     DiscreteGaussian,
     DiscreteLaplace,
-    NoiseLaw,
+    NoiseDistribution,
     Polya,
     PolyaDifference,
     Skellam,
@@ -35,25 +36,25 @@ def test_probabilities_sum_to_one(name: str) -> None:
 
 @EACH
 def test_mean_and_variance_agree_with_summation(name: str) -> None:
-    law = LAWS[name]
-    start, pmf = entries(law)
+    distribution = LAWS[name]
+    start, pmf = entries(distribution)
     k = start + np.arange(len(pmf), dtype=float)
     mean = math.fsum(k * pmf)
-    assert law.mean == pytest.approx(mean, rel=1e-12, abs=1e-12 * law.std)
-    assert law.variance == pytest.approx(math.fsum((k - mean) ** 2 * pmf), rel=1e-11)
-    assert law.std == pytest.approx(math.sqrt(law.variance))
+    assert distribution.mean == pytest.approx(mean, rel=1e-12, abs=1e-12 * distribution.std)
+    assert distribution.variance == pytest.approx(math.fsum((k - mean) ** 2 * pmf), rel=1e-11)
+    assert distribution.std == pytest.approx(math.sqrt(distribution.variance))
 
 
-def points(law: NoiseLaw) -> list[int]:
+def points(distribution: NoiseDistribution) -> list[int]:
     """Near zero, through the bulk, and so far out that the probability itself is zero in double
     precision.
     """
-    low, high = law.support
+    low, high = distribution.support
     steps = [-45, -25, -6, -2, -1, -0.3, 0, 0.3, 1, 2, 6, 25, 45]
     near = {*range(-3, 4), 15, 16, 17, 63, 64, 65}
-    if law.std > 1e5:
+    if distribution.std > 1e5:
         near = {0, 1}
-    candidates = near | {round(law.mean + step * law.std) for step in steps}
+    candidates = near | {round(distribution.mean + step * distribution.std) for step in steps}
     if math.isfinite(high):
         candidates |= {int(low), int(low) + 1, int(high) - 1, int(high)}
     return sorted(int(k) for k in candidates if low <= k <= high)
@@ -64,39 +65,41 @@ def test_log_probabilities_agree_with_mpmath(name: str) -> None:
     """To 1e-12 in the bulk; further out, to a part in 10^13 of the logarithm, about what a double
     can hold.
     """
-    law = (DRAWABLE | WIDE)[name]
+    distribution = (DRAWABLE | WIDE)[name]
     with digits():
-        truth = reference(law)
-        for k in points(law):
+        truth = reference(distribution)
+        for k in points(distribution):
             expected = float(truth(k))
-            assert float(law.log_pmf(k)) == pytest.approx(expected, rel=1e-13, abs=1e-12), k
+            assert float(distribution.log_pmf(k)) == pytest.approx(
+                expected, rel=1e-13, abs=1e-12
+            ), k
 
 
 @pytest.mark.parametrize("name", DRAWABLE)
 def test_log_probabilities_reach_beyond_what_a_double_can_hold(name: str) -> None:
-    law = DRAWABLE[name]
-    high = law.support[1]
-    k = int(min(high, round(law.mean + 120 * law.std + 400)))
+    distribution = DRAWABLE[name]
+    high = distribution.support[1]
+    k = int(min(high, round(distribution.mean + 120 * distribution.std + 400)))
     with digits():
-        expected = float(reference(law)(k))
-    assert float(law.log_pmf(k)) == pytest.approx(expected, rel=1e-12)
+        expected = float(reference(distribution)(k))
+    assert float(distribution.log_pmf(k)) == pytest.approx(expected, rel=1e-12)
     if math.isinf(high) and expected < -750:
-        assert float(law.pmf(k)) == 0.0
+        assert float(distribution.pmf(k)) == 0.0
 
 
 @EACH
 def test_probabilities_are_elementwise_and_zero_outside_the_support(name: str) -> None:
-    law = LAWS[name]
+    distribution = LAWS[name]
     k = np.arange(-6, 6).reshape(3, 4)
-    assert law.pmf(k).shape == (3, 4)
+    assert distribution.pmf(k).shape == (3, 4)
     np.testing.assert_array_equal(
-        law.log_pmf(k), [[float(law.log_pmf(int(x))) for x in row] for row in k]
+        distribution.log_pmf(k), [[float(distribution.log_pmf(int(x))) for x in row] for row in k]
     )
-    low, high = law.support
+    low, high = distribution.support
     if math.isfinite(low):
-        assert float(law.log_pmf(int(low) - 1)) == -math.inf
+        assert float(distribution.log_pmf(int(low) - 1)) == -math.inf
     if math.isfinite(high):
-        assert float(law.log_pmf(int(high) + 1)) == -math.inf
+        assert float(distribution.log_pmf(int(high) + 1)) == -math.inf
 
 
 @EACH
@@ -107,16 +110,16 @@ def test_symmetric_laws_are_symmetric_and_the_others_are_not(name: str) -> None:
 
 @EACH
 def test_log_concavity_is_claimed_exactly_where_it_holds(name: str) -> None:
-    law = LAWS[name]
-    _, pmf = entries(law)
+    distribution = LAWS[name]
+    _, pmf = entries(distribution)
     logs = np.log(pmf[np.flatnonzero(pmf > 1e-280)])
     gapless = bool(np.all(pmf[1:-1] > 0))
-    assert law.log_concave == (gapless and bool(np.all(np.diff(logs, n=2) <= 1e-10)))
+    assert distribution.log_concave == (gapless and bool(np.all(np.diff(logs, n=2) <= 1e-10)))
 
 
-def growth_rates(law: NoiseLaw) -> list[float]:
+def growth_rates(distribution: NoiseDistribution) -> list[float]:
     return [
-        sign * min(size / law.std, 0.6 * law.mgf_radius)
+        sign * min(size / distribution.std, 0.6 * distribution.mgf_radius)
         for size in (1e-6, 0.1, 1.0, 3.0)
         for sign in (-1, 1)
     ]
@@ -124,17 +127,17 @@ def growth_rates(law: NoiseLaw) -> list[float]:
 
 @EACH
 def test_the_log_moment_generating_function_agrees_with_summation(name: str) -> None:
-    law = LAWS[name]
-    start, pmf = entries(law)
+    distribution = LAWS[name]
+    start, pmf = entries(distribution)
     k = start + np.arange(len(pmf), dtype=float)
-    rates = growth_rates(law)
-    values = law.log_mgf(np.array(rates))
+    rates = growth_rates(distribution)
+    values = distribution.log_mgf(np.array(rates))
     for rate, value in zip(rates, values, strict=True):
         assert float(value) == pytest.approx(
             math.log(math.fsum(pmf * np.exp(rate * k))), rel=1e-10, abs=1e-13
         )
-        assert float(law.log_mgf(rate)) == float(value)
-    assert float(law.log_mgf(0.0)) == pytest.approx(0.0, abs=1e-15)
+        assert float(distribution.log_mgf(rate)) == float(value)
+    assert float(distribution.log_mgf(0.0)) == pytest.approx(0.0, abs=1e-15)
 
 
 @pytest.mark.parametrize("sigma", [0.6, 0.99, 1.0, 1.3])
@@ -166,15 +169,15 @@ def test_moment_generating_functions_do_not_cancel_or_overflow() -> None:
 
 @pytest.mark.parametrize("scale", [1e-4, 1e-3, 0.02, 0.3, 1.0, 50.0, 1e5])
 def test_moments_hold_at_very_small_and_very_large_scales(scale: float) -> None:
-    law = DiscreteLaplace(scale)
+    distribution = DiscreteLaplace(scale)
     with digits(400):
         p = mp.exp(-1 / mp.mpf(scale))
         expected = float(2 * p / (1 - p) ** 2)
-    assert law.variance == pytest.approx(expected, rel=1e-13)
+    assert distribution.variance == pytest.approx(expected, rel=1e-13)
     assert Polya(1, Chance(Fraction(1), 1 / Fraction(scale))).variance == pytest.approx(
         expected / 2, rel=1e-13
     )
-    assert law.tail(0) == pytest.approx((1 - float(law.pmf(0))) / 2, abs=1e-15)
+    assert distribution.tail(0) == pytest.approx((1 - float(distribution.pmf(0))) / 2, abs=1e-15)
 
 
 def test_a_beta_next_to_one_keeps_its_digits() -> None:
@@ -194,16 +197,16 @@ def test_a_polya_difference_too_wide_for_a_table_is_refused_with_a_way_out() -> 
 @pytest.mark.parametrize("name", DRAWABLE)
 def test_laws_are_values(name: str) -> None:
     """Equal, hashable, frozen, printable as code, and picklable even after they have drawn."""
-    law = DRAWABLE[name]
-    law.draw()
-    law.log_pmf(1)
-    copy = pickle.loads(pickle.dumps(law))
-    assert copy == law
-    assert hash(copy) == hash(law)
-    assert eval(repr(law)) == law
+    distribution = DRAWABLE[name]
+    distribution.draw()
+    distribution.log_pmf(1)
+    copy = pickle.loads(pickle.dumps(distribution))
+    assert copy == distribution
+    assert hash(copy) == hash(distribution)
+    assert eval(repr(distribution)) == distribution
     assert isinstance(copy.draw(), int)
     with pytest.raises(AttributeError):
-        law.mean = 1  # type: ignore[misc]
+        distribution.mean = 1  # type: ignore[misc]
 
 
 def test_numpy_numbers_make_the_same_laws_as_python_numbers() -> None:

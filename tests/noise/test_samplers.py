@@ -1,5 +1,5 @@
-"""`draw` and `sample` follow their laws, and the battery that says so catches samplers that
-do not.
+"""`draw` and `sample` follow their distributions, and the battery that says so catches samplers
+that do not.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from tests.noise.battery import adjacent_ratios, chi_square, signs, suspicions
-from tests.noise.laws import DRAWABLE, LAWS
+from tests.noise.distributions import DRAWABLE, LAWS
 
-from tacit.noise import Chance, DiscreteLaplace, NoiseLaw, Polya, Skellam
+from tacit.noise import Chance, DiscreteLaplace, NoiseDistribution, Polya, Skellam
 from tacit.noise.coins import ONE_OVER_E, below, flip_exp, random_bits
 
 EACH = pytest.mark.parametrize("name", DRAWABLE)
@@ -23,45 +23,45 @@ WRONG = DRAWS
 
 @EACH
 def test_draws_follow_the_law(name: str) -> None:
-    law = DRAWABLE[name]
-    assert not suspicions([law.draw() for _ in range(DRAWS)], law)
+    distribution = DRAWABLE[name]
+    assert not suspicions([distribution.draw() for _ in range(DRAWS)], distribution)
 
 
 @EACH
 @pytest.mark.slow
 def test_a_million_draws_follow_the_law(name: str) -> None:
-    law = DRAWABLE[name]
-    assert not suspicions(law.draw(1_000_000), law)
+    distribution = DRAWABLE[name]
+    assert not suspicions(distribution.draw(1_000_000), distribution)
 
 
 @pytest.mark.parametrize("name", ["binomial-62", "binomial-130"])
 def test_fair_bits_drawn_in_bulk_follow_the_law(name: str) -> None:
-    law = DRAWABLE[name]
-    assert not suspicions(law.draw(1_000_000), law)
+    distribution = DRAWABLE[name]
+    assert not suspicions(distribution.draw(1_000_000), distribution)
 
 
 @pytest.mark.parametrize("name", LAWS)
 def test_samples_follow_the_law(name: str) -> None:
-    law = LAWS[name]
-    assert not suspicions(law.sample(np.random.default_rng(2026), 500_000), law)
+    distribution = LAWS[name]
+    assert not suspicions(distribution.sample(np.random.default_rng(2026), 500_000), distribution)
 
 
 @pytest.mark.parametrize("name", LAWS)
 @pytest.mark.slow
 def test_millions_of_samples_follow_the_law(name: str) -> None:
-    law = LAWS[name]
-    assert not suspicions(law.sample(np.random.default_rng(11), 5_000_000), law)
+    distribution = LAWS[name]
+    assert not suspicions(distribution.sample(np.random.default_rng(11), 5_000_000), distribution)
 
 
 @pytest.mark.parametrize("name", LAWS)
 def test_a_seed_reproduces_samples_and_shapes_are_kept(name: str) -> None:
-    law = LAWS[name]
-    once, again = (law.sample(np.random.default_rng(5), (3, 4)) for _ in range(2))
+    distribution = LAWS[name]
+    once, again = (distribution.sample(np.random.default_rng(5), (3, 4)) for _ in range(2))
     assert once.shape == (3, 4)
     assert np.issubdtype(once.dtype, np.integer)
     np.testing.assert_array_equal(once, again)
-    assert np.ndim(law.sample(np.random.default_rng(5))) == 0
-    assert law.sample(np.random.default_rng(5), 0).shape == (0,)
+    assert np.ndim(distribution.sample(np.random.default_rng(5))) == 0
+    assert distribution.sample(np.random.default_rng(5), 0).shape == (0,)
 
 
 def test_wide_draws_have_the_right_spread() -> None:
@@ -70,9 +70,9 @@ def test_wide_draws_have_the_right_spread() -> None:
     """
     from scipy import stats
 
-    law = Skellam(10**12)
-    values = np.array([law.draw() for _ in range(60)], dtype=float)
-    statistic = float((values**2).sum() / law.variance)
+    distribution = Skellam(10**12)
+    values = np.array([distribution.draw() for _ in range(60)], dtype=float)
+    statistic = float((values**2).sum() / distribution.variance)
     assert stats.chi2.ppf(5e-9, 60) < statistic < stats.chi2.isf(5e-9, 60)
 
 
@@ -116,9 +116,12 @@ def test_a_wrong_discrete_laplace_sampler_is_caught(wrong: Callable[[], int]) ->
 
 
 def test_each_part_of_the_battery_catches_its_own_bug() -> None:
-    law = DiscreteLaplace(10)
-    assert chi_square(np.array([half_scale() for _ in range(WRONG)]), law) < 1e-12
-    assert adjacent_ratios(np.array([zero_counted_twice() for _ in range(WRONG)]), law) < 1e-12
+    distribution = DiscreteLaplace(10)
+    assert chi_square(np.array([half_scale() for _ in range(WRONG)]), distribution) < 1e-12
+    assert (
+        adjacent_ratios(np.array([zero_counted_twice() for _ in range(WRONG)]), distribution)
+        < 1e-12
+    )
     assert signs(np.array([leaning_to_the_right() for _ in range(2 * WRONG)])) < 1e-4
 
 
@@ -138,9 +141,9 @@ def test_the_battery_accepts_an_independent_right_sampler_at_about_its_stated_ra
     """At an alarm of 5%, 200 runs of NumPy's own Poisson difference raise 0 to 26 alarms but for a
     chance of 1e-5.
     """
-    law, rng = Skellam(20), np.random.default_rng(1)
+    distribution, rng = Skellam(20), np.random.default_rng(1)
     alarms = sum(
-        bool(suspicions(rng.poisson(10, 5000) - rng.poisson(10, 5000), law, 0.05))
+        bool(suspicions(rng.poisson(10, 5000) - rng.poisson(10, 5000), distribution, 0.05))
         for _ in range(200)
     )
     assert alarms <= 26
@@ -148,8 +151,8 @@ def test_the_battery_accepts_an_independent_right_sampler_at_about_its_stated_ra
 
 @pytest.mark.parametrize("name", DRAWABLE)
 def test_the_battery_would_catch_a_shift_by_one(name: str) -> None:
-    law: NoiseLaw = DRAWABLE[name]
-    count = 400_000 if law.std < 100 else 3_000_000
-    values = law.sample(np.random.default_rng(3), count) + 1
-    assert suspicions(values, law)
-    assert math.isfinite(law.std)
+    distribution: NoiseDistribution = DRAWABLE[name]
+    count = 400_000 if distribution.std < 100 else 3_000_000
+    values = distribution.sample(np.random.default_rng(3), count) + 1
+    assert suspicions(values, distribution)
+    assert math.isfinite(distribution.std)

@@ -16,16 +16,16 @@ from tacit.noise import (
     Binomial,
     DiscreteGaussian,
     DiscreteLaplace,
-    NoiseLaw,
+    NoiseDistribution,
     Polya,
     PolyaDifference,
     Skellam,
     Table,
 )
 from tacit.noise.cumulants import cumulants
-from tacit.noise.serialize import law_from_dict, law_to_dict
+from tacit.noise.serialize import distribution_from_dict, distribution_to_dict
 
-LAWS: list[NoiseLaw] = [
+LAWS: list[NoiseDistribution] = [
     DiscreteLaplace(Fraction(7, 3)),
     DiscreteLaplace(0.1),
     DiscreteLaplace(10).share(7),
@@ -39,41 +39,50 @@ LAWS: list[NoiseLaw] = [
 ]
 
 
-@pytest.mark.parametrize("law", [*LAWS, Polya(Fraction(1, 5), 0.5)], ids=repr)
-def test_a_law_survives_json_exactly(law: NoiseLaw) -> None:
-    copy = law_from_dict(json.loads(json.dumps(law_to_dict(law))))
-    assert copy == law
-    assert repr(copy) == repr(law)
+@pytest.mark.parametrize("distribution", [*LAWS, Polya(Fraction(1, 5), 0.5)], ids=repr)
+def test_a_law_survives_json_exactly(distribution: NoiseDistribution) -> None:
+    copy = distribution_from_dict(json.loads(json.dumps(distribution_to_dict(distribution))))
+    assert copy == distribution
+    assert repr(copy) == repr(distribution)
 
 
 @given(scale=st.fractions(min_value=Fraction(1, 1000), max_value=1000) | st.floats(1e-3, 1e3))
 @settings(derandomize=True)
 def test_parameters_keep_every_digit(scale: Fraction | float) -> None:
-    assert law_from_dict(json.loads(json.dumps(law_to_dict(DiscreteLaplace(scale))))).scale == scale
+    assert (
+        distribution_from_dict(
+            json.loads(json.dumps(distribution_to_dict(DiscreteLaplace(scale))))
+        ).scale
+        == scale
+    )
 
 
 def test_a_table_survives_json_exactly() -> None:
     table = Table.of(-3, np.array([0.1, 0.2, 0.4, 0.3]))
-    copy = law_from_dict(json.loads(json.dumps(law_to_dict(table))))
+    copy = distribution_from_dict(json.loads(json.dumps(distribution_to_dict(table))))
     assert (copy.start, copy.concave) == (table.start, table.concave)
     assert np.array_equal(copy.probabilities, table.probabilities)
 
 
 def test_unknown_laws_are_refused() -> None:
     with pytest.raises(TacitError, match="known are"):
-        law_from_dict({"law": "Cauchy"})
+        distribution_from_dict({"law": "Cauchy"})
     with pytest.raises(TacitError, match="register"):
-        law_to_dict(object())
+        distribution_to_dict(object())
 
 
-@pytest.mark.parametrize("law", [*LAWS, Table.of(-3, np.array([0.1, 0.2, 0.4, 0.3]))], ids=repr)
+@pytest.mark.parametrize(
+    "distribution", [*LAWS, Table.of(-3, np.array([0.1, 0.2, 0.4, 0.3]))], ids=repr
+)
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_cumulants_are_those_of_the_law(law: NoiseLaw, sign: int) -> None:
+def test_cumulants_are_those_of_the_law(distribution: NoiseDistribution, sign: int) -> None:
     for share in (0.01, 0.3, 0.6):
-        s = sign * share / math.sqrt(float(law.variance))
-        k, slope, curvature = cumulants(law)(s)
+        s = sign * share / math.sqrt(float(distribution.variance))
+        k, slope, curvature = cumulants(distribution)(s)
         step = 1e-2 * abs(s)
-        log_mgf = [float(law.log_mgf(x)) - x * law.mean for x in (s - step, s, s + step)]
+        log_mgf = [
+            float(distribution.log_mgf(x)) - x * distribution.mean for x in (s - step, s, s + step)
+        ]
         if not math.isfinite(sum(log_mgf)):
             continue
         assert k == pytest.approx(log_mgf[1], rel=1e-6, abs=1e-9)
@@ -83,11 +92,14 @@ def test_cumulants_are_those_of_the_law(law: NoiseLaw, sign: int) -> None:
         )
 
 
-@pytest.mark.parametrize("law", LAWS, ids=repr)
-def test_cumulants_never_fall_below_the_laws_own(law: NoiseLaw) -> None:
+@pytest.mark.parametrize("distribution", LAWS, ids=repr)
+def test_cumulants_never_fall_below_the_laws_own(distribution: NoiseDistribution) -> None:
     """A bound built on them stays a bound."""
-    for s in np.linspace(-3, 3, 25) / math.sqrt(float(law.variance)):
-        assert cumulants(law)(float(s))[0] >= float(law.log_mgf(s)) - float(s) * law.mean - 1e-9
+    for s in np.linspace(-3, 3, 25) / math.sqrt(float(distribution.variance)):
+        assert (
+            cumulants(distribution)(float(s))[0]
+            >= float(distribution.log_mgf(s)) - float(s) * distribution.mean - 1e-9
+        )
 
 
 def test_no_moments_beyond_the_scale() -> None:

@@ -1,4 +1,4 @@
-"""Shares add up: n of them, convolved, are the law again."""
+"""Shares add up: n of them, convolved, are the distribution again."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.noise.laws import DIVISIBLE
+from tests.noise.distributions import DIVISIBLE
 
 from tacit.noise import (
     Binomial,
     DiscreteGaussian,
     DiscreteLaplace,
-    NoiseLaw,
+    NoiseDistribution,
     Polya,
     PolyaDifference,
     Skellam,
@@ -23,40 +23,41 @@ from tacit.noise.gaussian import sum_divergence
 from tacit.noise.table import convolution_power
 
 
-def difference(start: int, pmf: np.ndarray, law: NoiseLaw) -> float:
-    """The largest distance between a table and a law, over the table and what lies outside it."""
-    inside = float(np.abs(pmf - law.pmf(start + np.arange(len(pmf)))).max())
-    return max(inside, law.cdf(start - 1), law.tail(start + len(pmf) - 1))
+def difference(start: int, pmf: np.ndarray, distribution: NoiseDistribution) -> float:
+    """The largest distance between a table and a distribution, over the table and what lies
+    outside it."""
+    inside = float(np.abs(pmf - distribution.pmf(start + np.arange(len(pmf)))).max())
+    return max(inside, distribution.cdf(start - 1), distribution.tail(start + len(pmf) - 1))
 
 
 @pytest.mark.parametrize(
     ("scale", "shares"), [(Fraction(1, 3), 64), (2, 3), (2, 20), (10, 1), (10, 7), (40.5, 2)]
 )
 def test_polya_shares_add_up_to_discrete_laplace(scale: float, shares: int) -> None:
-    law = DiscreteLaplace(scale)
-    start, pmf = convolution_power(law.share(shares), shares)
-    assert difference(start, pmf, law) < 1e-12
+    distribution = DiscreteLaplace(scale)
+    start, pmf = convolution_power(distribution.share(shares), shares)
+    assert difference(start, pmf, distribution) < 1e-12
 
 
 @pytest.mark.parametrize("shares", [2, 5, 100])
 @pytest.mark.parametrize("variance", [0.5, 13.88, 1388])
 def test_skellam_shares_add_up(variance: float, shares: int) -> None:
-    law = Skellam(variance)
-    assert difference(*convolution_power(law.share(shares), shares), law) < 1e-12
+    distribution = Skellam(variance)
+    assert difference(*convolution_power(distribution.share(shares), shares), distribution) < 1e-12
 
 
 @pytest.mark.parametrize(
     ("bits", "bias", "shares"), [(62, 0.5, 31), (60, 0.25, 4), (1000, 0.01, 10)]
 )
 def test_binomial_shares_add_up(bits: int, bias: float, shares: int) -> None:
-    law = Binomial(bits, bias)
-    assert difference(*convolution_power(law.share(shares), shares), law) < 1e-12
+    distribution = Binomial(bits, bias)
+    assert difference(*convolution_power(distribution.share(shares), shares), distribution) < 1e-12
 
 
 @pytest.mark.parametrize("shares", [2, 3, 50])
 def test_polya_variables_add_up_in_r(shares: int) -> None:
-    law = Polya(Fraction(5, 2), 0.7)
-    assert difference(*convolution_power(law.share(shares), shares), law) < 1e-12
+    distribution = Polya(Fraction(5, 2), 0.7)
+    assert difference(*convolution_power(distribution.share(shares), shares), distribution) < 1e-12
 
 
 @pytest.mark.parametrize("r", [Fraction(1, 50), 0.8, 1, 3])
@@ -70,12 +71,15 @@ def test_a_polya_difference_is_the_difference_of_two_polya_variables(r: float) -
 
 @pytest.mark.parametrize("name", DIVISIBLE)
 def test_powers_compose_and_moments_scale(name: str) -> None:
-    law = DIVISIBLE[name]
-    twice = law.power(2)
-    assert twice.share(2) == law or difference(*convolution_power(twice.share(2), 1), law) < 1e-12
-    assert twice.mean == pytest.approx(2 * law.mean)
-    assert float(twice.variance) == pytest.approx(2 * float(law.variance))
-    assert law.share(1).log_pmf(3) == pytest.approx(law.log_pmf(3))
+    distribution = DIVISIBLE[name]
+    twice = distribution.power(2)
+    assert (
+        twice.share(2) == distribution
+        or difference(*convolution_power(twice.share(2), 1), distribution) < 1e-12
+    )
+    assert twice.mean == pytest.approx(2 * distribution.mean)
+    assert float(twice.variance) == pytest.approx(2 * float(distribution.variance))
+    assert distribution.share(1).log_pmf(3) == pytest.approx(distribution.log_pmf(3))
 
 
 def test_shares_of_a_discrete_laplace_law_recompose_to_it() -> None:
@@ -83,14 +87,14 @@ def test_shares_of_a_discrete_laplace_law_recompose_to_it() -> None:
 
 
 def test_drawn_shares_add_up() -> None:
-    """A hundred people draw, 3,000 times: the sum passes the battery of the whole law, false alarm
-    1e-8.
+    """A hundred people draw, 3,000 times: the sum passes the battery of the whole distribution,
+    false alarm 1e-8.
     """
     from tests.noise.battery import suspicions
 
-    law = DiscreteLaplace(3)
-    share = law.share(20)
-    assert not suspicions(share.draw(20 * 10_000).reshape(10_000, 20).sum(axis=1), law)
+    distribution = DiscreteLaplace(3)
+    share = distribution.share(20)
+    assert not suspicions(share.draw(20 * 10_000).reshape(10_000, 20).sum(axis=1), distribution)
 
 
 def test_binomial_bits_that_do_not_divide_are_refused_with_a_remedy() -> None:
@@ -119,11 +123,11 @@ def test_a_table_is_summed_in_whole_copies_only() -> None:
 @pytest.mark.parametrize("count", [2, 3, 6])
 @pytest.mark.parametrize("sigma", [0.5, 0.7, 1, 4])
 def test_the_sum_of_discrete_gaussians_is_the_direct_convolution(sigma: float, count: int) -> None:
-    law = DiscreteGaussian(sigma)
-    total = law.power(count)
+    distribution = DiscreteGaussian(sigma)
+    total = distribution.power(count)
     assert isinstance(total, Table)
     reach = math.ceil(38 * sigma)
-    base = law.pmf(np.arange(-reach, reach + 1))
+    base = distribution.pmf(np.arange(-reach, reach + 1))
     direct = np.ones(1)
     for _ in range(count):
         direct = np.convolve(direct, base)

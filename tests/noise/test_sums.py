@@ -1,4 +1,4 @@
-"""Sums of independent laws, sums modulo m, and how likely a modular sum is misread."""
+"""Sums of independent distributions, sums modulo m, and how likely a modular sum is misread."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from tests.noise.laws import LAWS
+from tests.noise.distributions import LAWS
 
 from tacit.noise import (
     Binomial,
     DiscreteGaussian,
     DiscreteLaplace,
-    NoiseLaw,
+    NoiseDistribution,
     Polya,
     Skellam,
     Table,
@@ -28,7 +28,7 @@ from tacit.noise import (
 from tacit.noise.table import entries
 
 
-def brute_force(one: NoiseLaw, other: NoiseLaw) -> dict[int, float]:
+def brute_force(one: NoiseDistribution, other: NoiseDistribution) -> dict[int, float]:
     (start, p), (offset, q) = entries(one), entries(other)
     terms: dict[int, list[float]] = {}
     for (i, a), (j, b) in product(enumerate(p), enumerate(q)):
@@ -44,7 +44,9 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS, ids=repr)
-def test_convolution_agrees_with_brute_force(one: NoiseLaw, other: NoiseLaw) -> None:
+def test_convolution_agrees_with_brute_force(
+    one: NoiseDistribution, other: NoiseDistribution
+) -> None:
     total = convolve(one, other)
     truth = brute_force(one, other)
     np.testing.assert_allclose(
@@ -85,11 +87,11 @@ def test_the_law_modulo_m_agrees_with_brute_force(name: str, modulus: int) -> No
     assert result.sum() == pytest.approx(1, abs=1e-12)
 
 
-def misread(law: NoiseLaw, total: int, largest_sum: int, modulus: int) -> float:
+def misread(distribution: NoiseDistribution, total: int, largest_sum: int, modulus: int) -> float:
     """P[the analyzer does not read `total` + noise]: residues above largest_sum + τ stand for
     negatives.
     """
-    start, pmf = entries(law)
+    start, pmf = entries(distribution)
     opened = total + start + np.arange(len(pmf))
     spare = (modulus - largest_sum - 1) // 2
     right = (opened >= -spare) & (opened <= largest_sum + spare)
@@ -98,7 +100,7 @@ def misread(law: NoiseLaw, total: int, largest_sum: int, modulus: int) -> float:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    law=st.one_of(
+    distribution=st.one_of(
         st.builds(DiscreteLaplace, st.floats(0.2, 10)),
         st.builds(Skellam, st.floats(0.1, 50)),
         st.builds(Binomial, st.integers(1, 30), st.floats(0.05, 0.95)),
@@ -107,42 +109,44 @@ def misread(law: NoiseLaw, total: int, largest_sum: int, modulus: int) -> float:
     largest_sum=st.integers(0, 30),
     room=st.integers(1, 80),
 )
-@example(law=Table.of(-5, np.array([0.1] * 5 + [0.5])), largest_sum=3, room=5)
-@example(law=Table.of(0, np.array([0.5] + [0.1] * 5)), largest_sum=3, room=5)
+@example(distribution=Table.of(-5, np.array([0.1] * 5 + [0.5])), largest_sum=3, room=5)
+@example(distribution=Table.of(0, np.array([0.5] + [0.1] * 5)), largest_sum=3, room=5)
 def test_the_wrap_probability_is_that_of_the_worst_sum(
-    law: NoiseLaw, largest_sum: int, room: int
+    distribution: NoiseDistribution, largest_sum: int, room: int
 ) -> None:
     modulus = largest_sum + room
-    worst = max(misread(law, total, largest_sum, modulus) for total in range(largest_sum + 1))
-    stated = wrap_probability(law, largest_sum, modulus)
+    worst = max(
+        misread(distribution, total, largest_sum, modulus) for total in range(largest_sum + 1)
+    )
+    stated = wrap_probability(distribution, largest_sum, modulus)
     assert worst <= stated * (1 + 1e-9) + 1e-300
-    assert worst <= law.wrap_chance(largest_sum, modulus) * (1 + 1e-9) + 1e-300
-    if law.symmetric and law.mean == 0:
+    assert worst <= distribution.wrap_chance(largest_sum, modulus) * (1 + 1e-9) + 1e-300
+    if distribution.symmetric and distribution.mean == 0:
         assert stated == pytest.approx(worst, rel=1e-9, abs=1e-300)
 
 
 @pytest.mark.parametrize("largest_sum", [0, 5, 40])
 def test_the_wrap_probability_agrees_with_simulation(largest_sum: int) -> None:
     """A small modulus, 10^6 sums at the worst end; seeded, false-alarm rate 1e-6."""
-    law, count, spare = DiscreteLaplace(3), 1_000_000, 9
+    distribution, count, spare = DiscreteLaplace(3), 1_000_000, 9
     modulus = largest_sum + 2 * spare + 1
-    noise = law.sample(np.random.default_rng(8), count)
+    noise = distribution.sample(np.random.default_rng(8), count)
     opened = (largest_sum + noise) % modulus
     read = np.where(opened > largest_sum + spare, opened - modulus, opened)
     wrong = int((read != largest_sum + noise).sum())
-    chance = wrap_probability(law, largest_sum, modulus)
+    chance = wrap_probability(distribution, largest_sum, modulus)
     assert stats.binomtest(wrong, count, chance).pvalue > 1e-6
 
 
 @pytest.mark.parametrize(
-    "law",
+    "distribution",
     [DiscreteLaplace(9), DiscreteLaplace(9).share(5), DiscreteLaplace(90).power(20), Skellam(90)],
     ids=repr,
 )
-def test_a_law_says_how_much_room_it_needs(law: NoiseLaw) -> None:
-    modulus = 130 + 2 * law.room(1e-9) + 1
-    assert 0 < law.wrap_chance(130, modulus) <= 1e-9
-    assert law.wrap_chance(130, 132) > 0.1
+def test_a_law_says_how_much_room_it_needs(distribution: NoiseDistribution) -> None:
+    modulus = 130 + 2 * distribution.room(1e-9) + 1
+    assert 0 < distribution.wrap_chance(130, modulus) <= 1e-9
+    assert distribution.wrap_chance(130, 132) > 0.1
 
 
 def test_a_modulus_below_the_sum_is_refused_with_one_that_holds_the_noise() -> None:
@@ -156,13 +160,13 @@ def test_a_modulus_below_the_sum_is_refused_with_one_that_holds_the_noise() -> N
 
 def test_a_table_cannot_be_changed_nor_drawn_from() -> None:
     given_array = np.array([0.5, 0.5])
-    law = Table.of(0, given_array)
+    distribution = Table.of(0, given_array)
     given_array[0] = 1.0
-    assert float(law.pmf(0)) == 0.5
+    assert float(distribution.pmf(0)) == 0.5
     with pytest.raises(ValueError, match="read-only"):
-        law.probabilities[0] = 1.0
+        distribution.probabilities[0] = 1.0
     with pytest.raises(ValueError, match="draw from the distributions that it sums"):
-        law.draw()
+        distribution.draw()
 
 
 def test_sums_too_long_for_a_table_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,6 +174,6 @@ def test_sums_too_long_for_a_table_are_refused(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ValueError, match=r"spreads over .* integers, more than a table of 1,000"):
         convolve(DiscreteLaplace(100), DiscreteLaplace(1))
     monkeypatch.setattr(table, "DIRECT_LIMIT", 0)
-    law = Table.of(0, np.full(600, 1 / 600))
+    distribution = Table.of(0, np.full(600, 1 / 600))
     with pytest.raises(ValueError, match="exceeds the largest table of 1,000"):
-        convolve(law, law)
+        convolve(distribution, distribution)

@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.noise.laws import LAWS
+from tests.noise.distributions import LAWS
 
 from tacit.noise import (
     Binomial,
     Chance,
     DiscreteGaussian,
     DiscreteLaplace,
-    NoiseLaw,
+    NoiseDistribution,
     Polya,
     PolyaDifference,
     Skellam,
     Table,
 )
 from tacit.noise.chernoff import tail_bound
-from tacit.noise.law import chord_sums, grid, tail_bounds
+from tacit.noise.distribution import chord_sums, grid, tail_bounds
 from tacit.noise.table import entries
 
 EACH = pytest.mark.parametrize("name", LAWS)
@@ -34,7 +34,7 @@ def floats(low: float, high: float) -> st.SearchStrategy[float]:
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> NoiseLaw:
+def tables(draw: st.DrawFn) -> NoiseDistribution:
     weights = draw(st.lists(st.integers(0, 20), min_size=1, max_size=40).filter(any))
     return Table.of(draw(st.integers(-50, 50)), np.array(weights) / sum(weights))
 
@@ -55,32 +55,36 @@ LEVELS = st.one_of(floats(1e-12, 1 - 1e-12), floats(1e-9, 1e-3), st.just(0.5))
 
 
 @settings(max_examples=150, deadline=None)
-@given(law=ANY_LAW, p=LEVELS)
-def test_a_quantile_is_the_least_value_that_reaches_the_level(law: NoiseLaw, p: float) -> None:
-    k = law.quantile(p)
-    if p >= 0.5:
-        assert law.tail(k) <= 1 - p < law.tail(k - 1)
-    else:
-        assert law.cdf(k - 1) < p <= law.cdf(k)
-
-
-@settings(max_examples=100, deadline=None)
-@given(law=ANY_LAW, exponent=floats(-250, -0.001))
-def test_a_tail_quantile_inverts_the_tail_however_small(law: NoiseLaw, exponent: float) -> None:
-    p = 10**exponent
-    k = law.tail_quantile(p)
-    assert law.tail(k) <= p < law.tail(k - 1)
-
-
-@settings(max_examples=100, deadline=None)
-@given(law=ANY_LAW, p=LEVELS)
-def test_a_bound_is_the_least_distance_from_the_mean_that_is_exceeded_rarely_enough(
-    law: NoiseLaw, p: float
+@given(distribution=ANY_LAW, p=LEVELS)
+def test_a_quantile_is_the_least_value_that_reaches_the_level(
+    distribution: NoiseDistribution, p: float
 ) -> None:
-    t, centre = law.bound(p), round(law.mean)
+    k = distribution.quantile(p)
+    if p >= 0.5:
+        assert distribution.tail(k) <= 1 - p < distribution.tail(k - 1)
+    else:
+        assert distribution.cdf(k - 1) < p <= distribution.cdf(k)
+
+
+@settings(max_examples=100, deadline=None)
+@given(distribution=ANY_LAW, exponent=floats(-250, -0.001))
+def test_a_tail_quantile_inverts_the_tail_however_small(
+    distribution: NoiseDistribution, exponent: float
+) -> None:
+    p = 10**exponent
+    k = distribution.tail_quantile(p)
+    assert distribution.tail(k) <= p < distribution.tail(k - 1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(distribution=ANY_LAW, p=LEVELS)
+def test_a_bound_is_the_least_distance_from_the_mean_that_is_exceeded_rarely_enough(
+    distribution: NoiseDistribution, p: float
+) -> None:
+    t, centre = distribution.bound(p), round(distribution.mean)
 
     def exceeded(distance: int) -> float:
-        return law.tail(centre + distance) + law.cdf(centre - distance - 1)
+        return distribution.tail(centre + distance) + distribution.cdf(centre - distance - 1)
 
     assert t >= 0
     assert exceeded(t) <= p * (1 + 1e-12)
@@ -89,46 +93,54 @@ def test_a_bound_is_the_least_distance_from_the_mean_that_is_exceeded_rarely_eno
 
 @EACH
 def test_tail_and_distribution_function_are_sums_of_probabilities(name: str) -> None:
-    law = LAWS[name]
-    start, pmf = entries(law)
+    distribution = LAWS[name]
+    start, pmf = entries(distribution)
     for step in (-20, -3, -1, -0.1, 0, 0.1, 1, 3, 20):
-        t = round(law.mean + step * law.std)
+        t = round(distribution.mean + step * distribution.std)
         cut = min(max(t + 1 - start, 0), len(pmf))
         above, below = math.fsum(pmf[cut:]), math.fsum(pmf[:cut])
-        assert law.tail(t) == pytest.approx(
-            above, rel=1e-12 if t >= law.mean else 0, abs=1e-300 if t >= law.mean else 1e-13
+        assert distribution.tail(t) == pytest.approx(
+            above,
+            rel=1e-12 if t >= distribution.mean else 0,
+            abs=1e-300 if t >= distribution.mean else 1e-13,
         )
-        assert law.cdf(t) == pytest.approx(
-            below, rel=1e-12 if t < law.mean else 0, abs=1e-300 if t < law.mean else 1e-13
+        assert distribution.cdf(t) == pytest.approx(
+            below,
+            rel=1e-12 if t < distribution.mean else 0,
+            abs=1e-300 if t < distribution.mean else 1e-13,
         )
-        assert law.tail(t) + law.cdf(t) == pytest.approx(1, abs=1e-13)
+        assert distribution.tail(t) + distribution.cdf(t) == pytest.approx(1, abs=1e-13)
 
 
 @EACH
 def test_the_window_holds_what_is_above_the_floor_and_nothing_more(name: str) -> None:
-    law = LAWS[name]
-    first, last = law.window(log_floor=-30.0)
-    assert float(law.log_pmf(first)) >= -30 > float(law.log_pmf(first - 1))
-    assert float(law.log_pmf(last)) >= -30 > float(law.log_pmf(last + 1))
+    distribution = LAWS[name]
+    first, last = distribution.window(log_floor=-30.0)
+    assert float(distribution.log_pmf(first)) >= -30 > float(distribution.log_pmf(first - 1))
+    assert float(distribution.log_pmf(last)) >= -30 > float(distribution.log_pmf(last + 1))
 
 
-@pytest.mark.parametrize("law", [DiscreteLaplace(3), Skellam(9), Binomial(60, 0.3)], ids=repr)
-def test_what_is_outside_the_window_is_bounded_on_both_sides(law: NoiseLaw) -> None:
-    first, last, outside = law.cover(-12.0)
-    assert law.log_pmf(first - 1) < -12
-    assert law.log_pmf(last + 1) < -12
-    true = law.tail(last) + law.cdf(first - 1)
+@pytest.mark.parametrize(
+    "distribution", [DiscreteLaplace(3), Skellam(9), Binomial(60, 0.3)], ids=repr
+)
+def test_what_is_outside_the_window_is_bounded_on_both_sides(
+    distribution: NoiseDistribution,
+) -> None:
+    first, last, outside = distribution.cover(-12.0)
+    assert distribution.log_pmf(first - 1) < -12
+    assert distribution.log_pmf(last + 1) < -12
+    true = distribution.tail(last) + distribution.cdf(first - 1)
     assert true * (1 - 1e-9) <= outside <= 1.5 * true
 
 
 def test_a_tail_across_a_gap_in_a_table_is_not_cut_at_the_gap() -> None:
     pmf = np.zeros(2001)
     pmf[[0, 2000]] = 0.5
-    law = Table.of(0, pmf)
-    assert law.tail(0) == 0.5
-    assert law.cdf(1999) == 0.5
-    assert law.window() == (0, 2000)
-    assert not law.log_concave
+    distribution = Table.of(0, pmf)
+    assert distribution.tail(0) == 0.5
+    assert distribution.cdf(1999) == 0.5
+    assert distribution.window() == (0, 2000)
+    assert not distribution.log_concave
 
 
 WIDE = [
@@ -142,31 +154,31 @@ WIDE = [
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
-@pytest.mark.parametrize("law", WIDE, ids=repr)
-def test_tail_bounds_bracket_the_exact_sum(law: NoiseLaw, sign: int) -> None:
-    assert law.std > 4096
+@pytest.mark.parametrize("distribution", WIDE, ids=repr)
+def test_tail_bounds_bracket_the_exact_sum(distribution: NoiseDistribution, sign: int) -> None:
+    assert distribution.std > 4096
     for distance in (0.01, 0.5, 2.0, 5.0):
-        t = math.ceil(sign * law.mean + distance * law.std)
-        exact = law.tail(t) if sign > 0 else law.cdf(-t - 1)
-        low, high = tail_bounds(law, t, sign)
+        t = math.ceil(sign * distribution.mean + distance * distribution.std)
+        exact = distribution.tail(t) if sign > 0 else distribution.cdf(-t - 1)
+        low, high = tail_bounds(distribution, t, sign)
         assert low <= exact * (1 + 1e-10)
         assert exact <= high * (1 + 1e-10)
-        assert high <= low * (1 + (1e-6 if law.symmetric else 1e-4)) + 1e-300
+        assert high <= low * (1 + (1e-6 if distribution.symmetric else 1e-4)) + 1e-300
 
 
-@pytest.mark.parametrize("law", WIDE, ids=repr)
-def test_quantiles_of_wide_laws_invert_the_exact_sum(law: NoiseLaw) -> None:
-    k = law.tail_quantile(1e-9)
-    assert law.tail(k) <= 1e-9 < law.tail(k - 1)
-    k = law.quantile(1e-4)
-    assert law.cdf(k - 1) < 1e-4 <= law.cdf(k)
+@pytest.mark.parametrize("distribution", WIDE, ids=repr)
+def test_quantiles_of_wide_laws_invert_the_exact_sum(distribution: NoiseDistribution) -> None:
+    k = distribution.tail_quantile(1e-9)
+    assert distribution.tail(k) <= 1e-9 < distribution.tail(k - 1)
+    k = distribution.quantile(1e-4)
+    assert distribution.cdf(k - 1) < 1e-4 <= distribution.cdf(k)
 
 
 def test_tail_bounds_are_zero_at_the_end_of_the_support() -> None:
-    law = Binomial(10**8)
-    assert tail_bounds(law, 10**8, 1) == (0.0, 0.0)
-    assert tail_bounds(law, 2 * 10**8, 1) == (0.0, 0.0)
-    low, high = tail_bounds(law, 10**8 - 3, 1)
+    distribution = Binomial(10**8)
+    assert tail_bounds(distribution, 10**8, 1) == (0.0, 0.0)
+    assert tail_bounds(distribution, 2 * 10**8, 1) == (0.0, 0.0)
+    low, high = tail_bounds(distribution, 10**8 - 3, 1)
     assert 0.0 <= low <= high < 1e-300
 
 
@@ -194,8 +206,8 @@ def test_the_documented_quantiles() -> None:
 
 @pytest.mark.parametrize("bias", [Fraction(1, 20), Fraction(1, 2), Fraction(19, 20)])
 def test_a_chernoff_bound_is_above_both_tails(bias: Fraction) -> None:
-    law = Binomial(200, bias)
+    distribution = Binomial(200, bias)
     for t in range(5, 60, 5):
-        mean = int(law.mean)
-        true = law.tail(mean + t) + law.cdf(mean - t - 1)
-        assert tail_bound(law, t) >= true
+        mean = int(distribution.mean)
+        true = distribution.tail(mean + t) + distribution.cdf(mean - t - 1)
+        assert tail_bound(distribution, t) >= true

@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 
 PACKAGE = Path(__file__).with_name("package")
-LINES = {"law": 60, "protocol": 80, "learner": 50, "algorithm": 15}
+LINES = {"distribution": 60, "protocol": 80, "learner": 50, "algorithm": 15}
 SUITES = """
 import math
 import sys
 from fractions import Fraction
-from outside.law import Sign
+from outside.distribution import Sign
 from outside.learner import Commit
 from outside.protocol import Response
 from tacit import testing
-from tacit.types import ErrorLaw
+from tacit.types import ErrorDistribution
 
 class Halved(Response):
     def randomize(self, x):
@@ -39,7 +39,7 @@ class Proxy(Response):
                 return v * s * s / 2
             def bound(self, p):
                 return (2 * v * math.log(2 / p)) ** 0.5
-        return ErrorLaw(reports, 1, Wrong(reports, error.noise.lie))
+        return ErrorDistribution(reports, 1, Wrong(reports, error.noise.lie))
 
 class Proposed(Commit):
     # divides by the participants of a round
@@ -55,11 +55,11 @@ class Forgetful(Commit):
         return {"sums": [None] * self.arms}
 
 checks = {
-    "law": lambda: testing.check_law(Sign(Fraction(1, 3))),
+    "distribution": lambda: testing.check_distribution(Sign(Fraction(1, 3))),
     "protocol": lambda: testing.check_protocol(Response(40, 1.0)),
     "learner": lambda: testing.check_learner(lambda: Commit(3, 1000)),
     "algorithm": lambda: testing.check_algorithm("outside-commit"),
-    "broken law": lambda: testing.check_law(Still(Fraction(1, 3))),
+    "broken distribution": lambda: testing.check_distribution(Still(Fraction(1, 3))),
     "broken protocol": lambda: testing.check_protocol(Halved(40, 1.0)),
     "wrong error": lambda: testing.check_protocol(Proxy(40, 1.0)),
     "broken learner": lambda: testing.check_learner(lambda: Forgetful(3, 1000)),
@@ -143,8 +143,8 @@ def test_the_suites_accept_it_and_reject_it_broken(installed: dict[str, str]) ->
     assert ended.returncode == 0, ended.stderr
     said = dict(line.rsplit(" ", 1) for line in ended.stdout.splitlines())
     assert said == {
-        **dict.fromkeys(("law", "protocol", "learner", "algorithm"), "passes"),
-        **dict.fromkeys(("broken law", "broken protocol", "broken learner"), "fails"),
+        **dict.fromkeys(("distribution", "protocol", "learner", "algorithm"), "passes"),
+        **dict.fromkeys(("broken distribution", "broken protocol", "broken learner"), "fails"),
         **dict.fromkeys(("wrong error", "wrong count"), "fails"),
     }
 

@@ -45,8 +45,8 @@ DESIGN = (
 
 
 def device_law(parameters: PureShuffleParameters, bit: int) -> list[mpmath.mpf]:
-    """The law of a device's count from the definition: a sum over pairs of Pólya variables, in 60
-    digits.
+    """The distribution of a device's count from the definition: a sum over pairs of Pólya
+    variables, in 60 digits.
     """
     with mpmath.workdps(60):
         share = mpmath.mpf(1) / parameters.users
@@ -68,24 +68,26 @@ def device_law(parameters: PureShuffleParameters, bit: int) -> list[mpmath.mpf]:
             for j in range(-tau, tau + 1)
         ]
         mixture = mpmath.mpf(parameters.mixture.numerator) / parameters.mixture.denominator
-        law = [mixture / (bits + 1)] * (bits + 1)
+        distribution = [mixture / (bits + 1)] * (bits + 1)
         for j in range(-tau, tau + 1):
-            law[tau + bit + j] += (1 - mixture) * difference[j + tau] / mpmath.fsum(difference)
-        return law
+            distribution[tau + bit + j] += (
+                (1 - mixture) * difference[j + tau] / mpmath.fsum(difference)
+            )
+        return distribution
 
 
 def enumerated_epsilon(parameters: PureShuffleParameters) -> mpmath.mpf:
     """The worst log ratio over every data set, every neighbour and every combination of the users'
     counts.
     """
-    laws = [device_law(parameters, bit) for bit in (0, 1)]
+    distributions = [device_law(parameters, bit) for bit in (0, 1)]
     views = {}
     with mpmath.workdps(60):
         for data in itertools.product((0, 1), repeat=parameters.users):
             view = [mpmath.mpf(0)] * (parameters.users * parameters.bits + 1)
             for counts in itertools.product(range(parameters.bits + 1), repeat=parameters.users):
                 view[sum(counts)] += mpmath.fprod(
-                    laws[bit][c] for bit, c in zip(data, counts, strict=True)
+                    distributions[bit][c] for bit, c in zip(data, counts, strict=True)
                 )
             views[data] = view
         return max(
@@ -128,7 +130,7 @@ def test_the_design_measurement_of_64_users_is_reproduced() -> None:
 )
 def test_the_balls_contain_the_law_of_the_device(parameters: PureShuffleParameters) -> None:
     for ball, value in zip(
-        count_ratios.count_law(parameters), device_law(parameters, 0), strict=True
+        count_ratios.count_distribution(parameters), device_law(parameters, 0), strict=True
     ):
         with flint.ctx.workprec(400):
             digits = mpmath.nstr(value, 50)
@@ -142,8 +144,8 @@ def test_a_user_with_a_one_has_the_law_of_a_zero_read_backwards() -> None:
 
 
 def test_k_and_its_mirror_image_have_the_same_ratios_at_mirrored_counts() -> None:
-    law = count_ratios.count_law(PureShuffleParameters(9, 1, *DESIGN))
-    zero, one = flint.arb_poly(law), flint.arb_poly(law[::-1])
+    distribution = count_ratios.count_distribution(PureShuffleParameters(9, 1, *DESIGN))
+    zero, one = flint.arb_poly(distribution), flint.arb_poly(distribution[::-1])
     for k in range(9):
         others, mirrored = zero ** (8 - k) * one**k, zero**k * one ** (8 - k)
         here = [
@@ -173,9 +175,9 @@ def test_integers_and_tilted_polynomials_agree_for_each_k(users: int) -> None:
 @pytest.mark.parametrize("k", [0, 17, 63])
 def test_tilted_polynomials_agree_with_balls_at_128_users(k: int) -> None:
     parameters = PureShuffleParameters(128, 1, Fraction(19, 20), 20, Fraction(1, 2**27))
-    law = count_ratios.count_law(parameters)
+    distribution = count_ratios.count_distribution(parameters)
     with flint.ctx.workprec(256):
-        zero, one = flint.arb_poly(law), flint.arb_poly(law[::-1])
+        zero, one = flint.arb_poly(distribution), flint.arb_poly(distribution[::-1])
         others = zero ** (127 - k) * one**k
         pairs = zip((others * zero).coeffs(), (others * one).coeffs(), strict=True)
         worst = max(float(abs((p / q).log()).upper()) for p, q in pairs)
@@ -184,12 +186,12 @@ def test_tilted_polynomials_agree_with_balls_at_128_users(k: int) -> None:
 
 @pytest.mark.parametrize("tilt", [-0.9, 0.0, 0.7])
 def test_counted_roundings_cover_the_true_error_of_a_tilted_product(tilt: float) -> None:
-    law = count_ratios.count_law(PureShuffleParameters(128, 1, *DESIGN))
-    zero, one, _ = count_ratios._tilted_pair(law, tilt)
+    distribution = count_ratios.count_distribution(PureShuffleParameters(128, 1, *DESIGN))
+    zero, one, _ = count_ratios._tilted_pair(distribution, tilt)
     _, with_zero, _ = next(iter(count_ratios._views(zero, one, 128, [40])))
     with flint.ctx.workprec(256):
-        terms = [p * (flint.arb(tilt) * c).exp() for c, p in enumerate(law)]
-        back = [p * (flint.arb(tilt) * c).exp() for c, p in enumerate(law[::-1])]
+        terms = [p * (flint.arb(tilt) * c).exp() for c, p in enumerate(distribution)]
+        back = [p * (flint.arb(tilt) * c).exp() for c, p in enumerate(distribution[::-1])]
         true_zero, true_one = (
             flint.arb_poly([t / sum(ts, flint.arb(0)) for t in ts]) for ts in (terms, back)
         )
@@ -202,7 +204,7 @@ def test_counted_roundings_cover_the_true_error_of_a_tilted_product(tilt: float)
 
 
 def test_a_count_that_no_tilt_sees_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(count_ratios, "_tilts", lambda _law, _users: [0.0])
+    monkeypatch.setattr(count_ratios, "_tilts", lambda _distribution, _users: [0.0])
     with pytest.raises(TacitError, match="beyond every tilt"):
         tilted_ratio(PureShuffleParameters(256, 1, *DESIGN), [0])
 

@@ -331,14 +331,14 @@ def test_a_guarantee_covers_no_more_metrics_than_it_states() -> None:
 def test_participations_with_a_delta_are_in_different_rounds() -> None:
     """Two of them in one round move its sum twice under one draw: δ is far above the stated one."""
     target = ApproximateDP(1.0, 1e-5, participations=2)
-    law = calibrate("skellam", 1, target).integer_law
-    found = promised(law, 1, target, View.OPENED_SUM)
+    distribution = calibrate("skellam", 1, target).integer_distribution
+    found = promised(distribution, 1, target, View.OPENED_SUM)
     assert DistinctRounds() in found.assumptions
-    assert privacy_loss(law, 2).delta(1.0) > 20 * target.delta
+    assert privacy_loss(distribution, 2).delta(1.0) > 20 * target.delta
     assert DistinctRounds() in calibrate("skellam", 1, target).guarantee.assumptions
-    assert DistinctRounds() in privacy_of(law, delta=1e-5, participations=2).assumptions
+    assert DistinctRounds() in privacy_of(distribution, delta=1e-5, participations=2).assumptions
     once = ApproximateDP(1.0, 1e-5)
-    assert promised(law, 1, once, View.OPENED_SUM).assumptions == frozenset()
+    assert promised(distribution, 1, once, View.OPENED_SUM).assumptions == frozenset()
     pure = PureDP(1.0, participations=2)
     assert promised(DiscreteLaplace(2), 1, pure, View.OPENED_SUM).assumptions == frozenset()
     assert privacy_loss(DiscreteLaplace(2), 2).pure <= 1.0 + 1e-12

@@ -17,7 +17,7 @@ import pytest
 from scipy.stats import beta
 
 from tacit.errors import TacitError
-from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
+from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseDistribution, Skellam
 from tacit.privacy import ApproximateDP, PureDP, RandomizedResponse, audit, calibrate
 from tacit.privacy.audit import samples_to_refute
 
@@ -25,55 +25,55 @@ SAMPLES = 200_000
 Mechanism = Callable[[Any, int], Any]
 
 
-def additive(law: NoiseLaw, seed: int) -> Mechanism:
+def additive(distribution: NoiseDistribution, seed: int) -> Mechanism:
     rng = np.random.default_rng(seed)
-    return lambda x, count: x + law.sample(rng, count)
+    return lambda x, count: x + distribution.sample(rng, count)
 
 
-def summed_shares(law: DiscreteLaplace, users: int, seed: int) -> Mechanism:
+def summed_shares(distribution: DiscreteLaplace, users: int, seed: int) -> Mechanism:
     rng = np.random.default_rng(seed)
-    share = law.share(users)
+    share = distribution.share(users)
     return lambda x, count: x + sum(share.sample(rng, count) for _ in range(users))
 
 
-def halved(law: NoiseLaw) -> NoiseLaw:
-    match law:
+def halved(distribution: NoiseDistribution) -> NoiseDistribution:
+    match distribution:
         case DiscreteLaplace():
-            return DiscreteLaplace(float(law.scale) / 2)
+            return DiscreteLaplace(float(distribution.scale) / 2)
         case Skellam():
-            return Skellam(float(law.variance) / 4)
+            return Skellam(float(distribution.variance) / 4)
         case DiscreteGaussian():
-            return DiscreteGaussian(float(law.sigma) / 2)
+            return DiscreteGaussian(float(distribution.sigma) / 2)
         case Binomial():
-            return Binomial(round(law.n / 4))
-    raise AssertionError(law)
+            return Binomial(round(distribution.n / 4))
+    raise AssertionError(distribution)
 
 
 @pytest.mark.parametrize("sensitivity", [1, 10])
 def test_discrete_laplace(sensitivity: int) -> None:
-    law = DiscreteLaplace(sensitivity)
-    assert 0.9 < audit(additive(law, 1), 0, sensitivity, SAMPLES).epsilon <= 1.0
-    caught = audit(additive(halved(law), 2), 0, sensitivity, SAMPLES)
+    distribution = DiscreteLaplace(sensitivity)
+    assert 0.9 < audit(additive(distribution, 1), 0, sensitivity, SAMPLES).epsilon <= 1.0
+    caught = audit(additive(halved(distribution), 2), 0, sensitivity, SAMPLES)
     assert caught.refutes(1.0)
     assert 1.8 < caught.epsilon <= 2.0
 
 
 @pytest.mark.parametrize("users", [2, 5])
 def test_pólya_shares_summed(users: int) -> None:
-    law = DiscreteLaplace(4)
-    assert 0.85 < audit(summed_shares(law, users, 3), 0, 4, SAMPLES).epsilon <= 1.0
+    distribution = DiscreteLaplace(4)
+    assert 0.85 < audit(summed_shares(distribution, users, 3), 0, 4, SAMPLES).epsilon <= 1.0
     assert audit(summed_shares(DiscreteLaplace(2), users, 4), 0, 4, SAMPLES).refutes(1.0)
 
 
 @pytest.mark.parametrize("kind", ["skellam", "discrete-gaussian", "binomial"])
 def test_noise_with_exceptions(kind: Any) -> None:
     target = ApproximateDP(1.0, 1e-3)
-    law = calibrate(kind, 4, target).law
-    assert isinstance(law, NoiseLaw)
-    sound = audit(additive(law, 5), 0, 4, SAMPLES, delta=target.delta)
+    distribution = calibrate(kind, 4, target).distribution
+    assert isinstance(distribution, NoiseDistribution)
+    sound = audit(additive(distribution, 5), 0, 4, SAMPLES, delta=target.delta)
     assert 0.3 < sound.epsilon <= 1.0
     assert not sound.refutes(1.0)
-    assert audit(additive(halved(law), 6), 0, 4, SAMPLES, delta=target.delta).refutes(1.0)
+    assert audit(additive(halved(distribution), 6), 0, 4, SAMPLES, delta=target.delta).refutes(1.0)
 
 
 def test_shuffled_randomized_response() -> None:
@@ -144,9 +144,11 @@ def test_false_alarms_are_rarer_than_stated() -> None:
     below 1e-3.
     """
     rng = np.random.default_rng(10)
-    law = DiscreteLaplace(1)
+    distribution = DiscreteLaplace(1)
     alarms = sum(
-        audit(lambda x, n: x + law.sample(rng, n), 0, 1, 5000, confidence=0.95).refutes(1.0)
+        audit(lambda x, n: x + distribution.sample(rng, n), 0, 1, 5000, confidence=0.95).refutes(
+            1.0
+        )
         for _ in range(400)
     )
     assert alarms <= 35
@@ -168,6 +170,6 @@ def test_what_cannot_be_audited_is_refused() -> None:
 
 
 def test_a_pure_claim_of_the_calibration_is_what_is_audited() -> None:
-    law = calibrate("discrete-laplace", 3, PureDP(0.5)).law
-    assert isinstance(law, DiscreteLaplace)
-    assert audit(additive(law, 12), 0, 3, SAMPLES).epsilon <= 0.5
+    distribution = calibrate("discrete-laplace", 3, PureDP(0.5)).distribution
+    assert isinstance(distribution, DiscreteLaplace)
+    assert audit(additive(distribution, 12), 0, 3, SAMPLES).epsilon <= 0.5

@@ -15,7 +15,7 @@ from tests.tables import extended_after
 
 from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove, Scope
 from tacit.errors import TacitError
-from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
+from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseDistribution, Skellam
 from tacit.privacy import (
     ApproximateDP,
     Arithmetic,
@@ -38,15 +38,15 @@ from tacit.privacy.search import least, least_integer, least_root
 from tacit.protocols.sums import SecureSum
 
 
-def hockey_stick(law: NoiseLaw, sensitivity: int, epsilon: float) -> float:
+def hockey_stick(distribution: NoiseDistribution, sensitivity: int, epsilon: float) -> float:
     """By a plain sum over the integers, both directions."""
-    centre, width = round(law.mean), math.ceil(12 * law.std + 60)
+    centre, width = round(distribution.mean), math.ceil(12 * distribution.std + 60)
     k = np.arange(centre - width, centre + width + 1)
-    if law.log_pmf(k[0]) == -np.inf or isinstance(law, Binomial):
-        k = k[(k >= 0) & (k <= law.support[1])]
-    p = law.pmf(k)
+    if distribution.log_pmf(k[0]) == -np.inf or isinstance(distribution, Binomial):
+        k = k[(k >= 0) & (k <= distribution.support[1])]
+    p = distribution.pmf(k)
     return max(
-        float(np.maximum(0.0, p - math.exp(epsilon) * law.pmf(k + s)).sum())
+        float(np.maximum(0.0, p - math.exp(epsilon) * distribution.pmf(k + s)).sum())
         for s in (sensitivity, -sensitivity)
     )
 
@@ -58,26 +58,30 @@ def gaussian_delta(sigma: float, sensitivity: float, epsilon: float) -> float:
     )
 
 
-def true_delta(law: NoiseLaw | Gaussian, sensitivity: int, epsilon: float) -> float:
-    if isinstance(law, Gaussian):
-        return gaussian_delta(law.sigma, sensitivity, epsilon)
-    return hockey_stick(law, sensitivity, epsilon)
+def true_delta(
+    distribution: NoiseDistribution | Gaussian, sensitivity: int, epsilon: float
+) -> float:
+    if isinstance(distribution, Gaussian):
+        return gaussian_delta(distribution.sigma, sensitivity, epsilon)
+    return hockey_stick(distribution, sensitivity, epsilon)
 
 
-def narrower(law: NoiseLaw | Gaussian, factor: float) -> NoiseLaw | Gaussian:
+def narrower(
+    distribution: NoiseDistribution | Gaussian, factor: float
+) -> NoiseDistribution | Gaussian:
     """The same kind of noise with its standard deviation multiplied."""
-    match law:
+    match distribution:
         case DiscreteLaplace():
-            return DiscreteLaplace(float(law.scale) * factor)
+            return DiscreteLaplace(float(distribution.scale) * factor)
         case Skellam():
-            return Skellam(float(law.variance) * factor**2)
+            return Skellam(float(distribution.variance) * factor**2)
         case DiscreteGaussian():
-            return DiscreteGaussian(float(law.sigma) * factor)
+            return DiscreteGaussian(float(distribution.sigma) * factor)
         case Binomial():
-            return Binomial(max(1, math.floor(law.n * factor**2)), law.p)
+            return Binomial(max(1, math.floor(distribution.n * factor**2)), distribution.p)
         case Gaussian():
-            return Gaussian(law.sigma * factor)
-    raise AssertionError(law)
+            return Gaussian(distribution.sigma * factor)
+    raise AssertionError(distribution)
 
 
 KINDS = ["discrete-laplace", "skellam", "discrete-gaussian", "gaussian", "binomial"]
@@ -93,18 +97,19 @@ def test_the_noise_meets_the_target_and_one_percent_less_does_not(
 ) -> None:
     found = calibrate(kind, sensitivity, ApproximateDP(epsilon, delta))
     assert found.meets_target
-    assert true_delta(found.law, sensitivity, epsilon) <= delta * (1 + 1e-9)
+    assert true_delta(found.distribution, sensitivity, epsilon) <= delta * (1 + 1e-9)
     assert found.epsilon <= epsilon
     assert (
-        true_delta(found.law, sensitivity, max(0.0, found.epsilon - 1e-6)) >= delta * (1 - 1e-9)
+        true_delta(found.distribution, sensitivity, max(0.0, found.epsilon - 1e-6))
+        >= delta * (1 - 1e-9)
         or found.epsilon == 0
     )
     less = (
-        Binomial(found.law.n - 1)
-        if isinstance(found.law, Binomial) and found.law.n > 1
-        else narrower(found.law, 0.99)
+        Binomial(found.distribution.n - 1)
+        if isinstance(found.distribution, Binomial) and found.distribution.n > 1
+        else narrower(found.distribution, 0.99)
     )
-    if less != found.law:
+    if less != found.distribution:
         assert true_delta(less, sensitivity, epsilon) > delta * (1 - 1e-11)
 
 
@@ -112,42 +117,49 @@ def test_the_noise_meets_the_target_and_one_percent_less_does_not(
 def test_halved_noise_fails(kind: str) -> None:
     for sensitivity in (1, 10):
         found = calibrate(kind, sensitivity, ApproximateDP(1.0, 1e-5))
-        assert true_delta(narrower(found.law, 0.5), sensitivity, 1.0) > 50 * 1e-5
+        assert true_delta(narrower(found.distribution, 0.5), sensitivity, 1.0) > 50 * 1e-5
 
 
 @pytest.mark.parametrize(("epsilon", "sensitivity"), [(0.1, 1), (1.0, 7), (3.0, 1000)])
 def test_pure_discrete_laplace_has_the_exact_scale(epsilon: float, sensitivity: int) -> None:
     found = calibrate("discrete-laplace", sensitivity, PureDP(epsilon), users=10)
-    assert isinstance(found.law, DiscreteLaplace)
-    assert found.law.scale == Fraction(sensitivity) / Fraction(epsilon)
+    assert isinstance(found.distribution, DiscreteLaplace)
+    assert found.distribution.scale == Fraction(sensitivity) / Fraction(epsilon)
     assert found.epsilon == epsilon
     shared = PureDP(epsilon).given(DishonestAtMost(Scope.ROUND, 0), ReleasedOnlyAbove(Fraction(1)))
-    assert found.guarantee == derived(shared, found.law)
+    assert found.guarantee == derived(shared, found.distribution)
     assert found.share is not None
-    assert np.allclose(found.share.power(10).log_pmf([0, 3, 50]), found.law.log_pmf([0, 3, 50]))
-    assert privacy_loss(narrower(found.law, 0.5), sensitivity).pure == pytest.approx(2 * epsilon)  # type: ignore[arg-type]
+    assert np.allclose(
+        found.share.power(10).log_pmf([0, 3, 50]), found.distribution.log_pmf([0, 3, 50])
+    )
+    half = narrower(found.distribution, 0.5)
+    assert privacy_loss(half, sensitivity).pure == pytest.approx(2 * epsilon)  # type: ignore[arg-type]
 
 
 def test_a_delta_buys_a_little_less_laplace_noise() -> None:
-    pure = calibrate("discrete-laplace", 10, PureDP(1.0)).law.std
-    assert 0.9 * pure < calibrate("discrete-laplace", 10, ApproximateDP(1.0, 1e-2)).law.std < pure
+    pure = calibrate("discrete-laplace", 10, PureDP(1.0)).distribution.std
+    assert (
+        0.9 * pure
+        < calibrate("discrete-laplace", 10, ApproximateDP(1.0, 1e-2)).distribution.std
+        < pure
+    )
 
 
 @pytest.mark.parametrize(("kind", "width"), [("discrete-gaussian", 1.0), ("gaussian", 1.0)])
 def test_concentrated_targets(kind: str, width: float) -> None:
     found = calibrate(kind, 3, ConcentratedDP(0.5))
-    assert found.law.std == pytest.approx(3 * width, rel=1e-5)
+    assert found.distribution.std == pytest.approx(3 * width, rel=1e-5)
     assert found.epsilon <= 0.5
-    assert found.guarantee == derived(ConcentratedDP(found.epsilon), found.law)
+    assert found.guarantee == derived(ConcentratedDP(found.epsilon), found.distribution)
     vector = calibrate(kind, 3, ConcentratedDP(0.5), dimension=4)
-    assert vector.law.std == pytest.approx(6 * width, rel=1e-5)
+    assert vector.distribution.std == pytest.approx(6 * width, rel=1e-5)
 
 
 def test_concentrated_laplace_is_half_epsilon_squared() -> None:
     found = calibrate("discrete-laplace", 2, ConcentratedDP(0.5))
     assert found.epsilon == pytest.approx(0.5, rel=1e-6)
-    assert isinstance(found.law, DiscreteLaplace)
-    assert float(found.law.scale) == pytest.approx(2.0, rel=1e-6)
+    assert isinstance(found.distribution, DiscreteLaplace)
+    assert float(found.distribution.scale) == pytest.approx(2.0, rel=1e-6)
 
 
 # shares
@@ -157,13 +169,13 @@ def test_concentrated_laplace_is_half_epsilon_squared() -> None:
 def test_skellam_shares_add_up(users: int) -> None:
     found = calibrate("skellam", 10, ApproximateDP(1.0, 1e-5), users=users)
     assert found.share is not None
-    assert float(found.share.variance) * users == pytest.approx(float(found.law.variance))
+    assert float(found.share.variance) * users == pytest.approx(float(found.distribution.variance))
 
 
 @pytest.mark.parametrize("users", [2, 5, 40])
 def test_a_sum_of_discrete_gaussian_shares_meets_the_target_exactly(users: int) -> None:
-    """The sum's own law, convolved: not the single discrete Gaussian that the bound compares it
-    with.
+    """The sum's own distribution, convolved: not the single discrete Gaussian that the bound
+    compares it with.
     """
     found = calibrate("discrete-gaussian", 4, ApproximateDP(1.0, 1e-5), users=users)
     assert found.share is not None
@@ -187,45 +199,48 @@ def test_many_discrete_gaussian_shares_need_at_least_half_a_unit_each() -> None:
 def test_binomial_bits_per_user_are_the_least_and_so_is_their_bias() -> None:
     target = ApproximateDP(1.0, 1e-5)
     found = calibrate("binomial", 10, target, users=1000)
-    assert isinstance(found.law, Binomial)
+    assert isinstance(found.distribution, Binomial)
     assert found.bits_per_user is not None
-    assert found.bits_per_user == math.ceil(calibrate("binomial", 10, target).law.n / 1000)  # type: ignore[union-attr]
-    assert found.law.n == 1000 * found.bits_per_user
-    assert hockey_stick(found.law, 10, 1.0) <= 1e-5
-    assert hockey_stick(Binomial(found.law.n, float(found.law.p) * 0.99), 10, 1.0) > 1e-5
-    assert found.share == Binomial(found.bits_per_user, found.law.p)
+    assert found.bits_per_user == math.ceil(calibrate("binomial", 10, target).distribution.n / 1000)  # type: ignore[union-attr]
+    assert found.distribution.n == 1000 * found.bits_per_user
+    assert hockey_stick(found.distribution, 10, 1.0) <= 1e-5
+    assert (
+        hockey_stick(Binomial(found.distribution.n, float(found.distribution.p) * 0.99), 10, 1.0)
+        > 1e-5
+    )
+    assert found.share == Binomial(found.bits_per_user, found.distribution.p)
 
 
 def test_a_fixed_number_of_bits_finds_the_least_bias() -> None:
     found = calibrate("binomial", 1, ApproximateDP(1.0, 1e-5), users=100, bits=3)
-    assert isinstance(found.law, Binomial)
-    assert found.law.n == 300
-    assert float(found.law.p) < 0.5
+    assert isinstance(found.distribution, Binomial)
+    assert found.distribution.n == 300
+    assert float(found.distribution.p) < 0.5
     assert (
-        hockey_stick(found.law, 1, 1.0)
+        hockey_stick(found.distribution, 1, 1.0)
         <= 1e-5
-        < hockey_stick(Binomial(300, float(found.law.p) * 0.99), 1, 1.0)
+        < hockey_stick(Binomial(300, float(found.distribution.p) * 0.99), 1, 1.0)
     )
 
 
 def test_a_fixed_bias_finds_the_least_number_of_bits() -> None:
     found = calibrate("binomial", 2, ApproximateDP(1.0, 1e-5), bias=0.1)
-    assert isinstance(found.law, Binomial)
+    assert isinstance(found.distribution, Binomial)
     assert (
-        hockey_stick(found.law, 2, 1.0)
+        hockey_stick(found.distribution, 2, 1.0)
         <= 1e-5
-        < hockey_stick(Binomial(found.law.n - 1, 0.1), 2, 1.0)
+        < hockey_stick(Binomial(found.distribution.n - 1, 0.1), 2, 1.0)
     )
     shared = calibrate("binomial", 2, ApproximateDP(1.0, 1e-5), bias=0.1, users=50)
-    assert shared.bits_per_user == math.ceil(found.law.n / 50)
+    assert shared.bits_per_user == math.ceil(found.distribution.n / 50)
 
 
 def test_one_bit_from_each_of_many_users_is_enough() -> None:
     found = calibrate("binomial", 1, ApproximateDP(1.0, 1e-5), users=100_000)
     assert found.bits_per_user == 1
-    assert isinstance(found.law, Binomial)
-    assert float(found.law.p) < 0.001
-    assert hockey_stick(found.law, 1, 1.0) <= 1e-5
+    assert isinstance(found.distribution, Binomial)
+    assert float(found.distribution.p) < 0.001
+    assert hockey_stick(found.distribution, 1, 1.0) <= 1e-5
 
 
 def test_too_few_bits_are_refused_with_the_number_that_would_do() -> None:
@@ -239,54 +254,60 @@ def test_too_few_bits_are_refused_with_the_number_that_would_do() -> None:
 @pytest.mark.parametrize("kind", ["discrete-laplace", "skellam", "discrete-gaussian", "binomial"])
 def test_linf_vectors_meet_the_target_by_composition(kind: str) -> None:
     found = calibrate(kind, 2, ApproximateDP(1.0, 1e-5), dimension=5)
-    assert isinstance(found.law, NoiseLaw)
-    assert ComposedLoss(((privacy_loss(found.law, 2), 5),)).delta(1.0) <= 1e-5
-    less = narrower(found.law, 0.99)
-    assert isinstance(less, NoiseLaw)
+    assert isinstance(found.distribution, NoiseDistribution)
+    assert ComposedLoss(((privacy_loss(found.distribution, 2), 5),)).delta(1.0) <= 1e-5
+    less = narrower(found.distribution, 0.99)
+    assert isinstance(less, NoiseDistribution)
     assert ComposedLoss(((privacy_loss(less, 2), 5),)).delta(1.0) > 1e-5
 
 
 def test_pure_laplace_of_a_vector_pays_for_each_coordinate() -> None:
     found = calibrate("discrete-laplace", 2, PureDP(1.0), dimension=5)
-    assert isinstance(found.law, DiscreteLaplace)
-    assert found.law.scale == 10
+    assert isinstance(found.distribution, DiscreteLaplace)
+    assert found.distribution.scale == 10
     assert found.epsilon == 1.0
 
 
 @pytest.mark.parametrize("kind", extended_after(1, ["skellam", "discrete-gaussian", "binomial"]))
 def test_l2_vectors_meet_the_target_by_their_proven_bound(kind: str) -> None:
     found = calibrate(kind, 5.0, ApproximateDP(1.0, 1e-5), dimension=20, norm="l2")
-    assert l2_guarantee(found.law, 5.0, 20, 1e-5).epsilon <= 1.0
-    assert l2_guarantee(narrower(found.law, 0.97), 5.0, 20, 1e-5).epsilon > 1.0
-    assert found.law.std >= calibrate("gaussian", 5.0, ApproximateDP(1.0, 1e-5)).law.std * 0.999
-    assert found.law.std < calibrate("gaussian", 5.0, ApproximateDP(1.0, 1e-5)).law.std * 1.25
+    assert l2_guarantee(found.distribution, 5.0, 20, 1e-5).epsilon <= 1.0
+    assert l2_guarantee(narrower(found.distribution, 0.97), 5.0, 20, 1e-5).epsilon > 1.0
+    assert (
+        found.distribution.std
+        >= calibrate("gaussian", 5.0, ApproximateDP(1.0, 1e-5)).distribution.std * 0.999
+    )
+    assert (
+        found.distribution.std
+        < calibrate("gaussian", 5.0, ApproximateDP(1.0, 1e-5)).distribution.std * 1.25
+    )
 
 
 def test_gaussian_vectors_are_exact_in_either_norm() -> None:
-    single = calibrate("gaussian", 1.0, ApproximateDP(2.0, 1e-6)).law.std
+    single = calibrate("gaussian", 1.0, ApproximateDP(2.0, 1e-6)).distribution.std
     assert calibrate(
         "gaussian", 1.0, ApproximateDP(2.0, 1e-6), dimension=9, norm="l2"
-    ).law.std == pytest.approx(single, rel=1e-6)
+    ).distribution.std == pytest.approx(single, rel=1e-6)
     assert calibrate(
         "gaussian", 1.0, ApproximateDP(2.0, 1e-6), dimension=9
-    ).law.std == pytest.approx(3 * single, rel=1e-6)
+    ).distribution.std == pytest.approx(3 * single, rel=1e-6)
 
 
 def test_every_coordinate_of_every_participation_is_paid_for() -> None:
     """Three times five numbers, in each way of accounting."""
     often: dict[str, Any] = {"participations": 3}
     pure = calibrate("discrete-laplace", 2, PureDP(1.0, **often), dimension=5)
-    assert isinstance(pure.law, DiscreteLaplace)
-    assert (pure.law.scale, pure.epsilon) == (30, 1.0)
+    assert isinstance(pure.distribution, DiscreteLaplace)
+    assert (pure.distribution.scale, pure.epsilon) == (30, 1.0)
     found = calibrate("discrete-laplace", 2, ConcentratedDP(0.5, **often), dimension=5)
-    assert isinstance(found.law, DiscreteLaplace)
-    assert float(found.law.scale) == pytest.approx(2 * math.sqrt(15), rel=1e-6)
+    assert isinstance(found.distribution, DiscreteLaplace)
+    assert float(found.distribution.scale) == pytest.approx(2 * math.sqrt(15), rel=1e-6)
     target = ApproximateDP(2.0, 1e-6, **often)
-    single = calibrate("gaussian", 1.0, ApproximateDP(2.0, 1e-6)).law.std
-    ideal = calibrate("gaussian", 1.0, target, dimension=5).law.std
+    single = calibrate("gaussian", 1.0, ApproximateDP(2.0, 1e-6)).distribution.std
+    ideal = calibrate("gaussian", 1.0, target, dimension=5).distribution.std
     assert ideal == pytest.approx(math.sqrt(15) * single, rel=1e-6)
     skellam = calibrate("skellam", 2, target, dimension=5)
-    composed = ComposedLoss(((privacy_loss(skellam.integer_law, 2), 15),))
+    composed = ComposedLoss(((privacy_loss(skellam.integer_distribution, 2), 15),))
     assert composed.epsilon(1e-6) == pytest.approx(skellam.epsilon, rel=1e-9)
     assert 1.99 < skellam.epsilon <= 2.0
 
@@ -297,7 +318,7 @@ def test_sums_of_shares_pay_for_being_close_only_in_every_coordinate() -> None:
     assert found.share is not None
     psi = 3 * found.share.closeness(3000)
     assert psi > 1e-6
-    inner = linf_loss(found.integer_law, 1, 3).epsilon(1e-5 * math.exp(-psi))
+    inner = linf_loss(found.integer_distribution, 1, 3).epsilon(1e-5 * math.exp(-psi))
     assert found.epsilon == pytest.approx(inner + 2 * psi, rel=1e-12)
 
 
@@ -305,10 +326,10 @@ def test_sums_of_shares_pay_for_being_close_only_in_every_coordinate() -> None:
 def test_very_many_bits_are_the_least_but_for_a_part_in_ten_million() -> None:
     target = ApproximateDP(1e-4, 1e-6)
     found = calibrate("binomial", 1, target)
-    assert isinstance(found.law, Binomial)
-    assert found.law.n > 10**7
+    assert isinstance(found.distribution, Binomial)
+    assert found.distribution.n > 10**7
     assert found.epsilon <= 1e-4
-    fewer = round(found.law.n * (1 - 1e-6))
+    fewer = round(found.distribution.n * (1 - 1e-6))
     assert privacy_loss(Binomial(fewer), 1).epsilon(1e-6) > 1e-4
 
 
@@ -324,9 +345,9 @@ def test_shares_for_returning_people_are_those_that_a_protocol_takes(
     found = calibrate("discrete-gaussian", 1, target, users=users)
     assert found.share is not None
     apart = found.share.closeness(users)
-    assert found.epsilon == epsilon_of(found.integer_law, 1, target, apart)
-    assert found.epsilon > epsilon_of(found.integer_law, 1, target)
-    protocol = SecureSum(users + 1, 1, found.integer_law, target)
+    assert found.epsilon == epsilon_of(found.integer_distribution, 1, target, apart)
+    assert found.epsilon > epsilon_of(found.integer_distribution, 1, target)
+    protocol = SecureSum(users + 1, 1, found.integer_distribution, target)
     assert protocol.honest == users
     assert protocol.guarantee.epsilon == epsilon
 
@@ -348,13 +369,13 @@ def test_paper_methods_report_what_they_truly_give() -> None:
         sensitivity = 1 if form.users is None and form.kind == "binomial" else 10
         assert form.constants == "paper"
         assert form.meets_target
-        assert true_delta(form.law, sensitivity, form.epsilon) <= 1e-5 * (1 + 1e-6)
+        assert true_delta(form.distribution, sensitivity, form.epsilon) <= 1e-5 * (1 + 1e-6)
         tight = calibrate(form.kind, sensitivity, target)
-        assert tight.law.std <= form.law.std * (1 + 1e-6)
+        assert tight.distribution.std <= form.distribution.std * (1 + 1e-6)
     wrong = calibrate("gaussian", 1, ApproximateDP(10.0, 0.25), constants="paper")
     assert not wrong.meets_target
     assert wrong.epsilon > 10
-    assert wrong.guarantee == derived(ApproximateDP(wrong.epsilon, 0.25), wrong.law)
+    assert wrong.guarantee == derived(ApproximateDP(wrong.epsilon, 0.25), wrong.distribution)
     assert wrong.guarantee.arithmetic is Arithmetic.IDEAL
 
 
@@ -465,7 +486,7 @@ def test_a_calibrated_guarantee_states_its_assumptions_and_arithmetic() -> None:
     assert "no participant of a batch is curious, corrupted or invented" in shared.clauses()
     assert "a batch is released only if all of its reports arrive" in shared.clauses()
     assert not shared.implies(alone)
-    half = privacy_loss(calibrate("skellam", 1, target).integer_law.share(2), 1)
+    half = privacy_loss(calibrate("skellam", 1, target).integer_distribution.share(2), 1)
     assert half.epsilon(1e-5) > 1.3  # which is what one of the two sees
 
 

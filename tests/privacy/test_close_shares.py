@@ -1,4 +1,5 @@
-"""Noise that is only close to a law earns less than the law, by what they are apart."""
+"""Noise that is only close to a distribution earns less than the distribution, by what they are
+apart."""
 
 from __future__ import annotations
 
@@ -24,21 +25,21 @@ def test_a_pure_loss_grows_by_twice_the_distance_each_time() -> None:
 
 
 def test_one_participation_pays_in_epsilon_and_in_delta() -> None:
-    law, target = Skellam(200), ApproximateDP(1.0, 1e-4)
-    exact = privacy_loss(law, 5).epsilon(1e-4 * math.exp(-APART)) + 2 * APART
-    assert epsilon_of(law, 5, target, APART) == pytest.approx(exact, rel=1e-6)
+    distribution, target = Skellam(200), ApproximateDP(1.0, 1e-4)
+    exact = privacy_loss(distribution, 5).epsilon(1e-4 * math.exp(-APART)) + 2 * APART
+    assert epsilon_of(distribution, 5, target, APART) == pytest.approx(exact, rel=1e-6)
 
 
 def test_several_participations_pay_in_the_divergence() -> None:
     """P' <= e^a P and Q' >= e^-a Q give (2α - 1)/(α - 1) a more of order α; the mass that is
     dropped is e^a larger.
     """
-    law, target = Skellam(200), ApproximateDP(2.0, 1e-4, participations=4)
+    distribution, target = Skellam(200), ApproximateDP(2.0, 1e-4, participations=4)
     order, dropped, rest = common_order(target)
     for apart in (APART, 1.0):
-        one = trimmed_renyi(privacy_loss(law, 9), order, dropped * math.exp(-apart))
+        one = trimmed_renyi(privacy_loss(distribution, 9), order, dropped * math.exp(-apart))
         total = 4 * (one + apart * (2 * order - 1) / (order - 1))
-        found = epsilon_of(law, 9, target, apart, order)
+        found = epsilon_of(distribution, 9, target, apart, order)
         assert found == pytest.approx(renyi_epsilon(order, total, rest), rel=1e-9)
 
 
@@ -47,8 +48,11 @@ def test_nearly_gaussian_shares_pay_in_every_coordinate(
     monkeypatch: pytest.MonkeyPatch, delta: float
 ) -> None:
     monkeypatch.setattr(DiscreteGaussian, "closeness", lambda *_: APART)
-    law, psi = DiscreteGaussian(400), 3 * APART
-    one, shared = NearlyGaussianLoss(law, 150, 3), NearlyGaussianLoss(law, 150, 3, shares=8)
+    distribution, psi = DiscreteGaussian(400), 3 * APART
+    one, shared = (
+        NearlyGaussianLoss(distribution, 150, 3),
+        NearlyGaussianLoss(distribution, 150, 3, shares=8),
+    )
     paid = one.epsilon(delta * math.exp(-psi)) + 2 * psi
     assert shared.epsilon(delta) == pytest.approx(paid, rel=1e-6)
     assert shared.delta(1.9 * psi) == 1.0
@@ -58,21 +62,21 @@ def test_nearly_gaussian_shares_pay_in_every_coordinate(
 def test_noise_that_would_just_suffice_does_not_where_it_is_only_close(
     target: PureDP | ApproximateDP,
 ) -> None:
-    law = DiscreteLaplace(2)
-    assert promised(law, 1, target, View.OPENED_SUM).epsilon == 0.5
+    distribution = DiscreteLaplace(2)
+    assert promised(distribution, 1, target, View.OPENED_SUM).epsilon == 0.5
     with pytest.raises(TacitError, match="not"):
-        promised(law, 1, target, View.OPENED_SUM, apart=APART)
+        promised(distribution, 1, target, View.OPENED_SUM, apart=APART)
 
 
 def test_a_sum_of_shares_is_held_to_how_far_it_is_from_one_draw(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     target = ApproximateDP(1.0, 1e-5)
-    law = calibrate("discrete-gaussian", 8, target).integer_law
-    assert SecureSum(64, 8, law, target).guarantee.epsilon == 1.0
+    distribution = calibrate("discrete-gaussian", 8, target).integer_distribution
+    assert SecureSum(64, 8, distribution, target).guarantee.epsilon == 1.0
     monkeypatch.setattr(DiscreteGaussian, "closeness", lambda *_: APART)
     with pytest.raises(TacitError, match="earns"):
-        SecureSum(64, 8, law, target)
+        SecureSum(64, 8, distribution, target)
 
 
 def test_a_round_of_one_hides_the_person_by_their_own_share() -> None:

@@ -15,7 +15,7 @@ from tacit.noise import (
     Binomial,
     DiscreteGaussian,
     DiscreteLaplace,
-    NoiseLaw,
+    NoiseDistribution,
     PolyaDifference,
     Skellam,
     Table,
@@ -48,9 +48,9 @@ SINGLES = [
 ]
 
 
-@pytest.mark.parametrize("law", SINGLES, ids=repr)
-def test_one_fold_composition_is_the_loss_itself(law: NoiseLaw) -> None:
-    single = privacy_loss(law, 2)
+@pytest.mark.parametrize("distribution", SINGLES, ids=repr)
+def test_one_fold_composition_is_the_loss_itself(distribution: NoiseDistribution) -> None:
+    single = privacy_loss(distribution, 2)
     once = compose_losses([single])
     assert once.pure == single.pure
     for epsilon in (0.0, 0.2, 1.0, 2.0):
@@ -67,7 +67,7 @@ def test_one_fold_composition_is_the_loss_itself(law: NoiseLaw) -> None:
 @pytest.mark.parametrize(("batches", "mu"), [(10, 0.3), (100, 0.1), (1000, 0.03), (1000, 0.2)])
 def test_n_fold_gaussian_is_one_gaussian_of_root_n_times_the_shift(batches: int, mu: float) -> None:
     sensitivity = 30
-    sigma = sensitivity / mu  # wide: indistinguishable from the continuous law
+    sigma = sensitivity / mu  # wide: indistinguishable from the continuous distribution
     composed = ComposedLoss(((privacy_loss(DiscreteGaussian(sigma), sensitivity), batches),))
     closed = GaussianLoss(1.0, mu * math.sqrt(batches))
     for delta in (1e-2, 1e-5, 1e-8):
@@ -75,12 +75,14 @@ def test_n_fold_gaussian_is_one_gaussian_of_root_n_times_the_shift(batches: int,
         assert true * (1 - 1e-9) <= composed.epsilon(delta) <= true * (1 + 1e-3)
 
 
-def product_delta(laws: list[NoiseLaw], shifts: list[int], epsilon: float) -> float:
-    """The hockey-stick divergence of the joint law, outcome by outcome."""
+def product_delta(
+    distributions: list[NoiseDistribution], shifts: list[int], epsilon: float
+) -> float:
+    """The hockey-stick divergence of the joint distribution, outcome by outcome."""
     sides = []
-    for law, shift in zip(laws, shifts, strict=True):
-        k = np.arange(int(law.support[0]), int(law.support[1]) + 1)
-        sides.append((law.pmf(k), law.pmf(k + shift)))
+    for distribution, shift in zip(distributions, shifts, strict=True):
+        k = np.arange(int(distribution.support[0]), int(distribution.support[1]) + 1)
+        sides.append((distribution.pmf(k), distribution.pmf(k + shift)))
     p, q = sides[0]
     for one, other in sides[1:]:
         p, q = np.multiply.outer(p, one).ravel(), np.multiply.outer(q, other).ravel()
@@ -88,18 +90,18 @@ def product_delta(laws: list[NoiseLaw], shifts: list[int], epsilon: float) -> fl
 
 
 @pytest.mark.parametrize(
-    "law",
+    "distribution",
     [Binomial(9, 0.2), Binomial(14, 0.35), Table.of(0, np.array([0.1, 0.2, 0.4, 0.3]))],
     ids=repr,
 )
-def test_a_person_may_raise_one_batch_and_lower_another(law: NoiseLaw) -> None:
-    """Two-fold composition of an asymmetric law dominates every combination of signs, by
+def test_a_person_may_raise_one_batch_and_lower_another(distribution: NoiseDistribution) -> None:
+    """Two-fold composition of an asymmetric distribution dominates every combination of signs, by
     enumeration.
     """
-    composed = ComposedLoss(((privacy_loss(law, 1), 2),))
+    composed = ComposedLoss(((privacy_loss(distribution, 1), 2),))
     for epsilon in (0.0, 0.4, 1.0, 2.0):
         truth = [
-            product_delta([law, law], list(signs), epsilon)
+            product_delta([distribution, distribution], list(signs), epsilon)
             for signs in itertools.product((1, -1), repeat=2)
         ]
         assert composed.delta(epsilon) >= max(truth)
@@ -109,10 +111,10 @@ def test_a_person_may_raise_one_batch_and_lower_another(law: NoiseLaw) -> None:
 
 
 def test_a_symmetric_law_composes_to_the_enumerated_value() -> None:
-    laws: list[NoiseLaw] = [Binomial(12), Binomial(20), Binomial(12)]
+    distributions: list[NoiseDistribution] = [Binomial(12), Binomial(20), Binomial(12)]
     composed = compose_losses([(privacy_loss(Binomial(12), 1), 2), privacy_loss(Binomial(20), 1)])
     for epsilon in (0.0, 0.5, 1.0, 2.0):
-        true = product_delta(laws, [1, 1, 1], epsilon)
+        true = product_delta(distributions, [1, 1, 1], epsilon)
         assert true <= composed.delta(epsilon) <= true * 1.001
 
 

@@ -28,9 +28,9 @@ def test_7_the_gaussian_closed_form_is_wrong_beyond_epsilon_1(
 ) -> None:
     digits = len(str(true_delta)) - 2
     paper = calibrate("gaussian", 1, ApproximateDP(epsilon, 0.25), constants="paper")
-    assert round(paper.law.std, 4) == paper_sigma
+    assert round(paper.distribution.std, 4) == paper_sigma
     assert not paper.meets_target
-    assert round(GaussianLoss(paper.law.std, 1).delta(epsilon), digits) == true_delta
+    assert round(GaussianLoss(paper.distribution.std, 1).delta(epsilon), digits) == true_delta
     command = tacit("calibrate", noise="gaussian", epsilon=epsilon, delta=0.25, constants="paper")
     assert round(command["sigma"], 4) == paper_sigma
     assert command["meets_target"] is False
@@ -39,7 +39,7 @@ def test_7_the_gaussian_closed_form_is_wrong_beyond_epsilon_1(
 
 
 def test_7_what_is_needed_instead(tacit: Tacit) -> None:
-    assert round(calibrate("gaussian", 1, ApproximateDP(10.0, 0.25)).law.std, 4) == 0.2472
+    assert round(calibrate("gaussian", 1, ApproximateDP(10.0, 0.25)).distribution.std, 4) == 0.2472
     command = tacit("calibrate", noise="gaussian", epsilon=10, delta=0.25)
     assert round(command["sigma"], 4) == 0.2472
     assert command["meets_target"] is True
@@ -110,9 +110,9 @@ def test_15_fair_bits(tacit: Tacit, epsilon: float, delta: float, needed: int, s
         calibrate("binomial", 1, target),
         calibrate("binomial", 1, target, constants="paper"),
     )
-    assert tight.law == Binomial(needed)
-    assert paper.law == Binomial(sent)
-    assert 4.1 <= paper.law.std / tight.law.std <= 5.6
+    assert tight.distribution == Binomial(needed)
+    assert paper.distribution == Binomial(sent)
+    assert 4.1 <= paper.distribution.std / tight.distribution.std <= 5.6
     assert (
         tacit("calibrate", noise="binomial", sensitivity=1, epsilon=epsilon, delta=delta)["trials"]
         == needed
@@ -139,7 +139,7 @@ def test_15_other_targets_by_exact_fractions(epsilon: float, delta: float) -> No
         )
         return bool(total / 2**n <= delta)
 
-    found = calibrate("binomial", 1, ApproximateDP(epsilon, delta)).law
+    found = calibrate("binomial", 1, ApproximateDP(epsilon, delta)).distribution
     assert isinstance(found, Binomial)
     assert enough(found.n)
     assert not enough(found.n - 1)
@@ -154,9 +154,9 @@ def test_16_level_bits(tacit: Tacit, users: int, levels: int) -> None:
     paper = calibrate("binomial", levels, target, users=users, constants="paper")
     tight = calibrate("binomial", levels, target, users=users)
     assert round(paper.epsilon, 3) == 0.135
-    assert round(paper.law.std / levels, 1) == 23.4
-    assert round(tight.law.std / levels, 2) == 3.73
-    assert round(paper.law.std / tight.law.std, 1) == 6.3
+    assert round(paper.distribution.std / levels, 1) == 23.4
+    assert round(tight.distribution.std / levels, 2) == 3.73
+    assert round(paper.distribution.std / tight.distribution.std, 1) == 6.3
     assert (paper.bits_per_user, tight.bits_per_user) == (2198, 56)
     command = tacit(
         "calibrate",
@@ -193,9 +193,9 @@ def test_17_skellam_by_its_renyi_bound(tacit: Tacit, levels: int, loose: float) 
         calibrate("skellam", levels, target),
         calibrate("skellam", levels, target, constants="paper"),
     )
-    assert paper.law.std / tight.law.std - 1 == pytest.approx(loose, abs=5e-3)
+    assert paper.distribution.std / tight.distribution.std - 1 == pytest.approx(loose, abs=5e-3)
     command = tacit("calibrate", noise="skellam", sensitivity=levels, epsilon=1, delta=1e-5)
-    assert command["variance"] == float(tight.law.variance)
+    assert command["variance"] == float(tight.distribution.variance)
     if levels == 10:
         assert round(command["variance"]) == 1388
         assert tacit("privacy", noise="skellam", variance=1388, sensitivity=10, delta=1e-5)[
@@ -203,15 +203,15 @@ def test_17_skellam_by_its_renyi_bound(tacit: Tacit, levels: int, loose: float) 
         ] == pytest.approx(1.0, abs=5e-4)
     if levels >= 100:
         assert (
-            round(tight.law.std / levels, 3)
-            == round(calibrate("gaussian", 1, target).law.std, 3)
+            round(tight.distribution.std / levels, 3)
+            == round(calibrate("gaussian", 1, target).distribution.std, 3)
             == 3.731
         )
-        assert tight.law.std / levels == pytest.approx(3.7306, abs=5e-4)
+        assert tight.distribution.std / levels == pytest.approx(3.7306, abs=5e-4)
 
 
 def test_17_the_exact_gaussian_is_3_7306(tacit: Tacit) -> None:
-    assert round(calibrate("gaussian", 1, ApproximateDP(1.0, 1e-5)).law.std, 4) == 3.7306
+    assert round(calibrate("gaussian", 1, ApproximateDP(1.0, 1e-5)).distribution.std, 4) == 3.7306
     assert round(tacit("calibrate", noise="gaussian", epsilon=1, delta=1e-5)["std"], 4) == 3.7306
 
 

@@ -25,7 +25,7 @@ from tacit.privacy import (
 
 
 def pure_epsilon(scale: float, arriving: float, sensitivity: int) -> float:
-    """sup ln P(k)/P(k+s) of a Pólya difference, its law convolved here from two negative
+    """sup ln P(k)/P(k+s) of a Pólya difference, its distribution convolved here from two negative
     binomials.
     """
     beta, size = math.exp(-1 / scale), 6000
@@ -103,27 +103,27 @@ def test_guaranteed_reports_round_up(users: int, dropout: float, corrupt: float,
 @pytest.mark.parametrize("users", [10, 50])
 def test_shares_hold_at_the_guaranteed_number_and_fail_one_below(users: int) -> None:
     target, sensitivity = PureDP(1.0), 5
-    law = calibrate("discrete-laplace", sensitivity, target).law
-    assert isinstance(law, DiscreteLaplace)
+    distribution = calibrate("discrete-laplace", sensitivity, target).distribution
+    assert isinstance(distribution, DiscreteLaplace)
     crowd = ThreatModel(dropout=0.2)
-    honest, share = crowd.honest(users), law.share(crowd.honest(users))
+    honest, share = crowd.honest(users), distribution.share(crowd.honest(users))
     assert (crowd.reports(users), honest) == (round(0.8 * users), round(0.8 * users) - 1)
     assert share.power(honest).pure_loss(sensitivity) <= 1.0
     assert share.power(users).pure_loss(sensitivity) <= 1.0 + 1e-12
     assert share.power(honest - 1).pure_loss(sensitivity) > 1.001
-    assert law.share(users).power(honest).pure_loss(sensitivity) > 1.2
+    assert distribution.share(users).power(honest).pure_loss(sensitivity) > 1.2
 
 
 def test_skellam_shares_hold_at_the_guaranteed_number_and_above_and_fail_one_below() -> None:
-    law = calibrate("skellam", 10, ApproximateDP(1.0, 1e-5)).law
-    assert isinstance(law, Skellam)
+    distribution = calibrate("skellam", 10, ApproximateDP(1.0, 1e-5)).distribution
+    assert isinstance(distribution, Skellam)
     crowd = ThreatModel(dropout=0.1, corrupt=0.1)
-    share = law.share(crowd.honest(40))
+    share = distribution.share(crowd.honest(40))
     assert (crowd.reports(40), crowd.honest(40)) == (36, 32)
     for reports in (32, 33, 36, 40):
         assert privacy_loss(share.power(reports), 10).delta(1.0) <= 1e-5
     assert privacy_loss(share.power(31), 10).delta(1.0) > 1e-5
-    assert privacy_loss(law.share(40).power(32), 10).delta(1.0) > 5e-5
+    assert privacy_loss(distribution.share(40).power(32), 10).delta(1.0) > 5e-5
 
 
 def test_laws_that_do_not_divide_say_so() -> None:

@@ -257,8 +257,8 @@ def test_concentrated_to_approximate_is_never_below_the_exact_gaussian(
 def test_renyi_to_approximate_is_never_below_the_exact_loss_of_integer_noise(
     width: float, sensitivity: int, delta: float
 ) -> None:
-    for law in (DiscreteLaplace(width), DiscreteGaussian(width), Skellam(width**2)):
-        loss = privacy_loss(law, sensitivity)
+    for distribution in (DiscreteLaplace(width), DiscreteGaussian(width), Skellam(width**2)):
+        loss = privacy_loss(distribution, sensitivity)
         curve = RenyiDP.of(loss.renyi, (1.5, 2, 3, 5, 9, 17))
         assert curve.epsilon_at(delta) >= loss.epsilon(delta) * (1 - 1e-9)
 

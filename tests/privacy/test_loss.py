@@ -22,7 +22,7 @@ from tacit.noise import (
     Binomial,
     DiscreteGaussian,
     DiscreteLaplace,
-    NoiseLaw,
+    NoiseDistribution,
     Polya,
     PolyaDifference,
     Skellam,
@@ -64,7 +64,7 @@ def polya(r: float, beta: float) -> Pmf:
 
 
 def polya_difference(r: float, beta: float) -> Pmf:
-    # the difference's law by a hypergeometric series: Σ_j NB(j) NB(j+k)
+    # the difference's distribution by a hypergeometric series: Σ_j NB(j) NB(j+k)
     def pmf(k: int) -> mpmath.mpf:
         k = abs(k)
         start = (1 - mpf(beta)) ** (2 * r) * mpf(beta) ** k * mpmath.rf(r, k) / mpmath.factorial(k)
@@ -73,7 +73,7 @@ def polya_difference(r: float, beta: float) -> Pmf:
     return pmf
 
 
-CASES: list[tuple[NoiseLaw, Pmf, range]] = [
+CASES: list[tuple[NoiseDistribution, Pmf, range]] = [
     (DiscreteLaplace(0.4), laplace(0.4), range(-60, 61)),
     (DiscreteLaplace(3), laplace(3), range(-400, 401)),
     (DiscreteGaussian(0.6), gaussian(0.6), range(-40, 41)),
@@ -147,19 +147,21 @@ LAWS = st.one_of(
 @settings(deadline=None, max_examples=50)
 @given(LAWS, st.integers(1, 40), st.floats(0, 8), st.floats(0, 3))
 def test_delta_falls_with_epsilon_and_grows_with_sensitivity(
-    law: NoiseLaw, sensitivity: int, epsilon: float, more: float
+    distribution: NoiseDistribution, sensitivity: int, epsilon: float, more: float
 ) -> None:
-    loss = privacy_loss(law, sensitivity)
+    loss = privacy_loss(distribution, sensitivity)
     assert 0 <= loss.delta(epsilon + more) <= loss.delta(epsilon) * (1 + 1e-12) <= 1 + 1e-12
-    assert privacy_loss(law, sensitivity + 1).delta(epsilon) >= loss.delta(epsilon) * (1 - 1e-9)
+    assert privacy_loss(distribution, sensitivity + 1).delta(epsilon) >= loss.delta(epsilon) * (
+        1 - 1e-9
+    )
 
 
 @settings(deadline=None, max_examples=50)
 @given(LAWS, st.integers(1, 40), st.floats(-28, -0.01))
 def test_epsilon_and_delta_invert_each_other(
-    law: NoiseLaw, sensitivity: int, log_delta: float
+    distribution: NoiseDistribution, sensitivity: int, log_delta: float
 ) -> None:
-    loss, delta = privacy_loss(law, sensitivity), math.exp(log_delta)
+    loss, delta = privacy_loss(distribution, sensitivity), math.exp(log_delta)
     epsilon = loss.epsilon(delta)
     if math.isfinite(epsilon):
         assert loss.delta(epsilon) <= delta
@@ -176,10 +178,10 @@ def test_both_directions_of_an_asymmetric_law_are_covered() -> None:
     assert round(min(ones), 3) == 1.012
 
 
-def from_dp_accounting(law: NoiseLaw, shift: int) -> float:
+def from_dp_accounting(distribution: NoiseDistribution, shift: int) -> float:
     k = np.arange(-50, 2050)
     one, other = (
-        {int(i): float(p) for i, p in zip(k, law.log_pmf(k + s), strict=True) if p > -600}
+        {int(i): float(p) for i, p in zip(k, distribution.log_pmf(k + s), strict=True) if p > -600}
         for s in (0, shift)
     )
     found = pld.from_two_probability_mass_functions(
@@ -189,9 +191,9 @@ def from_dp_accounting(law: NoiseLaw, shift: int) -> float:
 
 
 def test_dp_accounting_agrees_on_an_asymmetric_law_when_asked_for_both_directions() -> None:
-    law = Binomial(2000, 0.02)
-    theirs = max(from_dp_accounting(law, 2), from_dp_accounting(law, -2))
-    assert privacy_loss(law, 2).epsilon(1e-5) == pytest.approx(theirs, abs=2e-4)
+    distribution = Binomial(2000, 0.02)
+    theirs = max(from_dp_accounting(distribution, 2), from_dp_accounting(distribution, -2))
+    assert privacy_loss(distribution, 2).epsilon(1e-5) == pytest.approx(theirs, abs=2e-4)
 
 
 @pytest.mark.parametrize(("scale", "sensitivity"), [(2.0, 1), (5.0, 3), (0.8, 2)])
@@ -226,18 +228,18 @@ def test_the_pure_epsilon_of_discrete_laplace_is_exactly_sensitivity_over_scale(
 
 
 @pytest.mark.parametrize(
-    "law", [Skellam(3), DiscreteGaussian(2), Binomial(9), Polya(2, 0.5)], ids=repr
+    "distribution", [Skellam(3), DiscreteGaussian(2), Binomial(9), Polya(2, 0.5)], ids=repr
 )
-def test_other_laws_have_no_pure_epsilon(law: NoiseLaw) -> None:
-    assert math.isinf(privacy_loss(law, 1).epsilon(0))
+def test_other_laws_have_no_pure_epsilon(distribution: NoiseDistribution) -> None:
+    assert math.isinf(privacy_loss(distribution, 1).epsilon(0))
 
 
 @pytest.mark.parametrize("r", [0.1, 0.5, 0.8])
 def test_a_pólya_difference_that_is_not_log_concave_has_its_largest_loss_at_zero(r: float) -> None:
-    law = PolyaDifference(r, 0.6)
-    assert not law.log_concave
-    ratios = [float(law.log_pmf(k) - law.log_pmf(k + 6)) for k in range(-40, 60)]
-    loss = privacy_loss(law, 6)
+    distribution = PolyaDifference(r, 0.6)
+    assert not distribution.log_concave
+    ratios = [float(distribution.log_pmf(k) - distribution.log_pmf(k + 6)) for k in range(-40, 60)]
+    loss = privacy_loss(distribution, 6)
     assert loss.pure == pytest.approx(max(ratios), rel=1e-12)
     assert ratios.index(max(ratios)) == 40
     assert loss.delta(loss.pure * 1.0001) == 0.0 < loss.delta(loss.pure * 0.99)
@@ -245,24 +247,26 @@ def test_a_pólya_difference_that_is_not_log_concave_has_its_largest_loss_at_zer
 
 def test_smaller_shifts_of_a_pólya_difference_reveal_less() -> None:
     """The proof in `privacy_loss` that only the largest shift counts, checked shift by shift."""
-    law = PolyaDifference(0.2, 0.7)
+    distribution = PolyaDifference(0.2, 0.7)
     for epsilon in (0.0, 0.3, 1.0, 2.0):
-        deltas = [privacy_loss(law, shift).delta(epsilon) for shift in range(1, 12)]
+        deltas = [privacy_loss(distribution, shift).delta(epsilon) for shift in range(1, 12)]
         assert deltas == sorted(deltas)
 
 
-# wide laws: summed in blocks
+# wide distributions: summed in blocks
 
 
-def direct(law: NoiseLaw, shift: int, epsilon: float, reach: float = 9.5) -> float:
+def direct(
+    distribution: NoiseDistribution, shift: int, epsilon: float, reach: float = 9.5
+) -> float:
     """Σ max(0, P - e^ε Q) over every integer within `reach` standard deviations, in a compensated
     sum.
     """
-    total, width = 0.0, math.ceil(reach * law.std)
-    centre = round(law.mean)
+    total, width = 0.0, math.ceil(reach * distribution.std)
+    centre = round(distribution.mean)
     for start in range(centre - width, centre + width, 1_000_000):
         k = np.arange(start, min(start + 1_000_000, centre + width))
-        log_p, log_q = law.log_pmf(k), law.log_pmf(k + shift)
+        log_p, log_q = distribution.log_pmf(k), distribution.log_pmf(k + shift)
         keep = log_p - log_q > epsilon
         total += float((np.exp(log_p[keep]) * -np.expm1(epsilon + log_q[keep] - log_p[keep])).sum())
     return total
@@ -279,18 +283,20 @@ WIDE = [
 ]
 
 
-@pytest.mark.parametrize(("law", "shift"), WIDE, ids=[repr(law) for law, _ in WIDE])
+@pytest.mark.parametrize(
+    ("distribution", "shift"), WIDE, ids=[repr(distribution) for distribution, _ in WIDE]
+)
 def test_blocks_are_never_below_the_direct_sum_and_within_a_part_in_100_000(
-    law: NoiseLaw, shift: int
+    distribution: NoiseDistribution, shift: int
 ) -> None:
-    loss = privacy_loss(law, shift)
-    first, last = law.window()
+    loss = privacy_loss(distribution, shift)
+    first, last = distribution.window()
     assert all(
         len(d.losses) < (last - first) / 1.4 for d in loss.directions
     )  # it was summed in blocks
-    signs = (1,) if law.symmetric else (1, -1)
+    signs = (1,) if distribution.symmetric else (1, -1)
     for epsilon in (0.0, 0.3, 1.0):
-        true = max(direct(law, sign * shift, epsilon) for sign in signs)
+        true = max(direct(distribution, sign * shift, epsilon) for sign in signs)
         assert true <= loss.delta(epsilon) <= true * (1 + 1e-5) + 1e-20
 
 
@@ -300,13 +306,13 @@ def test_a_million_wide_the_gaussian_limit_is_reached_from_above(
     kind: str, sensitivity: int
 ) -> None:
     std = 1_000_000
-    law: NoiseLaw = {
+    distribution: NoiseDistribution = {
         "gaussian": DiscreteGaussian(std),
         "skellam": Skellam(std**2),
         "binomial": Binomial(4 * std**2),
     }[kind]
     mu = sensitivity / std
-    loss = privacy_loss(law, sensitivity)
+    loss = privacy_loss(distribution, sensitivity)
     for epsilon in (0.0, mu, 2.5 * mu):
         limit = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(
             -mu / 2 - epsilon / mu
@@ -318,13 +324,15 @@ def test_a_million_wide_the_gaussian_limit_is_reached_from_above(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "law", [DiscreteGaussian(1_000_000), Skellam(1e12), Binomial(4 * 10**12)], ids=repr
+    "distribution", [DiscreteGaussian(1_000_000), Skellam(1e12), Binomial(4 * 10**12)], ids=repr
 )
 @pytest.mark.parametrize("shift", [1, 1000, 1_000_000])
-def test_a_million_wide_is_never_below_the_direct_sum(law: NoiseLaw, shift: int) -> None:
-    loss = privacy_loss(law, shift)
+def test_a_million_wide_is_never_below_the_direct_sum(
+    distribution: NoiseDistribution, shift: int
+) -> None:
+    loss = privacy_loss(distribution, shift)
     for epsilon in (0.0, shift * 1e-6, 3 * shift * 1e-6):
-        true = direct(law, shift, epsilon)
+        true = direct(distribution, shift, epsilon)
         assert true * (1 - 1e-7) <= loss.delta(epsilon) <= true * (1 + 1e-3)
         assert (
             loss.delta(epsilon) >= true or shift == 1
@@ -342,10 +350,12 @@ def test_a_shift_far_below_the_width_is_overstated_never_understated(std: float)
 
 
 @pytest.mark.parametrize(
-    "law", [Binomial(5), Binomial(5, 0.2), Table.of(0, np.array([0.25, 0.5, 0.25]))], ids=repr
+    "distribution",
+    [Binomial(5), Binomial(5, 0.2), Table.of(0, np.array([0.25, 0.5, 0.25]))],
+    ids=repr,
 )
-def test_a_shift_past_the_support_gives_everything_away(law: NoiseLaw) -> None:
-    loss = privacy_loss(law, 10)
+def test_a_shift_past_the_support_gives_everything_away(distribution: NoiseDistribution) -> None:
+    loss = privacy_loss(distribution, 10)
     assert loss.delta(3.0) == 1.0
     assert math.isinf(loss.epsilon(0.5))
 
@@ -371,8 +381,8 @@ def test_a_table_that_misses_mass_counts_it_as_lost() -> None:
 
 
 def test_a_wide_law_with_an_end_keeps_the_mass_at_its_end() -> None:
-    """Found in review: the first block of a geometric law was dropped, and delta came out 0.15%
-    low.
+    """Found in review: the first block of a geometric distribution was dropped, and delta came out
+    0.15% low.
     """
     beta = Fraction(9995, 10_000)
     assert privacy_loss(Polya(1, beta), 40).delta(0.0) == pytest.approx(
@@ -383,8 +393,8 @@ def test_a_wide_law_with_an_end_keeps_the_mass_at_its_end() -> None:
 
 
 def test_losses_too_large_for_e_to_the_minus_loss_are_still_resolved() -> None:
-    law = Skellam(1)
-    epsilon = privacy_loss(law, 1000).epsilon(1e-5)
+    distribution = Skellam(1)
+    epsilon = privacy_loss(distribution, 1000).epsilon(1e-5)
     with mpmath.workdps(40):
         pmf = [mpmath.log(mpmath.besseli(j, 1)) - 1 for j in (*range(-20, 21), *range(980, 1021))]
         pairs = [(pmf[i], pmf[i + 41]) for i in range(41)]
@@ -486,11 +496,11 @@ def test_an_infinite_loss_of_exactly_delta_leaves_the_finite_one() -> None:
     assert Direction.of(np.array([1.0]), np.array([0.9]), 0.1).epsilon(0.05) == math.inf
 
 
-@pytest.mark.parametrize("law", [Skellam(100), Skellam(10**10)], ids=["points", "blocks"])
-def test_what_is_not_resolved_counts_as_lost(law: NoiseLaw) -> None:
+@pytest.mark.parametrize("distribution", [Skellam(100), Skellam(10**10)], ids=["points", "blocks"])
+def test_what_is_not_resolved_counts_as_lost(distribution: NoiseDistribution) -> None:
     """Points of a log-probability below the floor have mass, whatever ε."""
-    shift = math.ceil(float(law.std))
-    assert privacy_loss(law, shift, log_floor=-25.0).delta(500.0) > 0
+    shift = math.ceil(float(distribution.std))
+    assert privacy_loss(distribution, shift, log_floor=-25.0).delta(500.0) > 0
 
 
 @pytest.mark.parametrize("moved", [1e-12, 1e-9, 1e-6, 1e-3, 0.3, 0.499, 0.501])
@@ -510,9 +520,9 @@ def test_little_that_a_gaussian_hides_is_not_lost_to_cancellation(
 
 def test_no_loss_is_rounded_below_the_truth_where_losses_are_tiny() -> None:
     """ln P(k) - ln P(k+1) = (2k+1) / 2σ² of a discrete Gaussian, at every point of its window."""
-    law = DiscreteGaussian(1000)
-    (direction,) = privacy_loss(law, 1).directions
-    first, last = law.window()
+    distribution = DiscreteGaussian(1000)
+    (direction,) = privacy_loss(distribution, 1).directions
+    first, last = distribution.window()
     true = (2 * np.arange(last, first - 1, -1) + 1) / 2e6
     assert len(direction.losses) == len(true)
     assert np.all(direction.losses >= true)
@@ -520,15 +530,15 @@ def test_no_loss_is_rounded_below_the_truth_where_losses_are_tiny() -> None:
 
 
 @pytest.mark.parametrize(
-    "law", [DiscreteGaussian(1e5), Skellam(1e10), Binomial(4 * 10**9)], ids=repr
+    "distribution", [DiscreteGaussian(1e5), Skellam(1e10), Binomial(4 * 10**9)], ids=repr
 )
 def test_blocks_have_no_less_of_one_law_and_no_more_of_the_other_than_there_is(
-    law: NoiseLaw,
+    distribution: NoiseDistribution,
 ) -> None:
-    """Each law has mass 1: the first is summed from above, the one it is compared with from
-    below.
+    """Each distribution has mass 1: the first is summed from above, the one it is compared with
+    from below.
     """
-    for direction in privacy_loss(law, 5000).directions:
+    for direction in privacy_loss(distribution, 5000).directions:
         assert 1 <= direction.masses.sum() + direction.infinite < 1 + 1e-5
         other = float(direction.masses @ np.exp(-direction.losses))
         assert 1 - 1e-5 < other <= 1

@@ -29,7 +29,7 @@ from tacit.noise import (
     Binomial,
     DiscreteGaussian,
     DiscreteLaplace,
-    NoiseLaw,
+    NoiseDistribution,
     PolyaDifference,
     Skellam,
     coins,
@@ -69,22 +69,22 @@ from tacit.protocols.vectors import CentralVectors
 TARGET = ApproximateDP(1.0, 1e-5)
 
 
-def pure_by_hand(law: NoiseLaw, moved: int, reach: int = 4000) -> float:
+def pure_by_hand(distribution: NoiseDistribution, moved: int, reach: int = 4000) -> float:
     points = np.arange(-reach, reach + 1)
-    return float(np.abs(law.log_pmf(points) - law.log_pmf(points + moved)).max())
+    return float(np.abs(distribution.log_pmf(points) - distribution.log_pmf(points + moved)).max())
 
 
-def delta_by_hand(law: NoiseLaw, moved: int, epsilon: float, times: int) -> float:
+def delta_by_hand(distribution: NoiseDistribution, moved: int, epsilon: float, times: int) -> float:
     """δ of `times` participations, worst over the directions in which each may move: losses and
     masses of all of them multiplied out.
     """
-    low, high = law.window(-60.0)
+    low, high = distribution.window(-60.0)
     points = np.arange(low - moved, high + moved + 1)
     worst = 0.0
     for signs in product((1, -1), repeat=times):
         masses, losses = np.ones(1), np.zeros(1)
         for sign in signs:
-            p, q = law.pmf(points), law.pmf(points + sign * moved)
+            p, q = distribution.pmf(points), distribution.pmf(points + sign * moved)
             with np.errstate(divide="ignore", invalid="ignore"):
                 own = np.where(p > 0, np.log(p) - np.log(q), 0.0)
             masses = np.multiply.outer(masses, p).ravel()
@@ -156,12 +156,12 @@ def test_a_wide_share_is_bounded_from_above_and_tightly() -> None:
 def test_the_bound_of_wide_shares_is_never_below_what_is_summed(
     r: Fraction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    law = PolyaDifference(r, coins.Chance(Fraction(1), Fraction(1, 2000)))
+    distribution = PolyaDifference(r, coins.Chance(Fraction(1), Fraction(1, 2000)))
     shifts = (1, 2, 10, 300, 2000, 20_000)
-    exact = [law.pure_loss(shift) for shift in shifts]
+    exact = [distribution.pure_loss(shift) for shift in shifts]
     monkeypatch.setattr("tacit.noise.laplace.WIDEST_POINTS", 0)
     for shift, summed in zip(shifts, exact, strict=True):
-        assert summed <= law.pure_loss(shift)
+        assert summed <= distribution.pure_loss(shift)
 
 
 # assumptions
@@ -246,10 +246,10 @@ def test_noise_that_earns_less_than_its_target_is_refused() -> None:
 
 
 def test_noise_that_suffices_once_is_refused_for_two_participations() -> None:
-    law = PolyaDifference(2, coins.Chance(Fraction(1), Fraction(1)))
-    promised(law, 1, PureDP(1.0), View.OPENED_SUM)
+    distribution = PolyaDifference(2, coins.Chance(Fraction(1), Fraction(1)))
+    promised(distribution, 1, PureDP(1.0), View.OPENED_SUM)
     with pytest.raises(TacitError, match=r"earns \(2, 0\)-DP, not \(1, 0\)-DP"):
-        promised(law, 1, PureDP(1.0, participations=2), View.OPENED_SUM)
+        promised(distribution, 1, PureDP(1.0, participations=2), View.OPENED_SUM)
 
 
 def test_noise_that_is_not_centred_is_refused() -> None:
@@ -268,13 +268,15 @@ def test_a_promise_is_about_the_view_it_was_derived_for() -> None:
 # several participations
 
 
-@pytest.mark.parametrize("law", [Skellam(60), Binomial(300)], ids=["skellam", "binomial"])
+@pytest.mark.parametrize("distribution", [Skellam(60), Binomial(300)], ids=["skellam", "binomial"])
 @pytest.mark.parametrize("moved", [1, 3])
-def test_two_participations_keep_the_promise_summed_by_hand(law: NoiseLaw, moved: int) -> None:
+def test_two_participations_keep_the_promise_summed_by_hand(
+    distribution: NoiseDistribution, moved: int
+) -> None:
     target = ApproximateDP(1.0, 1e-4, participations=2)
-    epsilon = epsilon_of(law, moved, target)
-    assert delta_by_hand(law, moved, epsilon, 2) <= 1e-4
-    assert delta_by_hand(law, moved, epsilon / 2, 2) > 1e-4  # and is no idle one
+    epsilon = epsilon_of(distribution, moved, target)
+    assert delta_by_hand(distribution, moved, epsilon, 2) <= 1e-4
+    assert delta_by_hand(distribution, moved, epsilon / 2, 2) > 1e-4  # and is no idle one
 
 
 @pytest.mark.parametrize("times", [1, 2, 5, 52, 500])
@@ -285,7 +287,7 @@ def test_pure_participations_add_up(times: int) -> None:
     assert times * pure_by_hand(unknown, 1) <= 1 + 1e-6
     assert protocol.guarantee.participations == times
     half = RandomizedBits(64, PureDP(1.0, participations=times))
-    one, zero = (half.view_law(bit, 1).pmf(np.arange(2)) for bit in (1, 0))
+    one, zero = (half.view_distribution(bit, 1).pmf(np.arange(2)) for bit in (1, 0))
     assert times * np.abs(np.log(one / zero)).max() == pytest.approx(1.0)
 
 
@@ -319,14 +321,16 @@ def test_every_recipe_promises_for_as_many_participations_as_are_asked_for() -> 
 def test_rounds_of_different_noise_are_accounted_for_in_one_way(asked: float) -> None:
     """They add up whatever the rounds; a mixture by hand keeps the promise."""
     target = ApproximateDP(asked, 1e-4, participations=2)
-    laws = [calibrate(kind, 1, target).integer_law for kind in ("skellam", "binomial")]
+    distributions = [
+        calibrate(kind, 1, target).integer_distribution for kind in ("skellam", "binomial")
+    ]
     points = np.arange(-400, 401)
     worst = 0.0
     for signs in product((1, -1), repeat=2):
         masses, losses = np.ones(1), np.zeros(1)
-        for law, sign in zip(laws, signs, strict=True):
-            shifted = points + round(law.mean)
-            p, q = law.pmf(shifted), law.pmf(shifted + sign)
+        for distribution, sign in zip(distributions, signs, strict=True):
+            shifted = points + round(distribution.mean)
+            p, q = distribution.pmf(shifted), distribution.pmf(shifted + sign)
             with np.errstate(divide="ignore", invalid="ignore"):
                 own = np.where(p > 0, np.log(p) - np.log(q), 0.0)
             keep = p > 1e-30
@@ -376,13 +380,15 @@ def test_printed_skellam_and_gaussian_noise_say_their_exact_epsilon() -> None:
 def test_printed_noise_met_again_is_accounted_for_at_the_order_that_suits_it(times: int) -> None:
     """Never below exact composition of the noise itself, and at most a ninth above it."""
     target = ApproximateDP(0.5, 1e-6, participations=times)
-    for found, law in printed_noise(target, 4):
+    for found, distribution in printed_noise(target, 4):
         assert isinstance(found, ApproximateDP)
-        exact = ComposedLoss(((privacy_loss(*law), times),)).epsilon(target.delta)
+        exact = ComposedLoss(((privacy_loss(*distribution), times),)).epsilon(target.delta)
         assert exact <= found.epsilon < 10 / 9 * exact
 
 
-def printed_noise(target: ApproximateDP, users: int) -> list[tuple[object, tuple[NoiseLaw, int]]]:
+def printed_noise(
+    target: ApproximateDP, users: int
+) -> list[tuple[object, tuple[NoiseDistribution, int]]]:
     """What is promised of each printed noise, and the noise of all but one of so many with the
     levels that one of them moves: ⌈10 ε √n⌉ with standard deviation g/ε, or one bit.
     """
@@ -410,9 +416,9 @@ def test_rounds_of_printed_noise_share_one_order_so_that_they_compose() -> None:
         assert isinstance(protocol, SecureSum)
         first = make(4, target, 10, 0.1, 4)
         assert isinstance(first, SecureSum)
-        order = best_order(first.law, first.precision, target, first.share.closeness(3))
+        order = best_order(first.distribution, first.precision, target, first.share.closeness(3))
         apart = protocol.share.closeness(4095)
-        at = epsilon_of(protocol.law, protocol.precision, target, apart, order)
+        at = epsilon_of(protocol.distribution, protocol.precision, target, apart, order)
         assert found[-1] == at
 
 
@@ -435,18 +441,18 @@ def test_a_coin_is_flipped_whatever_the_reward(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_is_promised_is_what_is_earned_or_more() -> None:
-    law = DiscreteLaplace(3)
-    assert earned(law, 2, PureDP(5.0)).epsilon == pytest.approx(2 / 3)
-    assert promised(law, 2, PureDP(5.0), View.MESSAGE).epsilon == 5.0
+    distribution = DiscreteLaplace(3)
+    assert earned(distribution, 2, PureDP(5.0)).epsilon == pytest.approx(2 / 3)
+    assert promised(distribution, 2, PureDP(5.0), View.MESSAGE).epsilon == 5.0
 
 
 @pytest.mark.parametrize("participations", [1, 3, 7, 11])
 def test_pure_promises_are_compared_in_exact_fractions(participations: int) -> None:
     for epsilon in (0.03, 0.1, 0.7, Fraction(707, 999)):
         target = PureDP(epsilon, participations=participations)  # type: ignore[arg-type]
-        law = DiscreteLaplace(participations / Fraction(epsilon))
-        assert promised(law, 1, target, View.OTHER_SERVER).epsilon == epsilon
-        less = DiscreteLaplace(law.scale * (1 - Fraction(1, 10**30)))
+        distribution = DiscreteLaplace(participations / Fraction(epsilon))
+        assert promised(distribution, 1, target, View.OTHER_SERVER).epsilon == epsilon
+        less = DiscreteLaplace(distribution.scale * (1 - Fraction(1, 10**30)))
         with pytest.raises(TacitError, match="calibrate the noise"):
             promised(less, 1, target, View.OTHER_SERVER)
 

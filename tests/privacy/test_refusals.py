@@ -98,11 +98,11 @@ def test_a_bad_value_is_named_in_one_line(
 
 
 def test_a_modulus_too_small_names_the_one_that_would_do() -> None:
-    law = DiscreteLaplace(10)
+    distribution = DiscreteLaplace(10)
     with pytest.raises(TacitError, match="modulus 50 is too small") as refusal:
-        wrap_probability(law, 100, 50)
+        wrap_probability(distribution, 100, 50)
     suggested = int(str(refusal.value).split("use at least ")[1].split(",")[0])
-    assert wrap_probability(law, 100, suggested) <= 1e-9
+    assert wrap_probability(distribution, 100, suggested) <= 1e-9
 
 
 def test_words_and_truth_values_are_not_numbers() -> None:

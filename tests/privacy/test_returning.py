@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tacit.assumptions import Accounting, CompleteGroups, DistinctRounds, Method
 from tacit.errors import TacitError
-from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
+from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseDistribution, Skellam
 from tacit.privacy import ApproximateDP, GaussianLoss, PureDP, View, calibrate, promised
 from tacit.privacy.accounting import (
     _as_gaussian,
@@ -33,16 +33,16 @@ Floats = npt.NDArray[np.float64]
 STEP = 2e-4  # losses are rounded down to multiples of it, so that sums are below the truth
 
 
-def delta_below(laws: list[tuple[NoiseLaw, int]], epsilon: float) -> float:
+def delta_below(distributions: list[tuple[NoiseDistribution, int]], epsilon: float) -> float:
     """A number below the true δ of a person who is in a round of each of these noises, moved so
     far, always in the direction of larger sums: losses rounded down and multiplied out.
     """
     size, offset = 1 << 18, 0
     spectrum = np.ones(size // 2 + 1, complex)
-    for law, moved in laws:
-        low, high = law.window(-50.0)
+    for distribution, moved in distributions:
+        low, high = distribution.window(-50.0)
         points = np.arange(low, high + 1)
-        p, q = law.pmf(points), law.pmf(points + moved)
+        p, q = distribution.pmf(points), distribution.pmf(points + moved)
         seen = (p > 0) & (q > 0)
         places = np.floor((np.log(p[seen]) - np.log(q[seen])) / STEP).astype(int)
         masses = np.bincount(places - places.min(), weights=p[seen], minlength=size)
@@ -70,20 +70,20 @@ def test_calibrated_noise_keeps_its_promise_and_wastes_little(
     kind: str, epsilon: float, delta: float, times: int, moved: int
 ) -> None:
     target = ApproximateDP(epsilon, delta, participations=times)
-    law = calibrate(kind, moved, target).integer_law
-    true = delta_below([(law, moved)] * times, epsilon)
+    distribution = calibrate(kind, moved, target).integer_distribution
+    true = delta_below([(distribution, moved)] * times, epsilon)
     assert true <= delta
-    if accounting(law, target) == (Accounting(Method.GAUSSIAN, times),):
+    if accounting(distribution, target) == (Accounting(Method.GAUSSIAN, times),):
         assert true > 0.5 * delta
 
 
 def test_rounds_of_different_noise_and_levels_keep_one_promise() -> None:
     target = ApproximateDP(1.0, 1e-5, participations=3)
     rounds = [
-        (calibrate(kind, moved, target).integer_law, moved)
+        (calibrate(kind, moved, target).integer_distribution, moved)
         for kind, moved in (("skellam", 1), ("binomial", 5), ("discrete-gaussian", 9))
     ]
-    assert len({accounting(law, target) for law, _ in rounds}) == 1
+    assert len({accounting(distribution, target) for distribution, _ in rounds}) == 1
     assert delta_below(rounds, 1.0) <= 1e-5
 
 
@@ -96,7 +96,7 @@ def test_a_tiny_epsilon_needs_hardly_more_than_gaussian_noise(kind: str, times: 
     target = ApproximateDP(0.001, 1e-9, participations=times)
     found, ideal = calibrate(kind, 1, target), calibrate("gaussian", 1, target)
     assert found.epsilon <= 0.001
-    assert ideal.law.std < found.law.std < 1.01 * ideal.law.std
+    assert ideal.distribution.std < found.distribution.std < 1.01 * ideal.distribution.std
 
 
 pairs = st.lists(st.tuples(st.floats(1e-6, 1.0), st.floats(1e-6, 1.0)), min_size=2, max_size=8).map(
@@ -137,7 +137,7 @@ def test_a_pair_is_no_easier_to_tell_apart_than_the_gaussian_one(
 
 
 def test_no_smaller_gaussian_movement_would_do() -> None:
-    """The law of one draw, so that the smallest is known: its own."""
+    """The distribution of one draw, so that the smallest is known: its own."""
     for sigma in (5.0, 20.0):
         (direction,) = privacy_loss(DiscreteGaussian(sigma), 1).directions
         mu = gaussian_mu(direction, 1e-8)
@@ -151,11 +151,11 @@ def test_no_smaller_gaussian_movement_would_do() -> None:
 @pytest.mark.parametrize("apart", [0.01, 0.06])
 def test_noise_that_is_only_close_to_a_law_is_compared_as_what_it_may_be(apart: float) -> None:
     """The worst that fits: e^a more on one side of the threshold, e^a less on the other."""
-    law, points = Skellam(30), np.arange(-80, 81)
-    (direction,) = privacy_loss(law, 2).directions
+    distribution, points = Skellam(30), np.arange(-80, 81)
+    (direction,) = privacy_loss(distribution, 2).directions
     mu = gaussian_mu(direction, 1e-6, apart)
     assert mu > gaussian_mu(direction, 1e-6)
-    p, q = law.pmf(points), law.pmf(points + 2)
+    p, q = distribution.pmf(points), distribution.pmf(points + 2)
     for threshold in range(-3, 20):
         told = points >= threshold
         for sign in (1, -1):
@@ -177,12 +177,12 @@ def test_noise_that_is_nothing_like_its_law_is_refused(apart: float) -> None:
 
 def test_the_way_of_accounting_is_that_of_the_target_and_the_kind_of_noise() -> None:
     fine, coarse = (ApproximateDP(e, 1e-6, participations=4) for e in (1.0, 8.0))
-    for law in (Skellam(4), Skellam(4000), Binomial(50), DiscreteGaussian(2)):
-        assert bell_shaped(law, fine)
-        assert not bell_shaped(law, coarse)
-        assert accounting(law, fine) == (Accounting(Method.GAUSSIAN, 4),)
+    for distribution in (Skellam(4), Skellam(4000), Binomial(50), DiscreteGaussian(2)):
+        assert bell_shaped(distribution, fine)
+        assert not bell_shaped(distribution, coarse)
+        assert accounting(distribution, fine) == (Accounting(Method.GAUSSIAN, 4),)
         order = Fraction(str(common_order(coarse)[0]))
-        assert accounting(law, coarse) == (Accounting(Method.RENYI, 4, order),)
+        assert accounting(distribution, coarse) == (Accounting(Method.RENYI, 4, order),)
     assert not bell_shaped(DiscreteLaplace(9), fine)
     (stated,) = accounting(Skellam(4), fine, 7.0)
     assert stated == Accounting(Method.RENYI, 4, Fraction(7))
@@ -209,18 +209,22 @@ def test_other_accounting_implies_nothing() -> None:
 def test_each_way_is_the_smaller_one_where_it_is_taken() -> None:
     for epsilon, delta, times in ((1.0, 1e-6, 2), (0.3, 1e-9, 10), (6.0, 1e-6, 3), (10.0, 1e-6, 5)):
         target = ApproximateDP(epsilon, delta, participations=times)
-        law = calibrate("skellam", 1, target).integer_law
-        loss, order = privacy_loss(law, 1), common_order(target)[0]
+        distribution = calibrate("skellam", 1, target).integer_distribution
+        loss, order = privacy_loss(distribution, 1), common_order(target)[0]
         ways = _as_gaussian(loss, target, 0), _at_order(loss, order, target, 0)
-        assert epsilon_of(law, 1, target) == pytest.approx(min(ways), rel=1e-9)
+        assert epsilon_of(distribution, 1, target) == pytest.approx(min(ways), rel=1e-9)
 
 
 def test_the_way_is_named_where_a_promise_is_made() -> None:
     target = ApproximateDP(1.0, 1e-6, participations=5)
-    law = calibrate("skellam", 3, target).integer_law
-    stated = promised(law, 3, target, View.OPENED_SUM, CompleteGroups())
-    assert stated.assumptions == {CompleteGroups(), DistinctRounds(), *accounting(law, target)}
-    assert accounting(law, target) == (Accounting(Method.GAUSSIAN, 5),)
+    distribution = calibrate("skellam", 3, target).integer_distribution
+    stated = promised(distribution, 3, target, View.OPENED_SUM, CompleteGroups())
+    assert stated.assumptions == {
+        CompleteGroups(),
+        DistinctRounds(),
+        *accounting(distribution, target),
+    }
+    assert accounting(distribution, target) == (Accounting(Method.GAUSSIAN, 5),)
     assert "accounted for by 5 comparisons with Gaussian noise" in str(stated)
     once = promised(Skellam(4000), 3, ApproximateDP(1.0, 1e-6), View.OPENED_SUM)
     assert once.assumptions == frozenset()

@@ -161,21 +161,22 @@ def test_what_cannot_be_amplified_is_refused() -> None:
 
 
 def shuffled_law(messages: list[npt.NDArray[np.float64]]) -> dict[tuple[int, ...], float]:
-    """The law of how many sent each of three messages, person by person."""
-    law: dict[tuple[int, ...], float] = {(0, 0, 0): 1.0}
+    """The distribution of how many sent each of three messages, person by person."""
+    distribution: dict[tuple[int, ...], float] = {(0, 0, 0): 1.0}
     for one in messages:
         longer: dict[tuple[int, ...], float] = {}
-        for counts, mass in law.items():
+        for counts, mass in distribution.items():
             for value, chance in enumerate(one):
                 key = tuple(count + (place == value) for place, count in enumerate(counts))
                 longer[key] = longer.get(key, 0.0) + mass * float(chance)
-        law = longer
-    return law
+        distribution = longer
+    return distribution
 
 
 @pytest.mark.parametrize("epsilon0", [0.5, 1.0, 3.0])
 def test_clones_bound_three_valued_randomizers_by_brute_force(epsilon0: float) -> None:
-    """Extreme ones: a base law with each value raised by e^ε₀ or not, by input; 150 of them."""
+    """Extreme ones: a base distribution with each value raised by e^ε₀ or not, by input; 150 of
+    them."""
     rng = np.random.default_rng(12)
     closest = 0.0
     for _ in range(150):

@@ -16,7 +16,7 @@ from tacit.noise import (
     Binomial,
     DiscreteGaussian,
     DiscreteLaplace,
-    NoiseLaw,
+    NoiseDistribution,
     PolyaDifference,
     Skellam,
     Table,
@@ -37,15 +37,17 @@ from tacit.privacy.loss import renyi_divergence
 from tacit.privacy.vectors import ORDERS, _likely_outcomes
 
 
-def joint_delta(law: NoiseLaw, movement: tuple[int, ...], epsilon: float) -> float:
+def joint_delta(
+    distribution: NoiseDistribution, movement: tuple[int, ...], epsilon: float
+) -> float:
     """Σ max(0, P - e^ε Q) over the product of the coordinates' outcomes."""
-    low, high = law.window(-60.0)
+    low, high = distribution.window(-60.0)
     k = np.arange(low, high + 1)
     p = np.ones(1)
     q = np.ones(1)
     for shift in movement:
-        p = np.multiply.outer(p, law.pmf(k)).ravel()
-        q = np.multiply.outer(q, law.pmf(k + shift)).ravel()
+        p = np.multiply.outer(p, distribution.pmf(k)).ravel()
+        q = np.multiply.outer(q, distribution.pmf(k + shift)).ravel()
     return float(np.maximum(0.0, p - math.exp(epsilon) * q).sum())
 
 
@@ -53,7 +55,7 @@ def movements(dimension: int, linf: int) -> list[tuple[int, ...]]:
     return [m for m in itertools.product(range(-linf, linf + 1), repeat=dimension) if any(m)]
 
 
-LINF: list[tuple[NoiseLaw, int, int]] = [
+LINF: list[tuple[NoiseDistribution, int, int]] = [
     (DiscreteLaplace(1.5), 2, 2),
     (Skellam(4), 2, 2),
     (DiscreteGaussian(1.5), 1, 3),
@@ -64,16 +66,20 @@ LINF: list[tuple[NoiseLaw, int, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("law", "bound", "dimension"), LINF, ids=[repr(case[0]) for case in LINF])
+@pytest.mark.parametrize(
+    ("distribution", "bound", "dimension"), LINF, ids=[repr(case[0]) for case in LINF]
+)
 def test_linf_is_never_below_any_movement_and_meets_the_largest(
-    law: NoiseLaw, bound: int, dimension: int
+    distribution: NoiseDistribution, bound: int, dimension: int
 ) -> None:
-    loss = linf_loss(law, bound, dimension)
+    loss = linf_loss(distribution, bound, dimension)
     for epsilon in (0.0, 0.5, 1.5, 3.0):
-        truth = max(joint_delta(law, movement, epsilon) for movement in movements(dimension, bound))
+        truth = max(
+            joint_delta(distribution, movement, epsilon) for movement in movements(dimension, bound)
+        )
         assert loss.delta(epsilon) >= truth * (1 - 1e-12)
-        corner = joint_delta(law, (bound,) * dimension, epsilon)
-        if law.symmetric:
+        corner = joint_delta(distribution, (bound,) * dimension, epsilon)
+        if distribution.symmetric:
             assert truth == pytest.approx(corner, rel=1e-9)
             assert loss.delta(epsilon) <= truth * 1.02 + 1e-9
 
@@ -83,7 +89,7 @@ def test_linf_refuses_a_law_whose_worst_shift_is_unknown() -> None:
         linf_loss(Table.of(0, np.array([0.5, 0.0, 0.5])), 1, 2)
 
 
-L2: list[tuple[NoiseLaw, float, int]] = [
+L2: list[tuple[NoiseDistribution, float, int]] = [
     (DiscreteGaussian(3.0), 2.0, 2),
     (DiscreteGaussian(2.0), math.sqrt(3), 3),
     (Skellam(9.0), 2.0, 2),
@@ -100,12 +106,14 @@ L2: list[tuple[NoiseLaw, float, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("law", "bound", "dimension"), L2, ids=[repr(case[0]) for case in L2])
+@pytest.mark.parametrize(
+    ("distribution", "bound", "dimension"), L2, ids=[repr(case[0]) for case in L2]
+)
 @pytest.mark.parametrize("delta", [0.05, 1e-3])
 def test_l2_is_never_below_any_movement_in_the_ball(
-    law: NoiseLaw, bound: float, dimension: int, delta: float
+    distribution: NoiseDistribution, bound: float, dimension: int, delta: float
 ) -> None:
-    found = l2_guarantee(law, bound, dimension, delta)
+    found = l2_guarantee(distribution, bound, dimension, delta)
     if math.isinf(found.epsilon):
         return
     inside = [
@@ -114,17 +122,19 @@ def test_l2_is_never_below_any_movement_in_the_ball(
         if sum(s * s for s in m) <= bound * bound * (1 + 1e-12)
     ]
     assert any(sum(s * s for s in m) > bound * bound * (1 - 1e-9) for m in inside)
-    truth = max(joint_delta(law, movement, found.epsilon) for movement in inside)
+    truth = max(joint_delta(distribution, movement, found.epsilon) for movement in inside)
     assert truth <= delta
 
 
-@pytest.mark.parametrize("law", [Skellam(1.0), Skellam(4.0), DiscreteGaussian(1.5)], ids=repr)
-def test_l2_is_tight_where_all_movements_are_tried(law: NoiseLaw) -> None:
+@pytest.mark.parametrize(
+    "distribution", [Skellam(1.0), Skellam(4.0), DiscreteGaussian(1.5)], ids=repr
+)
+def test_l2_is_tight_where_all_movements_are_tried(distribution: NoiseDistribution) -> None:
     """By the definition, summed over all pairs of integers: a hundredth less would not hold."""
-    found = l2_guarantee(law, 2.0, 2, 1e-3)
+    found = l2_guarantee(distribution, 2.0, 2, 1e-3)
     assert found.derivation.startswith("exact")
     inside = [m for m in movements(2, 2) if sum(s * s for s in m) <= 4]
-    truth = max(joint_delta(law, movement, 0.99 * found.epsilon) for movement in inside)
+    truth = max(joint_delta(distribution, movement, 0.99 * found.epsilon) for movement in inside)
     assert truth > 1e-3
 
 
@@ -157,25 +167,28 @@ def test_many_ways_to_move_are_bounded_by_likely_outcomes() -> None:
     assert max(ones, twelve) <= found.epsilon
 
 
-@pytest.mark.parametrize("law", [Skellam(4.0), Binomial(2001)], ids=repr)
-def test_likely_outcomes_are_bounded_as_is_proven(law: NoiseLaw) -> None:
+@pytest.mark.parametrize("distribution", [Skellam(4.0), Binomial(2001)], ids=repr)
+def test_likely_outcomes_are_bounded_as_is_proven(distribution: NoiseDistribution) -> None:
     """Once more, shift by shift: a tenth of δ for outcomes that are not likely, the rest for the
     others; movements to both sides.
     """
     delta, norm, best = 1e-5, 12.0, math.inf
-    reach = law.bound(delta / 10 / 144)
-    points = np.arange(-reach, reach + 1) + round(law.mean)
+    reach = distribution.bound(delta / 10 / 144)
+    points = np.arange(-reach, reach + 1) + round(distribution.mean)
     for order in ORDERS:
         worst = max(
             float(
-                logsumexp(order * law.log_pmf(points) + (1 - order) * law.log_pmf(points + shift))
+                logsumexp(
+                    order * distribution.log_pmf(points)
+                    + (1 - order) * distribution.log_pmf(points + shift)
+                )
             )
             / shift**2
             for size in range(1, 13)
             for shift in (size, -size)
         )
         best = min(best, renyi_epsilon(order, norm**2 * worst / (order - 1), 0.9 * delta))
-    assert _likely_outcomes(law, norm, 200, delta).epsilon == pytest.approx(best, rel=1e-9)
+    assert _likely_outcomes(distribution, norm, 200, delta).epsilon == pytest.approx(best, rel=1e-9)
 
 
 def test_binomial_l2_is_finite_with_enough_bits_and_says_so_with_too_few() -> None:
@@ -190,11 +203,15 @@ def test_the_likely_outcomes_are_counted_where_their_tail_is_bounded() -> None:
     """Found in review: with a mean of 60.5 the window was one outcome short on one side of what the
     tail bound covers.
     """
-    law = Binomial(121)
-    reach = law.bound(1e-4)
-    centre = round(law.mean)
-    assert law.tail(centre + reach) + law.cdf(centre - reach - 1) <= 1e-4
-    assert law.tail(math.floor(law.mean + reach)) + law.cdf(math.ceil(law.mean - reach) - 1) > 1e-4
+    distribution = Binomial(121)
+    reach = distribution.bound(1e-4)
+    centre = round(distribution.mean)
+    assert distribution.tail(centre + reach) + distribution.cdf(centre - reach - 1) <= 1e-4
+    assert (
+        distribution.tail(math.floor(distribution.mean + reach))
+        + distribution.cdf(math.ceil(distribution.mean - reach) - 1)
+        > 1e-4
+    )
 
 
 @pytest.mark.parametrize("order", [2, 3, 8, 40])
@@ -217,11 +234,14 @@ def test_gaussian_vectors_are_exact_and_hopeless_bounds_are_refused() -> None:
         l2_guarantee(Gaussian(3.0), 0.0, 50, 1e-5)
 
 
-def two_releases(law: NoiseLaw, epsilon: float) -> float:
+def two_releases(distribution: NoiseDistribution, epsilon: float) -> float:
     """δ of two releases of four integers, in each of which a person moves one number by 2 or all
     four by 1; which of it they do in the second depends on what was opened in the first.
     """
-    single, spread = privacy_loss(law, 2).directions[0], privacy_loss(law, 1).directions[0]
+    single, spread = (
+        privacy_loss(distribution, 2).directions[0],
+        privacy_loss(distribution, 1).directions[0],
+    )
     four = (spread.losses, spread.masses)
     for _ in range(3):
         sums = np.add.outer(four[0], spread.losses).round(9).ravel()
@@ -244,11 +264,11 @@ def two_releases(law: NoiseLaw, epsilon: float) -> float:
 
 
 def test_a_second_movement_may_depend_on_what_the_first_one_opened() -> None:
-    law, delta = DiscreteGaussian(1.0), 0.01
-    fixed = l2_guarantee(law, math.sqrt(8), 8, delta)
-    assert two_releases(law, fixed.epsilon) > 1.04 * delta
-    free = l2_guarantee(law, math.sqrt(8), 8, delta, at_once=False)
-    assert two_releases(law, free.epsilon) <= delta
+    distribution, delta = DiscreteGaussian(1.0), 0.01
+    fixed = l2_guarantee(distribution, math.sqrt(8), 8, delta)
+    assert two_releases(distribution, fixed.epsilon) > 1.04 * delta
+    free = l2_guarantee(distribution, math.sqrt(8), 8, delta, at_once=False)
+    assert two_releases(distribution, free.epsilon) <= delta
     target = ApproximateDP(8.0, delta, participations=2)
     found = calibrate("discrete-gaussian", 2, target, dimension=4, norm="l2")
-    assert two_releases(found.integer_law, 8.0) <= delta
+    assert two_releases(found.integer_distribution, 8.0) <= delta

@@ -16,7 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.environments.population import Signs
-from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam, Table
+from tacit.noise import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseDistribution,
+    Skellam,
+    Table,
+)
 from tacit.privacy import ApproximateDP, PureDP, calibrate
 from tacit.protocols import vectors
 from tacit.protocols.continuous import CentralLaplace, Exact
@@ -70,7 +77,7 @@ def polya_dropout(factor: float) -> SumProtocol:
 
 @cache
 def skellam_variance() -> float:
-    return float(calibrate("skellam", 8, APPROXIMATE).law.variance)
+    return float(calibrate("skellam", 8, APPROXIMATE).distribution.variance)
 
 
 @claiming
@@ -80,9 +87,9 @@ def skellam(factor: float) -> SumProtocol:
 
 @cache
 def gaussian_sigma() -> float:
-    law = calibrate("discrete-gaussian", 16, APPROXIMATE, users=39).law
-    assert isinstance(law, DiscreteGaussian)
-    return float(law.sigma)
+    distribution = calibrate("discrete-gaussian", 16, APPROXIMATE, users=39).distribution
+    assert isinstance(distribution, DiscreteGaussian)
+    return float(distribution.sigma)
 
 
 @claiming
@@ -107,8 +114,8 @@ def verified(factor: float) -> SumProtocol:
 
 @claiming
 def local(factor: float) -> SumProtocol:
-    law, modulus = DiscreteLaplace(4 * factor), paper_modulus(40, 4, 600)
-    return Local(40, 4, law, PureDP(1.0 / factor), modulus=modulus)
+    distribution, modulus = DiscreteLaplace(4 * factor), paper_modulus(40, 4, 600)
+    return Local(40, 4, distribution, PureDP(1.0 / factor), modulus=modulus)
 
 
 @claiming
@@ -149,12 +156,12 @@ class Example:
     """`build(1.0)` is the protocol as calibrated, `build(0.5)` has noise of half the width under
     the same promise.
 
-    `share` is the law of what one participant adds, written down a second time, and `adding` is how
-    many of them are in what is seen (0: all who report).
+    `share` is the distribution of what one participant adds, written down a second time, and
+    `adding` is how many of them are in what is seen (0: all who report).
     """
 
     build: Callable[[float], SumProtocol]
-    share: Callable[[], NoiseLaw] | None = None
+    share: Callable[[], NoiseDistribution] | None = None
     adding: int = 0
     noisy: bool = True
 
@@ -212,19 +219,19 @@ def sent(protocol: Protocol, reports: list[Any]) -> list[Any]:
     return [protocol.report(report, place) for place, report in enumerate(reports)]
 
 
-def by_hand(share: NoiseLaw, copies: int, total: int, modulus: int | None) -> Table:
+def by_hand(share: NoiseDistribution, copies: int, total: int, modulus: int | None) -> Table:
     """total + so many shares, added up one by one from their probabilities, modulo m if there is
     any.
     """
     first, last = share.window(-80.0)
-    one, law = share.pmf(np.arange(first, last + 1)), np.ones(1)
+    one, distribution = share.pmf(np.arange(first, last + 1)), np.ones(1)
     for _ in range(copies):
-        law = np.convolve(law, one)
+        distribution = np.convolve(distribution, one)
     start = total + copies * first
     if modulus is None:
-        return Table.of(start, law)
+        return Table.of(start, distribution)
     folded = np.zeros(modulus)
-    np.add.at(folded, (start + np.arange(len(law))) % modulus, law)
+    np.add.at(folded, (start + np.arange(len(distribution))) % modulus, distribution)
     return Table.of(0, folded)
 
 
@@ -239,8 +246,8 @@ def opened_number(protocol: Any, opened: Opened, messages: list[Any]) -> int:  #
 @dataclass(frozen=True)
 class Case:
     """A protocol, what its participants report, the same as a simulation is given it, and what of
-    a round follows `opened_law(total, reports)`: a number that is `seen`, if there is any such law,
-    with so many reports `inside` it (0: all).
+    a round follows `released_distribution(total, reports)`: a number that is `seen`, if there is
+    any such distribution, with so many reports `inside` it (0: all).
     """
 
     build: Callable[[], Protocol]
@@ -258,7 +265,7 @@ def a_sum(name: str, example: Example) -> Case:
     if name == "response":  # lies cancel where half of all hold a one
         levels = np.ones_like(levels)
         total = int(levels.sum())
-    if name == "pure-shuffle":  # whose law depends on who holds ones: the first do
+    if name == "pure-shuffle":  # whose distribution depends on who holds ones: the first do
         levels = np.sort(levels)[::-1]
     reports = [int(level) / protocol.precision for level in levels]
     load = counted(levels)

@@ -41,8 +41,8 @@ def hidden(protocol: BallSum) -> Any:
     but one who takes their own share off.
     """
     if isinstance(protocol, SecureBall):
-        return protocol.law.sum_of_shares(protocol.participants - 1)
-    return protocol.law
+        return protocol.distribution.sum_of_shares(protocol.participants - 1)
+    return protocol.distribution
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -51,12 +51,12 @@ def test_the_noise_that_is_seen_meets_the_target_and_half_of_it_does_not(
     kind: type[BallSum], target: ApproximateDP
 ) -> None:
     protocol = kind(40, 20, 1.7, target)
-    law, moved = hidden(protocol), movement(protocol.steps, 20)
+    distribution, moved = hidden(protocol), movement(protocol.steps, 20)
     shares = protocol.honest if isinstance(protocol, SecureBall) else 1
-    spent = NearlyGaussianLoss(law, moved, 20, shares).delta(target.epsilon)
+    spent = NearlyGaussianLoss(distribution, moved, 20, shares).delta(target.epsilon)
     assert spent <= target.delta
-    assert GaussianLoss(law.std / 2, moved).delta(target.epsilon) > 1.4 * target.delta
-    assert GaussianLoss(0.98 * law.std, moved).delta(target.epsilon) > target.delta
+    assert GaussianLoss(distribution.std / 2, moved).delta(target.epsilon) > 1.4 * target.delta
+    assert GaussianLoss(0.98 * distribution.std, moved).delta(target.epsilon) > target.delta
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -136,7 +136,7 @@ def test_returning_people_get_more_noise() -> None:
     once, often = (
         CentralBall(20, 3, 1.0, ApproximateDP(1.0, 1e-5, participations=times)) for times in (1, 4)
     )
-    assert often.law.std > 1.8 * once.law.std
+    assert often.distribution.std > 1.8 * once.distribution.std
     assert promised(often).participations == 4
 
 

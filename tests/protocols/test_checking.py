@@ -14,7 +14,7 @@ from tests.protocols.examples import CASES, EXAMPLES
 from tests.tables import extended_but_every
 
 from tacit.errors import TacitError
-from tacit.noise import DiscreteLaplace, NoiseLaw, Skellam, Table
+from tacit.noise import DiscreteLaplace, NoiseDistribution, Skellam, Table
 from tacit.noise.goodness_of_fit import dependent_lag, p_value, scores
 from tacit.privacy import ApproximateDP, ConcentratedDP, PureDP, ThreatModel, View
 from tacit.protocols import checking
@@ -22,7 +22,7 @@ from tacit.protocols.checking import NotCheckableError, check_declared, recomput
 from tacit.protocols.contract import SumProtocol
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.sums import Central, Local, SecureSum
-from tacit.types import ErrorLaw, Opened
+from tacit.types import ErrorDistribution, Opened
 
 CHECKABLE = [name for name, e in EXAMPLES.items() if e.noisy and name != "central-laplace"]
 GENERATOR = np.random.default_rng(7)
@@ -39,33 +39,33 @@ class Outside(SumProtocol):
 
     def __init__(self, participants: int = 20, epsilon: float = 0.5) -> None:
         self.participants = participants
-        self.law = DiscreteLaplace(1 / epsilon)
+        self.distribution = DiscreteLaplace(1 / epsilon)
         self.guarantee = PureDP(epsilon, view=View.MESSAGE)
 
     def noise(self) -> int:
-        return self.law.draw()
+        return self.distribution.draw()
 
     def randomize(self, x: float) -> int:
         noise = self.noise()
         return self.encode(x) + noise
 
     def randomize_batch(self, levels: Any, rng: np.random.Generator) -> Any:
-        return levels + self.law.sample(rng, len(levels))
+        return levels + self.distribution.sample(rng, len(levels))
 
     def combine(self, messages: Any) -> Opened:
         self.check_reports(len(messages))
         return Opened((int(np.sum(messages)),), len(messages))
 
-    def view_law(self, total: int, reports: int) -> NoiseLaw:  # noqa: ARG002
-        law = DiscreteLaplace(self.law.scale * self.stated)
-        first, last = law.window()
-        return Table.of(first + total, law.pmf(np.arange(first, last + 1)))
+    def view_distribution(self, total: int, reports: int) -> NoiseDistribution:  # noqa: ARG002
+        distribution = DiscreteLaplace(self.distribution.scale * self.stated)
+        first, last = distribution.window()
+        return Table.of(first + total, distribution.pmf(np.arange(first, last + 1)))
 
-    def error(self, reports: int) -> ErrorLaw:
-        return ErrorLaw(reports, 1, self.law.power(reports))
+    def error(self, reports: int) -> ErrorDistribution:
+        return ErrorDistribution(reports, 1, self.distribution.power(reports))
 
     def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
-        return Opened((total + int(self.law.power(reports).sample(rng)),), reports)
+        return Opened((total + int(self.distribution.power(reports).sample(rng)),), reports)
 
     def _sum(self, opened: Opened) -> float:
         return float(opened.value)
@@ -77,7 +77,7 @@ class NoNoise(Outside):
     def noise(self) -> int:
         return 0
 
-    def view_law(self, total: int, reports: int) -> NoiseLaw:  # noqa: ARG002
+    def view_distribution(self, total: int, reports: int) -> NoiseDistribution:  # noqa: ARG002
         return Table.of(total, np.ones(1))
 
 
@@ -90,7 +90,7 @@ class Silent(Outside):
 
 class HalvedNoise(Outside):
     def noise(self) -> int:
-        return DiscreteLaplace(self.law.scale / 2).draw()
+        return DiscreteLaplace(self.distribution.scale / 2).draw()
 
 
 class WrongLaw(Outside):
@@ -103,7 +103,7 @@ class ReusedNoise(Outside):
     kept: list[int]
 
     def noise(self) -> int:
-        self.kept = vars(self).get("kept") or [self.law.draw()] * 2
+        self.kept = vars(self).get("kept") or [self.distribution.draw()] * 2
         return self.kept.pop()
 
 
@@ -112,7 +112,7 @@ class PooledNoise(Outside):
 
     def __init__(self, participants: int = 20, epsilon: float = 0.5) -> None:
         super().__init__(participants, epsilon)
-        self.pool, self.next = self.law.draw(1000).tolist(), 0
+        self.pool, self.next = self.distribution.draw(1000).tolist(), 0
 
     def noise(self) -> int:
         self.next += 1
@@ -129,7 +129,7 @@ class CachedNoise(Outside):
 
 class GlobalNumpy(Outside):
     def noise(self) -> int:
-        p = 1 - np.exp(-1 / float(self.law.scale))
+        p = 1 - np.exp(-1 / float(self.distribution.scale))
         return int(np.random.geometric(p)) - int(np.random.geometric(p))  # noqa: NPY002
 
 
@@ -139,12 +139,12 @@ class OwnGenerator(Outside):
         self.rng = np.random.default_rng(5)
 
     def noise(self) -> int:
-        return int(self.law.sample(self.rng))
+        return int(self.distribution.sample(self.rng))
 
 
 class ModuleGenerator(Outside):
     def noise(self) -> int:
-        return int(self.law.sample(GENERATOR))
+        return int(self.distribution.sample(GENERATOR))
 
 
 class Bits(Outside):
@@ -157,10 +157,10 @@ class Bits(Outside):
 class TwoLaws(SecureSum):
     """What is seen is stated to be wider than what is released."""
 
-    def view_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
+    def view_distribution(self, total: int, reports: int) -> Table:  # noqa: ARG002
         return self._shifted(DiscreteLaplace(40), 1, total)
 
-    def opened_law(self, total: int, reports: int) -> Table:
+    def released_distribution(self, total: int, reports: int) -> Table:
         return self._shifted(self.share, reports, total)
 
 
@@ -218,7 +218,9 @@ def test_what_the_devices_do_is_part_of_the_check() -> None:
 
 def test_the_view_of_a_released_sum_is_the_released_sum() -> None:
     protocol = TwoLaws(20, 1, DiscreteLaplace(1), PureDP(1.0))
-    with pytest.raises(TacitError, match="view_law and opened_law of TwoLaws differ"):
+    with pytest.raises(
+        TacitError, match="view_distribution and released_distribution of TwoLaws differ"
+    ):
         sample(protocol, 5_000)
 
 
@@ -234,8 +236,11 @@ def test_shares_that_are_drawn_half_as_wide_are_found_in_combined_rounds() -> No
 def test_noise_of_a_server_is_sampled_and_its_source_looked_at() -> None:
     protocol = Central(20, 4, DiscreteLaplace(4), PureDP(1.0), None)
     sample(protocol, 10_000)
-    law, source = protocol.law, cast(Any, np.random)  # the global generator's functions
-    object.__setattr__(law, "draw", lambda: int(law.sample(source)))
+    distribution, source = (
+        protocol.distribution,
+        cast(Any, np.random),
+    )  # the global generator's functions
+    object.__setattr__(distribution, "draw", lambda: int(distribution.sample(source)))
     with pytest.raises(TacitError, match="pseudo-random generator"):
         sample(protocol, 10_000)
 
@@ -243,7 +248,7 @@ def test_noise_of_a_server_is_sampled_and_its_source_looked_at() -> None:
 class OneWay(Outside):
     """A one is told apart from a zero now and then, a zero never from a one."""
 
-    def view_law(self, total: int, reports: int) -> NoiseLaw:  # noqa: ARG002
+    def view_distribution(self, total: int, reports: int) -> NoiseDistribution:  # noqa: ARG002
         return Table.of(0, np.array([0.9, 0.1] if total else [1.0, 0.0]))
 
 
@@ -315,14 +320,18 @@ def test_a_content_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     first = RandomizedBits(31, PureDP(1.0))
     assert check_declared(first)
     assert check_declared(RandomizedBits(31, PureDP(1.0)))
-    first.view_law(0, 1), first.honest, first.guarantee_id  # caches of an instance change nothing
+    (
+        first.view_distribution(0, 1),
+        first.honest,
+        first.guarantee_id,
+    )  # caches of an instance change nothing
     assert check_declared(first)
     assert seen == [31]
     assert check_declared(RandomizedBits(32, PureDP(1.0)))
     hidden = Outside(33)
     assert check_declared(hidden)
     other = Outside(33)
-    other.law = DiscreteLaplace(3)  # the same public parameters, another noise
+    other.distribution = DiscreteLaplace(3)  # the same public parameters, another noise
     assert check_declared(other)
     first.guarantee = PureDP(2.0, view=View.MESSAGE)
     assert check_declared(first)
@@ -346,12 +355,12 @@ def test_the_likelihood_ratio_holds_its_rate_where_chi_square_does_not() -> None
     """Rare classes: 2,000 samples of 1,000 bits with 3 expected ones; no p-value may be small, and
     p-values are not below their level more often than it.
     """
-    rng, law = np.random.default_rng(3), Table.of(0, np.array([0.997, 0.003]))
-    found = np.array([p_value(law.sample(rng, 1000), law) for _ in range(2_000)])
+    rng, distribution = np.random.default_rng(3), Table.of(0, np.array([0.997, 0.003]))
+    found = np.array([p_value(distribution.sample(rng, 1000), distribution) for _ in range(2_000)])
     for level in (0.5, 0.1, 0.01):
         assert (found <= level).mean() <= level
-    assert p_value(np.zeros(20_000, dtype=int), law) < 1e-9
-    assert p_value([5] * 3, law) < 1e-9  # outside of the support
+    assert p_value(np.zeros(20_000, dtype=int), distribution) < 1e-9
+    assert p_value([5] * 3, distribution) < 1e-9  # outside of the support
 
 
 def test_independent_draws_show_no_lag_and_repeated_ones_show_theirs() -> None:
@@ -363,8 +372,8 @@ def test_independent_draws_show_no_lag_and_repeated_ones_show_theirs() -> None:
 
 def test_missing_reports_take_their_noise_along() -> None:
     """Shares that suffice if all report, where half of them may be missing."""
-    law = DiscreteLaplace(1)
-    protocol = SecureSum(20, 1, law, PureDP(3.0), share=law.share(19))
+    distribution = DiscreteLaplace(1)
+    protocol = SecureSum(20, 1, distribution, PureDP(3.0), share=distribution.share(19))
     protocol.guarantee = PureDP(1.0).given(*ThreatModel().assumptions())
     recompute(protocol)
     protocol.guarantee = PureDP(1.0).given(*ThreatModel(dropout=0.5).assumptions())

@@ -28,7 +28,7 @@ from tacit.assumptions import (
 )
 from tacit.bandits.contextual.moments import joint_sensitivity, pack, size, unpack
 from tacit.errors import TacitError
-from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam, Table
+from tacit.noise import Binomial, DiscreteGaussian, NoiseDistribution, Skellam, Table
 from tacit.privacy import (
     ApproximateDP,
     Arithmetic,
@@ -683,7 +683,8 @@ def test_a_step_whose_predecessors_were_not_opened_is_refused(kind: Kind) -> Non
 
 @pytest.mark.parametrize("kind", ["tree", "square-root"])
 def test_a_silo_may_report_all_its_steps_instead_of_keeping_an_encoder(kind: Kind) -> None:
-    """Noise taken off by its law: 8 standard deviations about the row that an encoder sends."""
+    """Noise taken off by its distribution: 8 standard deviations about the row that an encoder
+    sends."""
     protocol = build(kind, SECURE, "discrete-gaussian")
     releases, history = Releases(protocol), np.arange(9.0).reshape(3, 3) / 9
     for step in range(3):
@@ -716,21 +717,21 @@ def test_the_law_of_an_opened_number_is_that_of_the_silos_shares(
         "discrete-gaussian": DiscreteGaussian(width / math.sqrt(honest)),
         "binomial": Table.of(-bits // 2, Binomial(bits).pmf(np.arange(bits + 1))),
     }[noise]
-    law = view_law(step_of(Releases(protocol), 0), 5)
-    middle = round(law.mean)  # noise is sent less its mean
+    distribution = view_distribution(step_of(Releases(protocol), 0), 5)
+    middle = round(distribution.mean)  # noise is sent less its mean
     points = np.arange(-60, 61)
     right, missing = (by_hand(share, copies, 0, None).pmf(points) for copies in (5, 4))
-    np.testing.assert_allclose(law.pmf(points + middle), right, rtol=0, atol=1e-9)
-    assert np.abs(law.pmf(points + middle) - missing).max() > 1e-3
+    np.testing.assert_allclose(distribution.pmf(points + middle), right, rtol=0, atol=1e-9)
+    assert np.abs(distribution.pmf(points + middle) - missing).max() > 1e-3
 
 
-def view_law(protocol: PrefixRound, reports: int) -> NoiseLaw:
-    return protocol.view_law(0, reports)
+def view_distribution(protocol: PrefixRound, reports: int) -> NoiseDistribution:
+    return protocol.view_distribution(0, reports)
 
 
 def test_continuous_noise_of_silos_has_no_exact_law() -> None:
     with pytest.raises(TacitError, match="no exact distribution"):
-        step_of(Releases(build("tree", SILO, "gaussian")), 0).view_law(0, 20)
+        step_of(Releases(build("tree", SILO, "gaussian")), 0).view_distribution(0, 20)
 
 
 def test_combinations_without_a_guarantee_are_refused() -> None:
@@ -780,7 +781,8 @@ def test_bits_say_their_number_only_and_a_shuffler_leaves_nothing_else() -> None
 
 
 def test_what_is_shuffled_keeps_the_promise_that_is_printed() -> None:
-    """δ from the law of the ones that silos send: one silo's ones counted from its own messages,
+    """δ from the distribution of the ones that silos send: one silo's ones counted from its own
+    messages,
     all honest silos' by adding up, a person's whole movement composed exactly over both steps.
     """
     target = ApproximateDP(2.0, 0.05)
@@ -870,27 +872,39 @@ def test_nearly_gaussian_noise_is_bounded_by_its_distance() -> None:
 
     k = np.arange(-2000, 2001)
     narrowest = DiscreteGaussian(50.0), Skellam(2500), Binomial(10_000)
-    for law in (*narrowest, DiscreteGaussian(150.0), Skellam(150.0**2), Binomial(4 * 150**2)):
-        pmf = law.pmf(k + round(law.mean))
-        rounded = ndtr((k + 0.5) / law.std) - ndtr((k - 0.5) / law.std)
+    for distribution in (
+        *narrowest,
+        DiscreteGaussian(150.0),
+        Skellam(150.0**2),
+        Binomial(4 * 150**2),
+    ):
+        pmf = distribution.pmf(k + round(distribution.mean))
+        rounded = ndtr((k + 0.5) / distribution.std) - ndtr((k - 0.5) / distribution.std)
         true = float(np.abs(pmf - rounded).sum()) / 2
-        assert true <= distance_from_gaussian(law) <= 1.05 * true + 1e-9
+        assert true <= distance_from_gaussian(distribution) <= 1.05 * true + 1e-9
 
 
 def test_nearly_gaussian_accounting_covers_the_exact_loss_and_beats_concentration() -> None:
-    law = DiscreteGaussian(2000.0)
+    distribution = DiscreteGaussian(2000.0)
     k = np.arange(-25_000, 25_001)
-    loss = NearlyGaussianLoss(law, 1000.0, coordinates=1)
+    loss = NearlyGaussianLoss(distribution, 1000.0, coordinates=1)
     for epsilon in (0.1, 0.5, 1.0):
-        exact = float(np.maximum(0.0, law.pmf(k) - math.exp(epsilon) * law.pmf(k + 1000)).sum())
+        exact = float(
+            np.maximum(
+                0.0, distribution.pmf(k) - math.exp(epsilon) * distribution.pmf(k + 1000)
+            ).sum()
+        )
         assert exact <= loss.delta(epsilon) <= exact + 1e-6
     assert loss.epsilon(0.1) < 0.75 * ConcentratedDP(0.125).epsilon_at(0.1)
     assert loss.epsilon(1e-3) == pytest.approx(GaussianLoss(2.0, 1.0).epsilon(1e-3), rel=1e-3)
     narrow, gaussian = NearlyGaussianLoss(DiscreteGaussian(60), 30, 2), GaussianLoss(60.0, 30.0)
-    for epsilon in (0.5, 4.0):  # how far apart the laws are counts once for each of two inputs
+    for epsilon in (
+        0.5,
+        4.0,
+    ):  # how far apart the distributions are counts once for each of two inputs
         paid = (1 + math.exp(epsilon)) * 2 * distance_from_gaussian(DiscreteGaussian(60))
         assert narrow.delta(epsilon) == pytest.approx(gaussian.delta(epsilon) + paid)
-    assert math.isfinite(NearlyGaussianLoss(law, 30_000.0, coordinates=65).epsilon(1e-3))
+    assert math.isfinite(NearlyGaussianLoss(distribution, 30_000.0, coordinates=65).epsilon(1e-3))
     assert math.isinf(
         NearlyGaussianLoss(Skellam(2000.0**2), 30_000.0, coordinates=65).epsilon(1e-9)
     )

@@ -22,7 +22,7 @@ from tests.samples import follows
 from tests.tables import extended_but_every
 
 from tacit.errors import TacitError
-from tacit.noise import Binomial, NoiseLaw
+from tacit.noise import Binomial, NoiseDistribution
 from tacit.privacy import ApproximateDP
 from tacit.protocols import vectors
 from tacit.protocols.factorization import KINDS, factorize
@@ -40,10 +40,11 @@ TARGET = ApproximateDP(0.5, 1e-3)
 
 @dataclass(frozen=True)
 class Path:
-    """A device path: the noise of one sender in every step and number, its law less a centre."""
+    """A device path: the noise of one sender in every step and number, its distribution less a
+    centre."""
 
     noise: Callable[[], Integers]  # steps × numbers
-    law: NoiseLaw
+    distribution: NoiseDistribution
     centre: int = 0
 
     def sample(self) -> Integers:
@@ -92,15 +93,15 @@ def vector_paths() -> Iterator[tuple[str, type[Any], Path]]:
     opened = rows(
         lambda: np.rint(np.array(central.combine([top] * 4).values) / central.unit) - 2048
     )
-    yield "central", vectors.CentralVectors, Path(opened, central.law)  # type: ignore[arg-type]
+    yield "central", vectors.CentralVectors, Path(opened, central.distribution)  # type: ignore[arg-type]
     local = vectors.LocalVectors(4, NUMBERS, 1.0, TARGET)
     assert local.device is not None
     sent = rows(lambda: np.rint(local.randomize(top) / local.unit) - 512)
     yield "local", vectors.LocalVectors, Path(sent, local.device)
     bits = ShuffledVector(4, NUMBERS, 1.0, TARGET, precision=4)
-    law = Binomial(bits.noise_bits, bits.bias)
+    distribution = Binomial(bits.noise_bits, bits.bias)
     ones = rows(lambda: np.array([sum(row) for row in bits.randomize(top)]) - 4)
-    yield "shuffled bits", ShuffledVector, Path(ones, law)
+    yield "shuffled bits", ShuffledVector, Path(ones, distribution)
     for kind in ("skellam", "discrete-gaussian"):
         secure = SecureVector(4, NUMBERS, 1.0, TARGET, precision=4, noise_kind=kind)
         shares = rows(partial(shares_of, secure, top))
@@ -122,7 +123,7 @@ def ball_paths() -> Iterator[tuple[str, type[Any], Path]]:
 
     central = CentralBall(4, NUMBERS, 1.0, TARGET)
     said = rows(central, lambda: central.combine([central.randomize(centre)] * 4).values)
-    yield "central", CentralBall, Path(said, central.law)
+    yield "central", CentralBall, Path(said, central.distribution)
     own: list[tuple[str, Any]] = [("local", LocalBall(4, NUMBERS, 1.0, TARGET))]
     own += [
         (f"secagg, {kind}", SecureBall(4, NUMBERS, 1.0, TARGET, noise_kind=kind))
@@ -130,10 +131,10 @@ def ball_paths() -> Iterator[tuple[str, type[Any], Path]]:
     ]
     for name, protocol in own:
         sent = rows(protocol, partial(protocol.randomize, centre))
-        yield name, type(protocol), Path(sent, protocol.law)
+        yield name, type(protocol), Path(sent, protocol.distribution)
     split = ShuffledBall(20, NUMBERS, 1.0, TARGET)
     parts = rows(split, lambda: [sum(row) for row in split.randomize(centre)])
-    yield "shuffle", ShuffledBall, Path(parts, split.law)
+    yield "shuffle", ShuffledBall, Path(parts, split.distribution)
 
 
 def shares_of(protocol: SecureVector, top: Any) -> Integers:
@@ -166,13 +167,13 @@ def problems(path: Path) -> set[str]:
     """What is wrong with the noise of a path; nothing, but for a chance of 1e-9.
 
     Noise that is used twice is equal in more than half of the places where it should be
-    independent; by chance that happens with probability below 1e-12, since no law here gives a
-    value more than a tenth.
+    independent; by chance that happens with probability below 1e-12, since no distribution here
+    gives a value more than a tenth.
     """
     drawn = path.sample()
     found = set()
-    if not follows(np.ravel(drawn) + path.centre, path.law) > UNSEEDED:
-        found.add("another law")
+    if not follows(np.ravel(drawn) + path.centre, path.distribution) > UNSEEDED:
+        found.add("another distribution")
     for axis, between in enumerate(("people", "steps", "numbers")):
         others = np.roll(drawn, 1, axis=axis)
         if (drawn == others).mean() > 0.5:
@@ -186,28 +187,28 @@ def problems(path: Path) -> set[str]:
 
 @EACH
 def test_the_noise_of_every_device_path_is_sound(name: str) -> None:
-    assert PATHS[name].law.pmf(np.arange(-20000, 20000)).max() < 0.1
+    assert PATHS[name].distribution.pmf(np.arange(-20000, 20000)).max() < 0.1
     assert not problems(PATHS[name])
 
 
-DRAW = NoiseLaw.draw
+DRAW = NoiseDistribution.draw
 
 
-def missing(law: NoiseLaw, size: Any = None) -> Any:
-    return np.full(size, round(law.mean))
+def missing(distribution: NoiseDistribution, size: Any = None) -> Any:
+    return np.full(size, round(distribution.mean))
 
 
-def halved(law: NoiseLaw, size: Any = None) -> Any:
-    middle = round(law.mean)
-    return middle + np.fix((np.asarray(DRAW(law, size)) - middle) / 2).astype(np.int64)
+def halved(distribution: NoiseDistribution, size: Any = None) -> Any:
+    middle = round(distribution.mean)
+    return middle + np.fix((np.asarray(DRAW(distribution, size)) - middle) / 2).astype(np.int64)
 
 
-def one_for_all(law: NoiseLaw, size: Any = None) -> Any:
-    return np.full(size, DRAW(law))
+def one_for_all(distribution: NoiseDistribution, size: Any = None) -> Any:
+    return np.full(size, DRAW(distribution))
 
 
-def seeded(law: NoiseLaw, size: Any = None) -> Any:
-    return np.asarray(law.sample(np.random.default_rng(random.getrandbits(60)), size))
+def seeded(distribution: NoiseDistribution, size: Any = None) -> Any:
+    return np.asarray(distribution.sample(np.random.default_rng(random.getrandbits(60)), size))
 
 
 class Reused:
@@ -216,14 +217,14 @@ class Reused:
     def __init__(self) -> None:
         self.first: Any = None
 
-    def __call__(self, law: NoiseLaw, size: Any = None) -> Any:
-        self.first = DRAW(law, size) if self.first is None else self.first
+    def __call__(self, distribution: NoiseDistribution, size: Any = None) -> Any:
+        self.first = DRAW(distribution, size) if self.first is None else self.first
         return self.first
 
 
 FAULTS: dict[str, tuple[Callable[[], Any], str]] = {
-    "missing": (lambda: missing, "another law"),
-    "halved": (lambda: halved, "another law"),
+    "missing": (lambda: missing, "another distribution"),
+    "halved": (lambda: halved, "another distribution"),
     "one for all": (lambda: one_for_all, "used twice between numbers"),
     "seeded": (lambda: seeded, "seeded"),
     "reused": (Reused, "used twice between people"),
@@ -238,5 +239,7 @@ def test_broken_noise_is_noticed_on_every_device_path(
 ) -> None:
     broken, seen = FAULTS[fault]
     mutant = broken()
-    monkeypatch.setattr(NoiseLaw, "draw", lambda law, size=None: mutant(law, size))
+    monkeypatch.setattr(
+        NoiseDistribution, "draw", lambda distribution, size=None: mutant(distribution, size)
+    )
     assert seen in problems(PATHS[name])

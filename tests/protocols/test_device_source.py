@@ -1,5 +1,5 @@
-"""Every device's noise is there, is its own, and comes from the operating system: what a law of
-sums cannot show, because a broken device has it too.
+"""Every device's noise is there, is its own, and comes from the operating system: what a
+distribution of sums cannot show, because a broken device has it too.
 
 Whether the amount is right is for `test_every_protocol`. Here the operating system is replaced by a
 stream that the test knows: a message must be a function of the part of the stream that was there
@@ -178,8 +178,8 @@ def test_a_share_is_drawn_again_only_beyond_its_bounds(
 ) -> None:
     parameters = PureShuffle(21, 1.0)._seat(0)[1].certificate.parameters
     draws = iter([end * (parameters.tau + 1), -end * (parameters.tau + 5), end * parameters.tau])
-    law = SimpleNamespace(draw=lambda: next(draws))
-    monkeypatch.setattr(pure_shuffle, "_share", lambda _: law)
+    distribution = SimpleNamespace(draw=lambda: next(draws))
+    monkeypatch.setattr(pure_shuffle, "_share", lambda _: distribution)
     assert pure_shuffle._conditioned(parameters) == end * parameters.tau
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.protocols.examples import EXAMPLES, ONE, TEN
 
-from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
+from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseDistribution, Skellam
 from tacit.privacy import ApproximateDP, PureDP
 from tacit.protocols import vectors
 from tacit.protocols.continuous import CentralLaplace
@@ -21,7 +21,7 @@ from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.vectors import noise_proxy
 from tacit.testing import check_protocol
 from tacit.testing.errors import check_error
-from tacit.types import ErrorLaw, Floats, Opened
+from tacit.types import ErrorDistribution, Floats, Opened
 
 LEVELS = [10.0**-k for k in range(1, 13)]
 TILTS = np.concatenate([np.geomspace(1e-3, 8, 40), -np.geomspace(1e-3, 8, 40)])
@@ -40,7 +40,7 @@ def test_randomized_response_whatever_the_bits(epsilon: float, reports: int) -> 
     stated, told = error.log_mgf(TILTS), np.arange(reports + 1)
     for ones in range(reports + 1):
         off = (told - reports * lie) * stretch - ones
-        probabilities = protocol.opened_law(ones, reports).pmf(told)
+        probabilities = protocol.released_distribution(ones, reports).pmf(told)
         assert float(probabilities @ off) == pytest.approx(0, abs=1e-9)
         assert float(probabilities @ off**2) == pytest.approx(error.variance, rel=1e-9)
         for p, radius in zip(LEVELS, radii, strict=True):
@@ -61,7 +61,7 @@ def test_the_bound_that_failed() -> None:
     protocol = RandomizedBits(1000, PureDP(5.0))
     error, told = protocol.error(1000), np.arange(1001)
     off = np.array([protocol._sum(Opened((int(k),), 1000)) for k in told])
-    probabilities = protocol.opened_law(0, 1000).pmf(told)
+    probabilities = protocol.released_distribution(0, 1000).pmf(told)
     wrong = math.sqrt(2 * error.variance * math.log(2e9))
     assert float(probabilities[np.abs(off) > wrong].sum()) == pytest.approx(1.5e-7, rel=0.03)
     assert float(probabilities[np.abs(off) > error.radius(1e-9)].sum()) < 1e-9
@@ -90,20 +90,22 @@ def test_continuous_laplace_noise_states_its_own_tails() -> None:
 
 @dataclass(frozen=True)
 class Added:
-    """A protocol, the law of one draw of noise, and how many are in a sum; `rounded` is how many
-    numbers are rounded at random.
+    """A protocol, the distribution of one draw of noise, and how many are in a sum; `rounded` is
+    how many numbers are rounded at random.
     """
 
     build: Callable[[], Any]
-    share: Callable[[Any], NoiseLaw]
+    share: Callable[[Any], NoiseDistribution]
     copies: int
     rounded: int
 
 
 ADDED = {
-    "central": Added(lambda: vectors.CentralVectors(6, 3, 1.0, TEN), lambda p: p.law, 1, 1),
+    "central": Added(
+        lambda: vectors.CentralVectors(6, 3, 1.0, TEN), lambda p: p.distribution, 1, 1
+    ),
     "central-pure": Added(
-        lambda: vectors.CentralVectors(6, 3, 1.0, PureDP(1.0)), lambda p: p.law, 1, 1
+        lambda: vectors.CentralVectors(6, 3, 1.0, PureDP(1.0)), lambda p: p.distribution, 1, 1
     ),
     "local": Added(lambda: vectors.LocalVectors(6, 3, 1.0, TEN), lambda p: p.device, 6, 6),
     "local-small": Added(
@@ -134,13 +136,16 @@ ADDED = {
         6,
         6,
     ),
-    "ball-central": Added(lambda: CentralBall(6, 3, 2.0, TEN), lambda p: p.law, 1, 6),
-    "ball-local": Added(lambda: LocalBall(6, 3, 2.0, TEN), lambda p: p.law, 6, 6),
-    "ball-secagg": Added(lambda: SecureBall(6, 3, 2.0, TEN), lambda p: p.law, 6, 6),
+    "ball-central": Added(lambda: CentralBall(6, 3, 2.0, TEN), lambda p: p.distribution, 1, 6),
+    "ball-local": Added(lambda: LocalBall(6, 3, 2.0, TEN), lambda p: p.distribution, 6, 6),
+    "ball-secagg": Added(lambda: SecureBall(6, 3, 2.0, TEN), lambda p: p.distribution, 6, 6),
     "ball-secagg-gaussian": Added(
-        lambda: SecureBall(6, 3, 2.0, TEN, noise_kind="discrete-gaussian"), lambda p: p.law, 6, 6
+        lambda: SecureBall(6, 3, 2.0, TEN, noise_kind="discrete-gaussian"),
+        lambda p: p.distribution,
+        6,
+        6,
     ),
-    "ball-shuffle": Added(lambda: ShuffledBall(20, 3, 2.0, TEN), lambda p: p.law, 20, 20),
+    "ball-shuffle": Added(lambda: ShuffledBall(20, 3, 2.0, TEN), lambda p: p.distribution, 20, 20),
 }
 
 
@@ -161,7 +166,7 @@ def test_every_vector_states_a_proxy_that_holds(name: str) -> None:
     assert exact <= proxy * (1 + 1e-9)
 
 
-LAWS: list[NoiseLaw] = [
+LAWS: list[NoiseDistribution] = [
     *(Binomial(n, p) for n in (1, 2, 5, 20, 10_000) for p in (0.5, 0.3, 0.1, 0.01, 0.001, 0.9)),
     *(DiscreteGaussian(sigma) for sigma in (0.2, 0.4, 0.5, 1.0, 30.0)),
     *(Skellam(variance) for variance in (0.05, 1.0, 1000.0)),
@@ -169,12 +174,16 @@ LAWS: list[NoiseLaw] = [
 ]
 
 
-@pytest.mark.parametrize("law", LAWS, ids=repr)
-def test_a_proxy_is_no_less_than_any_ratio_within_its_reach(law: NoiseLaw) -> None:
-    proxy, reach = noise_proxy(law)
+@pytest.mark.parametrize("distribution", LAWS, ids=repr)
+def test_a_proxy_is_no_less_than_any_ratio_within_its_reach(
+    distribution: NoiseDistribution,
+) -> None:
+    proxy, reach = noise_proxy(distribution)
     points = np.random.default_rng(1).uniform(0.01, 1, 20_000) * reach
     for t in (points, -points):
-        assert (2 * (law.log_mgf(t) - t * law.mean) / t**2 <= proxy * (1 + 1e-8)).all()
+        assert (
+            2 * (distribution.log_mgf(t) - t * distribution.mean) / t**2 <= proxy * (1 + 1e-8)
+        ).all()
 
 
 # The suite rejects every fault by its own sentence
@@ -197,15 +206,15 @@ class Stated:
         return float(self.narrower * self.noise.bound(p))
 
 
-def wrong(**fault: float) -> Callable[[ErrorLaw], ErrorLaw]:
-    def made(error: ErrorLaw) -> ErrorLaw:
+def wrong(**fault: float) -> Callable[[ErrorDistribution], ErrorDistribution]:
+    def made(error: ErrorDistribution) -> ErrorDistribution:
         noise: Any = error.noise
         return replace(error, noise=Stated(noise, **{"variance": noise.variance, **fault}))
 
     return made
 
 
-FAULTS: dict[str, tuple[Callable[[ErrorLaw], ErrorLaw], str]] = {
+FAULTS: dict[str, tuple[Callable[[ErrorDistribution], ErrorDistribution], str]] = {
     "no bound": (wrong(narrower=0.0), r"bound\(0\.1\) is 0: exceeded"),
     "narrow": (wrong(narrower=0.6), "exceeded with probability"),
     "moments": (wrong(moments=0.999), r"log_mgf\(.*\) is .*: below the exact"),
@@ -220,7 +229,7 @@ def test_the_suite_rejects_an_error_that_does_not_hold(fault: str) -> None:
     change, said = FAULTS[fault]
 
     class Faulty(RandomizedBits):
-        def error(self, reports: int) -> ErrorLaw:
+        def error(self, reports: int) -> ErrorDistribution:
             return change(super().error(reports))
 
     with pytest.raises(AssertionError, match=said):
@@ -238,9 +247,9 @@ def test_the_suite_rejects_a_biased_estimate() -> None:
 
 def test_the_suite_rejects_a_message_for_the_sum() -> None:
     class Faulty(RandomizedBits):
-        opened_law = RandomizedBits.view_law
+        released_distribution = RandomizedBits.view_distribution
 
-    with pytest.raises(AssertionError, match="does not follow opened_law"):
+    with pytest.raises(AssertionError, match="does not follow released_distribution"):
         check_protocol(Faulty(40, PureDP(1.0)), rounds=200, exact_rounds=20)
 
 

@@ -1,5 +1,5 @@
-"""What holds for every protocol, whatever is reported: one law on every path, the one that it
-states; refusals; the promise on what it says.
+"""What holds for every protocol, whatever is reported: one distribution on every path, the one
+that it states; refusals; the promise on what it says.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.tables import extended_but_every
 import tacit.protocols
 from tacit.assumptions import TRUST_OF_VIEW, DishonestAtMost, HonestServers, PinnedKeys
 from tacit.errors import TacitError
-from tacit.noise import NoiseLaw
+from tacit.noise import NoiseDistribution
 from tacit.privacy import View
 from tacit.protocols.contract import Protocol
 from tacit.types import Estimate, Floats, Integers, Opened
@@ -97,19 +97,20 @@ def test_devices_have_the_law_of_the_simulation(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.seen is not None])
 def test_devices_have_the_law_of_what_is_opened(name: str) -> None:
-    """What is seen of 400 rounds of exact draws against `opened_law`; false-alarm rate 1e-9."""
-    law = opened_law(name, CASES[name].build())
+    """What is seen of 400 rounds of exact draws against `released_distribution`; false-alarm rate
+    1e-9."""
+    distribution = released_distribution(name, CASES[name].build())
     _, seen = rounds_of_devices(name)
-    assert follows(seen, law) > UNSEEDED
+    assert follows(seen, distribution) > UNSEEDED
 
 
 @pytest.mark.parametrize(
     "name", [name for name, e in EXAMPLES.items() if e.noisy and CASES[name].seen is not None]
 )
 def test_the_law_of_what_is_opened_would_notice_half_the_noise(name: str) -> None:
-    law = opened_law(name, EXAMPLES[name].build(0.5))
+    distribution = released_distribution(name, EXAMPLES[name].build(0.5))
     _, seen = rounds_of_devices(name)
-    assert follows(seen, law) < UNSEEDED
+    assert follows(seen, distribution) < UNSEEDED
 
 
 @pytest.mark.parametrize(
@@ -119,22 +120,22 @@ def test_the_law_of_what_is_opened_would_notice_half_the_noise(name: str) -> Non
     ),
 )
 def test_the_law_of_what_is_opened_would_notice_devices_with_half_the_noise(name: str) -> None:
-    law = opened_law(name, CASES[name].build())
+    distribution = released_distribution(name, CASES[name].build())
     _, seen = rounds_of_devices(name)
     centre = round(float(np.median(seen)))
-    assert follows(centre + np.fix((seen - centre) / 2), law) < UNSEEDED
+    assert follows(centre + np.fix((seen - centre) / 2), distribution) < UNSEEDED
 
 
-def opened_law(name: str, protocol: Protocol) -> NoiseLaw:
+def released_distribution(name: str, protocol: Protocol) -> NoiseDistribution:
     case = CASES[name]
-    return protocol.opened_law(case.total, case.inside or protocol.participants)
+    return protocol.released_distribution(case.total, case.inside or protocol.participants)
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.seen is None])
 def test_a_protocol_without_an_exact_law_says_so(name: str) -> None:
     protocol = CASES[name].build()
     with pytest.raises(TacitError, match=r"no exact distribution|has no distribution"):
-        protocol.view_law(0, protocol.participants)
+        protocol.view_distribution(0, protocol.participants)
 
 
 @EACH

@@ -1,4 +1,5 @@
-"""Two metrics of the same people: one guarantee for both, from the joint law of what is seen."""
+"""Two metrics of the same people: one guarantee for both, from the joint distribution of what is
+seen."""
 
 from __future__ import annotations
 
@@ -58,10 +59,10 @@ def views(part: SumProtocol) -> tuple[Floats, Floats]:
     """What is certain to hide one metric, of a person at the lowest level and at the highest, as
     far as a transform resolves it.
     """
-    laws = [part.view_law(total, part.honest) for total in (0, part.precision)]
-    ends = [law.support for law in laws]
+    distributions = [part.view_distribution(total, part.honest) for total in (0, part.precision)]
+    ends = [distribution.support for distribution in distributions]
     points = np.arange(int(min(low for low, _ in ends)), int(max(high for _, high in ends)) + 1)
-    low, high = (law.pmf(points) for law in laws)
+    low, high = (distribution.pmf(points) for distribution in distributions)
     inside = (low > RESOLVED) & (high > RESOLVED)
     return low[inside], high[inside]
 
@@ -77,7 +78,7 @@ def joint_loss(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> floa
 def test_both_answers_of_a_person_replaced_together_cost_epsilon(
     trust: str, participations: int
 ) -> None:
-    """From the joint law of what is seen: not more, and no noise is wasted."""
+    """From the joint distribution of what is seen: not more, and no noise is wasted."""
     protocol = joint(trust, PureDP(0.9, participations=participations))
     loss = joint_loss(views(protocol.part), views(protocol.part)) * participations
     assert loss <= 0.9 * (1 + 1e-4)  # modulo m, by a transform
@@ -99,7 +100,7 @@ def test_one_metric_with_noise_for_one_alone_would_break_the_promise(trust: str)
 
 
 def test_an_approximate_promise_holds_for_both_metrics_together() -> None:
-    """δ of the joint law, both answers replaced together, in both directions."""
+    """δ of the joint distribution, both answers replaced together, in both directions."""
     target = ApproximateDP(1.0, 1e-5)
     how = {"binary": True, "dropout": 0.0}
     for make in (factories.skellam_tight, factories.shuffled_tight):
@@ -117,7 +118,7 @@ def test_an_approximate_promise_holds_for_both_metrics_together() -> None:
 
 
 def bits(target: float = 3.0, modulus: int | None = None) -> JointSums:
-    """Little noise, so that a joint law has few cells."""
+    """Little noise, so that a joint distribution has few cells."""
     promise = PureDP(target, participations=2)
     return JointSums(Central(6, 1, DiscreteLaplace(2 / Fraction(target)), promise, modulus), 2)
 
@@ -126,10 +127,13 @@ SHOWN = np.array([[1, 0], [1, 1], [0, 1], [1, 1], [0, 0], [1, 1]])  # of six peo
 
 
 def joint_law(protocol: JointSums) -> Table:
-    """The law of modulus · first + second, as independent numbers with the stated law."""
+    """The distribution of modulus · first + second, as independent numbers with the stated
+    distribution."""
     size = protocol.part.modulus  # type: ignore[attr-defined]
-    laws = [protocol.opened_law(int(total), len(SHOWN)) for total in SHOWN.sum(axis=0)]
-    one, other = (law.pmf(np.arange(size)) for law in laws)
+    distributions = [
+        protocol.released_distribution(int(total), len(SHOWN)) for total in SHOWN.sum(axis=0)
+    ]
+    one, other = (distribution.pmf(np.arange(size)) for distribution in distributions)
     return Table.of(0, np.outer(one, other).ravel())
 
 
@@ -164,10 +168,10 @@ def one_by_one(protocol: JointSums, rounds: int) -> list[int]:
 def test_what_is_opened_has_the_joint_law_of_independent_noise() -> None:
     """Chi-square on the pair of numbers: simulations at 1e-6, exact draws at 1e-9."""
     protocol = bits()
-    law = joint_law(protocol)
-    assert follows(simulated(protocol, 2_500), law, cells=40) > SEEDED
-    assert follows(one_by_one(protocol, 2_500), law, cells=40) > SEEDED
-    assert follows(exact(protocol, 800), law, cells=40) > UNSEEDED
+    distribution = joint_law(protocol)
+    assert follows(simulated(protocol, 2_500), distribution, cells=40) > SEEDED
+    assert follows(one_by_one(protocol, 2_500), distribution, cells=40) > SEEDED
+    assert follows(exact(protocol, 800), distribution, cells=40) > UNSEEDED
 
 
 class Broken(JointSums):
@@ -204,18 +208,21 @@ def test_a_second_metric_without_noise_of_its_own_is_noticed(how: str) -> None:
 
 
 def test_two_servers_open_both_metrics_with_noise_of_their_own() -> None:
-    """120 rounds over the real intermediary against the joint law; false-alarm rate 1e-9."""
+    """120 rounds over the real intermediary against the joint distribution; false-alarm rate
+    1e-9."""
     protocol = JointSums(TwoServers(2, 1, PureDP(4.0, participations=2)), 2)
     messages = [(1, 0), (1, 1)]
     seen = [coded(protocol, carry(protocol, messages, "two-servers")) for _ in range(120)]
     one, other = (
-        protocol.opened_law(total, 2).pmf(np.arange(protocol.part.modulus))  # type: ignore[attr-defined]
+        protocol.released_distribution(total, 2).pmf(np.arange(protocol.part.modulus))  # type: ignore[attr-defined]
         for total in (2, 1)
     )
-    law = Table.of(0, np.outer(one, other).ravel())
-    assert follows(seen, law, cells=12) > UNSEEDED
+    distribution = Table.of(0, np.outer(one, other).ravel())
+    assert follows(seen, distribution, cells=12) > UNSEEDED
     reused = [value - value % protocol.part.modulus for value in seen]  # type: ignore[attr-defined]
-    assert follows(reused, law, cells=12) < UNSEEDED  # so many are enough to see a constant
+    assert (
+        follows(reused, distribution, cells=12) < UNSEEDED
+    )  # so many are enough to see a constant
 
 
 # What passes

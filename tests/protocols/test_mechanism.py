@@ -132,7 +132,7 @@ def through_json(mechanism: Mechanism) -> Mechanism:
 def described(protocol: Protocol) -> dict[str, Any]:
     """Everything that a round's people and servers are told of it."""
     numbers = ("participants", "coordinates", "minimum", "bits_per_participant", "guarantee")
-    more = ("precision", "modulus", "share", "law", "noise_bits", "bias")
+    more = ("precision", "modulus", "share", "distribution", "noise_bits", "bias")
     return {
         "kind": type(protocol),
         "guarantee_id": protocol.guarantee_id,

@@ -26,10 +26,10 @@ Floats = npt.NDArray[np.float64]
 
 
 def message_law(p: PureShuffleParameters, bit: int, noise: Floats) -> Floats:
-    """The law of one user's number of ones."""
-    law = np.full(p.bits + 1, float(p.mixture) / (p.bits + 1))
-    law[bit : bit + 2 * p.tau + 1] += (1 - float(p.mixture)) * noise
-    return law
+    """The distribution of one user's number of ones."""
+    distribution = np.full(p.bits + 1, float(p.mixture) / (p.bits + 1))
+    distribution[bit : bit + 2 * p.tau + 1] += (1 - float(p.mixture)) * noise
+    return distribution
 
 
 def worst_loss(p: PureShuffleParameters, noise: Floats) -> float:
@@ -122,19 +122,21 @@ def test_a_group_that_is_not_complete_is_not_opened() -> None:
 
 @pytest.mark.parametrize("ones", [0, 1, 17, 21])
 def test_the_law_of_the_view_is_that_of_every_message_added_up_by_hand(ones: int) -> None:
-    """The first so many hold a one: every message's law, convolved one by one."""
+    """The first so many hold a one: every message's distribution, convolved one by one."""
     protocol = PureShuffle(21, 1.0)
-    law, p = np.ones(1), lookup(16, 1.0).certificate.parameters
+    distribution, p = np.ones(1), lookup(16, 1.0).certificate.parameters
     for place in range(21):
-        law = np.convolve(law, message_law(p, int(place < ones), share_probabilities(p)))
+        distribution = np.convolve(
+            distribution, message_law(p, int(place < ones), share_probabilities(p))
+        )
     expected = 21 * p.tau
-    stated = protocol.view_law(ones, 21).pmf(np.arange(len(law)) - expected)
-    np.testing.assert_allclose(stated, law, rtol=0, atol=1e-12)
+    stated = protocol.view_distribution(ones, 21).pmf(np.arange(len(distribution)) - expected)
+    np.testing.assert_allclose(stated, distribution, rtol=0, atol=1e-12)
 
 
 def test_spoilt_users_lose_their_bit_on_both_paths(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a mixture of one half: mean and variance of both paths against the law, and batches
-    counted once; false alarm 1e-6.
+    """With a mixture of one half: mean and variance of both paths against the distribution, and
+    batches counted once; false alarm 1e-6.
     """
     protocol = PureShuffle(20, 1.0)
     monkeypatch.setattr(
@@ -163,9 +165,9 @@ def test_spoilt_users_lose_their_bit_on_both_paths(monkeypatch: pytest.MonkeyPat
         p = group.row.certificate.parameters
         values = np.arange(p.bits + 1)
         for bit in levels[start : start + group.people]:
-            law = message_law(p, int(bit), share_probabilities(p))
-            expected += float(values @ law) - p.tau
-            spread += float(values**2 @ law) - float(values @ law) ** 2
+            distribution = message_law(p, int(bit), share_probabilities(p))
+            expected += float(values @ distribution) - p.tau
+            spread += float(values**2 @ distribution) - float(values @ distribution) ** 2
         start += group.people
     rng = np.random.default_rng(3)
     slow = [protocol.combine_batch(protocol.randomize_batch(levels, rng), rng) for _ in range(4000)]
@@ -195,7 +197,8 @@ def test_a_trillion_users_cost_no_more_than_a_thousand() -> None:
 @pytest.mark.parametrize("bit", [0, 1])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 def test_the_error_law_bounds_spoilt_answers_too(bit: int, epsilon: float) -> None:
-    """Against one person's law of ones; up to where those that are spoilt are most of it."""
+    """Against one person's distribution of ones; up to where those that are spoilt are most of
+    it."""
     protocol = PureShuffle(65, epsilon)
     p = protocol._groups[0].row.certificate.parameters
     ones = np.full(p.bits + 1, float(p.mixture) / (p.bits + 1))
@@ -211,11 +214,11 @@ def test_the_error_law_bounds_spoilt_answers_too(bit: int, epsilon: float) -> No
 
 def test_the_moment_generating_function_is_finite_however_steep() -> None:
     """Shares are bounded; where exponentials would overflow it continues the line of its slope."""
-    law = factories.pure_shuffle(256, PureDP(0.9)).error(256).noise
-    assert law is not None
+    distribution = factories.pure_shuffle(256, PureDP(0.9)).error(256).noise
+    assert distribution is not None
     points = np.array([5.0, 10.0, 50.0, 100.0])
-    values = law.log_mgf(points)
+    values = distribution.log_mgf(points)
     assert np.all(np.isfinite(values))
     slopes = np.diff(values) / np.diff(points)
     assert np.all(np.diff(slopes) >= -1e-9 * slopes[0])
-    assert law.log_mgf(points[:1]) == pytest.approx(values[:1], rel=1e-12)
+    assert distribution.log_mgf(points[:1]) == pytest.approx(values[:1], rel=1e-12)

@@ -20,7 +20,14 @@ from tests.protocols.test_device_noise import NUMBERS, STEPS, Path, problems
 from tests.protocols.test_every_protocol import concrete
 from tests.tables import extended_but_every
 
-from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam, Table
+from tacit.noise import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseDistribution,
+    Skellam,
+    Table,
+)
 from tacit.privacy import ApproximateDP, PureDP, calibrate
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import SumProtocol
@@ -54,7 +61,7 @@ def each(one: Callable[[], int]) -> Callable[[], Integers]:
     return lambda: np.array([[one() for _ in range(NUMBERS)] for _ in range(STEPS)])
 
 
-def of_share(protocol: Any, share: NoiseLaw) -> Messages:
+def of_share(protocol: Any, share: NoiseDistribution) -> Messages:
     """Messages of participants who report 0: a residue, or shares that add up to one."""
 
     def sent() -> int:
@@ -66,23 +73,23 @@ def of_share(protocol: Any, share: NoiseLaw) -> Messages:
 
 def of_server(protocol: Any) -> Messages:
     """What servers open of participants who report 0."""
-    law = protocol.opened_law(0, PEOPLE)
+    distribution = protocol.released_distribution(0, PEOPLE)
     messages = [protocol.randomize(0.0) for _ in range(PEOPLE)]
-    return Messages(each(lambda: protocol.combine(messages).value), law)
+    return Messages(each(lambda: protocol.combine(messages).value), distribution)
 
 
 def of_metrics() -> Messages:
     """One participant's messages for several metrics."""
-    law, modulus = DiscreteLaplace(LEVELS * NUMBERS), 1 << 24
+    distribution, modulus = DiscreteLaplace(LEVELS * NUMBERS), 1 << 24
     target = PureDP(1.0, participations=NUMBERS)
-    joint = JointSums(Local(PEOPLE, LEVELS, law, target, modulus=modulus), NUMBERS)
+    joint = JointSums(Local(PEOPLE, LEVELS, distribution, target, modulus=modulus), NUMBERS)
     zeros = [0.0] * NUMBERS
 
     def sent() -> Integers:
         rows = [[signed(one, modulus) for one in joint.randomize(zeros)] for _ in range(STEPS)]
         return np.array(rows)
 
-    return Messages(sent, law)
+    return Messages(sent, distribution)
 
 
 def of_pure_shuffle() -> Messages:
@@ -90,14 +97,14 @@ def of_pure_shuffle() -> Messages:
     about = protocol._seat(0)[1].certificate.parameters
     ones = np.full(about.bits + 1, float(about.mixture) / (about.bits + 1))
     ones[: 2 * about.tau + 1] += (1 - float(about.mixture)) * share_probabilities(about)
-    law = Table.of(0, ones / ones.sum())
-    return Messages(each(lambda: sum(protocol.randomize(0.0).bits)), law)
+    distribution = Table.of(0, ones / ones.sum())
+    return Messages(each(lambda: sum(protocol.randomize(0.0).bits)), distribution)
 
 
 def paths() -> Iterator[tuple[str, type[Any], Messages]]:
     target, laplace = PureDP(1.0), DiscreteLaplace(LEVELS)
-    skellam = calibrate("skellam", LEVELS, APPROXIMATE).law
-    gauss = calibrate("discrete-gaussian", LEVELS, APPROXIMATE, users=PEOPLE - 1).law
+    skellam = calibrate("skellam", LEVELS, APPROXIMATE).distribution
+    gauss = calibrate("discrete-gaussian", LEVELS, APPROXIMATE, users=PEOPLE - 1).distribution
     assert isinstance(skellam, Skellam)
     assert isinstance(gauss, DiscreteGaussian)
     others = PEOPLE - 1
@@ -135,16 +142,16 @@ def test_every_sum_with_a_guarantee_has_a_path_here() -> None:
 
 @EACH
 def test_the_noise_of_every_message_is_sound(name: str) -> None:
-    assert PATHS[name].law.pmf(np.arange(-20000, 20000)).max() < 0.1
+    assert PATHS[name].distribution.pmf(np.arange(-20000, 20000)).max() < 0.1
     assert not problems(PATHS[name])
 
 
 # What the battery rejects
 
 
-def whole(fault: Callable[..., Any]) -> Callable[[NoiseLaw], int]:
+def whole(fault: Callable[..., Any]) -> Callable[[NoiseDistribution], int]:
     """A fault of the battery, for one number."""
-    return lambda law: int(fault(law))
+    return lambda distribution: int(fault(distribution))
 
 
 class Replayed:
@@ -154,20 +161,20 @@ class Replayed:
         self.period, self.times, self.count = period, times, 0
         self.kept = list[int]()
 
-    def __call__(self, law: NoiseLaw) -> int:
+    def __call__(self, distribution: NoiseDistribution) -> int:
         turn, place = divmod(self.count, self.period)
         self.count += 1
         if turn % self.times:
             return self.kept[place]
         self.kept = [] if place == 0 else self.kept
-        self.kept.append(int(battery.DRAW(law)))
+        self.kept.append(int(battery.DRAW(distribution)))
         return self.kept[place]
 
 
-FAULTS: dict[str, tuple[Callable[[int], Callable[[NoiseLaw], int]], str]] = {
-    "missing": (lambda _: lambda law: round(law.mean), "another law"),
-    "halved": (lambda _: whole(battery.halved), "another law"),
-    "doubled": (lambda _: lambda law: _doubled(law), "another law"),
+FAULTS: dict[str, tuple[Callable[[int], Callable[[NoiseDistribution], int]], str]] = {
+    "missing": (lambda _: lambda distribution: round(distribution.mean), "another distribution"),
+    "halved": (lambda _: whole(battery.halved), "another distribution"),
+    "doubled": (lambda _: lambda distribution: _doubled(distribution), "another distribution"),
     "seeded": (lambda _: whole(battery.seeded), "seeded"),
     "one for all": (lambda _: whole(battery.Reused()), "used twice between people"),
     "one for all metrics": (lambda draws: Replayed(draws, NUMBERS), "used twice between numbers"),
@@ -178,9 +185,9 @@ FAULTS: dict[str, tuple[Callable[[int], Callable[[NoiseLaw], int]], str]] = {
 }
 
 
-def _doubled(law: NoiseLaw) -> int:
-    middle = round(law.mean)
-    return middle + 2 * (int(battery.DRAW(law)) - middle)
+def _doubled(distribution: NoiseDistribution) -> int:
+    middle = round(distribution.mean)
+    return middle + 2 * (int(battery.DRAW(distribution)) - middle)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +198,7 @@ def test_broken_noise_is_noticed_in_every_protocol(
 ) -> None:
     make, seen = FAULTS[fault]
     mutant = make(2 if name in ("two servers", "verified") else 1)
-    monkeypatch.setattr(NoiseLaw, "draw", lambda law: mutant(law))
+    monkeypatch.setattr(NoiseDistribution, "draw", lambda distribution: mutant(distribution))
     if seen != "seeded":  # which takes thousands of draws
         monkeypatch.setattr(battery, "check_source", lambda *_: None)
     assert seen in problems(PATHS[name])
@@ -210,7 +217,7 @@ def test_noise_that_two_servers_share_is_noticed(
 
     assert not shared()
     mutant = Replayed(1, 2)
-    monkeypatch.setattr(NoiseLaw, "draw", lambda law: mutant(law))
+    monkeypatch.setattr(NoiseDistribution, "draw", lambda distribution: mutant(distribution))
     assert shared()
 
 

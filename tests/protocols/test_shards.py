@@ -1,5 +1,5 @@
 """An organisation that is spread over shards: it adds up their sums and adds its noise once. What
-leaves it has the law of one server's, so its promise is that of one server.
+leaves it has the distribution of one server's, so its promise is that of one server.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.noise import NoiseLaw
+from tacit.noise import NoiseDistribution
 from tacit.privacy import PureDP
 from tacit.protocols.sums import TwoServers
 from tacit.types import Floats
@@ -21,12 +21,12 @@ ROUNDING = 1e-12
 answers = st.lists(st.integers(0, LEVELS), min_size=PEOPLE, max_size=PEOPLE)
 
 
-def noisy(total: int, law: NoiseLaw, copies: int, modulus: int) -> Floats:
+def noisy(total: int, distribution: NoiseDistribution, copies: int, modulus: int) -> Floats:
     """The probabilities of a number plus so many draws of noise, modulo m, by plain convolution."""
-    reach = int(law.quantile(1 - 1e-15)) + 1
+    reach = int(distribution.quantile(1 - 1e-15)) + 1
     points = np.arange(-reach, reach + 1)
     single = np.zeros(modulus)
-    np.add.at(single, points % modulus, law.pmf(points))
+    np.add.at(single, points % modulus, distribution.pmf(points))
     found = np.zeros(modulus)
     found[total % modulus] = 1.0
     for _ in range(copies):
@@ -35,12 +35,12 @@ def noisy(total: int, law: NoiseLaw, copies: int, modulus: int) -> Floats:
 
 
 def opened(halves: list[list[list[int]]], copies: int) -> Floats:
-    """The law of what both organisations open together: each adds up its shards' sums and adds
-    noise; `copies` draws in all.
+    """The distribution of what both organisations open together: each adds up its shards' sums and
+    adds noise; `copies` draws in all.
     """
     modulus = PROTOCOL.modulus
     partial = [sum(sum(shard) % modulus for shard in shards) % modulus for shards in halves]
-    return noisy(sum(partial), PROTOCOL.law, copies, modulus)
+    return noisy(sum(partial), PROTOCOL.distribution, copies, modulus)
 
 
 @settings(max_examples=25, deadline=None)
@@ -59,8 +59,8 @@ def test_sums_of_shards_with_noise_once_have_the_law_of_one_sum(
         [[h for h, place in zip(half, where, strict=True) if place == shard] for shard in range(5)]
         for half in (first, second)
     ]
-    law = PROTOCOL.opened_law(sum(levels), PEOPLE)
-    stated = law.pmf(np.arange(PROTOCOL.modulus))
+    distribution = PROTOCOL.released_distribution(sum(levels), PEOPLE)
+    stated = distribution.pmf(np.arange(PROTOCOL.modulus))
     np.testing.assert_allclose(opened(halves, 2), stated, rtol=0, atol=ROUNDING)
 
 
@@ -70,8 +70,8 @@ def test_noise_of_every_shard_would_be_another_law(shards: int) -> None:
     halves = [[[1, 0, 1]], [[0, 1, 0]]]
     once, each = opened(halves, 2), opened(halves, 2 * shards)
     assert 0.5 * np.abs(once - each).sum() > 0.1
-    assert PROTOCOL.law.power(2 * shards).variance == pytest.approx(
-        shards * PROTOCOL.law.power(2).variance
+    assert PROTOCOL.distribution.power(2 * shards).variance == pytest.approx(
+        shards * PROTOCOL.distribution.power(2).variance
     )
 
 

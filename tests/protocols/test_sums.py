@@ -1,5 +1,5 @@
-"""Every protocol: its three paths have one law, the stated one; what is opened is as private as
-promised, and no less noise would do.
+"""Every protocol: its three paths have one distribution, the stated one; what is opened is as
+private as promised, and no less noise would do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.tables import each_row
 
 from tacit.assumptions import BoundedAdversary, PinnedKeys, RangeProofs
 from tacit.errors import TacitError
-from tacit.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam, Table
+from tacit.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution, Skellam, Table
 from tacit.noise.table import convolution_power
 from tacit.privacy import ApproximateDP, Arithmetic, PureDP, View
 from tacit.protocols import factories
@@ -32,7 +32,7 @@ from tacit.protocols.randomized_bits import RandomizedBits, RandomizedResponseEr
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise, tkms21_noise
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, Verified, paper_modulus
-from tacit.types import ErrorLaw, Levels
+from tacit.types import ErrorDistribution, Levels
 
 Floats = npt.NDArray[np.float64]
 BATCHES = 5_000
@@ -89,7 +89,8 @@ def test_the_comparison_would_notice_half_the_noise(name: str) -> None:
 
 @EACH
 def test_estimates_are_unbiased_with_the_stated_variance_and_law(name: str) -> None:
-    """Mean and variance within 5 standard errors, chi-square against the stated law at 1e-6."""
+    """Mean and variance within 5 standard errors, chi-square against the stated distribution at
+    1e-6."""
     protocol = EXAMPLES[name].build(1.0)
     for reports, batches in ((fewest(protocol), 2000), (protocol.participants, BATCHES)):
         truth = int(some_levels(protocol, reports).sum())
@@ -100,7 +101,7 @@ def test_estimates_are_unbiased_with_the_stated_variance_and_law(name: str) -> N
         assert abs(z_score(off, 0.0)) < 5
         assert abs(z_score(off**2, error.variance)) < 5
         noise = error.noise
-        if isinstance(noise, NoiseLaw):
+        if isinstance(noise, NoiseDistribution):
             values = np.round(off * protocol.precision + noise.mean).astype(np.int64)
             np.testing.assert_allclose(values - noise.mean, off * protocol.precision, atol=1e-6)
             assert chi_square(values, noise) > ALARM
@@ -111,8 +112,8 @@ def test_estimates_are_unbiased_with_the_stated_variance_and_law(name: str) -> N
             )
         elif isinstance(noise, RandomizedResponseError):
             ones = (off + truth) / noise.stretch + reports * noise.lie
-            law = protocol.opened_law(truth, reports)
-            assert chi_square(np.round(ones).astype(np.int64), law) > ALARM
+            distribution = protocol.released_distribution(truth, reports)
+            assert chi_square(np.round(ones).astype(np.int64), distribution) > ALARM
         elif isinstance(noise, GroupedShares):
             assert chi_square(np.round(off).astype(np.int64), grouped_table(noise)) > ALARM
         else:
@@ -121,7 +122,7 @@ def test_estimates_are_unbiased_with_the_stated_variance_and_law(name: str) -> N
 
 
 def grouped_table(noise: GroupedShares) -> Table:
-    """The law of a batch's total noise, by convolving every user's."""
+    """The distribution of a batch's total noise, by convolving every user's."""
     start, pmf = 0, np.ones(1)
     everyone, values, columns = noise._matrix
     for users, probabilities in zip(everyone, columns.T, strict=True):
@@ -157,10 +158,12 @@ def test_a_radius_holds_about_a_mean_that_is_not_whole(bits: int, bias: float, p
     """Found: it was taken about the rounded mean, and was up to half a level too small."""
     from tacit.noise import Binomial
 
-    law = Binomial(bits, bias)
-    radius = ErrorLaw(1, 1, law).radius(p)
+    distribution = Binomial(bits, bias)
+    radius = ErrorDistribution(1, 1, distribution).radius(p)
     k = np.arange(bits + 1)
-    assert law.pmf(k)[np.abs(k - law.mean) > radius + 1e-9].sum() <= p * (1 + 1e-9)
+    assert distribution.pmf(k)[np.abs(k - distribution.mean) > radius + 1e-9].sum() <= p * (
+        1 + 1e-9
+    )
 
 
 # Wrap-around
@@ -243,10 +246,10 @@ def hockey_stick(p: Floats, q: Floats, epsilon: float) -> float:
 
 def seen(protocol: SumProtocol, reports: int, *totals: int) -> list[Floats]:
     """The probabilities of what is seen of so many reports, on common points, for each total."""
-    laws = [protocol.view_law(total, reports) for total in totals]
-    ends = [law.support for law in laws]
+    distributions = [protocol.view_distribution(total, reports) for total in totals]
+    ends = [distribution.support for distribution in distributions]
     points = np.arange(int(min(low for low, _ in ends)), int(max(high for _, high in ends)) + 1)
-    return [law.pmf(points) for law in laws]
+    return [distribution.pmf(points) for distribution in distributions]
 
 
 def true_delta(protocol: SumProtocol, reports: int) -> float:
@@ -279,20 +282,20 @@ def test_the_law_of_the_view_is_that_of_the_shares_added_up_by_hand(name: str) -
         if name == "response":
             total = 0  # one bit: the other one is its mirror image
         copies = example.adding or reports
-        law = protocol.view_law(total, reports)
-        points = np.arange(int(law.support[0]), int(law.support[1]) + 1)
+        distribution = protocol.view_distribution(total, reports)
+        points = np.arange(int(distribution.support[0]), int(distribution.support[1]) + 1)
         right = by_hand(example.share(), copies, total, modulus).pmf(points)
-        np.testing.assert_allclose(law.pmf(points), right, rtol=0, atol=ROUNDING)
-        assert law.pmf(points).sum() == pytest.approx(1.0, abs=1e-9)
+        np.testing.assert_allclose(distribution.pmf(points), right, rtol=0, atol=ROUNDING)
+        assert distribution.pmf(points).sum() == pytest.approx(1.0, abs=1e-9)
         if copies > 1:
             missing = by_hand(example.share(), copies - 1, total, modulus).pmf(points)
-            assert np.abs(law.pmf(points) - missing).max() > 1e3 * ROUNDING
+            assert np.abs(distribution.pmf(points) - missing).max() > 1e3 * ROUNDING
 
 
 def test_nothing_hides_an_exact_sum() -> None:
-    law = Exact(40, 8).view_law(17, 40)
-    assert law.support == (17, 17)
-    assert float(law.pmf(17)) == 1.0
+    distribution = Exact(40, 8).view_distribution(17, 40)
+    assert distribution.support == (17, 17)
+    assert float(distribution.pmf(17)) == 1.0
 
 
 @MODULAR
@@ -321,17 +324,19 @@ def test_pure_noise_keeps_every_ratio_below_epsilon(reports: int) -> None:
     assert ratios[1] > 0.9
 
 
-@pytest.mark.parametrize("law", [DiscreteLaplace(4), Skellam(16 * 13.92)], ids=["polya", "skellam"])
+@pytest.mark.parametrize(
+    "distribution", [DiscreteLaplace(4), Skellam(16 * 13.92)], ids=["polya", "skellam"]
+)
 def test_shares_hold_at_the_fewest_reports_and_shares_set_for_everyone_would_not(
-    law: NoiseLaw,
+    distribution: NoiseDistribution,
 ) -> None:
-    promise = PureDP(1.0) if isinstance(law, DiscreteLaplace) else ApproximateDP(1.0, 1e-5)
-    tolerant = SecureSum(40, 4, law, promise, dropout=0.2, corrupt=0.1)
+    promise = PureDP(1.0) if isinstance(distribution, DiscreteLaplace) else ApproximateDP(1.0, 1e-5)
+    tolerant = SecureSum(40, 4, distribution, promise, dropout=0.2, corrupt=0.1)
     assert (tolerant.minimum, 28) == (32, math.ceil(0.7 * 40))
     assert (
         true_delta(tolerant, 28) <= promised_delta(tolerant) + ROUNDING
     )  # 32 reports of which 4 add nothing
-    fragile = SecureSum(40, 4, law, promise)
+    fragile = SecureSum(40, 4, distribution, promise)
     assert true_delta(fragile, 28) > promised_delta(fragile) + 1e-7
 
 
@@ -497,13 +502,13 @@ def test_moduli_without_room_are_refused_with_one_that_has_it() -> None:
 
 @pytest.mark.parametrize("participations", [1, 3])
 def test_all_of_a_persons_rounds_at_two_servers_have_epsilon_together(participations: int) -> None:
-    """From the law itself: the loss of one number, as often as one person sends any."""
+    """From the distribution itself: the loss of one number, as often as one person sends any."""
     protocol = TwoServers(30, 5, PureDP(0.8, participations=participations))
     p, q = seen(protocol, 30, 0, 5)
     inside = (p > 1e-280) & (q > 1e-280)
     worst = float(np.abs(np.log(p[inside]) - np.log(q[inside])).max())
     assert worst * participations == pytest.approx(0.8, rel=1e-2)
-    assert protocol.law.scale == Fraction(5 * participations) / Fraction(0.8)
+    assert protocol.distribution.scale == Fraction(5 * participations) / Fraction(0.8)
 
 
 def test_the_guarantee_of_two_servers_states_its_threat_model() -> None:

@@ -1,4 +1,4 @@
-"""Vector sums: guarantees from the law of what is opened, both paths of every protocol,
+"""Vector sums: guarantees from the distribution of what is opened, both paths of every protocol,
 refusals.
 """
 
@@ -25,7 +25,7 @@ from tacit.noise import (
     Binomial,
     DiscreteGaussian,
     DiscreteLaplace,
-    NoiseLaw,
+    NoiseDistribution,
     Skellam,
     Table,
     convolve,
@@ -75,21 +75,21 @@ VECTORS = np.array(
 )
 
 
-def joint_delta(law: NoiseLaw, shifts: tuple[int, ...], epsilon: float) -> float:
-    """Σ (P - e^ε Q)⁺ over the full joint law of independent noise in each coordinate: brute
-    force.
+def joint_delta(distribution: NoiseDistribution, shifts: tuple[int, ...], epsilon: float) -> float:
+    """Σ (P - e^ε Q)⁺ over the full joint distribution of independent noise in each coordinate:
+    brute force.
     """
-    first, last = law.window(-60.0)
+    first, last = distribution.window(-60.0)
     points = np.arange(first, last + 1)
     log_p, log_q = np.zeros(()), np.zeros(())
     for shift in shifts:
-        log_p = np.add.outer(log_p, law.log_pmf(points))
-        log_q = np.add.outer(log_q, law.log_pmf(points + shift))
+        log_p = np.add.outer(log_p, distribution.log_pmf(points))
+        log_q = np.add.outer(log_q, distribution.log_pmf(points + shift))
     with np.errstate(over="ignore"):
         return float(np.maximum(0.0, np.exp(log_p) - np.exp(epsilon + log_q)).sum())
 
 
-LAWS: dict[str, Callable[[ApproximateDP], NoiseLaw]] = {
+LAWS: dict[str, Callable[[ApproximateDP], NoiseDistribution]] = {
     "discrete-gaussian": lambda target: gaussian_noise(4, 2, target),
     "skellam": lambda target: skellam_noise(4, 2, target),
     "binomial": lambda target: Binomial(
@@ -98,16 +98,16 @@ LAWS: dict[str, Callable[[ApproximateDP], NoiseLaw]] = {
 }
 
 
-def halved(law: NoiseLaw) -> NoiseLaw:
+def halved(distribution: NoiseDistribution) -> NoiseDistribution:
     """The same kind of noise with half the variance."""
-    match law:
+    match distribution:
         case DiscreteGaussian():
-            return DiscreteGaussian(float(law.sigma) / math.sqrt(2))
+            return DiscreteGaussian(float(distribution.sigma) / math.sqrt(2))
         case Skellam():
-            return Skellam(float(law.variance) / 2)
+            return Skellam(float(distribution.variance) / 2)
         case Binomial():
-            return Binomial(law.n // 2, law.p)
-    raise AssertionError(law)
+            return Binomial(distribution.n // 2, distribution.p)
+    raise AssertionError(distribution)
 
 
 @pytest.mark.parametrize("target", [TEN, ONE])
@@ -115,13 +115,13 @@ def halved(law: NoiseLaw) -> NoiseLaw:
 def test_the_opened_vector_has_the_guarantee_and_half_the_noise_has_not(
     kind: str, target: ApproximateDP
 ) -> None:
-    law = LAWS[kind](target)
+    distribution = LAWS[kind](target)
     movements = ((4, 4), (-4, 4), (4, -4), (-4, -4), (4, 0), (3, 4))
-    worst = max(joint_delta(law, shifts, target.epsilon) for shifts in movements)
+    worst = max(joint_delta(distribution, shifts, target.epsilon) for shifts in movements)
     assert worst <= target.delta * (1 + 1e-9)
     assert worst >= 0.8 * target.delta  # little to spare
     assert (
-        max(joint_delta(halved(law), shifts, target.epsilon) for shifts in movements)
+        max(joint_delta(halved(distribution), shifts, target.epsilon) for shifts in movements)
         > 1.1 * target.delta
     )
 
@@ -130,20 +130,23 @@ def test_the_opened_vector_has_the_guarantee_and_half_the_noise_has_not(
 @pytest.mark.parametrize("target", [TEN, ONE, ApproximateDP(0.2, 1e-6)])
 def test_calibrated_noise_meets_the_target_jointly(target: ApproximateDP, coordinates: int) -> None:
     bits, bias = binomial_noise(6, coordinates, target, 64)
-    for law in (
+    for distribution in (
         gaussian_noise(256, coordinates, target),
         skellam_noise(16, coordinates, target),
         Binomial(64 * bits, bias),
     ):
-        levels = {DiscreteGaussian: 256, Skellam: 16, Binomial: 6}[type(law)]
-        assert joint_epsilon(law, levels, coordinates, target.delta) <= target.epsilon
-        assert joint_epsilon(halved(law), levels, coordinates, target.delta) > 1.02 * target.epsilon
+        levels = {DiscreteGaussian: 256, Skellam: 16, Binomial: 6}[type(distribution)]
+        assert joint_epsilon(distribution, levels, coordinates, target.delta) <= target.epsilon
+        assert (
+            joint_epsilon(halved(distribution), levels, coordinates, target.delta)
+            > 1.02 * target.epsilon
+        )
 
 
 def test_the_sum_of_coordinates_carries_the_joint_loss_of_discrete_gaussians() -> None:
-    law = DiscreteGaussian(3.0)
-    epsilon = joint_epsilon(law, 4, 2, 0.01)
-    assert joint_delta(law, (4, 4), epsilon) == pytest.approx(0.01, rel=1e-6)
+    distribution = DiscreteGaussian(3.0)
+    epsilon = joint_epsilon(distribution, 4, 2, 0.01)
+    assert joint_delta(distribution, (4, 4), epsilon) == pytest.approx(0.01, rel=1e-6)
 
 
 def test_the_papers_noise_says_what_it_truly_gives() -> None:
@@ -151,9 +154,9 @@ def test_the_papers_noise_says_what_it_truly_gives() -> None:
         CentralVectors(50, 30, 1.0, TEN, paper=True),
         LocalVectors(50, 30, 1.0, TEN, paper=True),
     ):
-        assert isinstance(protocol.law, Gaussian)
+        assert isinstance(protocol.distribution, Gaussian)
         sigma = 2 * math.sqrt(30) * math.sqrt(2 * math.log(5)) / 10
-        assert protocol.law.sigma == pytest.approx(sigma)
+        assert protocol.distribution.sigma == pytest.approx(sigma)
         assert isinstance(protocol.guarantee, ApproximateDP)
         assert protocol.guarantee.delta == pytest.approx(
             GaussianLoss(sigma, 2 * math.sqrt(30)).delta(10.0)
@@ -202,14 +205,14 @@ def test_the_stated_error_of_local_means_is_that_of_so_many_draws(reports: int) 
     for target in (TEN, PureDP(2.0)):
         protocol = LocalVectors(50, 3, 1.0, target)
         proxy, _, std = protocol.spread(reports)
-        assert std == pytest.approx(math.sqrt(float(protocol.law.variance) / reports))
+        assert std == pytest.approx(math.sqrt(float(protocol.distribution.variance) / reports))
         most = 4 if isinstance(target, PureDP) else 1.01  # a proxy of Laplace tails is wider
         assert std**2 <= proxy <= most * std**2
 
 
 def test_tight_local_noise_is_the_exact_gaussian() -> None:
-    law = LocalVectors(50, 30, 2.0, TEN).law
-    assert law.variance == pytest.approx((0.24717 * 4) ** 2 * 30, rel=1e-4)
+    distribution = LocalVectors(50, 30, 2.0, TEN).distribution
+    assert distribution.variance == pytest.approx((0.24717 * 4) ** 2 * 30, rel=1e-4)
 
 
 def test_views_and_guarantees() -> None:
@@ -259,9 +262,9 @@ def test_separate_sums_count_dishonest_participants_in_each_group() -> None:
 
 def test_pure_targets_get_laplace_noise_for_the_l1_movement() -> None:
     central = CentralVectors(10, 3, 1.0, PureDP(2.0))
-    assert central.law == DiscreteLaplace(1024 * 3 / 2.0)
+    assert central.distribution == DiscreteLaplace(1024 * 3 / 2.0)
     assert 3 * DiscreteLaplace(1024 * 3 / 2.0).pure_loss(1024) == pytest.approx(2.0)
-    assert LocalVectors(10, 3, 1.0, PureDP(2.0)).law.scale == pytest.approx(3.0)  # type: ignore[union-attr]
+    assert LocalVectors(10, 3, 1.0, PureDP(2.0)).distribution.scale == pytest.approx(3.0)  # type: ignore[union-attr]
     secure = SecureVector(10, 3, 1.0, PureDP(2.0), precision=4)
     points = np.arange(-30, 31)
     assert secure.noise(9).pmf(points) == pytest.approx(DiscreteLaplace(6).pmf(points), rel=1e-6)
@@ -274,7 +277,7 @@ def test_pure_targets_get_laplace_noise_for_the_l1_movement() -> None:
 def test_shares_add_up_to_the_noise_that_was_accounted_for() -> None:
     secure = SecureVector(6, 3, 1.0, TEN, precision=4)
     total = skellam_noise(4, 3, TEN)
-    table: NoiseLaw = secure.share
+    table: NoiseDistribution = secure.share
     for _ in range(4):  # one of the six may look
         table = convolve(table, secure.share)
     points = np.arange(-20, 21)
@@ -300,24 +303,27 @@ def test_shares_add_up_to_the_noise_that_was_accounted_for() -> None:
     ids=["skellam", "discrete-gaussian", "pure", "shuffled"],
 )
 def test_the_law_of_a_coordinate_is_that_of_the_shares_added_up_by_hand(
-    protocol: LevelProtocol, share: NoiseLaw
+    protocol: LevelProtocol, share: NoiseDistribution
 ) -> None:
     """Shares written down a second time: a share that is missing or too narrow would show."""
     modulus = getattr(protocol, "modulus", None)
-    law = protocol.view_law(3, 6)
-    points = np.arange(int(law.support[0]), int(law.support[1]) + 1)
+    distribution = protocol.view_distribution(3, 6)
+    points = np.arange(int(distribution.support[0]), int(distribution.support[1]) + 1)
     right, missing = (by_hand(share, copies, 3, modulus).pmf(points) for copies in (6, 5))
-    np.testing.assert_allclose(law.pmf(points), right, rtol=0, atol=1e-12)
-    assert np.abs(law.pmf(points) - missing).max() > 1e-4
+    np.testing.assert_allclose(distribution.pmf(points), right, rtol=0, atol=1e-12)
+    assert np.abs(distribution.pmf(points) - missing).max() > 1e-4
 
 
 def test_views_of_trusted_servers_and_of_single_clients_have_the_law_of_their_noise() -> None:
-    for target, law in ((TEN, gaussian_noise(1024, 3, TEN)), (PureDP(3.0), DiscreteLaplace(1024))):
+    for target, distribution in (
+        (TEN, gaussian_noise(1024, 3, TEN)),
+        (PureDP(3.0), DiscreteLaplace(1024)),
+    ):
         for kind in (CentralVectors, LocalVectors):
-            assert kind(6, 3, 1.0, target).view_law(0, 6) == law
+            assert kind(6, 3, 1.0, target).view_distribution(0, 6) == distribution
     for paper in (CentralVectors, LocalVectors):
         with pytest.raises(TacitError, match="no exact distribution"):
-            paper(6, 3, 1.0, TEN, paper=True).view_law(0, 6)
+            paper(6, 3, 1.0, TEN, paper=True).view_distribution(0, 6)
 
 
 def test_shares_are_made_for_the_reports_that_must_arrive() -> None:
@@ -350,7 +356,7 @@ def test_noise_for_returning_people_keeps_the_target_over_all_their_rounds(
         assert linf_loss(noise, 4, 3 * times).epsilon(delta) <= 1.0
         shuffled = ShuffledVector(40, 3, 1.0, target, precision=4)
         assert linf_loss(shuffled.noise(39), 4, 3 * times).epsilon(delta) <= 1.0
-        trusted = CentralVectors(40, 3, 1.0, target).law
+        trusted = CentralVectors(40, 3, 1.0, target).distribution
         assert linf_loss(trusted, 1024, 3 * times).epsilon(delta) <= 1.0  # type: ignore[arg-type]
     else:
         assert 3 * times * privacy_loss(noise, 4).pure <= 1.0 + 1e-9
@@ -423,7 +429,7 @@ def simulate(protocol: VectorProtocol, rng: np.random.Generator) -> Estimate:
 def test_devices_and_simulation_have_the_same_law(name: str) -> None:
     """Two-sample Kolmogorov-Smirnov on each coordinate; false alarms below 1e-7 each.
 
-    The declared error law covers what is seen.
+    The declared error distribution covers what is seen.
     """
     protocol = PROTOCOLS[name]()
     rng = np.random.default_rng(7)
@@ -448,17 +454,18 @@ def test_devices_and_simulation_have_the_same_law(name: str) -> None:
 
 
 def test_proxies_bound_the_moment_generating_function() -> None:
-    for law in (
+    for distribution in (
         Skellam(5),
         Binomial(40, 0.1),
         DiscreteGaussian(2),
         DiscreteLaplace(3),
         Binomial(9),
     ):
-        proxy, reach = noise_proxy(law)
+        proxy, reach = noise_proxy(distribution)
         points = np.linspace(-reach, reach, 501)
         assert (
-            law.log_mgf(points) - points * law.mean <= proxy * points**2 / 2 * (1 + 1e-3) + 1e-9
+            distribution.log_mgf(points) - points * distribution.mean
+            <= proxy * points**2 / 2 * (1 + 1e-3) + 1e-9
         ).all()
 
 
@@ -511,7 +518,8 @@ def test_protocols_that_are_refused() -> None:
 def test_a_client_alone_draws_what_earns_the_promise_and_half_of_it_does_not(
     target: ApproximateDP | PureDP,
 ) -> None:
-    """From the device's own law, at the largest movement on its grid in every coordinate."""
+    """From the device's own distribution, at the largest movement on its grid in every
+    coordinate."""
     protocol = LocalVectors(5, 3, 1.0, target)
     assert protocol.device is not None
     steps = np.asarray(protocol.randomize([1.0, -1.0, 0.25])) / protocol.unit

@@ -1,4 +1,5 @@
-"""Rounds over two servers that add noise of their own: the law, the terms, the refusals."""
+"""Rounds over two servers that add noise of their own: the distribution, the terms, the
+refusals."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def test_what_two_servers_open_has_the_law_of_both_servers_noise() -> None:
     """300 rounds with exact draws against the convolution; false-alarm rate 1e-9."""
     protocol = TwoServers(2, 2, PureDP(1.0))
     seen = [carry(protocol, [2, 1], "two-servers").value for _ in range(300)]
-    assert follows(seen, protocol.opened_law(3, 2)) > UNSEEDED
+    assert follows(seen, protocol.released_distribution(3, 2)) > UNSEEDED
 
 
 def test_an_estimate_over_two_servers_names_its_guarantee_and_its_error() -> None:
@@ -39,7 +40,7 @@ def test_an_estimate_over_two_servers_names_its_guarantee_and_its_error() -> Non
     assert protocol.guarantee.view is View.OTHER_SERVER
     assert TRUST_OF_VIEW[View.OTHER_SERVER] == HonestServers(1, of=2)
     assert protocol.guarantee.assumptions == {PinnedKeys(), BoundedAdversary()}
-    assert estimate.error.variance == pytest.approx(2 * protocol.law.variance / 16)
+    assert estimate.error.variance == pytest.approx(2 * protocol.distribution.variance / 16)
 
 
 def test_devices_send_levels_and_servers_are_told_the_scale() -> None:
@@ -87,11 +88,11 @@ def test_noise_for_two_metrics_is_what_the_terms_ask_of_a_round() -> None:
     metrics = len(shown.answer.metrics)
     part = TwoServers(200, shown.answer.levels, for_each(target, metrics))
     protocol = JointSums(part, metrics)
-    asked = offer(scale=Fraction(part.law.scale), modulus=part.modulus, metrics=metrics)
+    asked = offer(scale=Fraction(part.distribution.scale), modulus=part.modulus, metrics=metrics)
     assert pinned().check(asked) == Fraction(1, 6)
     alone = TwoServers(200, shown.answer.levels, target)
     with pytest.raises(Refusal, match="scale"):
-        pinned().check(offer(scale=Fraction(alone.law.scale), modulus=part.modulus))
+        pinned().check(offer(scale=Fraction(alone.distribution.scale), modulus=part.modulus))
     stated = target.at(view=View.OTHER_SERVER).given(
         PinnedKeys(), BoundedAdversary(), MetricsPerParticipation(metrics)
     )

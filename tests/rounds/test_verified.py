@@ -1,4 +1,5 @@
-"""Rounds of verified sums: the law of what is opened, the fit, and named algorithms over them."""
+"""Rounds of verified sums: the distribution of what is opened, the fit, and named algorithms over
+them."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def test_what_verified_rounds_open_has_the_law_of_both_servers_noise() -> None:
     """100 rounds with exact draws against the convolution; false-alarm rate 1e-9."""
     protocol = Verified(2, 2, PureDP(1.0))
     seen = [carry(protocol, [2, 1], "verified").value for _ in range(100)]
-    assert follows(seen, protocol.opened_law(3, 2)) > UNSEEDED
+    assert follows(seen, protocol.released_distribution(3, 2)) > UNSEEDED
 
 
 def test_sums_below_zero_and_beyond_the_top_are_read_as_by_two_servers() -> None:
@@ -76,7 +77,9 @@ def test_named_algorithms_take_verified_and_say_what_it_needs() -> None:
     verified = simulate("private-med", through="verified", **asked)
     assert "both servers are honest" in verified.promise
     assert "both servers are honest" not in plain.promise
-    assert verified.runs[0]["final_regret"] == plain.runs[0]["final_regret"]  # the same law
+    assert (
+        verified.runs[0]["final_regret"] == plain.runs[0]["final_regret"]
+    )  # the same distribution
     assert verified.mean("bits_per_user") > 10 * plain.mean("bits_per_user")
     with pytest.raises(TacitError, match="use trust two-servers"):
         simulate("private-med", through="verified", means=(0.2, 0.8), horizon=2000, runs=2)

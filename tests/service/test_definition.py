@@ -107,7 +107,7 @@ def test_the_noise_of_the_terms_is_that_of_every_round(definition: Definition) -
     for one in (experiment, again):
         for round_ in (proposed for proposed in one.propose() if proposed.opened):
             protocol: Any = one.open(round_)
-            assert getattr(protocol, "part", protocol).law.scale == terms.noise.scale
+            assert getattr(protocol, "part", protocol).distribution.scale == terms.noise.scale
             assert protocol.coordinates == len(terms.answer.metrics)
             assert protocol.precision == terms.answer.levels
             assert round_.participants >= definition.smallest

@@ -12,7 +12,7 @@ from tests.tables import extended_after
 
 from tacit.algorithms.registry import algorithms
 from tacit.errors import TacitError
-from tacit.noise import DiscreteLaplace, NoiseLaw
+from tacit.noise import DiscreteLaplace, NoiseDistribution
 from tacit.privacy import PureDP
 from tacit.privacy.audit import lower_bound, samples_to_refute
 from tacit.protocols.contract import Protocol
@@ -81,7 +81,7 @@ def test_bits_too_many_to_be_made_are_counted_and_what_is_opened_is_the_same() -
     counted, so = sendable(protocol)
     assert so
     assert protocol.bits_per_participant > 1e9
-    assert counted.view_law(0, 100) == protocol.view_law(0, 100)
+    assert counted.view_distribution(0, 100) == protocol.view_distribution(0, 100)
     assert sendable(first_round("secagg-fedlinucb", {}))[1] is False
     assert sendable(first_round("dist-dp-se", {}))[1] is False
     numbers, bits = np.array([-3, 0, 4, 1]), Bits(12, 5)
@@ -136,13 +136,15 @@ def test_a_round_through_a_real_intermediary_is_audited_like_the_ideal_one() -> 
 
 
 def test_tampering_ends_with_the_audit_and_touches_draws_only() -> None:
-    sound = NoiseLaw.draw
+    sound = NoiseDistribution.draw
     protocol = first_round("cdp-se", {})
-    law = protocol.view_law(3, 4).pmf(np.arange(20))
+    distribution = protocol.view_distribution(3, 4).pmf(np.arange(20))
     with tampered(0.0, False):
-        assert NoiseLaw.draw is not sound
-        np.testing.assert_array_equal(protocol.view_law(3, 4).pmf(np.arange(20)), law)
-    assert NoiseLaw.draw is sound
+        assert NoiseDistribution.draw is not sound
+        np.testing.assert_array_equal(
+            protocol.view_distribution(3, 4).pmf(np.arange(20)), distribution
+        )
+    assert NoiseDistribution.draw is sound
 
 
 def test_what_cannot_be_audited_is_refused() -> None:
@@ -160,7 +162,7 @@ def test_what_cannot_be_audited_is_refused() -> None:
 
 
 def test_samples_to_refute_are_enough_and_a_tenth_of_them_is_not() -> None:
-    """Attacks on samples of the very laws: 20 of each, seeded."""
+    """Attacks on samples of the very distributions: 20 of each, seeded."""
     points, rng = np.arange(-40, 41), np.random.default_rng(0)
     p, q = (np.exp(-np.abs(points - shift) * 2.0) for shift in (0, 1))
     p, q = p / p.sum(), q / q.sum()

@@ -2,7 +2,8 @@
 decides.
 
 Two thousand simulated devices add Pólya shares to their answers; masking, two servers and mixing
-each open the batch. What comes out must follow the stated law, and a learner of arms, of a linear
+each open the batch. What comes out must follow the stated distribution, and a learner of arms, of
+a linear
 bandit or of silos must decide as it does with the ideal functionality under the same noise.
 """
 
@@ -71,8 +72,8 @@ def test_two_thousand_devices_through_real_cryptography_give_the_exact_modular_s
 
 @pytest.mark.extended
 def test_the_error_of_opened_sums_follows_the_stated_law() -> None:
-    """Chi-square of 200 batches of 16 devices, opened by two servers, against the noise's law;
-    false positive rate about 1e-6 (draws have no seed).
+    """Chi-square of 200 batches of 16 devices, opened by two servers, against the noise's
+    distribution; false positive rate about 1e-6 (draws have no seed).
     """
     from scipy.stats import chi2
 
@@ -87,11 +88,11 @@ def test_the_error_of_opened_sums_follows_the_stated_law() -> None:
         *(sum(e == k for e in errors) for k in (-1, 0, 1)),
         sum(e >= 2 for e in errors),
     ]
-    law = DiscreteLaplace(1)
+    distribution = DiscreteLaplace(1)
     expected = [
-        batches * law.cdf(-2),
-        *(batches * float(law.pmf(k)) for k in (-1, 0, 1)),
-        batches * law.tail(1),
+        batches * distribution.cdf(-2),
+        *(batches * float(distribution.pmf(k)) for k in (-1, 0, 1)),
+        batches * distribution.tail(1),
     ]
     statistic = sum((o - e) ** 2 / e for o, e in zip(observed, expected, strict=True))
     assert statistic < chi2.isf(1e-6, len(edges) - 1)
@@ -256,16 +257,19 @@ def test_dropout_within_what_was_promised_is_survived_and_private() -> None:
 
 
 def test_shares_made_for_everyone_fail_at_a_fifth_of_dropout_and_ours_hold() -> None:
-    """Exactly, from the law of the shares that arrive: CORRECTIONS 13."""
+    """Exactly, from the distribution of the shares that arrive: CORRECTIONS 13."""
     users, arrived = 100, 80
-    law = DiscreteLaplace(PRECISION)
-    naive = privacy_loss(law.share(users).power(arrived), PRECISION).pure
-    ours = privacy_loss(law.share(arrived).power(arrived), PRECISION).pure
+    distribution = DiscreteLaplace(PRECISION)
+    naive = privacy_loss(distribution.share(users).power(arrived), PRECISION).pure
+    ours = privacy_loss(distribution.share(arrived).power(arrived), PRECISION).pure
     assert naive == pytest.approx(1.371, abs=0.01)
     assert naive > 1.0
     assert ours == pytest.approx(1.0)
     for more in (81, 90, 100):
-        assert privacy_loss(law.share(arrived).power(Fraction(more)), PRECISION).delta(1.0) <= 1e-12
+        assert (
+            privacy_loss(distribution.share(arrived).power(Fraction(more)), PRECISION).delta(1.0)
+            <= 1e-12
+        )
 
 
 def test_one_report_fewer_than_promised_opens_nothing() -> None:

@@ -135,7 +135,7 @@ def test_every_measurement_has_one_encoding_of_bits_that_count_it(circuit: Circu
 @pytest.mark.parametrize("circuit", CIRCUITS, ids=lambda circuit: str(circuit.limit))
 def test_what_an_aggregator_is_told_does_not_depend_on_the_measurement(circuit: Circuit) -> None:
     """Exactly: for every other measurement there are other seeds of the prover, one for each, under
-    which both verifier shares are the same. So is their law, the seeds being uniform.
+    which both verifier shares are the same. So is their distribution, the seeds being uniform.
     """
     rng = random.Random(3)
     asked = circuit.question([rng.randrange(MODULUS) for _ in range(circuit.asked)])

@@ -44,13 +44,13 @@ LARGEST_SUM = 200  # people whose discrete Gaussian shares are added up; squarin
 
 @dataclass(frozen=True)
 class Seen:
-    """`copies` independent numbers with noise of this law, each of which one person moves by
-    `shift`; `pure` is the loss of one where it is known exactly, `gaussian` how many standard
+    """`copies` independent numbers with noise of this distribution, each of which one person moves
+    by `shift`; `pure` is the loss of one where it is known exactly, `gaussian` how many standard
     deviations all of it moves where it is normal, `lattice` the standard deviation of all of it
     together where it is a wide discrete Gaussian, which `shift` then moves.
     """
 
-    law: Callable[[], slow.Law]
+    distribution: Callable[[], slow.Distribution]
     shift: int
     copies: int = 1
     pure: Any = None
@@ -58,9 +58,9 @@ class Seen:
     lattice: Any = None
 
 
-def summed(share: Any, count: int, w: int) -> tuple[Callable[[], slow.Law], Any]:
-    """The law of so many shares, from their parameters, when it is needed, in units of w where it
-    is wide; and the exact rate of its loss, if any.
+def summed(share: Any, count: int, w: int) -> tuple[Callable[[], slow.Distribution], Any]:
+    """The distribution of so many shares, from their parameters, when it is needed, in units of w
+    where it is wide; and the exact rate of its loss, if any.
     """
     kind = type(share).__name__
     if kind == "DiscreteLaplace" and count == 1:
@@ -113,14 +113,14 @@ def seen(protocol: Any, stated: Any) -> Seen:
         share = Binomial(protocol.noise_bits, protocol.bias)
     shift = int(getattr(protocol, "precision", 1024))
     copies = times * protocol.coordinates
-    share, adding = share or protocol.law, 1 if name in alone else honest
+    share, adding = share or protocol.distribution, 1 if name in alone else honest
     if adding == 1 and type(share).__name__ == "DiscreteGaussian" and share.sigma > SMOOTH:
         return Seen(nothing, shift * copies, lattice=mp.mpf(share.sigma) * mp.sqrt(copies))
     deviation = math.sqrt(float(share.variance) * adding)
     coarse = type(share).__name__ in ("Skellam", "Binomial", "DiscreteGaussian")
     w = slow.width(shift, deviation) if coarse and deviation > slow.WIDE else 1
-    law, rate = summed(share, adding, w)
-    return Seen(law, shift // w, copies, None if rate is None else rate * shift)
+    distribution, rate = summed(share, adding, w)
+    return Seen(distribution, shift // w, copies, None if rate is None else rate * shift)
 
 
 def group_losses(protocol: Any, stated: Any) -> Iterator[Any]:
@@ -166,23 +166,23 @@ def used(what: Seen, epsilon: float, delta: float) -> float:
         return float(slow.discrete_gaussian_delta(what.lattice, what.shift, epsilon) / delta)
     if what.gaussian:
         return float(slow.gaussian_delta(what.gaussian, epsilon) / delta)
-    if what.pure is not None and (delta == 0 or what.law is nothing):
+    if what.pure is not None and (delta == 0 or what.distribution is nothing):
         return float(what.copies * what.pure / epsilon)
     if what.pure is not None and what.copies * what.pure <= epsilon:
         return float(what.copies * what.pure / epsilon)
     if what.pure is not None:  # discrete Laplace noise, perhaps very wide
         return slow.laplace_delta(what.shift, what.pure, what.copies, epsilon) / delta
-    law = what.law()
+    distribution = what.distribution()
     if delta == 0:
-        return float(what.copies * slow.largest_loss(law, what.shift) / epsilon)
+        return float(what.copies * slow.largest_loss(distribution, what.shift) / epsilon)
     if what.copies == 1:
-        return float(slow.delta(law, what.shift, epsilon) / delta)
-    return slow.composed_delta(law, what.shift, what.copies, epsilon) / delta
+        return float(slow.delta(distribution, what.shift, epsilon) / delta)
+    return slow.composed_delta(distribution, what.shift, what.copies, epsilon) / delta
 
 
-def nothing() -> slow.Law:
+def nothing() -> slow.Distribution:
     """No table: the exact loss says all."""
-    return slow.Law(0, [slow.UNIT])
+    return slow.Distribution(0, [slow.UNIT])
 
 
 @dataclass

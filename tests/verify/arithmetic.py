@@ -1,7 +1,9 @@
 """Probabilities and divergences a second time: big integers and mpmath, no array of the package.
 
-A law is a table of integers, its probabilities in units of 2^-PRECISION, rounded down, so that what
-is summed up of it is never too much; those of wide laws are interpolated, each good to about 1e-17
+A distribution is a table of integers, its probabilities in units of 2^-PRECISION, rounded down, so
+that what
+is summed up of it is never too much; those of wide distributions are interpolated, each good to
+about 1e-17
 of itself. Several independent draws are powers of one huge integer whose digits are the table
 (Kronecker substitution). Several losses together are put on a grid, rounded down, and convolved:
 again never too much. A promise below such a number is false.
@@ -28,7 +30,7 @@ mp.mp.prec = PRECISION + 64
 
 
 @dataclass(frozen=True, eq=False)
-class Law:
+class Distribution:
     """P[X = first + k] in units of 2^-PRECISION, rounded down."""
 
     first: int
@@ -39,10 +41,10 @@ class Law:
         return self.masses[place] if 0 <= place < len(self.masses) else 0
 
 
-def _law(centre: int, right: list[Any], left: list[Any], total: Any) -> Law:
+def _distribution(centre: int, right: list[Any], left: list[Any], total: Any) -> Distribution:
     """From weights at centre, centre + 1, ... and at centre - 1, centre - 2, ..."""
     masses = [int(mp.floor(w * UNIT / total)) for w in [*reversed(left), *right]]
-    return Law(centre - len(left), masses)
+    return Distribution(centre - len(left), masses)
 
 
 def _falling(first: Any, ratio: Any) -> list[Any]:
@@ -58,7 +60,8 @@ NODES, REACH = 48, 13.5  # of the interpolation, and how many standard deviation
 
 
 def width(shift: int, deviation: float) -> int:
-    """By how much a wide law may be made coarser: a part of what a person moves, so that ⌊X/w⌋
+    """By how much a wide distribution may be made coarser: a part of what a person moves, so that
+    ⌊X/w⌋
     moves by a whole number, and a two-hundredth of the standard deviation at most. Whoever sees
     less learns less, so what is computed of it is never too much.
     """
@@ -66,8 +69,9 @@ def width(shift: int, deviation: float) -> int:
     return max((w for w in range(1, shift + 1) if shift % w == 0 and w <= most), default=1)
 
 
-def smooth(log_mass: Callable[[Any], Any], middle: int, deviation: float, w: int) -> Law:
-    """The law of ⌊(X - middle)/w⌋ from log P(x), which is nearly a parabola: interpolated at 48
+def smooth(log_mass: Callable[[Any], Any], middle: int, deviation: float, w: int) -> Distribution:
+    """The distribution of ⌊(X - middle)/w⌋ from log P(x), which is nearly a parabola: interpolated
+    at 48
     points in 80-bit numbers, and summed over w integers by Gauss and the Euler-Maclaurin formula.
     """
     half = REACH * deviation
@@ -99,29 +103,31 @@ def smooth(log_mass: Callable[[Any], Any], middle: int, deviation: float, w: int
         )
         change = [mass(x) * chebyshev.chebval(x / np.longdouble(half), slope) for x in (high, low)]
         masses = masses - (change[0] - change[1]) / 24
-    return Law(-most, [int(m) for m in np.ldexp(masses, PRECISION)])
+    return Distribution(-most, [int(m) for m in np.ldexp(masses, PRECISION)])
 
 
 @lru_cache(maxsize=64)
-def laplace(scale: Fraction) -> Law:
+def laplace(scale: Fraction) -> Distribution:
     """P(k) ∝ e^{-|k|/scale}."""
     rate = mp.exp(-mp.mpf(scale.denominator) / scale.numerator)
     right = _falling(mp.mpf(1), lambda _: rate)
-    return _law(0, right, right[1:], (1 + rate) / (1 - rate))
+    return _distribution(0, right, right[1:], (1 + rate) / (1 - rate))
 
 
 @lru_cache(maxsize=64)
-def gaussian(sigma: float, w: int = 1) -> Law:
+def gaussian(sigma: float, w: int = 1) -> Distribution:
     """P(k) ∝ e^{-k²/2σ²}."""
     square = 2 * mp.mpf(sigma) ** 2
-    if sigma > WIDE:  # the normalisation is that of the normal law, to e^-2π²σ² (Poisson summation)
+    if (
+        sigma > WIDE
+    ):  # the normalisation is that of the normal distribution, to e^-2π²σ² (Poisson summation)
         return smooth(lambda x: -(x**2) / square - mp.log(mp.pi * square) / 2, 0, sigma, w)
     right = _falling(mp.mpf(1), lambda k: mp.exp(-(2 * k - 1) / square))
-    return _law(0, right, right[1:], 2 * mp.fsum(right) - 1)
+    return _distribution(0, right, right[1:], 2 * mp.fsum(right) - 1)
 
 
 @lru_cache(maxsize=64)
-def skellam(variance: Any, w: int = 1) -> Law:
+def skellam(variance: Any, w: int = 1) -> Distribution:
     """e^{-v} I_k(v), by the recurrence I_{k-1} = I_{k+1} + (2k/v) I_k from far out (Miller)."""
     v = mp.mpf(variance)
     if v > WIDE**2:
@@ -135,7 +141,7 @@ def skellam(variance: Any, w: int = 1) -> Law:
     right = values[::-1]
     total = 2 * mp.fsum(right) - right[0]
     kept = [w for w in right if w > total / mp.mpf(2) ** 125]
-    return _law(0, kept, kept[1:], total)
+    return _distribution(0, kept, kept[1:], total)
 
 
 def _log_bessel(order: Any, v: Any) -> Any:
@@ -152,7 +158,7 @@ def _log_bessel(order: Any, v: Any) -> Any:
 
 
 @lru_cache(maxsize=64)
-def binomial(trials: int, p: Fraction, w: int = 1) -> Law:
+def binomial(trials: int, p: Fraction, w: int = 1) -> Distribution:
     """C(n, k) p^k (1-p)^{n-k}, by ratios from the mode out."""
     odds = mp.mpf(p.numerator) / (p.denominator - p.numerator)
     mode = min(trials, int((trials + 1) * p))
@@ -168,36 +174,36 @@ def binomial(trials: int, p: Fraction, w: int = 1) -> Law:
     top = mp.exp(log_mass(mode))
     right = _falling(top, lambda k: odds * (trials - mode - k + 1) / (mode + k))
     left = _falling(top, lambda k: (mode - k + 1) / odds / (trials - mode + k))[1:]
-    return _law(mode, right, left, mp.mpf(1))
+    return _distribution(mode, right, left, mp.mpf(1))
 
 
 @lru_cache(maxsize=64)
-def polya_difference(r: Fraction, rate: Fraction) -> Law:
+def polya_difference(r: Fraction, rate: Fraction) -> Distribution:
     """The difference of two independent Pólya variables: P(k+1)/P(k) = β (r + k)/(k + 1)."""
     beta, shape = (
         mp.exp(-mp.mpf(rate.numerator) / rate.denominator),
         mp.mpf(r.numerator) / r.denominator,
     )
     right = _falling((1 - beta) ** shape, lambda k: beta * (shape + k - 1) / k)
-    one = _law(0, right, [], mp.mpf(1))
-    return _sum(one, Law(1 - len(one.masses), one.masses[::-1]))
+    one = _distribution(0, right, [], mp.mpf(1))
+    return _sum(one, Distribution(1 - len(one.masses), one.masses[::-1]))
 
 
 @lru_cache(maxsize=64)
-def largest_loss(law: Law, shift: int) -> Any:
+def largest_loss(distribution: Distribution, shift: int) -> Any:
     """The largest |ln P(k)/P(k + shift)| where both are resolved."""
     found = mp.mpf(0)
-    for place, mass in enumerate(law.masses):
-        other = law(law.first + place + shift)
+    for place, mass in enumerate(distribution.masses):
+        other = distribution(distribution.first + place + shift)
         if min(mass, other) > TINY:
             found = max(found, abs(mp.log(mp.mpf(mass) / other)))
     return found
 
 
 @lru_cache(maxsize=64)
-def power(law: Law, copies: int) -> Law:
-    """The law of the sum of so many independent draws, by squaring."""
-    result, square = Law(0, [UNIT]), law
+def power(distribution: Distribution, copies: int) -> Distribution:
+    """The distribution of the sum of so many independent draws, by squaring."""
+    result, square = Distribution(0, [UNIT]), distribution
     while copies:
         if copies & 1:
             result = _sum(result, square)
@@ -207,13 +213,15 @@ def power(law: Law, copies: int) -> Law:
     return result
 
 
-def _sum(one: Law, other: Law) -> Law:
+def _sum(one: Distribution, other: Distribution) -> Distribution:
     """Of two independent variables: the product of two integers with the tables as digits."""
     digit = 2 * PRECISION + 8 * ((len(one.masses) + len(other.masses)).bit_length() // 8 + 1)
     size = digit // 8 + 1
     packed = [
-        int.from_bytes(b"".join(mass.to_bytes(size, "little") for mass in law.masses), "little")
-        for law in (one, other)
+        int.from_bytes(
+            b"".join(mass.to_bytes(size, "little") for mass in distribution.masses), "little"
+        )
+        for distribution in (one, other)
     ]
     count = len(one.masses) + len(other.masses) - 1
     data = (packed[0] * packed[1]).to_bytes(count * size + size, "little")
@@ -222,11 +230,11 @@ def _sum(one: Law, other: Law) -> Law:
     ]
     low = next(k for k, mass in enumerate(masses) if mass > TINY)
     high = next(k for k in range(count - 1, -1, -1) if masses[k] > TINY)
-    return Law(one.first + other.first + low, masses[low : high + 1])
+    return Distribution(one.first + other.first + low, masses[low : high + 1])
 
 
 @lru_cache(maxsize=64)
-def delta(law: Law, shift: int, epsilon: float) -> Any:
+def delta(distribution: Distribution, shift: int, epsilon: float) -> Any:
     """The larger of Σ (P(k) - e^ε P(k + shift))⁺ and the same for -shift, never too much but for
     what was rounded down of the second term, 2^-199 each.
     """
@@ -234,43 +242,45 @@ def delta(law: Law, shift: int, epsilon: float) -> Any:
     found = []
     for step in (shift, -shift):
         total = 0
-        for place, mass in enumerate(law.masses):
-            other = law(law.first + place + step) + 1
+        for place, mass in enumerate(distribution.masses):
+            other = distribution(distribution.first + place + step) + 1
             total += max(0, mass - (other * factor >> PRECISION) - 1)
         found.append(total)
     return mp.mpf(max(found)) / UNIT
 
 
 @lru_cache(maxsize=64)
-def composed_delta(law: Law, shift: int, copies: int, epsilon: float) -> float:
+def composed_delta(distribution: Distribution, shift: int, copies: int, epsilon: float) -> float:
     """A lower bound on δ(ε) of so many independent such losses together: losses on a grid, rounded
     down, added up by Fourier transforms in double precision (good to about 1e-13).
     """
-    return max(_composed(law, step, copies, epsilon) for step in (shift, -shift))
+    return max(_composed(distribution, step, copies, epsilon) for step in (shift, -shift))
 
 
-def moved_delta(law: Law, shifts: Sequence[int], epsilon: float) -> float:
-    """A lower bound on δ(ε) of independent numbers with one symmetric law of noise, each moved by
-    its own shift: losses on a grid, as in `composed_delta`.
+def moved_delta(distribution: Distribution, shifts: Sequence[int], epsilon: float) -> float:
+    """A lower bound on δ(ε) of independent numbers with one symmetric distribution of noise, each
+    moved by its own shift: losses on a grid, as in `composed_delta`.
     """
-    parts = [(*_losses(law, shift), count) for shift, count in Counter(map(abs, shifts)).items()]
+    parts = [
+        (*_losses(distribution, shift), count) for shift, count in Counter(map(abs, shifts)).items()
+    ]
     return _added(
         [(p[finite], losses[finite], count) for p, losses, finite, count in parts], epsilon
     )
 
 
-def _composed(law: Law, step: int, copies: int, epsilon: float) -> float:
-    p, losses, finite = _losses(law, step)
+def _composed(distribution: Distribution, step: int, copies: int, epsilon: float) -> float:
+    p, losses, finite = _losses(distribution, step)
     endless = float(p[~finite].sum())
     surely = _added([(p[finite], losses[finite], copies)], epsilon)
     return surely + (1 - (1 - endless) ** copies) * 0.999
 
 
-def _losses(law: Law, step: int) -> tuple[Any, Any, Any]:
-    """Probabilities of a law, the losses there, and where these are finite."""
+def _losses(distribution: Distribution, step: int) -> tuple[Any, Any, Any]:
+    """Probabilities of a distribution, the losses there, and where these are finite."""
     pairs = [
-        (mass, law(law.first + place + step))
-        for place, mass in enumerate(law.masses)
+        (mass, distribution(distribution.first + place + step))
+        for place, mass in enumerate(distribution.masses)
         if mass > TINY
     ]
     p = np.array([mass / UNIT for mass, _ in pairs])
@@ -282,7 +292,7 @@ def _losses(law: Law, step: int) -> tuple[Any, Any, Any]:
 def laplace_delta(shift: int, pure: Any, copies: int, epsilon: float) -> float:
     """A lower bound on δ(ε) of so many discrete Laplace draws together, each moved by `shift`, with
     a loss of at most `pure` each: the loss is that on one side, its opposite on the other, and in
-    between at -k it is (1 - 2k/shift) · pure, so no table has to be as wide as the law.
+    between at -k it is (1 - 2k/shift) · pure, so no table has to be as wide as the distribution.
     """
     rate = mp.exp(-mp.mpf(pure) / shift)
     between = [(1 - rate) / (1 + rate) * rate**k for k in range(1, shift)]
@@ -338,8 +348,8 @@ def discrete_gaussian_delta(sigma: Any, shift: int, epsilon: float) -> Any:
     the number, so it is a difference of two tails, P[X >= t] - e^ε P[X >= t + shift]. Tails are
     integrals with four terms of Euler and Maclaurin, good to σ^-7.
 
-    Several such numbers together are one: their loss depends on the sum alone, whose law is another
-    to e^-2π²σ².
+    Several such numbers together are one: their loss depends on the sum alone, whose distribution
+    is another to e^-2π²σ².
     """
     s, e = mp.mpf(sigma), mp.mpf(epsilon)
 
@@ -354,7 +364,7 @@ def discrete_gaussian_delta(sigma: Any, shift: int, epsilon: float) -> Any:
     return tail(t) - mp.exp(e) * tail(t + shift)
 
 
-def reports(tau: int, mixture: Fraction, share: Law, digits: int = 112) -> list[list[int]]:
+def reports(tau: int, mixture: Fraction, share: Distribution, digits: int = 112) -> list[list[int]]:
     """Weights of the numbers of ones, none to 2τ + 1, that somebody sends whose bit is 0, and whose
     is 1: a share conditioned to [-τ, τ], or with a small probability any number alike.
     """

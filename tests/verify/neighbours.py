@@ -32,7 +32,7 @@ TRIES = 20_000  # of pairs of records
 class Noiseless(PrefixSums):
     """The same sums without noise: what the encoder sends is what it rounds."""
 
-    def draw(self, law: Any, rng: Any, spread: float = 0.0) -> Floats:  # noqa: ARG002
+    def draw(self, distribution: Any, rng: Any, spread: float = 0.0) -> Floats:  # noqa: ARG002
         """Nothing."""
         return np.zeros(self.size)
 

@@ -31,7 +31,7 @@ from tacit.algorithms import algorithms, lookup
 from tacit.algorithms.registry import begin
 from tacit.assumptions import DishonestAtMost, Scope
 from tacit.errors import TacitError
-from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
+from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseDistribution, Skellam
 from tacit.privacy import (
     ApproximateDP,
     ComposedLoss,
@@ -50,7 +50,7 @@ from tacit.protocols.sums import Central, SecureSum
 from tacit.trust import TrustModel
 from tacit.types import Arm, Round
 
-PAIRS: dict[str, tuple[slow.Law, NoiseLaw]] = {
+PAIRS: dict[str, tuple[slow.Distribution, NoiseDistribution]] = {
     "laplace": (slow.laplace(Fraction(7)), DiscreteLaplace(7)),
     "gaussian": (slow.gaussian(9.5), DiscreteGaussian(9.5)),
     "skellam": (slow.skellam(90), Skellam(90)),
@@ -66,11 +66,11 @@ PAIRS: dict[str, tuple[slow.Law, NoiseLaw]] = {
 def test_tails_of_wide_gaussians_are_those_of_their_tables(
     sigma: float, shift: int, copies: int
 ) -> None:
-    """Also of two numbers together: the law of their sum is the power of one's."""
-    law = slow.power(slow.gaussian(sigma), copies)
+    """Also of two numbers together: the distribution of their sum is the power of one's."""
+    distribution = slow.power(slow.gaussian(sigma), copies)
     spread = sigma * math.sqrt(copies)
     for epsilon in (0.05, 0.3, 1.1):
-        exact = slow.delta(law, shift * copies, epsilon)
+        exact = slow.delta(distribution, shift * copies, epsilon)
         found = slow.discrete_gaussian_delta(
             mp.mpf(sigma) * mp.sqrt(copies), shift * copies, epsilon
         )
@@ -81,19 +81,19 @@ def test_tails_of_wide_gaussians_are_those_of_their_tables(
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_both_ways_give_one_delta(name: str) -> None:
-    law, own = PAIRS[name]
+    distribution, own = PAIRS[name]
     for epsilon in (0.0, 0.1, 0.4):
         exact = privacy_loss(own, 3).delta(epsilon)
-        found = float(slow.delta(law, 3, epsilon))
+        found = float(slow.delta(distribution, 3, epsilon))
         assert found <= exact * (1 + 1e-12) + 1e-30
         assert found == pytest.approx(exact, rel=1e-6)
 
 
 def test_several_losses_are_never_overstated_and_nearly_reached() -> None:
-    law, own = PAIRS["skellam"]
+    distribution, own = PAIRS["skellam"]
     for copies, epsilon in ((3, 1.0), (50, 8.0)):
         exact = ComposedLoss(((privacy_loss(own, 3), copies),)).delta(epsilon)
-        found = slow.composed_delta(law, 3, copies, epsilon)
+        found = slow.composed_delta(distribution, 3, copies, epsilon)
         assert 0.95 * exact <= found <= exact * (1 + 1e-6) + 1e-12
 
 
@@ -121,7 +121,7 @@ def test_the_gaussian_is_that_of_the_closed_form() -> None:
     ids=["skellam", "gaussian", "fair bits", "rare bits"],
 )
 def test_wide_laws_are_interpolated_and_may_be_made_coarser(
-    make: Callable[[int], slow.Law], own: NoiseLaw
+    make: Callable[[int], slow.Distribution], own: NoiseDistribution
 ) -> None:
     exact = privacy_loss(own, 300).delta(0.4)
     assert float(slow.delta(make(1), 300, 0.4)) == pytest.approx(exact, rel=1e-9)
@@ -194,9 +194,9 @@ def test_a_guarantee_that_is_too_small_is_found() -> None:
     weak = replace(stated, assumptions=frozenset({DishonestAtMost(Scope.ROUND, 21)}))
     assert used(seen(sound, weak), 1.0, 0.0) > 1.01
     target = ApproximateDP(1.0, 1e-5)
-    law = calibrate("skellam", 1, target).law
-    assert isinstance(law, Skellam)
-    central = Central(100, 1, law, target, None)
+    distribution = calibrate("skellam", 1, target).distribution
+    assert isinstance(distribution, Skellam)
+    central = Central(100, 1, distribution, target, None)
     assert 0.5 < used(seen(central, central.guarantee), 1.0, 1e-5) <= 1
     assert used(seen(central, central.guarantee), 0.9, 1e-5) > 1
 
@@ -274,7 +274,7 @@ def test_one_unit_of_rounding_in_a_row_is_too_little_for_many_silos(name: str, t
 
 
 @pytest.mark.parametrize(
-    ("trust", "noise", "law"),
+    ("trust", "noise", "distribution"),
     extended_but_every(
         3,
         [
@@ -285,7 +285,7 @@ def test_one_unit_of_rounding_in_a_row_is_too_little_for_many_silos(name: str, t
     ),
 )
 def test_rounding_of_four_silos_is_paid_for_exactly(
-    trust: TrustModel, noise: Noise, law: Callable[[], slow.Law]
+    trust: TrustModel, noise: Noise, distribution: Callable[[], slow.Distribution]
 ) -> None:
     """A participant in four batches of a tree, at a silo each, by convolution of the true noise."""
     about = (factorize("tree", 4), 4, 1, 8.01, trust, noise, 100.0)
@@ -293,7 +293,7 @@ def test_rounding_of_four_silos_is_paid_for_exactly(
     moved = neighbours.worst(sums)
     assert sorted(moved) == [9, 9, 18, 36]
     for epsilon in (0.5, 1.0):
-        exact = slow.moved_delta(law(), moved, epsilon)
+        exact = slow.moved_delta(distribution(), moved, epsilon)
         assert exact <= sums.loss().delta(epsilon) < 1.3 * exact
         once = 8.01 * sums.shape.movement(4) + math.sqrt(4)
         assert exact > GaussianLoss(100.0, once).delta(epsilon)

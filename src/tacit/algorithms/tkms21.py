@@ -103,4 +103,6 @@ def _doubling_sizes(start: int, horizon: int) -> list[int]:
 @lru_cache(maxsize=256)
 def _noise_variance(target: ApproximateDP, constants: Constants) -> float:
     """The noise variance of a batch; cached, as every run needs it."""
-    return float(privacy.calibrate("binomial", 1, target, constants=constants).law.variance)
+    return float(
+        privacy.calibrate("binomial", 1, target, constants=constants).distribution.variance
+    )

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.types import ErrorLaw, Estimate, Floats
+from tacit.types import ErrorDistribution, Estimate, Floats
 
 LIKELY = 6.0  # the exponent for which tilts are optimised; any choice is valid
 TYPICAL = 0.1  # success rate whose sampling variance sets the weights of rounds
@@ -191,7 +191,7 @@ def weight_step(people: int, variance: float) -> int:
 
 
 @lru_cache(maxsize=4096)
-def mixture(error: ErrorLaw, horizon: int, typical: int) -> tuple[Floats, Floats]:
+def mixture(error: ErrorDistribution, horizon: int, typical: int) -> tuple[Floats, Floats]:
     """Tilts and their weights, for an option whose first round has this error distribution.
 
     Tilts range from the optimum for the first round, if successes are rare, down to the optimum for
@@ -221,7 +221,7 @@ def mixture(error: ErrorLaw, horizon: int, typical: int) -> tuple[Floats, Floats
 def cumulants(noise: Any, precision: int, scaled: tuple[float, ...]) -> Floats:
     """ln E[e^{s · error}] at these s and at their negatives."""
     s = np.array(scaled)
-    error = ErrorLaw(1, precision, noise)
+    error = ErrorDistribution(1, precision, noise)
     return np.array([error.log_mgf(s), error.log_mgf(-s)])
 
 

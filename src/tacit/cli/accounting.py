@@ -18,7 +18,7 @@ from tacit.cli.printing import print_json, show, table
 from tacit.errors import TacitError, integer, positive
 
 if TYPE_CHECKING:
-    from tacit.noise import NoiseLaw
+    from tacit.noise import NoiseDistribution
     from tacit.privacy import ApproximateDP, Gaussian, Guarantee, PureDP
 
 
@@ -141,9 +141,9 @@ def calibrate(
         "participations": participations,
         "epsilon": result.epsilon,
         "delta": result.delta,
-        "variance": float(result.law.variance),
-        "std": result.law.std,
-        **_parameters(result.law),
+        "variance": float(result.distribution.variance),
+        "std": result.distribution.std,
+        **_parameters(result.distribution),
         "meets_target": result.meets_target,
         "target_epsilon": epsilon,
         "guarantee": _said(result.guarantee, as_json),
@@ -198,7 +198,7 @@ def privacy(
     said = {"scale": scale, "variance": variance, "sigma": sigma, "trials": trials, "bias": biased}
     width = _width(noise, said)
     loss: PrivacyLoss | ComposedLoss | GaussianLoss
-    law: NoiseLaw | Gaussian
+    distribution: NoiseDistribution | Gaussian
     if noise is NoiseKind.gaussian:
         std = _std(width)
         if arriving != 1 or participations != 1:
@@ -206,13 +206,17 @@ def privacy(
                 "--arriving and --participations need noise that devices draw: use "
                 "discrete-gaussian or skellam"
             )
-        law, loss = Gaussian(std), GaussianLoss(std, sensitivity)
+        distribution, loss = Gaussian(std), GaussianLoss(std, sensitivity)
         parameters: dict[str, Any] = {"sigma": std}
     else:
-        law = _law(noise, width, bias)
-        parameters = _parameters(law)
+        distribution = _distribution(noise, width, bias)
+        parameters = _parameters(distribution)
         moved = integer("sensitivity", sensitivity, at_least=1)
-        single = privacy_loss(law, moved) if arriving == 1 else dropout_loss(law, arriving, moved)
+        single = (
+            privacy_loss(distribution, moved)
+            if arriving == 1
+            else dropout_loss(distribution, arriving, moved)
+        )
         times = integer("participations", participations, at_least=1)
         loss = single if times == 1 else ComposedLoss(((single, times),))
     if delta is not None:
@@ -226,13 +230,15 @@ def privacy(
     if participations > 1:
         assumed += [Accounting(Method.LOSS, participations), DistinctRounds()]
     assumptions = frozenset(assumed)
-    promise = _promise(**answer, law=law, participations=participations, assumptions=assumptions)
+    promise = _promise(
+        **answer, distribution=distribution, participations=participations, assumptions=assumptions
+    )
     record = {
         "noise": noise.value,
         "sensitivity": _whole(sensitivity),
         **answer,
-        "variance": float(law.variance),
-        "std": math.sqrt(float(law.variance)),
+        "variance": float(distribution.variance),
+        "std": math.sqrt(float(distribution.variance)),
         **parameters,
         "arriving": arriving,
         "participations": participations,
@@ -390,17 +396,21 @@ def _audit_noise(
     """Audit exact draws of calibrated noise; continuous noise is sampled, as no device draws it."""
     import numpy as np
 
-    from tacit.noise import NoiseLaw
+    from tacit.noise import NoiseDistribution
     from tacit.privacy import audit as attack
     from tacit.privacy import calibrate as find
 
     scale = float(positive("noise factor", factor))
     stated = find(noise.value, _whole(sensitivity), _target(epsilon, delta))
-    law = stated.law.scaled(scale)
+    distribution = stated.distribution.scaled(scale)
     rng = np.random.default_rng()
 
     def outputs(x: Any, count: int) -> Any:
-        return x + (law.draw(count) if isinstance(law, NoiseLaw) else law.sample(rng, count))
+        return x + (
+            distribution.draw(count)
+            if isinstance(distribution, NoiseDistribution)
+            else distribution.sample(rng, count)
+        )
 
     count = integer("samples", 200_000 if samples is None else samples, at_least=1)
     result = attack(outputs, 0, sensitivity, count, delta=delta)
@@ -408,7 +418,7 @@ def _audit_noise(
         **asdict(result),
         "claimed": epsilon,
         "refuted": result.refutes(epsilon),
-        "std": law.std,
+        "std": distribution.std,
         "guarantee": _said(stated.guarantee, as_json),
     }
     if not as_json:  # distinguish the lower bound from the guarantee's epsilon
@@ -420,7 +430,7 @@ def _audit_algorithm(name: str, given: dict[str, Any], how: dict[str, Any], as_j
     from tacit.studies.audit import audit_algorithm
 
     found = audit_algorithm(name, given, **how)
-    law, attack, promise = found.residuals, found.attack, found.claimed_epsilon
+    distribution, attack, promise = found.residuals, found.attack, found.claimed_epsilon
     record = {
         "algorithm": name,
         "protocol": found.protocol,
@@ -432,13 +442,13 @@ def _audit_algorithm(name: str, given: dict[str, Any], how: dict[str, Any], as_j
         "through": how["through"] or "the ideal intermediary",
         "messages": "counts of ones, as there are too many bits" if found.counted else "as sent",
         "verdict_on_the_noise": "NOT the stated distribution"
-        if law.caught
+        if distribution.caught
         else "the stated distribution",
-        "p_value": law.p_value,
-        "false_positive_rate": law.false_positive_rate,
-        "worst_test": law.worst,
-        "numbers": law.numbers,
-        "rounds": law.rounds,
+        "p_value": distribution.p_value,
+        "false_positive_rate": distribution.false_positive_rate,
+        "worst_test": distribution.worst,
+        "numbers": distribution.numbers,
+        "rounds": distribution.rounds,
         "verdict_of_the_attack": "REFUTED" if attack.refutes(promise) else "not refuted",
         "epsilon_at_least": attack.epsilon,
         "confidence": attack.confidence,
@@ -476,7 +486,10 @@ def _target(epsilon: float, delta: float) -> PureDP | ApproximateDP:
 
 
 def _promise(
-    epsilon: float, delta: float, law: NoiseLaw | Gaussian | None = None, **about: Any
+    epsilon: float,
+    delta: float,
+    distribution: NoiseDistribution | Gaussian | None = None,
+    **about: Any,
 ) -> PureDP | ApproximateDP | None:
     """The computed guarantee, with the arithmetic of its noise if known; None if it guarantees
     nothing.
@@ -486,7 +499,7 @@ def _promise(
     if not math.isfinite(epsilon) or delta >= 1 or epsilon == delta == 0:
         return None
     made = replace(_target(epsilon, delta), **about)
-    return made if law is None else derived(made, law)
+    return made if distribution is None else derived(made, distribution)
 
 
 def _said(promise: Guarantee | None, as_json: bool) -> dict[str, Any] | str | None:
@@ -512,7 +525,7 @@ def _width(noise: NoiseKind, said: dict[str, float | None]) -> dict[str, float]:
     return given
 
 
-def _law(noise: NoiseKind, width: dict[str, float], bias: float) -> NoiseLaw:
+def _distribution(noise: NoiseKind, width: dict[str, float], bias: float) -> NoiseDistribution:
     from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, Skellam
 
     if noise is NoiseKind.discrete_laplace:
@@ -534,10 +547,12 @@ def _whole(value: float) -> int | float:
     return int(value) if math.isfinite(value) and value == int(value) else value
 
 
-def _parameters(law: Any) -> dict[str, Any]:
+def _parameters(distribution: Any) -> dict[str, Any]:
     """The parameters of a distribution as plain numbers."""
     names = {"scale": "scale", "sigma": "sigma", "n": "trials", "p": "probability"}
-    own = {entry.name for entry in fields(law)}
+    own = {entry.name for entry in fields(distribution)}
     return {
-        shown: _whole(float(getattr(law, name))) for name, shown in names.items() if name in own
+        shown: _whole(float(getattr(distribution, name)))
+        for name, shown in names.items()
+        if name in own
     }

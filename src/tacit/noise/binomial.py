@@ -20,8 +20,8 @@ import numpy.typing as npt
 from tacit.errors import Number, integer, positive, probability
 from tacit.noise.coins import random_bits
 from tacit.noise.cumulants import OUTSIDE, Cumulants
+from tacit.noise.distribution import Floats, Integers, NoiseDistribution, plain, refuse_power
 from tacit.noise.inversion import Inversion, rational_side
-from tacit.noise.law import Floats, Integers, NoiseLaw, plain, refuse_power
 from tacit.noise.log_functions import deviance, stirling_error
 
 _CHUNK = 1 << 20
@@ -29,7 +29,7 @@ _MOST_BITS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Binomial(NoiseLaw):
+class Binomial(NoiseDistribution):
     """P[X = k] = C(n, k) p^k (1-p)^{n-k}: the number of ones among n bits of bias p.
 
     Parameters

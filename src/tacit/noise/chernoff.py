@@ -11,24 +11,25 @@ import math
 from typing import Any
 
 
-def tail_bound(law: Any, t: float) -> float:
+def tail_bound(distribution: Any, t: float) -> float:
     """An upper bound on P[|X - mean| > t], from the mean, the variance and `log_mgf`.
 
     >>> from tacit.noise import Skellam
-    >>> law = Skellam(100)
-    >>> 2 * law.tail(50) < tail_bound(law, 50) < 50 * law.tail(50)
+    >>> distribution = Skellam(100)
+    >>> 2 * distribution.tail(50) < tail_bound(distribution, 50) < 50 * distribution.tail(50)
     True
     """
     if t <= 0:
         return 1.0
     from scipy.optimize import minimize_scalar  # slow to import
 
-    guess = t / float(law.variance)
+    guess = t / float(distribution.variance)
 
     def exponent(log_s: float) -> float:
         s = math.exp(log_s)
         worse: float = max(
-            float(law.log_mgf(s)) - s * law.mean, float(law.log_mgf(-s)) + s * law.mean
+            float(distribution.log_mgf(s)) - s * distribution.mean,
+            float(distribution.log_mgf(-s)) + s * distribution.mean,
         )
         return min(worse - s * t, 1e9)
 
@@ -41,12 +42,12 @@ def tail_bound(law: Any, t: float) -> float:
     return min(1.0, 2 * math.exp(min(0.0, float(found.fun))))
 
 
-def widest(law: Any, p: float) -> float:
+def widest(distribution: Any, p: float) -> float:
     """A t with P[|X - mean| > t] <= p by `tail_bound`, within a factor of 1.001."""
-    low, high = 0.0, max(1.0, math.sqrt(law.variance))
-    while tail_bound(law, high) > p:
+    low, high = 0.0, max(1.0, math.sqrt(distribution.variance))
+    while tail_bound(distribution, high) > p:
         low, high = high, 2 * high
     while high - low > 1e-3 * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if tail_bound(law, middle) <= p else (middle, high)
+        low, high = (low, middle) if tail_bound(distribution, middle) <= p else (middle, high)
     return high

@@ -19,7 +19,7 @@ OUTSIDE = (math.inf, math.inf, math.inf)
 
 
 @lru_cache(maxsize=4096)
-def cumulants(law: Any) -> Cumulants:
+def cumulants(distribution: Any) -> Cumulants:
     """The cached function s -> (K(s), K'(s), K''(s)) of a distribution; infinite where K does not
     exist.
 
@@ -28,16 +28,18 @@ def cumulants(law: Any) -> Cumulants:
     >>> K, slope, round(curvature / DiscreteLaplace(2).variance, 12)
     (0.0, 0.0, 1.0)
     """
-    own: Callable[[], Cumulants] | None = getattr(law, "cumulants", None)
-    return numeric_cumulants(law) if own is None else own()
+    own: Callable[[], Cumulants] | None = getattr(distribution, "cumulants", None)
+    return numeric_cumulants(distribution) if own is None else own()
 
 
-def numeric_cumulants(law: Any) -> Cumulants:
+def numeric_cumulants(distribution: Any) -> Cumulants:
     """The cumulant function by numerical differentiation of `log_mgf`."""
-    mean, step = float(law.mean), 1e-3 / math.sqrt(float(law.variance))
+    mean, step = float(distribution.mean), 1e-3 / math.sqrt(float(distribution.variance))
 
     def function(s: float) -> tuple[float, float, float]:
-        below, here, above = (float(law.log_mgf(x)) - x * mean for x in (s - step, s, s + step))
+        below, here, above = (
+            float(distribution.log_mgf(x)) - x * mean for x in (s - step, s, s + step)
+        )
         if not math.isfinite(below + here + above):
             return OUTSIDE
         return here, (above - below) / (2 * step), (above - 2 * here + below) / step**2

@@ -21,16 +21,16 @@ import numpy.typing as npt
 from tacit.errors import Number, integer, positive
 from tacit.noise.coins import exp_bounds, flip_exp
 from tacit.noise.cumulants import Cumulants
+from tacit.noise.distribution import Floats, NoiseDistribution, plain, refuse_power
 from tacit.noise.inversion import Inversion
 from tacit.noise.laplace import DiscreteLaplace, draw_laplace
-from tacit.noise.law import Floats, NoiseLaw, plain, refuse_power
 from tacit.noise.table import Table, convolution_power
 
 LARGEST_INVERTED = 256  # sigma up to which draws use a table, of about 20 sigma entries
 
 
 @dataclass(frozen=True)
-class DiscreteGaussian(NoiseLaw):
+class DiscreteGaussian(NoiseDistribution):
     """P[X = k] proportional to e^{-k² / (2 sigma²)}, on the integers.
 
     Parameters
@@ -121,7 +121,7 @@ class DiscreteGaussian(NoiseLaw):
         square = Fraction(self.sigma) ** 2
         return gaussian(square) if square <= LARGEST_INVERTED**2 else None
 
-    def power(self, times: Number) -> NoiseLaw:
+    def power(self, times: Number) -> NoiseDistribution:
         """The exact distribution of a sum of whole copies, as a table; a fraction raises
         TacitError.
         """

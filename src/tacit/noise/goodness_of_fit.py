@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.noise.law import Floats, Integers, NoiseLaw
+from tacit.noise.distribution import Floats, Integers, NoiseDistribution
 
 MOST_CLASSES = 40
 FEWEST_PER_CLASS = 4  # draws per class on average; more classes than that cost power
@@ -24,14 +24,14 @@ ATTEMPTS = 5  # after which draws that are 0 with probability 0.95 repeat by cha
 LEAST = 1e-15  # probability of a class below which rounding decides
 
 
-def p_value(values: Sequence[int] | Integers, law: NoiseLaw) -> float:
+def p_value(values: Sequence[int] | Integers, distribution: NoiseDistribution) -> float:
     """An upper bound on the p-value of integer draws against a distribution.
 
     Parameters
     ----------
     values
         Independent draws.
-    law
+    distribution
         The distribution under the null hypothesis.
 
     Returns
@@ -48,9 +48,9 @@ def p_value(values: Sequence[int] | Integers, law: NoiseLaw) -> float:
     """
     observed = np.asarray(values, dtype=np.int64)
     size = len(observed)
-    low, high = law.window(-40.0)
+    low, high = distribution.window(-40.0)
     points = np.arange(low, high + 1)
-    masses = law.pmf(points)
+    masses = distribution.pmf(points)
     classes = min(MOST_CLASSES, max(2, size // FEWEST_PER_CLASS))
     places, expected = _classes(masses, classes)
     inside = (observed >= low) & (observed <= high)
@@ -81,10 +81,12 @@ def _classes(masses: Floats, most: int) -> tuple[Integers, Floats]:
     return places, np.array(joined)
 
 
-def scores(values: Sequence[int] | Integers, law: NoiseLaw) -> tuple[Floats, float]:
+def scores(
+    values: Sequence[int] | Integers, distribution: NoiseDistribution
+) -> tuple[Floats, float]:
     """Each draw's centred rank in [-1/2, 1/2], and the variance of that under the distribution."""
-    low, high = law.window(-40.0)
-    masses = law.pmf(np.arange(low, high + 1))
+    low, high = distribution.window(-40.0)
+    masses = distribution.pmf(np.arange(low, high + 1))
     ranks = np.cumsum(masses) - masses / 2 - 0.5
     ranks -= float(masses @ ranks)
     found: Floats = ranks[np.clip(np.asarray(values, dtype=np.int64), low, high) - low]

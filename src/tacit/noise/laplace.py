@@ -22,7 +22,7 @@ from tacit.errors import Number, TacitError, positive, probability
 from tacit.noise.chernoff import tail_bound
 from tacit.noise.coins import ONE_OVER_E, Chance, below, flip_exp, random_bits
 from tacit.noise.cumulants import OUTSIDE, Cumulants
-from tacit.noise.law import Floats, NoiseLaw, plain
+from tacit.noise.distribution import Floats, NoiseDistribution, plain
 from tacit.noise.log_functions import deviance, log_gamma_ratio, stirling_error
 from tacit.noise.polya_draws import PolyaWalk, polya_walk
 from tacit.noise.wrapping import wrap_probability
@@ -35,7 +35,7 @@ WIDEST_POINTS = 1 << 15  # standard deviation up to which single probabilities a
 
 
 @dataclass(frozen=True)
-class DiscreteLaplace(NoiseLaw):
+class DiscreteLaplace(NoiseDistribution):
     """P[X = k] proportional to e^{-|k| / scale}, on the integers.
 
     Parameters
@@ -90,7 +90,7 @@ class DiscreteLaplace(NoiseLaw):
         """The geometric series in closed form; t is never negative here."""
         return math.exp(-(t + 1) / float(self.scale)) / (1 + math.exp(-1 / float(self.scale)))
 
-    def power(self, times: Number) -> NoiseLaw:
+    def power(self, times: Number) -> NoiseDistribution:
         """The Pólya difference of `times` copies, or of a fraction of one."""
         fraction = positive("share fraction", times)
         return self if fraction == 1 else PolyaDifference(fraction, self._beta)
@@ -165,7 +165,7 @@ def draw_laplace(numerator: int, denominator: int) -> int:
 
 
 @dataclass(frozen=True)
-class Polya(NoiseLaw):
+class Polya(NoiseDistribution):
     """P[X = x] = Γ(x+r) / (x! Γ(r)) · β^x (1-β)^r, on the non-negative integers.
 
     `beta` is a number in (0, 1), or a `Chance` if it is e^{-a/b} and devices draw from it exactly.
@@ -286,7 +286,7 @@ class Polya(NoiseLaw):
 
 
 @dataclass(frozen=True)
-class PolyaDifference(NoiseLaw):
+class PolyaDifference(NoiseDistribution):
     """X = γ⁺ - γ⁻ for two independent Pólya(r, β) variables: the r-th convolution power of discrete
     Laplace noise.
 
@@ -294,8 +294,8 @@ class PolyaDifference(NoiseLaw):
     - r = 0.8: the noise that remains when a fifth of the shares is missing.
     - r = n: the total of n participants who each add full discrete Laplace noise.
 
-    >>> law = DiscreteLaplace(10).share(4).power(4)
-    >>> bool(np.isclose(law.log_pmf(3), DiscreteLaplace(10).log_pmf(3)))
+    >>> distribution = DiscreteLaplace(10).share(4).power(4)
+    >>> bool(np.isclose(distribution.log_pmf(3), DiscreteLaplace(10).log_pmf(3)))
     True
     """
 
@@ -353,7 +353,7 @@ class PolyaDifference(NoiseLaw):
         result: Floats = self._half.log_mgf(s) + self._half.log_mgf(-s)
         return result
 
-    def power(self, times: Number) -> NoiseLaw:
+    def power(self, times: Number) -> NoiseDistribution:
         """Pólya differences of the same β add up in r; r = 1 is discrete Laplace."""
         r = Fraction(self.r) * positive("share fraction", times)
         if r == 1 and isinstance(self.beta, Chance) and self.beta.factor == 1:
@@ -393,8 +393,8 @@ class PolyaDifference(NoiseLaw):
         return polya_difference_cumulants(float(self.r), self.mgf_radius)
 
     def room(self, misread: float) -> int:
-        """As `NoiseLaw.room`; by the moment generating function if the distribution is too wide to
-        tabulate.
+        """As `NoiseDistribution.room`; by the moment generating function if the distribution is
+        too wide to tabulate.
 
         For r between 1 and 2, uses the next larger 1 + 2^-k, so that many batch sizes share one
         result. For symmetric unimodal distributions such as these, more of the same noise only
@@ -440,9 +440,9 @@ class PolyaDifference(NoiseLaw):
 
 
 @lru_cache(maxsize=1024)
-def room_of(law: PolyaDifference, misread: float) -> int:
+def room_of(distribution: PolyaDifference, misread: float) -> int:
     """The cached `own_room` of a distribution."""
-    return law.own_room(misread)
+    return distribution.own_room(misread)
 
 
 def polya_difference_cumulants(r: float, rate: float) -> Cumulants:

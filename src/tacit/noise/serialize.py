@@ -2,7 +2,8 @@
 
 A distribution is a frozen dataclass. Its dictionary holds the class name, `module:qualname`, and
 the fields: numbers, arrays, tuples of them, and other distributions. Fractions become strings such
-as "1/3"; floats stay floats, since JSON keeps all their digits. Every `NoiseLaw` subclass is known;
+as "1/3"; floats stay floats, since JSON keeps all their digits. Every `NoiseDistribution` subclass
+is known;
 other frozen dataclasses need `register`. Reading never imports modules from outside tacit.
 """
 
@@ -20,39 +21,41 @@ import numpy as np
 
 from tacit.errors import TacitError
 from tacit.noise.coins import Chance
-from tacit.noise.law import STORABLE, stored_name
+from tacit.noise.distribution import STORABLE, stored_name
 
-Law = TypeVar("Law", bound=type)
-
-
-def register(law: Law) -> Law:
-    """Class decorator: make a frozen dataclass that is no `NoiseLaw` storable."""
-    STORABLE[stored_name(law)] = law
-    return law
+DistributionT = TypeVar("DistributionT", bound=type)
 
 
-def law_to_dict(law: Any) -> dict[str, Any]:
+def register(distribution: DistributionT) -> DistributionT:
+    """Class decorator: make a frozen dataclass that is no `NoiseDistribution` storable."""
+    STORABLE[stored_name(distribution)] = distribution
+    return distribution
+
+
+def distribution_to_dict(distribution: Any) -> dict[str, Any]:
     """A distribution as a dictionary of numbers, strings and lists.
 
     >>> from tacit.noise import DiscreteLaplace
-    >>> law_to_dict(DiscreteLaplace(Fraction(7, 2)))
+    >>> distribution_to_dict(DiscreteLaplace(Fraction(7, 2)))
     {'law': 'tacit.noise.laplace:DiscreteLaplace', 'scale': '7/2'}
     """
-    name = stored_name(type(law))
-    if STORABLE.get(name) is not type(law) or not dataclasses.is_dataclass(law):
+    name = stored_name(type(distribution))
+    if STORABLE.get(name) is not type(distribution) or not dataclasses.is_dataclass(distribution):
         raise TacitError(
-            f"{law!r} cannot be stored: make it a NoiseLaw and a frozen dataclass, "
+            f"{distribution!r} cannot be stored: make it a NoiseDistribution and a "
+            "frozen dataclass, "
             "or use `register` first"
         )
     return {"law": name} | {
-        field.name: _plain(getattr(law, field.name)) for field in dataclasses.fields(law)
+        field.name: _plain(getattr(distribution, field.name))
+        for field in dataclasses.fields(distribution)
     }
 
 
-def law_from_dict(data: Mapping[str, Any]) -> Any:
-    """The distribution that `law_to_dict` wrote.
+def distribution_from_dict(data: Mapping[str, Any]) -> Any:
+    """The distribution that `distribution_to_dict` wrote.
 
-    >>> law_from_dict({"law": "tacit.noise.laplace:DiscreteLaplace", "scale": "7/2"})
+    >>> distribution_from_dict({"law": "tacit.noise.laplace:DiscreteLaplace", "scale": "7/2"})
     DiscreteLaplace(scale=Fraction(7, 2))
     """
     fields = dict(data)
@@ -77,14 +80,14 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, tuple):
         return [_plain(part) for part in value]
-    return law_to_dict(value) if stored_name(type(value)) in STORABLE else value
+    return distribution_to_dict(value) if stored_name(type(value)) in STORABLE else value
 
 
 def _rich(value: Any) -> Any:
     if isinstance(value, str):
         return Fraction(value)
     if isinstance(value, Mapping) and "law" in value:
-        return law_from_dict(value)
+        return distribution_from_dict(value)
     if isinstance(value, Mapping):
         return Chance(**{key: _rich(part) for key, part in value.items()})
     if isinstance(value, list):

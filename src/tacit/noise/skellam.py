@@ -19,13 +19,13 @@ import numpy.typing as npt
 
 from tacit.errors import Number, positive
 from tacit.noise.cumulants import OUTSIDE, Cumulants
+from tacit.noise.distribution import Floats, NoiseDistribution, plain
 from tacit.noise.inversion import Inversion, rational_side
-from tacit.noise.law import Floats, NoiseLaw, plain
 from tacit.noise.log_functions import log_scaled_bessel
 
 
 @dataclass(frozen=True)
-class Skellam(NoiseLaw):
+class Skellam(NoiseDistribution):
     """P[X = k] = e^{-v} I_k(v) for variance v, on the integers.
 
     Parameters

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import Number, TacitError, integer, positive
-from tacit.noise.law import LOG_TINY, ROUNDING, Floats, NoiseLaw, refuse_power
+from tacit.noise.distribution import LOG_TINY, ROUNDING, Floats, NoiseDistribution, refuse_power
 
 DIRECT_LIMIT = 200_000_000  # multiplications; about 0.2 s
 LARGEST_WINDOW = 50_000_000
@@ -26,7 +26,7 @@ PRECISE_FROM = 1e-290  # below, doubles and their products lose digits
 
 
 @dataclass(frozen=True, eq=False)
-class Table(NoiseLaw):
+class Table(NoiseDistribution):
     """P[X = start + i] = probabilities[i].
 
     >>> two_dice = convolve(Table.of(1, np.full(6, 1 / 6)), Table.of(1, np.full(6, 1 / 6)))
@@ -137,13 +137,13 @@ class Table(NoiseLaw):
         missing = 1 - math.fsum(self.probabilities)
         return first, last, missing if missing > ROUNDING else 0.0
 
-    def power(self, times: Number) -> NoiseLaw:
+    def power(self, times: Number) -> NoiseDistribution:
         """The sum of whole copies; fractions raise TacitError."""
         if positive("share fraction", times).denominator != 1:
             raise refuse_power(
                 self,
                 times,
-                "a table is summed in whole copies; use a law that divides, such as Skellam",
+                "a table is summed in whole copies; use one that divides, such as Skellam",
             )
         return Table.of(*convolution_power(self, integer("copies", times, at_least=1)))
 
@@ -161,33 +161,33 @@ class Table(NoiseLaw):
         )
 
 
-def entries(law: NoiseLaw) -> tuple[int, Floats]:
+def entries(distribution: NoiseDistribution) -> tuple[int, Floats]:
     """The first point and the probabilities of a distribution, down to the smallest positive
     double.
     """
-    if isinstance(law, Table):
-        return law.start, law.probabilities
-    first, last = law.window()
+    if isinstance(distribution, Table):
+        return distribution.start, distribution.probabilities
+    first, last = distribution.window()
     if last - first > LARGEST_WINDOW:
         raise TacitError(
-            f"{law!r} spreads over {last - first:,} integers, more than a table of "
+            f"{distribution!r} spreads over {last - first:,} integers, more than a table of "
             f"{LARGEST_WINDOW:,}: use a "
             "smaller precision, or a family that is closed under sums (Skellam, binomial)"
         )
-    return first, law.pmf(np.arange(first, last + 1))
+    return first, distribution.pmf(np.arange(first, last + 1))
 
 
-def convolve(one: NoiseLaw, other: NoiseLaw) -> Table:
+def convolve(one: NoiseDistribution, other: NoiseDistribution) -> Table:
     """The distribution of the sum of two independent variables."""
     (start, p), (offset, q) = entries(one), entries(other)
     return Table.of(start + offset, product(p, q))
 
 
-def convolution_power(law: NoiseLaw, copies: int) -> tuple[int, Floats]:
+def convolution_power(distribution: NoiseDistribution, copies: int) -> tuple[int, Floats]:
     """The distribution of the sum of `copies` independent variables, by repeated squaring: first
     point and probabilities.
     """
-    start, base = entries(law)
+    start, base = entries(distribution)
     result_start, result = 0, np.ones(1)
     while True:
         if copies & 1:
@@ -198,14 +198,14 @@ def convolution_power(law: NoiseLaw, copies: int) -> tuple[int, Floats]:
         start, base = 2 * start, product(base, base)
 
 
-def modular_pmf(law: NoiseLaw, modulus: int) -> Floats:
+def modular_pmf(distribution: NoiseDistribution, modulus: int) -> Floats:
     """P[X mod m = j] for j = 0..m-1: the noise in a sum that is released modulo m.
 
     >>> np.round(modular_pmf(Table.of(-1, np.array([0.25, 0.5, 0.25])), 2), 3)
     array([0.5, 0.5])
     """
     m = integer("modulus", modulus, at_least=2, remedy="the modulus of a sum is at least 2")
-    start, p = entries(law)
+    start, p = entries(distribution)
     result: Floats = np.bincount((start + np.arange(len(p))) % m, weights=p, minlength=m)  # type: ignore[assignment]
     return result
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from tacit.errors import TacitError, integer
 
 if TYPE_CHECKING:
-    from tacit.noise.law import NoiseLaw
+    from tacit.noise.distribution import NoiseDistribution
 
 
-def wrap_probability(law: NoiseLaw, largest_sum: int, modulus: int) -> float:
+def wrap_probability(distribution: NoiseDistribution, largest_sum: int, modulus: int) -> float:
     """The largest probability, over true sums in 0..largest_sum, that sum + noise is misread after
     reduction modulo m.
 
@@ -32,18 +32,20 @@ def wrap_probability(law: NoiseLaw, largest_sum: int, modulus: int) -> float:
     if m <= top:
         raise TacitError(
             f"modulus {m} is too small for sums up to {top}: use at least "
-            f"{top + 2 * _reach(law, 1e-9) + 1}, "
+            f"{top + 2 * _reach(distribution, 1e-9) + 1}, "
             "which overflows with probability at most 1e-9"
         )
     spare = (m - top - 1) // 2
-    above, below = law.tail(spare), law.cdf(-spare - 1)
-    if abs(law.mean) > spare:
+    above, below = distribution.tail(spare), distribution.cdf(-spare - 1)
+    if abs(distribution.mean) > spare:
         return min(1.0, above + below)
-    return max(above + law.cdf(-spare - top - 1), below + law.tail(spare + top))
+    return max(above + distribution.cdf(-spare - top - 1), below + distribution.tail(spare + top))
 
 
-def _reach(law: NoiseLaw, failure: float) -> int:
+def _reach(distribution: NoiseDistribution, failure: float) -> int:
     """The least τ with P[|X| > τ] <= failure, about 0 and not about the mean."""
-    if law.symmetric and law.mean == 0:
-        return law.bound(failure)
-    return law._least(lambda t: t >= 0 and law.tail(t) + law.cdf(-t - 1) <= failure, 0)
+    if distribution.symmetric and distribution.mean == 0:
+        return distribution.bound(failure)
+    return distribution._least(
+        lambda t: t >= 0 and distribution.tail(t) + distribution.cdf(-t - 1) <= failure, 0
+    )

@@ -45,7 +45,7 @@ def _gaussian() -> Iterator[Correction]:
     for epsilon in (10.0, 20.0):
         setting = f"ε = {epsilon:g}, δ = 0.25"
         target = ApproximateDP(epsilon, 0.25)
-        sigma = calibrate("gaussian", 1, target, constants="paper").law.std
+        sigma = calibrate("gaussian", 1, target, constants="paper").distribution.std
         yield Correction(
             7,
             "delta of the Gaussian closed form",
@@ -58,7 +58,7 @@ def _gaussian() -> Iterator[Correction]:
             "sigma / sensitivity that is needed",
             setting,
             sigma,
-            calibrate("gaussian", 1, target).law.std,
+            calibrate("gaussian", 1, target).distribution.std,
         )
 
 
@@ -78,11 +78,19 @@ def _fair_bits() -> Iterator[Correction]:
             calibrate("binomial", 1, target),
         )
         yield Correction(
-            15, "fair noise bits in total", setting, paper.law.variance * 4, tight.law.variance * 4
+            15,
+            "fair noise bits in total",
+            setting,
+            paper.distribution.variance * 4,
+            tight.distribution.variance * 4,
         )
         yield Correction(15, "true epsilon of the paper's bits", setting, epsilon, paper.epsilon)
         yield Correction(
-            15, "standard deviation of the noise", setting, paper.law.std, tight.law.std
+            15,
+            "standard deviation of the noise",
+            setting,
+            paper.distribution.std,
+            tight.distribution.std,
         )
 
 
@@ -93,7 +101,11 @@ def _level_bits() -> Iterator[Correction]:
         tight = calibrate("binomial", levels, target, users=users)
         yield Correction(16, "true epsilon of the paper's bits", setting, 1.0, paper.epsilon)
         yield Correction(
-            16, "standard deviation / g", setting, paper.law.std / levels, tight.law.std / levels
+            16,
+            "standard deviation / g",
+            setting,
+            paper.distribution.std / levels,
+            tight.distribution.std / levels,
         )
         yield Correction(
             16,
@@ -112,10 +124,18 @@ def _skellam() -> Iterator[Correction]:
             calibrate("skellam", levels, target),
         )
         yield Correction(
-            17, "Skellam variance", setting, float(paper.law.variance), float(tight.law.variance)
+            17,
+            "Skellam variance",
+            setting,
+            float(paper.distribution.variance),
+            float(tight.distribution.variance),
         )
         yield Correction(
-            17, "standard deviation / g", setting, paper.law.std / levels, tight.law.std / levels
+            17,
+            "standard deviation / g",
+            setting,
+            paper.distribution.std / levels,
+            tight.distribution.std / levels,
         )
 
 

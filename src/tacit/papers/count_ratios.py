@@ -54,7 +54,7 @@ def flint() -> Any:
     return flint
 
 
-def count_law(parameters: PureShuffleParameters) -> list[Any]:
+def count_distribution(parameters: PureShuffleParameters) -> list[Any]:
     """Balls that contain the probabilities of 0..bits ones from a user who holds a 0.
 
     With Pólya weights p_m = (r)_m / m! b^m, r = 1/n, b = exp(-noise_epsilon / g), P[eta = j] is
@@ -105,7 +105,7 @@ def integer_ratio(parameters: PureShuffleParameters, ks: Iterable[int]) -> Fract
     arb, fmpz_poly = flint().arb, flint().fmpz_poly
     with flint().ctx.workprec(BALL_BITS):
         scale = INTEGER_BITS + math.ceil((parameters.bits + 1) / parameters.mixture).bit_length()
-        scaled = [p * arb(2) ** scale for p in count_law(parameters)]
+        scaled = [p * arb(2) ** scale for p in count_distribution(parameters)]
         lower = [p.lower().floor().unique_fmpz() for p in scaled]
         upper = [p.upper().ceil().unique_fmpz() for p in scaled]
     below = _views(
@@ -134,11 +134,11 @@ def tilted_ratio(parameters: PureShuffleParameters, ks: Iterable[int]) -> Fracti
             f"{users} users of {parameters.bits} bits each: must be below {LARGEST_COUNT} bits in "
             "all. Cut the batch into groups."
         )
-    law = count_law(parameters)
+    distribution = count_distribution(parameters)
     unseen = np.ones((len(wanted), users * parameters.bits + 1), dtype=np.bool_)
     worst = Fraction(0)
-    for tilt in _tilts([float(p) for p in law], users):
-        zero, one, mass_ratio = _tilted_pair(law, tilt)
+    for tilt in _tilts([float(p) for p in distribution], users):
+        zero, one, mass_ratio = _tilted_pair(distribution, tilt)
         largest = {0: 0.0, 1: 0.0}
         roundings = 0
         for row, (_, with_0, with_1) in zip(unseen, _views(zero, one, users, wanted), strict=True):
@@ -256,13 +256,13 @@ def _convolve(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.floa
     return product
 
 
-def _tilted_pair(law: list[Any], tilt: float) -> tuple[_Tilted, _Tilted, Any]:
+def _tilted_pair(distribution: list[Any], tilt: float) -> tuple[_Tilted, _Tilted, Any]:
     """f_0(e^t z) / m_0 and f_1(e^t z) / m_1 with both masses about 1, and a ball for m_0 / m_1."""
     arb = flint().arb
     with flint().ctx.workprec(BALL_BITS):
-        factors = [(arb(tilt) * c).exp() for c in range(len(law))]
+        factors = [(arb(tilt) * c).exp() for c in range(len(distribution))]
         pair, masses = [], []
-        for probabilities in (law, law[::-1]):
+        for probabilities in (distribution, distribution[::-1]):
             terms = [p * factor for p, factor in zip(probabilities, factors, strict=True)]
             mass = sum(terms, arb(0))
             exact = [term / mass for term in terms]
@@ -289,7 +289,7 @@ def _overlap(a: _Tilted, b: _Tilted) -> tuple[int, NDArray[np.float64], NDArray[
     )
 
 
-def _tilts(law: list[float], users: int) -> list[float]:
+def _tilts(distribution: list[float], users: int) -> list[float]:
     """Tilts whose windows overlap their neighbours' centres and reach both ends of the counts.
 
     By Cramér's theorem the view tilted by t has, at the centre of the view tilted by t', the log
@@ -297,8 +297,8 @@ def _tilts(law: list[float], users: int) -> list[float]:
     function of a user's count. The choice needs no rigour, since `tilted_ratio` checks that every
     count is covered.
     """
-    counts = np.arange(len(law))
-    logs = np.log(np.array([law, law[::-1]]))
+    counts = np.arange(len(distribution))
+    logs = np.log(np.array([distribution, distribution[::-1]]))
 
     def cumulants(tilt: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         exponents = logs + tilt * counts

@@ -31,8 +31,8 @@ from scipy.special import ndtri
 from tacit.assumptions import Accounting, Assumption, DistinctRounds, Method, together
 from tacit.errors import TacitError
 from tacit.names import is_own
-from tacit.noise import Chance, NoiseLaw
-from tacit.noise.law import LOG_TINY, ROUNDING
+from tacit.noise import Chance, NoiseDistribution
+from tacit.noise.distribution import LOG_TINY, ROUNDING
 from tacit.privacy.gaussian import GaussianLoss
 from tacit.privacy.guarantees import (
     ORDERS,
@@ -58,7 +58,7 @@ SMOOTH = 3.0  # from this standard deviation on Skellam noise is nearly as good 
 
 
 def promised(
-    law: NoiseLaw,
+    distribution: NoiseDistribution,
     sensitivity: int,
     target: Asked,
     view: View,
@@ -70,7 +70,7 @@ def promised(
 
     Parameters
     ----------
-    law : NoiseLaw
+    distribution : NoiseDistribution
         Distribution of the noise that is certain to be present.
     sensitivity : int
         The most that one participation changes the protected sum.
@@ -78,8 +78,8 @@ def promised(
     view : View
     *assumptions : Assumption
     apart : float
-        Bound, at every point, on the absolute log ratio between the actual noise and `law`: sums
-        of shares of a distribution that is not divisible.
+        Bound, at every point, on the absolute log ratio between the actual noise and
+        `distribution`: sums of shares of a distribution that is not divisible.
     order : float, optional
         Rényi order for several participations.
 
@@ -94,35 +94,39 @@ def promised(
     >>> promised(DiscreteLaplace(10), 10, PureDP(1.0), View.OPENED_SUM).short
     '(1, 0)-DP'
     """
-    found = earned(law, sensitivity, target, apart, order)
+    found = earned(distribution, sensitivity, target, apart, order)
     pure = isinstance(target, PureDP) and not apart
     enough = (
-        law.loses_at_most(target.epsilon, sensitivity, target.participations)
+        distribution.loses_at_most(target.epsilon, sensitivity, target.participations)
         if pure
         else found.epsilon <= target.epsilon
     )
     if not enough:
         nearly = " (a float is a little less: write the epsilon as a Fraction)"
         raise TacitError(
-            f"{law!r} on a sum of sensitivity {sensitivity} earns {found.short}, not "
+            f"{distribution!r} on a sum of sensitivity {sensitivity} earns {found.short}, not "
             f"{target.short}{nearly if found.short == target.short else ''}: calibrate the noise "
             "to the target"
         )
-    ways = (*accounting(law, target, order), *in_distinct_rounds(target))
+    ways = (*accounting(distribution, target, order), *in_distinct_rounds(target))
     made = about(target.epsilon, target, view, *assumptions, *ways)
-    return derived(made, law)
+    return derived(made, distribution)
 
 
 def earned(
-    law: NoiseLaw, sensitivity: int, target: Asked, apart: float = 0, order: float | None = None
+    distribution: NoiseDistribution,
+    sensitivity: int,
+    target: Asked,
+    apart: float = 0,
+    order: float | None = None,
 ) -> Asked:
     """Return the achieved guarantee: the least ε at the target's δ and participations.
 
     Rounds that one participant may join must be given the same `order`.
     """
-    epsilon = epsilon_of(law, sensitivity, target, apart, order)
-    ways = (*accounting(law, target, order), *in_distinct_rounds(target))
-    return derived(about(epsilon, target, target.view, *target.assumptions, *ways), law)
+    epsilon = epsilon_of(distribution, sensitivity, target, apart, order)
+    ways = (*accounting(distribution, target, order), *in_distinct_rounds(target))
+    return derived(about(epsilon, target, target.view, *target.assumptions, *ways), distribution)
 
 
 def derived(guarantee: Kept, *distributions: Any) -> Kept:
@@ -138,7 +142,7 @@ def derived(guarantee: Kept, *distributions: Any) -> Kept:
     if not distributions:
         raise TacitError("give the distributions that the guarantee was derived from")
     ours = all(is_own(type(one)) for one in distributions)
-    exact = all(isinstance(one, (NoiseLaw, Chance)) for one in distributions)
+    exact = all(isinstance(one, (NoiseDistribution, Chance)) for one in distributions)
     if not ours:
         return state_arithmetic(guarantee, Arithmetic.UNSTATED)
     return state_arithmetic(guarantee, Arithmetic.EXACT if exact else Arithmetic.IDEAL)
@@ -170,27 +174,33 @@ def check_replaced(target: Guarantee) -> None:
 
 @lru_cache(maxsize=1 << 14)
 def epsilon_of(
-    law: NoiseLaw, sensitivity: int, target: Target, apart: float = 0, order: float | None = None
+    distribution: NoiseDistribution,
+    sensitivity: int,
+    target: Target,
+    apart: float = 0,
+    order: float | None = None,
 ) -> float:
     """The ε at the target's δ for as many participations as the target states."""
     times = target.participations
     if isinstance(target, PureDP):
-        return times * (law.pure_loss(sensitivity) + 2 * apart)
+        return times * (distribution.pure_loss(sensitivity) + 2 * apart)
     inner = target.delta * math.exp(-apart)
-    loss = resolved_loss(law, sensitivity, inner / times)
+    loss = resolved_loss(distribution, sensitivity, inner / times)
     if times == 1:
         return loss.epsilon(inner) + 2 * apart
-    if order is None and bell_shaped(law, target):
+    if order is None and bell_shaped(distribution, target):
         return _as_gaussian(loss, target, apart)
     return _at_order(loss, order or common_order(target)[0], target, apart)
 
 
-def accounting(law: NoiseLaw, target: Target, order: float | None = None) -> tuple[Accounting, ...]:
+def accounting(
+    distribution: NoiseDistribution, target: Target, order: float | None = None
+) -> tuple[Accounting, ...]:
     """The accounting method of several participations; empty for one or for pure targets."""
     count = target.participations
     if count == 1 or isinstance(target, PureDP):
         return ()
-    if order is None and bell_shaped(law, target):
+    if order is None and bell_shaped(distribution, target):
         return (Accounting(Method.GAUSSIAN, count),)
     used = order or common_order(target)[0]
     return (Accounting(Method.RENYI, count, Fraction(str(used))),)
@@ -204,14 +214,14 @@ def in_distinct_rounds(target: Target) -> tuple[DistinctRounds, ...]:
     return (DistinctRounds(),) if composed else ()
 
 
-def bell_shaped(law: NoiseLaw, target: ApproximateDP) -> bool:
+def bell_shaped(distribution: NoiseDistribution, target: ApproximateDP) -> bool:
     """Whether the target's participations are compared with Gaussian noise.
 
     True if, at sensitivity 1, Gaussian noise would need a standard deviation of at least 3, and the
     noise has no exponential tail. It depends only on the target and the kind of noise, so it is the
     same for all rounds.
     """
-    return math.isinf(law.mgf_radius) and _gaussian_std(target) >= SMOOTH
+    return math.isinf(distribution.mgf_radius) and _gaussian_std(target) >= SMOOTH
 
 
 @lru_cache(maxsize=1024)
@@ -266,19 +276,21 @@ def _at_order(loss: PrivacyLoss, order: float, target: ApproximateDP, apart: flo
     return max(0.0, renyi_epsilon(order, target.participations * widened, rest))
 
 
-def best_order(law: NoiseLaw, sensitivity: int, target: ApproximateDP, apart: float = 0) -> float:
+def best_order(
+    distribution: NoiseDistribution, sensitivity: int, target: ApproximateDP, apart: float = 0
+) -> float:
     """The Rényi order at which this noise has the least ε for the target's participations."""
     inner = target.delta * math.exp(-apart) / target.participations
-    loss = resolved_loss(law, sensitivity, inner)
+    loss = resolved_loss(distribution, sensitivity, inner)
     return min(ORDERS, key=lambda order: _at_order(loss, order, target, apart))
 
 
-def resolved_loss(law: NoiseLaw, sensitivity: int, delta: float) -> PrivacyLoss:
+def resolved_loss(distribution: NoiseDistribution, sensitivity: int, delta: float) -> PrivacyLoss:
     """The exact privacy loss, resolved as far as δ requires."""
     # mass outside the window counts as infinite loss; it is about the floor's probability times
     # the standard deviation
-    floor = math.log(delta) - 30 - math.log1p(law.std) if delta else LOG_TINY
-    return privacy_loss(law, sensitivity, log_floor=max(floor, LOG_TINY))
+    floor = math.log(delta) - 30 - math.log1p(distribution.std) if delta else LOG_TINY
+    return privacy_loss(distribution, sensitivity, log_floor=max(floor, LOG_TINY))
 
 
 def split_delta(target: ApproximateDP) -> tuple[float, float]:

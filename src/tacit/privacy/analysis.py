@@ -10,7 +10,7 @@ import math
 
 from tacit.assumptions import DistinctRounds
 from tacit.errors import TacitError, integer
-from tacit.noise import NoiseLaw
+from tacit.noise import NoiseDistribution
 from tacit.privacy.accounting import derived
 from tacit.privacy.composition import compose_participations
 from tacit.privacy.guarantees import ApproximateDP, PureDP
@@ -18,13 +18,17 @@ from tacit.privacy.loss import privacy_loss
 
 
 def privacy_of(
-    law: NoiseLaw, sensitivity: int = 1, delta: float | None = None, *, participations: int = 1
+    distribution: NoiseDistribution,
+    sensitivity: int = 1,
+    delta: float | None = None,
+    *,
+    participations: int = 1,
 ) -> PureDP | ApproximateDP:
     """Return the guarantee of adding this noise to a sum; the adversary sees the noisy sum.
 
     Parameters
     ----------
-    law : NoiseLaw
+    distribution : NoiseDistribution
         Distribution of the total noise.
     sensitivity : int
         The most that one participation changes the sum.
@@ -54,23 +58,27 @@ def privacy_of(
     ('(0.5, 0)-DP', '(0.5, 1e-06)-DP')
     """
     times = integer("participations", participations, at_least=1)
-    loss = privacy_loss(law, integer("sensitivity", sensitivity, at_least=1))
+    loss = privacy_loss(distribution, integer("sensitivity", sensitivity, at_least=1))
     if delta is None:
         epsilon = times * loss.pure
         if not math.isfinite(epsilon):
-            raise TacitError(f"{law!r} gives no pure guarantee: set delta, such as 1e-6")
-        return derived(PureDP(epsilon, participations=times), law)
+            raise TacitError(f"{distribution!r} gives no pure guarantee: set delta, such as 1e-6")
+        return derived(PureDP(epsilon, participations=times), distribution)
     if times == 1:
-        return derived(ApproximateDP(_finite(law, loss.epsilon(delta), delta), delta), law)
+        return derived(
+            ApproximateDP(_finite(distribution, loss.epsilon(delta), delta), delta), distribution
+        )
     total = compose_participations(loss, times, delta)
-    epsilon = _finite(law, total.best, delta)
+    epsilon = _finite(distribution, total.best, delta)
     made = ApproximateDP(epsilon, delta, participations=times).given(
         total.accounting, DistinctRounds()
     )
-    return derived(made, law)
+    return derived(made, distribution)
 
 
-def _finite(law: NoiseLaw, epsilon: float, delta: float) -> float:
+def _finite(distribution: NoiseDistribution, epsilon: float, delta: float) -> float:
     if not math.isfinite(epsilon):
-        raise TacitError(f"{law!r} gives no guarantee at delta {delta:g}: give a larger one")
+        raise TacitError(
+            f"{distribution!r} gives no guarantee at delta {delta:g}: give a larger one"
+        )
     return epsilon

@@ -15,7 +15,7 @@ from typing import Literal
 
 from tacit.assumptions import Accounting
 from tacit.errors import Number, TacitError, integer, positive, probability
-from tacit.noise import Binomial, NoiseLaw
+from tacit.noise import Binomial, NoiseDistribution
 from tacit.privacy import closed_forms
 from tacit.privacy.accounting import (
     LARGEST_RATIO,
@@ -33,7 +33,7 @@ from tacit.privacy.search import RELATIVE, least, least_integer, least_root
 from tacit.privacy.threat_model import ThreatModel
 from tacit.privacy.vectors import l2_guarantee, linf_loss
 
-Kind = type[NoiseLaw] | type[Gaussian]
+Kind = type[NoiseDistribution] | type[Gaussian]
 Norm = Literal["linf", "l2"]
 Target = PureDP | ApproximateDP | ConcentratedDP
 LEAST_EPSILON, LARGEST_EPSILON = 1e-9, 500
@@ -49,13 +49,13 @@ class Calibration:
     kind, constants : str
         Family of the noise; "tight" or "paper".
     target : PureDP, ApproximateDP or ConcentratedDP
-    law : NoiseLaw or Gaussian
+    distribution : NoiseDistribution or Gaussian
         Distribution of the total noise.
     epsilon : float
         The true ε at the target's δ (ε of a pure target, ρ of a concentrated one).
     derivation : str
         How `epsilon` was derived.
-    share : NoiseLaw, optional
+    share : NoiseDistribution, optional
         Distribution that each of `users` adds; for binomial noise, `bits_per_user` biased bits
         each.
     users : int, optional
@@ -64,18 +64,18 @@ class Calibration:
     kind: str
     constants: str
     target: Target
-    law: NoiseLaw | Gaussian
+    distribution: NoiseDistribution | Gaussian
     epsilon: float
     derivation: str
-    share: NoiseLaw | None = None
+    share: NoiseDistribution | None = None
     users: int | None = None
 
     @property
-    def integer_law(self) -> NoiseLaw:
+    def integer_distribution(self) -> NoiseDistribution:
         """The distribution, for devices; continuous noise is rejected."""
-        if self.law.continuous:
+        if self.distribution.continuous:
             raise TacitError(f"{self.kind} noise is continuous: use discrete-gaussian")
-        return self.law
+        return self.distribution
 
     @property
     def bits_per_user(self) -> int | None:
@@ -104,9 +104,9 @@ class Calibration:
         if (self.users or 1) > 1:
             target = target.given(*ThreatModel(curious=0).assumptions())
         if isinstance(target, ConcentratedDP):
-            return derived(replace(target, rho=self.epsilon), self.law)
+            return derived(replace(target, rho=self.epsilon), self.distribution)
         target = target.given(*in_distinct_rounds(target))
-        return derived(replace(target, epsilon=self.epsilon), self.law)
+        return derived(replace(target, epsilon=self.epsilon), self.distribution)
 
 
 def calibrate(
@@ -158,9 +158,9 @@ def calibrate(
 
     Examples
     --------
-    >>> calibrate("binomial", 1, ApproximateDP(1.0, 1e-5)).law
+    >>> calibrate("binomial", 1, ApproximateDP(1.0, 1e-5)).distribution
     Binomial(n=62, p=Fraction(1, 2))
-    >>> round(calibrate("gaussian", 1, ApproximateDP(10.0, 0.25)).law.std, 4)
+    >>> round(calibrate("gaussian", 1, ApproximateDP(10.0, 0.25)).distribution.std, 4)
     0.2472
     """
     family = _family(kind)
@@ -236,7 +236,7 @@ def _family(kind: str | Kind) -> Kind:
     """The class that a kind names; a class stands for itself."""
     if isinstance(kind, type):
         return kind
-    known: dict[str, Kind] = {**NoiseLaw.kinds, Gaussian.kind: Gaussian}
+    known: dict[str, Kind] = {**NoiseDistribution.kinds, Gaussian.kind: Gaussian}
     if kind not in known:
         raise TacitError(
             f"noise is {kind!r}; it must be one of {', '.join(sorted(known))}, or a "
@@ -293,50 +293,50 @@ class _Problem:
         each = math.sqrt(self.dimension) if self.norm == "linf" else 1.0
         return float(self.sensitivity) * each * math.sqrt(self.times)
 
-    def met_by(self, law: NoiseLaw | Gaussian) -> bool:
+    def met_by(self, distribution: NoiseDistribution | Gaussian) -> bool:
         """Whether the distribution achieves the target."""
-        return self.excess(law) <= 0
+        return self.excess(distribution) <= 0
 
-    def least(self, family: Kind) -> NoiseLaw | Gaussian:
+    def least(self, family: Kind) -> NoiseDistribution | Gaussian:
         """The least noise of a family that achieves the target; the result itself was checked."""
         make, start = family.family(self.start)
         return make(least_root(lambda amount: self.excess(make(amount)), start))
 
-    def excess(self, law: NoiseLaw | Gaussian) -> float:
+    def excess(self, distribution: NoiseDistribution | Gaussian) -> float:
         """At most 0 if the distribution achieves the target; decreases smoothly as noise grows."""
         target = self.target
         if isinstance(target, ConcentratedDP):
-            return math.log(self.account(law)[0] / target.rho)
+            return math.log(self.account(distribution)[0] / target.rho)
         single = self.dimension == self.times == 1
-        if isinstance(target, ApproximateDP) and single and not law.continuous:
-            delta = resolved_loss(law, self.whole, target.delta).delta(target.epsilon)
+        if isinstance(target, ApproximateDP) and single and not distribution.continuous:
+            delta = resolved_loss(distribution, self.whole, target.delta).delta(target.epsilon)
             return delta - target.delta if not delta else math.log(delta / target.delta)
-        epsilon = self.account(law)[0]
+        epsilon = self.account(distribution)[0]
         return math.log(epsilon / target.epsilon) if epsilon else -math.inf
 
-    def account(self, law: NoiseLaw | Gaussian) -> tuple[float, str]:
+    def account(self, distribution: NoiseDistribution | Gaussian) -> tuple[float, str]:
         """The ε at the target's δ (ρ for a concentrated target), and its derivation."""
         target = self.target
         if isinstance(target, ConcentratedDP):
-            return self._rho(law), "divergence of shifted laws, all orders"
+            return self._rho(distribution), "divergence of shifted distributions, all orders"
         delta = target.delta if isinstance(target, ApproximateDP) else 0.0
-        if law.continuous:
+        if distribution.continuous:
             return (
-                law.loss(self.l2).epsilon(delta),
+                distribution.loss(self.l2).epsilon(delta),
                 "exact: Gaussian mechanism (Balle & Wang 2018)",
             )
         if delta == 0:
-            loss = self.times * self.dimension * law.pure_loss(self.whole)
+            loss = self.times * self.dimension * distribution.pure_loss(self.whole)
             return loss, LARGEST_RATIO
         if self.dimension == 1:
-            epsilon = epsilon_of(law, self.whole, target) if self.whole else 0.0
-            return epsilon, _said(accounting(law, target)) or SUMMED
+            epsilon = epsilon_of(distribution, self.whole, target) if self.whole else 0.0
+            return epsilon, _said(accounting(distribution, target)) or SUMMED
         everything = self.dimension * self.times
         if self.norm == "linf":
-            epsilon = linf_loss(law, int(self.sensitivity), everything).epsilon(delta)
+            epsilon = linf_loss(distribution, int(self.sensitivity), everything).epsilon(delta)
             return epsilon, "composition of the exact losses of the coordinates"
         once = self.times == 1
-        found = l2_guarantee(law, self.l2, everything, delta, at_once=once)
+        found = l2_guarantee(distribution, self.l2, everything, delta, at_once=once)
         return found.epsilon, found.derivation
 
     @property
@@ -344,10 +344,10 @@ class _Problem:
         """The integer sensitivity of one participation."""
         return math.floor(self.sensitivity)
 
-    def _rho(self, law: NoiseLaw | Gaussian) -> float:
-        if law.continuous:
-            return law.concentration(self.l2)
-        rho, pure = law.concentration(self.l2), law.pure_loss(self.sensitivity)
+    def _rho(self, distribution: NoiseDistribution | Gaussian) -> float:
+        if distribution.continuous:
+            return distribution.concentration(self.l2)
+        rho, pure = distribution.concentration(self.l2), distribution.pure_loss(self.sensitivity)
         if rho is not None:
             return rho
         if math.isinf(pure) or (self.norm == "l2" and self.dimension > 1):
@@ -357,9 +357,9 @@ class _Problem:
             )
         return self.times * self.dimension * PureDP(pure).rho_bound()
 
-    def apart(self, law: NoiseLaw, users: int) -> float:
+    def apart(self, distribution: NoiseDistribution, users: int) -> float:
         """ψ: bound on the absolute log ratio between all sums of shares and single draws."""
-        return self.dimension * self.times * law.nearby_share(users).closeness(users)
+        return self.dimension * self.times * distribution.nearby_share(users).closeness(users)
 
     def tightened(self, psi: float) -> _Problem:
         """The target that single draws must achieve so that the sums of shares achieve this one.
@@ -371,40 +371,44 @@ class _Problem:
         epsilon, delta = self.target.epsilon - 2 * psi, self.target.delta * math.exp(-psi)
         return replace(self, target=replace(self.target, epsilon=max(0.0, epsilon), delta=delta))
 
-    def account_of_rounds(self, law: NoiseLaw, users: int) -> tuple[float, str]:
+    def account_of_rounds(self, distribution: NoiseDistribution, users: int) -> tuple[float, str]:
         """As `account_of_shares`, but each of several rounds is accounted for independently."""
         assert isinstance(self.target, ApproximateDP)
-        apart = law.nearby_share(users).closeness(users)
-        how = (
-            f"{_said(accounting(law, self.target))}; sums of shares within {apart:.2g} of one draw"
-        )
-        return epsilon_of(law, self.whole, self.target, apart), how
+        apart = distribution.nearby_share(users).closeness(users)
+        said = _said(accounting(distribution, self.target))
+        how = f"{said}; sums of shares within {apart:.2g} of one draw"
+        return epsilon_of(distribution, self.whole, self.target, apart), how
 
-    def account_of_shares(self, law: NoiseLaw, users: int) -> tuple[float, str]:
+    def account_of_shares(self, distribution: NoiseDistribution, users: int) -> tuple[float, str]:
         """The ε at the target's δ of a sum of shares that is only close to one draw."""
-        psi = self.apart(law, users)
+        psi = self.apart(distribution, users)
         if not psi < WIDEST_APART:
             raise TacitError(
                 f"{users} shares of {self.kind} noise do not approximate one draw of standard "
-                f"deviation {law.std:.3g}: use fewer users, constants='tight', or skellam noise, "
+                f"deviation {distribution.std:.3g}: use fewer users, constants='tight', or "
+                f"skellam noise, "
                 "whose shares add up exactly"
             )
-        epsilon, how = self.tightened(psi).account(law)
+        epsilon, how = self.tightened(psi).account(distribution)
         how += f"; sum of shares within {psi:.2g} of one draw (Kairouz, Liu & Steinke 2021)"
         return epsilon + 2 * psi, how
 
     def answer(
         self,
-        law: NoiseLaw | Gaussian,
+        distribution: NoiseDistribution | Gaussian,
         users: int | None,
         *,
         constants: str = "tight",
         account: tuple[float, str] | None = None,
     ) -> Calibration:
         """A calibration with the true guarantee and, where the noise is divisible, the shares."""
-        epsilon, how = account or self.account(law)
-        share = None if users is None or law.continuous else law.nearby_share(users)
-        return Calibration(self.kind, constants, self.target, law, epsilon, how, share, users)
+        epsilon, how = account or self.account(distribution)
+        share = (
+            None if users is None or distribution.continuous else distribution.nearby_share(users)
+        )
+        return Calibration(
+            self.kind, constants, self.target, distribution, epsilon, how, share, users
+        )
 
 
 def _pure(problem: _Problem, epsilon: float, family: Kind, users: int | None) -> Calibration:
@@ -414,9 +418,11 @@ def _pure(problem: _Problem, epsilon: float, family: Kind, users: int | None) ->
             "a pure guarantee is calibrated to an l∞ or l1 bound: use norm='linf', or give a delta"
         )
     moved = problem.whole * problem.dimension * problem.times
-    law = None if family.continuous else family.of_pure_loss(epsilon, moved)
-    if law is not None:
-        return problem.answer(law, users, account=(law.pure_loss(moved), LARGEST_RATIO))
+    distribution = None if family.continuous else family.of_pure_loss(epsilon, moved)
+    if distribution is not None:
+        return problem.answer(
+            distribution, users, account=(distribution.pure_loss(moved), LARGEST_RATIO)
+        )
     if family.continuous or math.isinf(family.of_std(problem.start).pure_loss(1)):
         raise TacitError(
             f"{problem.kind} noise has no pure guarantee: give a delta, or use "
@@ -425,7 +431,7 @@ def _pure(problem: _Problem, epsilon: float, family: Kind, users: int | None) ->
     return problem.answer(problem.least(family), users)
 
 
-def _close_shares(problem: _Problem, family: type[NoiseLaw], users: int) -> Calibration:
+def _close_shares(problem: _Problem, family: type[NoiseDistribution], users: int) -> Calibration:
     """The least noise as a sum of n draws that is only close to one draw."""
     target = problem.target
     if not isinstance(target, ApproximateDP):
@@ -438,14 +444,14 @@ def _close_shares(problem: _Problem, family: type[NoiseLaw], users: int) -> Cali
     account = problem.account_of_rounds if rounds else problem.account_of_shares
 
     def enough(amount: float) -> bool:
-        law = make(amount)
+        distribution = make(amount)
         if rounds:
-            return account(law, users)[0] <= target.epsilon
-        psi = problem.apart(law, users)
-        return 2 * psi < target.epsilon and problem.tightened(psi).met_by(law)
+            return account(distribution, users)[0] <= target.epsilon
+        psi = problem.apart(distribution, users)
+        return 2 * psi < target.epsilon and problem.tightened(psi).met_by(distribution)
 
-    law = make(least(enough, start))
-    return problem.answer(law, users, account=account(law, users))
+    distribution = make(least(enough, start))
+    return problem.answer(distribution, users, account=account(distribution, users))
 
 
 def _binomial(
@@ -515,10 +521,15 @@ def _paper(problem: _Problem, users: int | None) -> Calibration:
             f"the paper's closed form for {problem.kind} noise needs a target with epsilon and "
             "delta"
         )
-    law = form(problem.sensitivity, problem.target, users)
-    summed = not law.continuous and not law.divisible and users is not None and users > 1
-    account = problem.account_of_shares(law, users) if summed else None  # type: ignore[arg-type]
-    return problem.answer(law, users, constants="paper", account=account)
+    distribution = form(problem.sensitivity, problem.target, users)
+    summed = (
+        not distribution.continuous
+        and not distribution.divisible
+        and users is not None
+        and users > 1
+    )
+    account = problem.account_of_shares(distribution, users) if summed else None  # type: ignore[arg-type]
+    return problem.answer(distribution, users, constants="paper", account=account)
 
 
 def _said(ways: tuple[Accounting, ...]) -> str:

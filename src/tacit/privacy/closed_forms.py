@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tacit.errors import TacitError
-from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
+from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseDistribution, Skellam
 from tacit.noise.skellam import skellam_renyi
 from tacit.privacy.gaussian import Gaussian
 from tacit.privacy.guarantees import ApproximateDP, ConcentratedDP, PureDP, renyi_epsilon
@@ -89,7 +89,7 @@ def binomial(sensitivity: int, target: ApproximateDP, users: int | None = None) 
     return Binomial(bits * users, 90 * amount / bits)
 
 
-BY_KIND: dict[str, Callable[[Any, Any, int | None], NoiseLaw | Gaussian]] = {
+BY_KIND: dict[str, Callable[[Any, Any, int | None], NoiseDistribution | Gaussian]] = {
     "discrete-laplace": laplace,
     "gaussian": gaussian,
     "discrete-gaussian": discrete_gaussian,

@@ -37,7 +37,7 @@ def _narrow(t: float, mu: float) -> float:
 class Gaussian:
     """Continuous noise N(0, sigma²), for simulation and comparison.
 
-    It has the methods of a `NoiseLaw` that calibration uses, and its exact `loss`.
+    It has the methods of a `NoiseDistribution` that calibration uses, and its exact `loss`.
     """
 
     sigma: float

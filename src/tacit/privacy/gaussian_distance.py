@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tacit.errors import integer, positive
-from tacit.noise import NoiseLaw
+from tacit.noise import NoiseDistribution
 from tacit.privacy.gaussian import GaussianLoss
 from tacit.privacy.guarantees import ConcentratedDP
 from tacit.privacy.search import least
 
 
 @lru_cache(maxsize=256)
-def distance_from_gaussian(law: NoiseLaw) -> float:
+def distance_from_gaussian(distribution: NoiseDistribution) -> float:
     """Bound the total variation distance between centred noise and rounded N(0, variance).
 
     Results are cached.
@@ -30,12 +30,13 @@ def distance_from_gaussian(law: NoiseLaw) -> float:
     >>> distance_from_gaussian(DiscreteGaussian(1000.0)) < 2.1e-8
     True
     """
-    return law.distance_from_gaussian()
+    return distribution.distance_from_gaussian()
 
 
 @dataclass(frozen=True)
 class NearlyGaussianLoss:
-    """The loss of adding `law` to each of `coordinates` integers, at l2 sensitivity `sensitivity`.
+    """The loss of adding `distribution` to each of `coordinates` integers, at l2 sensitivity
+    `sensitivity`.
 
     `shares` > 1: the noise is the sum of that many shares of a distribution that is not divisible.
     With |ln ratio| <= ψ between the sum and one draw everywhere, (ε', δ') of one draw is (ε' + 2ψ,
@@ -48,7 +49,7 @@ class NearlyGaussianLoss:
     1.0
     """
 
-    law: NoiseLaw
+    distribution: NoiseDistribution
     sensitivity: float
     coordinates: int
     shares: int = 1
@@ -64,14 +65,14 @@ class NearlyGaussianLoss:
     @property
     def divergence(self) -> float:
         """ψ: the log ratio between the sum of shares and one draw; 0 for divisible noise."""
-        if self.shares == 1 or self.law.divisible:
+        if self.shares == 1 or self.distribution.divisible:
             return 0.0
-        return self.coordinates * self.law.nearby_share(self.shares).closeness(self.shares)
+        return self.coordinates * self.distribution.nearby_share(self.shares).closeness(self.shares)
 
     @property
     def distance(self) -> float:
         """Total variation distance of all coordinates together."""
-        return min(1.0, self.coordinates * distance_from_gaussian(self.law))
+        return min(1.0, self.coordinates * distance_from_gaussian(self.distribution))
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on the least δ at ε."""
@@ -79,14 +80,14 @@ class NearlyGaussianLoss:
         inner = epsilon - 2 * psi
         if not inner >= 0:
             return 1.0
-        exact = GaussianLoss(self.law.std, self.sensitivity).delta(inner)
+        exact = GaussianLoss(self.distribution.std, self.sensitivity).delta(inner)
         return min(1.0, math.exp(psi) * (exact + (1 + math.exp(min(inner, 700.0))) * self.distance))
 
     def epsilon(self, delta: float) -> float:
         """An upper bound on the least ε at δ, by bisection to the safe end."""
         if self.delta(0.0) <= delta:
             return 0.0
-        gaussian = GaussianLoss(self.law.std, self.sensitivity)
+        gaussian = GaussianLoss(self.distribution.std, self.sensitivity)
         enough = gaussian.epsilon(delta / 2) + 2 * self.divergence
         if not self.delta(enough) <= delta:
             return self._concentrated(delta)
@@ -97,7 +98,7 @@ class NearlyGaussianLoss:
 
         inf for distributions without a known zCDP bound.
         """
-        psi, rho = self.divergence, self.law.concentration(self.sensitivity)
+        psi, rho = self.divergence, self.distribution.concentration(self.sensitivity)
         if rho is None or psi > 1:
             return math.inf
         return ConcentratedDP(rho).epsilon_at(delta * math.exp(-psi)) + 2 * psi

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import TacitError, integer, probability
-from tacit.noise import NoiseLaw
-from tacit.noise.law import LOG_TINY, ROUNDING, Integers, chord_sums, grid
+from tacit.noise import NoiseDistribution
+from tacit.noise.distribution import LOG_TINY, ROUNDING, Integers, chord_sums, grid
 from tacit.privacy.guarantees import finite_epsilon
 
 Floats = npt.NDArray[np.float64]
@@ -102,7 +102,7 @@ class PrivacyLoss:
 
     directions: tuple[Direction, ...]
     pure: float
-    renyi_source: tuple[NoiseLaw, int] | None = None
+    renyi_source: tuple[NoiseDistribution, int] | None = None
 
     def delta(self, epsilon: float) -> float:
         """The least δ for which adding the noise is (ε, δ)-DP."""
@@ -125,21 +125,23 @@ class PrivacyLoss:
             raise TacitError(
                 "this loss is already composed; add the Rényi divergences of its parts instead"
             )
-        law, sensitivity = self.renyi_source
-        signs = (1,) if law.symmetric else (1, -1)
+        distribution, sensitivity = self.renyi_source
+        signs = (1,) if distribution.symmetric else (1, -1)
         return max(
-            renyi_divergence(law, sign * shift, order)
-            for shift in _shifts(law, sensitivity)
+            renyi_divergence(distribution, sign * shift, order)
+            for shift in _shifts(distribution, sensitivity)
             for sign in signs
         )
 
 
-def privacy_loss(law: NoiseLaw, sensitivity: int, *, log_floor: float = LOG_TINY) -> PrivacyLoss:
-    """The exact privacy loss of adding `law` to an integer query of this sensitivity.
+def privacy_loss(
+    distribution: NoiseDistribution, sensitivity: int, *, log_floor: float = LOG_TINY
+) -> PrivacyLoss:
+    """The exact privacy loss of adding `distribution` to an integer query of this sensitivity.
 
     Parameters
     ----------
-    law : NoiseLaw
+    distribution : NoiseDistribution
     sensitivity : int
     log_floor : float
         Points of smaller log-probability are not resolved; their mass counts as infinite loss
@@ -177,56 +179,64 @@ def privacy_loss(law: NoiseLaw, sensitivity: int, *, log_floor: float = LOG_TINY
         at_least=1,
         remedy="it is the sensitivity of the integer sum",
     )
-    signs = (1,) if law.symmetric else (1, -1)
-    if not law.largest_shift_is_worst and shift > MOST_SHIFTS:
+    signs = (1,) if distribution.symmetric else (1, -1)
+    if not distribution.largest_shift_is_worst and shift > MOST_SHIFTS:
         raise TacitError(
-            f"{law!r} is not log-concave, so each of {shift:,} shifts would have to be checked, "
+            f"{distribution!r} is not log-concave, so each of {shift:,} shifts would have to be "
+            "checked, "
             f"more than {MOST_SHIFTS:,}: "
             "use a coarser precision, or noise of another kind (Skellam)"
         )
     directions = _directions(
-        law, [sign * s for s in _shifts(law, shift) for sign in signs], log_floor
+        distribution, [sign * s for s in _shifts(distribution, shift) for sign in signs], log_floor
     )
-    return PrivacyLoss(directions, law.pure_loss(shift), (law, shift))
+    return PrivacyLoss(directions, distribution.pure_loss(shift), (distribution, shift))
 
 
-def _shifts(law: NoiseLaw, sensitivity: int) -> range:
+def _shifts(distribution: NoiseDistribution, sensitivity: int) -> range:
     """The shifts to compute: only the largest, where that is the worst."""
-    return range(sensitivity if law.largest_shift_is_worst else 1, sensitivity + 1)
+    return range(sensitivity if distribution.largest_shift_is_worst else 1, sensitivity + 1)
 
 
-def _directions(law: NoiseLaw, shifts: list[int], log_floor: float) -> tuple[Direction, ...]:
+def _directions(
+    distribution: NoiseDistribution, shifts: list[int], log_floor: float
+) -> tuple[Direction, ...]:
     """For each shift the atoms of P(k) = P[X = k] against Q(k) = P[X = k + shift]."""
     farthest = max(abs(shift) for shift in shifts)
-    if law.std > WIDEST or farthest > WIDEST:
+    if distribution.std > WIDEST or farthest > WIDEST:
         raise TacitError(
-            f"{law!r} at a shift of {farthest:,} is wider than {WIDEST:.0e}, past which integers "
+            f"{distribution!r} at a shift of {farthest:,} is wider than {WIDEST:.0e}, past which "
+            "integers "
             "lose digits: scale the query down"
         )
-    first, last, infinite = law.cover(log_floor)
+    first, last, infinite = distribution.cover(log_floor)
     if max(abs(first), abs(last)) + farthest > LARGEST_INTEGER:
         raise TacitError(
-            f"{law!r} reaches {max(abs(first), abs(last)):.1e}, past {LARGEST_INTEGER:.1e}, where "
+            f"{distribution!r} reaches {max(abs(first), abs(last)):.1e}, past "
+            f"{LARGEST_INTEGER:.1e}, where "
             "integers lose digits: use fewer bits, "
             "or noise around 0"
         )
     span = last - first + 1
-    step = max(1, -(-span // MOST_POINTS), min(int(law.std // POINTS_PER_STD), farthest // 4))
+    step = max(
+        1, -(-span // MOST_POINTS), min(int(distribution.std // POINTS_PER_STD), farthest // 4)
+    )
     at_end = (
-        first <= law.support[0] or last >= law.support[1]
+        first <= distribution.support[0] or last >= distribution.support[1]
     )  # no chord extends beyond the support
-    if step > 1 and law.log_concave and not at_end:
-        return _blocks(law, shifts, grid(first - 1, last, step), infinite)
+    if step > 1 and distribution.log_concave and not at_end:
+        return _blocks(distribution, shifts, grid(first - 1, last, step), infinite)
     if span > 5 * MOST_POINTS:
         raise TacitError(
-            f"{law!r} spreads over {span:,} integers, too many to sum: use a coarser precision"
+            f"{distribution!r} spreads over {span:,} integers, too many to sum: use a coarser "
+            "precision"
         )
     points = np.arange(first, last + 1)
-    log_p = law.log_pmf(points)
+    log_p = distribution.log_pmf(points)
     masses = np.exp(log_p)
     found = []
     for shift in shifts:
-        log_q = law.log_pmf(points + shift)
+        log_q = distribution.log_pmf(points + shift)
         with np.errstate(invalid="ignore"):
             losses = log_p - log_q + _log_rounding(log_p, log_q)
         found.append(Direction.of(losses, masses, infinite))
@@ -239,7 +249,7 @@ def _log_rounding(log_p: Floats, log_q: Floats) -> Floats:
 
 
 def _blocks(
-    law: NoiseLaw, shifts: list[int], points: Integers, infinite: float
+    distribution: NoiseDistribution, shifts: list[int], points: Integers, infinite: float
 ) -> tuple[Direction, ...]:
     """Blocks of integers between `points`, each split into two atoms that keep its P- and Q-mass.
 
@@ -250,11 +260,11 @@ def _blocks(
     further. Where these bounds leave no room for the loss to be below the larger end's, all of p is
     put there: no point of the block has a larger loss.
     """
-    log_p = law.log_pmf(points)
+    log_p = distribution.log_pmf(points)
     _, p = chord_sums(points, log_p)
     found = []
     for shift in shifts:
-        log_q = law.log_pmf(points + shift)
+        log_q = distribution.log_pmf(points + shift)
         q, _ = chord_sums(points + shift, log_q)
         q = np.where(np.isnan(q), 0.0, q)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -272,7 +282,7 @@ def _blocks(
     return tuple(found)
 
 
-def renyi_divergence(law: NoiseLaw, shift: int, order: float) -> float:
+def renyi_divergence(distribution: NoiseDistribution, shift: int, order: float) -> float:
     """D_α(P || Q) for P(k) = P[X = k], Q(k) = P[X = k + shift], by summing P^α Q^{1-α}.
 
     Exact up to rounding; inf where Q vanishes on P's support or the sum diverges. Cost grows with
@@ -280,20 +290,21 @@ def renyi_divergence(law: NoiseLaw, shift: int, order: float) -> float:
     """
     if not 1 < order < math.inf:
         raise TacitError(f"the Rényi order is {order}; it must be greater than 1, and finite")
-    low, high = law.support
+    low, high = distribution.support
     if math.isfinite(low) or math.isfinite(high):
         return math.inf
-    if math.isfinite(law.mgf_radius):
-        reach = math.ceil(abs(shift) + 60 / law.mgf_radius + 40 * law.std)
+    if math.isfinite(distribution.mgf_radius):
+        reach = math.ceil(abs(shift) + 60 / distribution.mgf_radius + 40 * distribution.std)
     else:
-        reach = math.ceil(order * abs(shift) + 12 * law.std + 60)
+        reach = math.ceil(order * abs(shift) + 12 * distribution.std + 60)
     if reach > 5 * MOST_POINTS:
         raise TacitError(
-            f"the Rényi divergence of {law!r} at shift {shift} needs {2 * reach:,} terms: use a "
+            f"the Rényi divergence of {distribution!r} at shift {shift} needs {2 * reach:,} terms: "
+            "use a "
             "coarser precision"
         )
     k = np.arange(-reach, reach + 1)
-    weights = order * law.log_pmf(k) + (1 - order) * law.log_pmf(k + shift)
+    weights = order * distribution.log_pmf(k) + (1 - order) * distribution.log_pmf(k + shift)
     peak = float(weights.max())
     if max(weights[0], weights[-1]) > peak - 36:
         return math.inf

@@ -100,10 +100,10 @@ class Clones:
         """
         if self.users == 1:
             return np.zeros(1), np.ones(1), 0.0
-        law = Binomial(self.users - 1, 2 * _flipped(self.epsilon0))
-        low, high = law.quantile(UNRESOLVED), law.tail_quantile(UNRESOLVED)
+        distribution = Binomial(self.users - 1, 2 * _flipped(self.epsilon0))
+        low, high = distribution.quantile(UNRESOLVED), distribution.tail_quantile(UNRESOLVED)
         counts = np.arange(low, high + 1, dtype=float)
-        weights = law.pmf(counts)
+        weights = distribution.pmf(counts)
         starts = np.arange(0, len(counts), -(-len(counts) // MOST_COUNTS))
         return counts[starts], np.add.reduceat(weights, starts), 2 * UNRESOLVED
 

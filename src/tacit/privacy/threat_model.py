@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from tacit.assumptions import Assumption, DishonestAtMost, ReleasedOnlyAbove, Scope
 from tacit.errors import Number, TacitError, integer, probability
-from tacit.noise import NoiseLaw
+from tacit.noise import NoiseDistribution
 from tacit.privacy.loss import PrivacyLoss, privacy_loss
 
 
@@ -112,8 +112,10 @@ def _decimal(value: Number) -> Fraction:
         return value  # type: ignore[return-value]  # the caller's check rejects it
 
 
-def dropout_loss(law: NoiseLaw, arriving: Number, sensitivity: int) -> PrivacyLoss:
-    """The exact privacy loss when only this fraction of the shares of `law` arrives.
+def dropout_loss(
+    distribution: NoiseDistribution, arriving: Number, sensitivity: int
+) -> PrivacyLoss:
+    """The exact privacy loss when only this fraction of the shares of `distribution` arrives.
 
     Noise calibrated for ε = 1:
 
@@ -124,4 +126,4 @@ def dropout_loss(law: NoiseLaw, arriving: Number, sensitivity: int) -> PrivacyLo
     fraction = probability(
         "arriving", _decimal(arriving), "the fraction of the shares that arrive", one=True
     )
-    return privacy_loss(law.power(fraction), sensitivity)
+    return privacy_loss(distribution.power(fraction), sensitivity)

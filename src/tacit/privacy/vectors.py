@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.errors import TacitError, integer, positive, probability
-from tacit.noise import NoiseLaw
+from tacit.noise import NoiseDistribution
 from tacit.noise.skellam import skellam_renyi as skellam_renyi
 from tacit.privacy.composition import ComposedLoss
 from tacit.privacy.gaussian import Gaussian
@@ -40,7 +40,7 @@ class VectorGuarantee:
     derivation: str
 
 
-def linf_loss(law: NoiseLaw, bound: int, dimension: int) -> ComposedLoss:
+def linf_loss(distribution: NoiseDistribution, bound: int, dimension: int) -> ComposedLoss:
     """The exact loss of independent noise on coordinates that each change by at most `bound`.
 
     Proof that the worst change is `bound` in every coordinate. One coordinate: let f = ln P be
@@ -55,16 +55,24 @@ def linf_loss(law: NoiseLaw, bound: int, dimension: int) -> ComposedLoss:
     over to products (Zhu, Dong & Wang 2022, Theorem 10). A Pólya difference with r < 1 is not
     log-concave but symmetric and decreasing, for which `privacy_loss` proves the same.
     """
-    if not law.largest_shift_is_worst:
+    if not distribution.largest_shift_is_worst:
         raise TacitError(
-            f"{law!r} is not log-concave, so its worst shift is not known to be the largest: use a "
+            f"{distribution!r} is not log-concave, so its worst shift is not known to be the "
+            "largest: use a "
             "log-concave distribution, such as Skellam"
         )
-    return ComposedLoss(((privacy_loss(law, bound), integer("dimension", dimension, at_least=1)),))
+    return ComposedLoss(
+        ((privacy_loss(distribution, bound), integer("dimension", dimension, at_least=1)),)
+    )
 
 
 def l2_guarantee(
-    law: NoiseLaw | Gaussian, bound: float, dimension: int, delta: float, *, at_once: bool = True
+    distribution: NoiseDistribution | Gaussian,
+    bound: float,
+    dimension: int,
+    delta: float,
+    *,
+    at_once: bool = True,
 ) -> VectorGuarantee:
     """(ε, δ) of independent noise on `dimension` integer coordinates at l2 sensitivity `bound`.
 
@@ -76,36 +84,40 @@ def l2_guarantee(
     norm = float(positive("bound", bound, "it is the l2 sensitivity of the vector"))
     size = integer("dimension", dimension, at_least=1)
     level = float(probability("delta", delta))
-    if law.continuous:
+    if distribution.continuous:
         return VectorGuarantee(
-            law.loss(norm).epsilon(level), level, "exact: Gaussian mechanism (Balle & Wang 2018)"
+            distribution.loss(norm).epsilon(level),
+            level,
+            "exact: Gaussian mechanism (Balle & Wang 2018)",
         )
     # a bound of √3 allows three coordinates to change, though its float's square is below 3
     square = math.floor(norm * norm * (1 + 1e-12))
     if square < 1:
         return VectorGuarantee(0.0, level, "an integer vector cannot move by less than 1")
     ways = list(itertools.islice(_ways(square, size), MOST_WAYS + 1))
-    if at_once and len(ways) <= MOST_WAYS and law.largest_shift_is_worst:
-        return _exact(law, ways, level)
-    proven = _proven(law, norm, size, level)
+    if at_once and len(ways) <= MOST_WAYS and distribution.largest_shift_is_worst:
+        return _exact(distribution, ways, level)
+    proven = _proven(distribution, norm, size, level)
     if proven is None:
-        return _likely_outcomes(law, norm, size, level)
+        return _likely_outcomes(distribution, norm, size, level)
     if math.isqrt(square) > SMALL_SHIFT:
         return proven
-    likely = _likely_outcomes(law, norm, size, level)
+    likely = _likely_outcomes(distribution, norm, size, level)
     return min(proven, likely, key=lambda guarantee: guarantee.epsilon)
 
 
-def _proven(law: NoiseLaw, norm: float, size: int, delta: float) -> VectorGuarantee | None:
+def _proven(
+    distribution: NoiseDistribution, norm: float, size: int, delta: float
+) -> VectorGuarantee | None:
     """The guarantee by the distribution's own zCDP or Rényi bound, if it has one."""
-    rho = law.concentration(norm)
+    rho = distribution.concentration(norm)
     if rho is not None:
         epsilon = ConcentratedDP(rho).epsilon_at(delta)
-        how = f"{rho:.4g}-zCDP of {law.kind} noise, CZ23 Lemma 10"
+        how = f"{rho:.4g}-zCDP of {distribution.kind} noise, CZ23 Lemma 10"
         return VectorGuarantee(epsilon, delta, how)
-    curve = [(order, law.renyi_bound(order, norm, size)) for order in range(2, 513)]
+    curve = [(order, distribution.renyi_bound(order, norm, size)) for order in range(2, 513)]
     found = [renyi_epsilon(order, value, delta) for order, value in curve if value is not None]
-    how = f"proven Rényi bound of {law.kind} noise, CZ23 Lemma 10"
+    how = f"proven Rényi bound of {distribution.kind} noise, CZ23 Lemma 10"
     return VectorGuarantee(max(0.0, min(found)), delta, how) if found else None
 
 
@@ -123,25 +135,31 @@ def _ways(square: int, room: int, most: int | None = None) -> Iterator[tuple[int
             yield first, *rest
 
 
-def _exact(law: NoiseLaw, ways: list[tuple[int, ...]], delta: float) -> VectorGuarantee:
+def _exact(
+    distribution: NoiseDistribution, ways: list[tuple[int, ...]], delta: float
+) -> VectorGuarantee:
     """The worst of all enumerated changes: the exact losses of its coordinates compose.
 
     A smaller change in any coordinate is dominated (`linf_loss`).
     """
-    losses = {shift: privacy_loss(law, shift) for shift in {part for way in ways for part in way}}
+    losses = {
+        shift: privacy_loss(distribution, shift) for shift in {part for way in ways for part in way}
+    }
     worst = max(
         ComposedLoss(
             tuple((losses[shift], count) for shift, count in Counter(way).items())
         ).epsilon(delta)
         for way in ways
     )
-    how = f"exact: composed losses of {law.kind} noise, the worst of {len(ways)} movements"
+    how = f"exact: composed losses of {distribution.kind} noise, the worst of {len(ways)} movements"
     if math.isinf(worst):
         how += "; too narrow for any guarantee at this delta"
     return VectorGuarantee(worst, delta, how)
 
 
-def _likely_outcomes(law: NoiseLaw, l2: float, dimension: int, delta: float) -> VectorGuarantee:
+def _likely_outcomes(
+    distribution: NoiseDistribution, l2: float, dimension: int, delta: float
+) -> VectorGuarantee:
     """A Rényi bound restricted to likely outcomes, optimised over orders.
 
     Let E be the event that every changed coordinate's noise lies within R of its rounded mean. Then
@@ -159,22 +177,23 @@ def _likely_outcomes(law: NoiseLaw, l2: float, dimension: int, delta: float) -> 
             f"{MOST_SHIFTS} shifts that are checked one "
             "by one: use a coarser precision, or Skellam noise"
         )
-    reach, centre = law.bound(delta / (10 * moved)), round(law.mean)
+    reach, centre = distribution.bound(delta / (10 * moved)), round(distribution.mean)
     low, high = centre - reach, centre + reach
-    how = f"Rényi bound of {law.kind} noise on likely outcomes, exact per coordinate and shift"
-    if low - largest < law.support[0] or high + largest > law.support[1]:
+    kind = distribution.kind
+    how = f"Rényi bound of {kind} noise on likely outcomes, exact per coordinate and shift"
+    if low - largest < distribution.support[0] or high + largest > distribution.support[1]:
         return VectorGuarantee(
             math.inf, delta, how + "; too narrow for any guarantee at this delta"
         )
     k = np.arange(low - largest, high + largest + 1)
-    log_p = law.log_pmf(k)
+    log_p = distribution.log_pmf(k)
     inner = log_p[largest : len(k) - largest]
     best = math.inf
     for order in ORDERS:
         worst = 0.0
         for shift in (
             *range(1, largest + 1),
-            *(() if law.symmetric and law.mean == centre else range(-largest, 0)),
+            *(() if distribution.symmetric and distribution.mean == centre else range(-largest, 0)),
         ):
             other = log_p[largest + shift : len(k) - largest + shift]
             exponents = order * inner + (1 - order) * other

@@ -1,7 +1,7 @@
 """Checks of a sum protocol's declared guarantee: recomputed from its stated distribution, and
 sampled from its devices.
 
-`recompute` sums δ(ε) between neighbouring inputs from `view_law`. `sample` draws the real
+`recompute` sums δ(ε) between neighbouring inputs from `view_distribution`. `sample` draws the real
 `randomize` and `combine` and tests their distribution, their independence and their source of
 randomness. `check_declared` does both once per content. They cannot show that an adversary sees no
 more than the view says, nor check rounds that are too large to repeat.
@@ -26,7 +26,7 @@ import numpy as np
 
 from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove
 from tacit.errors import TacitError
-from tacit.noise import NoiseLaw
+from tacit.noise import NoiseDistribution
 from tacit.noise.goodness_of_fit import (
     dependent_lag,
     is_pseudo_random,
@@ -71,7 +71,7 @@ def recompute(protocol: SumProtocol) -> None:
     Parameters
     ----------
     protocol
-        A protocol with a guarantee and an exact `view_law`.
+        A protocol with a guarantee and an exact `view_distribution`.
 
     Raises
     ------
@@ -88,10 +88,12 @@ def recompute(protocol: SumProtocol) -> None:
     guarantee = _declared(protocol)
     _check_size(protocol, guarantee)
     reports = _honest_reports(protocol)
-    points = len(entries(_law(protocol, 0, reports))[1])
+    points = len(entries(_distribution(protocol, 0, reports))[1])
     shifts = min(MOST_SHIFTS, max(2, MOST_POINTS // (6 * points)))
     for one, other in _neighbours(protocol, reports, shifts):
-        pair = _aligned(_law(protocol, one, reports), _law(protocol, other, reports))
+        pair = _aligned(
+            _distribution(protocol, one, reports), _distribution(protocol, other, reports)
+        )
         for epsilon, declared, times in _statements(guarantee):
             found = _delta(*pair, epsilon, times)
             slack = _rounding(len(pair[0]), epsilon)
@@ -135,16 +137,17 @@ def sample(protocol: SumProtocol, draws: int = DRAWS) -> None:
     by_message = protocol.guarantee is not None and protocol.guarantee.view is View.MESSAGE
     parts = _messages(protocol, draws) if by_message else _rounds(protocol, draws)
     ranks, variances = [], []
-    for what, values, law in parts:
-        found = p_value(values, law)
+    for what, values, distribution in parts:
+        found = p_value(values, distribution)
         if found < FALSE_POSITIVE_RATE:
             raise TacitError(
                 f"{what} of {name} do not have the stated distribution: p = {found:.2g} over "
                 f"{len(values)} draws, mean {values.mean():.4g} and variance {values.var():.4g} "
-                f"instead of {law.mean:.4g} and {law.variance:.4g}. Correct randomize() or "
-                "view_law()/opened_law()."
+                f"instead of {distribution.mean:.4g} and {distribution.variance:.4g}. Correct "
+                "randomize() or "
+                "view_distribution()/released_distribution()."
             )
-        rank, variance = scores(values, law)
+        rank, variance = scores(values, distribution)
         ranks.append(rank)
         variances.append(np.full(len(rank), variance))
     lag = dependent_lag(np.concatenate(ranks), np.concatenate(variances), FALSE_POSITIVE_RATE)
@@ -289,12 +292,12 @@ def _statements(guarantee: Guarantee) -> Iterator[tuple[float, float, int]]:
                 yield epsilon, guarantee.delta_at(epsilon), times
 
 
-def _law(protocol: SumProtocol, total: int, reports: int) -> NoiseLaw:
+def _distribution(protocol: SumProtocol, total: int, reports: int) -> NoiseDistribution:
     try:
-        return protocol.view_law(total, reports)
+        return protocol.view_distribution(total, reports)
     except TacitError as problem:
         raise NotCheckableError(
-            f"{type(protocol).__name__} has no exact view_law: {problem}"
+            f"{type(protocol).__name__} has no exact view_distribution: {problem}"
         ) from None
 
 
@@ -314,7 +317,7 @@ def _honest_reports(protocol: SumProtocol) -> int:
     if guarantee.view in AT_SERVERS:
         honest = protocol.minimum
     try:
-        protocol.view_law(0, honest)
+        protocol.view_distribution(0, honest)
     except TacitError:
         return protocol.minimum
     return honest
@@ -354,7 +357,7 @@ def _some(first: int, last: int, most: int) -> list[int]:
     return sorted({round(x) for x in np.geomspace(first + 1, last + 1, most) - 1} | {last})
 
 
-def _aligned(one: NoiseLaw, other: NoiseLaw) -> tuple[Floats, Floats]:
+def _aligned(one: NoiseDistribution, other: NoiseDistribution) -> tuple[Floats, Floats]:
     """The probabilities of two distributions over the same points."""
     (start, p), (offset, q) = entries(one), entries(other)
     low, high = min(start, offset), max(start + len(p), offset + len(q))
@@ -390,7 +393,7 @@ def _delta(p: Floats, q: Floats, epsilon: float, participations: int) -> float:
 
 # Samples from devices
 
-Part = tuple[str, Integers, NoiseLaw]
+Part = tuple[str, Integers, NoiseDistribution]
 
 
 def _messages(protocol: SumProtocol, draws: int) -> Iterator[Part]:
@@ -398,14 +401,15 @@ def _messages(protocol: SumProtocol, draws: int) -> Iterator[Part]:
     top = protocol.precision
     levels = sorted({0, top // 2, top})
     for level in levels:
-        law, reward = _law(protocol, level, 1), level / top
+        distribution, reward = _distribution(protocol, level, 1), level / top
         sent = [protocol.randomize(reward) for _ in range(max(1, draws // len(levels)))]
         if not all(isinstance(message, Integral) for message in sent):
             raise TacitError(
-                f"a message of {type(protocol).__name__} is {sent[0]!r}: view_law is about whole "
+                f"a message of {type(protocol).__name__} is {sent[0]!r}: view_distribution is "
+                "about whole "
                 "numbers. Send one, or state another view."
             )
-        yield f"messages at level {level}", np.array([int(m) for m in sent]), law
+        yield f"messages at level {level}", np.array([int(m) for m in sent]), distribution
 
 
 def _rounds(protocol: SumProtocol, draws: int) -> Iterator[Part]:
@@ -419,24 +423,25 @@ def _rounds(protocol: SumProtocol, draws: int) -> Iterator[Part]:
         )
     ones = (reports + 1) // 2
     rewards, total = [1.0] * ones + [0.0] * (reports - ones), ones * protocol.precision
-    law = _opened(protocol, total, reports)
+    distribution = _opened(protocol, total, reports)
     values = [_round(protocol, rewards).value for _ in range(rounds)]
-    yield "combined rounds", np.array([int(value) for value in values]), law
+    yield "combined rounds", np.array([int(value) for value in values]), distribution
 
 
-def _opened(protocol: SumProtocol, total: int, reports: int) -> NoiseLaw:
-    """`opened_law`, which must equal the view where the view is the number itself."""
-    view = _law(protocol, total, reports)
+def _opened(protocol: SumProtocol, total: int, reports: int) -> NoiseDistribution:
+    """`released_distribution`, which must equal the view where the view is the number itself."""
+    view = _distribution(protocol, total, reports)
     if protocol.guarantee is not None and protocol.guarantee.view is View.OTHER_SERVER:
-        return protocol.opened_law(total, reports)
-    law = protocol.opened_law(total, reports)
-    p, q = _aligned(view, law)
+        return protocol.released_distribution(total, reports)
+    distribution = protocol.released_distribution(total, reports)
+    p, q = _aligned(view, distribution)
     if float(np.abs(p - q).sum()) / 2 > CLOSE:
         raise TacitError(
-            f"view_law and opened_law of {type(protocol).__name__} differ: both are about the "
+            f"view_distribution and released_distribution of {type(protocol).__name__} differ: "
+            "both are about the "
             "released number. State one distribution, or another view."
         )
-    return law
+    return distribution
 
 
 def _round(protocol: SumProtocol, rewards: list[float]) -> Opened:

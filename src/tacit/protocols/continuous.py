@@ -19,7 +19,7 @@ from tacit.noise import Table
 from tacit.privacy import PureDP, View, derived
 from tacit.privacy.accounting import about
 from tacit.protocols.contract import SumProtocol, as_they_are
-from tacit.types import ErrorLaw, Floats, Opened
+from tacit.types import ErrorDistribution, Floats, Opened
 
 FINE = 1024
 
@@ -73,9 +73,9 @@ class Exact(SumProtocol):
         self._for(participants, precision)
         self.bits_per_participant = self.precision.bit_length()
 
-    def error(self, reports: int) -> ErrorLaw:
+    def error(self, reports: int) -> ErrorDistribution:
         """No noise."""
-        return ErrorLaw(reports, self.precision, None)
+        return ErrorDistribution(reports, self.precision, None)
 
     randomize = SumProtocol.encode
     randomize_batch = as_they_are
@@ -85,7 +85,7 @@ class Exact(SumProtocol):
         self.check_reports(len(messages))
         return Opened((int(np.asarray(messages, dtype=np.int64).sum()),), len(messages))
 
-    def view_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
+    def view_distribution(self, total: int, reports: int) -> Table:  # noqa: ARG002
         """The sum, with probability 1."""
         return Table.of(total, np.ones(1))
 
@@ -111,9 +111,9 @@ class CentralLaplace(SumProtocol):
         made = about(target.epsilon, target, View.SERVER_OUTPUT)
         self.guarantee = derived(made, self.noise)
 
-    def error(self, reports: int) -> ErrorLaw:
+    def error(self, reports: int) -> ErrorDistribution:
         """The server's noise."""
-        return ErrorLaw(reports, self.precision, self.noise)
+        return ErrorDistribution(reports, self.precision, self.noise)
 
     randomize = SumProtocol.encode
     randomize_batch = as_they_are
@@ -127,7 +127,7 @@ class CentralLaplace(SumProtocol):
         self.check_reports(len(messages))
         return self._open(int(np.asarray(messages, dtype=np.int64).sum()), len(messages), rng)
 
-    def view_law(self, total: int, reports: int) -> Table:
+    def view_distribution(self, total: int, reports: int) -> Table:
         """Always raises TacitError: floating-point noise has no exact distribution to derive a
         guarantee from.
         """

@@ -21,10 +21,10 @@ import numpy as np
 
 from tacit.errors import TacitError, as_fraction, integer
 from tacit.names import PACKAGE, is_own
-from tacit.noise import Chance, NoiseLaw
+from tacit.noise import Chance, NoiseDistribution
 from tacit.privacy import Arithmetic, Guarantee
 from tacit.privacy.guarantees import state_arithmetic
-from tacit.types import ErrorLaw, Estimate, Floats, Integers, Levels, Opened
+from tacit.types import ErrorDistribution, Estimate, Floats, Integers, Levels, Opened
 
 
 class Protocol(ABC):
@@ -150,7 +150,7 @@ class Protocol(ABC):
         """
 
     @abstractmethod
-    def view_law(self, total: int, reports: int) -> NoiseLaw:
+    def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
         """The exact distribution of the adversary's view of one number, from the noise that is
         drawn.
 
@@ -163,14 +163,14 @@ class Protocol(ABC):
 
         Returns
         -------
-        NoiseLaw
+        NoiseDistribution
             The distribution of the released number; of one message, where messages are seen
             individually; or of the remainder after a malicious server subtracts its own noise.
         """
 
-    def opened_law(self, total: int, reports: int) -> NoiseLaw:
+    def released_distribution(self, total: int, reports: int) -> NoiseDistribution:
         """The distribution of one released number, for views that see more than that."""
-        return self.view_law(total, reports)
+        return self.view_distribution(total, reports)
 
     @abstractmethod
     def simulate(self, load: Any, rng: np.random.Generator) -> Estimate:
@@ -231,8 +231,8 @@ class Protocol(ABC):
 class SumProtocol(Protocol):
     """A protocol for the sum of one number in [0, 1] per participant, rounded to g levels.
 
-    A subclass defines `randomize`, `randomize_batch`, `combine`, `error`, `view_law`, `_sum` and
-    `_open`.
+    A subclass defines `randomize`, `randomize_batch`, `combine`, `error`, `view_distribution`,
+    `_sum` and `_open`.
 
     Attributes
     ----------
@@ -281,7 +281,7 @@ class SumProtocol(Protocol):
         return self.combine(messages)
 
     @abstractmethod
-    def error(self, reports: int) -> ErrorLaw:
+    def error(self, reports: int) -> ErrorDistribution:
         """The error distribution when this many reports arrive."""
 
     @property

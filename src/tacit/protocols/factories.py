@@ -15,7 +15,7 @@ from typing import Any
 
 from tacit.errors import TacitError
 from tacit.names import named
-from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
+from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseDistribution, Skellam
 from tacit.privacy import ApproximateDP, PureDP, Target, ThreatModel, best_order, calibrate, earned
 from tacit.protocols import vectors
 from tacit.protocols.continuous import CentralLaplace, Exact
@@ -82,7 +82,7 @@ def _laplace(precision: int, target: PureDP) -> DiscreteLaplace:
 def _shared_by_all(
     users: int,
     precision: int,
-    law: NoiseLaw,
+    distribution: NoiseDistribution,
     target: Target,
     modulus: int,
     order: float | None = None,
@@ -90,21 +90,23 @@ def _shared_by_all(
     """Shares among all users, as printed, with the guarantee they truly provide against one curious
     participant.
     """
-    left, apart = _left(users, law)
+    left, apart = _left(users, distribution)
     truth = earned(left, precision, target, apart, order)
-    share = law.nearby_share(users)
-    return SecureSum(users, precision, law, truth, share=share, modulus=modulus, order=order)
+    share = distribution.nearby_share(users)
+    return SecureSum(
+        users, precision, distribution, truth, share=share, modulus=modulus, order=order
+    )
 
 
-def _left(users: int, law: NoiseLaw) -> tuple[NoiseLaw, float]:
+def _left(users: int, distribution: NoiseDistribution) -> tuple[NoiseDistribution, float]:
     """The noise of all shares but that of one curious participant, and its distance from the true
     sum.
     """
-    share, honest = law.nearby_share(users), ThreatModel().honest(users)
+    share, honest = distribution.nearby_share(users), ThreatModel().honest(users)
     return share.sum_of_shares(honest), share.closeness(honest)
 
 
-Printed = Callable[[int, float, int], tuple[int, NoiseLaw]]
+Printed = Callable[[int, float, int], tuple[int, NoiseDistribution]]
 
 
 @lru_cache(maxsize=CACHE)
@@ -114,8 +116,8 @@ def _order(noise: Printed, fewest: int, target: ApproximateDP, scale: int) -> fl
     """
     if target.participations == 1:
         return None
-    precision, law = noise(fewest, target.epsilon, scale)
-    left, apart = _left(fewest, law)
+    precision, distribution = noise(fewest, target.epsilon, scale)
+    left, apart = _left(fewest, distribution)
     return best_order(left, precision, target, apart)
 
 
@@ -169,9 +171,9 @@ def verified_laplace(
 def local_laplace(users: int, target: PureDP, paper: bool) -> SumProtocol:
     """CZ23 Theorem 6. The precision only has to keep rounding below each user's noise."""
     g = printed_precision(users, target.epsilon) if paper else COARSEST
-    law = _laplace(g, target)
-    tau = (12 * math.sqrt(2 * users) + 40) * float(law.scale)
-    return Local(users, g, law, target, paper_modulus(users, g, tau))
+    distribution = _laplace(g, target)
+    tau = (12 * math.sqrt(2 * users) + 40) * float(distribution.scale)
+    return Local(users, g, distribution, target, paper_modulus(users, g, tau))
 
 
 @lru_cache(maxsize=CACHE)
@@ -180,7 +182,7 @@ def response(users: int, target: PureDP) -> SumProtocol:
     return RandomizedBits(users, target)
 
 
-def _printed_skellam(users: int, epsilon: float, scale: int) -> tuple[int, NoiseLaw]:
+def _printed_skellam(users: int, epsilon: float, scale: int) -> tuple[int, NoiseDistribution]:
     """CZ23 Theorem 2: levels, and noise of variance g²/ε²."""
     g = printed_precision(users, epsilon, scale)
     return g, Skellam(Fraction(g * g) / Fraction(epsilon) ** 2)
@@ -195,10 +197,10 @@ def skellam_paper(
     The printed ε is a Rényi scale; the guarantee states what the noise provides at the target's δ.
     """
     epsilon, log = target.epsilon, math.log(2 / failure_probability)
-    g, law = _printed_skellam(users, epsilon, scale)
+    g, distribution = _printed_skellam(users, epsilon, scale)
     modulus = paper_modulus(users, g, 2 * g / epsilon * math.sqrt(log) + math.sqrt(2) * log)
     order = _order(_printed_skellam, fewest, target, scale)
-    return _shared_by_all(users, g, law, target, modulus, order)
+    return _shared_by_all(users, g, distribution, target, modulus, order)
 
 
 @lru_cache(maxsize=CACHE)
@@ -207,16 +209,16 @@ def skellam_tight(
 ) -> SumProtocol:
     """The least Skellam noise for (ε, δ), by exact accounting."""
     g = tight_precision(users, target.epsilon, binary)
-    law = _skellam_law(g, target)
-    return SecureSum(users, g, law, target, dropout=dropout, corrupt=corrupt)
+    distribution = _skellam_distribution(g, target)
+    return SecureSum(users, g, distribution, target, dropout=dropout, corrupt=corrupt)
 
 
 @lru_cache(maxsize=512)
-def _skellam_law(precision: int, target: ApproximateDP) -> NoiseLaw:
-    return calibrate("skellam", precision, target).integer_law
+def _skellam_distribution(precision: int, target: ApproximateDP) -> NoiseDistribution:
+    return calibrate("skellam", precision, target).integer_distribution
 
 
-def _printed_gaussian(users: int, epsilon: float, scale: int) -> tuple[int, NoiseLaw]:
+def _printed_gaussian(users: int, epsilon: float, scale: int) -> tuple[int, NoiseDistribution]:
     """CZ23 Theorem 4: levels, and noise of standard deviation g/ε."""
     g = printed_precision(users, epsilon, scale)
     return g, DiscreteGaussian(g / epsilon)
@@ -231,10 +233,10 @@ def gaussian_paper(
     The distance of a sum of shares from one draw grows with the batch (CORRECTIONS 11). At s = 1
     and 10^9 users the guarantee is nearly vacuous; from s = 2 on the distance is negligible.
     """
-    g, law = _printed_gaussian(users, target.epsilon, scale)
+    g, distribution = _printed_gaussian(users, target.epsilon, scale)
     tail = g / target.epsilon * math.sqrt(2 * math.log(2 / failure_probability))
     order = _order(_printed_gaussian, fewest, target, scale)
-    return _shared_by_all(users, g, law, target, paper_modulus(users, g, tail), order)
+    return _shared_by_all(users, g, distribution, target, paper_modulus(users, g, tail), order)
 
 
 @lru_cache(maxsize=CACHE)
@@ -245,8 +247,10 @@ def gaussian_tight(users: int, target: ApproximateDP, binary: bool) -> SumProtoc
     g = max(
         tight_precision(users, target.epsilon, binary), printed_precision(users, target.epsilon, 2)
     )
-    law = calibrate("discrete-gaussian", g, target, users=ThreatModel().honest(users)).integer_law
-    return SecureSum(users, g, law, target)
+    distribution = calibrate(
+        "discrete-gaussian", g, target, users=ThreatModel().honest(users)
+    ).integer_distribution
+    return SecureSum(users, g, distribution, target)
 
 
 @lru_cache(maxsize=CACHE)

@@ -23,7 +23,7 @@ from tacit.errors import Number, TacitError, integer
 from tacit.noise import (
     Binomial,
     DiscreteLaplace,
-    NoiseLaw,
+    NoiseDistribution,
     Table,
     modular_pmf,
 )
@@ -58,13 +58,13 @@ class LevelProtocol(VectorProtocol):
     minimum: int
 
     @abstractmethod
-    def noise(self, reports: int) -> NoiseLaw:
+    def noise(self, reports: int) -> NoiseDistribution:
         """The distribution of the noise in one coordinate's sum when this many reports arrive."""
 
     def sample_noise(self, rng: np.random.Generator) -> Integers:
         """The noise of all participants in every coordinate, for simulation."""
-        law = self.noise(self.participants)
-        return np.asarray(law.sample(rng, self.coordinates), dtype=np.int64)
+        distribution = self.noise(self.participants)
+        return np.asarray(distribution.sample(rng, self.coordinates), dtype=np.int64)
 
     def levels(self, vectors: Floats, rng: np.random.Generator) -> Integers:
         """Clients' levels, randomly rounded with the caller's generator; one row per client."""
@@ -95,10 +95,10 @@ class LevelProtocol(VectorProtocol):
         """As `VectorProtocol.spread`; random rounding adds at most ¼ of a level squared per
         participant.
         """
-        law = self.noise(reports)
-        proxy, reach = noise_proxy(law)
+        distribution = self.noise(reports)
+        proxy, reach = noise_proxy(distribution)
         scale = self.unit / reports
-        std = self.stated(math.sqrt(float(law.variance)) * scale)
+        std = self.stated(math.sqrt(float(distribution.variance)) * scale)
         return (proxy + reports / 4) * scale**2, reach / scale, std
 
     def stated(self, std: float) -> float:
@@ -216,7 +216,7 @@ class ShuffledVector(LevelProtocol):
         ones = np.array([[sum(bits) for bits in message] for message in messages])
         return Opened(tuple(ones.sum(axis=0).tolist()), len(messages))
 
-    def view_law(self, total: int, reports: int) -> Table:
+    def view_distribution(self, total: int, reports: int) -> Table:
         """The number of ones among the bits of one label."""
         start, ones = convolution_power(Binomial(self.noise_bits, self.bias), reports)
         return Table.of(start + total, ones)
@@ -251,7 +251,7 @@ class SecureVector(LevelProtocol):
         self.honest = crowd.honest(self.participants)
         self.precision = integer("precision", precision, at_least=1)
         self.unit, self.offset = 2 * self.bound / self.precision, -self.bound
-        self.share: NoiseLaw
+        self.share: NoiseDistribution
         each = each_time(target)
         if isinstance(each, PureDP):
             self.share = DiscreteLaplace(
@@ -281,7 +281,7 @@ class SecureVector(LevelProtocol):
             return math.ceil((self.participants * float(self.share.log_mgf(rate)) + log) / rate)
         return self.noise(self.participants).bound(MISREAD)
 
-    def noise(self, reports: int) -> NoiseLaw:
+    def noise(self, reports: int) -> NoiseDistribution:
         """The sum of all shares that arrive; for discrete Gaussian shares, the nearby distribution
         that the accounting uses.
         """
@@ -312,7 +312,7 @@ class SecureVector(LevelProtocol):
         total = np.asarray(messages, dtype=np.int64).sum(axis=0) % self.modulus
         return Opened(tuple(total.tolist()), len(messages))
 
-    def view_law(self, total: int, reports: int) -> Table:
+    def view_distribution(self, total: int, reports: int) -> Table:
         """The sum of the levels and all shares of one coordinate, modulo m."""
         spectrum = np.fft.rfft(modular_pmf(self.share, self.modulus)) ** reports
         probabilities = np.roll(np.fft.irfft(spectrum, self.modulus), total).clip(min=0.0)

@@ -17,11 +17,11 @@ import numpy as np
 
 from tacit.assumptions import DistinctRounds, MetricsPerParticipation
 from tacit.errors import TacitError, integer
-from tacit.noise import NoiseLaw
+from tacit.noise import NoiseDistribution
 from tacit.privacy import ApproximateDP, PureDP, Target
 from tacit.privacy.guarantees import for_fewer, state_arithmetic
 from tacit.protocols.contract import Protocol, SumProtocol
-from tacit.types import ErrorLaw, Estimate, Floats, Levels, Opened
+from tacit.types import ErrorDistribution, Estimate, Floats, Levels, Opened
 
 Asked = TypeVar("Asked", bound=Target)
 
@@ -44,7 +44,7 @@ class JointSums(Protocol):
     >>> from tacit.protocols.sums import TwoServers
     >>> part = TwoServers(100, 10, for_each(PureDP(1.0), 2))
     >>> protocol = JointSums(part, 2)
-    >>> part.law.scale == 20, protocol.guarantee.short, protocol.guarantee.participations
+    >>> part.distribution.scale == 20, protocol.guarantee.short, protocol.guarantee.participations
     (True, '(1, 0)-DP', 1)
     """
 
@@ -90,7 +90,7 @@ class JointSums(Protocol):
         values, wrapped = tuple(one.value for one in sums), any(one.wrapped for one in sums)
         return Opened(values, len(messages), wrapped)
 
-    def error(self, reports: int) -> ErrorLaw:
+    def error(self, reports: int) -> ErrorDistribution:
         """The error distribution of one metric's sum; errors of the metrics are independent."""
         return self.part.error(reports)
 
@@ -110,13 +110,13 @@ class JointSums(Protocol):
         total, wrapped = np.array([one.total for one in made]), any(one.wrapped for one in made)
         return Estimate(total, made[0].error, self.guarantee_id, wrapped)
 
-    def view_law(self, total: int, reports: int) -> NoiseLaw:
+    def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
         """The view of one metric; those of several are independent."""
-        return self.part.view_law(total, reports)
+        return self.part.view_distribution(total, reports)
 
-    def opened_law(self, total: int, reports: int) -> NoiseLaw:
+    def released_distribution(self, total: int, reports: int) -> NoiseDistribution:
         """The distribution of one metric's released sum."""
-        return self.part.opened_law(total, reports)
+        return self.part.released_distribution(total, reports)
 
     def simulate(self, load: Sequence[Levels], rng: np.random.Generator) -> Estimate:
         """Every metric simulated with independent draws."""

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import TacitError, integer, positive
-from tacit.noise import DiscreteGaussian, NoiseLaw, Skellam
+from tacit.noise import DiscreteGaussian, NoiseDistribution, Skellam
 from tacit.noise.coins import below
 from tacit.privacy import ApproximateDP, Target, ThreatModel, View, derived
 from tacit.privacy.accounting import in_distinct_rounds
@@ -45,7 +45,7 @@ LAWS: dict[str, type[DiscreteGaussian] | type[Skellam]] = {
 @lru_cache(maxsize=4096)
 def ball_noise(
     coordinates: int, target: ApproximateDP, kind: str, shares: int = 1
-) -> tuple[int, NoiseLaw]:
+) -> tuple[int, NoiseDistribution]:
     """Steps across the ball, and the least noise per coordinate, in steps, that meets a target;
     with `shares` > 1, as a sum of that many shares.
 
@@ -83,8 +83,8 @@ class BallSum(Protocol):
     """A protocol P = (R, S, A) for sums of vectors of length at most `radius`, `coordinates`
     numbers each.
 
-    A subclass sets `view` and defines `noise` and `view_law`; if the server adds the noise, also
-    `randomize` and `combine`.
+    A subclass sets `view` and defines `noise` and `view_distribution`; if the server adds the
+    noise, also `randomize` and `combine`.
     """
 
     view: ClassVar[View]
@@ -100,28 +100,28 @@ class BallSum(Protocol):
         self.participants = integer("participants", participants, at_least=1)
         self.coordinates = integer("coordinates", coordinates, at_least=1)
         self.radius = float(positive("radius", radius, "the largest length of a vector"))
-        self.steps, self.law = self._noise(each_time(target))  # type: ignore[arg-type]
+        self.steps, self.distribution = self._noise(each_time(target))  # type: ignore[arg-type]
         self.precision, self.unit = self.steps, 2 * self.radius / self.steps
         most = self.participants * (self.steps / 2 + 1) + ROOM * self.noise(participants).std
         self.modulus = 1 << math.ceil(math.log2(2 * most + 1))
         number = self.modulus.bit_length() - 1
         self.bits_per_participant: float = self.coordinates * number * self.shares
         made = self._earned(target).given(*in_distinct_rounds(target))
-        self.guarantee = derived(made, self.law)
+        self.guarantee = derived(made, self.distribution)
 
     @cached_property
     def shares(self) -> int:
         """The number of additive shares into which every number of a message is split."""
         return 1
 
-    def _noise(self, each: ApproximateDP) -> tuple[int, NoiseLaw]:
+    def _noise(self, each: ApproximateDP) -> tuple[int, NoiseDistribution]:
         return ball_noise(self.coordinates, each, self.noise_kind)
 
     def _earned(self, target: ApproximateDP) -> ApproximateDP:
         return bare(target, self.view)
 
     @abstractmethod
-    def noise(self, reports: int) -> NoiseLaw:
+    def noise(self, reports: int) -> NoiseDistribution:
         """The distribution of the noise in one coordinate's sum of this many reports, in steps."""
 
     def check(self, vector: npt.ArrayLike) -> Floats:
@@ -148,7 +148,7 @@ class BallSum(Protocol):
 
     def randomize(self, vector: npt.ArrayLike) -> Any:
         """(level + noise) mod m per coordinate; the noise is drawn before the vector is read."""
-        drawn = self.law.draw(self.coordinates)
+        drawn = self.distribution.draw(self.coordinates)
         return [
             (level + int(extra)) % self.modulus
             for level, extra in zip(self.encode(vector), drawn, strict=True)
@@ -171,9 +171,9 @@ class BallSum(Protocol):
         self.check_reports(opened.reports)
         n, half = opened.reports, self.modulus // 2
         read = [(value + half) % self.modulus - half for value in opened.values]
-        law, scale = self.noise(n), self.unit / n
-        proxy, reach = noise_proxy(law)
-        numbers = ((proxy + n / 4) * scale**2, reach / scale, law.std * scale)
+        distribution, scale = self.noise(n), self.unit / n
+        proxy, reach = noise_proxy(distribution)
+        numbers = ((proxy + n / 4) * scale**2, reach / scale, distribution.std * scale)
         columns = (np.full(self.coordinates, value) for value in numbers)
         total = np.array(read, dtype=float) * self.unit
         return Estimate(total, VectorError(n, *columns), self.guarantee_id, opened.wrapped)
@@ -194,9 +194,9 @@ class CentralBall(BallSum):
 
     view = View.SERVER_OUTPUT
 
-    def noise(self, reports: int) -> NoiseLaw:  # noqa: ARG002
+    def noise(self, reports: int) -> NoiseDistribution:  # noqa: ARG002
         """The server's noise."""
-        return self.law
+        return self.distribution
 
     def randomize(self, vector: npt.ArrayLike) -> list[int]:
         """The vector on the grid: the server is trusted."""
@@ -205,16 +205,16 @@ class CentralBall(BallSum):
     def combine(self, messages: Sequence[Any]) -> Opened:
         """The sums with the server's noise."""
         exact = super().combine(messages)
-        drawn = self.law.draw(self.coordinates)
+        drawn = self.distribution.draw(self.coordinates)
         noisy = [
             (value + int(extra)) % self.modulus
             for value, extra in zip(exact.values, drawn, strict=True)
         ]
         return Opened(tuple(noisy), exact.reports)
 
-    def view_law(self, total: int, reports: int) -> NoiseLaw:  # noqa: ARG002
+    def view_distribution(self, total: int, reports: int) -> NoiseDistribution:  # noqa: ARG002
         """The server's noise about 0; the data may be any number."""
-        return self.law
+        return self.distribution
 
 
 class LocalBall(BallSum):
@@ -222,13 +222,13 @@ class LocalBall(BallSum):
 
     view = View.MESSAGE
 
-    def noise(self, reports: int) -> NoiseLaw:
+    def noise(self, reports: int) -> NoiseDistribution:
         """The total noise of all participants, as the nearby integer distribution."""
-        return self.law.sum_of_shares(reports)
+        return self.distribution.sum_of_shares(reports)
 
-    def view_law(self, total: int, reports: int) -> NoiseLaw:  # noqa: ARG002
+    def view_distribution(self, total: int, reports: int) -> NoiseDistribution:  # noqa: ARG002
         """One message's noise about 0."""
-        return self.law
+        return self.distribution
 
 
 class SecureBall(BallSum):
@@ -255,7 +255,7 @@ class SecureBall(BallSum):
         self.minimum, self.honest = participants, ThreatModel().honest(participants)
         super().__init__(participants, coordinates, radius, target)
 
-    def _noise(self, each: ApproximateDP) -> tuple[int, NoiseLaw]:
+    def _noise(self, each: ApproximateDP) -> tuple[int, NoiseDistribution]:
         divisible = self.noise_kind == "skellam"
         shares = 1 if divisible else self.honest
         steps, total = ball_noise(self.coordinates, each, self.noise_kind, shares)
@@ -264,15 +264,15 @@ class SecureBall(BallSum):
     def _earned(self, target: ApproximateDP) -> ApproximateDP:
         return super()._earned(target).given(*ThreatModel().assumptions())
 
-    def noise(self, reports: int) -> NoiseLaw:
+    def noise(self, reports: int) -> NoiseDistribution:
         """The sum of all shares; for discrete Gaussian shares, the nearby distribution that the
         accounting uses.
         """
-        return self.law.sum_of_shares(reports)
+        return self.distribution.sum_of_shares(reports)
 
-    def view_law(self, total: int, reports: int) -> NoiseLaw:  # noqa: ARG002
+    def view_distribution(self, total: int, reports: int) -> NoiseDistribution:  # noqa: ARG002
         """The sum of all shares' noise about 0."""
-        return self.law.sum_of_shares(reports)
+        return self.distribution.sum_of_shares(reports)
 
 
 class ShuffledBall(SecureBall):
@@ -294,7 +294,7 @@ class ShuffledBall(SecureBall):
         """σ, with a union bound over all coordinates."""
         return SHUFFLE_SECURITY + math.ceil(math.log2(self.coordinates))
 
-    def _noise(self, each: ApproximateDP) -> tuple[int, NoiseLaw]:
+    def _noise(self, each: ApproximateDP) -> tuple[int, NoiseDistribution]:
         """Subtracts the shuffler's part of δ first."""
         slack = mixed(each, SHUFFLE_SECURITY).delta - each.delta
         if slack >= each.delta:

@@ -22,7 +22,7 @@ from tacit.assumptions import (
     VisitsAtMost,
 )
 from tacit.errors import integer
-from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam
+from tacit.noise import Binomial, DiscreteGaussian, NoiseDistribution, Skellam
 from tacit.protocols.prefix_messages import MODULUS_BITS, Bits, Form, Shares, Words
 from tacit.protocols.split_and_mix import shares_needed
 from tacit.trust import SHUFFLE_SECURITY, TrustModel, View
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Noise = Literal["none", "gaussian", "discrete-gaussian", "skellam", "binomial"]
 
-INTEGER_NOISE: dict[Noise, Callable[[float, int], NoiseLaw]] = {
+INTEGER_NOISE: dict[Noise, Callable[[float, int], NoiseDistribution]] = {
     "discrete-gaussian": lambda width, _: DiscreteGaussian(width),
     "skellam": lambda width, _: Skellam(width**2),
     "binomial": lambda width, n: Binomial(2 * n * math.ceil(2 * width**2 / n)),

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from tacit.assumptions import Assumption
 from tacit.errors import TacitError, integer, positive
-from tacit.noise import NoiseLaw
+from tacit.noise import NoiseDistribution
 from tacit.privacy import ApproximateDP, Gaussian, GaussianLoss, Guarantee, View, derived
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.protocols.contract import Protocol
@@ -192,14 +192,14 @@ class PrefixSums:
         return self.delivery.adding(self)
 
     @cached_property
-    def total(self) -> NoiseLaw:
+    def total(self) -> NoiseDistribution:
         """The noise that the guarantee needs in one released integer (in one message where each
         silo's noise suffices alone).
         """
         return INTEGER_NOISE[self.noise](self.sigma * self.scale, self.honest)
 
     @cached_property
-    def share(self) -> NoiseLaw:
+    def share(self) -> NoiseDistribution:
         """The noise that one silo (or the trusted server) adds to one integer."""
         return self.total if self.adding == 1 else self.total.nearby_share(self.adding)
 
@@ -330,7 +330,7 @@ class PrefixSums:
         loss = self.loss()
         if isinstance(loss, GaussianLoss):
             return 0.0
-        gaussian = GaussianLoss(loss.law.std, loss.sensitivity)
+        gaussian = GaussianLoss(loss.distribution.std, loss.sensitivity)
         return max(0.0, loss.delta(epsilon) - gaussian.delta(epsilon))
 
     @property
@@ -410,24 +410,31 @@ class PrefixSums:
         if not self.integral:
             return self.draw(None, rng, math.sqrt(self.row_variance * silos / self.silos))
         whole = self.corrupt == 0 and not self.alone
-        law = self.total if whole else self.share.sum_of_shares(silos)
-        return self.draw(law, rng) / self.scale
+        distribution = self.total if whole else self.share.sum_of_shares(silos)
+        return self.draw(distribution, rng) / self.scale
 
     def draw(
-        self, law: NoiseLaw | None, rng: np.random.Generator | None, spread: float = 0.0
+        self,
+        distribution: NoiseDistribution | None,
+        rng: np.random.Generator | None,
+        spread: float = 0.0,
     ) -> Floats:
         """One vector of centred noise: from an integer distribution, or Gaussian with standard
         deviation `spread`.
         """
-        if law is None:
+        if distribution is None:
             if rng is None:
                 raise TacitError(
                     "continuous Gaussian noise is for simulation: devices draw integers, use "
                     "discrete-gaussian noise"
                 )
             return spread * rng.standard_normal(self.size)
-        values = law.draw(self.size) if rng is None else np.asarray(law.sample(rng, self.size))
-        return values.astype(np.float64) - round(law.mean)
+        values = (
+            distribution.draw(self.size)
+            if rng is None
+            else np.asarray(distribution.sample(rng, self.size))
+        )
+        return values.astype(np.float64) - round(distribution.mean)
 
 
 @dataclass(eq=False)
@@ -620,7 +627,7 @@ class PrefixRound(Protocol):
         columns = (np.full(size, v) for v in (variance, math.inf, math.sqrt(variance)))
         return Estimate(total, VectorError(n, *columns), self.guarantee_id, opened.wrapped)
 
-    def view_law(self, total: int, reports: int) -> NoiseLaw:
+    def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
         """The noise of all silos in one released integer, about 0 (of one message where each is
         seen).
 

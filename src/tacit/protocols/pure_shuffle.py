@@ -24,12 +24,12 @@ from tacit.errors import TacitError, as_fraction, integer, positive
 from tacit.noise import Chance, PolyaDifference, Table
 from tacit.noise.chernoff import widest
 from tacit.noise.coins import below
-from tacit.noise.law import NoiseLaw
+from tacit.noise.distribution import NoiseDistribution
 from tacit.noise.serialize import register
 from tacit.privacy import PureDP, View, derived
 from tacit.protocols.certificates import PureShuffleParameters, TableRow, certified, groups
 from tacit.protocols.contract import SumProtocol
-from tacit.types import ErrorLaw, Floats, Integers, Opened
+from tacit.types import ErrorDistribution, Floats, Integers, Opened
 
 LARGEST = 700.0  # largest exponent that does not overflow
 
@@ -151,9 +151,9 @@ class PureShuffle(SumProtocol):
         self.guarantee = derived(made, _share(parts[0][1]))
         self.bits_per_participant = parts[0][1].bits
         noise = GroupedShares(self.participants, self.epsilon, curious)
-        self._error = ErrorLaw(self.participants, 1, noise)
+        self._error = ErrorDistribution(self.participants, 1, noise)
 
-    def error(self, reports: int) -> ErrorLaw:
+    def error(self, reports: int) -> ErrorDistribution:
         """The noise of all shares, uniform replacements included."""
         self.check_reports(reports)
         return self._error
@@ -239,7 +239,7 @@ class PureShuffle(SumProtocol):
         value = sum(sum(message.bits) for message in messages) - self._expected
         return Opened((value,), len(messages))
 
-    def view_law(self, total: int, reports: int) -> Table:
+    def view_distribution(self, total: int, reports: int) -> Table:
         """The number of ones of all groups minus its expectation, if the first `total` participants
         hold a one.
 
@@ -291,8 +291,8 @@ class PureShuffle(SumProtocol):
 
 def _conditioned(parameters: PureShuffleParameters) -> int:
     """A share, redrawn until it lies within [-τ, τ]."""
-    law: NoiseLaw = _share(parameters)
+    distribution: NoiseDistribution = _share(parameters)
     while True:
-        share = law.draw()
+        share = distribution.draw()
         if abs(share) <= parameters.tau:
             return share

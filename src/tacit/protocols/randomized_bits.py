@@ -25,7 +25,7 @@ from tacit.privacy import PureDP, View, derived
 from tacit.privacy.accounting import about
 from tacit.privacy.calibration import LARGEST_EPSILON
 from tacit.protocols.contract import SumProtocol
-from tacit.types import ErrorLaw, Floats, Integers, Opened
+from tacit.types import ErrorDistribution, Floats, Integers, Opened
 
 HALF = Chance(Fraction(1, 2))
 
@@ -98,9 +98,9 @@ class RandomizedBits(SumProtocol):
         self.guarantee = derived(about(target.epsilon, target, View.MESSAGE), HALF)
         self._lies = RandomizedResponseError(self.participants, self.epsilon)
 
-    def error(self, reports: int) -> ErrorLaw:
+    def error(self, reports: int) -> ErrorDistribution:
         """The error of all random flips."""
-        return ErrorLaw(reports, 1, RandomizedResponseError(reports, self.epsilon))
+        return ErrorDistribution(reports, 1, RandomizedResponseError(reports, self.epsilon))
 
     @property
     def reach(self) -> tuple[float, float]:
@@ -136,12 +136,12 @@ class RandomizedBits(SumProtocol):
         self.check_reports(len(messages))
         return Opened((int(np.sum(messages)),), len(messages))
 
-    def view_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
+    def view_distribution(self, total: int, reports: int) -> Table:  # noqa: ARG002
         """One message of a participant with this bit."""
         one = 1 - self._lies.lie if total else self._lies.lie
         return Table.of(0, np.array([1 - one, one]))
 
-    def opened_law(self, total: int, reports: int) -> Table:
+    def released_distribution(self, total: int, reports: int) -> Table:
         """The number of ones among all messages."""
         lie, told = self._lies.lie, np.ones(1)
         for count, bias in ((total, 1 - lie), (reports - total, lie)):

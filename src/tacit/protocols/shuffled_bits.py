@@ -19,7 +19,7 @@ from tacit.noise import Binomial, Table
 from tacit.noise.table import convolution_power
 from tacit.privacy import ApproximateDP, ThreatModel, View, calibrate, promised
 from tacit.protocols.contract import SumProtocol
-from tacit.types import ErrorLaw, Integers, Opened
+from tacit.types import ErrorDistribution, Integers, Opened
 
 
 class ShuffledBits(SumProtocol):
@@ -63,9 +63,11 @@ class ShuffledBits(SumProtocol):
         )
         self.bits_per_participant = self.precision + self.noise_bits
 
-    def error(self, reports: int) -> ErrorLaw:
+    def error(self, reports: int) -> ErrorDistribution:
         """The noise bits of all reports that arrive."""
-        return ErrorLaw(reports, self.precision, Binomial(self.noise_bits * reports, self.bias))
+        return ErrorDistribution(
+            reports, self.precision, Binomial(self.noise_bits * reports, self.bias)
+        )
 
     def randomize(self, x: float) -> list[int]:
         """g + b bits, ones first; the number of ones is the level plus the number of noise bits
@@ -94,7 +96,7 @@ class ShuffledBits(SumProtocol):
         noise = int(rng.binomial(self.noise_bits * reports, float(self.bias)))
         return Opened((total + noise,), reports)
 
-    def view_law(self, total: int, reports: int) -> Table:
+    def view_distribution(self, total: int, reports: int) -> Table:
         """The number of ones among all bits."""
         start, ones = convolution_power(self.share, reports)
         return Table.of(start + total, ones)
@@ -137,7 +139,7 @@ def shuffle_noise(
             if point <= users
         )
     result = calibrate("binomial", precision, target, users=size)
-    bias = getattr(result.law, "p", None)
+    bias = getattr(result.distribution, "p", None)
     if result.bits_per_user is None or bias is None:
         raise TacitError("calibration of binomial noise returned no number of bits per user")
     return result.bits_per_user, Fraction(bias)

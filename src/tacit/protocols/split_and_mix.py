@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import TacitError, integer
-from tacit.noise import NoiseLaw, Table
+from tacit.noise import NoiseDistribution, Table
 from tacit.noise.coins import below
 from tacit.privacy import ApproximateDP, Target, View
 from tacit.privacy.guarantees import state_arithmetic
@@ -81,7 +81,7 @@ class SplitAndMix(ModularSum):
         """The `SecureSum`."""
         return (self.inner,)
 
-    def noise(self, reports: int) -> NoiseLaw:
+    def noise(self, reports: int) -> NoiseDistribution:
         """The noise of the sum."""
         return self.inner.noise(reports)
 
@@ -116,6 +116,6 @@ class SplitAndMix(ModularSum):
         """
         return self.inner.combine([sum(row) % self.modulus for row in messages])
 
-    def view_law(self, total: int, reports: int) -> Table:
+    def view_distribution(self, total: int, reports: int) -> Table:
         """The sum; the shares reveal no more, up to the slack in δ."""
-        return self.inner.view_law(total, reports)
+        return self.inner.view_distribution(total, reports)

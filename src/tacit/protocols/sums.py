@@ -23,11 +23,11 @@ import numpy as np
 
 from tacit.assumptions import BoundedAdversary, PinnedKeys, RangeProofs
 from tacit.errors import Number, TacitError, integer
-from tacit.noise import DiscreteLaplace, NoiseLaw, Table, modular_pmf
+from tacit.noise import DiscreteLaplace, NoiseDistribution, Table, modular_pmf
 from tacit.noise.chernoff import tail_bound
 from tacit.privacy import PureDP, Target, ThreatModel, View, derived, promised
 from tacit.protocols.contract import SumProtocol, as_they_are
-from tacit.types import ErrorLaw, Integers, Opened
+from tacit.types import ErrorDistribution, Integers, Opened
 
 MISREAD = 1e-9  # probability that a round wraps around its modulus
 TWO_SERVERS = (PinnedKeys(), BoundedAdversary())
@@ -38,10 +38,10 @@ class ModularSum(SumProtocol):
     """Base class of sums that are released modulo m with integer noise."""
 
     modulus: int
-    share: NoiseLaw  # noise of one participant, or of the trusted server
+    share: NoiseDistribution  # noise of one participant, or of the trusted server
 
     @abstractmethod
-    def noise(self, reports: int) -> NoiseLaw:
+    def noise(self, reports: int) -> NoiseDistribution:
         """The distribution of the noise in the sum when this many reports arrive."""
 
     @cached_property
@@ -54,9 +54,9 @@ class ModularSum(SumProtocol):
         """The largest sum of levels."""
         return self.participants * self.precision
 
-    def error(self, reports: int) -> ErrorLaw:
+    def error(self, reports: int) -> ErrorDistribution:
         """The distribution of the noise in the sum."""
-        return ErrorLaw(reports, self.precision, self.noise(reports), self.misread)
+        return ErrorDistribution(reports, self.precision, self.noise(reports), self.misread)
 
     def randomize(self, x: float) -> Any:
         """(level + share) mod m.
@@ -104,9 +104,9 @@ class ModularSum(SumProtocol):
         spare = (self.modulus - self.top - 1) // 2
         return value - self.modulus if value > self.modulus - 1 - spare else value
 
-    def _shifted(self, law: NoiseLaw, copies: int, total: int) -> Table:
+    def _shifted(self, distribution: NoiseDistribution, copies: int, total: int) -> Table:
         """The distribution of `total` plus `copies` independent draws, modulo m."""
-        spectrum = np.fft.rfft(modular_pmf(law, self.modulus)) ** copies
+        spectrum = np.fft.rfft(modular_pmf(distribution, self.modulus)) ** copies
         probabilities = np.roll(np.fft.irfft(spectrum, self.modulus), total).clip(min=0.0)
         return Table.of(0, probabilities / probabilities.sum())
 
@@ -119,7 +119,7 @@ class SecureSum(ModularSum):
     ----------
     participants, precision
         Size of the round, and number of levels g.
-    law
+    distribution
         The noise that meets the target. It is shared among the participants whose shares are
         certain to be present and unknown to the adversary (`ThreatModel`).
     target
@@ -148,23 +148,23 @@ class SecureSum(ModularSum):
         self,
         participants: int,
         precision: int,
-        law: NoiseLaw,
+        distribution: NoiseDistribution,
         target: Target,
         *,
         dropout: Number = 0,
         corrupt: Number = 0,
         curious: int = 1,
-        share: NoiseLaw | None = None,
+        share: NoiseDistribution | None = None,
         modulus: int | None = None,
         order: float | None = None,
     ) -> None:
         who = ThreatModel(dropout, corrupt, curious)
         self._for(participants, precision)
         self.minimum, self.honest = who.reports(self.participants), who.honest(self.participants)
-        self.share = law.nearby_share(self.honest) if share is None else share
-        self.law = law if share is None else share.sum_of_shares(self.honest)
+        self.share = distribution.nearby_share(self.honest) if share is None else share
+        self.distribution = distribution if share is None else share.sum_of_shares(self.honest)
         self.guarantee = promised(
-            centred(self.law),
+            centred(self.distribution),
             self.precision,
             target,
             View.OPENED_SUM,
@@ -172,30 +172,30 @@ class SecureSum(ModularSum):
             apart=self.share.closeness(self.honest),
             order=order,
         )
-        self.guarantee = derived(self.guarantee, self.law, self.share)
-        self._laws = {self.honest: self.law}
+        self.guarantee = derived(self.guarantee, self.distribution, self.share)
+        self._distributions = {self.honest: self.distribution}
         self.modulus = _modulus(self.top, self.noise(self.participants), modulus)
         if modulus is None:
             self.misread = MISREAD  # the modulus was chosen for it
         self.bits_per_participant = (self.modulus - 1).bit_length()
 
-    def noise(self, reports: int) -> NoiseLaw:
+    def noise(self, reports: int) -> NoiseDistribution:
         """The distribution of the sum of this many honest shares."""
-        if reports not in self._laws:
-            self._laws[reports] = self.share.sum_of_shares(reports)
-        return self._laws[reports]
+        if reports not in self._distributions:
+            self._distributions[reports] = self.share.sum_of_shares(reports)
+        return self._distributions[reports]
 
-    def view_law(self, total: int, reports: int) -> Table:
+    def view_distribution(self, total: int, reports: int) -> Table:
         """The sum of the levels and all shares, modulo m."""
         return self._shifted(self.share, reports, total)
 
 
 class ServedSum(ModularSum):
-    """Devices send plain levels; each of `servers` adds the noise `law` to the sum."""
+    """Devices send plain levels; each of `servers` adds the noise `distribution` to the sum."""
 
     minimum = 1
     servers: ClassVar[int]
-    law: NoiseLaw
+    distribution: NoiseDistribution
 
     randomize = SumProtocol.encode
     randomize_batch = as_they_are
@@ -203,7 +203,7 @@ class ServedSum(ModularSum):
     def combine(self, messages: Any) -> Opened:
         """The sum with exact noise draws of every server."""
         self.check_reports(len(messages))
-        total = int(np.sum(messages)) + sum(self.law.draw() for _ in range(self.servers))
+        total = int(np.sum(messages)) + sum(self.distribution.draw() for _ in range(self.servers))
         return Opened((total % self.modulus,), len(messages))
 
     def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:
@@ -211,13 +211,13 @@ class ServedSum(ModularSum):
         self.check_reports(len(messages))
         return self._open(int(np.sum(messages)), len(messages), rng)
 
-    def view_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
+    def view_distribution(self, total: int, reports: int) -> Table:  # noqa: ARG002
         """One server's noise: with two servers, the other one subtracts its own."""
-        return self._shifted(self.law, 1, total)
+        return self._shifted(self.distribution, 1, total)
 
-    def opened_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
+    def released_distribution(self, total: int, reports: int) -> Table:  # noqa: ARG002
         """The sum with all servers' noise."""
-        return self._shifted(self.law, self.servers, total)
+        return self._shifted(self.distribution, self.servers, total)
 
 
 class Central(ServedSum):
@@ -230,46 +230,54 @@ class Central(ServedSum):
     reach = (0.0, 1.0)  # the server sees every level and rejects anything else
 
     def __init__(
-        self, participants: int, precision: int, law: NoiseLaw, target: Target, modulus: int | None
+        self,
+        participants: int,
+        precision: int,
+        distribution: NoiseDistribution,
+        target: Target,
+        modulus: int | None,
     ) -> None:
         self._for(participants, precision)
-        self.guarantee = promised(centred(law), self.precision, target, View.SERVER_OUTPUT)
-        self.law = self.share = law
-        self.modulus = _modulus(self.top, law, modulus)
+        self.guarantee = promised(centred(distribution), self.precision, target, View.SERVER_OUTPUT)
+        self.distribution = self.share = distribution
+        self.modulus = _modulus(self.top, distribution, modulus)
         self.bits_per_participant = self.precision.bit_length()
 
-    def noise(self, reports: int) -> NoiseLaw:  # noqa: ARG002
+    def noise(self, reports: int) -> NoiseDistribution:  # noqa: ARG002
         """The server's noise, for any number of reports."""
-        return self.law
+        return self.distribution
 
 
 class TwoServers(ServedSum):
     """Reports are secret-shared between two servers, and each adds noise that suffices alone.
 
     A malicious server knows its own noise and may drop, forge or isolate reports. Only the other
-    server's noise then protects a participant; `view_law` is the distribution of that view. ε
+    server's noise then protects a participant; `view_distribution` is the distribution of that
+    view. ε
     covers all of the target's participations together. For several metrics per participation see
     `tacit.protocols.joint`.
 
     >>> protocol = TwoServers(100, 10, PureDP(1.0, participations=2))
-    >>> protocol.law.scale == 20, protocol.guarantee.short
+    >>> protocol.distribution.scale == 20, protocol.guarantee.short
     (True, '(1, 0)-DP')
     """
 
     guarantee: Target
     servers = 2
-    law: DiscreteLaplace
+    distribution: DiscreteLaplace
 
     def __init__(self, participants: int, precision: int, target: PureDP) -> None:
         self._for(participants, precision)
         scale = self.precision * target.participations / Fraction(target.epsilon)
-        self.law = self.share = DiscreteLaplace(scale)
-        self.guarantee = promised(self.law, self.precision, target, View.OTHER_SERVER, *TWO_SERVERS)
-        self._both = self.law.power(2)
+        self.distribution = self.share = DiscreteLaplace(scale)
+        self.guarantee = promised(
+            self.distribution, self.precision, target, View.OTHER_SERVER, *TWO_SERVERS
+        )
+        self._both = self.distribution.power(2)
         self.modulus = _modulus(self.top, self._both, None)
         self.bits_per_participant = 2 * (self.modulus - 1).bit_length()
 
-    def noise(self, reports: int) -> NoiseLaw:  # noqa: ARG002
+    def noise(self, reports: int) -> NoiseDistribution:  # noqa: ARG002
         """Both servers' noise, for any number of reports."""
         return self._both
 
@@ -310,12 +318,17 @@ class Local(ModularSum):
     minimum = 1
 
     def __init__(
-        self, participants: int, precision: int, law: NoiseLaw, target: Target, modulus: int
+        self,
+        participants: int,
+        precision: int,
+        distribution: NoiseDistribution,
+        target: Target,
+        modulus: int,
     ) -> None:
         self._for(participants, precision)
-        self.guarantee = promised(centred(law), self.precision, target, View.MESSAGE)
-        self.law = self.share = law
-        self._sums: dict[int, NoiseLaw] = {}
+        self.guarantee = promised(centred(distribution), self.precision, target, View.MESSAGE)
+        self.distribution = self.share = distribution
+        self._sums: dict[int, NoiseDistribution] = {}
         self.modulus = _modulus(self.top, self.noise(self.participants), modulus)
         self.bits_per_participant = (self.modulus - 1).bit_length()
 
@@ -324,32 +337,33 @@ class Local(ModularSum):
         """A Chernoff bound: the noise of many participants is too wide to sum."""
         return tail_bound(self.noise(self.participants), (self.modulus - self.top - 1) // 2)
 
-    def noise(self, reports: int) -> NoiseLaw:
+    def noise(self, reports: int) -> NoiseDistribution:
         """The sum of all participants' noise."""
         if reports not in self._sums:
-            self._sums[reports] = self.law.power(reports)
+            self._sums[reports] = self.distribution.power(reports)
         return self._sums[reports]
 
-    def view_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
+    def view_distribution(self, total: int, reports: int) -> Table:  # noqa: ARG002
         """One message of a participant at this level."""
-        return self._shifted(self.law, 1, total)
+        return self._shifted(self.distribution, 1, total)
 
-    def opened_law(self, total: int, reports: int) -> Table:
+    def released_distribution(self, total: int, reports: int) -> Table:
         """The sum of all messages, modulo m."""
-        return self._shifted(self.law, reports, total)
+        return self._shifted(self.distribution, reports, total)
 
 
-def centred(law: NoiseLaw) -> NoiseLaw:
+def centred(distribution: NoiseDistribution) -> NoiseDistribution:
     """The distribution itself, if its mean is 0; any other mean would bias every estimate."""
-    if abs(law.mean) > 1e-9 * (1 + law.std):
+    if abs(distribution.mean) > 1e-9 * (1 + distribution.std):
         raise TacitError(
-            f"{law!r} has mean {law.mean:g}; noise that is added to a sum must have mean 0: use "
+            f"{distribution!r} has mean {distribution.mean:g}; noise that is added to a sum "
+            "must have mean 0: use "
             "discrete-laplace, skellam or discrete-gaussian noise; binomial bits are shuffled"
         )
-    return law
+    return distribution
 
 
-def _modulus(top: int, noise: NoiseLaw, modulus: int | None) -> int:
+def _modulus(top: int, noise: NoiseDistribution, modulus: int | None) -> int:
     if modulus is not None:
         given = integer("modulus", modulus, at_least=2)
         if given <= top:

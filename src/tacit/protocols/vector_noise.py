@@ -16,21 +16,23 @@ from functools import lru_cache
 from typing import TypeVar
 
 from tacit.errors import TacitError
-from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam
+from tacit.noise import Binomial, DiscreteGaussian, NoiseDistribution, Skellam
 from tacit.privacy import ApproximateDP, PureDP, View, calibrate, privacy_loss
 from tacit.privacy.accounting import check_replaced
 from tacit.privacy.composition import ComposedLoss, dominating_loss
 from tacit.privacy.search import least
 
 Target = PureDP | ApproximateDP
-Law = TypeVar("Law", bound=NoiseLaw)
+DistributionT = TypeVar("DistributionT", bound=NoiseDistribution)
 STEPS = 200
 CLOSE = 1.002  # calibrated standard deviations are at most this factor above the least
 
 
-def joint_epsilon(law: NoiseLaw, levels: int, coordinates: int, delta: float) -> float:
-    """The ε at δ of adding independent `law` noise to `coordinates` sums, each with sensitivity
-    `levels`.
+def joint_epsilon(
+    distribution: NoiseDistribution, levels: int, coordinates: int, delta: float
+) -> float:
+    """The ε at δ of adding independent `distribution` noise to `coordinates` sums, each with
+    sensitivity `levels`.
 
     Discrete Gaussian: in the worst case, equal shifts everywhere, the log-likelihood ratio is a
     function of the sum K of all coordinates' noise (`sum_tells_all`). The joint loss is thus that
@@ -41,13 +43,13 @@ def joint_epsilon(law: NoiseLaw, levels: int, coordinates: int, delta: float) ->
     9.999
     """
     floor = math.log(delta) - 40
-    if law.sum_tells_all:
-        psi, together = law.closeness(coordinates), law.sum_of_shares(coordinates)
+    if distribution.sum_tells_all:
+        psi, together = distribution.closeness(coordinates), distribution.sum_of_shares(coordinates)
         if not math.isfinite(psi):
             return math.inf
         loss = privacy_loss(together, coordinates * levels, log_floor=floor)
         return loss.epsilon(delta * math.exp(-psi)) + 2 * psi
-    loss = privacy_loss(law, levels, log_floor=floor)
+    loss = privacy_loss(distribution, levels, log_floor=floor)
     return (
         loss.epsilon(delta)
         if coordinates == 1
@@ -95,7 +97,7 @@ def each_time(target: Target) -> Target:
 @lru_cache(maxsize=4096)
 def gaussian_ratio(target: ApproximateDP) -> float:
     """Standard deviation over l2 sensitivity of the exactly calibrated Gaussian mechanism."""
-    return float(calibrate("gaussian", 1, target).law.std)
+    return float(calibrate("gaussian", 1, target).distribution.std)
 
 
 @lru_cache(maxsize=4096)
@@ -155,8 +157,8 @@ def binomial_noise(
     if coordinates != _rounded(coordinates):
         return binomial_noise(levels, _rounded(coordinates), target, clients)
     start = gaussian_ratio(target) * levels * math.sqrt(coordinates) * (1 + 1e-3)
-    law = _least(lambda std: _bits(std**2, clients), start, levels, coordinates, target)
-    return law.n // clients, float(law.p)
+    distribution = _least(lambda std: _bits(std**2, clients), start, levels, coordinates, target)
+    return distribution.n // clients, float(distribution.p)
 
 
 def _rounded(coordinates: int) -> int:
@@ -177,8 +179,12 @@ def _bits(variance: float, clients: int) -> Binomial:
 
 
 def _least(
-    make: Callable[[float], Law], start: float, levels: int, coordinates: int, target: ApproximateDP
-) -> Law:
+    make: Callable[[float], DistributionT],
+    start: float,
+    levels: int,
+    coordinates: int,
+    target: ApproximateDP,
+) -> DistributionT:
     """The noise of least standard deviation, to a 500th, whose joint loss meets the target."""
 
     def enough(std: float) -> bool:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove, Scope
 from tacit.errors import TacitError, integer, positive
-from tacit.noise import DiscreteLaplace, NoiseLaw
+from tacit.noise import DiscreteLaplace, NoiseDistribution
 from tacit.privacy import (
     ApproximateDP,
     Gaussian,
@@ -55,7 +55,7 @@ TAIL = 4.0  # standard deviations of the noise over which its sub-Gaussian proxy
 
 
 @lru_cache(maxsize=4096)
-def noise_proxy(law: Any) -> tuple[float, float]:
+def noise_proxy(distribution: Any) -> tuple[float, float]:
     """A sub-Gaussian variance proxy of the centred noise, and the |t| up to which it holds.
 
     The proxy is the largest 2 ln M(t)/t² on a grid, refined around an interior maximum.
@@ -63,30 +63,30 @@ def noise_proxy(law: Any) -> tuple[float, float]:
     >>> noise_proxy(Gaussian(2.0))
     (4.0, inf)
     """
-    if law.continuous and law.mgf_radius == math.inf:
-        return float(law.variance), math.inf  # Gaussian: the variance itself
-    reach = min(TAIL / math.sqrt(float(law.variance)), 0.9 * law.mgf_radius)
+    if distribution.continuous and distribution.mgf_radius == math.inf:
+        return float(distribution.variance), math.inf  # Gaussian: the variance itself
+    reach = min(TAIL / math.sqrt(float(distribution.variance)), 0.9 * distribution.mgf_radius)
     points = np.concatenate(
         [-np.linspace(reach / 32, reach, 32), np.linspace(reach / 32, reach, 32)]
     )
-    found = max(float(law.variance), float(_ratios(law, points).max()))
-    finer = _peak(law, reach)
+    found = max(float(distribution.variance), float(_ratios(distribution, points).max()))
+    finer = _peak(distribution, reach)
     return (found if finer <= found * (1 + 1e-9) else finer), reach
 
 
-def _ratios(law: Any, points: Floats) -> Floats:
-    values = law.log_mgf(points) - points * law.mean
+def _ratios(distribution: Any, points: Floats) -> Floats:
+    values = distribution.log_mgf(points) - points * distribution.mean
     return np.asarray(2 * values / points**2)
 
 
-def _peak(law: Any, reach: float) -> float:
+def _peak(distribution: Any, reach: float) -> float:
     """The largest 2 ln M(t)/t² for |t| up to `reach`, rounded up: refined around the best of `FINE`
     points on each side.
     """
     side = np.linspace(reach / 64, reach, FINE)
     points = np.concatenate([-side[::-1], side])
     for _ in range(3):
-        ratios = _ratios(law, points)
+        ratios = _ratios(distribution, points)
         best = int(ratios.argmax())
         low, high = points[max(0, best - 1)], points[min(len(points) - 1, best + 1)]
         points = np.linspace(low, high, FINE)
@@ -96,8 +96,8 @@ def _peak(law: Any, reach: float) -> float:
 class VectorProtocol(Protocol):
     """A protocol P = (R, S, A) for sums of one vector in [-B, B]^s per participant.
 
-    A subclass defines `randomize`, `combine`, `view_law`, `simulate` and `spread`. `spread` is the
-    error of the means as (proxy, reach, stated), the same in every coordinate.
+    A subclass defines `randomize`, `combine`, `view_distribution`, `simulate` and `spread`.
+    `spread` is the error of the means as (proxy, reach, stated), the same in every coordinate.
     """
 
     bound: float
@@ -164,7 +164,7 @@ class Plain(VectorProtocol):
         self.check_reports(len(messages))
         return Opened(tuple(np.sum(messages, axis=0).tolist()), len(messages))
 
-    def view_law(self, total: int, reports: int) -> NoiseLaw:
+    def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
         """Always raises TacitError: the server sees every vector."""
         raise TacitError(f"{reports} vectors are seen without noise; {total} has no distribution")
 
@@ -196,12 +196,14 @@ class CentralVectors(VectorProtocol):
         self, participants: int, coordinates: int, bound: float, target: Target, paper: bool = False
     ) -> None:
         self._take(participants, coordinates, bound)
-        self.law: NoiseLaw | Gaussian
+        self.distribution: NoiseDistribution | Gaussian
         if paper:
-            self.law, self.guarantee = paper_gaussian(coordinates, bound, target, self.view)
+            self.distribution, self.guarantee = paper_gaussian(
+                coordinates, bound, target, self.view
+            )
             self.unit = 1.0
         else:
-            self.law, self.guarantee = grid_noise(self.coordinates, target, self.view)
+            self.distribution, self.guarantee = grid_noise(self.coordinates, target, self.view)
             self.unit = 2 * self.bound / FINE
 
     def randomize(self, vector: npt.ArrayLike) -> Floats:
@@ -211,33 +213,33 @@ class CentralVectors(VectorProtocol):
     def combine(self, messages: Sequence[Any]) -> Opened:
         """The sums with the server's noise, in exact arithmetic until the noise is added."""
         self.check_reports(len(messages))
-        law = _only_noise(self.law, 0, len(messages))
+        distribution = _only_noise(self.distribution, 0, len(messages))
         columns = np.transpose([self.check(message) for message in messages]).tolist()
-        unit, noise = Fraction(self.unit), law.draw(self.coordinates)
+        unit, noise = Fraction(self.unit), distribution.draw(self.coordinates)
         noisy = [
             random_level(sum(map(Fraction, column)) / unit) + int(extra)
             for column, extra in zip(columns, noise, strict=True)
         ]
         return Opened(tuple(float(steps * unit) for steps in noisy), len(messages))
 
-    def view_law(self, total: int, reports: int) -> NoiseLaw:
+    def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
         """The server's noise about 0: sums are released as real numbers on a grid."""
-        return _only_noise(self.law, total, reports)
+        return _only_noise(self.distribution, total, reports)
 
     def spread(self, reports: int) -> tuple[float, float, float]:
         """The error of the server's noise and rounding."""
-        proxy, reach = noise_proxy(self.law)
-        rounding = 0.0 if self.law.continuous else 0.25
+        proxy, reach = noise_proxy(self.distribution)
+        rounding = 0.0 if self.distribution.continuous else 0.25
         scale = self.unit / reports
-        std = math.sqrt(float(self.law.variance)) * scale
+        std = math.sqrt(float(self.distribution.variance)) * scale
         return (proxy + rounding) * scale**2, reach / scale, std
 
     def simulate(self, load: Reports, rng: np.random.Generator) -> Estimate:
         """The noisy sums."""
         steps = load.total(rng) / self.unit
-        if not self.law.continuous:
+        if not self.distribution.continuous:
             steps = np.floor(steps + rng.random(len(steps)))
-        noisy = (steps + self.law.sample(rng, len(steps))) * self.unit
+        noisy = (steps + self.distribution.sample(rng, len(steps))) * self.unit
         return self.analyze(Opened(tuple(noisy.tolist()), self.participants))
 
 
@@ -258,15 +260,17 @@ class LocalVectors(VectorProtocol):
         self, participants: int, coordinates: int, bound: float, target: Target, paper: bool = False
     ) -> None:
         self._take(participants, coordinates, bound)
-        self.law: Gaussian | Laplace
-        self.device: NoiseLaw | None = None
+        self.distribution: Gaussian | Laplace
+        self.device: NoiseDistribution | None = None
         self.unit = 2 * self.bound / FINE
         if paper:
-            self.law, self.guarantee = paper_gaussian(coordinates, bound, target, self.view)
+            self.distribution, self.guarantee = paper_gaussian(
+                coordinates, bound, target, self.view
+            )
             return
         self.device, self.guarantee = grid_noise(self.coordinates, target, self.view)
         each = each_time(target)
-        self.law = (
+        self.distribution = (
             Laplace(2 * self.bound * coordinates / each.epsilon)
             if isinstance(each, PureDP)
             else Gaussian(gaussian_ratio(each) * 2 * self.bound * math.sqrt(coordinates))
@@ -275,7 +279,7 @@ class LocalVectors(VectorProtocol):
     def randomize(self, vector: npt.ArrayLike) -> Floats:
         """The vector on the grid with exact integer noise."""
         # drawn before the vector is read: sampling time depends on the value drawn
-        drawn = _only_noise(self.device or self.law, 0, 1).draw(self.coordinates)
+        drawn = _only_noise(self.device or self.distribution, 0, 1).draw(self.coordinates)
         unit = Fraction(self.unit)
         steps = [random_level(Fraction(value) / unit) for value in self.check(vector).tolist()]
         return np.asarray((np.array(steps) + drawn) * self.unit)
@@ -285,18 +289,20 @@ class LocalVectors(VectorProtocol):
         self.check_reports(len(messages))
         return Opened(tuple(np.sum(messages, axis=0).tolist()), len(messages))
 
-    def view_law(self, total: int, reports: int) -> NoiseLaw:
+    def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
         """One message's noise about 0, in steps of the grid."""
-        return _only_noise(self.law if self.device is None else self.device, total, reports)
+        return _only_noise(
+            self.distribution if self.device is None else self.device, total, reports
+        )
 
     def spread(self, reports: int) -> tuple[float, float, float]:
         """The error of all participants' noise."""
-        proxy, reach = noise_proxy(self.law)
+        proxy, reach = noise_proxy(self.distribution)
         rounding = 0.0
         if self.device is not None:  # its noise is slightly wider than the simulated one
             proxy = max(proxy, float(self.device.variance) * self.unit**2)
             rounding = self.unit**2 / 4
-        std = math.sqrt(self.law.variance / reports)
+        std = math.sqrt(self.distribution.variance / reports)
         return (proxy + rounding) / reports, reach * reports, std
 
     def simulate(self, load: Reports, rng: np.random.Generator) -> Estimate:
@@ -304,17 +310,17 @@ class LocalVectors(VectorProtocol):
         Gamma(n) variables.
         """
         total = load.total(rng)
-        noise = self.law.sample_sum(rng, self.participants, (self.coordinates,))
+        noise = self.distribution.sample_sum(rng, self.participants, (self.coordinates,))
         return self.analyze(Opened(tuple((total + noise).tolist()), self.participants))
 
 
-def _only_noise(law: Any, total: int, reports: int) -> NoiseLaw:
-    if not isinstance(law, NoiseLaw):
+def _only_noise(distribution: Any, total: int, reports: int) -> NoiseDistribution:
+    if not isinstance(distribution, NoiseDistribution):
         raise TacitError(
             f"continuous noise has no exact distribution (asked at {total} of {reports} reports) "
             "and is for simulation only: use tight constants"
         )
-    return law
+    return distribution
 
 
 class SeparateSums(Protocol):
@@ -383,10 +389,10 @@ class SeparateSums(Protocol):
         wrapped = any(estimate.wrapped for estimate in made)
         return Estimate(total, VectorError(people, *columns), self.guarantee_id, wrapped)
 
-    def view_law(self, total: int, reports: int) -> NoiseLaw:
+    def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
         """The view of the first option's sum."""
-        law: NoiseLaw = self.parts[0].view_law(total, reports)
-        return law
+        distribution: NoiseDistribution = self.parts[0].view_distribution(total, reports)
+        return distribution
 
     def simulate(self, load: Sequence[Reports], rng: np.random.Generator) -> Estimate:
         """Every option simulated independently."""
@@ -425,9 +431,11 @@ def paper_gaussian(
         )
     refuse_returning(target)
     sensitivity = 2 * float(bound) * math.sqrt(coordinates)
-    law = Gaussian(sensitivity * math.sqrt(2 * math.log(1.25 / target.delta)) / target.epsilon)
-    true = GaussianLoss(law.sigma, sensitivity).delta(target.epsilon)
-    return law, derived(ApproximateDP(target.epsilon, true, view=view), law)
+    distribution = Gaussian(
+        sensitivity * math.sqrt(2 * math.log(1.25 / target.delta)) / target.epsilon
+    )
+    true = GaussianLoss(distribution.sigma, sensitivity).delta(target.epsilon)
+    return distribution, derived(ApproximateDP(target.epsilon, true, view=view), distribution)
 
 
 def refuse_returning(target: Target) -> None:
@@ -442,7 +450,7 @@ def refuse_returning(target: Target) -> None:
         )
 
 
-def grid_noise(coordinates: int, target: Target, view: View) -> tuple[NoiseLaw, Target]:
+def grid_noise(coordinates: int, target: Target, view: View) -> tuple[NoiseDistribution, Target]:
     """The noise on a grid with sensitivity `FINE` steps in every coordinate, and its guarantee.
 
     Discrete Gaussian; for a pure target, discrete Laplace of scale FINE·s/ε.
@@ -450,7 +458,7 @@ def grid_noise(coordinates: int, target: Target, view: View) -> tuple[NoiseLaw, 
     each = each_time(target)
     if isinstance(each, PureDP):
         scale = Fraction(FINE * coordinates) / Fraction(each.epsilon)
-        noise: NoiseLaw = DiscreteLaplace(scale)
+        noise: NoiseDistribution = DiscreteLaplace(scale)
     else:
         noise = gaussian_noise(FINE, coordinates, each)
     made = bare(target, view).given(*in_distinct_rounds(target))

@@ -136,7 +136,7 @@ def _residues(
 
 def _split(protocol: TwoServers) -> Residues:
     """Exact levels; the servers draw the noise."""
-    scale = Fraction(protocol.law.scale)
+    scale = Fraction(protocol.distribution.scale)
     noise = OwnNoise(protocol.precision, scale, lambda wide: int(DiscreteLaplace(wide).draw()))
     return Residues(protocol, protocol.modulus, noise)
 

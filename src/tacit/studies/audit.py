@@ -23,7 +23,7 @@ from scipy.special import chdtr, chdtrc, ndtr, ndtri, stdtr
 
 from tacit.algorithms.registry import lookup
 from tacit.errors import TacitError, positive, probability
-from tacit.noise import NoiseLaw, Table
+from tacit.noise import NoiseDistribution, Table
 from tacit.noise.table import convolution_power
 from tacit.privacy import ApproximateDP, Guarantee, PureDP, View
 from tacit.privacy.audit import Audit, lower_bound, samples_to_refute
@@ -53,7 +53,7 @@ class Number:
     """A number in the adversary's view, and its stated distribution."""
 
     value: float
-    law: NoiseLaw | Laplace
+    distribution: NoiseDistribution | Laplace
 
 
 @dataclass(frozen=True)
@@ -217,14 +217,14 @@ class Sight:
     """The adversary's view of a protocol: the reports, the first participant's opposite report, the
     numbers.
 
-    `law` is the distribution of one number. The first participant moves `copies` numbers by `move`
-    each.
+    `distribution` is the distribution of one number. The first participant moves `copies` numbers
+    by `move` each.
     """
 
     reports: Sequence[Any]
     moved: Any
     read: Callable[[Opened, Sequence[Any]], list[Number]]
-    law: NoiseLaw | Laplace
+    distribution: NoiseDistribution | Laplace
     move: float
     copies: int = 1
 
@@ -269,27 +269,27 @@ def _sum(protocol: SumProtocol) -> Sight:
 
         return Sight(reports, 0.0, real, noise, g)
     truth = g if alone else ones * g
-    stated = protocol.view_law if alone else protocol.opened_law
-    law, place = _unwrapped(protocol, stated(truth, n), truth)
+    stated = protocol.view_distribution if alone else protocol.released_distribution
+    distribution, place = _unwrapped(protocol, stated(truth, n), truth)
 
     def read(opened: Opened, sent: Sequence[Any]) -> list[Number]:
-        return [Number(place(x), law) for x in (sent if alone else [opened.value])]
+        return [Number(place(x), distribution) for x in (sent if alone else [opened.value])]
 
-    return Sight(reports, 0.0, read, law, g)
+    return Sight(reports, 0.0, read, distribution, g)
 
 
 def _unwrapped(
-    protocol: Protocol, law: NoiseLaw, truth: int
-) -> tuple[NoiseLaw, Callable[[Any], int]]:
+    protocol: Protocol, distribution: NoiseDistribution, truth: int
+) -> tuple[NoiseDistribution, Callable[[Any], int]]:
     """The distribution of a residue, and the map of residues, rotated so that the truth is central.
 
     Without a modulus, both are unchanged.
     """
     if not isinstance(protocol, (ModularSum, RandomizedBits, SecureVector)):
-        return law, int
+        return distribution, int
     modulus = protocol.modulus
     turn = truth - modulus // 2
-    masses = np.roll(law.pmf(np.arange(modulus)), -turn)
+    masses = np.roll(distribution.pmf(np.arange(modulus)), -turn)
     return Table.of(0, masses), lambda x: (int(x) - turn) % modulus
 
 
@@ -300,7 +300,7 @@ def _vector(protocol: VectorProtocol) -> Sight:
     moved = np.full(s, bound)
     if isinstance(protocol, LevelProtocol):
         truth = ups * protocol.precision
-        whole, place = _unwrapped(protocol, protocol.view_law(truth, n), truth)
+        whole, place = _unwrapped(protocol, protocol.view_distribution(truth, n), truth)
 
         def levels(opened: Opened, _: Sequence[Any]) -> list[Number]:
             return [Number(place(x), whole) for x in opened.values]
@@ -308,19 +308,19 @@ def _vector(protocol: VectorProtocol) -> Sight:
         return Sight(reports, moved, levels, whole, protocol.precision, s)
     if not isinstance(protocol, (CentralVectors, LocalVectors)):
         raise _unknown(protocol)
-    law, unit = protocol.view_law(0, n), protocol.unit
+    distribution, unit = protocol.view_distribution(0, n), protocol.unit
     steps = round(2 * bound / unit)
 
     def sums(opened: Opened, _: Sequence[Any]) -> list[Number]:
         truth = (2 * ups - n) * bound
-        return [Number(round((x - truth) / unit), law) for x in opened.values]
+        return [Number(round((x - truth) / unit), distribution) for x in opened.values]
 
     def messages(_: Opened, sent: Sequence[Any]) -> list[Number]:
         noise = [(row - report) / unit for row, report in zip(sent, reports, strict=True)]
-        return [Number(round(float(x)), law) for row in noise for x in row]
+        return [Number(round(float(x)), distribution) for row in noise for x in row]
 
     local = protocol.guarantee is not None and protocol.guarantee.view is View.MESSAGE
-    return Sight(reports, moved, messages if local else sums, law, steps, s)
+    return Sight(reports, moved, messages if local else sums, distribution, steps, s)
 
 
 def _separate(protocol: SeparateSums) -> Sight:
@@ -335,12 +335,12 @@ def _separate(protocol: SeparateSums) -> Sight:
         return [number for part, one, mine in looks for number in part.read(one, mine)]
 
     first = parts[0]
-    return Sight(reports, (0, float(first.moved[0])), read, first.law, first.move)
+    return Sight(reports, (0, float(first.moved[0])), read, first.distribution, first.move)
 
 
 def _prefix(protocol: PrefixRound) -> Sight:
     n, size, sums = protocol.participants, protocol.coordinates, protocol.sums
-    law = protocol.view_law(0, n)
+    distribution = protocol.view_distribution(0, n)
     nothing = np.zeros((1, size))
     moved = nothing.copy()
     moved[0, 0] = sums.sensitivity
@@ -349,9 +349,9 @@ def _prefix(protocol: PrefixRound) -> Sight:
         rows, silos = (sent, 1) if sums.alone else ([opened.values], n)
         form = sums.form(protocol.step)
         numbers = [x for row in rows for x in form.read([int(x) for x in row], silos)]
-        return [Number(int(x) + round(law.mean), law) for x in numbers]
+        return [Number(int(x) + round(distribution.mean), distribution) for x in numbers]
 
-    return Sight([nothing] * n, moved, read, law, sums.sensitivity * sums.scale)
+    return Sight([nothing] * n, moved, read, distribution, sums.sensitivity * sums.scale)
 
 
 # Devices with less noise than stated
@@ -382,26 +382,26 @@ def tampered(factor: float, reuse: bool) -> Iterator[None]:
     """Context in which exact integer draws are scaled about their mean or, with `reuse`, drawn
     once.
     """
-    sound, chance, kept = NoiseLaw.draw, np.random.default_rng(), {}
+    sound, chance, kept = NoiseDistribution.draw, np.random.default_rng(), {}
 
-    def draw(law: NoiseLaw, size: int | None = None) -> Any:
-        key = (repr(law), size)
+    def draw(distribution: NoiseDistribution, size: int | None = None) -> Any:
+        key = (repr(distribution), size)
         if not reuse or key not in kept:
-            kept[key] = sound(law) if size is None else sound(law, size)
+            kept[key] = sound(distribution) if size is None else sound(distribution, size)
         if factor == 1:
             return kept[key]
-        centre = round(law.mean)
+        centre = round(distribution.mean)
         scaled = np.floor((kept[key] - centre) * factor + chance.random(size))
         return centre + (int(scaled) if size is None else scaled.astype(np.int64))
 
     if factor == 1 and not reuse:
         yield
         return
-    NoiseLaw.draw = draw  # type: ignore[method-assign, assignment]
+    NoiseDistribution.draw = draw  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
-        NoiseLaw.draw = sound  # type: ignore[method-assign]
+        NoiseDistribution.draw = sound  # type: ignore[method-assign]
 
 
 # First test: the stated distribution
@@ -420,7 +420,7 @@ def observed(
     By default `enough` is the number at which half the noise is detected.
     """
     rows: list[list[Number]] = []
-    enough = telling(sight.law) if enough is None else enough
+    enough = telling(sight.distribution) if enough is None else enough
     started = time.monotonic()
     while len(rows) < 3 or sum(map(len, rows)) < enough:
         rows.append(sight.look(protocol, sight.reports, through))
@@ -435,15 +435,15 @@ def observed(
     return rows
 
 
-def telling(law: NoiseLaw | Laplace) -> int:
+def telling(distribution: NoiseDistribution | Laplace) -> int:
     """How many numbers of this distribution reveal half the noise.
 
     P-values were below 1e-11 in each of a dozen audits of each kind. An answer of two values
     carries little information, so it takes more of them.
     """
-    if isinstance(law, Laplace):
+    if isinstance(distribution, Laplace):
         return ENOUGH
-    low, high = law.window(-50.0)
+    low, high = distribution.window(-50.0)
     return ENOUGH if high - low > CELLS else SPARSE * ENOUGH
 
 
@@ -469,26 +469,26 @@ def standard(rows: Sequence[Sequence[Number]]) -> Floats:
     scores = np.empty((len(rows), len(rows[0])))
     for r, row in enumerate(rows):
         for k, number in enumerate(row):
-            if id(number.law) not in tables:
-                tables[id(number.law)] = _places(number.law)
-            below, here = tables[id(number.law)](number.value)
+            if id(number.distribution) not in tables:
+                tables[id(number.distribution)] = _places(number.distribution)
+            below, here = tables[id(number.distribution)](number.value)
             scores[r, k] = below + chance.random() * here
     return np.asarray(ndtri(scores.clip(1e-12, 1 - 1e-12)))
 
 
-def _places(law: NoiseLaw | Laplace) -> Callable[[float], tuple[float, float]]:
+def _places(distribution: NoiseDistribution | Laplace) -> Callable[[float], tuple[float, float]]:
     """P[X < x] and P[X = x] of a distribution."""
-    if isinstance(law, Laplace):
-        scale = law.scale
+    if isinstance(distribution, Laplace):
+        scale = distribution.scale
         return lambda x: (0.5 - math.copysign(0.5, x) * math.expm1(-abs(x) / scale), 0.0)
-    low, high = law.window(-50.0)
+    low, high = distribution.window(-50.0)
     if high - low > WIDE:
         points = np.linspace(low, high, WIDE >> 3).round().astype(np.int64)
-        density = law.pmf(points)
+        density = distribution.pmf(points)
         steps = np.diff(points) * (density[1:] + density[:-1]) / 2
         below = np.concatenate([[0.0], np.cumsum(steps)]) / steps.sum()
         return lambda x: (float(np.interp(x, points, below)), 0.0)
-    masses = law.pmf(np.arange(low, high + 1))
+    masses = distribution.pmf(np.arange(low, high + 1))
     before = np.concatenate([[0.0], np.cumsum(masses)])
 
     def place(x: float) -> tuple[float, float]:
@@ -551,20 +551,20 @@ def _pair(sight: Sight, factor: float) -> tuple[Floats, Floats]:
     """The distributions of the attacker's statistic under both answers, with scaled noise, on one
     grid.
     """
-    if isinstance(sight.law, Laplace):
-        points = np.arange(-40, 41 + sight.move / max(sight.law.scale, 1e-9), 0.01)
-        scale = sight.law.scale * max(factor, 1e-3)
-        made = np.exp(-np.abs(points) * sight.law.scale / scale)
-        shift = round(sight.move / sight.law.scale / 0.01)
+    if isinstance(sight.distribution, Laplace):
+        points = np.arange(-40, 41 + sight.move / max(sight.distribution.scale, 1e-9), 0.01)
+        scale = sight.distribution.scale * max(factor, 1e-3)
+        made = np.exp(-np.abs(points) * sight.distribution.scale / scale)
+        shift = round(sight.move / sight.distribution.scale / 0.01)
     else:
-        low, high = sight.law.window(-60.0)
+        low, high = sight.distribution.window(-60.0)
         if (high - low) * sight.copies > WIDE:
-            std = sight.law.std * math.sqrt(sight.copies) * max(factor, 1e-3)
+            std = sight.distribution.std * math.sqrt(sight.copies) * max(factor, 1e-3)
             points = np.linspace(-10, 10 + sight.copies * sight.move / std, 20_000)
             made, step = np.exp(-(points**2) / 2), points[1] - points[0]
             shift = round(sight.copies * sight.move / std / step)
         else:
-            _, one = convolution_power(sight.law, sight.copies)
+            _, one = convolution_power(sight.distribution, sight.copies)
             centre = int(np.argmax(one))
             places = np.round((np.arange(len(one)) - centre) * factor).astype(int)
             made = np.bincount(places - places.min(), weights=one)

@@ -32,7 +32,7 @@ def trust_models() -> dict[str, Callable[[int], float]]:
     pure, approximate = PureDP(EPSILON), ApproximateDP(EPSILON, DELTA)
 
     def std(n: int, kind: str, promise: PureDP | ApproximateDP, **how: Any) -> float:
-        return calibrate(kind, precision(n), promise, **how).law.std / precision(n) / n
+        return calibrate(kind, precision(n), promise, **how).distribution.std / precision(n) / n
 
     def central(n: int) -> float:
         return std(n, "discrete-laplace", pure)

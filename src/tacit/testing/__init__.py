@@ -6,8 +6,8 @@ Statistical checks state their false positive rate, and are seeded where the obj
 """
 
 from tacit.testing.algorithms import check_algorithm
-from tacit.testing.laws import check_law
+from tacit.testing.distributions import check_distribution
 from tacit.testing.learners import check_learner
 from tacit.testing.protocols import check_protocol
 
-__all__ = ["check_algorithm", "check_law", "check_learner", "check_protocol"]
+__all__ = ["check_algorithm", "check_distribution", "check_learner", "check_protocol"]

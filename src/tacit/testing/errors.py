@@ -1,6 +1,7 @@
 """Comparison of a sum protocol's stated error distribution with the exact one.
 
-The exact distribution comes from `opened_law`, for the smallest, a middle and the largest sum: an
+The exact distribution comes from `released_distribution`, for the smallest, a middle and the
+largest sum: an
 error bound must hold for all participants' data. Probabilities of at most `misread` (and rounding)
 are left out of sums and allowed for in tails.
 """
@@ -26,7 +27,7 @@ TOLERANCE = 1e-3  # relative, of mean and variance: rare events may be bounded i
 
 def exact_error(protocol: SumProtocol, total: int, reports: int) -> tuple[Floats, Floats]:
     """All errors of the estimated sum of rewards, with their probabilities."""
-    start, probabilities = entries(protocol.opened_law(total, reports))
+    start, probabilities = entries(protocol.released_distribution(total, reports))
     values = range(start, start + len(probabilities))
     sums = [protocol._sum(Opened((value,), reports)) for value in values]
     return (np.array(sums) - total) / protocol.precision, probabilities

@@ -14,7 +14,7 @@ import numpy as np
 from tacit.bandits.contract import Learner
 from tacit.errors import TacitError
 from tacit.testing.statistics import check_rejected
-from tacit.types import Arm, Design, ErrorLaw, Estimate, Round, VectorError
+from tacit.types import Arm, Design, ErrorDistribution, Estimate, Round, VectorError
 
 MOST_ROUNDS = 100_000
 REPORTS = 10
@@ -62,7 +62,7 @@ def invent(round_: Round, rng: np.random.Generator) -> Estimate:
     n, size = round_.participants, round_.assignment.coordinates
     if isinstance(round_.assignment, Arm):
         mean = (1 + round_.arm % 3) / 4
-        return Estimate(float(rng.binomial(n, mean)), ErrorLaw(n, 1, None))
+        return Estimate(float(rng.binomial(n, mean)), ErrorDistribution(n, 1, None))
     each = isinstance(round_.assignment, Design) and round_.assignment.each
     people = np.array(round_.assignment.plays) if each else n  # type: ignore[attr-defined]
     noise = rng.normal(0.0, 0.01, size) * people
@@ -111,7 +111,7 @@ def _simple(round_: Round) -> bool:
 def _few(round_: Round, reports: int, mean: float) -> Estimate:
     """An exact estimate of this many reports."""
     if isinstance(round_.assignment, Arm):
-        return Estimate(mean * reports, ErrorLaw(reports, 1, None))
+        return Estimate(mean * reports, ErrorDistribution(reports, 1, None))
     size = round_.assignment.coordinates
     columns = (np.full(size, value) for value in (1e-4, math.inf, 1e-2))
     return Estimate(np.full(size, mean * reports), VectorError(reports, *columns))

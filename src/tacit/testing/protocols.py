@@ -37,7 +37,8 @@ def check_protocol(
     load
         The same reports as a simulation's load; only for protocols other than `SumProtocol`.
     rounds : int
-        Simulated rounds; chi-square against `opened_law` at a false positive rate of 1e-6.
+        Simulated rounds; chi-square against `released_distribution` at a false positive rate of
+        1e-6.
     exact_rounds : int
         Device rounds; chi-square at a false positive rate of 1e-9.
 
@@ -67,7 +68,7 @@ def check_protocol(
     _check_rejections(protocol)
     _check_estimates(protocol, levels, rounds)
     try:
-        law = protocol.opened_law(int(levels.sum()), len(levels))
+        distribution = protocol.released_distribution(int(levels.sum()), len(levels))
     except TacitError:
         return  # continuous noise, for comparison only, has no integer distribution
     rng = np.random.default_rng(3)
@@ -75,9 +76,11 @@ def check_protocol(
         ("simulate", _simulated(protocol, levels, rng, rounds)),
         ("randomize_batch", _one_by_one(protocol, levels, rng, rounds)),
     ):
-        assert follows(opened, law) > SEEDED, f"{name} does not follow opened_law"
+        assert follows(opened, distribution) > SEEDED, (
+            f"{name} does not follow released_distribution"
+        )
     device = [_devices(protocol, levels).value for _ in range(exact_rounds)]
-    assert follows(device, law) > UNSEEDED, "devices do not follow opened_law"
+    assert follows(device, distribution) > UNSEEDED, "devices do not follow released_distribution"
     for count in sorted({protocol.minimum, protocol.participants}):
         check_error(protocol, count)
     if protocol.guarantee is not None:

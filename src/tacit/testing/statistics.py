@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import chdtrc
 
 from tacit.errors import TacitError
-from tacit.noise import NoiseLaw
+from tacit.noise import NoiseDistribution
 from tacit.noise.goodness_of_fit import seeded
 
 SEEDED = 1e-6  # false positive rate of a seeded check, over random seeds
@@ -17,14 +17,14 @@ UNSEEDED = 1e-9  # false positive rate of a check of exact draws, which no seed 
 EXPECTED = 8.0  # least expected count of a bin
 
 
-def follows(values: Sequence[int], law: NoiseLaw) -> float:
+def follows(values: Sequence[int], distribution: NoiseDistribution) -> float:
     """The chi-square p-value of integers against a distribution; sparse bins are merged."""
     observed = np.asarray(values, dtype=np.int64)
-    low, high = law.window(-40.0)
+    low, high = distribution.window(-40.0)
     if int(observed.min()) < low or int(observed.max()) > high:
         return 0.0
     points = np.arange(max(low, int(observed.min()) - 1), min(high, int(observed.max()) + 1) + 1)
-    expected = len(observed) * law.pmf(points)
+    expected = len(observed) * distribution.pmf(points)
     counts = np.bincount(observed - points[0], minlength=len(points)).astype(float)
     counts = np.append(counts, len(observed) - counts.sum())
     expected = np.append(expected, max(len(observed) - expected.sum(), 0.0))

@@ -22,7 +22,7 @@ from typing import Any
 
 from tacit.bandits.arms.bounds import MeanBound
 from tacit.noise.cumulants import Cumulants, cumulants
-from tacit.noise.serialize import law_from_dict, law_to_dict
+from tacit.noise.serialize import distribution_from_dict, distribution_to_dict
 from tacit.types import Estimate
 
 # largest θh; if all observed rewards are 0 the optimal θ is infinite, and e^-30 is close enough
@@ -239,7 +239,7 @@ class ArmEvidence:
     def to_dict(self) -> dict[str, Any]:
         """The groups as plain data."""
         groups = [
-            asdict(g) | {"noise": None if g.noise is None else law_to_dict(g.noise)}
+            asdict(g) | {"noise": None if g.noise is None else distribution_to_dict(g.noise)}
             for g in self._groups
         ]
         return {
@@ -261,7 +261,9 @@ class ArmEvidence:
         for entry in data["groups"]:
             noise = entry["noise"]
             evidence._groups.append(
-                BatchGroup(**(entry | {"noise": None if noise is None else law_from_dict(noise)}))
+                BatchGroup(
+                    **(entry | {"noise": None if noise is None else distribution_from_dict(noise)})
+                )
             )
         evidence._sum_up()
         return evidence

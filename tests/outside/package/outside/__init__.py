@@ -1,1 +1,2 @@
-"""A package that is not tacit's: a law, a protocol, a learner and an algorithm of its own."""
+"""A package that is not tacit's: a distribution, a protocol, a learner and an algorithm of its
+own."""

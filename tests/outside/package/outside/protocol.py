@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from tacit.noise import Chance, NoiseLaw, Table
+from tacit.noise import Chance, NoiseDistribution, Table
 from tacit.noise.chernoff import widest
 from tacit.noise.table import convolve
 from tacit.privacy import PureDP, View
 from tacit.protocols.contract import SumProtocol
-from tacit.types import ErrorLaw, Opened
+from tacit.types import ErrorDistribution, Opened
 
 
 class Response(SumProtocol):
@@ -40,16 +40,16 @@ class Response(SumProtocol):
         self.check_reports(len(messages))
         return Opened((int(np.sum(messages)),), len(messages))
 
-    def view_law(self, total: int, reports: int) -> NoiseLaw:
+    def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
         heads = 1 - float(self.lie) if total else float(self.lie)
         return Table.of(0, np.array([1 - heads, heads]))
 
-    def opened_law(self, total: int, reports: int) -> NoiseLaw:
-        ones = [self.view_law(int(place < total), 1) for place in range(reports)]
+    def released_distribution(self, total: int, reports: int) -> NoiseDistribution:
+        ones = [self.view_distribution(int(place < total), 1) for place in range(reports)]
         return reduce(convolve, ones)
 
-    def error(self, reports: int) -> ErrorLaw:
-        return ErrorLaw(reports, 1, Lies(reports, float(self.lie)))
+    def error(self, reports: int) -> ErrorDistribution:
+        return ErrorDistribution(reports, 1, Lies(reports, float(self.lie)))
 
     def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
         true = rng.binomial(total, 1 - float(self.lie))

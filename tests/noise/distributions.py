@@ -1,5 +1,5 @@
-"""The laws that the tests walk through, each with its probabilities as mpmath knows them, to 60
-digits and more.
+"""The distributions that the tests walk through, each with its probabilities as mpmath knows them,
+to 60 digits and more.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tacit.noise import (
     Chance,
     DiscreteGaussian,
     DiscreteLaplace,
-    NoiseLaw,
+    NoiseDistribution,
     Polya,
     PolyaDifference,
     Skellam,
     Table,
 )
 
-DIVISIBLE: dict[str, NoiseLaw] = {
+DIVISIBLE: dict[str, NoiseDistribution] = {
     "laplace-10": DiscreteLaplace(10),
     "laplace-third": DiscreteLaplace(Fraction(1, 3)),
     "polya-share": Polya(Fraction(1, 100), Chance(Fraction(1), Fraction(1, 10))),
@@ -40,18 +40,18 @@ DIVISIBLE: dict[str, NoiseLaw] = {
     "binomial-biased": Binomial(1000, 0.01),
     "binomial-high": Binomial(20, Fraction(9, 10)),
 }
-DRAWABLE: dict[str, NoiseLaw] = DIVISIBLE | {
+DRAWABLE: dict[str, NoiseDistribution] = DIVISIBLE | {
     "gaussian-0.4": DiscreteGaussian(0.4),
     "gaussian-3": DiscreteGaussian(3),
     "gaussian-37": DiscreteGaussian(37.5),
     "gaussian-300": DiscreteGaussian(300),
 }
-LAWS: dict[str, NoiseLaw] = DRAWABLE | {
+LAWS: dict[str, NoiseDistribution] = DRAWABLE | {
     "table": Table.of(-3, np.array([0.125, 0.25, 0.375, 0.0, 0.125, 0.125]))
 }
 
 # The same families where the standard deviation is large, up to 10^6.
-WIDE: dict[str, NoiseLaw] = {
+WIDE: dict[str, NoiseDistribution] = {
     "laplace-7e5": DiscreteLaplace(7e5),
     "polya-7e5": Polya(Fraction(1, 2), Chance(Fraction(1), Fraction(1, 1_000_000))),
     "polya-r1e6": Polya(10**6, Chance(Fraction(1), Fraction(1, 1000))),
@@ -73,9 +73,9 @@ def exact(number: object) -> mp.mpf:
     return mp.mpf(fraction.numerator) / fraction.denominator
 
 
-def reference(law: NoiseLaw) -> Callable[[int], mp.mpf]:
+def reference(distribution: NoiseDistribution) -> Callable[[int], mp.mpf]:
     """ln P[X = k] in mpmath, by a route of its own; call it inside `digits()`."""
-    match law:
+    match distribution:
         case DiscreteLaplace(scale=scale):
             b = exact(scale)
             return lambda k: mp.log(mp.tanh(1 / (2 * b))) - abs(k) / b
@@ -93,7 +93,7 @@ def reference(law: NoiseLaw) -> Callable[[int], mp.mpf]:
                 if 0 <= k <= n
                 else -mp.inf
             )
-    raise AssertionError(law)
+    raise AssertionError(distribution)
 
 
 def _rate(beta: object) -> mp.mpf:

@@ -1,4 +1,5 @@
-"""A law from outside takes part everywhere, entered nowhere; nobody asks for a law's class."""
+"""A distribution from outside takes part everywhere, entered nowhere; nobody asks for a
+distribution's class."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from tests.noise.battery import suspicions
-from tests.noise.laws import LAWS
+from tests.noise.distributions import LAWS
 
 import tacit
 from tacit.errors import Number, TacitError
-from tacit.noise import DiscreteLaplace, NoiseLaw, Skellam, Table, convolve
+from tacit.noise import DiscreteLaplace, NoiseDistribution, Skellam, Table, convolve
 from tacit.noise.cumulants import cumulants
-from tacit.noise.law import STORABLE, Floats
-from tacit.noise.serialize import law_from_dict, law_to_dict
+from tacit.noise.distribution import STORABLE, Floats
+from tacit.noise.serialize import distribution_from_dict, distribution_to_dict
 from tacit.privacy import (
     ApproximateDP,
     ComposedLoss,
@@ -40,11 +41,11 @@ from tacit.types import Levels
 
 
 @dataclass(frozen=True)
-class Together(NoiseLaw):
-    """The sum of two independent laws: divisible where both are."""
+class Together(NoiseDistribution):
+    """The sum of two independent distributions: divisible where both are."""
 
-    one: NoiseLaw
-    other: NoiseLaw
+    one: NoiseDistribution
+    other: NoiseDistribution
 
     @property
     def mean(self) -> float:
@@ -65,7 +66,7 @@ class Together(NoiseLaw):
         result: Floats = self.one.log_mgf(s) + self.other.log_mgf(s)
         return result
 
-    def power(self, times: Number) -> NoiseLaw:
+    def power(self, times: Number) -> NoiseDistribution:
         return Together(self.one.power(times), self.other.power(times))
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Any:
@@ -81,12 +82,12 @@ class Together(NoiseLaw):
 
 
 @lru_cache(maxsize=8)
-def summed(one: NoiseLaw, other: NoiseLaw) -> Table:
+def summed(one: NoiseDistribution, other: NoiseDistribution) -> Table:
     return convolve(one, other)
 
 
 @dataclass(frozen=True)
-class Mixture(NoiseLaw):
+class Mixture(NoiseDistribution):
     """Discrete Laplace noise of one scale or another: not log-concave, and it does not say what it
     is instead.
     """
@@ -112,7 +113,7 @@ class Mixture(NoiseLaw):
         result: Floats = np.logaddexp.reduce(logs, axis=0) - math.log(len(logs))
         return result
 
-    def power(self, times: Number) -> NoiseLaw:
+    def power(self, times: Number) -> NoiseDistribution:
         raise TacitError(f"no power {times}")
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Any:
@@ -127,59 +128,70 @@ LAW = Together(Skellam(2), DiscreteLaplace(3))
 TARGET = ApproximateDP(1.0, 1e-5)
 
 
-def hockey_stick(law: NoiseLaw, shift: int, epsilon: float) -> float:
+def hockey_stick(distribution: NoiseDistribution, shift: int, epsilon: float) -> float:
     k = np.arange(-4000, 4001)
-    return float(np.maximum(0.0, law.pmf(k) - math.exp(epsilon) * law.pmf(k + shift)).sum())
+    return float(
+        np.maximum(0.0, distribution.pmf(k) - math.exp(epsilon) * distribution.pmf(k + shift)).sum()
+    )
 
 
 def test_every_law_of_the_package_is_in_the_suite() -> None:
-    ours = {law for name, law in STORABLE.items() if name.startswith("tacit.noise.")}
-    assert ours == {type(law) for law in LAWS.values()}
-    assert all(NoiseLaw.kinds[law.kind] is law for law in ours if issubclass(law, NoiseLaw))
+    ours = {
+        distribution for name, distribution in STORABLE.items() if name.startswith("tacit.noise.")
+    }
+    assert ours == {type(distribution) for distribution in LAWS.values()}
+    assert all(
+        NoiseDistribution.kinds[distribution.kind] is distribution
+        for distribution in ours
+        if issubclass(distribution, NoiseDistribution)
+    )
 
 
 def test_a_new_law_has_a_name_and_takes_nobodys_place() -> None:
     assert Together.kind == "together"
-    assert NoiseLaw.kinds["together"] is Together
+    assert NoiseDistribution.kinds["together"] is Together
     impostor = type("Skellam", (Together,), {})
     assert vars(impostor)["kind"] == "skellam"
-    assert NoiseLaw.kinds["skellam"] is Skellam
-    assert type(law_from_dict(law_to_dict(Skellam(3)))) is Skellam
+    assert NoiseDistribution.kinds["skellam"] is Skellam
+    assert type(distribution_from_dict(distribution_to_dict(Skellam(3)))) is Skellam
 
 
 def test_a_new_law_is_stored_and_read_back() -> None:
-    for law in (LAW, LAW.share(7), Mixture((1.0, 4.5))):
-        assert law_from_dict(json.loads(json.dumps(law_to_dict(law)))) == law
+    for distribution in (LAW, LAW.share(7), Mixture((1.0, 4.5))):
+        assert (
+            distribution_from_dict(json.loads(json.dumps(distribution_to_dict(distribution))))
+            == distribution
+        )
 
 
 def test_reading_imports_our_own_modules_only(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr("tacit.noise.serialize.import_module", asked.append)
-    for name in ("os:system", "tacit.cli.__main__:main", "tacitly:Law", "this:Zen", "Law"):
+    for name in ("os:system", "tacit.cli.__main__:main", "tacitly:Distribution", "this:Zen", "Law"):
         with pytest.raises(TacitError, match="is unknown"):
-            law_from_dict({"law": name})
+            distribution_from_dict({"law": name})
     assert not asked
     with pytest.raises(TacitError, match="is unknown"):
-        law_from_dict({"law": "tacit.protocols.pure_shuffle:Unheard"})
+        distribution_from_dict({"law": "tacit.protocols.pure_shuffle:Unheard"})
     assert asked == ["tacit.protocols.pure_shuffle"]
 
 
-@pytest.mark.parametrize("law", [LAW, LAW.share(5), Mixture((1.0, 6.0))], ids=repr)
-def test_the_loss_of_a_new_law_is_exact_in_its_worst_shift(law: NoiseLaw) -> None:
-    loss = privacy_loss(law, 3)
+@pytest.mark.parametrize("distribution", [LAW, LAW.share(5), Mixture((1.0, 6.0))], ids=repr)
+def test_the_loss_of_a_new_law_is_exact_in_its_worst_shift(distribution: NoiseDistribution) -> None:
+    loss = privacy_loss(distribution, 3)
     for epsilon in (0.0, 0.3, 1.0):
-        truth = max(hockey_stick(law, shift, epsilon) for shift in (1, 2, 3))
+        truth = max(hockey_stick(distribution, shift, epsilon) for shift in (1, 2, 3))
         assert truth <= loss.delta(epsilon) <= truth * (1 + 1e-9) + 1e-15
-    assert renyi_divergence(law, 1, 2.0) > 0
+    assert renyi_divergence(distribution, 1, 2.0) > 0
 
 
 def test_new_laws_compose_and_hide_vectors() -> None:
-    law = Together.of_std(30.0)
-    single = privacy_loss(law, 2).epsilon(1e-5)
-    assert single < ComposedLoss(((privacy_loss(law, 2), 3),)).epsilon(1e-5) < 3 * single
-    joint = joint_epsilon(law, 2, 3, 1e-5)
-    assert joint == pytest.approx(linf_loss(law, 2, 3).epsilon(1e-5), rel=1e-3)
-    assert single < l2_guarantee(law, 2 * math.sqrt(3), 3, 1e-5).epsilon < 1.3 * joint
+    distribution = Together.of_std(30.0)
+    single = privacy_loss(distribution, 2).epsilon(1e-5)
+    assert single < ComposedLoss(((privacy_loss(distribution, 2), 3),)).epsilon(1e-5) < 3 * single
+    joint = joint_epsilon(distribution, 2, 3, 1e-5)
+    assert joint == pytest.approx(linf_loss(distribution, 2, 3).epsilon(1e-5), rel=1e-3)
+    assert single < l2_guarantee(distribution, 2 * math.sqrt(3), 3, 1e-5).epsilon < 1.3 * joint
     with pytest.raises(TacitError, match="not log-concave"):
         linf_loss(Mixture((1.0, 6.0)), 1, 2)
 
@@ -188,10 +200,10 @@ def test_new_laws_compose_and_hide_vectors() -> None:
 def test_a_new_law_is_calibrated_and_shared(kind: Any) -> None:
     found = calibrate(kind, 2, TARGET, users=20)
     assert found.meets_target
-    assert privacy_loss(found.law, 2).epsilon(1e-5) <= 1.0  # type: ignore[arg-type]
-    assert privacy_loss(found.law.scaled(0.99), 2).epsilon(1e-5) > 1.0  # type: ignore[arg-type]
+    assert privacy_loss(found.distribution, 2).epsilon(1e-5) <= 1.0  # type: ignore[arg-type]
+    assert privacy_loss(found.distribution.scaled(0.99), 2).epsilon(1e-5) > 1.0  # type: ignore[arg-type]
     assert found.share is not None
-    assert float(found.share.variance) * 20 == pytest.approx(float(found.law.variance))
+    assert float(found.share.variance) * 20 == pytest.approx(float(found.distribution.variance))
     with pytest.raises(TacitError, match="no pure guarantee"):
         calibrate(kind, 2, PureDP(1.0))
     with pytest.raises(TacitError, match="no closed form"):
@@ -212,12 +224,12 @@ def test_learners_get_cumulants_of_a_new_law() -> None:
 
 def test_a_new_law_hides_a_secure_sum() -> None:
     """Seeded; the unseeded draws raise a false alarm once in 10^8 runs."""
-    law = calibrate(Together, 4, TARGET).law
-    assert isinstance(law, Together)
-    protocol = SecureSum(50, 4, law, TARGET, dropout=0.1)
-    assert protocol.error(50).variance > float(law.variance) / 16
+    distribution = calibrate(Together, 4, TARGET).distribution
+    assert isinstance(distribution, Together)
+    protocol = SecureSum(50, 4, distribution, TARGET, dropout=0.1)
+    assert protocol.error(50).variance > float(distribution.variance) / 16
     estimate = protocol.analyze(protocol.combine([protocol.randomize(0.5) for _ in range(50)]))
-    assert abs(estimate.mean - 0.5) < 50 * law.std / (50 * 4)
+    assert abs(estimate.mean - 0.5) < 50 * distribution.std / (50 * 4)
     rng, halves = np.random.default_rng(0), Levels(np.array([2]), np.array([50]))
     simulated = [protocol.simulate(halves, rng).mean for _ in range(200)]
     assert np.mean(simulated) == pytest.approx(
@@ -229,12 +241,12 @@ def test_a_new_law_hides_a_secure_sum() -> None:
 def test_a_law_that_does_not_divide_offers_close_shares() -> None:
     from tacit.noise import DiscreteGaussian, sum_divergence
 
-    law = DiscreteGaussian(20.0)
-    share = law.nearby_share(16)
+    distribution = DiscreteGaussian(20.0)
+    share = distribution.nearby_share(16)
     assert share == DiscreteGaussian(5.0)
-    assert share.sum_of_shares(16) == law
+    assert share.sum_of_shares(16) == distribution
     assert share.closeness(16) == sum_divergence(5.0, 16)
-    assert not law.divisible
+    assert not distribution.divisible
     for exact in (Skellam(8), DiscreteLaplace(8)):
         assert exact.nearby_share(4) == exact.share(4)
         assert exact.share(4).sum_of_shares(4) == exact
@@ -244,9 +256,9 @@ def test_a_law_that_does_not_divide_offers_close_shares() -> None:
 @pytest.mark.parametrize("kind", ["discrete-laplace", "skellam", "discrete-gaussian", "binomial"])
 @pytest.mark.parametrize("std", [4.0, 33.3, 1e5])
 def test_a_law_is_found_by_its_standard_deviation(kind: str, std: float) -> None:
-    law = NoiseLaw.kinds[kind].of_std(std)
-    assert law.std == pytest.approx(std, rel=1e-2)
-    assert law.scaled(2.0).std == pytest.approx(2 * law.std, rel=1e-3)
+    distribution = NoiseDistribution.kinds[kind].of_std(std)
+    assert distribution.std == pytest.approx(std, rel=1e-2)
+    assert distribution.scaled(2.0).std == pytest.approx(2 * distribution.std, rel=1e-3)
 
 
 def test_importing_laws_and_losses_leaves_slow_packages_alone() -> None:
@@ -258,7 +270,11 @@ def test_importing_laws_and_losses_leaves_slow_packages_alone() -> None:
 
 def test_nobody_outside_asks_for_a_laws_class() -> None:
     root = Path(tacit.__file__).parent
-    names = {law.__name__ for name, law in STORABLE.items() if name.startswith("tacit.noise.")}
+    names = {
+        distribution.__name__
+        for name, distribution in STORABLE.items()
+        if name.startswith("tacit.noise.")
+    }
     asking = {
         str(path.relative_to(root))
         for path in root.rglob("*.py")

@@ -1,4 +1,4 @@
-"""`NoiseLaw`: the contract of integer noise distributions.
+"""`NoiseDistribution`: the contract of integer noise distributions.
 
 A distribution provides probabilities that are accurate far into the tails, tails and quantiles by
 summation, shares, a simulation sampler and an exact sampler. The samplers never mix. `sample` takes
@@ -36,12 +36,12 @@ ROUNDING = 1e-12  # relative rounding error allowed for in double precision sums
 STORABLE: dict[str, type] = {}  # every distribution and registered class, by module:qualname
 
 
-def stored_name(law: type) -> str:
+def stored_name(distribution: type) -> str:
     """The name of a class in stored data: module:qualname."""
-    return f"{law.__module__}:{law.__qualname__}"
+    return f"{distribution.__module__}:{distribution.__qualname__}"
 
 
-class NoiseLaw(ABC):
+class NoiseDistribution(ABC):
     """A probability distribution on the integers; subclasses are frozen dataclasses.
 
     Attributes
@@ -67,7 +67,7 @@ class NoiseLaw(ABC):
     (True, 49)
     """
 
-    kinds: ClassVar[dict[str, type[NoiseLaw]]] = {}
+    kinds: ClassVar[dict[str, type[NoiseDistribution]]] = {}
     kind: ClassVar[str]
     continuous: ClassVar[Literal[False]] = False
     divisible: ClassVar[bool] = True
@@ -79,7 +79,7 @@ class NoiseLaw(ABC):
         super().__init_subclass__(**options)
         if "kind" not in vars(cls):
             cls.kind = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
-        NoiseLaw.kinds.setdefault(cls.kind, cls)  # the first class of a name wins
+        NoiseDistribution.kinds.setdefault(cls.kind, cls)  # the first class of a name wins
         STORABLE[stored_name(cls)] = cls
 
     @property
@@ -139,7 +139,7 @@ class NoiseLaw(ABC):
         """
 
     @abstractmethod
-    def power(self, times: Number) -> NoiseLaw:
+    def power(self, times: Number) -> NoiseDistribution:
         """The convolution power: the distribution of a sum of independent copies.
 
         Parameters
@@ -149,7 +149,7 @@ class NoiseLaw(ABC):
 
         Returns
         -------
-        NoiseLaw
+        NoiseDistribution
 
         Raises
         ------
@@ -185,7 +185,7 @@ class NoiseLaw(ABC):
         """P[X = k], elementwise."""
         return np.exp(self.log_pmf(k))
 
-    def share(self, n: int) -> NoiseLaw:
+    def share(self, n: int) -> NoiseDistribution:
         """The distribution of one of `n` independent shares whose sum has this distribution.
 
         Parameters
@@ -195,7 +195,7 @@ class NoiseLaw(ABC):
 
         Returns
         -------
-        NoiseLaw
+        NoiseDistribution
 
         Raises
         ------
@@ -238,11 +238,11 @@ class NoiseLaw(ABC):
         """
         return None
 
-    def scaled(self, factor: float) -> NoiseLaw:
+    def scaled(self, factor: float) -> NoiseDistribution:
         """The same family with the standard deviation multiplied by `factor`."""
         return self.of_std(self.std * factor)
 
-    def sum_of_shares(self, n: int) -> NoiseLaw:
+    def sum_of_shares(self, n: int) -> NoiseDistribution:
         """The distribution of the sum of `n` independent copies, or one within `closeness(n)` of
         it.
         """
@@ -254,7 +254,7 @@ class NoiseLaw(ABC):
         """
         return 0.0
 
-    def nearby_share(self, n: int) -> NoiseLaw:
+    def nearby_share(self, n: int) -> NoiseDistribution:
         """The distribution of one of `n` shares whose `sum_of_shares(n)` is this distribution."""
         return self.share(n)
 
@@ -563,19 +563,19 @@ REACH = 9.0  # standard deviations; a Gaussian has mass below 10^-18 beyond
 COARSE = 4096.0  # standard deviation from which tails are bounded on a grid before they are summed
 
 
-def tail_bounds(law: NoiseLaw, t: int, sign: int) -> tuple[float, float]:
+def tail_bounds(distribution: NoiseDistribution, t: int, sign: int) -> tuple[float, float]:
     """Lower and upper bounds on the sum of P[X = sign · j] over j > t, for a log-concave
     distribution and t beyond its mean.
 
     Uses a grid of 2,000 points per standard deviation (see `chord_sums`). The relative gap is about
     10^-7; the cost is constant.
     """
-    step = max(1, int(law.std // 2000))
-    end = sign * law.support[(sign + 1) // 2]
+    step = max(1, int(distribution.std // 2000))
+    end = sign * distribution.support[(sign + 1) // 2]
     if t >= end:
         return 0.0, 0.0
-    points = grid(t, int(min(t + 12 * law.std, end)), step)
-    log_p = law.log_pmf(sign * points)
+    points = grid(t, int(min(t + 12 * distribution.std, end)), step)
+    log_p = distribution.log_pmf(sign * points)
     low, high = chord_sums(points, log_p)
     slope = float(log_p[-2] - log_p[-3]) / float(points[-2] - points[-3])
     rest = math.exp(float(log_p[-2]) + slope) / -math.expm1(slope) if points[-2] < end else 0.0
@@ -620,7 +620,7 @@ def chord_sums(points: Integers, log_p: Floats) -> tuple[Floats, Floats]:
     return low, np.where(single, low, low * np.exp(gap))
 
 
-def refuse_power(law: NoiseLaw, times: Number, remedy: str) -> TacitError:
+def refuse_power(distribution: NoiseDistribution, times: Number, remedy: str) -> TacitError:
     """The error for a convolution power that does not exist."""
     positive("share fraction", times)
-    return TacitError(f"{law!r} has no convolution power {Fraction(times)}: {remedy}")
+    return TacitError(f"{distribution!r} has no convolution power {Fraction(times)}: {remedy}")

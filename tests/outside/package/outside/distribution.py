@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import Number
-from tacit.noise import Chance, NoiseLaw, Table
-from tacit.noise.law import refuse_power
+from tacit.noise import Chance, NoiseDistribution, Table
+from tacit.noise.distribution import refuse_power
 from tacit.noise.table import convolution_power
 
 
 @dataclass(frozen=True)
-class Sign(NoiseLaw):
+class Sign(NoiseDistribution):
     p: Fraction
     kind = "sign"
 
@@ -42,7 +42,7 @@ class Sign(NoiseLaw):
     def log_mgf(self, s: Any) -> Any:
         return np.log1p(float(self.p) * (np.cosh(np.asarray(s, dtype=float)) - 1))
 
-    def power(self, times: Number) -> NoiseLaw:
+    def power(self, times: Number) -> NoiseDistribution:
         if times != int(times):
             raise refuse_power(self, times, "a sign does not divide")
         return self if times == 1 else Table.of(*convolution_power(self, int(times)))
