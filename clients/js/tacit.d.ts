@@ -1,4 +1,4 @@
-// Types of tacit.js, and what each part does. How to use it: docs/browser.md.
+// Types of tacit.js, and what each part does. How to use it: docs/how-to/browser.md.
 
 /** Both servers' long-term Ed25519 keys in hexadecimal digits, from a source that is neither server. */
 export interface Pinned {
@@ -19,7 +19,7 @@ export interface Options {
   now?: () => number;
 }
 
-/** The terms, as the document says them (docs/wire-formats.md), with their digest and canonical spelling. */
+/** The terms, as the document says them (docs/reference/wire-formats), with their digest and canonical spelling. */
 export interface Terms {
   readonly digest: string;
   readonly spelling: string;

@@ -1,4 +1,4 @@
-// A device of tacit's live experiments: see tacit.d.ts, and docs/wire-formats.md.
+// A device of tacit's live experiments: see tacit.d.ts, and docs/reference/wire-formats.
 
 export class Refused extends Error {
   name = "Refused";

@@ -1055,7 +1055,7 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("aggregation/shuffler.py", "Analyzer._read", (checks, limits), SHUFFLER),
     # proofs of range
-    Target("vdaf/field.py", "unpack", (checks, limits), VDAF),
+    Target("vdaf/field.py", "Field.unpack", (checks, limits), VDAF),
     Target("vdaf/xof.py", "expand", (limits,), VDAF),
     Target("vdaf/proofs.py", "Circuit.question", (checks,), VDAF),
     Target("vdaf/proofs.py", "Circuit.encode", (checks, limits), VDAF),
@@ -1070,6 +1070,10 @@ TARGETS: tuple[Target, ...] = (
     Target("vdaf/prio3.py", "Prio3.verify_init", (checks,), VDAF),
     Target("vdaf/prio3.py", "Prio3.verifier_shares_to_message", (checks,), VDAF),
     Target("vdaf/prio3.py", "Prio3.verify_next", (checks,), VDAF),
+    Target("vdaf/histogram.py", "HistogramCircuit.encode", (checks,), VDAF),
+    Target("vdaf/histogram.py", "Prio3Histogram.verify_init", (checks,), VDAF),
+    Target("vdaf/histogram.py", "Prio3Histogram.verifier_shares_to_message", (checks,), VDAF),
+    Target("vdaf/histogram.py", "Prio3Histogram.verify_next", (checks,), VDAF),
     Target(
         "aggregation/verified.py",
         "Proofs.prepared",

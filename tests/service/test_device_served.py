@@ -237,7 +237,7 @@ def test_a_flag_is_evaluated_tracked_and_reported_over_http(both: Threads, ledge
 def test_the_programs_of_the_page_about_devices_run(
     both: Threads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (Path(__file__).parent.parent.parent / "docs" / "devices.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/how-to/devices.md").read_text(encoding="utf-8")
     digest, mine = begin(both, "Does the page work?"), pins(both)
     said = {
         "https://coordinator.example": mine.address,

@@ -2,8 +2,8 @@
 
 Terms are JSON with sorted keys, integers and strings (`canonical`). Their SHA-256 digest identifies
 the experiment in every round description, encryption and key derivation. Fields that nothing uses
-yet have one allowed value. docs/wire-formats.md specifies the layout. This module does not sign or
-verify; `tacit.signatures` and `pinned` do.
+yet have one allowed value. docs/reference/wire-formats/terms.md specifies the layout. This module
+does not sign or verify; `tacit.signatures` and `pinned` do.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ class Terms:
         if terms.document() != document:
             raise Refusal(
                 f"terms have fields or values that version {VERSION} does not define: must be "
-                "exactly those of docs/wire-formats.md"
+                "exactly those of docs/reference/wire-formats/terms.md"
             )
         return terms
 
