@@ -149,6 +149,7 @@ def test_paused_and_stopped_experiments_ask_nobody(both: Threads) -> None:
 
 def test_devices_pin_keys_against_real_servers(both: Threads) -> None:
     digest, mine = begin(both, "Is it pinned?"), pins(both)
+    assert mine.helper is not None
     with Device(Ledger(":memory:"), Pins(mine.address, mine.helper, mine.coordinator)) as device:
         with pytest.raises(Refusal, match="must be the pinned key"):
             device.join(digest)
@@ -241,7 +242,7 @@ def test_the_programs_of_the_page_about_devices_run(
     said = {
         "https://coordinator.example": mine.address,
         "COORDINATOR_KEY": mine.coordinator,
-        "HELPER_KEY": mine.helper,
+        "HELPER_KEY": str(mine.helper),
         "EXPERIMENT": digest.hex(),
     }
     program = "\n".join(re.findall(r"^```py\n(.*?)^```$", page, re.M | re.S))
