@@ -2,7 +2,7 @@
 
 Costs of one participant are measured here, with the parties of `benchmarks/service.py` on
 PostgreSQL and the intermediaries of `benchmarks/intermediaries.py`, and multiplied. Databases count
-what they write themselves. `--page docs/scale.md` writes the table into the page.
+what they write themselves. `--page docs/explanation/scale.md` writes the table into the page.
 """
 
 from __future__ import annotations

@@ -287,8 +287,8 @@ def test_a_client_that_takes_anothers_keys_or_useless_ones_cannot_join() -> None
 
 
 def test_a_server_that_tells_different_clients_different_stories_can_isolate_one() -> None:
-    """Not prevented, and docs/security.md says so: the server must be trusted to ask everyone about
-    the same survivors.
+    """Not prevented, as docs/explanation/trust/secure-aggregation.md says: the server must be
+    trusted to ask everyone about the same survivors.
 
     It tells enough neighbours of each of the victim's neighbours that those left, and the victim's
     neighbours that the victim stayed. Every request passes every check, nobody is asked for both

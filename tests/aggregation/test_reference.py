@@ -1,5 +1,5 @@
-"""A second reader of docs/wire-formats.md: opens the masking vector from what the page says, with
-nothing of tacit.
+"""A second reader of docs/reference/wire-formats: opens the masking vector from what the pages
+say, with nothing of tacit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How often answers that are to hold at all rounds at once do, and how wide they are: whole runs of
 a learner that decides by what it sees, checked against the truth after every round.
 
-`python -m tests.bandits.coverage --runs 2000` prints the table of `docs/answers.md`.
+`python -m tests.bandits.coverage --runs 2000` prints the table of `docs/explanation/confidence.md`.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def test_an_invited_person_takes_part_from_a_browser(page: Page, both: Threads) 
 
 
 def test_the_page_of_the_documentation_runs(page: Page, both: Threads) -> None:
-    text = (ROOT / "docs" / "browser.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / "browser.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"<script type=\"module\">\n(.*?)</script>", text, re.S)
     digest = begin(both, "Does the page work?", Timing(joining=8, margin=4, grace=60))
     said = {

@@ -125,7 +125,7 @@ def test_settings_are_those_of_the_authors() -> None:
 
 
 def test_a_figure_without_its_data_says_where_to_get_it(tmp_path: Path) -> None:
-    with pytest.raises(TacitError, match=r"--data \(docs/data.md says where to get it\)"):
+    with pytest.raises(TacitError, match=r"--data \(docs/reference/data.md says where"):
         lookup("cz23-fig5").draw(tmp_path, Options(runs=1))
     assert not list(tmp_path.iterdir())
 

@@ -362,3 +362,40 @@ def test_a_no_show_rate_is_explained_and_part_of_the_terms() -> None:
     sentence = "A round offers 1.25 times as many slots as it needs reports, because 1/5 of all"
     assert any(sentence in one for one in explained(more)["How long it takes"])
     assert not any("times as many slots" in one for one in explained(usual)["How long it takes"])
+
+
+@pytest.mark.parametrize(
+    ("given", "labels"),
+    [
+        ({}, ("No", "Yes")),
+        ({"labels": ()}, ()),
+        ({"labels": ("Bad", "Good")}, ("Bad", "Good")),
+        ({"high": Fraction(3), "labels": ("none", "one", "two", "three")}, None),
+        ({"high": Fraction(3)}, ()),
+        ({"levels": 4}, ()),
+    ],
+)
+def test_words_of_answers_are_in_the_signed_terms(
+    given: dict[str, Any], labels: tuple[str, ...] | None
+) -> None:
+    definition = Definition.of(**PLAIN | given)
+    expected = given["labels"] if labels is None else labels
+    assert definition.terms(*COORDINATOR).answer.labels == expected
+    for yaml in (False, True):
+        assert parse(write(definition, yaml=yaml)).labels == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"labels": ("No", "Maybe", "Yes")}, "it must be a list of 2, one for each value"),
+        ({"labels": ("Yes", "Yes ")}, "answer.labels names two values alike"),
+        ({"labels": "Yes"}, "a list such as"),
+        ({"labels": ("No", "")}, "entry 2 of labels"),
+    ],
+)
+def test_words_of_answers_are_distinct_and_one_for_each_value(
+    given: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(DefinitionError, match=problem):
+        Definition.of(**PLAIN | given)

@@ -849,6 +849,7 @@ def test_a_reply_without_end_is_no_reply() -> None:
 
 
 def test_pins_are_checked_when_they_are_made() -> None:
+    assert PINS.helper is not None
     for wrong in ("", "ab", "zz" * 32, PINS.helper + "00", " " + PINS.helper[1:]):
         with pytest.raises(TacitError, match="hexadecimal"):
             Pins(ADDRESSES[0], PINS.coordinator, wrong)
@@ -859,6 +860,7 @@ def test_terms_under_keys_that_the_app_pins_no_longer_are_not_used() -> None:
     parties.open()
     ledger = Ledger(":memory:")
     parties.device(ledger).terms(parties.experiment)
+    assert PINS.helper is not None
     other = Pins(ADDRESSES[0], PINS.helper, PINS.coordinator)
     with pytest.raises(Refusal, match="must be the pinned key"):
         parties.device(ledger, other).join(parties.experiment)

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sql
-from tests.service.pairs import Pair, described, experiment_of, sqlite_pair
+from tests.service.pairs import Pair, aggregator, described, experiment_of, sqlite_pair
 
 from tacit.aggregation.aggregator_context import AggregatorStage, RoundRecord
 from tacit.errors import Refusal, TacitError, Unavailable
@@ -356,7 +356,7 @@ def test_a_list_that_comes_late_leaves_nothing_behind(
     pair.report(digest, pair.crowd(digest, 500), lambda _: 1)
     pair.clock.now += 200
     row = pair.helper.rounds(Stage.OPEN)[0]
-    mine, theirs = (one.serving(row) for one in (pair.helper, pair.coordinator))
+    mine, theirs = (aggregator(one, row) for one in (pair.helper, pair.coordinator))
     listing = theirs.close(pair.helper.now)[theirs.peer]
     mine.close(pair.helper.now)
     before = mine._record()  # as another process saw it just before the end

@@ -180,7 +180,8 @@ def split_dp_se(problem: ArmsProblem) -> Experiment:
     options=(*COMMON, "min_batch_size"),
 )
 def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
-    """Certified groups behind a shuffler (Theorem 3 with the construction of docs/design/pure.md).
+    """Certified groups behind a shuffler: Theorem 3, constructed as in
+    docs/explanation/pure-shuffle.md.
 
     Real rewards are rounded to bits. There is no `paper` protocol: the one that the theorem cites
     needs about n^2.5 messages per participant (CORRECTIONS 9). `paper` constants changes only the

@@ -1,7 +1,7 @@
 """Wrong or loose constants of the papers, recomputed.
 
-Each row names its line of `docs/corrections.md`, the value that the paper prints, and the true
-value by exact numerics. `tacit corrections` prints the rows; a test compares them with the
+Each row names its line of `docs/explanation/corrections.md`, the value that the paper prints, and
+the true value by exact numerics. `tacit corrections` prints the rows; a test compares them with the
 documented values.
 """
 

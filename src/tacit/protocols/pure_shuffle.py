@@ -3,8 +3,8 @@
 Each user sends d = 2τ + 1 bits of which c are ones. Usually c = τ + bit + a Pólya-difference share
 conditioned to [-τ, τ]. With a tiny probability q, c is uniform, which keeps every count possible
 under every input. The view is the number of ones of each group. A batch is split into groups of at
-least a certified number of participants besides one curious member. See docs/design/pure.md;
-`certificates` holds the proven ε.
+least a certified number of participants besides one curious member. See
+docs/explanation/pure-shuffle.md; `certificates` holds the proven ε.
 """
 
 from __future__ import annotations

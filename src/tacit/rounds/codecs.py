@@ -40,7 +40,7 @@ from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, Verified
 from tacit.protocols.vectors import CentralVectors as CentralVector
 from tacit.protocols.vectors import LocalVectors as LocalVector
 from tacit.protocols.vectors import Plain, SeparateSums
-from tacit.types import Opened
+from tacit.types import Estimate, Opened
 from tacit.vdaf import MODULUS
 
 SUMS, SHUFFLE, VERIFIED = ("masking", "two-servers"), ("mixing",), ("verified",)
@@ -356,3 +356,8 @@ def payload(protocol: Protocol, message: Any, through: str) -> list[int] | list[
 def opened(protocol: Protocol, view: SumView | ShuffledView, through: str) -> Opened:
     """Decode the aggregation's view into the protocol's aggregate."""
     return codec(protocol, through).opened(view)  # type: ignore[arg-type]
+
+
+def analyzed(way: Codec, view: SumView | ShuffledView) -> Estimate:
+    """The estimate from an aggregation's view, through the codec of its round."""
+    return way.protocol.analyze(way.opened(view))  # type: ignore[arg-type]

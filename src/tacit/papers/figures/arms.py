@@ -71,8 +71,8 @@ def _mslr(options: Options) -> list[FigureCurve]:
     """MSLR-WEB10K, ε = 1, 5, 10."""
     if options.data is None:
         raise TacitError(
-            "the figure needs MSLR-WEB10K data. Give a fold file with --data (docs/data.md says "
-            "where to get it)."
+            "the figure needs MSLR-WEB10K data. Give a fold file with --data "
+            "(docs/reference/data.md says where to get it)."
         )
     world = read_mslr(options.data)
     title, asked = f"MSLR-WEB10K, {world.arms} arms", _sized(options, HARD)
