@@ -253,6 +253,14 @@ def paused(runs: dict[str, int], all_runs: int) -> list[list[Any]]:
     return [["paused by the guardrail", f"{option} (in {n} {of})"] for option, n in runs.items()]
 
 
+MISREAD = "unavailable"  # the decision where sums are misread too often
+NO_INTERVALS = (
+    "no 95% intervals and no decisions: the printed modulus is so small that sums are misread (they "
+    "wrap around) with a probability that leaves nothing of the 5%. Active options are those that "
+    "the learner's own radii leave. Use --constants tight for intervals."
+)
+
+
 def standings(rows: list[dict[str, Any]]) -> None:
     """Print the arm summary at the end of the first run, best option first."""
     if not rows:
@@ -272,7 +280,7 @@ def standings(rows: list[dict[str, Any]]) -> None:
             row["option"],
             row["participants"],
             row["mean"],
-            f"{row['low']:.4f} – {row['high']:.4f}",
+            "–" if row["decision"] == MISREAD else f"{row['low']:.4f} – {row['high']:.4f}",
             lift(row),
             f"{row['best']:.1%}",
             row["decision"],
@@ -283,6 +291,8 @@ def standings(rows: list[dict[str, Any]]) -> None:
     always = all(row["always"] for row in rows)
     when = "anytime-valid" if always else "normal approximation"
     table(f"arm summary of the first run ({when}){first}", headings, body)
+    if any(row["decision"] == MISREAD for row in rows):
+        sentence("note", NO_INTERVALS)
 
 
 def guardrail(rows: list[dict[str, Any]], configuration: dict[str, Any]) -> None:
@@ -310,6 +320,8 @@ def lift(row: dict[str, Any]) -> str:
     """Format an option's lift over the first option, with its interval."""
     if row["lift_low"] is None:
         return "–"
+    if row["decision"] == MISREAD:
+        return "–" if row["lift"] is None else f"{row['lift']:+.0%}"
     high = "∞" if row["lift_high"] is None else f"{row['lift_high']:+.0%}"
     middle = "–" if row["lift"] is None else f"{row['lift']:+.0%}"
     return f"{middle} ({row['lift_low']:+.0%} – {high})"
