@@ -255,9 +255,9 @@ def paused(runs: dict[str, int], all_runs: int) -> list[list[Any]]:
 
 MISREAD = "unavailable"  # the decision where sums are misread too often
 NO_INTERVALS = (
-    "no 95% intervals and no decisions: the printed modulus is so small that sums are misread (they "
-    "wrap around) with a probability that leaves nothing of the 5%. Active options are those that "
-    "the learner's own radii leave. Use --constants tight for intervals."
+    "no 95% intervals and no decisions: the printed modulus is so small that sums are misread "
+    "(they wrap around) with a probability that leaves nothing of the 5%. Active options are those "
+    "that the learner's own radii leave. Use --constants tight for intervals."
 )
 
 
