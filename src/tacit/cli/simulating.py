@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.algorithms.registry import check_together, lookup
+from tacit.cli.guarantee_kinds import guarantee_numbers
 from tacit.cli.options import (
     Algorithm,
     Json,
@@ -28,6 +29,7 @@ from tacit.cli.options import (
 )
 from tacit.cli.printing import INTERRUPTED, cell, count_of, no_less, print_json, sentence, table
 from tacit.errors import TacitError
+from tacit.rounding import up
 
 if TYPE_CHECKING:
     from tacit.simulation import Result, Results
@@ -126,11 +128,15 @@ def summarised(result: Result) -> dict[str, Any]:
     """The summary of a result that `--json` prints."""
     promised = result.as_json() or {}
     clipped = result.mean("clipped") if result.runs and "clipped" in result.runs[0] else 0.0
+    from tacit.simulation.study import restated
+
     found = warnings(promised.get("epsilon"), promised.get("delta"), clipped)
     cautions = lookup(result.algorithm).cautions
     chosen = [cautions.get(result.configuration.get(name, "")) for name in ("constants", "mode")]
     found += [f"{result.algorithm}: {caution}" for caution in chosen if caution]
-    return result.summary() | {"rounds": result.mean("rounds"), "warnings": found}
+    other = restated(result)
+    also = {} if other is None else {"restated": other.to_dict() | guarantee_numbers(other, True)}
+    return result.summary() | also | {"rounds": result.mean("rounds"), "warnings": found}
 
 
 def replayed(result: Result, environment: Any) -> dict[str, Any]:
@@ -170,6 +176,8 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
         if result.configuration.get("guardrail"):
             guardrail(summary.get("estimates", []), result.configuration)
         sentence("guarantee", result.promise)
+        if "restated" in summary:
+            sentence("as in the theorem", as_in_theorem(summary["restated"]))
         settings = [
             f"{key.replace('_', ' ')} {no_less(value) if key in PROMISED else shown(value)}"
             for key, value in result.configuration.items()
@@ -178,6 +186,14 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
         sentence("configuration", ", ".join(settings))
         notes(summary, environment)
     stopped(result.done.interrupted, len(result.runs), result.done.asked)
+
+
+def as_in_theorem(found: dict[str, Any]) -> str:
+    """The Rényi divergences or ρ of a guarantee, as a sentence."""
+    if "rho" in found:
+        return f"{up(found['rho'])}-zCDP, to the same adversary and under the same assumptions."
+    curve = ", ".join(f"({order:g}, {up(value)})" for order, value in found["renyi_curve"])
+    return f"(α, ε(α))-RDP at {curve}, to the same adversary and under the same assumptions."
 
 
 def labels(per: str) -> dict[str, str]:

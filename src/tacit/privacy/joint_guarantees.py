@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 from tacit.assumptions import Assumption, DistinctRounds, MetricsPerParticipation, together
-from tacit.errors import TacitError
+from tacit.errors import TacitError, integer
 from tacit.privacy.guarantees import (
     ApproximateDP,
     Arithmetic,
@@ -21,6 +22,10 @@ from tacit.privacy.guarantees import (
     RenyiDP,
     state_arithmetic,
 )
+from tacit.rounding import no_less
+
+Repeated = TypeVar("Repeated", PureDP, ConcentratedDP, RenyiDP)
+Divergence = TypeVar("Divergence", ConcentratedDP, RenyiDP)
 
 
 def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
@@ -55,6 +60,53 @@ def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
     }
     made = state_arithmetic(_composed(items, about), _common_arithmetic(items))
     return made if _alike_and_pure(items) else made.given(DistinctRounds())
+
+
+def weakest_divergence(guarantees: Sequence[Divergence]) -> Divergence:
+    """The Rényi or zCDP guarantee of a participant who has one of these: largest numbers.
+
+    Rényi ones must be stated at the same orders. All assumptions are kept.
+
+    >>> weakest_divergence([ConcentratedDP(0.1), ConcentratedDP(0.2)]).short
+    '0.2-zCDP'
+    """
+    first, assumptions = guarantees[0], _joined_assumptions(guarantees)
+    if isinstance(first, ConcentratedDP):
+        rho = max(item.rho for item in guarantees if isinstance(item, ConcentratedDP))
+        return state_arithmetic(
+            replace(first, rho=rho, assumptions=assumptions), _common_arithmetic(guarantees)
+        )
+    curves = [dict(item.curve) for item in guarantees if isinstance(item, RenyiDP)]
+    if any(curve.keys() != curves[0].keys() for curve in curves):
+        raise TacitError("Rényi guarantees at different orders have no weakest one: use the same")
+    largest = tuple((order, max(curve[order] for curve in curves)) for order in curves[0])
+    made = replace(first, curve=largest, assumptions=assumptions)
+    return state_arithmetic(made, _common_arithmetic(guarantees))
+
+
+def repeat(guarantee: Repeated, times: int) -> Repeated:
+    """The guarantee of `times` participations: ε, divergences or ρ add up, rounded up.
+
+    >>> repeat(PureDP(0.1), 3).short, repeat(ConcentratedDP(0.1), 3).short
+    ('(0.3, 0)-DP', '0.3-zCDP')
+    """
+    count = integer("times", times, at_least=1)
+
+    def total(value: float) -> float:
+        return no_less(Fraction(value) * count)
+
+    match guarantee:
+        case PureDP():
+            numbers: dict[str, Any] = {"epsilon": total(guarantee.epsilon)}
+        case ConcentratedDP():
+            numbers = {"rho": total(guarantee.rho)}
+        case _:
+            numbers = {"curve": tuple((order, total(value)) for order, value in guarantee.curve)}
+    often = guarantee.participations * count
+    made: Repeated = replace(guarantee, participations=often, **numbers)
+    if count > 1 and not isinstance(made, PureDP):
+        made = made.given(DistinctRounds())
+    return state_arithmetic(made, guarantee.arithmetic)
 
 
 def _alike_and_pure(items: Sequence[Guarantee]) -> bool:
