@@ -99,7 +99,8 @@ def run(
     """
     learner, means = experiment.learner, world.means
     points = checkpoints or checkpoints_for(learner.horizon)
-    outcome = RunOutcome(experiment, None if means is None else world.gaps, points, means)
+    gaps = None if means is None else world.gaps
+    outcome = RunOutcome(experiment, gaps, points, means, world.single)
     sources = (rng, rng if noise is None else noise)
     poisoning = Poisoning.of(conditions.poisoned, world) if conditions.poisoned else None
     with suppress(OutOfData):  # the run ends when the recorded data are used up
