@@ -131,9 +131,9 @@ def stages(
     poisoning = Poisoning.of(conditions.poisoned, world) if conditions.poisoned else None
     with suppress(OutOfData):  # the run ends when the recorded data are used up
         while rounds := experiment.propose():
-            outcome.rounds += any(round_.opened for round_ in rounds)
+            outcome.rounds += any(round_.released for round_ in rounds)
             for round_ in rounds:
-                if round_.opened:
+                if round_.released:
                     _release(outcome, world, round_, sources, conditions, poisoning)
                 else:
                     played = world.play(round_, None, rng)
