@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.browser.axe import violations
-from tests.browser.shots import SIZES, opened
+from tests.browser.shots import SIZES, fresh_window
 from tests.browser.staging import OPTIONS, QUESTION, SOON, Stage, lowered, staged, steps
 from tests.browser.test_pages import FOCUSABLE, LARGEST, SHIFTS, reached
 from tests.service.served import wait_for
@@ -313,7 +313,7 @@ def test_no_step_of_taking_part_has_an_obstacle(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages, "FRESH", 0.0)
-    with staged(tmp_path) as alone, opened(browser, "desktop", "light") as page:
+    with staged(tmp_path) as alone, fresh_window(browser, "desktop", "light") as page:
         for name in steps(page, alone):
             for scheme in ("light", "dark"):
                 page.emulate_media(color_scheme=scheme)
@@ -333,7 +333,7 @@ FIRST_SCREEN = """() => {
   const { bottom } = document.querySelector("[data-do=join]").getBoundingClientRect();
   return bottom + scrollY <= innerHeight;
 }"""
-TALKATIVE = {
+TALKATIVE: dict[str, Any] = {
     "question": "Which of these reminders, if any, gets people on our wards to take a break?",
     "organisation": "St. Anna hospital, occupational health and safety",
     "promise": Promise(Fraction(1), participations=3),
@@ -356,7 +356,7 @@ def test_the_button_is_on_the_first_screen(
     options = (*OPTIONS, "A bell") if many else OPTIONS
     made = about(options, participations=3 if many else 1)
     stage.begin(timing=LATER, options=options, made=made, **(TALKATIVE if many else {}))
-    with opened(browser, size, "light") as page:
+    with fresh_window(browser, size, "light") as page:
         page.goto(address(stage))
         page.wait_for_selector("[data-do=join]")
         assert page.evaluate(FIRST_SCREEN)

@@ -241,7 +241,7 @@ def test_terms_in_words_say_everything_and_round_the_promise_up() -> None:
     )
     text = "\n".join(in_words(other))
     for said in (
-        "masked",
+        "hides it under masks",
         "e^30",
         "With a probability of at most 1 in 1,000,000, more than that may be learned.",
         "The coordinator must follow the protocol, and at most 3 or 10% of a round's participants",

@@ -61,7 +61,9 @@ ALL = (terms, proven, masked, shuffled, local)
         (local, "Nobody but your own device must be honest."),
     ],
 )
-def test_the_line_after_the_promise_names_who_must_be_honest(made: Callable[[], Terms], said: str) -> None:
+def test_the_line_after_the_promise_names_who_must_be_honest(
+    made: Callable[[], Terms], said: str
+) -> None:
     lines = in_words(made())
     last = lines.index(likelihood(made().promise)[-1])
     following = lines[last + 1 : last + 3]
@@ -84,7 +86,9 @@ def test_terms_are_those_of_their_trust_model_in_every_sentence(made: Callable[[
 
 
 @pytest.mark.parametrize("made", [masked, shuffled])
-def test_where_anybody_may_come_the_first_line_is_about_the_coordinator(made: Callable[[], Terms]) -> None:
+def test_where_anybody_may_come_the_first_line_is_about_the_coordinator(
+    made: Callable[[], Terms],
+) -> None:
     open_: Terms = made()
     assert honesty(open_)[0].startswith(INVENTED)
     invited = replace(open_, admission="invitation", issuer=public_key(KEYS[3]))

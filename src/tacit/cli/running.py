@@ -208,7 +208,8 @@ def _say_estimates(said: dict[str, Any]) -> None:
             sentence(f"{row['option']} is paused", row["paused"])
     if any(row["lift_low"] is not None and row["lift_high"] is None for row in said["options"]):
         sentence(
-            NO_LIMIT, "the control's interval still includes 0, so a lift over it may be of any size"
+            NO_LIMIT,
+            "the control's interval still includes 0, so a lift over it may be of any size",
         )
     sentence("which is best", verdict(said))
     if said["sample_ratio"]["mismatch"]:

@@ -16,7 +16,7 @@ DEVICES = "devices"
 
 
 @dataclass(frozen=True)
-class Sight:
+class PartySight:
     """What a party of the terms sees of participants, and what it never sees."""
 
     role: str
@@ -39,7 +39,7 @@ class Visibility:
     """What devices do, what each party sees, in the order of the terms, and what is sent."""
 
     device: str
-    sights: tuple[Sight, ...]
+    sights: tuple[PartySight, ...]
     passages: tuple[Passage, ...]
 
     @property
@@ -53,13 +53,13 @@ _MODELS = {
     TrustModel.TWO_SERVERS: Visibility(
         f"Each splits its answer in two, encrypts the shares, and sends them {_FIXED}.",
         (
-            Sight(
+            PartySight(
                 "coordinator",
                 "how many got which option, one share of each answer, sums with the noise of both "
                 "servers",
                 "anybody's answer",
             ),
-            Sight("helper", "the other shares, its own noise", "anybody's answer, or the sum"),
+            PartySight("helper", "the other shares, its own noise", "anybody's answer, or the sum"),
         ),
         (
             Passage(DEVICES, "coordinator", "encrypted share", "encrypted shares"),
@@ -71,8 +71,8 @@ _MODELS = {
         f"Each adds its share of the noise to its answer, encrypts it for the analyzer and once "
         f"more for the shuffler, and sends it {_FIXED}.",
         (
-            Sight("shuffler", "who reports in which round, and when", "what a report says"),
-            Sight(
+            PartySight("shuffler", "who reports in which round, and when", "what a report says"),
+            PartySight(
                 "analyzer",
                 "how many got which option, and reports with their noise, in random order",
                 "whose report is which",
@@ -87,7 +87,7 @@ _MODELS = {
         "Each adds its share of the noise to its answer, and hides the result under masks that "
         "cancel out in the sum of a round.",
         (
-            Sight(
+            PartySight(
                 "coordinator",
                 "how many got which option, masked reports, sums with the noise of all devices",
                 "a single report without its mask",
@@ -98,7 +98,7 @@ _MODELS = {
     TrustModel.LOCAL: Visibility(
         f"Each adds all of the noise to its answer itself, and sends the result {_FIXED}.",
         (
-            Sight(
+            PartySight(
                 "coordinator",
                 "how many got which option, and each answer with its noise",
                 "an answer without noise",
@@ -119,8 +119,8 @@ def visibility(terms: Terms) -> Visibility:
     if terms.trust is TrustModel.TWO_SERVERS and terms.noise.by == DEVICES:
         own, other = found.sights
         sees = "how many got which option, one share of each answer, sums with the noise of devices"
-        sights = (replace(own, sees=sees), replace(other, sees="the other shares"))
-        found = replace(found, device=_NOISY, sights=sights)
+        both = (replace(own, sees=sees), replace(other, sees="the other shares"))
+        found = replace(found, device=_NOISY, sights=both)
     if terms.proofs:
         sights = tuple(
             replace(one, sees=f"{one.sees}; whether a report is in range") for one in found.sights

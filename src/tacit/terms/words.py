@@ -112,9 +112,8 @@ def likelihood(promise: Promise, who: str = "you") -> list[str]:
     if often > 1:
         said.append(f"That is for all of up to {often} times together, not for each of them.")
     if promise.delta:
-        said.append(
-            f"With a probability of at most {_chance(promise.delta)}, more than that may be learned."
-        )
+        chance = _chance(promise.delta)
+        said.append(f"With a probability of at most {chance}, more than that may be learned.")
     return said
 
 

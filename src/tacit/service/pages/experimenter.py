@@ -96,9 +96,7 @@ def steps(
 
     Rounds that are held side by side close one after another within moments; they are one step.
     """
-    places = {
-        one["number"]: n for n, column in enumerate(side_by_side) for one in column.values()
-    }
+    places = {one["number"]: n for n, column in enumerate(side_by_side) for one in column.values()}
     answers = accumulate(moment["reports"] or 0 for moment in history)
     known = [moment | {"answers": count} for moment, count in zip(history, answers, strict=True)]
     grouped = groupby(known, key=lambda moment: places.get(moment["round"]))

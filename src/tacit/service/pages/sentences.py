@@ -116,7 +116,7 @@ def best(view: View) -> Said:
     mine, over = leader(view), status["state"] in OVER
     if mine is None:
         if over:
-            return Said("Nobody knows.", "The experiment ended before any round was opened.")
+            return Said("Nobody knows.", "The experiment ended before any round was released.")
         return Said("Nobody knows yet.", _first_round(status))
     value = f"{number(view)(mine['mean'])}, between {between(view, mine, 'and')}"
     if found["decided"]:
@@ -136,8 +136,8 @@ def _first_round(status: dict[str, Any]) -> str:
     if status["state"] == "unsigned":
         return "Nothing begins before the helper's operator has signed the terms."
     if any(one["stage"] == "refused" for one in status["rounds"]):
-        return "No round had enough answers to be opened so far."
-    return "No round has been opened so far; answers are seen in sums only, when a round closes."
+        return "No round had enough answers to be released so far."
+    return "No round has been released so far; answers are seen in sums only, when a round closes."
 
 
 def sure(view: View) -> Said:
@@ -201,7 +201,7 @@ def unknowns(view: View) -> list[str]:
     others = [one for one in options if one["option"] != control and one["mean"] is not None]
     said = []
     if any(one["mean"] is None for one in options):
-        said.append("–: no round of this option has been opened yet.")
+        said.append("–: no round of this option has been released yet.")
     if any(one["lift"] is None for one in others):
         said.append(
             "No lift: it is a multiple of the control's mean, so it needs answers from 0 on and a "
