@@ -12,9 +12,7 @@ import tacit
 
 figure, axes = plt.subplots(layout="constrained")
 for trust in ("central", "secure-aggregation", "two-servers", "shuffler", "local"):
-    result = tacit.simulate(
-        "private-med", arms=5, horizon=100_000, runs=10, workers=1, trust=trust
-    )
+    result = tacit.simulate("private-med", arms=5, horizon=100_000, runs=10, workers=1, trust=trust)
     mean, error = result.curve()
     (line,) = axes.plot(result.checkpoints, mean, label=trust)
     axes.fill_between(
