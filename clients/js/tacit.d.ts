@@ -25,7 +25,7 @@ export interface Terms {
   readonly spelling: string;
   readonly admission: "open" | "invitation";
   readonly aggregation: { readonly claim: "semi-honest"; readonly dishonest_count: 0; readonly dishonest_fraction: "0"; readonly minimum_batch_size: number; readonly missing_fraction: "0" };
-  readonly answer: { readonly levels: number; readonly meaning: string; readonly metrics: readonly string[]; readonly range: readonly [string, string]; readonly window: number };
+  readonly answer: { readonly labels: readonly string[]; readonly levels: number; readonly meaning: string; readonly metrics: readonly string[]; readonly range: readonly [string, string]; readonly window: number };
   readonly assumptions: readonly { readonly id: string; readonly count?: number; readonly of?: number }[];
   readonly contact: string;
   readonly first_day: string;

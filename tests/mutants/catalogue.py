@@ -1133,7 +1133,7 @@ TARGETS: tuple[Target, ...] = (
     Target("terms/parts.py", "check_whole", (checks, limits), DOCUMENT),
     Target("terms/parts.py", "Aggregation.dishonest", (sides, signs), TERMS),
     Target("terms/parts.py", "Aggregation.missing", (signs,), TERMS),
-    Target("service/helper.py", "Helper.keys", (checks,), PARTIES),
+    Target("service/trust_models/two_servers.py", "TwoServerHelper.keys", (checks,), PARTIES),
     Target("service/coordinator.py", "Coordinator.create", (checks, limits), PARTIES, ("grace",)),
     Target(
         "service/round_scheduler.py",

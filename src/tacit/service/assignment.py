@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
-from tacit.aggregation.aggregator import Aggregator
 from tacit.aggregation.two_servers import ReportSlot
 from tacit.errors import Refusal
 from tacit.service import invitations
 from tacit.service.errors import Conflict, Forbidden
 from tacit.service.party import ServerParty
 from tacit.service.store import Registered, RoundRow, State, Transaction
+from tacit.service.trust_models.contract import ServedRound
 
 Choose = Callable[[bytes, int], int]
 """Maps a ticket's nonce and the number of free slots to the index of a slot."""
@@ -66,7 +66,7 @@ class _Open:
     """An open round and the slots assigned in this transaction."""
 
     row: RoundRow
-    server: Aggregator
+    server: ServedRound
     assigned: int
     names: dict[bytes, bytes] = field(default_factory=dict)
     new: dict[bytes, int] = field(default_factory=dict)

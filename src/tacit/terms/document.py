@@ -66,6 +66,9 @@ ROLES = {
 }
 """The parties of each trust model, in the order of their keys and signatures."""
 
+LEADING = ("coordinator", "analyzer")
+"""Roles of the party that runs the experiment, gives out slots and learns what is released."""
+
 VIEWS = {
     (TrustModel.TWO_SERVERS, "servers"): View.OTHER_SERVER,
     (TrustModel.TWO_SERVERS, "devices"): View.OPENED_SUM,
@@ -278,6 +281,17 @@ class Terms:
     def keys(self) -> tuple[bytes, ...]:
         """The parties' long-term keys, in the order of their roles."""
         return tuple(party.key for party in self.parties)
+
+    @cached_property
+    def leader(self) -> int:
+        """The index of the party that runs the experiment: the coordinator or the analyzer."""
+        return next(n for n, party in enumerate(self.parties) if party.role in LEADING)
+
+    @cached_property
+    def helper(self) -> int | None:
+        """The index of the other party: the helper or the shuffler; None without one."""
+        others = (n for n in range(len(self.parties)) if n != self.leader)
+        return next(others, None)
 
     @property
     def cost(self) -> Fraction:
