@@ -27,7 +27,7 @@ experiment = tacit.begin(
 rows = []
 while rounds := experiment.propose():
     for round_ in rounds:
-        if not round_.opened:
+        if not round_.released:
             experiment.skip(round_)
             continue
         protocol = experiment.open(round_)
