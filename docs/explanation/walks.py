@@ -29,8 +29,8 @@ Which modules a command passes, from its words to a private estimate. This page 
 
 ## The stack at `protocol.simulate`
 
-One round of each family, at the call of its protocol. {most} modules of tacit lead there, none comes
-twice, and the three families take the same path.
+One round of each family, at the call of its protocol. {most} modules of tacit lead there, none
+comes twice, and the three families take the same path.
 
 {walks}
 
