@@ -17,11 +17,13 @@ from tacit.aggregation.encryption import suite_numbered
 from tacit.aggregation.two_servers import TwoServerRound
 from tacit.errors import Refusal
 from tacit.service import invitations
+from tacit.service.leases import Leads, everything
 from tacit.service.party import HELPER, SOON, ServerParty, attempt
 from tacit.service.store import LIVE, RoundRow, Stage
 from tacit.terms import Pinned, Terms
 
 PAUSE = 60.0  # seconds between steps when no round is open
+FOLLOWING = 5.0  # seconds between steps while another process leads
 
 
 class Helper(ServerParty):
@@ -117,12 +119,16 @@ class Helper(ServerParty):
                 self.finish(transaction, row, stage)
         return out.get(server.peer, b""), out.get(server.round.collector, b"")
 
-    def step(self) -> float:
+    def step(self, leads: Leads = everything) -> float:
         """Close due rounds and abort those past their grace period, by this helper's clock.
 
-        Returns the seconds until the next call is worthwhile.
+        Only rounds of experiments that this process leads are advanced. Returns the seconds until
+        the next call is worthwhile.
         """
-        return min([PAUSE, *(attempt(self._advance, row) for row in self.driven(*LIVE))])
+        rows = [(self.lineage(row.terms), row) for row in self.driven(*LIVE)]
+        mine = leads({lineage for lineage, _ in rows})
+        waits = (attempt(self._advance, row) for lineage, row in rows if lineage in mine)
+        return min([PAUSE if len(mine) == len({one for one, _ in rows}) else FOLLOWING, *waits])
 
     def _advance(self, row: RoundRow) -> float:
         """Advance one round; the seconds until its next step."""

@@ -32,9 +32,9 @@ from tacit.errors import Refusal, TacitError, Unavailable
 from tacit.noise import DiscreteLaplace
 from tacit.records import Records
 from tacit.service.errors import LOG, Conflict, Forbidden, Gone, TooEarly, Unknown
+from tacit.service.pending import PendingShares
 from tacit.service.store import (
     LIVE,
-    PendingShares,
     Registered,
     RoundRow,
     ShareRow,
