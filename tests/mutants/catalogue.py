@@ -1055,7 +1055,7 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("aggregation/shuffler.py", "Analyzer._read", (checks, limits), SHUFFLER),
     # proofs of range
-    Target("vdaf/field.py", "unpack", (checks, limits), VDAF),
+    Target("vdaf/field.py", "Field.unpack", (checks, limits), VDAF),
     Target("vdaf/xof.py", "expand", (limits,), VDAF),
     Target("vdaf/proofs.py", "Circuit.question", (checks,), VDAF),
     Target("vdaf/proofs.py", "Circuit.encode", (checks, limits), VDAF),
@@ -1070,6 +1070,10 @@ TARGETS: tuple[Target, ...] = (
     Target("vdaf/prio3.py", "Prio3.verify_init", (checks,), VDAF),
     Target("vdaf/prio3.py", "Prio3.verifier_shares_to_message", (checks,), VDAF),
     Target("vdaf/prio3.py", "Prio3.verify_next", (checks,), VDAF),
+    Target("vdaf/histogram.py", "HistogramCircuit.encode", (checks,), VDAF),
+    Target("vdaf/histogram.py", "Prio3Histogram.verify_init", (checks,), VDAF),
+    Target("vdaf/histogram.py", "Prio3Histogram.verifier_shares_to_message", (checks,), VDAF),
+    Target("vdaf/histogram.py", "Prio3Histogram.verify_next", (checks,), VDAF),
     Target(
         "aggregation/verified.py",
         "Proofs.prepared",
@@ -1129,7 +1133,7 @@ TARGETS: tuple[Target, ...] = (
     Target("terms/parts.py", "check_whole", (checks, limits), DOCUMENT),
     Target("terms/parts.py", "Aggregation.dishonest", (sides, signs), TERMS),
     Target("terms/parts.py", "Aggregation.missing", (signs,), TERMS),
-    Target("service/helper.py", "Helper.keys", (checks,), PARTIES),
+    Target("service/trust_models/two_servers.py", "TwoServerHelper.keys", (checks,), PARTIES),
     Target("service/coordinator.py", "Coordinator.create", (checks, limits), PARTIES, ("grace",)),
     Target(
         "service/round_scheduler.py",

@@ -1,4 +1,4 @@
-"""The newcomer's path of docs/live.md, word by word but for the ports and the installation."""
+"""docs/tutorials/live.md, word by word but for the ports and the installation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "live.md"
+PAGE = ROOT / "docs" / "tutorials" / "live.md"
 PORTS = ("8700", "8701")
 PATIENCE = 300.0  # seconds that any one command may take
 

@@ -18,7 +18,6 @@ from enum import Enum
 from itertools import accumulate
 from typing import NamedTuple
 
-from tacit.aggregation.aggregator import Aggregator
 from tacit.aggregation.two_servers import ReportSlot
 from tacit.errors import Refusal
 from tacit.service import invitations
@@ -26,6 +25,7 @@ from tacit.service.errors import Conflict, Forbidden
 from tacit.service.party import ServerParty
 from tacit.service.slot_shards import MOST, ShardRow, homes
 from tacit.service.store import Registered, RoundRow, State, Transaction
+from tacit.service.trust_models.contract import ServedRound
 
 Choose = Callable[[bytes, int], int]
 """Maps a ticket's nonce and the number of free slots to the index of a slot."""
@@ -74,7 +74,7 @@ class _Open:
     """An open round, its locked shards and the slots assigned in this transaction."""
 
     row: RoundRow
-    server: Aggregator
+    server: ServedRound
     shards: dict[int, ShardRow] = field(default_factory=dict)
     elsewhere: bool = False  # whether shards that are not locked may have free slots
     changed: set[int] = field(default_factory=set)

@@ -2,8 +2,8 @@
 
 Terms are JSON with sorted keys, integers and strings (`canonical`). Their SHA-256 digest identifies
 the experiment in every round description, encryption and key derivation. Fields that nothing uses
-yet have one allowed value. docs/wire-formats.md specifies the layout. This module does not sign or
-verify; `tacit.signatures` and `pinned` do.
+yet have one allowed value. docs/reference/wire-formats/terms.md specifies the layout. This module
+does not sign or verify; `tacit.signatures` and `pinned` do.
 """
 
 from __future__ import annotations
@@ -65,6 +65,9 @@ ROLES = {
     TrustModel.LOCAL: ("coordinator",),
 }
 """The parties of each trust model, in the order of their keys and signatures."""
+
+LEADING = ("coordinator", "analyzer")
+"""Roles of the party that runs the experiment, gives out slots and learns what is released."""
 
 VIEWS = {
     (TrustModel.TWO_SERVERS, "servers"): View.OTHER_SERVER,
@@ -270,7 +273,7 @@ class Terms:
         if terms.document() != document:
             raise Refusal(
                 f"terms have fields or values that version {VERSION} does not define: must be "
-                "exactly those of docs/wire-formats.md"
+                "exactly those of docs/reference/wire-formats/terms.md"
             )
         return terms
 
@@ -278,6 +281,17 @@ class Terms:
     def keys(self) -> tuple[bytes, ...]:
         """The parties' long-term keys, in the order of their roles."""
         return tuple(party.key for party in self.parties)
+
+    @cached_property
+    def leader(self) -> int:
+        """The index of the party that runs the experiment: the coordinator or the analyzer."""
+        return next(n for n, party in enumerate(self.parties) if party.role in LEADING)
+
+    @cached_property
+    def helper(self) -> int | None:
+        """The index of the other party: the helper or the shuffler; None without one."""
+        others = (n for n in range(len(self.parties)) if n != self.leader)
+        return next(others, None)
 
     @property
     def cost(self) -> Fraction:

@@ -35,7 +35,9 @@ _TURNING = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 class Answer:
     """The content of one report: a number per metric, from `low` to `high` in `levels` steps.
 
-    It is about what happened within the observation window of `window` seconds.
+    It is about what happened within the observation window of `window` seconds. `labels` are the
+    words that participants choose from, one for each value from `low` to `high`; empty where they
+    type a number.
     """
 
     meaning: str
@@ -44,6 +46,15 @@ class Answer:
     window: int = 0
     low: Fraction = Fraction(0)
     high: Fraction = Fraction(1)
+    labels: tuple[str, ...] = ()
+
+    def value(self, level: int) -> Fraction:
+        """The answer at a level.
+
+        >>> Answer("stars", levels=4, low=Fraction(1), high=Fraction(5)).value(1)
+        Fraction(2, 1)
+        """
+        return self.low + Fraction(level, self.levels) * (self.high - self.low)
 
     def check(self) -> None:
         """Reject unreadable texts, an empty range and numbers that are not whole."""
@@ -54,6 +65,11 @@ class Answer:
         check_fraction("answer.range[0]", self.low)
         check_fraction("answer.range[1]", self.high)
         require(self.low < self.high, "answer.range[0]", self.low, f"below {self.high}")
+        if self.labels:
+            check_names("answer.labels", self.labels)
+            rule = f"{self.levels + 1}, one for each level, or none"
+            count = len(self.labels)
+            require(count == self.levels + 1, "the number of answer.labels", count, rule)
 
 
 @dataclass(frozen=True)

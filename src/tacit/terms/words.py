@@ -46,7 +46,7 @@ def in_words(terms: Terms) -> list[str]:
         f"You are given one of: {'; '.join(terms.options)}.",
         f"What is reported: {answer.meaning} ({', '.join(answer.metrics)}), from {answer.low} to "
         f"{answer.high} in {answer.levels} {_plural('step', answer.levels)}"
-        f"{_window(answer.window)}.",
+        f"{_labels(answer.labels)}{_window(answer.window)}.",
         f"You take part {times}, from {terms.first_day} to {terms.last_day}.",
         _MODEL[terms.kind],
         f"All that you ever report here, together, makes anything that others may find out at most "
@@ -99,6 +99,10 @@ def _told(what: str, text: str) -> list[str]:
 
 def _plural(word: str, count: int) -> str:
     return word if count == 1 else f"{word}s"
+
+
+def _labels(labels: tuple[str, ...]) -> str:
+    return f" ({'; '.join(labels)})" if labels else ""
 
 
 def _window(seconds: int) -> str:

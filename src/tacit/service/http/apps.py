@@ -24,7 +24,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Route
 
-from tacit.aggregation.two_servers import TwoServerRound
+from tacit.aggregation.announcements import binding_of
 from tacit.errors import Refusal, TacitError, Unavailable
 from tacit.service import definition, round_scheduler
 from tacit.service.assignment import Assigned, Ticket
@@ -51,8 +51,8 @@ from tacit.service.http.problems import ProblemDocument, responses
 from tacit.service.http.writer import GroupWriter
 from tacit.service.leases import Leads, Leases, holder_of
 from tacit.service.party import ServerParty
-from tacit.service.round_scheduler import HelperLink
 from tacit.service.store import Registered
+from tacit.service.trust_models.contract import HelperLink
 from tacit.terms import Terms, in_words
 from tacit.version import __version__
 
@@ -449,8 +449,8 @@ def _add_calls(app: FastAPI, service: Service, helper: Helper) -> None:
             bytes.fromhex(said) for said in (asked.experiment, asked.description)
         )
         check(call, digest)
-        described = TwoServerRound.decode(description)
-        if (described.identity.hex(), described.binding.terms) != (identity, digest):
+        named, about = binding_of(description)
+        if (named.hex(), about.terms) != (identity, digest):
             raise Refusal("the description must be of the round in the path and of this experiment")
         made = helper.describe(description, bytes.fromhex(asked.signature))
         service.driver.poke()
