@@ -328,7 +328,7 @@ def test_a_device_checks_a_round_against_the_terms_before_it_joins(
     parties, reply, match = offered(name)
     parties.given = lambda _: reply
     monkeypatch.setattr(
-        "tacit.client.device.accept",
+        "tacit.client.trust_models.contract.accept",
         lambda kind, _pinned, message: kind.decode(message[:-128]),
     )
     Watched(parties, ledger).assert_refuses(match, 3)

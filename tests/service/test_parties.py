@@ -648,12 +648,6 @@ def test_a_round_lives_no_longer_than_the_grace_of_its_terms(quiet: Pair) -> Non
 
 
 def test_terms_of_other_trust_models_are_taken_by_neither_party(quiet: Pair) -> None:
-    proved = terms_of(quiet.keys, proofs=1)
-    signatures = tuple(cosign(proved, key) for key in quiet.secrets)
-    with pytest.raises(TacitError, match="the terms name verified"):
-        quiet.coordinator.create(proved, experiment_of(), TIMING)
-    with pytest.raises(TacitError, match="the terms name verified"):
-        quiet.helper.admit(proved, signatures)
     shares = terms_of(quiet.keys, noise=Noise(Fraction(1), "devices"))
     for take in (
         lambda: quiet.coordinator.create(shares, experiment_of(), TIMING),
