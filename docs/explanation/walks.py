@@ -43,7 +43,7 @@ nothing between the command and the protocol knows which family it serves.
    and hands a trial and the **seeds** to what runs them, here or in workers.
 3. A **trial** is one run: the problem begins a world from the seed, is fitted to it, and the
    registry's function makes an experiment of it: options, learner, mechanism, guarantee.
-4. The **driver** asks the experiment for rounds. For each that is opened, the mechanism gives the
+4. The **driver** asks the experiment for rounds. For each that is released, the mechanism gives the
    round's protocol, the world plays the round, `protocol.simulate` says what is learned of it, and
    the experiment observes that, if it was made under its own promise. Others are skipped.
 5. A **ledger** adds up regret, bits and rounds on the way; the problem says which columns its

@@ -901,7 +901,7 @@ TARGETS: tuple[Target, ...] = (
         EVERY + PREFIX,
     ),
     # rounds
-    Target("rounds/codecs.py", "Residues.opened", (checks,), ROUNDS),
+    Target("rounds/codecs.py", "Residues.released", (checks,), ROUNDS),
     Target("rounds/codecs.py", "Residues.payload", (checks,), ROUNDS),
     Target("rounds/codecs.py", "Mixed.payload", (checks,), ROUNDS),
     Target("rounds/codecs.py", "_filled", (counts,), ROUNDS),

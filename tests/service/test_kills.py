@@ -1,5 +1,5 @@
-"""kill -9 of either party at random points while devices send again: nothing is lost, opened twice
-or counted twice, and what was learned is what parties learn that nobody interrupted.
+"""kill -9 of either party at random points while devices send again: nothing is lost, released
+twice or counted twice, and what was learned is what parties learn that nobody interrupted.
 
 Every report is a power of two by its place, so that a sum, without the noise that the test chose
 for the round, says exactly which reports are in it.
@@ -54,7 +54,7 @@ pytestmark = pytest.mark.extended  # test_faults.py has crashes without processe
 
 SEED = 20
 LEVELS = 1 << 31  # a bit for every place
-CROWD = 5  # the fewest reports that are opened
+CROWD = 5  # the fewest reports that are released
 TERMS: dict[str, Any] = {
     "answer": Answer("a number", levels=LEVELS, window=0),
     "noise": Noise(Fraction(LEVELS)),
@@ -158,8 +158,8 @@ class Crowd:
         return {one["stage"] for one in self.both.coordinator.status(self.digest)["rounds"]}
 
     def check(self) -> dict[int, dict[str, Any]]:
-        """Every opened round is counted once, with what was acknowledged, and nothing that was not
-        sent; the rounds by number, with the places in their sums and the order of closing.
+        """Every released round is counted once, with what was acknowledged, and nothing that was
+        not sent; the rounds by number, with the places in their sums and the order of closing.
         """
         seen = self.both.coordinator._snapshot(self.digest)
         rounds = self.both.coordinator.status(self.digest)["rounds"]

@@ -498,7 +498,7 @@ class Analyzer(_ShuffleParty):
         reports, encrypted = self._read(keys, self._batch)
         check_minimum(reports, self.round.minimum)
         info = _inner_info(self.round.context)
-        opened: dict[bytes, bytes] = {}
+        released: dict[bytes, bytes] = {}
         unopened = 0
         for item in encrypted:
             try:
@@ -506,13 +506,13 @@ class Analyzer(_ShuffleParty):
             except Refusal:
                 unopened += 1  # a malicious client spoils only its own message
             else:
-                opened.setdefault(content[:ID_SIZE], content[ID_SIZE:])
-        repeated = len(encrypted) - unopened - len(opened)
+                released.setdefault(content[:ID_SIZE], content[ID_SIZE:])
+        repeated = len(encrypted) - unopened - len(released)
         good = "valid messages"
         if unopened or repeated:
             good += f" ({unopened} cannot be decrypted, {repeated} are repeated)"
-        check_minimum(len(opened), self.round.minimum * self.round.messages, good)
-        return _VIEW_HEAD.pack(reports, unopened, repeated) + b"".join(opened.values())
+        check_minimum(len(released), self.round.minimum * self.round.messages, good)
+        return _VIEW_HEAD.pack(reports, unopened, repeated) + b"".join(released.values())
 
 
 def _keys(secret: bytes, identity: bytes, suite: HpkeSuite) -> ServerKeys:

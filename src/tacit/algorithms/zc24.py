@@ -94,7 +94,7 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> Experiment:
     "secagg-fedlinucb",
     paper="tacit",
     trust=TrustModel.SECURE_AGGREGATION,
-    promise="(ε, δ)-DP of the opened sums",
+    promise="(ε, δ)-DP of the released sums",
     options=OURS,
 )
 def secagg_fedlinucb(problem: SilosProblem) -> Experiment:

@@ -26,7 +26,7 @@ from tacit.privacy.accounting import about
 from tacit.privacy.calibration import LARGEST_EPSILON
 from tacit.protocols.contract import SumProtocol
 from tacit.sampling.draws import HALF, flip_response
-from tacit.types import ErrorDistribution, Floats, Integers, Opened
+from tacit.types import Aggregate, ErrorDistribution, Floats, Integers
 
 
 @register
@@ -123,10 +123,10 @@ class RandomizedBits(SumProtocol):
         told: Integers = levels ^ (rng.random(len(levels)) < self._lies.lie)
         return told
 
-    def combine(self, messages: Any) -> Opened:
+    def combine(self, messages: Any) -> Aggregate:
         """The number of ones sent."""
         self.check_reports(len(messages))
-        return Opened((int(np.sum(messages)),), len(messages))
+        return Aggregate((int(np.sum(messages)),), len(messages))
 
     def view_distribution(self, total: int, reports: int) -> Table:  # noqa: ARG002
         """One message of a participant with this bit."""
@@ -141,10 +141,10 @@ class RandomizedBits(SumProtocol):
                 told = product(told, Binomial(count, bias).pmf(np.arange(count + 1)))
         return Table.of(0, told / told.sum())
 
-    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
+    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Aggregate:
         lie = self._lies.lie
         ones = rng.binomial(total, 1 - lie) + rng.binomial(reports - total, lie)
-        return Opened((int(ones),), reports)
+        return Aggregate((int(ones),), reports)
 
-    def _sum(self, opened: Opened) -> float:
-        return float((opened.value - opened.reports * self._lies.lie) * self._lies.stretch)
+    def _sum(self, released: Aggregate) -> float:
+        return float((released.value - released.reports * self._lies.lie) * self._lies.stretch)

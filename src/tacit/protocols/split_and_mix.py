@@ -22,22 +22,22 @@ from tacit.protocols.contract import Protocol
 from tacit.protocols.sums import ModularSum, SecureSum
 from tacit.sampling.coins import below
 from tacit.trust import FEWEST_SPLIT, SHUFFLE_SECURITY, split_shares
-from tacit.types import Integers, Opened
+from tacit.types import Aggregate, Integers
 
 FEWEST_USERS = FEWEST_SPLIT
 LARGEST = 700.0  # largest exponent that does not overflow; δ reaches 1 long before
 
 
-def mixed(opened: Target, security: int) -> ApproximateDP:
+def mixed(released: Target, security: int) -> ApproximateDP:
     """The guarantee of the shuffled shares, from that of the released sum: (1 + e^ε) 2^-σ more in
     δ, once per participation.
     """
-    factor = math.exp(min(float(opened.epsilon), LARGEST))
-    slack = opened.participations * (1 + factor) * 2.0**-security
-    own = opened.delta if isinstance(opened, ApproximateDP) else 0.0
-    about = opened.about | {"view": View.SHUFFLED}
-    mixed_up = ApproximateDP(opened.epsilon, own + slack, **about)
-    return state_arithmetic(mixed_up, opened.arithmetic)
+    factor = math.exp(min(float(released.epsilon), LARGEST))
+    slack = released.participations * (1 + factor) * 2.0**-security
+    own = released.delta if isinstance(released, ApproximateDP) else 0.0
+    about = released.about | {"view": View.SHUFFLED}
+    mixed_up = ApproximateDP(released.epsilon, own + slack, **about)
+    return state_arithmetic(mixed_up, released.arithmetic)
 
 
 class SplitAndMix(ModularSum):
@@ -88,11 +88,11 @@ class SplitAndMix(ModularSum):
         shares = rng.integers(0, self.modulus, size=(len(levels), self.shares - 1))
         return np.column_stack([shares, totals - shares.sum(axis=1)])
 
-    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:
+    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Aggregate:
         """The sum of all shares."""
         return self.inner.combine_batch(messages.sum(axis=1), rng)
 
-    def combine(self, messages: Any) -> Opened:
+    def combine(self, messages: Any) -> Aggregate:
         """The sum of all shares modulo m, all that an honest server computes from the shuffled
         shares.
         """

@@ -298,10 +298,10 @@ def check_fits(terms: Terms, experiment: Experiment) -> None:
         )
     trial = Experiment.from_dict(experiment.to_dict())
     for round_ in trial.propose():
-        if round_.opened:
+        if round_.released:
             coordinator_engine(terms).codec(trial.open(round_), terms)
         least = terms.aggregation.minimum_batch_size
-        if round_.opened and round_.participants < least:
+        if round_.released and round_.participants < least:
             raise TacitError(
                 f"a round has {round_.participants} participants: must have at least {least}, the "
                 "minimum batch size of the terms"

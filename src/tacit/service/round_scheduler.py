@@ -102,12 +102,12 @@ def _next_rounds(experiment: Experiment, no_show: Fraction) -> list[Round]:
     everyone else then gets the best option and is not asked.
     """
     while rounds := experiment.propose(no_show):
-        opened = [round_ for round_ in rounds if round_.opened]
+        released = [round_ for round_ in rounds if round_.released]
         for round_ in rounds:
-            if not round_.opened:
-                experiment.skip(round_, 0 if opened else None)
-        if opened:
-            return opened
+            if not round_.released:
+                experiment.skip(round_, 0 if released else None)
+        if released:
+            return released
     return []
 
 
@@ -170,8 +170,8 @@ class _Batch:
             return AGAIN
         announcement = self.engine.announce(row.announcement, signature, self.link)
         with self.party.store.begin() as transaction:
-            opened = replace(row, stage=Stage.OPEN, announcement=announcement)
-            transaction.replace_round(row, opened)
+            released = replace(row, stage=Stage.OPEN, announcement=announcement)
+            transaction.replace_round(row, released)
         return SOON
 
     def _describe(self, row: RoundRow) -> RoundRow | None:
@@ -213,7 +213,7 @@ class _Batch:
     def _abandon(self, row: RoundRow) -> None:
         """Abort a round that no participant has joined and plan it again under a new identity.
 
-        A round that another process has opened meanwhile is left alone.
+        A round that another process has released meanwhile is left alone.
         """
         anew = replace(row, identity=new_identity(), announcement=b"")
         with self.party.store.begin() as transaction:

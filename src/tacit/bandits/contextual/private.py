@@ -172,8 +172,8 @@ class PrivateLinUCB(SiloLearner):
     def _plan(self) -> Plan:
         """The next batch of every silo; the rest after the last batch is played, not reported."""
         left, due = self.horizon - self.played, self.schedule[self._released :]
-        opened = bool(due) and due[0] <= left
-        rounds = due[0] if opened else left
+        released = bool(due) and due[0] <= left
+        rounds = due[0] if released else left
         reported = sum(self.schedule[: self._released])
         policy = LinUCBPolicy(
             tuple(self._bias.tolist()),
@@ -188,7 +188,7 @@ class PrivateLinUCB(SiloLearner):
             shrink=self.shrink,
             in_turn=self._released == 0,
         )
-        return [(policy, self.silos, opened)]
+        return [(policy, self.silos, released)]
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:  # noqa: ARG002
         """Unpack, regularise and repair the sums of a released prefix sum."""
