@@ -8,7 +8,14 @@ from fractions import Fraction
 from tacit.assumptions import Assumption
 from tacit.signatures import fingerprint
 from tacit.terms.document import Terms
-from tacit.terms.parts import REHEARSED
+from tacit.terms.parts import (
+    BINOMIAL,
+    DISCRETE_GAUSSIAN,
+    DISCRETE_LAPLACE,
+    RANDOMIZED_RESPONSE,
+    REHEARSED,
+    SKELLAM,
+)
 
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
@@ -26,6 +33,20 @@ _MODEL = {
     "mixing": "Your answer is shuffled with others' before it is read; shuffler and analyzer must "
     "not work together.",
     "local": "Your device adds all of the noise before anything leaves it.",
+}
+
+OBEDIENT = (
+    "This protects you against a coordinator that follows the protocol only: another one could "
+    "invent everybody else who takes part."
+)
+"""First line of the guarantee where devices share the noise and anyone may take part."""
+
+_PARAMETERS = {
+    DISCRETE_LAPLACE: "scale",
+    SKELLAM: "variance",
+    DISCRETE_GAUSSIAN: "standard deviation",
+    BINOMIAL: "variance at least",
+    REHEARSED: "scale",
 }
 
 _REHEARSAL = (
@@ -49,12 +70,12 @@ def in_words(terms: Terms) -> list[str]:
         f"{_labels(answer.labels)}{_window(answer.window)}.",
         f"You take part {times}, from {terms.first_day} to {terms.last_day}.",
         _MODEL[terms.kind],
+        *([OBEDIENT] if terms.trust.shares_noise and terms.admission == "open" else []),
         f"All that you ever report here, together, makes anything that others may find out at most "
         f"{factor(promise.epsilon)} times as likely as other answers of yours would"
         f"{_exceptions(promise.delta)}.",
         f"That is ({promise.epsilon}, {promise.delta})-DP towards {terms.view.text()}, replacing "
-        f"your answers; each metric gets {terms.noise.distribution} noise of scale "
-        f"{terms.noise.scale}, added by {terms.noise.by}.",
+        f"your answers; each metric gets {_noise(terms)}, added by {terms.noise.by}.",
         *(f"It assumes that {one.text()}." for one in assumed(terms)),
         *([_REHEARSAL] if terms.noise.distribution == REHEARSED else []),
         f"Nothing is released for fewer than {about.minimum_batch_size} "
@@ -76,6 +97,14 @@ def in_words(terms: Terms) -> list[str]:
             else []
         ),
     ]
+
+
+def _noise(terms: Terms) -> str:
+    """The noise on each metric, with the parameter of its distribution."""
+    noise = terms.noise
+    if noise.distribution == RANDOMIZED_RESPONSE:
+        return f"{noise.distribution}, which flips one answer in 1 + e^(1/{noise.scale})"
+    return f"{noise.distribution} noise of {_PARAMETERS[noise.distribution]} {noise.scale}"
 
 
 def assumed(terms: Terms) -> list[Assumption]:
