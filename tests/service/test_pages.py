@@ -30,7 +30,7 @@ from tacit.service.http import pages
 from tacit.service.pages import experimenter, participant, sentences
 from tacit.terms import Answer, Terms
 from tacit.terms.visibility import visibility
-from tacit.terms.words import handling, honesty, likelihood
+from tacit.terms.words import caution, handling, honesty, likelihood
 
 HOSTILE = "\"><script>alert(1)</script><img src=x onerror=alert(2)>&amp; {{7*7}} 'x'"
 OPTIONS = (HOSTILE, "</title></style>", "plain")
@@ -267,7 +267,7 @@ def test_what_was_promised_is_that_of_the_trust_model(
 ) -> None:
     terms = made()
     promised = sentences.promised(view | {"terms": terms.document()})
-    for line in (*likelihood(terms.promise, "a person"), *honesty(terms)):
+    for line in (*caution(terms), *likelihood(terms.promise, "a person"), honesty(terms)):
         assert line in promised.more
     assert f"ε = {terms.promise.epsilon}" in promised.more
     assert ("δ" in promised.more) == bool(terms.promise.delta)
@@ -279,7 +279,8 @@ def test_participants_of_every_trust_model_read_what_it_means(made: Callable[[],
     terms = made()
     found = Tags(participant.page(terms, "running", "../../"))
     text = " ".join(found.texts)
-    for line in (*likelihood(terms.promise), *honesty(terms), *handling(terms)):
+    said = (*caution(terms), *likelihood(terms.promise), honesty(terms), *handling(terms))
+    for line in said:
         assert line in text
     browsers = (terms.trust, terms.proofs) in participant.IN_BROWSERS
     assert ("Your browser is checking the terms." in text) == browsers

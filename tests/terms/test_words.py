@@ -17,7 +17,7 @@ from tacit.terms.visibility import DEVICES, visibility
 from tacit.terms.words import handling, honesty, likelihood
 from tacit.trust import TrustModel
 
-INVENTED = "It protects against a coordinator that follows the protocol only"
+INVENTED = "This protects you against a coordinator that follows the protocol only"
 
 
 def shuffled(admission: str = "open") -> Terms:
@@ -66,14 +66,13 @@ def test_the_line_after_the_promise_names_who_must_be_honest(
 ) -> None:
     lines = in_words(made())
     last = lines.index(likelihood(made().promise)[-1])
-    following = lines[last + 1 : last + 3]
-    assert any(line.startswith(said) for line in following)
+    assert lines[last + 1].startswith(said)
 
 
 @pytest.mark.parametrize("made", ALL)
 def test_terms_are_those_of_their_trust_model_in_every_sentence(made: Callable[[], Terms]) -> None:
     of: Terms = made()
-    seen, text = visibility(of), " ".join((*handling(of), *honesty(of)))
+    seen, text = visibility(of), " ".join((*handling(of), honesty(of)))
     assert [one.role for one in seen.sights] == [party.role for party in of.parties]
     assert {one.sender for one in seen.passages} <= {DEVICES, *(one.role for one in of.parties)}
     assert {one.receiver for one in seen.passages} == {
@@ -89,10 +88,11 @@ def test_terms_are_those_of_their_trust_model_in_every_sentence(made: Callable[[
 def test_where_anybody_may_come_the_first_line_is_about_the_coordinator(
     made: Callable[[], Terms],
 ) -> None:
-    open_: Terms = made()
-    assert honesty(open_)[0].startswith(INVENTED)
+    open_ = made()
+    lines = in_words(open_)
+    assert lines[lines.index(likelihood(open_.promise)[0]) - 1].startswith(INVENTED)
     invited = replace(open_, admission="invitation", issuer=public_key(KEYS[3]))
-    assert not any(line.startswith(INVENTED) for line in honesty(invited))
+    assert not any(line.startswith(INVENTED) for line in in_words(invited))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_where_anybody_may_come_the_first_line_is_about_the_coordinator(
     ],
 )
 def test_as_many_as_may_be_dishonest_or_missing_are_said(about: Aggregation, said: str) -> None:
-    assert said in honesty(replace(shuffled(), aggregation=about))[-1]
+    assert said in honesty(replace(shuffled(), aggregation=about))
 
 
 def test_the_promise_is_said_in_one_sentence_a_person_understands() -> None:

@@ -21,7 +21,7 @@ from tacit.service.readers import counted
 from tacit.service.readers import in_words as lasting
 from tacit.terms import in_words
 from tacit.terms.visibility import visibility
-from tacit.terms.words import honesty
+from tacit.terms.words import caution, honesty
 
 STAND_IN = "https://coordinator.invalid"
 DEFAULTS = (Fraction(1, 10), Fraction(1, 5))  # default baseline (relative to the range) and lift
@@ -148,7 +148,8 @@ def explained(definition: Definition) -> dict[str, list[str]]:
         "Who sees what": [
             f"The devices see the answers. {seen.device}",
             *(f"The {one.role} sees {one.sees}; never {one.never}." for one in seen.sights),
-            *honesty(terms),
+            *caution(terms),
+            honesty(terms),
         ],
         "How long it takes": [
             f"From {definition.first_day} to {definition.last_day}"

@@ -13,7 +13,16 @@ from fractions import Fraction
 from tacit.assumptions import Assumption, percent
 from tacit.signatures import fingerprint
 from tacit.terms.document import Terms
-from tacit.terms.parts import REHEARSED, Aggregation, Promise
+from tacit.terms.parts import (
+    BINOMIAL,
+    DISCRETE_GAUSSIAN,
+    DISCRETE_LAPLACE,
+    RANDOMIZED_RESPONSE,
+    REHEARSED,
+    SKELLAM,
+    Aggregation,
+    Promise,
+)
 from tacit.trust import TrustModel
 
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
@@ -34,13 +43,20 @@ _PROVEN = (
     "without seeing it: that nobody can spoil the result with an impossible answer needs both "
     "servers to be honest."
 )
+_PARAMETERS = {
+    DISCRETE_LAPLACE: "scale",
+    SKELLAM: "variance",
+    DISCRETE_GAUSSIAN: "standard deviation",
+    BINOMIAL: "variance at least",
+    REHEARSED: "scale",
+}
 _REHEARSAL = (
     "These are the terms of a rehearsal: nobody has checked that the noise keeps this promise, and "
     "no device takes part."
 )
-_INVENTED = (
-    "It protects against a coordinator that follows the protocol only: anybody may take part, so "
-    "another one could invent the participants around you."
+_OBEDIENT = (
+    "This protects you against a coordinator that follows the protocol only: another one could "
+    "invent everybody else who takes part."
 )
 _CODE = {
     TrustModel.TWO_SERVERS: "If the code or the keys on your device come from one of them, it must "
@@ -64,12 +80,12 @@ def in_words(terms: Terms) -> list[str]:
         f"{_labels(answer.labels)}{_window(answer.window)}.",
         f"You take part {times}, from {terms.first_day} to {terms.last_day}.",
         *handling(terms),
+        *caution(terms),
         *likelihood(promise),
-        *honesty(terms),
+        honesty(terms),
         *([_CODE[terms.trust]] if terms.trust in _CODE else []),
         f"That is ({promise.epsilon}, {promise.delta})-DP towards {terms.view.text()}, replacing "
-        f"your answers; each metric gets {terms.noise.distribution} noise of scale "
-        f"{terms.noise.scale}, added by {terms.noise.by}.",
+        f"your answers; each metric gets {_noise(terms)}, added by {terms.noise.by}.",
         *(f"It assumes that {one.text()}." for one in assumed(terms)),
         *([_REHEARSAL] if terms.noise.distribution == REHEARSED else []),
         f"Nothing is released for fewer than {about.minimum_batch_size} "
@@ -117,13 +133,14 @@ def likelihood(promise: Promise, who: str = "you") -> list[str]:
     return said
 
 
-def honesty(terms: Terms) -> list[str]:
-    """Who must be honest for the guarantee to hold, as sentences."""
+def caution(terms: Terms) -> list[str]:
+    """The first line of the guarantee where devices share the noise and anyone may take part."""
     invented = terms.trust.shares_noise and terms.admission == "open"
-    return [*([_INVENTED] if invented else []), _honest(terms)]
+    return [_OBEDIENT] if invented else []
 
 
-def _honest(terms: Terms) -> str:
+def honesty(terms: Terms) -> str:
+    """Who must be honest for the guarantee to hold, as a sentence."""
     others = _others(terms.aggregation)
     match terms.trust, terms.noise.by:
         case TrustModel.TWO_SERVERS, "servers":
@@ -155,6 +172,14 @@ def _chance(delta: Fraction) -> str:
     if delta > Fraction(1, 10):
         return f"{math.ceil(delta * 100)}%"
     return f"1 in {delta.denominator // delta.numerator:,}"
+
+
+def _noise(terms: Terms) -> str:
+    """The noise on each metric, with the parameter of its distribution."""
+    noise = terms.noise
+    if noise.distribution == RANDOMIZED_RESPONSE:
+        return f"{noise.distribution}, which flips one answer in 1 + e^(1/{noise.scale})"
+    return f"{noise.distribution} noise of {_PARAMETERS[noise.distribution]} {noise.scale}"
 
 
 def assumed(terms: Terms) -> list[Assumption]:

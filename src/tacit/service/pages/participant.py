@@ -12,7 +12,7 @@ from tacit.service.pages.sentences import OVER
 from tacit.service.readers import in_words as duration
 from tacit.terms import HPKE_SUITES, Answer, Terms, in_words
 from tacit.terms.visibility import visibility
-from tacit.terms.words import handling, honesty, likelihood
+from tacit.terms.words import caution, handling, honesty, likelihood
 from tacit.trust import TrustModel
 
 IN_BROWSERS = ((TrustModel.TWO_SERVERS, 0),)
@@ -47,7 +47,7 @@ def page(terms: Terms, state: str, root: str) -> str:
         lines=in_words(terms),
         within=f", about the next {duration(answer.window)}" if answer.window else "",
         handling=handling(terms),
-        likelihood=likelihood(terms.promise),
+        protection=[*caution(terms), *likelihood(terms.promise)],
         honesty=honesty(terms),
         receivers=[one for one in terms.parties if one.role in visibility(terms).receivers],
         cannot_tell=CANNOT_TELL[terms.trust],

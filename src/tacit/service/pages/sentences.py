@@ -15,7 +15,7 @@ from typing import Any
 from tacit.service.pages.parties import LEADING
 from tacit.terms import Terms
 from tacit.terms.canonical import canonical
-from tacit.terms.words import honesty, likelihood
+from tacit.terms.words import caution, honesty, likelihood
 from tacit.trust import TrustModel
 
 View = dict[str, Any]
@@ -191,8 +191,9 @@ def promised(view: View) -> Said:
     promise, leader = terms.promise, next(one for one in terms.parties if one.role in LEADING)
     delta = f" and δ = {promise.delta}" if promise.delta else ""
     page = f"Who takes part on a page of the {leader.role} must trust the {leader.role}."
-    sentences = (*likelihood(promise, "a person"), f"That is ε = {promise.epsilon}{delta}.")
-    return Said(PROMISED[terms.trust], " ".join((*sentences, *honesty(terms), page)))
+    numbers = f"That is ε = {promise.epsilon}{delta}."
+    said = (*caution(terms), *likelihood(promise, "a person"), numbers, honesty(terms), page)
+    return Said(PROMISED[terms.trust], " ".join(said))
 
 
 def unknowns(view: View) -> list[str]:
