@@ -14,7 +14,7 @@ from tacit.records import MemoryRecords, Records
 from tacit.signatures import public_key
 from tacit.silos.agent import SiloAgent, SiloIdentity
 from tacit.silos.context import ContextColumn, ContextSpec
-from tacit.silos.coordinator import FederationCoordinator, Timing
+from tacit.silos.coordinator import FederationCoordinator, CoordinatorTiming
 from tacit.silos.database import SiloDatabase
 from tacit.silos.exchange import InProcessExchange
 from tacit.silos.federation import (
@@ -93,7 +93,7 @@ class LocalFederation:
     def coordinator(self, exchange: Any = None) -> FederationCoordinator:
         """A coordinator that goes on from its records."""
         records = self.records.setdefault("coordinator", MemoryRecords())
-        timing = Timing(clock=lambda: self.now, sleep=no_sleep)
+        timing = CoordinatorTiming(clock=lambda: self.now, sleep=no_sleep)
         return FederationCoordinator(
             self.pinned, self.key, exchange or self.exchange(), records, timing
         )

@@ -46,7 +46,7 @@ class SiloAbsent(Unavailable):
 
 
 @dataclass(frozen=True)
-class Timing:
+class CoordinatorTiming:
     """Deadlines, clock and pauses of a coordinator; tests replace them."""
 
     deadline: float = DEADLINE
@@ -55,7 +55,7 @@ class Timing:
     sleep: Callable[[float], None] = time.sleep
 
 
-DEFAULT_TIMING = Timing()
+DEFAULT_TIMING = CoordinatorTiming()
 
 
 class FederationCoordinator:
@@ -71,7 +71,7 @@ class FederationCoordinator:
         The engine that reaches the silos.
     records : Records
         The durable state; a coordinator that restarts goes on from it.
-    timing : Timing
+    timing : CoordinatorTiming
         Deadlines, clock and pauses.
 
     Attributes
@@ -86,7 +86,7 @@ class FederationCoordinator:
         key: Ed25519PrivateKey,
         exchange: Exchange,
         records: Records,
-        timing: Timing = DEFAULT_TIMING,
+        timing: CoordinatorTiming = DEFAULT_TIMING,
     ) -> None:
         if public_key(key) != pinned.terms.coordinator:
             raise TacitError("key is not the coordinator's in the terms: load the one they name")
