@@ -14,7 +14,7 @@ from tacit.records import MemoryRecords, Records
 from tacit.signatures import public_key
 from tacit.silos.agent import SiloAgent, SiloIdentity
 from tacit.silos.context import ContextColumn, ContextSpec
-from tacit.silos.coordinator import FederationCoordinator, CoordinatorTiming
+from tacit.silos.coordinator import CoordinatorTiming, FederationCoordinator
 from tacit.silos.database import SiloDatabase
 from tacit.silos.exchange import InProcessExchange
 from tacit.silos.federation import (
