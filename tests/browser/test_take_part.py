@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.browser.axe import violations
-from tests.browser.shots import opened
+from tests.browser.shots import released
 from tests.browser.staging import OPTIONS, QUESTION, SOON, Stage, lowered, staged, steps
 from tests.browser.test_pages import FOCUSABLE, LARGEST, SHIFTS, reached
 from tests.service.served import wait_for
@@ -310,7 +310,7 @@ def test_no_step_of_taking_part_has_an_obstacle(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages, "FRESH", 0.0)
-    with staged(tmp_path) as alone, opened(browser, "desktop", "light") as page:
+    with staged(tmp_path) as alone, released(browser, "desktop", "light") as page:
         for name in steps(page, alone):
             for scheme in ("light", "dark"):
                 page.emulate_media(color_scheme=scheme)

@@ -20,7 +20,14 @@ from typing import Any, Self, TypeVar
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.aggregation.interface import expect
-from tacit.aggregation.wire import first_fraction, head, pack_fraction
+from tacit.aggregation.wire import (
+    HEADER_SIZE,
+    described,
+    first_fraction,
+    head,
+    identity_of,
+    pack_fraction,
+)
 from tacit.errors import integer, require
 from tacit.signatures import SIGNATURE_SIZE, Signed, sign
 from tacit.terms import DIGEST_SIZE, Offer, PinnedTerms, check_party_key
@@ -143,7 +150,25 @@ class RoundDescription(ABC):
         return hashlib.sha256(self.encode()).digest()
 
 
+class LiveRound(RoundDescription):
+    """A description of a round that a live service can hold: with slots and times.
+
+    Slots are assigned until `assigned_until` and reports accepted until `binding.closes`. A round
+    without release `grace` seconds later is aborted.
+    """
+
+    slots: int
+    assigned_until: int
+    grace: int
+
+
 DescriptionT = TypeVar("DescriptionT", bound=RoundDescription)
+
+
+def binding_of(description: bytes) -> tuple[bytes, Binding]:
+    """The identity of a described round of any kind, and the fields at the description's start."""
+    with described():
+        return identity_of(description), Binding.first(description[HEADER_SIZE:])[0]
 
 
 def endorse(description: bytes, key: Ed25519PrivateKey) -> bytes:

@@ -22,7 +22,7 @@ from tacit.algorithms.problems import (
 from tacit.errors import TacitError, integer, one_of, positive, probability
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
     import numpy as np
 
@@ -242,6 +242,13 @@ class SilosProblem(Problem):
         if self.schedule == "fixed":
             return even(self.horizon, self.sync)
         return geometric(self.horizon)
+
+    @property
+    def shared_draws(self) -> Hashable:
+        """The size of synthetic silos that synchronise every `sync` rounds."""
+        if self.lazy or self.environment.data is not None:
+            return None
+        return (self.silos, self.dimension, self.horizon, self.sync, self.environment)
 
     def start(self, seed: int, world: World | None) -> Start:
         """Separate generators for participants and noise, so all algorithms meet the same ones."""

@@ -95,7 +95,7 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> Experiment:
     "secagg-fedlinucb",
     paper="tacit",
     trust=TrustModel.SECURE_AGGREGATION,
-    promise="(ε, δ)-DP of the opened sums",
+    promise="(ε, δ)-DP of the released sums",
     options=SHARED,
 )
 def secagg_fedlinucb(problem: SilosProblem) -> Experiment:

@@ -26,8 +26,7 @@ from tacit.assumptions import (
 from tacit.errors import integer
 from tacit.noise import Binomial, DiscreteGaussian, NoiseDistribution, Skellam
 from tacit.protocols.prefix_messages import MODULUS_BITS, Bits, Form, Shares, Words
-from tacit.protocols.split_and_mix import shares_needed
-from tacit.trust import SHUFFLE_SECURITY, TrustModel, View
+from tacit.trust import SHUFFLE_SECURITY, TrustModel, View, split_shares
 
 if TYPE_CHECKING:
     from tacit.protocols.prefix_sums import PrefixSums
@@ -207,7 +206,7 @@ class Shuffled(Aggregated):
     def form(self, sums: PrefixSums, step: int) -> Form:
         """Shares that add up to each integer, or as many bits as there are levels and noise."""
         if sums.noise != "binomial":
-            return Shares(count=shares_needed(sums.honest, 1 << MODULUS_BITS))
+            return Shares(count=split_shares(sums.honest, 1 << MODULUS_BITS))
         most, noise = math.ceil(sums.largest(step)), int(sums.share.support[1])
         return Bits(2 * most + noise, most + round(sums.share.mean))
 

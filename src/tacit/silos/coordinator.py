@@ -26,14 +26,14 @@ from tacit.experiment import Experiment
 from tacit.protocols.mechanism import Releases
 from tacit.protocols.prefix_sums import PrefixRound
 from tacit.records import Records
-from tacit.rounds.codecs import opened
+from tacit.rounds.codecs import released
 from tacit.signatures import public_key
 from tacit.silos.exchange import Exchange
 from tacit.silos.federation import PinnedFederation
 from tacit.silos.masking_attempt import MaskingAttempt
 from tacit.silos.messages import COORDINATOR, SiloMessage, SyncStage
 from tacit.silos.policies import encode_policy
-from tacit.types import Opened, Round
+from tacit.types import Aggregate, Round
 
 LOG = logging.getLogger("tacit.silos")
 DEADLINE = 60.0  # seconds for one stage
@@ -201,12 +201,12 @@ class FederationCoordinator:
         total = self._masked(round_, protocol) if masked else self._plain(round_, protocol)
         self.experiment.observe(round_, protocol.analyze(total))
         for rest in self.experiment.propose():
-            if not rest.opened:
+            if not rest.released:
                 self.experiment.skip(rest)
         self._save()
         LOG.info("row %d is released", round_.number)
 
-    def _plain(self, round_: Round, protocol: PrefixRound) -> Opened:
+    def _plain(self, round_: Round, protocol: PrefixRound) -> Aggregate:
         """Messages that silos have made private on their own, or not at all."""
         answers = self._ask(SyncStage.REPORT, b"", round_.number)
         self._check_enough(answers, "reported")
@@ -218,7 +218,7 @@ class FederationCoordinator:
         names = [silo.name for silo in self.terms.silos]
         return protocol.combine([np.frombuffer(answers[name], dtype=kind) for name in names])
 
-    def _masked(self, round_: Round, protocol: PrefixRound) -> Opened:
+    def _masked(self, round_: Round, protocol: PrefixRound) -> Aggregate:
         """One attempt at secure aggregation."""
         attempt = MaskingAttempt(self.pinned, self._key, self._records, round_.number)
         try:
@@ -226,7 +226,7 @@ class FederationCoordinator:
         except Refusal as problem:
             attempt.server.abort()
             raise SiloAbsent(f"attempt was aborted: {problem}") from None
-        return opened(protocol, view, "masking")
+        return released(protocol, view, "masking")
 
     def _check_enough(self, answers: Mapping[str, bytes], what: str) -> None:
         names = [silo.name for silo in self.terms.silos]

@@ -8,7 +8,14 @@ from fractions import Fraction
 from tacit.assumptions import Assumption
 from tacit.signatures import fingerprint
 from tacit.terms.document import Terms
-from tacit.terms.parts import REHEARSED
+from tacit.terms.parts import (
+    BINOMIAL,
+    DISCRETE_GAUSSIAN,
+    DISCRETE_LAPLACE,
+    RANDOMIZED_RESPONSE,
+    REHEARSED,
+    SKELLAM,
+)
 
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
@@ -26,6 +33,20 @@ _MODEL = {
     "mixing": "Your answer is shuffled with others' before it is read; shuffler and analyzer must "
     "not work together.",
     "local": "Your device adds all of the noise before anything leaves it.",
+}
+
+OBEDIENT = (
+    "This protects you against a coordinator that follows the protocol only: another one could "
+    "invent everybody else who takes part."
+)
+"""First line of the guarantee where devices share the noise and anyone may take part."""
+
+_PARAMETERS = {
+    DISCRETE_LAPLACE: "scale",
+    SKELLAM: "variance",
+    DISCRETE_GAUSSIAN: "standard deviation",
+    BINOMIAL: "variance at least",
+    REHEARSED: "scale",
 }
 
 _REHEARSAL = (
@@ -46,15 +67,15 @@ def in_words(terms: Terms) -> list[str]:
         f"You are given one of: {'; '.join(terms.options)}.",
         f"What is reported: {answer.meaning} ({', '.join(answer.metrics)}), from {answer.low} to "
         f"{answer.high} in {answer.levels} {_plural('step', answer.levels)}"
-        f"{_window(answer.window)}.",
+        f"{_labels(answer.labels)}{_window(answer.window)}.",
         f"You take part {times}, from {terms.first_day} to {terms.last_day}.",
         _MODEL[terms.kind],
+        *([OBEDIENT] if terms.trust.shares_noise and terms.admission == "open" else []),
         f"All that you ever report here, together, makes anything that others may find out at most "
         f"{factor(promise.epsilon)} times as likely as other answers of yours would"
         f"{_exceptions(promise.delta)}.",
         f"That is ({promise.epsilon}, {promise.delta})-DP towards {terms.view.text()}, replacing "
-        f"your answers; each metric gets {terms.noise.distribution} noise of scale "
-        f"{terms.noise.scale}, added by {terms.noise.by}.",
+        f"your answers; each metric gets {_noise(terms)}, added by {terms.noise.by}.",
         *(f"It assumes that {one.text()}." for one in assumed(terms)),
         *([_REHEARSAL] if terms.noise.distribution == REHEARSED else []),
         f"Nothing is released for fewer than {about.minimum_batch_size} "
@@ -78,6 +99,14 @@ def in_words(terms: Terms) -> list[str]:
     ]
 
 
+def _noise(terms: Terms) -> str:
+    """The noise on each metric, with the parameter of its distribution."""
+    noise = terms.noise
+    if noise.distribution == RANDOMIZED_RESPONSE:
+        return f"{noise.distribution}, which flips one answer in 1 + e^(1/{noise.scale})"
+    return f"{noise.distribution} noise of {_PARAMETERS[noise.distribution]} {noise.scale}"
+
+
 def assumed(terms: Terms) -> list[Assumption]:
     """The assumptions of terms, in display order."""
     return sorted(terms.assumptions, key=Assumption.sort_key)
@@ -99,6 +128,10 @@ def _told(what: str, text: str) -> list[str]:
 
 def _plural(word: str, count: int) -> str:
     return word if count == 1 else f"{word}s"
+
+
+def _labels(labels: tuple[str, ...]) -> str:
+    return f" ({'; '.join(labels)})" if labels else ""
 
 
 def _window(seconds: int) -> str:

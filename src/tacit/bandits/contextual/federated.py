@@ -236,8 +236,8 @@ class Silo:
         A round that is not to be released is only ended.
         """
         packed = self.actor.report()[0]
-        opened = self._round is not None and self._round.opened
-        message = self.encoder.randomize(packed) if opened else None
+        released = self._round is not None and self._round.released
+        message = self.encoder.randomize(packed) if released else None
         self._actor = self._round = None
         return message
 

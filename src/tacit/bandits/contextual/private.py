@@ -172,8 +172,8 @@ class PrivateLinUCB(SiloLearner):
     def _plan(self) -> Plan:
         """The next batch of every silo; the rest after the last batch is played, not reported."""
         left, due = self.horizon - self.played, self.schedule[self._released :]
-        opened = bool(due) and due[0] <= left
-        return [(self.policy(due[0] if opened else left), self.silos, opened)]
+        released = bool(due) and due[0] <= left
+        return [(self.policy(due[0] if released else left), self.silos, released)]
 
     def policy(self, steps: int) -> LinUCBPolicy:
         """The policy after the last release, for so many steps."""

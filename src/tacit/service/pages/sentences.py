@@ -106,7 +106,7 @@ def best(view: View) -> Said:
     mine, over = leader(view), status["state"] in OVER
     if mine is None:
         if over:
-            return Said("Nobody knows.", "The experiment ended before any round was opened.")
+            return Said("Nobody knows.", "The experiment ended before any round was released.")
         return Said("Nobody knows yet.", _first_round(status))
     value = f"{number(view)(mine['mean'])}, between {between(view, mine, 'and')}"
     if found["decided"]:
@@ -126,8 +126,8 @@ def _first_round(status: dict[str, Any]) -> str:
     if status["state"] == "unsigned":
         return "Nothing begins before the helper's operator has signed the terms."
     if any(one["stage"] == "refused" for one in status["rounds"]):
-        return "No round had enough answers to be opened so far."
-    return "No round has been opened so far; answers are seen in sums only, when a round closes."
+        return "No round had enough answers to be released so far."
+    return "No round has been released so far; answers are seen in sums only, when a round closes."
 
 
 def sure(view: View) -> Said:
