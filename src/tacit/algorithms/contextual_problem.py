@@ -226,7 +226,7 @@ class ContextualProblem(Problem):
         single = outcome.single
         statistic, reason = self.chosen()
         return {
-            "batches": outcome.opened,
+            "batches": outcome.released,
             "users": outcome.played,
             "bits_per_user": outcome.bits / max(1, outcome.played),
             "wrapped": outcome.wrapped,

@@ -25,7 +25,7 @@ class RunOutcome:
     checkpoints: tuple[int, ...]
     means: Floats | None = None
     single: tuple[float, float] | None = None  # regret of the best option, and of uniform choice
-    opened: int = 0
+    released: int = 0
     rounds: int = 0
     wrapped: int = 0
     earned: dict[Guarantee | None, None] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class RunOutcome:
         if played.notes:
             self.notes.update(played.notes)
         if protocol is not None:
-            self.opened += 1
+            self.released += 1
             self.wrapped += wrapped
             self.participants += protocol.participants
             self.reals += protocol.participants * protocol.numbers_per_participant

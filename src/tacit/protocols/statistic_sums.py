@@ -28,17 +28,17 @@ import numpy as np
 
 from tacit.errors import TacitError, integer
 from tacit.noise import Binomial, Chance, NoiseDistribution, Table
-from tacit.noise.coins import below
 from tacit.noise.table import product
 from tacit.privacy import PureDP, Target, ThreatModel, View, derived
 from tacit.protocols.contract import Protocol
-from tacit.protocols.split_and_mix import mixed, shares_needed
+from tacit.protocols.split_and_mix import mixed
 from tacit.protocols.statistics import MomentStatistic, Statistic, TableStatistic
 from tacit.protocols.sums import TWO_SERVERS
 from tacit.protocols.vector_noise import bare
 from tacit.protocols.vectors import noise_proxy
-from tacit.trust import SHUFFLE_SECURITY, TrustModel
-from tacit.types import Estimate, Floats, Integers, Opened, VectorError
+from tacit.sampling.coins import below
+from tacit.trust import SHUFFLE_SECURITY, TrustModel, split_shares
+from tacit.types import Aggregate, Estimate, Floats, Integers, VectorError
 
 ROOM = 40.0  # standard deviations of noise that the modulus leaves room for
 WIDEST = 62  # bits of a modulus, so that simulations can use 64-bit integers
@@ -106,7 +106,7 @@ class StatisticSum(Protocol):
         """The participant's integers modulo m; the servers add the noise."""
         return [value % self.modulus for value in self.statistic.encode(x)]
 
-    def combine(self, messages: Sequence[Any]) -> Opened:
+    def combine(self, messages: Sequence[Any]) -> Aggregate:
         """The sums modulo m, with the servers' noise where they add it."""
         self.check_reports(len(messages))
         columns = zip(*messages, strict=True)
@@ -115,19 +115,19 @@ class StatisticSum(Protocol):
             (sum(column) + extra) % self.modulus
             for column, extra in zip(columns, drawn, strict=True)
         )
-        return Opened(tuple(sums), len(messages))
+        return Aggregate(tuple(sums), len(messages))
 
     def server_noise(self) -> list[int]:
         """The servers' noise by coordinate, drawn exactly."""
         return [0] * self.coordinates
 
-    def analyze(self, opened: Opened) -> Estimate:
+    def analyze(self, released: Aggregate) -> Estimate:
         """The estimated sums in real values, with the variance of their noise."""
-        self.check_reports(opened.reports)
+        self.check_reports(released.reports)
         half = self.modulus // 2
-        read = [(value + half) % self.modulus - half for value in opened.values]
+        read = [(value + half) % self.modulus - half for value in released.values]
         total = np.array(read, dtype=float) * self.statistic.units
-        return Estimate(total, self.error(opened.reports), self.guarantee_id, opened.wrapped)
+        return Estimate(total, self.error(released.reports), self.guarantee_id, released.wrapped)
 
     def error(self, reports: int) -> VectorError:
         """The noise in the mean of each coordinate."""
@@ -147,7 +147,7 @@ class StatisticSum(Protocol):
         half = self.modulus // 2
         wrapped = bool((noisy >= half).any() or (noisy < -half).any())
         values = tuple((noisy % self.modulus).tolist())
-        return self.analyze(Opened(values, load.reports, wrapped))
+        return self.analyze(Aggregate(values, load.reports, wrapped))
 
     def sample_noise(self, reports: int, rng: np.random.Generator) -> Integers:
         """The noise in every coordinate, for simulation: one array per distribution."""
@@ -329,7 +329,7 @@ class ShuffledStatistic(SecureStatistic):
     @cached_property
     def copies(self) -> int:
         """As many shares as hide everything but their sum."""
-        return shares_needed(self.honest, 1 << WIDEST, self.security)
+        return split_shares(self.honest, 1 << WIDEST, self.security)
 
     def randomize(self, x: Any) -> Any:
         """One row of shares per coordinate."""
@@ -339,7 +339,7 @@ class ShuffledStatistic(SecureStatistic):
             rows.append([*parts, (number - sum(parts)) % self.modulus])
         return rows
 
-    def combine(self, messages: Sequence[Any]) -> Opened:
+    def combine(self, messages: Sequence[Any]) -> Aggregate:
         """The sum of all shares per label, modulo m."""
         return super().combine([[sum(row) for row in message] for message in messages])
 
@@ -389,12 +389,12 @@ class UnaryStatistic(StatisticSum):
                 return True
         return False
 
-    def analyze(self, opened: Opened) -> Estimate:
+    def analyze(self, released: Aggregate) -> Estimate:
         """The debiased number of reports in each cell."""
-        self.check_reports(opened.reports)
-        ones = np.array(opened.values, dtype=float)
-        total = (ones - opened.reports * self.lie) / (0.5 - self.lie)
-        return Estimate(total, self.error(opened.reports), self.guarantee_id, opened.wrapped)
+        self.check_reports(released.reports)
+        ones = np.array(released.values, dtype=float)
+        total = (ones - released.reports * self.lie) / (0.5 - self.lie)
+        return Estimate(total, self.error(released.reports), self.guarantee_id, released.wrapped)
 
     def error(self, reports: int) -> VectorError:
         """Stretched bits are independent and sub-Gaussian; the spread is that of empty cells."""
@@ -408,7 +408,7 @@ class UnaryStatistic(StatisticSum):
         """The number of ones in every cell."""
         self.check_reports(load.reports)
         ones = rng.binomial(load.sums, 0.5) + rng.binomial(load.reports - load.sums, self.lie)
-        return self.analyze(Opened(tuple(ones.tolist()), load.reports))
+        return self.analyze(Aggregate(tuple(ones.tolist()), load.reports))
 
     def view_distribution(self, total: int, reports: int) -> Table:  # noqa: ARG002
         """The first bit of a participant who is (1) or is not (0) in its cell."""

@@ -114,6 +114,7 @@ class SilosOptions(PaperOptions, total=False):
     noise: Noise
     actions: Whole
     deviation: float
+    missing: float
     data: str | None
     field: Field
 
