@@ -114,7 +114,7 @@ class SilosOptions(PaperOptions, total=False):
     noise: Noise
     actions: Whole
     deviation: float
-    missing: float
+    missing: Whole
     data: str | None
     field: Field
 
