@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # tests start many processes; modules compiled once serve all of them
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test test-extended test-all coverage check mutants verify bench docs reference clean
+.PHONY: setup demo test test-extended test-all coverage check mutants verify bench docs reference claims clean
 .DEFAULT_GOAL := setup
 
 setup: $(READY)
@@ -65,6 +65,10 @@ bench: $(READY)
 
 docs: $(READY)
 	$(BIN)/sphinx-build --quiet --fail-on-warning docs docs/_build
+
+# every number and picture of README and docs, recomputed; about an hour, in the background
+claims: $(READY)
+	nice -n 10 $(BIN)/python docs/claims.py
 
 # pages of the documentation that are printed from the code
 reference: $(READY)
