@@ -22,7 +22,8 @@ from tacit.records import Records
 from tacit.rounds.codecs import Residues, codec
 from tacit.rounds.round_runner import minimum
 from tacit.service.errors import LOG, TooEarly
-from tacit.service.store import PendingShares, RoundRow, Stage
+from tacit.service.pending import PendingShares
+from tacit.service.store import RoundRow, Stage
 from tacit.service.trust_models.contract import (
     CoordinatorEngine,
     EndedRound,
