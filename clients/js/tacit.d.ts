@@ -193,6 +193,8 @@ export interface Round {
   length: number;
   key0: string;
   key1: string;
+  /** 1 where reports carry a proof that they are in range. */
+  proofs: 0 | 1;
   scale: [bigint, bigint];
   modulus: bigint;
 }
