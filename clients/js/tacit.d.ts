@@ -41,7 +41,7 @@ export interface Terms {
   readonly organisation: string;
   readonly parties: readonly [Party, Party];
   readonly predecessor: string;
-  readonly proofs: 0;
+  readonly proofs: 0 | 1;
   readonly purpose: string;
   readonly question: string;
   readonly suite: "hpke-x25519-aes128gcm";
