@@ -160,9 +160,11 @@ def served(there: Deployment, databases: Databases, seconds: float) -> tuple[lis
     time.sleep(2)  # databases count a moment later
     ended, after = [one.computed() for one in there.members], databases.read()
     rounds = there.coordinator.status(pinned.terms.digest)["rounds"]
-    opened = sum(one["reports"] or 0 for one in rounds if one["stage"] == "opened")
-    if opened < count / 2:
-        raise SystemExit(f"{opened:.0f} of {count:.0f} reports were opened: give more --seconds")
+    released = sum(one["reports"] or 0 for one in rounds if one["stage"] == "opened")
+    if released < count / 2:
+        raise SystemExit(
+            f"{released:.0f} of {count:.0f} reports were released: give more --seconds"
+        )
     each = {name: (value - before[name]) / count for name, value in after.items()}
     there.stop(pinned)
     costs = []

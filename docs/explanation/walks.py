@@ -22,32 +22,31 @@ WALKS = {
     "federated": "--algorithm secagg-fedlinucb --silos 3 --horizon 50",
 }
 PAGE = """\
-# Walks
+# The path of a command
 
-How a command finds its way through the modules. This page is printed by
+Which modules a command passes, from its words to a private estimate. This page is printed by
 `python docs/explanation/walks.py` and compared with it by a test.
 
 ## The stack at `protocol.simulate`
 
-One round of each family, caught at the moment in which its protocol is asked for an estimate.
-{most} modules of tacit lead there, none comes twice, and the three families walk the same way:
-nothing between the command and the protocol knows which family it serves.
+One round of each family, at the call of its protocol. {most} modules of tacit lead there, none
+comes twice, and the three families take the same path.
 
 {walks}
 
-## `tacit simulate`, in words
+## `tacit simulate`, step by step
 
-1. The **command line** finds the algorithm by name, gives it the options that were said, and is
-   refused there if the algorithm's problem has no such option. Nothing was loaded or drawn yet.
-2. The **study** builds the experiment once, so that whatever cannot be is refused before any work,
-   and hands a trial and the **seeds** to what runs them, here or in workers.
-3. A **trial** is one run: the problem begins a world from the seed, is fitted to it, and the
-   registry's function makes an experiment of it: options, learner, mechanism, guarantee.
-4. The **driver** asks the experiment for rounds. For each that is opened, the mechanism gives the
-   round's protocol, the world plays the round, `protocol.simulate` says what is learned of it, and
-   the experiment observes that, if it was made under its own promise. Others are skipped.
-5. A **ledger** adds up regret, bits and rounds on the way; the problem says which columns its
-   family adds. Records become a **result**, which is printed, written as a table, or drawn.
+1. The **command line** finds the algorithm by name and rejects options that its problem does not
+   have. Nothing has been loaded or drawn yet.
+2. The **study** builds the experiment once, so that errors come before any work, and gives a trial
+   and the **seeds** to workers.
+3. A **trial** is one run: the problem creates an environment from the seed, and the registered
+   function returns an experiment: options, learner, mechanism, guarantee.
+4. The **driver** asks the experiment for rounds. For each one to be released the mechanism gives
+   the protocol, the environment plays the round, `protocol.simulate` returns an estimate, and the
+   experiment observes it if it was made under its own guarantee. Other rounds are skipped.
+5. A **ledger** sums regret, bits and rounds. Records become a **result**, which is printed, written
+   as a table, or plotted.
 """
 
 

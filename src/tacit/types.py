@@ -1,7 +1,7 @@
 """Types shared by learners, protocols and environments: rounds, estimates, error distributions.
 
 A learner proposes a `Round`: a number of participants and their assignment. A protocol aggregates
-their reports into `Opened` and turns that into an `Estimate` with an error distribution. A batch
+their reports into `Aggregate` and turns that into an `Estimate` with an error distribution. A batch
 of a multi-armed bandit, a phase of a linear bandit and a synchronisation of silos are all rounds.
 This module imports no learner, protocol or environment.
 """
@@ -138,6 +138,43 @@ class Policy(Assignment):
         """The decisions of `silos` silos, vectorised; see `tacit.bandits.contextual`."""
 
 
+class Visitors(Protocol):
+    """Simulated participants with a context, as policies and statistics use them."""
+
+    @property
+    def features(self) -> npt.NDArray[np.float32]:
+        """Features on the grid of their map: participants × options × dimensions."""
+
+    @property
+    def segments(self) -> Integers:
+        """The segment of each participant."""
+
+
+class DeviceChoice(Assignment):
+    """An assignment of devices: a policy by which each picks its option, and reports a statistic.
+
+    Attributes
+    ----------
+    weight
+        The weight of rewards in the statistic, for its noise.
+    """
+
+    weight: float
+
+    def time(self, participants: int) -> int:
+        """One step per participant."""
+        return participants
+
+    @property
+    def probabilities(self) -> Floats | None:
+        """The probability of every option in every segment, where the policy is a table."""
+        return None
+
+    @abstractmethod
+    def options(self, visitors: Visitors, rng: np.random.Generator) -> npt.NDArray[np.intp]:
+        """The option that each device picks, for simulation."""
+
+
 @dataclass(frozen=True)
 class Round:
     """A number of participants and their assignment.
@@ -149,14 +186,14 @@ class Round:
     participants
         How many participants take part.
     assignment
-        What they play and report: `Arm`, `Design`, `Fit` or a `Policy`.
-    opened
+        What they play and report: `Arm`, `Design`, `Fit`, `DeviceChoice` or a `Policy`.
+    released
         Whether the round's aggregate is released. If not, the round is only played.
 
     Examples
     --------
     >>> round_ = Round(number=0, participants=500, assignment=Arm(2))
-    >>> round_.arm, round_.opened
+    >>> round_.arm, round_.released
     (2, True)
     >>> Round.from_dict(round_.to_dict()) == round_
     True
@@ -165,7 +202,7 @@ class Round:
     number: int
     participants: int
     assignment: Assignment
-    opened: bool = True
+    released: bool = True
 
     @property
     def time(self) -> int:
@@ -289,7 +326,7 @@ class VectorError:
 
 
 @dataclass(frozen=True)
-class Opened:
+class Aggregate:
     """The released aggregate of a round: one number per coordinate and the number of reports.
 
     `wrapped` says whether the value is misread (wrapped around the modulus). Only a simulation,
@@ -321,7 +358,7 @@ class Estimate:
     guarantee_id
         The digest of the guarantee under which the estimate was made.
     wrapped
-        Whether the aggregate is misread, as in `Opened`; known in simulations only.
+        Whether the aggregate is misread, as in `Aggregate`; known in simulations only.
 
     Examples
     --------

@@ -86,7 +86,7 @@ def mask(seed: bytes, length: int) -> list[int]:
 
 
 class Book:
-    """The masking vector, opened from the server's side."""
+    """The masking vector, released from the server's side."""
 
     def __init__(self) -> None:
         self.clients: dict[str, list[Any]] = KNOWN["clients"]

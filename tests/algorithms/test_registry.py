@@ -25,6 +25,7 @@ AGREED = {
     "linear": "dpe cdp-dpe ldp-dpe sdp-dpe secagg-dpe pe cdp-pe ldp-pe sdp-pe secagg-pe dpe-fixed",
     "federated": "fedlinucb ldp-fedlinucb sdp-fedlinucb sdp-fedlinucb-vec secagg-fedlinucb "
     "jdp-linucb",
+    "contextual": "private-contextual contextual-thompson",
 }
 NAMES = list(algorithms())
 EACH = pytest.mark.parametrize("name", NAMES)
@@ -32,6 +33,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "arms": {"arms": 3, "horizon": 3000},
     "linear": {"dimension": 3, "actions": 12, "horizon": 900, "fixed_clients": 20},
     "federated": {"silos": 3, "dimension": 3, "actions": 5, "sync": 10, "horizon": 65},
+    "contextual": {"arms": 3, "dimension": 4, "horizon": 3000},
 }
 TINY = {"sdp-fedlinucb": {"epsilon": 1e-3, "delta": 1e-4}}  # beyond, nothing is proven
 
@@ -60,7 +62,7 @@ def test_every_algorithm_runs_to_its_horizon_and_keeps_its_options(name: str) ->
     outcome = run(experiment, start.world, start.rng, noise=start.noise)
     assert experiment.finished
     assert outcome.played == experiment.learner.horizon
-    assert outcome.opened > 0
+    assert outcome.released > 0
     assert outcome.regret is not None
     assert lookup(name).describe(small(name)).keys() == set(lookup(name).options)
     assert (experiment.guarantee is None) == (lookup(name).promise in ("none", "nothing"))
@@ -76,7 +78,7 @@ def test_a_restored_experiment_goes_on_as_the_original_does(name: str) -> None:
     while done < 3:
         for round_ in experiment.propose()[:2]:
             done += 1
-            protocol = experiment.open(round_) if round_.opened else None
+            protocol = experiment.open(round_) if round_.released else None
             played = start.world.play(round_, protocol, start.rng)
             if protocol is None:
                 experiment.skip(round_)

@@ -102,7 +102,7 @@ def play(scenario: Scenario, seed: int, widths: bool = True) -> Run:
             for mean in scenario.added:
                 experiment.add(f"new {mean:g}")
         for round_ in rounds:
-            if not round_.opened:
+            if not round_.released:
                 experiment.skip(round_)
                 continue
             told = estimate(scenario, experiment, round_, means[round_.arm], rng)

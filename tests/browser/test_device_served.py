@@ -101,18 +101,18 @@ def crowd(page: Page, both: Threads, digest: bytes, wanted: int, **more: Any) ->
 
 
 def assert_counted(both: Threads, digest: bytes, told: Any) -> int:
-    """Every opened round holds exactly what was answered, and the noise that was injected; how many
-    reports that were.
+    """Every released round holds exactly what was answered, and the noise that was injected; how
+    many reports that were.
     """
     mine = {one["round"] for one in told}
 
-    def opened() -> Any:
+    def released() -> Any:
         rounds = [one for one in both.status(digest)["rounds"] if one["round"] in mine]
         over = [one for one in rounds if one["stage"] not in ("open", "closing", "opening")]
         return rounds if len(over) == len(mine) else None
 
     reports = 0
-    for one in wait_for(opened):
+    for one in wait_for(released):
         if one["sums"] is None:
             continue
         identity = bytes.fromhex(one["round"])

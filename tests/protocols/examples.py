@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -38,9 +38,19 @@ from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
+from tacit.protocols.statistic_sums import (
+    CentralStatistic,
+    ExactStatistic,
+    SecureStatistic,
+    ShuffledStatistic,
+    StatisticTotals,
+    TwoServerStatistic,
+    UnaryStatistic,
+)
+from tacit.protocols.statistics import MomentStatistic, TableStatistic
 from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, Verified, paper_modulus
 from tacit.trust import TrustModel
-from tacit.types import Codec, Estimate, Floats, Integers, Levels, Opened
+from tacit.types import Aggregate, Codec, Estimate, Floats, Integers, Levels
 
 CENTRAL, SHUFFLER = TrustModel.CENTRAL, TrustModel.SHUFFLER
 SECURE = TrustModel.SECURE_AGGREGATION
@@ -238,9 +248,9 @@ def by_hand(share: NoiseDistribution, copies: int, total: int, modulus: int | No
 # Every protocol, whatever is reported
 
 
-def opened_number(protocol: Any, opened: Opened, messages: list[Any]) -> int:  # noqa: ARG001
-    """What is seen of most protocols: the first opened number."""
-    return int(opened.values[0])
+def opened_number(protocol: Any, released: Aggregate, messages: list[Any]) -> int:  # noqa: ARG001
+    """What is seen of most protocols: the first released number."""
+    return int(released.values[0])
 
 
 @dataclass(frozen=True)
@@ -254,7 +264,7 @@ class Case:
     reports: list[Any]
     load: Any
     total: int = 0
-    seen: Callable[[Any, Opened, list[Any]], int] | None = opened_number
+    seen: Callable[[Any, Aggregate, list[Any]], int] | None = opened_number
     inside: int = 0
 
 
@@ -314,7 +324,7 @@ HISTORY: npt.NDArray[np.float64] = np.arange(24.0).reshape(4, 2, 3) / 24  # silo
 
 
 def prefix() -> Protocol:
-    """The second step of a tree, whose opened number holds both."""
+    """The second step of a tree, whose released number holds both."""
     target = ApproximateDP(2.0, 0.05)
     shape = factorize("tree", 2)
     sums = calibrated(shape, 4, 3, 1.5, SECURE, "skellam", target, people=4)
@@ -330,10 +340,10 @@ def central_prefix() -> Protocol:
     return sums.open(1, {0: before}, {0: before}, sums.guarantee(0.05))
 
 
-def noise_in_sum(protocol: Any, opened: Opened, _: Any) -> int:
-    """The first opened number less the data's."""
+def noise_in_sum(protocol: Any, released: Aggregate, _: Any) -> int:
+    """The first released number less the data's."""
     data = np.rint(HISTORY[:, :, 0].sum(axis=1) * protocol.sums.scale).sum()
-    return int(np.uint64(opened.values[0]).astype(np.int64)) - int(data)
+    return int(np.uint64(released.values[0]).astype(np.int64)) - int(data)
 
 
 def shuffled_prefix() -> Protocol:
@@ -343,11 +353,11 @@ def shuffled_prefix() -> Protocol:
     return sums.open(1, {0: before}, {0: before}, sums.guarantee(0.05))
 
 
-def ones_of_noise(protocol: Any, opened: Opened, _: Any) -> int:
+def ones_of_noise(protocol: Any, released: Aggregate, _: Any) -> int:
     """How many of the first number's ones are not its data's."""
     sums = protocol.sums
     data = np.rint(HISTORY[:, :, 0].sum(axis=1) * sums.scale).sum()
-    return int(opened.values[0] - data - sums.silos * 2 * sums.scale)
+    return int(released.values[0] - data - sums.silos * 2 * sums.scale)
 
 
 PAIRS = np.random.default_rng(8).integers(0, 5, size=(40, 2))  # levels of two metrics
@@ -361,8 +371,8 @@ def ball(build: Callable[[], Any], people: int = 6) -> Case:
     """Vectors whose coordinates are whole steps, so that what is left of the first is noise."""
     vectors_ = np.resize(ENDS, (people, 3))
 
-    def seen(protocol: Any, opened: Opened, messages: list[Any]) -> int:
-        value = opened.values[0]
+    def seen(protocol: Any, released: Aggregate, messages: list[Any]) -> int:
+        value = released.values[0]
         already = vectors_[:, 0].sum()
         if isinstance(protocol, LocalBall):
             value, already = messages[0][0], vectors_[0, 0]
@@ -373,13 +383,30 @@ def ball(build: Callable[[], Any], people: int = 6) -> Case:
     return Case(build, list(vectors_), Given(vectors_), 0, seen)
 
 
+CELLS = [0, 0, 0, 1, 2, 3, 3, 5, 0, 4] * 2  # of 20 participants in a table of six cells
+PAIRED = [((600, -300), 1), ((1000, 0), 0), ((-700, 700), 1), ((0, 0), 1), ((0, 999), 0)]
+TABLE, MOMENTS = TableStatistic(1, 3), MomentStatistic(2, 1000)
+
+
+def statistic(build: Callable[[], Any], reports: list[Any], kind: Any) -> Case:
+    """Reports of a statistic; what is seen of the first sum is its noise, or its number of ones."""
+    sums = np.array([kind.encode(report) for report in reports]).sum(axis=0)
+    total = int(sums[0])
+
+    def seen(protocol: Any, released: Aggregate, _: Any) -> int:
+        half = protocol.modulus // 2
+        return int((released.values[0] + half) % protocol.modulus - half)
+
+    return Case(build, reports, StatisticTotals(sums, len(reports)), total, seen)
+
+
 CASES: dict[str, Case] = {
     **{name: a_sum(name, example) for name, example in EXAMPLES.items()},
     "vector-plain": vector(lambda: vectors.Plain(6, 3, 1.0), 0, None),
     "vector-central": vector(
         lambda: vectors.CentralVectors(6, 3, 1.0, TEN),
         0,
-        lambda p, opened, _: steps(opened.values[0], p, float(ENDS[:, 0].sum())),
+        lambda p, released, _: steps(released.values[0], p, float(ENDS[:, 0].sum())),
     ),
     "vector-local": vector(
         lambda: vectors.LocalVectors(6, 3, 1.0, TEN),
@@ -398,12 +425,36 @@ CASES: dict[str, Case] = {
         lambda: SecureBall(6, 3, 2.0, TEN, noise_kind="discrete-gaussian")
     ),
     "ball-shuffle": ball(lambda: ShuffledBall(20, 3, 2.0, TEN), people=20),
+    "statistic-exact": replace(
+        statistic(lambda: ExactStatistic(20, TABLE), CELLS, TABLE), seen=None
+    ),
+    "statistic-central-table": statistic(
+        lambda: CentralStatistic(20, TABLE, PureDP(1.0)), CELLS, TABLE
+    ),
+    "statistic-two-table": statistic(
+        lambda: TwoServerStatistic(20, TABLE, PureDP(1.0)), CELLS, TABLE
+    ),
+    "statistic-secagg-table": statistic(
+        lambda: SecureStatistic(20, TABLE, PureDP(1.0)), CELLS, TABLE
+    ),
+    "statistic-shuffle-table": statistic(
+        lambda: ShuffledStatistic(20, TABLE, PureDP(1.0)), CELLS, TABLE
+    ),
+    "statistic-local-table": statistic(
+        lambda: UnaryStatistic(20, TABLE, PureDP(1.0)), CELLS, TABLE
+    ),
+    "statistic-two-moments": statistic(
+        lambda: TwoServerStatistic(5, MOMENTS, TEN), PAIRED, MOMENTS
+    ),
+    "statistic-secagg-moments": statistic(
+        lambda: SecureStatistic(5, MOMENTS, TEN), PAIRED, MOMENTS
+    ),
     "separate-sums": Case(
         separate,
         PLAYED,
         [Signs(ups, plays, 1.0) for ups, plays in ((3, 5), (1, 3), (4, 4))],
         3 * 4,
-        lambda p, opened, _: int(opened.values[0].value),  # noqa: ARG005
+        lambda p, released, _: int(released.values[0].value),  # noqa: ARG005
         inside=5,
     ),
     "joint-sums": Case(

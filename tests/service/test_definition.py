@@ -105,7 +105,7 @@ def test_the_noise_of_the_terms_is_that_of_every_round(definition: Definition) -
     experiment = definition.experiment()
     again = Experiment.from_dict(json.loads(json.dumps(experiment.to_dict())))
     for one in (experiment, again):
-        for round_ in (proposed for proposed in one.propose() if proposed.opened):
+        for round_ in (proposed for proposed in one.propose() if proposed.released):
             protocol: Any = one.open(round_)
             assert getattr(protocol, "part", protocol).distribution.scale == terms.noise.scale
             assert protocol.coordinates == len(terms.answer.metrics)
@@ -123,8 +123,8 @@ def test_a_round_through_two_servers_has_the_noise_of_the_terms() -> None:
     protocol: Any = experiment.open(round_)
     settings_: Any = codec(protocol, "two-servers").settings
     assert settings_["noise"].scale == definition.terms(*COORDINATOR).noise.scale == 15
-    opened = carry(protocol, [protocol.randomize(0.6)] * round_.participants, "two-servers")
-    experiment.observe(round_, protocol.analyze(opened))
+    released = carry(protocol, [protocol.randomize(0.6)] * round_.participants, "two-servers")
+    experiment.observe(round_, protocol.analyze(released))
     standing = experiment.estimates()[0]
     assert standing.mean == pytest.approx(0.6, abs=0.5)
     # 240 people, scale 15 of 5 levels, two servers: a deviation of 0.025; 20 of them

@@ -93,7 +93,7 @@ def test_what_devices_answer_is_what_the_experiment_counts(both: Threads) -> Non
 
 
 def _summed(both: Threads, digest: bytes) -> dict[str, Any]:
-    """The rounds that were opened, by their names."""
+    """The rounds that were released, by their names."""
     rounds = both.status(digest)["rounds"]
     return {one["round"]: one for one in rounds if one["sums"] is not None}
 

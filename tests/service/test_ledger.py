@@ -181,7 +181,7 @@ def test_without_a_limit_of_ones_own_eight_is_the_limit_over_all_experiments() -
 def test_a_limit_that_an_app_gives_only_lowers_the_one_in_force(tmp_path: Path) -> None:
     """Also the default: an app neither raises it nor switches it off in passing."""
 
-    def opened(**given: Any) -> Fraction | None:
+    def released(**given: Any) -> Fraction | None:
         ledger = Ledger(tmp_path / "ledger.db")
         Device(ledger, PINS, **given).close()
         limit = ledger.own_limit
@@ -192,11 +192,11 @@ def test_a_limit_that_an_app_gives_only_lowers_the_one_in_force(tmp_path: Path) 
         ledger = Ledger(":memory:")
         Device(ledger, PINS, **fresh).close()
         assert ledger.own_limit == OWN_LIMIT
-    assert opened(limit=Fraction(20)) == 8
-    assert opened(limit=None) == 8
-    assert opened(limit=Fraction(3, 2)) == Fraction(3, 2)
-    assert opened(limit=Fraction(2)) == Fraction(3, 2)
-    assert opened() == Fraction(3, 2)
+    assert released(limit=Fraction(20)) == 8
+    assert released(limit=None) == 8
+    assert released(limit=Fraction(3, 2)) == Fraction(3, 2)
+    assert released(limit=Fraction(2)) == Fraction(3, 2)
+    assert released() == Fraction(3, 2)
 
 
 def test_a_limit_is_raised_or_switched_off_by_an_explicit_call_only() -> None:

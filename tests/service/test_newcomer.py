@@ -23,13 +23,14 @@ PATIENCE = 300.0  # seconds that any one command may take
 
 
 def steps(text: str) -> Iterator[tuple[str, str]]:
-    """Commands and files of the page, in its order."""
+    """Commands and files of the page, in its order; lines without a prompt are output."""
     pattern = r"^```console\n(.*?)^```$|^```\{code-block\} python\n:caption: (\S+)\n(.*?)^```$"
     for found in re.finditer(pattern, text, re.M | re.S):
         if found[2]:
             yield found[2], found[3]
         for line in (found[1] or "").splitlines():
-            yield "$", line.removeprefix("$ ")
+            if line.startswith("$ "):
+                yield "$", line.removeprefix("$ ")
 
 
 def free_port() -> int:

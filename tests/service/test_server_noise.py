@@ -37,7 +37,7 @@ from tacit.aggregation.two_servers import (
 from tacit.aggregation.wire import HEADER_SIZE, unpack_numbers
 from tacit.algorithms.registry import begin
 from tacit.records import MemoryRecords
-from tacit.service import party, store
+from tacit.service import party, pending
 from tacit.service.assignment import Assigned
 from tacit.service.party import ServerParty
 from tacit.terms import Aggregation, Answer, Noise
@@ -147,7 +147,7 @@ def at(own: ServerParty, about: TwoServerRound, shares: list[list[int]]) -> Held
     names = (bytes((own.role,)) + about.identity, b"c" + about.identity)
     found = {name: own.records.read(name) for name in names}
     records = {name: content for name, content in found.items() if content is not None}
-    table = dict(store.PendingShares(own.store, about.identity).items())
+    table = dict(pending.PendingShares(own.store, about.identity).items())
     return Held(records, table, [sum(one) % about.modulus for one in zip(*shares, strict=True)])
 
 

@@ -117,7 +117,7 @@ def _batch_sizes(problem: ArmsProblem) -> list[int]:
 @cz23(
     "dist-dp-se",
     trust=TrustModel.SECURE_AGGREGATION,
-    promise="(ε, 0)-DP of the opened sums",
+    promise="(ε, 0)-DP of the released sums",
     options=(*COMMON, *PEOPLE),
 )
 def dist_dp_se(problem: ArmsProblem) -> Experiment:
@@ -130,7 +130,7 @@ def dist_dp_se(problem: ArmsProblem) -> Experiment:
 @cz23(
     "dist-rdp-se",
     trust=TrustModel.SECURE_AGGREGATION,
-    promise="(ε, δ)-DP of the opened sums",
+    promise="(ε, δ)-DP of the released sums",
     options=(*COMMON, *PEOPLE, "delta", "scale"),
     also=_renyi,
 )
@@ -148,7 +148,7 @@ def dist_rdp_se(problem: ArmsProblem) -> Experiment:
 @cz23(
     "dist-cdp-se",
     trust=TrustModel.SECURE_AGGREGATION,
-    promise="(ε, δ)-DP of the opened sums",
+    promise="(ε, δ)-DP of the released sums",
     options=(*COMMON, "min_batch_size", "delta", "scale"),
     also=_concentrated,
 )

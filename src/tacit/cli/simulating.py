@@ -178,6 +178,8 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
         sentence("guarantee", result.promise)
         if "restated" in summary:
             sentence("as in the theorem", as_in_theorem(summary["restated"]))
+        if "statistic" in result.runs[0]:
+            sentence("statistic", result.runs[0]["statistic"])
         settings = [
             f"{key.replace('_', ' ')} {no_less(value) if key in PROMISED else shown(value)}"
             for key, value in result.configuration.items()
@@ -204,6 +206,9 @@ def labels(per: str) -> dict[str, str]:
         "regret_sem": "± standard error",
         "time_average_regret": f"regret per {per}",
         "group_regret_per_round": "regret of all silos per round",
+        "single_regret": "regret of the best single option",
+        "uniform_regret": "regret of uniform choice",
+        "reward_mean": "mean reward",
         "final_realised_regret": "realised regret",
         "lower_bound": "lower bound (asymptotic, central DP)",
         "times_lower_bound": "times the lower bound",

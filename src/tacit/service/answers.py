@@ -173,18 +173,18 @@ def public(seen: Snapshot) -> dict[str, Any]:
 def _passed(seen: Snapshot) -> dict[str, int]:
     """Messages and bytes of released rounds: reports to each party, and the helper's answers."""
     engine, terms = coordinator_engine(seen.terms), seen.terms
-    opened = [
+    released = [
         (row.reports or 0, *engine.traffic(decoded(engine, terms, row.announcement)))
         for row in seen.rounds
         if row.stage is Stage.OPENED
     ]
     helper = terms.helper
     return {
-        "reports": sum(reports for reports, *_ in opened),
-        "coordinator_bytes": sum(count * sizes[terms.leader] for count, sizes, _ in opened),
+        "reports": sum(reports for reports, *_ in released),
+        "coordinator_bytes": sum(count * sizes[terms.leader] for count, sizes, _ in released),
         "helper_bytes": sum(
-            0 if helper is None else count * sizes[helper] for count, sizes, _ in opened
+            0 if helper is None else count * sizes[helper] for count, sizes, _ in released
         ),
-        "sums": len(opened),
-        "sums_bytes": sum(answer for *_, answer in opened),
+        "sums": len(released),
+        "sums_bytes": sum(answer for *_, answer in released),
     }

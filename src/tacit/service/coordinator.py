@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -22,7 +22,14 @@ from tacit.experiment import Experiment
 from tacit.records import Records
 from tacit.service import answers
 from tacit.service.answers import EndReason
-from tacit.service.assignment import Assigned, Choose, SlotAssigner, Ticket, at_random
+from tacit.service.assignment import (
+    Assigned,
+    Choose,
+    Elsewhere,
+    SlotAssigner,
+    Ticket,
+    at_random,
+)
 from tacit.service.errors import Conflict
 from tacit.service.party import COORDINATOR, Clock, ServerParty, exact_noise
 from tacit.service.store import ExperimentRow, Registered, State, Store, Transaction
@@ -236,10 +243,10 @@ class Coordinator(ServerParty):
     # Slots
 
     def join(self, tickets: Sequence[Ticket]) -> list[Assigned | Refusal]:
-        """Assign slots to tickets, in one transaction.
+        """Assign slots to tickets, in one transaction, or two if their shards of slots are full.
 
-        Each slot is drawn from the free slots of all open rounds. When no slot is free, the ticket
-        gets the best option so far and sends no report.
+        Each slot is drawn from the free slots of all open rounds that are locked. When no slot is
+        free, the ticket gets the best option so far and sends no report.
         """
         asked: dict[bytes, list[int]] = {}
         for n, ticket in enumerate(tickets):
@@ -250,13 +257,31 @@ class Coordinator(ServerParty):
                 self.pinned(digest)
             except Refusal as reason:
                 answered |= dict.fromkeys(asked.pop(digest), reason)
+        for whole in (False, True):
+            if asked:
+                answered |= self._assign(tickets, asked, whole=whole)
+                missing = {
+                    digest: [n for n in mine if n not in answered] for digest, mine in asked.items()
+                }
+                asked = {digest: mine for digest, mine in missing.items() if mine}
+        return [answered[n] for n in range(len(tickets))]
+
+    def _assign(
+        self, tickets: Sequence[Ticket], asked: Mapping[bytes, list[int]], *, whole: bool
+    ) -> dict[int, Assigned | Refusal]:
+        """Assign slots to tickets by experiment, those of full shards only with `whole`."""
+        answered: dict[int, Assigned | Refusal] = {}
         with self.store.begin() as transaction:
             for digest, mine in sorted(asked.items()):
                 known = transaction.terms(digest)
                 assigner = SlotAssigner(self, transaction, known, self._choose)
-                slots = assigner.assign([tickets[n] for n in mine])
-                answered |= dict(zip(mine, slots, strict=True))
-        return [answered[n] for n in range(len(tickets))]
+                slots = assigner.assign([tickets[n] for n in mine], whole=whole)
+                answered |= {
+                    n: slot
+                    for n, slot in zip(mine, slots, strict=True)
+                    if not isinstance(slot, Elsewhere)
+                }
+        return answered
 
 
 def load(row: ExperimentRow) -> Experiment:
@@ -298,10 +323,10 @@ def check_fits(terms: Terms, experiment: Experiment) -> None:
         )
     trial = Experiment.from_dict(experiment.to_dict())
     for round_ in trial.propose():
-        if round_.opened:
+        if round_.released:
             coordinator_engine(terms).codec(trial.open(round_), terms)
         least = terms.aggregation.minimum_batch_size
-        if round_.opened and round_.participants < least:
+        if round_.released and round_.participants < least:
             raise TacitError(
                 f"a round has {round_.participants} participants: must have at least {least}, the "
                 "minimum batch size of the terms"

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from tacit.aggregation.announcements import binding_of
 from tacit.errors import Refusal
 from tacit.service import invitations
+from tacit.service.leases import Leads, everything
 from tacit.service.party import HELPER, SOON, ServerParty, attempt
 from tacit.service.store import LIVE, RoundRow, Stage
 from tacit.service.trust_models import HELPERS, helper_engine
@@ -20,6 +21,7 @@ from tacit.service.trust_models.contract import HelperEngine, ServedRound
 from tacit.terms import Pinned, Terms
 
 PAUSE = 60.0  # seconds between steps when no round is open
+FOLLOWING = 5.0  # seconds between steps while another process leads
 
 
 class Helper(ServerParty):
@@ -121,12 +123,16 @@ class Helper(ServerParty):
                 self.finish(transaction, row, said.ended)
         return said.listing, said.answer
 
-    def step(self) -> float:
+    def step(self, leads: Leads = everything) -> float:
         """Close due rounds and abort those past their grace period, by this helper's clock.
 
-        Returns the seconds until the next call is worthwhile.
+        Only rounds of experiments that this process leads are advanced. Returns the seconds until
+        the next call is worthwhile.
         """
-        return min([PAUSE, *(attempt(self._advance, row) for row in self.driven(*LIVE))])
+        rows = [(self.lineage(row.terms), row) for row in self.driven(*LIVE)]
+        mine = leads({lineage for lineage, _ in rows})
+        waits = (attempt(self._advance, row) for lineage, row in rows if lineage in mine)
+        return min([PAUSE if len(mine) == len({one for one, _ in rows}) else FOLLOWING, *waits])
 
     def _advance(self, row: RoundRow) -> float:
         """Advance one round; the seconds until its next step."""

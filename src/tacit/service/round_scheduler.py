@@ -3,7 +3,7 @@
 A round passes through the stages `preparing`, `open` and `closing`, and ends as `opened` (released)
 or `refused` (aborted). The stage determines the next message to the helper. Each message is durable
 before it is sent and is sent again until it is answered. Every step is idempotent, and any process
-of the coordinator can take it.
+of the coordinator can take it; leases select the one that does.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tacit.rounds.codecs import analyzed
 from tacit.service import answers
 from tacit.service.coordinator import Coordinator, load, with_learner
 from tacit.service.errors import LOG
+from tacit.service.leases import Leads, everything
 from tacit.service.party import AGAIN, SOON, attempt
 from tacit.service.store import UNFINISHED, ExperimentRow, RoundRow, Stage, State
 from tacit.service.timing import Timing
@@ -35,14 +36,20 @@ PAUSE = 5.0  # seconds between steps when idle
 Loaded = tuple[ExperimentRow, Experiment]
 
 
-def step(party: Coordinator, link: HelperLink | None = None) -> float:
-    """Advance all experiments as far as possible now; return the seconds until the next attempt.
+def step(party: Coordinator, link: HelperLink | None = None, leads: Leads = everything) -> float:
+    """Advance the experiments that this process leads as far as possible now.
 
-    `link` connects to the helpers of experiments that have one.
+    `link` connects to the helpers of experiments that have one. Returns the seconds until the next
+    attempt.
     """
     wait = PAUSE
     planned = {}
-    for lineage in party.running():
+    unfinished = [(party.lineage(row.terms), row) for row in party.driven(*UNFINISHED)]
+    running = party.running()
+    mine = leads({*running, *(lineage for lineage, _ in unfinished)})
+    for lineage in running:
+        if lineage not in mine:
+            continue
         try:
             if found := _plan(party, lineage):
                 planned[found[0].digest] = found
@@ -50,7 +57,10 @@ def step(party: Coordinator, link: HelperLink | None = None) -> float:
             said = "experiment %s failed to plan rounds: %s (retry in %g s)"
             LOG.error(said, lineage.hex(), problem, AGAIN)
             wait = AGAIN
-    rounds = sorted(party.driven(*UNFINISHED), key=attrgetter("terms", "number"))
+    rounds = sorted(
+        (row for row in party.rounds(*UNFINISHED) if party.lineage(row.terms) in mine),
+        key=attrgetter("terms", "number"),
+    )
     for digest, rows in groupby(rounds, attrgetter("terms")):
         batch = _Batch(party, link, digest, planned.get(digest))
         for row in rows:
@@ -102,12 +112,12 @@ def _next_rounds(experiment: Experiment, no_show: Fraction) -> list[Round]:
     everyone else then gets the best option and is not asked.
     """
     while rounds := experiment.propose(no_show):
-        opened = [round_ for round_ in rounds if round_.opened]
+        released = [round_ for round_ in rounds if round_.released]
         for round_ in rounds:
-            if not round_.opened:
-                experiment.skip(round_, 0 if opened else None)
-        if opened:
-            return opened
+            if not round_.released:
+                experiment.skip(round_, 0 if released else None)
+        if released:
+            return released
     return []
 
 
@@ -170,8 +180,8 @@ class _Batch:
             return AGAIN
         announcement = self.engine.announce(row.announcement, signature, self.link)
         with self.party.store.begin() as transaction:
-            opened = replace(row, stage=Stage.OPEN, announcement=announcement)
-            transaction.replace_round(row, opened)
+            released = replace(row, stage=Stage.OPEN, announcement=announcement)
+            transaction.replace_round(row, released)
         return SOON
 
     def _describe(self, row: RoundRow) -> RoundRow | None:
@@ -213,7 +223,7 @@ class _Batch:
     def _abandon(self, row: RoundRow) -> None:
         """Abort a round that no participant has joined and plan it again under a new identity.
 
-        A round that another process has opened meanwhile is left alone.
+        A round that another process has released meanwhile is left alone.
         """
         anew = replace(row, identity=new_identity(), announcement=b"")
         with self.party.store.begin() as transaction:

@@ -127,13 +127,14 @@ def stages(
 ) -> Generator[None, None, RunOutcome]:
     """Run an experiment, pausing after each of the learner's proposals; see `run`."""
     learner, means, rng = experiment.learner, world.means, sources[0]
-    outcome = RunOutcome(experiment, None if means is None else world.gaps, checkpoints, means)
+    gaps = None if means is None else world.gaps
+    outcome = RunOutcome(experiment, gaps, checkpoints, means, world.single)
     poisoning = Poisoning.of(conditions.poisoned, world) if conditions.poisoned else None
     with suppress(OutOfData):  # the run ends when the recorded data are used up
         while rounds := experiment.propose():
-            outcome.rounds += any(round_.opened for round_ in rounds)
+            outcome.rounds += any(round_.released for round_ in rounds)
             for round_ in rounds:
-                if round_.opened:
+                if round_.released:
                     _release(outcome, world, round_, sources, conditions, poisoning)
                 else:
                     played = world.play(round_, None, rng)

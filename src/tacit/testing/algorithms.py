@@ -15,6 +15,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "arms": {"arms": 3, "horizon": 2_000},
     "linear": {"dimension": 3, "actions": 8, "horizon": 400},
     "federated": {"silos": 3, "dimension": 3, "actions": 4, "sync": 5, "horizon": 22},
+    "contextual": {"arms": 3, "dimension": 4, "horizon": 2_000},
 }
 
 
@@ -69,7 +70,7 @@ def _check_rounds(entry: Algorithm, trial: Trial) -> None:
     start = trial.problem.start(3, None)
     experiment = entry.build(trial.problem.fitted(start.world, 3))
     round_ = experiment.propose()[0]
-    if round_.opened:
+    if round_.released:
         protocol = experiment.open(round_)
         match experiment.mechanism.privacy:
             case NonPrivate():
@@ -88,4 +89,4 @@ def _check_rounds(entry: Algorithm, trial: Trial) -> None:
     )
     outcome = run(restored, start.world, start.rng, noise=start.noise)
     assert restored.finished, "a restored experiment must reach its horizon"
-    assert outcome.opened >= 0, "a run counts its released rounds"
+    assert outcome.released >= 0, "a run counts its released rounds"

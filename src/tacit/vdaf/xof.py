@@ -26,7 +26,7 @@ def turboshake() -> ModuleType:
     except ImportError:
         raise TacitError(
             "verified sums need TurboSHAKE128 of pycryptodome, which is not installed: pip install "
-            "'tacit[verified]'"
+            "'tacit[device]'"
         ) from None
     return TurboSHAKE128
 

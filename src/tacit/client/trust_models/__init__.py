@@ -11,7 +11,10 @@ from tacit.client.trust_models.two_servers import TwoServerReporter
 from tacit.errors import Refusal
 from tacit.terms import Terms
 
-REPORTERS: dict[str, Reporter] = {"two-servers": TwoServerReporter()}
+REPORTERS: dict[str, Reporter] = {
+    "two-servers": TwoServerReporter(),
+    "verified": TwoServerReporter(),
+}
 
 
 def reporter(terms: Terms) -> Reporter:

@@ -49,6 +49,7 @@ from tacit.service.http.middleware import Front
 from tacit.service.http.pages import add_pages
 from tacit.service.http.problems import ProblemDocument, responses
 from tacit.service.http.writer import GroupWriter
+from tacit.service.leases import Leads, Leases, holder_of
 from tacit.service.party import ServerParty
 from tacit.service.store import Registered
 from tacit.service.trust_models.contract import HelperLink
@@ -76,10 +77,11 @@ class Service:
     metrics: Metrics
     writer: GroupWriter
     driver: Driver
+    leases: Leases
     closing: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
-    def of(cls, party: ServerParty, config: PartyConfig, step: Callable[[], float]) -> Service:
+    def of(cls, party: ServerParty, config: PartyConfig, step: Callable[[Leads], float]) -> Service:
         """Create the components of a party's process without starting them."""
         waiting: list[GroupWriter] = []
 
@@ -89,24 +91,29 @@ class Service:
         metrics = Metrics(gauges)
         writer = GroupWriter(config.limits.waiting, metrics.group)
         waiting.append(writer)
-        return cls(party, config, metrics, writer, Driver(step, metrics.failure))
+        leases = Leases(party.store, holder_of(config.listen))
+        driver = Driver(lambda: step(leases), metrics.failure)
+        return cls(party, config, metrics, writer, driver, leases)
 
     @asynccontextmanager
     async def running(self, _app: FastAPI) -> AsyncIterator[None]:
         """Lifespan of the application; pending work is committed before it ends."""
         self.writer.start()
+        self.leases.start()
         self.driver.start()
         try:
             yield
         finally:
             self.driver.stop()
             self.writer.stop()
+            self.leases.stop()
             self.party.store.close()
 
 
 def coordinator_app(coordinator: Coordinator, config: PartyConfig, link: HelperLink) -> Front:
     """The coordinator's application; `link` connects it to the helper."""
-    service = Service.of(coordinator, config, lambda: round_scheduler.step(coordinator, link))
+    step = partial(round_scheduler.step, coordinator, link)
+    service = Service.of(coordinator, config, step)
     app = _application("coordinator", service)
     _add_places(app, service, coordinator)
     _add_experiments(app, service, coordinator)

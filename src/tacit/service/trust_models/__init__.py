@@ -11,8 +11,14 @@ from tacit.service.trust_models.contract import CoordinatorEngine, HelperEngine
 from tacit.service.trust_models.two_servers import TwoServerCoordinator, TwoServerHelper
 from tacit.terms import Terms
 
-COORDINATORS: dict[str, type[CoordinatorEngine]] = {"two-servers": TwoServerCoordinator}
-HELPERS: dict[str, type[HelperEngine]] = {"two-servers": TwoServerHelper}
+COORDINATORS: dict[str, type[CoordinatorEngine]] = {
+    "two-servers": TwoServerCoordinator,
+    "verified": TwoServerCoordinator,
+}
+HELPERS: dict[str, type[HelperEngine]] = {
+    "two-servers": TwoServerHelper,
+    "verified": TwoServerHelper,
+}
 
 
 def coordinator_engine(terms: Terms) -> type[CoordinatorEngine]:

@@ -1,7 +1,8 @@
 """Two non-colluding servers: each sums its report shares and adds noise of its own.
 
 The cryptography is in `tacit.aggregation.aggregator` and `collecting`. The coordinator is also the
-collector. Rounds without range proofs; one honest server suffices for the guarantee.
+collector. One honest server suffices for the guarantee. With range proofs (kind "verified"), the
+servers drop reports out of range; that needs both servers to be honest.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from tacit.aggregation.announcements import Binding, LiveRound, accept, announce
 from tacit.aggregation.collecting import Collector, prepare_collector
 from tacit.aggregation.encryption import suite_named, suite_numbered
 from tacit.aggregation.two_servers import TwoServerRound
+from tacit.aggregation.verified import MODULUS
 from tacit.aggregation.wire import Kind, kind_of
 from tacit.errors import Refusal, TacitError
 from tacit.protocols.contract import Protocol
@@ -20,7 +22,8 @@ from tacit.records import Records
 from tacit.rounds.codecs import Residues, codec
 from tacit.rounds.round_runner import minimum
 from tacit.service.errors import LOG, TooEarly
-from tacit.service.store import PendingShares, RoundRow, Stage
+from tacit.service.pending import PendingShares
+from tacit.service.store import RoundRow, Stage
 from tacit.service.trust_models.contract import (
     CoordinatorEngine,
     EndedRound,
@@ -34,8 +37,6 @@ from tacit.service.trust_models.contract import (
 )
 from tacit.terms import Terms
 
-KIND = "two-servers"
-
 
 class TwoServerEngine(RoundEngine):
     """The part that both servers share."""
@@ -48,7 +49,7 @@ class TwoServerEngine(RoundEngine):
         if terms.noise.by != "servers":
             raise TacitError(
                 f"the terms name {terms.kind} with noise by {terms.noise.by}: live experiments "
-                f"need {KIND} with noise by servers"
+                "with two servers need noise by servers"
             )
 
     def aggregator_context(self, identity: bytes) -> AggregatorContext:
@@ -80,7 +81,7 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
     @staticmethod
     def codec(protocol: Protocol, terms: Terms) -> Residues:
         """Exact levels; rejects noise of the servers that differs from that of the terms."""
-        way = codec(protocol, KIND)
+        way = codec(protocol, terms.kind)
         levels, scale = terms.answer.levels, terms.noise.scale
         own = way.noise if isinstance(way, Residues) else None
         if (
@@ -106,12 +107,13 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
         terms, identity = self.context.terms, plan.identity
         way, about, suite = self.codec(plan.protocol, terms), terms.answer, suite_named(terms.suite)
         theirs = linked(link).keys(terms.digest, identity, suite)  # first: if rejected, make no key
-        own = self.aggregator_context(identity).prepare(identity, suite)
+        context = self.aggregator_context(identity)
+        own = context.prepare(identity, suite)
         return TwoServerRound(
             Binding(terms.digest, plan.option, about.levels, about.window, plan.closes),
             plan.slots,
-            max(minimum(way.protocol, KIND), terms.aggregation.minimum_batch_size),
-            way.modulus,
+            max(minimum(way.protocol, terms.kind), terms.aggregation.minimum_batch_size),
+            MODULUS if terms.proofs else way.modulus,
             (own, theirs),
             prepare_collector(self.context.records, identity, suite),
             len(about.metrics),
@@ -120,6 +122,7 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
             plan.grace,
             suite,
             identity,
+            context.commitment(identity, (own, theirs)) if terms.proofs else b"",
         )
 
     def endorse(self, description: bytes) -> bytes:
