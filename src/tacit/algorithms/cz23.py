@@ -20,6 +20,7 @@ from tacit.algorithms.lazy_imports import (
     mechanism,
     privacy,
     split_and_mix,
+    sums,
 )
 from tacit.algorithms.registry import algorithm
 from tacit.trust import TrustModel
@@ -86,25 +87,26 @@ def _secure_sums(problem: ArmsProblem, experiment: Experiment) -> list[SecureSum
         return None
     least = 1 if problem.constants == "paper" else problem.privacy.min_batch_size
     sizes = [size for size in _batch_sizes(problem) if size >= least]
-    return [hidden.make(size, **hidden.arguments) for size in sizes] or None
+    made = (hidden.make(size, **hidden.arguments) for size in sizes)
+    return [one for one in made if isinstance(one, sums.SecureSum)] or None
 
 
 def _renyi(problem: ArmsProblem) -> RenyiDP | None:
     """The Rényi divergences of Theorem 2, of the noise that remains against a curious participant:
     the largest of all rounds at each order.
     """
-    sums = _secure_sums(problem, dist_rdp_se(problem))
-    return None if sums is None else privacy.weakest_divergence([one.renyi() for one in sums])
+    rounds = _secure_sums(problem, dist_rdp_se(problem))
+    return None if rounds is None else privacy.weakest_divergence([one.renyi() for one in rounds])
 
 
 def _concentrated(problem: ArmsProblem) -> ConcentratedDP | None:
     """The ρ of Theorem 4, of the noise that remains against a curious participant: the largest of
     all rounds.
     """
-    sums = _secure_sums(problem, dist_cdp_se(problem))
-    if sums is None:
+    rounds = _secure_sums(problem, dist_cdp_se(problem))
+    if rounds is None:
         return None
-    return privacy.weakest_divergence([one.concentrated() for one in sums])
+    return privacy.weakest_divergence([one.concentrated() for one in rounds])
 
 
 def _batch_sizes(problem: ArmsProblem) -> list[int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 from tacit.assumptions import Accounting, DistinctRounds
 from tacit.errors import Number, TacitError, integer, positive, probability
@@ -114,8 +114,8 @@ class Calibration:
             target = target.given(*ThreatModel(curious=0).assumptions())
         if isinstance(target, (ConcentratedDP, RenyiDP)):
             composed = target.given(DistinctRounds()) if target.participations > 1 else target
-            true = {"rho": self.epsilon} if isinstance(target, ConcentratedDP) else {}
-            true |= {"curve": self.curve} if isinstance(target, RenyiDP) else {}
+            concentrated = isinstance(target, ConcentratedDP)
+            true: dict[str, Any] = {"rho": self.epsilon} if concentrated else {"curve": self.curve}
             return derived(replace(composed, **true), self.distribution)
         target = target.given(*in_distinct_rounds(target))
         return derived(replace(target, epsilon=self.epsilon), self.distribution)

@@ -24,7 +24,7 @@ from tacit.privacy.guarantees import (
 )
 from tacit.rounding import no_less
 
-Repeated = TypeVar("Repeated", PureDP, ConcentratedDP, RenyiDP)
+Repeated = TypeVar("Repeated", bound=PureDP | ConcentratedDP | RenyiDP)
 Divergence = TypeVar("Divergence", ConcentratedDP, RenyiDP)
 
 
@@ -70,17 +70,18 @@ def weakest_divergence(guarantees: Sequence[Divergence]) -> Divergence:
     >>> weakest_divergence([ConcentratedDP(0.1), ConcentratedDP(0.2)]).short
     '0.2-zCDP'
     """
-    first, assumptions = guarantees[0], _joined_assumptions(guarantees)
-    if isinstance(first, ConcentratedDP):
-        rho = max(item.rho for item in guarantees if isinstance(item, ConcentratedDP))
-        return state_arithmetic(
-            replace(first, rho=rho, assumptions=assumptions), _common_arithmetic(guarantees)
-        )
-    curves = [dict(item.curve) for item in guarantees if isinstance(item, RenyiDP)]
-    if any(curve.keys() != curves[0].keys() for curve in curves):
-        raise TacitError("Rényi guarantees at different orders have no weakest one: use the same")
-    largest = tuple((order, max(curve[order] for curve in curves)) for order in curves[0])
-    made = replace(first, curve=largest, assumptions=assumptions)
+    numbers: dict[str, Any] = {"assumptions": _joined_assumptions(guarantees)}
+    if isinstance(guarantees[0], ConcentratedDP):
+        numbers["rho"] = max(item.rho_bound() for item in guarantees)
+    else:
+        curves = [dict(item.curve) for item in guarantees if isinstance(item, RenyiDP)]
+        if any(curve.keys() != curves[0].keys() for curve in curves):
+            raise TacitError(
+                "Rényi guarantees at different orders have no weakest one: use the same orders"
+            )
+        largest = tuple((order, max(curve[order] for curve in curves)) for order in curves[0])
+        numbers["curve"] = largest
+    made: Divergence = replace(guarantees[0], **numbers)
     return state_arithmetic(made, _common_arithmetic(guarantees))
 
 
@@ -104,9 +105,9 @@ def repeat(guarantee: Repeated, times: int) -> Repeated:
             numbers = {"curve": tuple((order, total(value)) for order, value in guarantee.curve)}
     often = guarantee.participations * count
     made: Repeated = replace(guarantee, participations=often, **numbers)
-    if count > 1 and not isinstance(made, PureDP):
-        made = made.given(DistinctRounds())
-    return state_arithmetic(made, guarantee.arithmetic)
+    composed = count > 1 and not isinstance(guarantee, PureDP)
+    said = made.given(*([DistinctRounds()] if composed else []))
+    return state_arithmetic(said, guarantee.arithmetic)
 
 
 def _alike_and_pure(items: Sequence[Guarantee]) -> bool:
