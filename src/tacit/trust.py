@@ -12,6 +12,9 @@ from enum import Enum, StrEnum
 SHUFFLE_SECURITY = 60
 """σ: shuffled additive shares reveal only their sum, up to a statistical distance of 2^-σ."""
 
+MASKING_SECURITY = 40
+"""Bits: a masked round reveals more than its sum with a probability of at most 2^-40."""
+
 
 class TrustModel(StrEnum):
     """Which parties must be trusted, and with what.

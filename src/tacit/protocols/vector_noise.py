@@ -78,11 +78,8 @@ def each_time(target: Target) -> Target:
     times = target.participations
     if times == 1:
         return target
-    if isinstance(target, PureDP):
-        part = target.epsilon / times
-        if Fraction(part) * times > Fraction(target.epsilon):  # the quotient was rounded up
-            part = math.nextafter(part, 0.0)
-        return replace(target, epsilon=part, participations=1)
+    if isinstance(target, PureDP):  # an exact quotient: N of them are the target
+        return replace(target, epsilon=Fraction(target.epsilon) / times, participations=1)
     level = target.delta
     once = replace(target, delta=level / (2 * times), participations=1)
 

@@ -48,7 +48,7 @@ from tacit.terms.parts import (
     check_text,
     check_whole,
 )
-from tacit.trust import SHUFFLE_SECURITY, TrustModel, View
+from tacit.trust import MASKING_SECURITY, SHUFFLE_SECURITY, TrustModel, View
 
 VERSION = 3
 DIGEST_SIZE = 32
@@ -416,13 +416,35 @@ def _check_noise(terms: Terms) -> None:
         f"{promise.participations} participations and {metrics} metrics. Raise the scale"
     )
     require(not laplace or noise.least >= wanted, "noise.minimum", noise.least, rule)
-    if laplace and terms.trust is TrustModel.SHUFFLER:
-        smallest = smallest_shuffler_delta(terms)
-        rule = (
-            f"at least {smallest} with trust shuffler: participations·metrics·(1 + e^epsilon)"
-            f"·2^-{SHUFFLE_SECURITY}. Raise delta, or choose trust two-servers for delta 0"
-        )
-        require(promise.delta >= smallest, "delta", promise.delta, rule)
+    smallest, formula = _smallest_delta(terms)
+    rule = (
+        f"at least {smallest} with trust {terms.trust}: {formula}. Raise delta, or choose trust "
+        "two-servers for delta 0"
+    )
+    require(not laplace or promise.delta >= smallest, "delta", promise.delta, rule)
+
+
+def _smallest_delta(terms: Terms) -> tuple[Fraction, str]:
+    """The δ of the aggregation alone, and its formula."""
+    if terms.trust is TrustModel.SHUFFLER:
+        formula = f"participations·metrics·(1 + e^epsilon)·2^-{SHUFFLE_SECURITY}"
+        return smallest_shuffler_delta(terms), formula
+    if terms.trust is TrustModel.SECURE_AGGREGATION:
+        return smallest_masking_delta(terms), f"participations·2^-{MASKING_SECURITY}"
+    return Fraction(0), "0"
+
+
+def smallest_masking_delta(terms: Terms) -> Fraction:
+    """The δ of secure aggregation by masking alone: participations·2^-40.
+
+    A round reveals more than its sum only where too many neighbours of a participant drop out or
+    are corrupted. Devices join rounds where that has a probability of at most γ = 2^-40
+    (`tacit.aggregation.masking.check_withstands`). The graph is drawn whatever the answers are, so
+    the event has the same probability for neighbouring data: with P = (1-γ) P₀ + γ P₁ and P₀(E) <=
+    e^ε Q₀(E), P(E) <= e^ε Q(E) + γ. One graph serves all metrics of a round; over the
+    participations of a participant γ adds up.
+    """
+    return Fraction(terms.promise.participations, 1 << MASKING_SECURITY)
 
 
 def smallest_shuffler_delta(terms: Terms) -> Fraction:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from tacit.assumptions import Assumption
 from tacit.signatures import fingerprint
 from tacit.terms.document import Terms
-from tacit.terms.parts import REHEARSED
+from tacit.terms.parts import DISCRETE_LAPLACE, REHEARSED, Noise
 
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
@@ -53,8 +53,8 @@ def in_words(terms: Terms) -> list[str]:
         f"{factor(promise.epsilon)} times as likely as other answers of yours would"
         f"{_exceptions(promise.delta)}.",
         f"That is ({promise.epsilon}, {promise.delta})-DP towards {terms.view.text()}, replacing "
-        f"your answers; each metric gets {terms.noise.distribution} noise of scale "
-        f"{terms.noise.scale}, added by {terms.noise.by}.",
+        f"your answers; each metric gets {terms.noise.distribution} noise of "
+        f"{_width(terms.noise)}, added by {terms.noise.by}.",
         *(f"It assumes that {one.text()}." for one in assumed(terms)),
         *([_REHEARSAL] if terms.noise.distribution == REHEARSED else []),
         f"Nothing is released for fewer than {about.minimum_batch_size} "
@@ -81,6 +81,12 @@ def in_words(terms: Terms) -> list[str]:
 def assumed(terms: Terms) -> list[Assumption]:
     """The assumptions of terms, in display order."""
     return sorted(terms.assumptions, key=Assumption.sort_key)
+
+
+def _width(noise: Noise) -> str:
+    """The least noise of a round, which a device checks."""
+    name = "scale" if noise.distribution == DISCRETE_LAPLACE else "variance"
+    return f"{name} {noise.least} or more"
 
 
 def _surplus(no_show: Fraction) -> list[str]:
