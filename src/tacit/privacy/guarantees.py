@@ -127,8 +127,8 @@ class Guarantee(ABC):
     def __post_init__(self) -> None:
         if not is_own(type(self)):
             raise TacitError(
-                f"guarantee is a {type(self).__qualname__}; its class must be one of tacit's, which "
-                "derives and compares guarantees: use PureDP, ApproximateDP, RenyiDP or "
+                f"guarantee is a {type(self).__qualname__}; its class must be one of tacit's, "
+                "which derives and compares guarantees: use PureDP, ApproximateDP, RenyiDP or "
                 "ConcentratedDP"
             )
         remedy = "it bounds how often one participant takes part"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tacit.errors import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, NoiseDistribution, Skellam
@@ -78,8 +78,9 @@ def each_time(target: Target) -> Target:
     times = target.participations
     if times == 1:
         return target
-    if isinstance(target, PureDP):  # an exact quotient: N of them are the target
-        return replace(target, epsilon=Fraction(target.epsilon) / times, participations=1)
+    if isinstance(target, PureDP):
+        part: Any = Fraction(target.epsilon) / times  # exact: N of them are the target
+        return replace(target, epsilon=part, participations=1)
     level = target.delta
     once = replace(target, delta=level / (2 * times), participations=1)
 
