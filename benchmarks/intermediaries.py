@@ -133,8 +133,8 @@ def play(session: MaskingSession, gone: set[int]) -> float:
 
 def raw_masking(clients: int, gone: int, among: Neighbourhood) -> float:
     """CPU seconds of the exchanges and seals of a round: two exchanges and a parcel sealed and
-    opened per neighbour, two key pairs and two exchanges for the line to the server, of whose
-    messages seven are sealed and opened in every round, and the exchanges of those who left.
+    released per neighbour, two key pairs and two exchanges for the line to the server, of whose
+    messages seven are sealed and released in every round, and the exchanges of those who left.
     """
     own, peer = X25519PrivateKey.generate(), X25519PrivateKey.generate().public_key()
     cipher, nonce, parcel, message = (
@@ -183,8 +183,8 @@ def two_servers(reports: int, sealing: HpkeSuite) -> float:
 
 def two_seals(reports: int, sealing: HpkeSuite) -> float:
     """Reports per second of what two servers cannot do without: every half of a report sealed once
-    and opened once, as long as it is, and nothing else. Mixing seals and opens as often: a message
-    for the analyzer and its wrap for the shuffler.
+    and released once, as long as it is, and nothing else. Mixing seals and opens as often: a
+    message for the analyzer and its wrap for the shuffler.
     """
     key = PrivateKey.new(sealing)
     recipient = Recipient.parse(sealing, key.public())
@@ -207,7 +207,7 @@ def verified(reports: int, levels: int) -> float:
 
 
 def seals_and_draws(reports: int, levels: int) -> float:
-    """Reports per second of what verified sums cannot do without: every half sealed and opened
+    """Reports per second of what verified sums cannot do without: every half sealed and released
     once, as long as it is, and every draw of TurboSHAKE128: the device's seeds, the second server's
     share at the device and at that server, the question at both servers.
     """

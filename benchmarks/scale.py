@@ -2,7 +2,7 @@
 
 Costs of one participant are measured here, with the parties of `benchmarks/service.py` on
 PostgreSQL and the intermediaries of `benchmarks/intermediaries.py`, and multiplied. Databases count
-what they write themselves. `--page docs/scale.md` writes the table into the page.
+what they write themselves. `--page docs/explanation/scale.md` writes the table into the page.
 """
 
 from __future__ import annotations
@@ -160,9 +160,11 @@ def served(there: Deployment, databases: Databases, seconds: float) -> tuple[lis
     time.sleep(2)  # databases count a moment later
     ended, after = [one.computed() for one in there.members], databases.read()
     rounds = there.coordinator.status(pinned.terms.digest)["rounds"]
-    opened = sum(one["reports"] or 0 for one in rounds if one["stage"] == "opened")
-    if opened < count / 2:
-        raise SystemExit(f"{opened:.0f} of {count:.0f} reports were opened: give more --seconds")
+    released = sum(one["reports"] or 0 for one in rounds if one["stage"] == "opened")
+    if released < count / 2:
+        raise SystemExit(
+            f"{released:.0f} of {count:.0f} reports were released: give more --seconds"
+        )
     each = {name: (value - before[name]) / count for name, value in after.items()}
     there.stop(pinned)
     costs = []

@@ -125,11 +125,11 @@ def test_an_example_runs(example: Path, tmp_path: Path) -> None:
 
 
 def test_examples_are_short_and_all_of_them_are_shown() -> None:
-    shown = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    shown = (ROOT / "docs" / "how-to" / "python.md").read_text(encoding="utf-8")
     listed = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(EXAMPLES) == 6
     for example in EXAMPLES:
-        assert f"../examples/{example.name}" in shown
+        assert f"../../examples/{example.name}" in shown
         assert f"`{example.name}`" in listed
         assert code_lines(example) <= 10
 
@@ -204,7 +204,7 @@ def test_a_quick_command_prints_what_its_page_shows(
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("script", ["docs/design/walks.py", "docs/commands.py"])
+@pytest.mark.parametrize("script", ["docs/explanation/walks.py", "docs/reference/commands.py"])
 def test_a_printed_page_is_what_its_script_prints(script: str) -> None:
     path = ROOT / script
     printed = runpy.run_path(str(path))["page"]()
@@ -214,6 +214,6 @@ def test_a_printed_page_is_what_its_script_prints(script: str) -> None:
 def test_every_public_name_is_on_the_page_of_the_interface() -> None:
     import tacit
 
-    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
     missing = [each for each in tacit.__all__ if not re.search(rf":: tacit\S*\.{each}\n", page)]
     assert missing == ["__version__"]

@@ -65,7 +65,7 @@ def hold(experiment: Experiment, round_: Round, family: str, seed: int = 0) -> E
 
 
 def step(experiment: Experiment, round_: Round, family: str, seed: int = 0) -> None:
-    if round_.opened:
+    if round_.released:
         experiment.observe(round_, hold(experiment, round_, family, seed))
     else:
         experiment.skip(round_)
@@ -219,7 +219,7 @@ def test_strange_rounds_are_refused_before_anything_is_opened(family: str) -> No
         experiment.skip(strange)
     assert written(experiment) == before
     with pytest.raises(TacitError, match=r"is played but not released: call skip\(round\)"):
-        experiment.open(Round(0, first.participants, first.assignment, opened=False))
+        experiment.open(Round(0, first.participants, first.assignment, released=False))
     experiment.observe(first, good)
     with pytest.raises(TacitError, match="already observed"):
         experiment.observe(first, good)

@@ -123,7 +123,7 @@ def test_lazy_modules_load_on_first_use() -> None:
     "round_",
     [
         Round(0, 5, Arm(2)),
-        Round(3, 0, Design((4, 1), (7, 2), 8.5, each=True), opened=False),
+        Round(3, 0, Design((4, 1), (7, 2), 8.5, each=True), released=False),
         Round(3, 9, Design((4,), (7,), 8.5)),
         Round(1, 2, Own.Inner(4)),
     ],

@@ -1,4 +1,4 @@
-// Types of tacit.js, and what each part does. How to use it: docs/browser.md.
+// Types of tacit.js, and what each part does. How to use it: docs/how-to/browser.md.
 
 /** Both servers' long-term Ed25519 keys in hexadecimal digits, from a source that is neither server. */
 export interface Pinned {
@@ -19,13 +19,13 @@ export interface Options {
   now?: () => number;
 }
 
-/** The terms, as the document says them (docs/wire-formats.md), with their digest and canonical spelling. */
+/** The terms, as the document says them (docs/reference/wire-formats), with their digest and canonical spelling. */
 export interface Terms {
   readonly digest: string;
   readonly spelling: string;
   readonly admission: "open" | "invitation";
   readonly aggregation: { readonly claim: "semi-honest"; readonly dishonest_count: 0; readonly dishonest_fraction: "0"; readonly minimum_batch_size: number; readonly missing_fraction: "0" };
-  readonly answer: { readonly levels: number; readonly meaning: string; readonly metrics: readonly string[]; readonly range: readonly [string, string]; readonly window: number };
+  readonly answer: { readonly labels: readonly string[]; readonly levels: number; readonly meaning: string; readonly metrics: readonly string[]; readonly range: readonly [string, string]; readonly window: number };
   readonly assumptions: readonly { readonly id: string; readonly count?: number; readonly of?: number }[];
   readonly contact: string;
   readonly first_day: string;

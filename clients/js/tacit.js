@@ -1,4 +1,4 @@
-// A device of tacit's live experiments: see tacit.d.ts, and docs/wire-formats.md.
+// A device of tacit's live experiments: see tacit.d.ts, and docs/reference/wire-formats.
 
 export class Refused extends Error {
   name = "Refused";
@@ -97,7 +97,7 @@ const ASSUMPTIONS = '[{"id":"bounded-adversary"},{"count":1,"id":"honest-servers
 const SHAPE = {
   admission: like(/^(open|invitation)$/),
   aggregation: has({ claim: is("semi-honest"), dishonest_count: is(0), dishonest_fraction: is("0"), minimum_batch_size: from(1), missing_fraction: is("0") }),
-  answer: has({ levels: from(1), meaning: text, metrics: list(text), range: list(isFraction), window: from(0) }),
+  answer: has({ labels: (value) => plain(value) === "[]" || list(text)(value), levels: from(1), meaning: text, metrics: list(text), range: list(isFraction), window: from(0) }),
   assumptions: (value) => plain(value) === ASSUMPTIONS,
   contact: words,
   first_day: day,
@@ -135,7 +135,7 @@ export async function readTerms(spelling) {
   const [epsilon, scale, low, high] = [guarantee.epsilon, noise.scale, ...answer.range].map(parse);
   must(!issuer === (admission === "open"), "issuer", "an issuer is needed for invitations, and only for them");
   const least = noise.minimum.map(BigInt);
-  const sound = above(epsilon, ZERO) && !above(least, scale) && answer.range.length === 2 && above(high, low) && terms.first_day <= terms.last_day;
+  const sound = above(epsilon, ZERO) && !above(least, scale) && answer.range.length === 2 && [0, answer.levels + 1].includes(answer.labels.length) && above(high, low) && terms.first_day <= terms.last_day;
   must(sound, "terms", "the terms contradict themselves");
   earns(terms, least);
   return Object.freeze({ ...terms, digest: hex(await sha256(bytes)), spelling });

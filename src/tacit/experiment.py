@@ -5,7 +5,7 @@ alike:
 
     while rounds := experiment.propose():
         for round_ in rounds:
-            if round_.opened:
+            if round_.released:
                 experiment.observe(round_, estimate_of(round_))
             else:
                 experiment.skip(round_)
@@ -19,7 +19,7 @@ holds both, and an option that is clearly worse than the control is paused:
 
     experiment.keep_control("old", share=0.2)
     experiment.guard("errors", better="lower", margin=0.01)
-    experiment.observe(round_, experiment.open(round_).analyze(Opened((sales, errors), reports)))
+    experiment.observe(round_, experiment.open(round_).analyze(Aggregate((sales, errors), reports)))
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Experiment:
         TacitError
             If the round is not outstanding, or is played without release.
         """
-        if not round_.opened:
+        if not round_.released:
             raise TacitError(f"round {round_.number} is played but not released: call skip(round)")
         self.learner.check_open(round_)
         protocol = self.mechanism.open(round_)

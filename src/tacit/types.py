@@ -1,7 +1,7 @@
 """Types shared by learners, protocols and environments: rounds, estimates, error distributions.
 
 A learner proposes a `Round`: a number of participants and their assignment. A protocol aggregates
-their reports into `Opened` and turns that into an `Estimate` with an error distribution. A batch
+their reports into `Aggregate` and turns that into an `Estimate` with an error distribution. A batch
 of a multi-armed bandit, a phase of a linear bandit and a synchronisation of silos are all rounds.
 This module imports no learner, protocol or environment.
 """
@@ -150,13 +150,13 @@ class Round:
         How many participants take part.
     assignment
         What they play and report: `Arm`, `Design`, `Fit` or a `Policy`.
-    opened
+    released
         Whether the round's aggregate is released. If not, the round is only played.
 
     Examples
     --------
     >>> round_ = Round(number=0, participants=500, assignment=Arm(2))
-    >>> round_.arm, round_.opened
+    >>> round_.arm, round_.released
     (2, True)
     >>> Round.from_dict(round_.to_dict()) == round_
     True
@@ -165,7 +165,7 @@ class Round:
     number: int
     participants: int
     assignment: Assignment
-    opened: bool = True
+    released: bool = True
 
     @property
     def time(self) -> int:
@@ -289,7 +289,7 @@ class VectorError:
 
 
 @dataclass(frozen=True)
-class Opened:
+class Aggregate:
     """The released aggregate of a round: one number per coordinate and the number of reports.
 
     `wrapped` says whether the value is misread (wrapped around the modulus). Only a simulation,
@@ -321,7 +321,7 @@ class Estimate:
     guarantee_id
         The digest of the guarantee under which the estimate was made.
     wrapped
-        Whether the aggregate is misread, as in `Opened`; known in simulations only.
+        Whether the aggregate is misread, as in `Aggregate`; known in simulations only.
 
     Examples
     --------

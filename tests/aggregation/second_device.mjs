@@ -1,4 +1,4 @@
-// A device written a second time, with nothing but WebCrypto and docs/wire-formats.md: it checks the terms and the
+// A device written a second time, with nothing but WebCrypto and docs/reference/wire-formats: it checks the terms and the
 // announcement in a vector of two servers, and seals a report that Python's servers open. Reads JSON, writes JSON.
 import { readFileSync } from "node:fs";
 

@@ -1,4 +1,4 @@
-"""docs/security.md makes no claim that a test does not back: every test that it names is there."""
+"""Every test that the explanation of threat and trust models names exists."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ HERE = Path(__file__).parent
 OWN = OwnNoise(1, Fraction(1), lambda _: 0)
 
 
-def test_every_test_that_the_security_page_names_exists() -> None:
-    page = (HERE.parent.parent / "docs" / "security.md").read_text(encoding="utf-8")
+def test_every_test_that_an_explanation_names_exists() -> None:
+    pages = (HERE.parents[1] / "docs/explanation").rglob("*.md")
+    page = "".join(page.read_text(encoding="utf-8") for page in pages)
     named = set(re.findall(r"`(test_\w+)`", page))
     written = "".join(file.read_text(encoding="utf-8") for file in HERE.parent.rglob("test_*.py"))
     assert len(named) > 30
@@ -23,12 +24,12 @@ def test_every_test_that_the_security_page_names_exists() -> None:
 
 
 def test_every_kind_of_message_is_documented() -> None:
-    page = (HERE.parent.parent / "docs" / "wire-formats.md").read_text(encoding="utf-8")
+    page = (HERE.parents[1] / "docs/reference/wire-formats/messages.md").read_text(encoding="utf-8")
     for kind in Kind:
         assert f"| `{kind:02x}` | {kind.name} |" in page
 
 
-def test_the_security_page_names_every_assumption_of_two_servers() -> None:
-    page = (HERE.parent.parent / "docs" / "security.md").read_text(encoding="utf-8")
+def test_the_page_of_two_servers_names_every_assumption_of_two_servers() -> None:
+    page = (HERE.parents[1] / "docs/explanation/trust/two-servers.md").read_text(encoding="utf-8")
     for one in assumed(TwoServerSession(3, 1, 1 << 20, noise=OWN).pinned.terms):
         assert f"| `{one.identifier}` | {one.text()} |" in page

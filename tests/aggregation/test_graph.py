@@ -110,7 +110,7 @@ def test_the_defaults_are_those_of_the_claim_and_print_their_bits() -> None:
 
 @pytest.mark.parametrize(("minimum", "bits"), [(900, 41), (800, 35), (600, 20), (400, 1)])
 def test_the_bits_of_a_neighbourhood_depend_on_the_minimum(minimum: int, bits: int) -> None:
-    """A threshold made for 900 of 1000 is worth little where a sum of 400 is opened."""
+    """A threshold made for 900 of 1000 is worth little where a sum of 400 is released."""
     among = Neighbourhood(115, 79)
     assert int(security(among, 1000, minimum, 100, Claim.TWO_FATES).bits) == bits
     bound = neighbourhood(1000, minimum)

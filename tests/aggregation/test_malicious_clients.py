@@ -1,5 +1,5 @@
 """One who lies in a round of masking is left out and named, or the pair is, and the others are
-opened; who is honest is named by nobody.
+released; who is honest is named by nobody.
 """
 
 from __future__ import annotations

@@ -287,8 +287,8 @@ def test_a_client_that_takes_anothers_keys_or_useless_ones_cannot_join() -> None
 
 
 def test_a_server_that_tells_different_clients_different_stories_can_isolate_one() -> None:
-    """Not prevented, and docs/security.md says so: the server must be trusted to ask everyone about
-    the same survivors.
+    """Not prevented, as docs/explanation/trust/secure-aggregation.md says: the server must be
+    trusted to ask everyone about the same survivors.
 
     It tells enough neighbours of each of the victim's neighbours that those left, and the victim's
     neighbours that the victim stayed. Every request passes every check, nobody is asked for both
@@ -309,7 +309,7 @@ def test_a_server_that_tells_different_clients_different_stories_can_isolate_one
         content = server._clients[place].channel.decrypt(answer[:52], answer[52:])
         revealed[place] = dict(SHARE_ENTRY.iter_unpack(content))
 
-    def opened(owner: int, left: bool) -> bytes:
+    def released(owner: int, left: bool) -> bytes:
         known = {other: at for at, other in enumerate(neighbours[owner], start=1)}
         shares = {
             known[place]: revealed[place][owner]
@@ -319,10 +319,10 @@ def test_a_server_that_tells_different_clients_different_stories_can_isolate_one
         positions = tuple(sorted(shares)[:t])
         return shamir.combine(positions, [shares[position] for position in positions])
 
-    seeds = [opened(0, left=False)]
+    seeds = [released(0, left=False)]
     added: list[bytes] = []
     for other in neighbours[0]:
-        key = X25519PrivateKey.from_private_bytes(opened(other, left=True))
+        key = X25519PrivateKey.from_private_bytes(released(other, left=True))
         me, victim = (other, server._clients[other].masking), (0, server._clients[0].masking)
         (seeds if other > 0 else added).append(mask_seed(key, me, victim, server.round.context))
     (mask,) = masks.total(seeds, added, modulus, 1)

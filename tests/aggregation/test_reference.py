@@ -1,5 +1,5 @@
-"""A second reader of docs/wire-formats.md: opens the masking vector from what the page says, with
-nothing of tacit.
+"""A second reader of docs/reference/wire-formats: opens the masking vector from what the pages
+say, with nothing of tacit.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def mask(seed: bytes, length: int) -> list[int]:
 
 
 class Book:
-    """The masking vector, opened from the server's side."""
+    """The masking vector, released from the server's side."""
 
     def __init__(self) -> None:
         self.clients: dict[str, list[Any]] = KNOWN["clients"]

@@ -208,7 +208,7 @@ class MaskingSchedule:
             self.server.copies = kept
 
     def run(self, steps: int) -> bool:
-        """Whether the round was opened in the end."""
+        """Whether the round was released in the end."""
         self.store.race = self.race
         moves = [*[self.deliver, self.answer] * 4, self.close, self.server.shake, self.look]
         for _ in range(steps):
@@ -355,8 +355,8 @@ SCHEDULES: dict[str, type[MaskingSchedule] | type[MixingSchedule]] = {
 
 
 def play(kind: str, seeds: range) -> None:
-    opened = sum(SCHEDULES[kind](seed).run(steps=25) for seed in seeds)
-    assert len(seeds) // 10 < opened < len(seeds), "schedules should end both ways"
+    released = sum(SCHEDULES[kind](seed).run(steps=25) for seed in seeds)
+    assert len(seeds) // 10 < released < len(seeds), "schedules should end both ways"
 
 
 @pytest.mark.parametrize("kind", SCHEDULES)

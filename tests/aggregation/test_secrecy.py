@@ -80,7 +80,7 @@ def test_the_masking_server_sees_a_uniform_number_whatever_the_value(
 def test_one_honest_neighbour_is_enough_to_hide_a_number(
     assert_uniform: Uniform, assert_not_uniform: Uniform
 ) -> None:
-    """The server knows the own mask (it is opened in the end) and the mask with a corrupt
+    """The server knows the own mask (it is released in the end) and the mask with a corrupt
     neighbour: still uniform.
     """
     with_one, with_none = [], []

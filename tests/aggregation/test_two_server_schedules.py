@@ -188,7 +188,7 @@ class Schedule:
         return self.collecting
 
     def run(self) -> SumView | None:
-        """Some steps at random, then everybody finishes; returns what was opened, if anything."""
+        """Some steps at random, then everybody finishes; returns what was released, if anything."""
         steps: list[Callable[[], None]] = [
             *[self.send] * 5,
             *[self.deliver] * 12,
@@ -225,7 +225,7 @@ class Schedule:
                 self.collector().take(message)
 
     def check(self) -> str:
-        """Nobody gave two answers; what was opened is the exact noisy sum of whole reports."""
+        """Nobody gave two answers; what was released is the exact noisy sum of whole reports."""
         view = self.run()
         assert all(len(messages) == 1 for messages in self.said.values())
         assert len(self.views) <= 1

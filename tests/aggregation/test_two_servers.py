@@ -378,10 +378,10 @@ def test_an_abandoned_round_has_no_secret_any_more_and_was_refused() -> None:
     aggregator.prepare(fresh)
     aggregator.abandon(fresh)  # which nobody described: there is nothing to be said about it
     assert aggregator.record(fresh) == RoundRecord(AggregatorStage.CLOSED, DEFAULT)
-    opened = TwoServerSession(5, 1, 100)
-    answers = closed(opened, 1)
-    opened.party(0).abandon(opened.round.identity)
-    assert opened.server(0).close(opened.now) == answers[0]
+    released = TwoServerSession(5, 1, 100)
+    answers = closed(released, 1)
+    released.party(0).abandon(released.round.identity)
+    assert released.server(0).close(released.now) == answers[0]
 
 
 def test_what_waits_says_nothing_to_who_has_not_the_secret() -> None:
@@ -452,12 +452,12 @@ def test_refunds_need_the_refusals_of_both_servers() -> None:
     forged = said[1][:-1] + bytes((said[1][-1] ^ 1,))
     with pytest.raises(Refusal, match="did not sign"):
         aborted_by_both(*check, [said[0], forged])
-    opened = TwoServerSession(5, 1, 100)
-    closed(opened, 1)
-    outcomes = [opened.server(role).outcome() for role in (0, 1)]
-    assert not aborted_by_both(opened.pinned, opened.announcement, outcomes)
+    released = TwoServerSession(5, 1, 100)
+    closed(released, 1)
+    outcomes = [released.server(role).outcome() for role in (0, 1)]
+    assert not aborted_by_both(released.pinned, released.announcement, outcomes)
     with pytest.raises(Refusal, match="another round"):
-        aborted_by_both(opened.pinned, opened.announcement, said)
+        aborted_by_both(released.pinned, released.announcement, said)
 
 
 # Opening a round

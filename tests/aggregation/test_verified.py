@@ -104,7 +104,7 @@ def deliver(session: TwoServerSession, halves: Halves) -> None:
         session.server(role).take(halves[role], session.now)
 
 
-# What is opened
+# What is released
 
 
 @settings(max_examples=15, deadline=None)
@@ -240,7 +240,7 @@ KINDS: tuple[Spoil, ...] = (flip, noise, add, splice, claim)
 
 
 def accepted(count: int, levels: int, seed: int) -> SumView:
-    """What is opened of so many reports that were spoilt before they were sealed, and of three
+    """What is released of so many reports that were spoilt before they were sealed, and of three
     that were not.
     """
     rng, session = random.Random(seed), session_of(count + 3, 3, levels)

@@ -1,4 +1,4 @@
-"""docs/wire-formats.md is read again: messages are cut as the page says and not otherwise."""
+"""docs/reference/wire-formats is read again: messages are cut as its pages say."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from tacit.signatures import Signed
 from tacit.terms import Aggregation, Promise
 from tacit.trust import TrustModel
 
-PAGE = (Path(__file__).parents[2] / "docs" / "wire-formats.md").read_text(encoding="utf-8")
+WIRE = Path(__file__).parents[2] / "docs" / "reference" / "wire-formats"
+PAGE = "\n".join(page.read_text(encoding="utf-8") for page in sorted(WIRE.glob("*.md")))
 HEADER = 20
 
 

@@ -357,7 +357,7 @@ def test_private_med_opens_crowds_only_and_keeps_to_its_rounds(
     while rounds := experiment.propose():
         held += 1
         for round_ in rounds:
-            if round_.opened:
+            if round_.released:
                 assert round_.participants >= (
                     64 if trust in ("secure-aggregation", "shuffler") else 1
                 )

@@ -26,7 +26,7 @@ PROBLEM = SilosProblem.of(silos=20, horizon=2000, epsilon=0.2, delta=0.1)
 def test_the_persons_guarantee_is_that_of_a_gaussian_moved_by_one_record(
     epsilon: float, delta: float
 ) -> None:
-    """Independently: σ, the largest column norm of the opened rows, √2 (1 + 0.8²/2)."""
+    """Independently: σ, the largest column norm of the released rows, √2 (1 + 0.8²/2)."""
     private = jdp_linucb(PROBLEM.changed(epsilon=epsilon, delta=delta))
     column = float(np.linalg.norm(private.sums.shape.right, axis=0).max())
     moved = math.sqrt(2) * (1 + 0.8**2 / 2) * column
@@ -82,8 +82,8 @@ def test_silos_send_what_they_have_and_the_server_adds_the_noise_once() -> None:
     for _ in range(400):
         round_ = sums.open(0, {}, {}, sums.guarantee(1e-5))
         assert isinstance(round_, CentralPrefixRound)
-        opened = round_.combine(messages)
-        numbers = np.array(opened.values, dtype=np.uint64).view(np.int64)
+        released = round_.combine(messages)
+        numbers = np.array(released.values, dtype=np.uint64).view(np.int64)
         seen.append(numbers - sums.silos * expected)
     variance = float(sums.total.variance)
     assert np.mean(np.square(seen)) == pytest.approx(variance, rel=0.15)

@@ -32,17 +32,17 @@ def dist_dp_se(means: Floats, horizon: int, epsilon: float, rng: np.random.Gener
         beta = math.exp(-epsilon / g)
         estimate = {}
         for a in active:
-            opened = 0
+            released = 0
             for _ in range(n):  # each new user
                 reward = min(max(rng.normal(means[a], SIGMA), 0.0), 1.0)
                 level = math.floor(reward * g)
                 level += rng.random() < reward * g - level
                 plus, minus = (rng.poisson(rng.gamma(1 / n, beta / (1 - beta))) for _ in range(2))
-                opened = (opened + (level + plus - minus) % m) % m
+                released = (released + (level + plus - minus) % m) % m
                 regret.append(gaps[a])
                 if len(regret) == horizon:
                     return np.cumsum(regret)
-            estimate[a] = (opened - m if opened > n * g + tau else opened) / g / n
+            estimate[a] = (released - m if released > n * g + tau else released) / g / n
         log = math.log(2 * len(active) * b**2 / CONFIDENCE)
         radius = math.sqrt((log + math.log(2)) / (2 * n)) + (math.sqrt(2 * log) + log) / epsilon / n
         floor = max(estimate.values()) - radius

@@ -60,7 +60,7 @@ def test_every_algorithm_runs_to_its_horizon_and_keeps_its_options(name: str) ->
     outcome = run(experiment, start.world, start.rng, noise=start.noise)
     assert experiment.finished
     assert outcome.played == experiment.learner.horizon
-    assert outcome.opened > 0
+    assert outcome.released > 0
     assert outcome.regret is not None
     assert lookup(name).describe(small(name)).keys() == set(lookup(name).options)
     assert (experiment.guarantee is None) == (lookup(name).promise in ("none", "nothing"))
@@ -76,7 +76,7 @@ def test_a_restored_experiment_goes_on_as_the_original_does(name: str) -> None:
     while done < 3:
         for round_ in experiment.propose()[:2]:
             done += 1
-            protocol = experiment.open(round_) if round_.opened else None
+            protocol = experiment.open(round_) if round_.released else None
             played = start.world.play(round_, protocol, start.rng)
             if protocol is None:
                 experiment.skip(round_)

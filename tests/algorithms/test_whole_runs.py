@@ -18,7 +18,7 @@ from tacit.environments import Environment
 from tacit.experiment import Experiment
 from tacit.privacy import audit
 from tacit.protocols.contract import SumProtocol, round_levels
-from tacit.types import Arm, Levels, Opened, Round
+from tacit.types import Aggregate, Arm, Levels, Round
 
 Floats = npt.NDArray[np.float64]
 
@@ -45,10 +45,10 @@ class Recorded(Environment):
 
 @dataclass
 class Transcript:
-    """What the server sees: who was asked to try what, and every opened value."""
+    """What the server sees: who was asked to try what, and every released value."""
 
     decisions: list[tuple[int, int]]
-    opened: list[int]
+    released: list[int]
 
 
 def play(experiment: Experiment, rewards: Floats, rng: np.random.Generator) -> Transcript:
@@ -58,16 +58,16 @@ def play(experiment: Experiment, rewards: Floats, rng: np.random.Generator) -> T
         for round_ in rounds:
             seen.decisions.append((round_.arm, round_.participants))
             data = world.rewards(round_.arm, round_.participants, rng)
-            if not round_.opened:
+            if not round_.released:
                 experiment.skip(round_)
                 continue
             protocol = experiment.open(round_)
             assert isinstance(protocol, SumProtocol)
-            opened: Opened = protocol.combine_batch(
+            released: Aggregate = protocol.combine_batch(
                 protocol.randomize_batch(round_levels(data, protocol.precision, rng), rng), rng
             )
-            seen.opened.append(opened.value)
-            experiment.observe(round_, protocol.analyze(opened))
+            seen.released.append(released.value)
+            experiment.observe(round_, protocol.analyze(released))
     assert world.next == len(rewards)
     return seen
 
@@ -79,13 +79,13 @@ def affected(experiment: Experiment, transcript: Transcript) -> float:
     users = transcript.decisions[0][1]
     protocol = experiment.mechanism.open(Round(0, users, Arm(0)))
     assert isinstance(protocol, SumProtocol)
-    return protocol._sum(Opened((transcript.opened[0],), users))
+    return protocol._sum(Aggregate((transcript.released[0],), users))
 
 
 def afterwards(transcript: Transcript) -> float:
     """Everything that came later, in one number."""
     return (
-        float(sum(transcript.opened[1:]))
+        float(sum(transcript.released[1:]))
         + 0.001 * len(transcript.decisions)
         + transcript.decisions[-1][0]
     )
@@ -163,7 +163,7 @@ def test_whole_runs_of_many_algorithms_leak_no_more_than_they_promise(
 def test_a_transcript_without_noise_gives_the_user_away() -> None:
     problem = problem_for("ucb1", arms=2, horizon=HORIZON, binary=True)
     rng = np.random.default_rng(0)
-    values = [play(built("ucb1", problem), table, rng).opened[0] for table in (ZERO, ONE)]
+    values = [play(built("ucb1", problem), table, rng).released[0] for table in (ZERO, ONE)]
     assert values == [0, 1]
 
 

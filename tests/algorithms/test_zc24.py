@@ -90,7 +90,7 @@ def test_the_guarantee_of_secure_aggregation_is_confirmed_by_the_gaussian_privat
 
 
 def test_the_guarantee_of_lazy_silos_is_confirmed_by_the_gaussian_mechanism() -> None:
-    """Independently: σ, the largest column norm of the opened rows, √2 (1 + 0.8²/2)."""
+    """Independently: σ, the largest column norm of the released rows, √2 (1 + 0.8²/2)."""
     protocol = secagg_fedlinucb(ISSUE).sums
     column = float(np.linalg.norm(protocol.shape.right, axis=0).max())
     moved = math.sqrt(2) * (1 + 0.8**2 / 2) * column
@@ -157,9 +157,9 @@ def test_printed_noise_is_as_printed_and_its_true_guarantee_is_stated() -> None:
 
 def test_secure_aggregation_needs_a_hundredth_of_the_silo_level_variance() -> None:
     problem = SilosProblem.of(epsilon=1.0, delta=1e-5)
-    opened = secagg_fedlinucb(problem.changed(lazy=False)).sums
+    released = secagg_fedlinucb(problem.changed(lazy=False)).sums
     silo = ldp_fedlinucb(problem).sums
-    assert silo.variances[-1] / opened.variances[-1] == pytest.approx(99, rel=0.01)
+    assert silo.variances[-1] / released.variances[-1] == pytest.approx(99, rel=0.01)
 
 
 def test_noise_levels_stand_in_the_order_of_figure_2a() -> None:

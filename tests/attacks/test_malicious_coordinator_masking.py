@@ -197,7 +197,7 @@ def test_a_party_signs_one_description_per_round() -> None:
 
 
 def test_a_party_signs_no_second_description_when_the_round_is_over_either() -> None:
-    """People would report to a round that nobody opens, and be told that it was opened."""
+    """People would report to a round that nobody opens, and be told that it was released."""
     session, mixing = MaskingSession([1, 2, 3], MaskingPlan(3, 100)), ShufflerSession(4, 2)
     for message in (b"a", b"b"):
         mixing.shuffler.take(mixing.wrap([message]))
@@ -205,7 +205,7 @@ def test_a_party_signs_no_second_description_when_the_round_is_over_either() -> 
     mixing.shuffler.forget()
     for party in (session.server, mixing.analyzer):
         party.abort()
-    weaker, other = replace(session.server.round, modulus=101), replace(mixing.round, reports=9)
+    weaker, other = replace(session.server.round, modulus=101), replace(mixing.round, slots=9)
     with pytest.raises(Refusal, match="a round has one description"):
         MaskingServer(weaker, session.store)
     said = masking_outcome(weaker, session.store, session.rehearsal.keys[0])

@@ -84,7 +84,7 @@ def test_too_few_honest_reports_are_a_refusal_signed_by_both() -> None:
 
 
 def test_out_of_range_numbers_are_not_prevented_and_shift_the_sum() -> None:
-    """A device of one's own making can report anything modulo m; docs/security.md says so."""
+    """A device of one's own making can report anything modulo m: documented."""
     session = TwoServerSession(4, 1, 1009)
     for place, value in enumerate((1, 500)):
         for role, half in enumerate(session.split(place, [value])):

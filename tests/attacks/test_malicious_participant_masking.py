@@ -1,5 +1,5 @@
 """Participants of masking and mixing who send nonsense, too much, or what is not theirs: what they
-cannot do, and what they can, which docs/security.md says.
+cannot do, and what they can, which docs/explanation/trust/secure-aggregation.md says.
 """
 
 from __future__ import annotations

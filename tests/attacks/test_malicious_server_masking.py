@@ -418,8 +418,8 @@ class Interrogation:
         self.session = MaskingSession(list(range(N)), MaskingPlan(6, 1000, Neighbourhood(K, T)))
         self.victim = self.session.clients[VICTIM]
         lies: dict[int, Liar] = {5: UnknownSeed(), 6: UnknownKey(), 7: NoSeed()}
-        self.opened = NEIGHBOURS[self.rng.randrange(2) :]
-        if 1 not in self.opened:
+        self.released = NEIGHBOURS[self.rng.randrange(2) :]
+        if 1 not in self.released:
             lies[1] = Garbage(some=1)
         for place, liar in lies.items():
             make_lie(self.session.clients[place], liar)
@@ -431,8 +431,8 @@ class Interrogation:
         self.accused = False
 
     def some(self, least: int, most: int) -> list[int]:
-        """Some of the neighbours, mostly those whose parcels opened, in order."""
-        among = self.opened if self.rng.random() < 0.9 else NEIGHBOURS
+        """Some of the neighbours, mostly those whose parcels released, in order."""
+        among = self.released if self.rng.random() < 0.9 else NEIGHBOURS
         return sorted(self.rng.sample(among, self.rng.randrange(least, min(most, len(among)) + 1)))
 
     def convicts(self) -> list[int]:

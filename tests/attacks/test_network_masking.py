@@ -159,13 +159,19 @@ def test_a_device_that_is_asked_two_things_at_once_answers_one() -> None:
 
 
 def test_after_a_round_every_question_gets_one_fixed_signed_answer() -> None:
-    """Opened, refused or unknown; what is unknown is not signed."""
-    opened, refused = (MaskingSession([1, 2, 3], MaskingPlan(3, 100)) for _ in range(2))
+    """Aggregate, refused or unknown; what is unknown is not signed."""
+    released, refused = (MaskingSession([1, 2, 3], MaskingPlan(3, 100)) for _ in range(2))
     with pytest.raises(Refusal, match="not over yet"):
-        masking_outcome(opened.server.round, opened.store, opened.rehearsal.keys[0])
-    for stage in (opened.join, opened.share, opened.mask, opened.reveal, refused.server.abort):
+        masking_outcome(released.server.round, released.store, released.rehearsal.keys[0])
+    for stage in (
+        released.join,
+        released.share,
+        released.mask,
+        released.reveal,
+        refused.server.abort,
+    ):
         stage()
-    for session, said in ((opened, RoundOutcome.RELEASED), (refused, RoundOutcome.ABORTED)):
+    for session, said in ((released, RoundOutcome.RELEASED), (refused, RoundOutcome.ABORTED)):
         asked = (session.server.round, session.store, session.rehearsal.keys[0])
         answer = masking_outcome(*asked)
         assert masking_outcome(*asked) == answer

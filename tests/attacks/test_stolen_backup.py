@@ -140,7 +140,7 @@ def test_a_restarted_party_finishes_its_round_from_its_files(tmp_path: Path) -> 
 @pytest.mark.parametrize("sealing", list(HpkeSuite))
 def test_records_restored_on_purpose_are_named_as_not_prevented(sealing: HpkeSuite) -> None:
     """What the key files must never be: part of a backup. With an old copy of the record a server
-    does answer again; docs/security.md says so.
+    does answer again; docs/explanation/trust/two-servers.md says so.
     """
     session = TwoServerSession(3, 1, 1009, suite=sealing)
     for role, half in enumerate(session.split(0, [7])):

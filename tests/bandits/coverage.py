@@ -1,7 +1,7 @@
 """How often answers that are to hold at all rounds at once do, and how wide they are: whole runs of
 a learner that decides by what it sees, checked against the truth after every round.
 
-`python -m tests.bandits.coverage --runs 2000` prints the table of `docs/answers.md`.
+`python -m tests.bandits.coverage --runs 2000` prints the table of `docs/explanation/confidence.md`.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def play(scenario: Scenario, seed: int, widths: bool = True) -> Run:
             for mean in scenario.added:
                 experiment.add(f"new {mean:g}")
         for round_ in rounds:
-            if not round_.opened:
+            if not round_.released:
                 experiment.skip(round_)
                 continue
             told = estimate(scenario, experiment, round_, means[round_.arm], rng)

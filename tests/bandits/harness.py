@@ -109,7 +109,7 @@ def play(
     while rounds := learner.propose():
         for round_ in rounds:
             regret += round_.participants * float(gaps[round_.arm])
-            if round_.opened:
+            if round_.released:
                 learner.observe(round_, estimate(round_, environment, distribution, rng))
             else:
                 learner.skip(round_)

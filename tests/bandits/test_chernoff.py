@@ -208,7 +208,7 @@ def test_batch_sizes_do_not_look_at_rewards(index: str) -> None:
         counts = [0] * 4
         while rounds := learner.propose():
             for round_ in rounds:
-                if not round_.opened:
+                if not round_.released:
                     learner.skip(round_)
                     continue
                 sizes.setdefault(counts[round_.arm], set()).add(round_.participants)

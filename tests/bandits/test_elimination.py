@@ -132,7 +132,7 @@ def test_tight_opens_nothing_once_one_arm_is_left() -> None:
     while len(learner.active) > 1:
         answer(learner, [0.9, 0.1])
     (last,) = learner.propose()
-    assert (last.participants, last.opened) == (10**6 - learner.played, False)
+    assert (last.participants, last.released) == (10**6 - learner.played, False)
 
 
 @pytest.mark.extended

@@ -168,7 +168,7 @@ def make(name: str, example: Example, horizon: int = 6_000) -> Learner:
 
 def answer(learner: Learner, round_: Round, example: Example, seed: int) -> None:
     """One round played, with randomness that depends on nothing but the seed and the round."""
-    if round_.opened:
+    if round_.released:
         rng = np.random.default_rng([seed, round_.number])
         learner.observe(round_, example.world.answer(round_, rng)[0])
     else:
@@ -241,9 +241,9 @@ def test_numbers_are_unique_and_only_a_cut_round_stays_closed(name: str, example
             answer(learner, round_, example, 4)
     assert [round_.number for round_ in seen] == list(range(len(seen)))
     assert all(round_.time >= 1 for round_ in seen)
-    assert all(round_.participants >= 1 for round_ in seen if round_.opened)
+    assert all(round_.participants >= 1 for round_ in seen if round_.released)
     assert sum(round_.time for round_ in seen) == learner.horizon
-    closed = [round_.number for round_ in seen if not round_.opened]
+    closed = [round_.number for round_ in seen if not round_.released]
     assert name in ("Restarts", "LazyDPTS") or closed in ([], [len(seen) - 1])
 
 
@@ -271,7 +271,7 @@ def test_refuses_strange_rounds_before_it_changes_anything(name: str, example: E
     before = written(learner)
     strangers = [
         replace(first, participants=first.participants + 1),
-        replace(first, opened=False),
+        replace(first, released=False),
         replace(first, assignment=Arm(77)),
         replace(first, number=999),
         replace(first, number=-1),
@@ -348,7 +348,7 @@ def test_rounds_that_nobody_answers_never_use_up_the_horizon(name: str, example:
         return
     for _ in range(100):
         rounds = learner.propose()
-        assert any(round_.opened for round_ in rounds)
+        assert any(round_.released for round_ in rounds)
         for round_ in rounds:
             learner.skip(round_, 0)
         assert (learner.played, learner.finished) == (0, False)
@@ -531,6 +531,6 @@ def test_wrong_arguments_of_silos_are_refused(options: dict[str, Any], message: 
 def test_a_cut_round_cannot_be_observed() -> None:
     learner = make("ForgettingElimination", EXAMPLES["ForgettingElimination"][0], horizon=5)
     *_, last = learner.propose()
-    assert (last.participants, last.opened) == (1, False)
+    assert (last.participants, last.released) == (1, False)
     with pytest.raises(TacitError, match="must not be released"):
         learner.observe(last, Estimate(1.0, ErrorDistribution(1, 1, None)))

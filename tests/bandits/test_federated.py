@@ -81,7 +81,7 @@ def each_alone(
                 silo.learn(reward)
             choices.append(acted)
         messages = [silo.report() for silo in silos]
-        if round_.opened:
+        if round_.released:
             protocol = mechanism.open(round_)
             learner.observe(round_, protocol.analyze(protocol.combine(messages)))
         else:
@@ -108,7 +108,7 @@ def all_at_once(
             actor.learn(environment.rewards(means, people))
             choices.append(chosen.tolist())
         rows = actor.report()
-        if round_.opened:
+        if round_.released:
             messages = [e.randomize(row) for e, row in zip(encoders, rows, strict=True)]
             protocol = mechanism.open(round_)
             learner.observe(round_, protocol.analyze(protocol.combine(messages)))
@@ -255,7 +255,7 @@ def test_without_laziness_one_user_moves_more_than_their_own_record() -> None:
 
 
 def test_other_silos_hear_of_a_silo_only_through_the_opened_sum() -> None:
-    """Two federations whose silo 0 has other people but whose opened sums agree are the same to
+    """Two federations whose silo 0 has other people but whose released sums agree are the same to
     everyone else.
     """
 
@@ -263,7 +263,7 @@ def test_other_silos_hear_of_a_silo_only_through_the_opened_sum() -> None:
         learner = FederatedLinUCB(2, 2, 8, 2, regularizer=2.0, lazy=False)
         sums = sums_for(learner, private=False)
         silos = [Silo(sums.encoder()) for _ in range(2)]
-        opened = iter(np.random.default_rng(5).standard_normal((4, 5)))
+        released = iter(np.random.default_rng(5).standard_normal((4, 5)))
         rng = np.random.default_rng(9)
         found, schedule = [], []
         while rounds := learner.propose():
@@ -280,7 +280,7 @@ def test_other_silos_hear_of_a_silo_only_through_the_opened_sum() -> None:
             messages = [silo.report() for silo in silos]
             protocol = Releases(sums).open(Round(0, 2, round_.assignment))
             honest = protocol.analyze(protocol.combine(messages))
-            learner.observe(round_, Estimate(next(opened), honest.error))
+            learner.observe(round_, Estimate(next(released), honest.error))
         return found, schedule
 
     assert actions(1.0) == actions(0.25)
@@ -467,7 +467,7 @@ def test_a_round_that_stays_closed_is_ended_without_a_message() -> None:
     silo = Silo(sums.encoder())
     learner.skip(learner.propose()[0])
     (last,) = learner.propose()
-    assert (last.time, last.opened) == (1, False)
+    assert (last.time, last.released) == (1, False)
     silo.start(last)
     silo.act([[1.0, 0.0]])
     silo.learn(1.0)

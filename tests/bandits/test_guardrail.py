@@ -39,7 +39,7 @@ def guarded(
 
 
 def observe(experiment: Experiment, round_: Round, world: Guarded = WORLD) -> None:
-    if not round_.opened:
+    if not round_.released:
         experiment.skip(round_)
         return
     rng = np.random.default_rng([round_.number, 5])

@@ -88,12 +88,12 @@ def test_users_double_first_and_then_grow() -> None:
 
 
 def test_the_last_users_go_to_the_best_arm() -> None:
-    """The batch that the horizon cuts is never opened, so it is no use to explore with it."""
+    """The batch that the horizon cuts is never released, so it is no use to explore with it."""
     learner, environment = PrivateKLUCB(3, 10_000, 2.0), Environment(np.array([0.2, 0.8, 0.5]))
     closed = []
     while rounds := learner.propose():
         for round_ in rounds:
-            if round_.opened:
+            if round_.released:
                 rng = np.random.default_rng(round_.number)
                 learner.observe(round_, estimate(round_, environment, laplace(1.0), rng))
             else:

@@ -37,7 +37,7 @@ def step(experiment: Experiment, came: float = 1.0) -> list[Round]:
     rounds = experiment.propose()
     for round_ in rounds:
         rng = np.random.default_rng([round_.number, 3])
-        if not round_.opened:
+        if not round_.released:
             experiment.skip(round_)
             continue
         protocol: Any = experiment.open(round_)
@@ -233,8 +233,8 @@ def test_a_round_that_the_horizon_cuts_short_may_be_skipped_before_the_others() 
     experiment.keep_control("option 1", 0.25, explore=True)
     while not experiment.finished:
         rounds = experiment.propose()
-        for round_ in sorted(rounds, key=lambda one: one.opened):
-            if not round_.opened:
+        for round_ in sorted(rounds, key=lambda one: one.released):
+            if not round_.released:
                 experiment.skip(round_)
                 continue
             protocol: Any = experiment.open(round_)

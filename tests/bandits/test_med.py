@@ -61,7 +61,7 @@ def test_rounds_of_one_size_share_the_preparation_of_their_noise() -> None:
         learner = PrivateMED(10, 10**6, 64, 64, rounds=32, seed=seed)
         while rounds := learner.propose():
             for round_ in rounds:
-                if not round_.opened:
+                if not round_.released:
                     learner.skip(round_)
                     continue
                 assert round_.participants >= 64
@@ -111,7 +111,7 @@ def test_no_opened_batch_is_too_small_and_there_are_no_more_rounds_than_told(
         held += 1
         assert len({round_.arm for round_ in proposed}) == len(proposed)
         for round_ in proposed:
-            if not round_.opened:
+            if not round_.released:
                 assert round_ == proposed[-1]
                 learner.skip(round_)
                 continue
@@ -129,7 +129,7 @@ def test_without_a_number_of_rounds_the_horizon_only_cuts() -> None:
     world, short = Environment(np.array([0.4, 0.5, 0.6])), PrivateMED(3, 10**6, 30, 15, seed=9)
     long = PrivateMED(3, 10**8, 30, 15, seed=9)
     while rounds := short.propose():
-        if not rounds[-1].opened:
+        if not rounds[-1].released:
             break
         assert long.propose() == rounds
         for round_ in rounds:

@@ -21,7 +21,7 @@ def played(learner: Learner) -> list[Round]:
     while proposed := learner.propose():
         for round_ in proposed:
             rounds.append(round_)
-            if round_.opened:
+            if round_.released:
                 rng = np.random.default_rng(round_.number)
                 learner.observe(round_, estimate(round_, PUBLISHED, laplace(1.0), rng))
             else:
@@ -32,7 +32,7 @@ def played(learner: Learner) -> list[Round]:
 def batches(rounds: list[Round]) -> dict[int, list[int]]:
     found = defaultdict(list)
     for round_ in rounds:
-        if round_.opened:
+        if round_.released:
             found[round_.arm].append(round_.participants)
     return found
 
@@ -63,7 +63,7 @@ def test_batches_of_lazy_thompson_sampling_double_and_the_rest_stays_closed() ->
     for sizes in batches(rounds).values():
         assert sizes == [2**i for i in range(len(sizes))]
     assert sum(round_.participants for round_ in rounds) == 20_000
-    closed = [round_ for round_ in rounds if not round_.opened]
+    closed = [round_ for round_ in rounds if not round_.released]
     assert closed == rounds[len(rounds) - len(closed) :]
     assert len({round_.arm for round_ in closed}) == len(closed)
 

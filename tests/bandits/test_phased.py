@@ -57,7 +57,7 @@ def drive(
     while len(phases) < limit and (proposed := learner.propose()):
         (round_,) = proposed
         phases.append(round_)
-        if round_.opened:
+        if round_.released:
             support, plays = list(design(round_).support), np.array(design(round_).plays)
             reports = plays if learner.each else np.array(round_.participants)
             spread = learner._variances(reports, plays.astype(float))
@@ -127,14 +127,14 @@ def test_phases_fill_the_horizon_exactly(constants: str) -> None:
 def test_clients_grow_as_the_paper_says() -> None:
     learner = DistributedElimination(sphere(50, 4), 10_000, alpha=0.8, constants="paper")
     phases = drive(learner, np.zeros(4), np.random.default_rng(0))
-    opened = [phase for phase in phases if phase.opened]
-    assert [phase.participants for phase in opened] == [
-        math.ceil(2 ** (0.8 * number)) for number in range(1, len(opened) + 1)
+    released = [phase for phase in phases if phase.released]
+    assert [phase.participants for phase in released] == [
+        math.ceil(2 ** (0.8 * number)) for number in range(1, len(released) + 1)
     ]
-    assert [design(phase).length for phase in opened] == [
-        2.0**number for number in range(1, len(opened) + 1)
+    assert [design(phase).length for phase in released] == [
+        2.0**number for number in range(1, len(released) + 1)
     ]
-    assert learner.scheduled_clients() >= sum(phase.participants for phase in opened)
+    assert learner.scheduled_clients() >= sum(phase.participants for phase in released)
 
 
 def test_single_elimination_starts_at_the_bound_on_the_support() -> None:

@@ -78,7 +78,7 @@ def test_restarts_are_fresh_and_never_open_what_a_period_cuts() -> None:
     while rounds := learner.propose():
         for round_ in rounds:
             seen.append((learner.period, round_))
-            if round_.opened:
+            if round_.released:
                 error = laplace(1.0)(round_.participants)
                 learner.observe(round_, Estimate(round_.participants / 2, error))
             else:
@@ -88,14 +88,14 @@ def test_restarts_are_fresh_and_never_open_what_a_period_cuts() -> None:
         for p in range(learner.period + 1)
     ]
     assert played == [10, 100, 10_000, 9_890]
-    assert [p for p, round_ in seen if not round_.opened] == list(range(4))
+    assert [p for p, round_ in seen if not round_.released] == list(range(4))
 
 
 def test_restarts_recommend_what_the_last_period_found_until_it_knows_more() -> None:
     learner = Restarts(3, 10**9, FORGETTING, start=2_000)
     while learner.period < 1:
         for round_ in learner.propose():
-            if round_.opened:
+            if round_.released:
                 total = round_.participants * [0.1, 0.2, 0.9][round_.arm]
                 learner.observe(
                     round_, Estimate(total, ErrorDistribution(round_.participants, 1, None))

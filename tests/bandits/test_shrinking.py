@@ -95,7 +95,7 @@ def test_an_estimate_is_hardly_ever_farther_off_than_is_said() -> None:
 
 
 def test_balls_shrink_as_more_is_known_and_stay_public() -> None:
-    """Radii follow from what was opened: the same learner, restored, asks for the same ones."""
+    """Radii follow from what was released: the same learner, restored, asks for the same ones."""
     rng = np.random.default_rng(3)
     world = random_population(5, 60, client_std=0.1, bound=1.0, rng=rng)
     entry = lookup("cdp-dpe")
@@ -106,7 +106,7 @@ def test_balls_shrink_as_more_is_known_and_stay_public() -> None:
         (round_,) = rounds
         again = Learner.from_dict(json.loads(json.dumps(experiment.learner.to_dict())))
         assert again.propose() == rounds
-        if not round_.opened:
+        if not round_.released:
             experiment.skip(round_)
             continue
         if isinstance(round_.assignment, Fit):
@@ -142,7 +142,7 @@ def test_a_shuffler_asks_few_clients_for_actions_and_many_for_parameters() -> No
     asked = {}
     while rounds := experiment.propose():
         (round_,) = rounds
-        protocol = experiment.open(round_) if round_.opened else None
+        protocol = experiment.open(round_) if round_.released else None
         played = start.world.play(round_, protocol, start.rng)
         if protocol is None:
             experiment.skip(round_)

@@ -112,7 +112,7 @@ def play_in(learner: Learner, world: Answers, rng: np.random.Generator) -> float
         for round_ in rounds:
             told, lost = world.answer(round_, rng)
             regret += lost
-            if round_.opened:
+            if round_.released:
                 learner.observe(round_, told)
             else:
                 learner.skip(round_)

@@ -87,6 +87,7 @@ def accepted_terms() -> Iterator[Terms]:
         aggregation=Aggregation((1 << 32) - 1), question="\ufeffa mark that is no space\ufeff"
     )
     yield terms(no_show=Fraction(9, 10))
+    yield terms(answer=replace(terms().answer, labels=("Nö", "Yes")))
 
 
 def spelt(change: Callable[[dict[str, Any]], object]) -> str:

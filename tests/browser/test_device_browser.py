@@ -65,10 +65,10 @@ def tab(context: BrowserContext, hosts: World, servers: Parties) -> Tab:
 
 def joined(tab: Tab, **round_: Any) -> Open:
     """A device that has a place in a new round."""
-    opened = tab.world.parties.open(**round_)
+    released = tab.world.parties.open(**round_)
     tab.open()
     assert tab.call("join")["stage"] == "waiting"
-    return opened
+    return released
 
 
 def sending(tab: Tab) -> Any:
@@ -77,9 +77,9 @@ def sending(tab: Tab) -> Any:
     return tab.call("tick")
 
 
-def finishing(tab: Tab, opened: Open) -> Any:
+def finishing(tab: Tab, released: Open) -> Any:
     """The round is over, and the device has asked what became of it."""
-    tab.world.parties.clock.now = opened.round.binding.closes + 25.0
+    tab.world.parties.clock.now = released.round.binding.closes + 25.0
     return tab.call("tick")
 
 
@@ -92,12 +92,12 @@ def puts(parties: Parties) -> list[bytes]:
     ]
 
 
-def summed(parties: Parties, opened: Open) -> tuple[tuple[int, ...], int]:
+def summed(parties: Parties, released: Open) -> tuple[tuple[int, ...], int]:
     """What both servers, who add no noise here, open to."""
-    collector = Collector(opened.pinned, opened.announcement, parties.records[2])
-    for server in opened.servers:
+    collector = Collector(released.pinned, released.announcement, parties.records[2])
+    for server in released.servers:
         for address, message in server.close(int(parties.clock.now)).items():
-            if address == opened.round.collector:
+            if address == released.round.collector:
                 collector.take(message)
     collector.close()
     view = collector.view()
@@ -108,7 +108,7 @@ def summed(parties: Parties, opened: Open) -> tuple[tuple[int, ...], int]:
 
 
 def test_an_answer_travels_from_the_page_to_the_sum(tab: Tab, servers: Parties) -> None:
-    opened = servers.open()
+    released = servers.open()
     shown = tab.open()
     assert (shown["question"], shown["digest"]) == (
         "Which greeting do people like?",
@@ -143,9 +143,9 @@ def test_an_answer_travels_from_the_page_to_the_sum(tab: Tab, servers: Parties) 
     assert [half["party"] for half in sent["sent"]] == ["coordinator", "helper"]
     assert [half["bytes"] for half in sent["sent"]] == [len(body) for body in puts(servers)]
     assert all(half["acknowledged"] for half in sent["sent"])
-    over = finishing(tab, opened)
+    over = finishing(tab, released)
     assert (over["stage"], over["charge"]) == ("opened", "1/2")
-    assert summed(servers, opened) == ((1,), 1)
+    assert summed(servers, released) == ((1,), 1)
 
 
 def test_what_is_not_recorded_is_reported_as_zero_at_the_same_times_and_sizes(
@@ -155,7 +155,7 @@ def test_what_is_not_recorded_is_reported_as_zero_at_the_same_times_and_sizes(
     traces = []
     for value in (None, 0, 1):
         parties = hosts.start(terms())
-        opened = parties.open()
+        released = parties.open()
         tab = Tab(context, hosts)
         tab.page.evaluate("() => { crypto.getRandomValues = (array) => array.fill(77) }")
         tab.open(database=f"answer {value}")
@@ -163,8 +163,8 @@ def test_what_is_not_recorded_is_reported_as_zero_at_the_same_times_and_sizes(
         if value is not None:
             tab.call("record", value)
         sending(tab)
-        finishing(tab, opened)
-        assert summed(parties, opened) == ((value or 0,), 1)
+        finishing(tab, released)
+        assert summed(parties, released) == ((value or 0,), 1)
         traces.append(
             [(seen.at, seen.method, seen.size, seen.url.split("/")[-1]) for seen in parties.trace]
         )
@@ -178,11 +178,11 @@ def test_the_time_of_sending_lies_between_window_and_deadline_at_random(
 ) -> None:
     times = []
     for number in range(8):
-        opened = servers.open()
+        released = servers.open()
         tab.open(database=f"time {number}")
         state = tab.call("join")
         times.append(state["sendsAt"] / 1000 - servers.clock.now)
-        assert state["deadline"] == opened.round.binding.closes * 1000
+        assert state["deadline"] == released.round.binding.closes * 1000
     assert all(60 <= time <= 60 + 20 for time in times)
     assert len(set(times)) == 8
 
@@ -192,7 +192,7 @@ def test_several_metrics_with_ranges_are_rounded_and_summed(tab: Tab, hosts: Wor
     answer = Answer("x", ("walked", "liked"), 4, 60, Fraction(-1), Fraction(3))
     of = {"answer": answer, "noise": Noise(Fraction(16))}
     parties = hosts.start(terms(), **of)
-    opened = joined(tab)
+    released = joined(tab)
     with pytest.raises(ThrownError, match="by name"):
         tab.call("record", 1)
     with pytest.raises(ThrownError, match="by name"):
@@ -207,20 +207,20 @@ def test_several_metrics_with_ranges_are_rounded_and_summed(tab: Tab, hosts: Wor
         "walked": "2",
     }
     sending(tab)
-    finishing(tab, opened)
-    assert summed(parties, opened) == ((3, 4), 1)
+    finishing(tab, released)
+    assert summed(parties, released) == ((3, 4), 1)
 
 
 @pytest.mark.extended
 def test_twelve_metrics_are_sent_as_a_seed_and_its_rest(tab: Tab, hosts: World) -> None:
     names = tuple(f"metric {number}" for number in range(12))
     parties = hosts.start(terms(), answer=Answer("x", names, 3, 60), noise=Noise(Fraction(72)))
-    opened = joined(tab)
+    released = joined(tab)
     values = {name: ("0", "1/3", "2/3", "1")[place % 4] for place, name in enumerate(names)}
     tab.call("record", values)
     sending(tab)
-    finishing(tab, opened)
-    assert summed(parties, opened) == ((0, 1, 2, 3) * 3, 1)
+    finishing(tab, released)
+    assert summed(parties, released) == ((0, 1, 2, 3) * 3, 1)
 
 
 def test_the_network_carries_sealed_bytes_and_public_data_only(
@@ -228,11 +228,11 @@ def test_the_network_carries_sealed_bytes_and_public_data_only(
 ) -> None:
     log: list[Any] = []
     context.on("request", lambda request: log.append(request))
-    opened = joined(tab)
+    released = joined(tab)
     tab.call("record", 1)
     sending(tab)
-    finishing(tab, opened)
-    experiment, identity = servers.experiment.hex(), opened.round.identity.hex()
+    finishing(tab, released)
+    experiment, identity = servers.experiment.hex(), released.round.identity.hex()
     allowed = {
         f"GET /experiments/{experiment}/terms",
         f"POST /experiments/{experiment}/places",
@@ -251,7 +251,7 @@ def test_the_network_carries_sealed_bytes_and_public_data_only(
     assert list(place) == ["nonce"]
     assert re.fullmatch("[0-9a-f]{32}", place["nonce"])
     for role, body in enumerate(puts(servers)):
-        assert len(body) == opened.round.share_size(role)
+        assert len(body) == released.round.share_size(role)
         assert body[:4] == b"ta\x02\x21"
     kept = json.dumps(tab.stored())
     assert '"levels": null' in kept
@@ -308,7 +308,7 @@ def test_two_tabs_cannot_overspend(context: BrowserContext, hosts: World) -> Non
     """Each of two experiments fits under the person's own limit, both together do not."""
     first = hosts.start(terms(question="Which one?"))
     second = Parties(hosts.located(terms(question="Which other?")), first.clock)
-    opened = {one.experiment: one.open() for one in (first, second)}
+    released = {one.experiment: one.open() for one in (first, second)}
     answer = first.answer
 
     def by_experiment(request: httpx.Request) -> httpx.Response:
@@ -319,7 +319,7 @@ def test_two_tabs_cannot_overspend(context: BrowserContext, hosts: World) -> Non
 
     first.answer = by_experiment  # type: ignore[method-assign]
     tabs = [Tab(context, hosts) for _ in range(2)]
-    for tab, experiment in zip(tabs, opened, strict=True):
+    for tab, experiment in zip(tabs, released, strict=True):
         tab.open(experiment, limit="3/4")
     both(tabs, "await device.join()")
     stages = sorted(tab.call("state")["stage"] for tab in tabs)
@@ -386,7 +386,7 @@ def test_an_opened_device_starts_without_a_network_from_what_it_knows(
 
 @pytest.mark.extended
 def test_run_does_everything_by_itself(tab: Tab, servers: Parties) -> None:
-    opened = servers.open()
+    released = servers.open()
     tab.open()
     tab.page.evaluate(
         """async () => {
@@ -401,11 +401,11 @@ def test_run_does_everything_by_itself(tab: Tab, servers: Parties) -> None:
     servers.clock.now = tab.call("state")["sendsAt"] / 1000
     tab.tell()
     tab.page.wait_for_function("told.at(-1) === 'sent'")
-    servers.clock.now = opened.round.binding.closes + 25.0
+    servers.clock.now = released.round.binding.closes + 25.0
     tab.tell()
     tab.page.wait_for_function("told.at(-1) === 'opened'")
     tab.page.evaluate("stop()")
-    assert summed(servers, opened) == ((1,), 1)
+    assert summed(servers, released) == ((1,), 1)
 
 
 @pytest.mark.extended
@@ -456,16 +456,16 @@ def test_a_lying_coordinator_is_refused_before_anything_is_drawn(tab: Tab, hosts
     }
     for name, (change, _) in ROUNDS.items():
         parties = hosts.start(terms(aggregation=Aggregation(3)))
-        opened = parties.open()
-        parties.given = partial(change, parties, opened)
+        released = parties.open()
+        parties.given = partial(change, parties, released)
         assert_refuses(tab, name, fields.get(name, ""))
 
 
 def test_the_unchanged_round_is_joined(tab: Tab, servers: Parties) -> None:
     """What is refused above is refused for its change."""
-    opened = servers.open()
+    released = servers.open()
     give = altered(lambda round_: round_)
-    servers.given = lambda reply: give(servers, opened, reply)
+    servers.given = lambda reply: give(servers, released, reply)
     tab.open()
     assert tab.call("join")["stage"] == "waiting"
 
@@ -481,8 +481,8 @@ def test_a_smaller_crowd_and_other_keys_of_a_round_are_refused(tab: Tab, hosts: 
         ),
     }.items():
         parties = hosts.start(terms(), aggregation=Aggregation(3))
-        opened = parties.open()
-        parties.given = partial(altered(change), parties, opened)
+        released = parties.open()
+        parties.given = partial(altered(change), parties, released)
         assert_refuses(tab, name, name)
 
 
@@ -574,11 +574,11 @@ def test_pauses_between_attempts_have_the_law_that_they_have_in_python(
     """The same numbers, where what is drawn for a time is the same."""
     tab.open()
     tab.page.evaluate(FIXED, byte)
-    opened, began = servers.open(), servers.clock.now
+    released, began = servers.open(), servers.clock.now
     tab.call("join")
     share = int.from_bytes(bytes([byte]) * 6, "big") / 2**48
     monkeypatch.setattr(Pace, "_drawn", lambda *_: share)
-    pace = Pace.of(opened.round, began, b"")
+    pace = Pace.of(released.round, began, b"")
     assert tab.call("state")["sendsAt"] == math.ceil(pace.sends * 1000)
     servers.fail = partial(_said, 500, b"")
     due = pace.sends
@@ -685,9 +685,9 @@ def test_keys_change_by_successors_alone_and_the_ledger_is_shared(
     tab: Tab, servers: Parties
 ) -> None:
     first = servers.experiment
-    opened = joined(tab)
+    released = joined(tab)
     sending(tab)
-    finishing(tab, opened)
+    finishing(tab, released)
     changed = tuple(
         Party(role, address, public_key(key))
         for role, address, key in zip(
@@ -708,12 +708,12 @@ def test_keys_change_by_successors_alone_and_the_ledger_is_shared(
 def test_no_more_than_was_promised_is_ever_spent(tab: Tab, servers: Parties) -> None:
     tab.open()
     for _ in range(4):
-        opened = servers.open()
+        released = servers.open()
         tab.call("join")
-        servers.clock.now = float(opened.round.binding.closes) - 1
+        servers.clock.now = float(released.round.binding.closes) - 1
         tab.call("tick")
-        finishing(tab, opened)
-        servers.clock.now = opened.round.binding.closes + 3700.0
+        finishing(tab, released)
+        servers.clock.now = released.round.binding.closes + 3700.0
     assert len(puts(servers)) == 4
     assert tab.call("ledger")["spent"] == "1"
     assert tab.call("state")["stage"] == "opened"
@@ -723,12 +723,12 @@ def test_no_more_than_was_promised_is_ever_spent(tab: Tab, servers: Parties) -> 
 def test_cheap_rounds_are_joined_as_often_as_the_terms_say(tab: Tab, servers: Parties) -> None:
     tab.open()
     for _ in range(2):
-        opened = servers.open(scale=Fraction(200))
+        released = servers.open(scale=Fraction(200))
         assert tab.call("join")["stage"] == "waiting"
-        servers.clock.now = float(opened.round.binding.closes) - 1
+        servers.clock.now = float(released.round.binding.closes) - 1
         tab.call("tick")
-        finishing(tab, opened)
-        servers.clock.now = opened.round.binding.closes + 3700.0
+        finishing(tab, released)
+        servers.clock.now = released.round.binding.closes + 3700.0
     spending = tab.call("ledger")
     assert (spending["spent"], spending["taken"]) == ("1/100", 2)
     servers.open(scale=Fraction(200))
@@ -768,9 +768,9 @@ def test_without_a_limit_of_ones_own_eight_is_the_limit(tab: Tab, hosts: World) 
 @pytest.mark.extended
 def test_the_overview_of_parties_is_that_of_python(tab: Tab, hosts: World) -> None:
     first = hosts.start(terms(question="Which one?"))
-    opened = joined(tab)
+    released = joined(tab)
     sending(tab)
-    finishing(tab, opened)
+    finishing(tab, released)
     ledger = Ledger(":memory:")
     first.device(ledger).terms(first.experiment)
     ledger.merge(tab.call("exportLedger"))
@@ -839,14 +839,14 @@ def _silent(prefix: str, request: httpx.Request) -> httpx.Response | None:
 def test_a_refund_needs_the_word_of_both_servers(tab: Tab, hosts: World) -> None:
     for liar in (None, 0, 1):
         parties = hosts.start(terms(), aggregation=Aggregation(3))
-        opened = parties.open()
+        released = parties.open()
         tab.open(database=f"refund {liar}")
         tab.call("join")
         sending(tab)
         if liar is not None:
             prefix = ("http://coordinator.test", "http://helper.test")[liar]
             parties.fail = partial(_silent, prefix)
-        state = finishing(tab, opened)
+        state = finishing(tab, released)
         if liar is None:
             assert (state["stage"], state["charge"]) == ("refused", None)
             assert tab.call("ledger")["spent"] == "0"
@@ -869,10 +869,10 @@ def test_after_three_refused_rounds_no_other_is_joined(tab: Tab, hosts: World, s
         parties.fail = partial(_silent, "http://")
     tab.open()
     for _ in range(3):
-        opened = parties.open()
+        released = parties.open()
         tab.call("join")
         sending(tab)
-        assert finishing(tab, opened)["stage"] == stage
+        assert finishing(tab, released)["stage"] == stage
     parties.open()
     with pytest.raises(ThrownError) as problem:
         tab.call("join")
@@ -933,16 +933,16 @@ def test_a_place_that_comes_after_the_person_left_is_not_kept(
 
 @pytest.mark.extended
 def test_a_device_that_was_off_until_the_deadline_has_missed_it(tab: Tab, servers: Parties) -> None:
-    opened = joined(tab)
-    state = finishing(tab, opened)
+    released = joined(tab)
+    state = finishing(tab, released)
     assert (state["stage"], state["charge"], puts(servers)) == ("missed", None, [])
 
 
 @pytest.mark.extended
 def test_ledgers_travel_between_browsers_and_python(tab: Tab, servers: Parties) -> None:
-    opened = joined(tab)
+    released = joined(tab)
     sending(tab)
-    finishing(tab, opened)
+    finishing(tab, released)
     exported = tab.call("exportLedger")
     for hidden in ("levels", "sealed", "recorded", "announcement"):
         assert hidden not in exported

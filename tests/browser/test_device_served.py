@@ -101,18 +101,18 @@ def crowd(page: Page, both: Threads, digest: bytes, wanted: int, **more: Any) ->
 
 
 def assert_counted(both: Threads, digest: bytes, told: Any) -> int:
-    """Every opened round holds exactly what was answered, and the noise that was injected; how many
-    reports that were.
+    """Every released round holds exactly what was answered, and the noise that was injected; how
+    many reports that were.
     """
     mine = {one["round"] for one in told}
 
-    def opened() -> Any:
+    def released() -> Any:
         rounds = [one for one in both.status(digest)["rounds"] if one["round"] in mine]
         over = [one for one in rounds if one["stage"] not in ("open", "closing", "opening")]
         return rounds if len(over) == len(mine) else None
 
     reports = 0
-    for one in wait_for(opened):
+    for one in wait_for(released):
         if one["sums"] is None:
             continue
         identity = bytes.fromhex(one["round"])
@@ -140,7 +140,7 @@ def test_an_invited_person_takes_part_from_a_browser(page: Page, both: Threads) 
 
 
 def test_the_page_of_the_documentation_runs(page: Page, both: Threads) -> None:
-    text = (ROOT / "docs" / "browser.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / "browser.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"<script type=\"module\">\n(.*?)</script>", text, re.S)
     digest = begin(both, "Does the page work?", Timing(joining=8, margin=4, grace=60))
     said = {

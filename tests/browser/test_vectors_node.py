@@ -107,7 +107,7 @@ def test_rounding_and_splitting_are_uniform() -> None:
 
 
 def opening(hosts: World) -> dict[str, Any]:
-    """What a device is opened with."""
+    """What a device is released with."""
     return {
         "address": hosts.addresses[0],
         "digest": hosts.parties.experiment.hex(),

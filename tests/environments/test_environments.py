@@ -273,7 +273,7 @@ def test_a_second_metric_is_played_beside_the_first() -> None:
     assert (first.participants, second.participants) == (100, 100)
     assert set(first.values) == {0, 8}
     assert played.lost == pytest.approx(100 * 0.7 - first.total / 8)
-    assert world.play(Round(0, 100, Arm(1), opened=False), None, rng).load.participants == 100
+    assert world.play(Round(0, 100, Arm(1), released=False), None, rng).load.participants == 100
 
 
 def test_second_metrics_that_do_not_fit_are_refused(tmp_path: Path) -> None:

@@ -197,6 +197,6 @@ def test_a_design_is_played_at_the_regret_of_its_plays(
         assert played.load.clients == 30
         assert played.load.support.tolist() == [2, 0]
         assert played.load.total(rng).shape == (2,)
-    assert world.play(Round(0, 0, design, opened=False), None, rng).load is None
+    assert world.play(Round(0, 0, design, released=False), None, rng).load is None
     with pytest.raises(TacitError, match="linear worlds play designs"):
         world.play(Round(0, 5, Arm(0)), None, rng)

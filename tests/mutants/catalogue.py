@@ -98,14 +98,14 @@ LEARNERS = ("tests/bandits/test_every_learner.py",)
 
 TARGETS: tuple[Target, ...] = (
     # coins and draws of noise
-    Target("noise/coins.py", "below", (limits, counts), COINS),
-    Target("noise/coins.py", "random_bits", (limits,), COINS),
-    Target("noise/coins.py", "Chance.flip", (limits,), COINS),
-    Target("noise/coins.py", "flip_exp", (limits, counts), COINS),
+    Target("sampling/coins.py", "below", (limits, counts), COINS),
+    Target("sampling/coins.py", "random_bits", (limits,), COINS),
+    Target("sampling/coins.py", "Chance.flip", (limits,), COINS),
+    Target("sampling/coins.py", "flip_exp", (limits, counts), COINS),
     Target(
         "noise/distribution.py", "NoiseDistribution.draw", (swap("self._draw_one()", "0"),), DRAWS
     ),
-    Target("noise/laplace.py", "draw_laplace", (counts, swap("random_bits(1)", "0")), DRAWS),
+    Target("sampling/draws.py", "draw_laplace", (counts, swap("random_bits(1)", "0")), DRAWS),
     Target("noise/laplace.py", "PolyaDifference._draw_one", (noise, signs), DRAWS),
     Target("noise/skellam.py", "Skellam._draw_one", (noise, signs), DRAWS),
     Target("noise/binomial.py", "Binomial._draw_one", (noise,), DRAWS),
@@ -670,7 +670,7 @@ TARGETS: tuple[Target, ...] = (
         (swap("below(self.modulus)", "below(2)"), swap("below(self.modulus)", "0"), counts),
         DEVICES,
     ),
-    Target("protocols/split_and_mix.py", "shares_needed", (counts, signs), SPLITTING),
+    Target("trust.py", "split_shares", (counts, signs), SPLITTING),
     Target(
         "protocols/split_and_mix.py",
         "mixed",
@@ -901,7 +901,7 @@ TARGETS: tuple[Target, ...] = (
         EVERY + PREFIX,
     ),
     # rounds
-    Target("rounds/codecs.py", "Residues.opened", (checks,), ROUNDS),
+    Target("rounds/codecs.py", "Residues.released", (checks,), ROUNDS),
     Target("rounds/codecs.py", "Residues.payload", (checks,), ROUNDS),
     Target("rounds/codecs.py", "Mixed.payload", (checks,), ROUNDS),
     Target("rounds/codecs.py", "_filled", (counts,), ROUNDS),
@@ -1055,7 +1055,7 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("aggregation/shuffler.py", "Analyzer._read", (checks, limits), SHUFFLER),
     # proofs of range
-    Target("vdaf/field.py", "unpack", (checks, limits), VDAF),
+    Target("vdaf/field.py", "Field.unpack", (checks, limits), VDAF),
     Target("vdaf/xof.py", "expand", (limits,), VDAF),
     Target("vdaf/proofs.py", "Circuit.question", (checks,), VDAF),
     Target("vdaf/proofs.py", "Circuit.encode", (checks, limits), VDAF),
@@ -1070,6 +1070,10 @@ TARGETS: tuple[Target, ...] = (
     Target("vdaf/prio3.py", "Prio3.verify_init", (checks,), VDAF),
     Target("vdaf/prio3.py", "Prio3.verifier_shares_to_message", (checks,), VDAF),
     Target("vdaf/prio3.py", "Prio3.verify_next", (checks,), VDAF),
+    Target("vdaf/histogram.py", "HistogramCircuit.encode", (checks,), VDAF),
+    Target("vdaf/histogram.py", "Prio3Histogram.verify_init", (checks,), VDAF),
+    Target("vdaf/histogram.py", "Prio3Histogram.verifier_shares_to_message", (checks,), VDAF),
+    Target("vdaf/histogram.py", "Prio3Histogram.verify_next", (checks,), VDAF),
     Target(
         "aggregation/verified.py",
         "Proofs.prepared",
@@ -1129,7 +1133,7 @@ TARGETS: tuple[Target, ...] = (
     Target("terms/parts.py", "check_whole", (checks, limits), DOCUMENT),
     Target("terms/parts.py", "Aggregation.dishonest", (sides, signs), TERMS),
     Target("terms/parts.py", "Aggregation.missing", (signs,), TERMS),
-    Target("service/helper.py", "Helper.keys", (checks,), PARTIES),
+    Target("service/trust_models/two_servers.py", "TwoServerHelper.keys", (checks,), PARTIES),
     Target("service/coordinator.py", "Coordinator.create", (checks, limits), PARTIES, ("grace",)),
     Target(
         "service/round_scheduler.py",
@@ -1242,10 +1246,10 @@ EQUIVALENT: dict[str, str] = {
     "privacy/loss.py: Direction.epsilon: upper > delta -> upper >= delta": (
         "where the mass so far is δ to the last bit the candidate is ln 0, which settles nothing"
     ),
-    "noise/coins.py: random_bits: count > WORD -> count >= WORD": (
+    "sampling/coins.py: random_bits: count > WORD -> count >= WORD": (
         "64 fair bits are the same from the pool or straight from the operating system"
     ),
-    "noise/coins.py: Chance.flip: u >= high -> u > high": (
+    "sampling/coins.py: Chance.flip: u >= high -> u > high": (
         "a word equal to the upper bound goes to settle(), which decides by further digits"
     ),
     "noise/gaussian.py: DiscreteGaussian._draw_one: 1 -> 2": (

@@ -92,9 +92,9 @@ def misread(distribution: NoiseDistribution, total: int, largest_sum: int, modul
     negatives.
     """
     start, pmf = entries(distribution)
-    opened = total + start + np.arange(len(pmf))
+    released = total + start + np.arange(len(pmf))
     spare = (modulus - largest_sum - 1) // 2
-    right = (opened >= -spare) & (opened <= largest_sum + spare)
+    right = (released >= -spare) & (released <= largest_sum + spare)
     return math.fsum(pmf[~right])
 
 
@@ -131,8 +131,8 @@ def test_the_wrap_probability_agrees_with_simulation(largest_sum: int) -> None:
     distribution, count, spare = DiscreteLaplace(3), 1_000_000, 9
     modulus = largest_sum + 2 * spare + 1
     noise = distribution.sample(np.random.default_rng(8), count)
-    opened = (largest_sum + noise) % modulus
-    read = np.where(opened > largest_sum + spare, opened - modulus, opened)
+    released = (largest_sum + noise) % modulus
+    read = np.where(released > largest_sum + spare, released - modulus, released)
     wrong = int((read != largest_sum + noise).sum())
     chance = wrap_probability(distribution, largest_sum, modulus)
     assert stats.binomtest(wrong, count, chance).pvalue > 1e-6

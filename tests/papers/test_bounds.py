@@ -125,7 +125,7 @@ def test_a_picture_shows_the_theorem_of_each_algorithm_and_that_it_is_an_order()
     pytest.importorskip("matplotlib")
     size: dict[str, Any] = {"arms": 3, "horizon": 2000, "runs": 2, "workers": 1, "epsilon": 1.0}
     results = {name: simulate(name, **size) for name in ("dist-dp-se", "ldp-se", "private-klucb")}
-    one = picture([Panel("", {k: bounds.with_bound(v) for k, v in results.items()})]).axes[0]
+    one = picture([Panel("", {k: bounds.with_bounds(v) for k, v in results.items()})]).axes[0]
     lines = {line.get_label(): line for line in one.get_lines()}
     (first,) = (line for label, line in lines.items() if "CZ23 Thm 1 for dist-dp-se" in label)
     (other,) = (line for label, line in lines.items() if "CZ23 Thm 6 for ldp-se" in label)
@@ -136,3 +136,52 @@ def test_a_picture_shows_the_theorem_of_each_algorithm_and_that_it_is_an_order()
     assert first.get_ydata()[-1] == pytest.approx(float(bound.at(2000)) / 2000)
     every = [bounds.cz23_theorem_6(2000, gaps, 1.0) for gaps in bounds._gaps(results["ldp-se"])]
     assert other.get_ydata()[-1] == pytest.approx(float(np.mean(every)) / 2000)
+
+
+def test_bounds_at_any_gaps_are_the_printed_sums() -> None:
+    """TKMS21 Theorems 3.1 and 3.3 with k = 3, σ² = 8, m = 4: (1 + σ²/m) = 3."""
+    assert bounds.tkms21_theorem_3_1(T, GAPS, 8.0, 4.0) == pytest.approx(3 * 12 * LOG + 4 * 0.6)
+    free = bounds.tkms21_theorem_3_1_independent(T, 3, 8.0, 4.0)
+    assert free == pytest.approx(math.sqrt(3 * 3 * T * LOG) + 12)
+    root = math.sqrt(8.0)
+    assert bounds.tkms21_theorem_3_3(T, GAPS, root) == pytest.approx(12 * LOG + 3 * root * LOG)
+    free = bounds.tkms21_theorem_3_3_independent(T, 3, root)
+    assert free == pytest.approx(math.sqrt(3 * T * LOG) + 3 * root * LOG)
+
+
+def test_corollaries_are_the_theorems_at_their_noise_and_batch() -> None:
+    """σ² = ln(1/δ)/ε² = m; the corollaries leave a factor of 2 to the O(·)."""
+    variance = math.log(1e5) / 0.5**2
+    assert bounds.tkms21_theorem_3_3(T, GAPS, variance**0.5) == pytest.approx(
+        bounds.tkms21_corollary_3_4(T, GAPS, 0.5, 1e-5)
+    )
+    assert bounds.tkms21_theorem_3_1(T, GAPS, variance, variance) == pytest.approx(
+        bounds.tkms21_corollary_3_2(T, GAPS, 0.5, 1e-5) + 12 * LOG
+    )
+
+
+def test_no_gaps_have_a_worse_bound_than_any_gaps_up_to_a_constant() -> None:
+    """The worst equal gaps √(k ln T / T) give the bound at any gaps, within a factor of 2."""
+    for arms in (2, 10, 50):
+        worst = math.sqrt(arms * LOG / T)
+        by_gaps = float(bounds.tkms21_theorem_3_3(T, [0.0] + [worst] * (arms - 1), 1.0))
+        free = float(bounds.tkms21_theorem_3_3_independent(T, arms, 1.0))
+        assert free / 2 <= by_gaps <= free
+
+
+def test_a_picture_shows_bounds_at_any_gaps_and_explains_curves_below_the_lower_one() -> None:
+    pytest.importorskip("matplotlib")
+    size: dict[str, Any] = {"arms": 3, "horizon": 2000, "runs": 2, "workers": 1}
+    found = simulate("vb-sdp-ae", epsilon=1.0, delta=1e-5, **size)
+    one = picture([Panel("", {"vb-sdp-ae": bounds.with_bounds(found)})]).axes[0]
+    labels = {str(line.get_label()): line for line in one.get_lines()}
+    (free,) = (line for label, line in labels.items() if "TKMS21 Thm 3.3, any gaps" in label)
+    expected = bounds.tkms21_theorem_3_3_independent(2000, 3, math.sqrt(math.log(1e5)))
+    assert free.get_ydata()[-1] == pytest.approx(float(expected) / 2000)
+    below = simulate("thompson", means=(0.5, 0.6), horizon=1000, runs=4, workers=1)
+    said = [
+        str(line.get_label()) for line in picture([Panel("", {"t": below})]).axes[0].get_lines()
+    ]
+    mean = below.curve()[0][-1]
+    assert mean < below.mean("lower_bound")  # as it may at 1,000 participants
+    assert any("a curve may lie below it" in label for label in said)

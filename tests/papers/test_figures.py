@@ -13,6 +13,9 @@ from tests.environments.test_silos import write_fold
 from tacit.algorithms import ArmsProblem
 from tacit.errors import TacitError
 from tacit.papers.figures import Axis, Options, arms, figures, lookup
+from tacit.papers.figures.registry import as_study
+from tacit.simulation.grid import Study
+from tacit.simulation.sweeping import ExecutionConfig
 
 pytest.importorskip("matplotlib")
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -44,7 +47,8 @@ PANELS = {
     "cz23-fig5": 3,
     "tkms21": 2,
 }
-CURVES = {"cz23-fig4": 5, "tkms21": 4}
+CURVES = {"cz23-fig4": 6, "tkms21": 4}
+HERE = ExecutionConfig(workers=0)
 TOLD = ("zc24-super", "zc24-budgets")  # pictures of what a paper tells without one
 
 
@@ -58,7 +62,7 @@ TOLD = ("zc24-super", "zc24-budgets")  # pictures of what a paper tells without 
 )
 def test_a_figure_is_a_picture_and_its_data(name: str, tmp_path: Path, data: Path) -> None:
     given = data if "data" in lookup(name).has else None
-    options = Options(runs=2, data=given, workers=1, horizon=2000)
+    options = Options(runs=2, data=given, execution=HERE, changes={"horizon": 2000})
     picture, table, means = lookup(name).draw(tmp_path / "out", options)
     assert picture.read_bytes().startswith(PNG)
     rows = read(table)
@@ -73,7 +77,7 @@ def test_a_figure_is_a_picture_and_its_data(name: str, tmp_path: Path, data: Pat
         "constants",
     } <= set(rows[0])
     assert len({row["panel"] for row in rows}) == PANELS[name]
-    assert len({(row["panel"], row["label"]) for row in rows}) == PANELS[name] * CURVES.get(name, 3)
+    assert len({(row["panel"], row["label"]) for row in rows}) == PANELS[name] * CURVES.get(name, 4)
     assert {row["seed"] for row in rows} == {"0", "1"}
     averages = read(means)
     assert list(averages[0]) == [
@@ -99,7 +103,7 @@ def test_a_figure_is_a_picture_and_its_data(name: str, tmp_path: Path, data: Pat
 @pytest.mark.extended
 @pytest.mark.parametrize(("axis", "constants"), [("paper", "paper"), ("equal", "tight")])
 def test_the_axis_says_what_an_epsilon_means(axis: Axis, constants: str, tmp_path: Path) -> None:
-    options = Options(runs=1, axis=axis, workers=1, horizon=2000)
+    options = Options(runs=1, axis=axis, execution=HERE, changes={"horizon": 2000})
     _, table, means = lookup("cz23-fig2").draw(tmp_path, options)
     rows = [row for row in read(table) if row["algorithm"] != "dp-se"]  # which has one form only
     assert {row["constants"] for row in rows} == {constants}
@@ -121,7 +125,7 @@ def test_settings_are_those_of_the_authors() -> None:
 
 
 def test_a_figure_without_its_data_says_where_to_get_it(tmp_path: Path) -> None:
-    with pytest.raises(TacitError, match=r"--data \(docs/data.md says where to get it\)"):
+    with pytest.raises(TacitError, match=r"--data \(docs/reference/data.md says where"):
         lookup("cz23-fig5").draw(tmp_path, Options(runs=1))
     assert not list(tmp_path.iterdir())
 
@@ -136,10 +140,9 @@ def test_every_figure_is_drawn_by_its_name() -> None:
 
 @pytest.mark.extended
 def test_figure_two_of_lzj22_has_three_panels_with_their_data(tmp_path: Path) -> None:
-    size = {"dimension": 3, "actions": 20}
-    files = lookup("lzj22-fig2").draw(
-        tmp_path / "out", Options(runs=2, workers=1, horizon=200, size=size)
-    )
+    changes = {"dimension": 3, "actions": 20, "horizon": 200}
+    options = Options(runs=2, execution=HERE, changes=changes)
+    files = lookup("lzj22-fig2").draw(tmp_path / "out", options)
     assert [path.name for path in files] == [
         f"lzj22-fig2{panel}.{kind}" for panel in "abc" for kind in ("png", "csv")
     ]
@@ -154,7 +157,7 @@ def test_figure_two_of_lzj22_has_three_panels_with_their_data(tmp_path: Path) ->
 @pytest.mark.extended
 def test_figures_of_zc24_are_drawn_with_their_tables(tmp_path: Path) -> None:
     data = write_fold(tmp_path / "train.txt")
-    small = Options(runs=2, horizon=50, workers=1, size={"silos": 4})
+    small = Options(runs=2, execution=HERE, changes={"horizon": 50, "silos": 4})
     for name, panels in (("zc24-fig2", "abc"), ("zc24-fig3", "abcd")):
         assert lookup(name).runs == 25
         picture, table, means = lookup(name).draw(tmp_path / "out", replace(small, data=data))
@@ -167,3 +170,63 @@ def test_figures_of_zc24_are_drawn_with_their_tables(tmp_path: Path) -> None:
         assert dimensions["(c)"] == {"zc24-fig2": "57", "zc24-fig3": "78"}[name]
     files = lookup("zc24-fig3").draw(tmp_path / "out", replace(small, runs=1))
     assert [path.suffix for path in files] == [".png", ".csv", ".csv"]
+
+
+def test_a_drawing_that_was_interrupted_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs are made once: after an interrupt the rest, after the end none."""
+    changes = {"horizon": 40, "silos": 4, "dimension": 3, "actions": 5, "sync": 10}
+    options = Options(runs=2, execution=HERE, changes=changes)
+    run, made = Study.together, list[int]()
+
+    def counted(self: Study, cells: tuple[int, ...]) -> object:
+        if len(made) == 3:
+            raise KeyboardInterrupt
+        made.extend(cells)
+        return run(self, cells)
+
+    monkeypatch.setattr(Study, "together", counted)
+    with pytest.raises(KeyboardInterrupt, match="3 of 12 runs; repeat it to resume"):
+        lookup("zc24-budgets").draw(tmp_path, options)
+    made.append(-1)
+    first = lookup("zc24-budgets").draw(tmp_path, options)
+    assert sorted(made) == [-1, *range(12)]
+    before = [path.read_bytes() for path in first]
+    assert lookup("zc24-budgets").draw(tmp_path, options) == first
+    assert [path.read_bytes() for path in first] == before
+    assert len(made) == 13
+
+
+def test_a_figure_is_one_study_in_which_equal_curves_are_run_once() -> None:
+    options = Options(runs=1, size="small")
+    curves = lookup("zc24-fig3").curves(options)
+    study, places = as_study("zc24-fig3", curves, options)
+    assert len(curves) == len(places) == 10
+    assert len(study.configurations) == len(set(places)) == 8  # no privacy, and (5, 0.1), twice
+    sizes = {(one.problem.horizon, one.options["silos"]) for one in study.configurations}
+    assert sizes == {(1000, 20)}
+    assert [len(bundle) for bundle in study.bundles(range(study.cells))] == [8]
+
+
+def test_small_figures_are_much_smaller_than_the_papers() -> None:
+    for name in figures():
+        if name == "cz23-fig5":  # needs data
+            continue
+        paper, small = (
+            max(c.options["horizon"] for c in lookup(name).curves(Options(runs=1, size=size)))
+            for size in ("paper", "small")
+        )
+        assert 2 * small <= paper
+    with pytest.raises(TacitError, match="size is 'large'; it must be one of paper, small"):
+        Options(size="large")  # type: ignore[arg-type]
+
+
+def test_the_authors_second_curve_has_a_scale_of_a_hundred() -> None:
+    for name in ("cz23-fig1", "cz23-fig2", "cz23-fig3", "cz23-fig4"):
+        curves = lookup(name).curves(Options(runs=1))
+        finer = [one for one in curves if one.label == "Dist-RDP-SE, s = 100"]
+        assert len(finer) == 3
+        assert {one.options["scale"] for one in finer} == {100}
+        equal = lookup(name).curves(Options(runs=1, axis="equal"))  # where s plays no part
+        assert not [one for one in equal if "scale" in one.options]

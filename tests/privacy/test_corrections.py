@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from tacit.algorithms import ArmsProblem
+from tacit.algorithms.registry import lookup
+from tacit.bandits import ForgettingElimination
 from tacit.noise import Binomial
 from tacit.papers.corrections import corrections
 from tacit.privacy import ApproximateDP, GaussianLoss, calibrate, dropout_loss, privacy_loss
@@ -266,7 +269,26 @@ def test_the_list_of_corrections_shows_the_documented_values(tacit: Tacit, throu
     shown = {
         (row["line"], row["what"], row["setting"]): (row["printed"], row["true"]) for row in found
     }
-    assert {line for line, _, _ in shown} == {7, 13, 15, 16, 17, 24, 25, 26, 27}
+    assert {line for line, _, _ in shown} == {7, 13, 15, 16, 17, 24, 25, 26, 27, 32}
     for key, (printed, true) in DOCUMENTED.items():
         assert shown[key][0] == pytest.approx(printed, rel=6e-4)
         assert shown[key][1] == pytest.approx(true, rel=4e-3)
+
+
+# 32: rounding in the radius of CZ23 Theorem 4
+
+
+def test_32_the_radius_without_rounding_fails_too_often_at_a_coarse_scale_only() -> None:
+    found = {row.setting[:6]: row for row in corrections() if row.line == 32}
+    coarse, fine = found["s = 1,"], found["s = 10"]
+    assert coarse.printed == fine.printed == 1e-6
+    assert round(coarse.true * 1e6, 2) == 1.45
+    assert fine.true < 1e-7
+
+
+def test_32_the_printed_radius_has_the_rounding_term_of_the_proof() -> None:
+    problem = ArmsProblem.of(epsilon=0.5, constants="paper", scale=4)
+    learner = lookup("dist-cdp-se").build(problem).learner
+    assert isinstance(learner, ForgettingElimination)
+    assert learner.sigma == pytest.approx(math.sqrt(2) / 0.5 * (1 + 1 / 4))
+    assert learner.h == 0

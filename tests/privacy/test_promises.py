@@ -32,7 +32,6 @@ from tacit.noise import (
     NoiseDistribution,
     PolyaDifference,
     Skellam,
-    coins,
 )
 from tacit.privacy import (
     ApproximateDP,
@@ -65,6 +64,7 @@ from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import SecureSum
 from tacit.protocols.vector_noise import each_time
 from tacit.protocols.vectors import CentralVectors
+from tacit.sampling import coins
 
 TARGET = ApproximateDP(1.0, 1e-5)
 

@@ -236,7 +236,7 @@ def test_gaussian_vectors_are_exact_and_hopeless_bounds_are_refused() -> None:
 
 def two_releases(distribution: NoiseDistribution, epsilon: float) -> float:
     """δ of two releases of four integers, in each of which a person moves one number by 2 or all
-    four by 1; which of it they do in the second depends on what was opened in the first.
+    four by 1; which of it they do in the second depends on what was released in the first.
     """
     single, spread = (
         privacy_loss(distribution, 2).directions[0],

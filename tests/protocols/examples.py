@@ -40,7 +40,7 @@ from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, Verified, paper_modulus
 from tacit.trust import TrustModel
-from tacit.types import Codec, Estimate, Floats, Integers, Levels, Opened
+from tacit.types import Aggregate, Codec, Estimate, Floats, Integers, Levels
 
 CENTRAL, SHUFFLER = TrustModel.CENTRAL, TrustModel.SHUFFLER
 SECURE = TrustModel.SECURE_AGGREGATION
@@ -238,9 +238,9 @@ def by_hand(share: NoiseDistribution, copies: int, total: int, modulus: int | No
 # Every protocol, whatever is reported
 
 
-def opened_number(protocol: Any, opened: Opened, messages: list[Any]) -> int:  # noqa: ARG001
-    """What is seen of most protocols: the first opened number."""
-    return int(opened.values[0])
+def opened_number(protocol: Any, released: Aggregate, messages: list[Any]) -> int:  # noqa: ARG001
+    """What is seen of most protocols: the first released number."""
+    return int(released.values[0])
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ class Case:
     reports: list[Any]
     load: Any
     total: int = 0
-    seen: Callable[[Any, Opened, list[Any]], int] | None = opened_number
+    seen: Callable[[Any, Aggregate, list[Any]], int] | None = opened_number
     inside: int = 0
 
 
@@ -314,7 +314,7 @@ HISTORY: npt.NDArray[np.float64] = np.arange(24.0).reshape(4, 2, 3) / 24  # silo
 
 
 def prefix() -> Protocol:
-    """The second step of a tree, whose opened number holds both."""
+    """The second step of a tree, whose released number holds both."""
     target = ApproximateDP(2.0, 0.05)
     shape = factorize("tree", 2)
     sums = calibrated(shape, 4, 3, 1.5, SECURE, "skellam", target, people=4)
@@ -330,10 +330,10 @@ def central_prefix() -> Protocol:
     return sums.open(1, {0: before}, {0: before}, sums.guarantee(0.05))
 
 
-def noise_in_sum(protocol: Any, opened: Opened, _: Any) -> int:
-    """The first opened number less the data's."""
+def noise_in_sum(protocol: Any, released: Aggregate, _: Any) -> int:
+    """The first released number less the data's."""
     data = np.rint(HISTORY[:, :, 0].sum(axis=1) * protocol.sums.scale).sum()
-    return int(np.uint64(opened.values[0]).astype(np.int64)) - int(data)
+    return int(np.uint64(released.values[0]).astype(np.int64)) - int(data)
 
 
 def shuffled_prefix() -> Protocol:
@@ -343,11 +343,11 @@ def shuffled_prefix() -> Protocol:
     return sums.open(1, {0: before}, {0: before}, sums.guarantee(0.05))
 
 
-def ones_of_noise(protocol: Any, opened: Opened, _: Any) -> int:
+def ones_of_noise(protocol: Any, released: Aggregate, _: Any) -> int:
     """How many of the first number's ones are not its data's."""
     sums = protocol.sums
     data = np.rint(HISTORY[:, :, 0].sum(axis=1) * sums.scale).sum()
-    return int(opened.values[0] - data - sums.silos * 2 * sums.scale)
+    return int(released.values[0] - data - sums.silos * 2 * sums.scale)
 
 
 PAIRS = np.random.default_rng(8).integers(0, 5, size=(40, 2))  # levels of two metrics
@@ -361,8 +361,8 @@ def ball(build: Callable[[], Any], people: int = 6) -> Case:
     """Vectors whose coordinates are whole steps, so that what is left of the first is noise."""
     vectors_ = np.resize(ENDS, (people, 3))
 
-    def seen(protocol: Any, opened: Opened, messages: list[Any]) -> int:
-        value = opened.values[0]
+    def seen(protocol: Any, released: Aggregate, messages: list[Any]) -> int:
+        value = released.values[0]
         already = vectors_[:, 0].sum()
         if isinstance(protocol, LocalBall):
             value, already = messages[0][0], vectors_[0, 0]
@@ -379,7 +379,7 @@ CASES: dict[str, Case] = {
     "vector-central": vector(
         lambda: vectors.CentralVectors(6, 3, 1.0, TEN),
         0,
-        lambda p, opened, _: steps(opened.values[0], p, float(ENDS[:, 0].sum())),
+        lambda p, released, _: steps(released.values[0], p, float(ENDS[:, 0].sum())),
     ),
     "vector-local": vector(
         lambda: vectors.LocalVectors(6, 3, 1.0, TEN),
@@ -403,7 +403,7 @@ CASES: dict[str, Case] = {
         PLAYED,
         [Signs(ups, plays, 1.0) for ups, plays in ((3, 5), (1, 3), (4, 4))],
         3 * 4,
-        lambda p, opened, _: int(opened.values[0].value),  # noqa: ARG005
+        lambda p, released, _: int(released.values[0].value),  # noqa: ARG005
         inside=5,
     ),
     "joint-sums": Case(

@@ -22,7 +22,7 @@ from tacit.protocols.checking import NotCheckableError, check_declared, recomput
 from tacit.protocols.contract import SumProtocol
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.sums import Central, Local, SecureSum
-from tacit.types import ErrorDistribution, Opened
+from tacit.types import Aggregate, ErrorDistribution
 
 CHECKABLE = [name for name, e in EXAMPLES.items() if e.noisy and name != "central-laplace"]
 GENERATOR = np.random.default_rng(7)
@@ -52,9 +52,9 @@ class Outside(SumProtocol):
     def randomize_batch(self, levels: Any, rng: np.random.Generator) -> Any:
         return levels + self.distribution.sample(rng, len(levels))
 
-    def combine(self, messages: Any) -> Opened:
+    def combine(self, messages: Any) -> Aggregate:
         self.check_reports(len(messages))
-        return Opened((int(np.sum(messages)),), len(messages))
+        return Aggregate((int(np.sum(messages)),), len(messages))
 
     def view_distribution(self, total: int, reports: int) -> NoiseDistribution:  # noqa: ARG002
         distribution = DiscreteLaplace(self.distribution.scale * self.stated)
@@ -64,11 +64,11 @@ class Outside(SumProtocol):
     def error(self, reports: int) -> ErrorDistribution:
         return ErrorDistribution(reports, 1, self.distribution.power(reports))
 
-    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
-        return Opened((total + int(self.distribution.power(reports).sample(rng)),), reports)
+    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Aggregate:
+        return Aggregate((total + int(self.distribution.power(reports).sample(rng)),), reports)
 
-    def _sum(self, opened: Opened) -> float:
-        return float(opened.value)
+    def _sum(self, released: Aggregate) -> float:
+        return float(released.value)
 
 
 class NoNoise(Outside):

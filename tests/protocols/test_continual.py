@@ -51,8 +51,7 @@ from tacit.protocols.prefix_delivery import Noise, Presence
 from tacit.protocols.prefix_messages import Bits, Shares
 from tacit.protocols.prefix_noise import calibrated
 from tacit.protocols.prefix_sums import PrefixRound, PrefixSums
-from tacit.protocols.split_and_mix import shares_needed
-from tacit.trust import TrustModel
+from tacit.trust import TrustModel, split_shares
 from tacit.types import Arm, Floats, Round
 
 SILO, CENTRAL, SHUFFLER = TrustModel.SILO, TrustModel.CENTRAL, TrustModel.SHUFFLER
@@ -101,7 +100,7 @@ def build(
 
 
 def step_of(releases: Releases, step: int) -> PrefixRound:
-    """A step whether or not those before it were opened; `Releases.open` asks for that."""
+    """A step whether or not those before it were released; `Releases.open` asks for that."""
     return releases.sums.open(step, releases.released, releases.held, releases.guarantee)
 
 
@@ -275,16 +274,16 @@ def test_nobody_moves_everything_opened_by_more_than_the_accounting_assumed(
     users = [pack(x * y, np.outer(x, x)) for x, y in extremes(dimension)[::3]]
     worst = 0.0
     for step in range(steps):
-        opened = [noiseless(protocol, background, step, z) for z in users]
+        released = [noiseless(protocol, background, step, z) for z in users]
         worst = max(
-            worst, *(float(np.linalg.norm(a - b)) for a, b in itertools.combinations(opened, 2))
+            worst, *(float(np.linalg.norm(a - b)) for a, b in itertools.combinations(released, 2))
         )
     assert worst <= protocol.movement
     assert worst > 0.95 * protocol.movement
 
 
 def noiseless(protocol: PrefixSums, background: Floats, step: int, z: Floats) -> Floats:
-    """Everything opened about one silo, noise left out: what the noise has to hide."""
+    """Everything released about one silo, noise left out: what the noise has to hide."""
     data = background.copy()
     data[step] += z
     rows = protocol.shape.right @ data
@@ -367,8 +366,8 @@ def test_a_persons_worst_case_is_that_of_all_ways_to_come(
         for chosen in itertools.product(ways, repeat=presence.batches):
             counts = np.zeros((3, silos))
             counts[list(batches)] = chosen
-            opened = shape.right @ (counts if protocol.alone else counts.sum(axis=1))
-            worst = max(worst, float(np.linalg.norm(opened)))
+            released = shape.right @ (counts if protocol.alone else counts.sum(axis=1))
+            worst = max(worst, float(np.linalg.norm(released)))
     assert protocol.movement == pytest.approx(worst, rel=1e-7)
     assert protocol.movement >= worst
 
@@ -393,16 +392,16 @@ def test_visits_that_fall_anywhere_move_no_more_than_is_counted(
         for step, silo in {(step, silo) for step, silo, _ in visited}:
             mine = [place for *where, place in visited if where == [step, silo]]
             counts[step, silo] = people - min(mine) if eager else len(mine)
-        opened = shape.right @ (counts if protocol.alone else counts.sum(axis=1))
-        worst = max(worst, float(np.linalg.norm(opened)))
+        released = shape.right @ (counts if protocol.alone else counts.sum(axis=1))
+        worst = max(worst, float(np.linalg.norm(released)))
     assert worst <= protocol.movement
     if not eager:
         assert worst == pytest.approx(protocol.movement, rel=1e-7)
 
 
 def test_rounding_is_counted_once_for_every_silo_that_a_person_visits() -> None:
-    """One record in each of two silos, at the edge of rounding, moves an opened number by two units
-    more than the records do.
+    """One record in each of two silos, at the edge of rounding, moves a released number by two
+    units more than the records do.
     """
     shape, presence = factorize("tree", 1), Presence(visits=2)
     how: tuple[TrustModel, Noise] = (SECURE, "discrete-gaussian")
@@ -810,10 +809,10 @@ def test_shares_add_up_to_the_number_and_all_but_the_last_are_fresh() -> None:
     sums = build("square-root", SHUFFLER, "discrete-gaussian", steps=2)
     form = sums.form(0)
     assert isinstance(form, Shares)
-    assert form.count == shares_needed(20, 1 << 64)
+    assert form.count == split_shares(20, 1 << 64)
     curious = build("square-root", SHUFFLER, "discrete-gaussian", steps=2, corrupt=1).form(0)
     assert isinstance(curious, Shares)
-    assert curious.count == shares_needed(19, 1 << 64) > form.count
+    assert curious.count == split_shares(19, 1 << 64) > form.count
     encoder = sums.encoder()
     message = encoder.randomize(np.full(3, 0.7))
     assert message.shape == (3, form.count)

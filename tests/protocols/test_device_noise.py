@@ -90,10 +90,10 @@ def vector_paths() -> Iterator[tuple[str, type[Any], Path]]:
         return lambda: np.array([one() for _ in range(STEPS)])
 
     central = vectors.CentralVectors(4, NUMBERS, 1.0, TARGET)
-    opened = rows(
+    released = rows(
         lambda: np.rint(np.array(central.combine([top] * 4).values) / central.unit) - 2048
     )
-    yield "central", vectors.CentralVectors, Path(opened, central.distribution)  # type: ignore[arg-type]
+    yield "central", vectors.CentralVectors, Path(released, central.distribution)  # type: ignore[arg-type]
     local = vectors.LocalVectors(4, NUMBERS, 1.0, TARGET)
     assert local.device is not None
     sent = rows(lambda: np.rint(local.randomize(top) / local.unit) - 512)

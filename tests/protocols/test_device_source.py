@@ -51,7 +51,7 @@ DRAWS = {
 
 
 def everyone(name: str, protocol: Any, source: str) -> list[str]:
-    """What each participant sends, and what is opened, each with a stream of its own."""
+    """What each participant sends, and what is released, each with a stream of its own."""
     said = []
     messages = []
     for place, report in enumerate(CASES[name].reports):

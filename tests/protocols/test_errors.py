@@ -21,7 +21,7 @@ from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.vectors import noise_proxy
 from tacit.testing import check_protocol
 from tacit.testing.errors import check_error
-from tacit.types import ErrorDistribution, Floats, Opened
+from tacit.types import Aggregate, ErrorDistribution, Floats
 
 LEVELS = [10.0**-k for k in range(1, 13)]
 TILTS = np.concatenate([np.geomspace(1e-3, 8, 40), -np.geomspace(1e-3, 8, 40)])
@@ -60,7 +60,7 @@ def test_the_bound_that_failed() -> None:
     """ε = 5, n = 1,000, p = 1e-9: a sub-Gaussian bound from the variance fails with 1.5e-7."""
     protocol = RandomizedBits(1000, PureDP(5.0))
     error, told = protocol.error(1000), np.arange(1001)
-    off = np.array([protocol._sum(Opened((int(k),), 1000)) for k in told])
+    off = np.array([protocol._sum(Aggregate((int(k),), 1000)) for k in told])
     probabilities = protocol.released_distribution(0, 1000).pmf(told)
     wrong = math.sqrt(2 * error.variance * math.log(2e9))
     assert float(probabilities[np.abs(off) > wrong].sum()) == pytest.approx(1.5e-7, rel=0.03)
@@ -155,7 +155,7 @@ def test_every_vector_states_a_proxy_that_holds(name: str) -> None:
     added = ADDED[name]
     protocol = added.build()
     share, n = added.share(protocol), protocol.participants
-    error = protocol.analyze(Opened((0,) * protocol.coordinates, n)).error
+    error = protocol.analyze(Aggregate((0,) * protocol.coordinates, n)).error
     proxy, reach, scale = float(error.proxies[0]), float(error.reaches[0]), protocol.unit / n
     furthest = min(reach, 40 / math.sqrt(proxy))
     t = np.concatenate([np.linspace(-1, -1e-2, 3001), np.linspace(1e-2, 1, 3001)]) * furthest
@@ -238,8 +238,8 @@ def test_the_suite_rejects_an_error_that_does_not_hold(fault: str) -> None:
 
 def test_the_suite_rejects_a_biased_estimate() -> None:
     class Faulty(RandomizedBits):
-        def _sum(self, opened: Opened) -> float:
-            return super()._sum(opened) + 0.01  # a 600th of a standard deviation
+        def _sum(self, released: Aggregate) -> float:
+            return super()._sum(released) + 0.01  # a 600th of a standard deviation
 
     with pytest.raises(AssertionError, match=r"errors have mean 0\.01, not 0"):
         check_protocol(Faulty(40, PureDP(1.0)), rounds=200, exact_rounds=20)

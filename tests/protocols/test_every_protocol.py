@@ -23,7 +23,7 @@ from tacit.errors import TacitError
 from tacit.noise import NoiseDistribution
 from tacit.privacy import View
 from tacit.protocols.contract import Protocol
-from tacit.types import Estimate, Floats, Integers, Opened
+from tacit.types import Aggregate, Estimate, Floats, Integers
 
 FAST, DEVICES = 4000, 400  # rounds of each path; half the noise shows at about 1e-30
 UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
@@ -58,10 +58,10 @@ def test_every_protocol_is_tested() -> None:
     assert concrete(Protocol) == {type(case.build()) for case in CASES.values()}
 
 
-def live(protocol: Protocol, reports: list[Any]) -> tuple[list[Any], Opened, Estimate]:
+def live(protocol: Protocol, reports: list[Any]) -> tuple[list[Any], Aggregate, Estimate]:
     messages = sent(protocol, reports)
-    opened = protocol.combine(messages)
-    return messages, opened, protocol.analyze(opened)
+    released = protocol.combine(messages)
+    return messages, released, protocol.analyze(released)
 
 
 @cache
@@ -71,9 +71,9 @@ def rounds_of_devices(name: str) -> tuple[Floats, Integers]:
     sums, seen = [], []
     for _ in range(DEVICES):
         protocol = case.build()
-        messages, opened, estimate = live(protocol, case.reports)
+        messages, released, estimate = live(protocol, case.reports)
         sums.append(np.ravel(estimate.total))
-        seen.append(0 if case.seen is None else case.seen(protocol, opened, messages))
+        seen.append(0 if case.seen is None else case.seen(protocol, released, messages))
     return np.array(sums), np.array(seen)
 
 
@@ -142,7 +142,7 @@ def test_a_protocol_without_an_exact_law_says_so(name: str) -> None:
 def test_wrong_numbers_of_reports_are_refused_and_nothing_is_opened(name: str) -> None:
     case = CASES[name]
     protocol = case.build()
-    messages, opened, _ = live(case.build(), case.reports)
+    messages, released, _ = live(case.build(), case.reports)
     assert 1 <= protocol.minimum <= protocol.participants == len(messages)
     for reports in (protocol.minimum - 1, protocol.participants + 1):
         with pytest.raises(TacitError, match=r"the round is aborted|over the \d+ that"):
@@ -150,7 +150,7 @@ def test_wrong_numbers_of_reports_are_refused_and_nothing_is_opened(name: str) -
         with pytest.raises(TacitError, match=r"the round is aborted|over the \d+ that"):
             protocol.combine((messages + messages[-1:])[:reports])
         with pytest.raises(TacitError, match=r"the round is aborted|over the \d+ that"):
-            protocol.analyze(replace(opened, reports=reports))
+            protocol.analyze(replace(released, reports=reports))
     for reports in (protocol.minimum, protocol.participants):
         protocol.check_reports(reports)
 
@@ -175,12 +175,12 @@ def test_a_guarantee_states_its_view_and_whose_noise_it_needs(name: str) -> None
 def test_estimates_name_guarantee_coordinates_and_participants(name: str) -> None:
     case = CASES[name]
     protocol = case.build()
-    _, opened, estimate = live(protocol, case.reports)
+    _, released, estimate = live(protocol, case.reports)
     simulated = protocol.simulate(case.load, np.random.default_rng(0))
     digest = "" if protocol.guarantee is None else protocol.guarantee.digest
     assert protocol.guarantee_id == digest
-    assert len(opened.values) == protocol.coordinates
-    assert opened.reports == protocol.participants
+    assert len(released.values) == protocol.coordinates
+    assert released.reports == protocol.participants
     assert protocol.bits_per_participant > 0
     for one in (estimate, simulated):
         assert one.guarantee_id == digest
@@ -192,11 +192,11 @@ def test_estimates_name_guarantee_coordinates_and_participants(name: str) -> Non
 def test_a_misread_value_is_marked_on_the_estimate(name: str) -> None:
     case = CASES[name]
     protocol = case.build()
-    _, opened, estimate = live(protocol, case.reports)
+    _, released, estimate = live(protocol, case.reports)
     assert not estimate.wrapped
     if name == "separate-sums":
-        first, *others = opened.values
-        marked = replace(opened, values=(replace(first, wrapped=True), *others))
+        first, *others = released.values
+        marked = replace(released, values=(replace(first, wrapped=True), *others))
     else:
-        marked = replace(opened, wrapped=True)
+        marked = replace(released, wrapped=True)
     assert protocol.analyze(marked).wrapped

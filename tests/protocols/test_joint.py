@@ -29,7 +29,7 @@ from tacit.protocols.mechanism import PerRound
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.sums import Central, SecureSum, TwoServers
 from tacit.rounds import carry
-from tacit.types import Estimate, Floats, Opened
+from tacit.types import Aggregate, Estimate, Floats
 
 SEEDED, UNSEEDED = 1e-6, 1e-9  # false-alarm rates, of draws that a seed repeats and of exact ones
 USERS = 30
@@ -137,8 +137,8 @@ def joint_law(protocol: JointSums) -> Table:
     return Table.of(0, np.outer(one, other).ravel())
 
 
-def coded(protocol: Any, opened: Opened) -> int:
-    return int(opened.values[0] * protocol.part.modulus + opened.values[1])
+def coded(protocol: Any, released: Aggregate) -> int:
+    return int(released.values[0] * protocol.part.modulus + released.values[1])
 
 
 def exact(protocol: JointSums, rounds: int) -> list[int]:
@@ -148,7 +148,7 @@ def exact(protocol: JointSums, rounds: int) -> list[int]:
 
 
 def read(protocol: Any, estimates: list[Estimate]) -> list[int]:
-    """What was opened, from estimates."""
+    """What was released, from estimates."""
     size = protocol.part.modulus
     totals = [np.rint(one.total * protocol.precision).astype(int) % size for one in estimates]
     return [int(first * size + second) for first, second in totals]
@@ -190,13 +190,13 @@ class Broken(JointSums):
         size = self.part.modulus  # type: ignore[attr-defined]
         return [(totals[0] + first) % size, (totals[1] + self.second(first)) % size]
 
-    def combine(self, messages: Any) -> Opened:
+    def combine(self, messages: Any) -> Aggregate:
         totals = [sum(column) for column in zip(*messages, strict=True)]
-        return Opened(tuple(self._open(totals)), len(messages))
+        return Aggregate(tuple(self._open(totals)), len(messages))
 
     def simulate(self, load: Any, rng: np.random.Generator) -> Estimate:  # noqa: ARG002
         totals = [levels.total for levels in load]
-        return self.analyze(Opened(tuple(self._open(totals)), len(SHOWN)))
+        return self.analyze(Aggregate(tuple(self._open(totals)), len(SHOWN)))
 
 
 @pytest.mark.parametrize("how", ["missing", "halved", "reused"])
@@ -275,7 +275,7 @@ def test_a_misread_metric_marks_the_estimate() -> None:
         (lambda: bits().randomize(1.0), "it must be 2 numbers"),  # type: ignore[arg-type]
         (lambda: bits().randomize([1.0, 1.5]), r"it must be a number in \[0, 1\]"),
         (lambda: bits().combine([]), "the round is aborted"),
-        (lambda: bits().analyze(Opened((1,), 6)), "1 numbers were released; it must be 2"),
+        (lambda: bits().analyze(Aggregate((1,), 6)), "1 numbers were released; it must be 2"),
         (
             lambda: factories.joint(6, 2, "tacit.names:name_of", PureDP(1.0)),
             "no return annotation of a Protocol",

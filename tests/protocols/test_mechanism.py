@@ -77,7 +77,7 @@ from tacit.protocols.prefix_noise import calibrated
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.sums import TwoServers
 from tacit.trust import TrustModel
-from tacit.types import Arm, Design, Opened, Round
+from tacit.types import Aggregate, Arm, Design, Round
 
 SILO, SHUFFLER = TrustModel.SILO, TrustModel.SHUFFLER
 SECURE = TrustModel.SECURE_AGGREGATION
@@ -250,7 +250,7 @@ def releases(kind: str = "tree") -> Releases:
 
 @pytest.mark.parametrize("kind", ["tree", "square-root", "prefix"])
 def test_stored_releases_go_on_where_they_were(kind: str) -> None:
-    """Two steps, written down, and the same third step from both: what was opened and what
+    """Two steps, written down, and the same third step from both: what was released and what
     simulated silos hold are part of it.
     """
     mechanism, rng = releases(kind), np.random.default_rng(2)
@@ -545,7 +545,7 @@ OVERSTATED = [
 def test_a_guarantee_that_states_more_than_a_round_earns_is_rejected(
     name: str, change: str
 ) -> None:
-    """When it is restored, and when a round is opened."""
+    """When it is restored, and when a round is released."""
     mechanism, round_ = MECHANISMS[name]
     assert mechanism.guarantee is not None
     more = overstated(mechanism.guarantee)[change]
@@ -596,7 +596,7 @@ def test_budgets_of_silos_that_no_round_earns_are_rejected() -> None:
 
 @pytest.mark.parametrize("name", ["secagg-dpe", "sdp-pe", "cdp-dpe", "dist-dp-se", "vb-sdp-ae"])
 def test_a_stored_guarantee_is_derived_anew_and_rejected_where_it_states_more(name: str) -> None:
-    """Also where no round is left to be opened, of which the guarantee alone is read."""
+    """Also where no round is left to be released, of which the guarantee alone is read."""
     small = {"horizon": 500, "dimension": 2, "actions": 5}
     asked = lookup(name).ask({k: v for k, v in small.items() if k in lookup(name).options})
     problem = asked.fitted(asked.start(0, None).world, 0)
@@ -757,10 +757,10 @@ def test_prefix_sums_promise_no_more_than_they_earn_however_they_are_made() -> N
 class Bare(TwoServers):
     """Two servers from outside, without noise in large rounds."""
 
-    def combine(self, messages: Any) -> Opened:
+    def combine(self, messages: Any) -> Aggregate:
         if self.participants <= 64:
             return super().combine(messages)
-        return Opened((int(np.sum(messages)),), len(messages))
+        return Aggregate((int(np.sum(messages)),), len(messages))
 
 
 Bare.__module__ = "elsewhere"
@@ -774,7 +774,7 @@ def bare(users: int, target: PureDP) -> SumProtocol:
 def patched(users: int, target: PureDP) -> SumProtocol:
     """Tacit's protocol with a method replaced."""
     protocol = TwoServers(users, 1, target)
-    protocol.combine = lambda messages: Opened((sum(messages),), len(messages))  # type: ignore[method-assign]
+    protocol.combine = lambda messages: Aggregate((sum(messages),), len(messages))  # type: ignore[method-assign]
     return protocol
 
 
@@ -804,7 +804,7 @@ def test_code_from_outside_is_never_taken_for_tacits() -> None:
     ):
         assert from_outside(mechanism)
     tampered = TwoServers(64, 1, target)
-    tampered.combine = lambda messages: Opened((0,), len(messages))  # type: ignore[method-assign]
+    tampered.combine = lambda messages: Aggregate((0,), len(messages))  # type: ignore[method-assign]
     assert not _ours(tampered)
     assert _ours(TwoServers(64, 1, target))
 

@@ -172,8 +172,8 @@ def test_spoilt_users_lose_their_bit_on_both_paths(monkeypatch: pytest.MonkeyPat
     rng = np.random.default_rng(3)
     slow = [protocol.combine_batch(protocol.randomize_batch(levels, rng), rng) for _ in range(4000)]
     fast = [protocol._open(15, 20, rng) for _ in range(4000)]
-    assert all(opened.wrapped for opened in slow + fast)
-    for sample in ([opened.value for opened in path] for path in (slow, fast)):
+    assert all(released.wrapped for released in slow + fast)
+    for sample in ([released.value for released in path] for path in (slow, fast)):
         assert abs(np.mean(sample) - expected) < 5 * math.sqrt(spread / 4000)
         assert stats.chi2.cdf(np.var(sample) * 4000 / spread, 3999) == pytest.approx(
             0.5, abs=0.5 - 1e-6

@@ -212,8 +212,8 @@ def test_noise_that_two_servers_share_is_noticed(
     protocol = kind(PEOPLE, LEVELS, PureDP(1.0))
 
     def shared() -> bool:
-        opened = (protocol.combine([0] * PEOPLE).value for _ in range(200))
-        return all(signed(value, protocol.modulus) % 2 == 0 for value in opened)
+        released = (protocol.combine([0] * PEOPLE).value for _ in range(200))
+        return all(signed(value, protocol.modulus) % 2 == 0 for value in released)
 
     assert not shared()
     mutant = Replayed(1, 2)

@@ -34,7 +34,7 @@ def noisy(total: int, distribution: NoiseDistribution, copies: int, modulus: int
     return found
 
 
-def opened(halves: list[list[list[int]]], copies: int) -> Floats:
+def released(halves: list[list[list[int]]], copies: int) -> Floats:
     """The distribution of what both organisations open together: each adds up its shards' sums and
     adds noise; `copies` draws in all.
     """
@@ -61,14 +61,14 @@ def test_sums_of_shards_with_noise_once_have_the_law_of_one_sum(
     ]
     distribution = PROTOCOL.released_distribution(sum(levels), PEOPLE)
     stated = distribution.pmf(np.arange(PROTOCOL.modulus))
-    np.testing.assert_allclose(opened(halves, 2), stated, rtol=0, atol=ROUNDING)
+    np.testing.assert_allclose(released(halves, 2), stated, rtol=0, atol=ROUNDING)
 
 
 @pytest.mark.parametrize("shards", [2, 5])
 def test_noise_of_every_shard_would_be_another_law(shards: int) -> None:
     """As private, and so many times the variance: the reason to add it once."""
     halves = [[[1, 0, 1]], [[0, 1, 0]]]
-    once, each = opened(halves, 2), opened(halves, 2 * shards)
+    once, each = released(halves, 2), released(halves, 2 * shards)
     assert 0.5 * np.abs(once - each).sum() > 0.1
     assert PROTOCOL.distribution.power(2 * shards).variance == pytest.approx(
         shards * PROTOCOL.distribution.power(2).variance

@@ -1,4 +1,4 @@
-"""Every protocol: its three paths have one distribution, the stated one; what is opened is as
+"""Every protocol: its three paths have one distribution, the stated one; what is released is as
 private as promised, and no less noise would do.
 """
 
@@ -237,7 +237,7 @@ def test_wrap_around_of_wide_noise_agrees_with_summing_it() -> None:
     assert exact <= protocol.error(10_000).misread <= exact * (1 + 1e-5)
 
 
-# Privacy, from the probabilities of what is opened
+# Privacy, from the probabilities of what is released
 
 
 def hockey_stick(p: Floats, q: Floats, epsilon: float) -> float:
@@ -318,8 +318,8 @@ def test_pure_noise_keeps_every_ratio_below_epsilon(reports: int) -> None:
     protocol = SecureSum(
         reports, 2, DiscreteLaplace(2), PureDP(1.0), modulus=64 + 2 * reports, curious=0
     )
-    opened = seen(protocol, reports, 0, 1, 2)
-    ratios = [np.abs(np.log(opened[0] / other)).max() for other in opened[1:]]
+    released = seen(protocol, reports, 0, 1, 2)
+    ratios = [np.abs(np.log(released[0] / other)).max() for other in released[1:]]
     assert max(ratios) <= 1.0 + 1e-6
     assert ratios[1] > 0.9
 

@@ -1,4 +1,4 @@
-"""Vector sums: guarantees from the distribution of what is opened, both paths of every protocol,
+"""Vector sums: guarantees from the distribution of what is released, both paths of every protocol,
 refusals.
 """
 

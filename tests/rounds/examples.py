@@ -48,7 +48,7 @@ def bits() -> Protocol:
 
 
 def prefix() -> Protocol:
-    """The second step; the first opened nothing but zeros."""
+    """The second step; the first released nothing but zeros."""
     sums = calibrated(factorize("tree", 2), 5, 3, 1.5, SECURE, "skellam", TARGET, people=4)
     return sums.open(1, {0: np.zeros(3)}, {}, sums.guarantee(1e-2))
 

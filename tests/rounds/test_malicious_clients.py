@@ -15,7 +15,7 @@ from tacit.aggregation.blame import Misbehaviour
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import PureDP
 from tacit.protocols.sums import SecureSum
-from tacit.rounds import opened, seen
+from tacit.rounds import released, seen
 
 PEOPLE, AMONG = 200, Neighbourhood(12, 8)
 
@@ -44,7 +44,7 @@ def test_one_liar_among_two_hundred_is_left_out_and_named_by_the_round(
         view = seen(protocol, [7] * PEOPLE, "masking", among=AMONG)
     assert isinstance(view, SumView)
     assert view.reports == counted
-    assert opened(protocol, view, "masking").value == 7 * counted % protocol.modulus
+    assert released(protocol, view, "masking").value == 7 * counted % protocol.modulus
     false = (devices[0].address,)
     assert [blame.addresses for blame in view.blamed if blame.kind is lie] == [false]
     assert all(false[0] in blame.addresses for blame in view.blamed)

@@ -1,6 +1,6 @@
-"""Every protocol through every intermediary that fits: what is opened is what the ideal
-functionality opens, exactly; nothing is opened for too few; what does not fit is refused with what
-does.
+"""Every protocol through every intermediary that fits: what is released is what the ideal
+functionality opens, exactly; nothing is released for too few; what does not fit is refused with
+what does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tacit.protocols.contract import Protocol
 from tacit.protocols.joint import JointSums
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.vectors import SeparateSums
-from tacit.rounds import FITS, UNCARRIED, carry, codec, minimum, open_through, opened, payload
+from tacit.rounds import FITS, UNCARRIED, carry, codec, minimum, open_through, payload, released
 from tacit.rounds.round_runner import RUNS
 
 AMONG = Neighbourhood(7, 4)  # everybody's neighbours are all others: any four of them suffice
@@ -105,7 +105,7 @@ def test_devices_and_server_use_the_same_codecs_apart(name: str, through: str) -
     payloads = [payload(protocol, message, through) for message in messages]
     way = codec(protocol, through)
     view = RUNS[through](payloads, minimum=minimum(protocol, through), **way.settings)
-    assert opened(EXAMPLES[name].build(), view, through) == protocol.combine(messages)
+    assert released(EXAMPLES[name].build(), view, through) == protocol.combine(messages)
 
 
 @EACH
@@ -165,7 +165,7 @@ def test_a_server_refuses_a_view_of_too_few_by_itself(name: str, through: str) -
         else run_two_servers(payloads, modulus(protocol), minimum=1)
     )
     with pytest.raises(TacitError, match=r"below the \d+|the round is aborted"):
-        opened(protocol, view, through)
+        released(protocol, view, through)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_protocol_that_does_not_fit_is_told_what_does(name: str, through: str)
     for attempt in (
         lambda: carry(protocol, messages, through),
         lambda: payload(protocol, messages[0], through),
-        lambda: opened(protocol, SumView((0,), protocol.participants), through),
+        lambda: released(protocol, SumView((0,), protocol.participants), through),
     ):
         with pytest.raises(TacitError, match=refusal + rf"{through} takes \w+, "):
             attempt()
@@ -261,7 +261,7 @@ def test_separate_sums_are_carried_one_by_one(through: str) -> None:
     messages = sent(protocol, reports)
     assert carry(protocol, messages, through) == protocol.combine(messages)
     with pytest.raises(TacitError, match="below the 3 that the guarantee needs"):
-        carry(protocol, messages[:-1], through)  # before any of the sums was opened
+        carry(protocol, messages[:-1], through)  # before any of the sums was released
     with pytest.raises(TacitError, match="place is 7; options are at places 0 to 2"):
         carry(protocol, [*messages, (7, messages[0][1])], through)
     with pytest.raises(TacitError, match="SecureVector does not fit mixing"):
@@ -295,32 +295,32 @@ def view_of(name: str) -> tuple[Protocol, ShuffledView]:
 def test_a_spoilt_message_spoils_sums_of_shares_and_certified_groups(name: str) -> None:
     protocol, view = view_of(name)
     with pytest.raises(TacitError, match=r"the round is aborted|nothing is released"):
-        opened(protocol, replace(view, messages=view.messages[1:], spoilt=1), "mixing")
+        released(protocol, replace(view, messages=view.messages[1:], spoilt=1), "mixing")
     nonsense = b"\xff" * len(view.messages[0])
     with pytest.raises(TacitError, match=r"the round is aborted|nothing is released"):
-        opened(protocol, replace(view, messages=(nonsense, *view.messages[1:])), "mixing")
+        released(protocol, replace(view, messages=(nonsense, *view.messages[1:])), "mixing")
 
 
 @pytest.mark.parametrize("name", ["shuffled-bits", "shuffled-vector"])
 def test_a_spoilt_bit_counts_as_a_zero_of_the_one_who_spoilt_it(name: str) -> None:
     protocol, view = view_of(name)
-    whole = opened(protocol, view, "mixing")
+    whole = released(protocol, view, "mixing")
     first = view.messages.index(b"\x01")  # a one of the first coordinate
     rest = view.messages[:first] + view.messages[first + 1 :]
     for messages in (rest, (*rest, b"\xff")):
-        less = opened(protocol, replace(view, messages=messages, spoilt=1), "mixing")
+        less = released(protocol, replace(view, messages=messages, spoilt=1), "mixing")
         assert less.values == (whole.values[0] - 1, *whole.values[1:])
         assert less.reports == whole.reports
 
 
 def test_a_bit_under_anothers_label_counts_there() -> None:
     protocol, view = view_of("shuffled-vector")
-    whole = opened(protocol, view, "mixing")
+    whole = released(protocol, view, "mixing")
     moved = view.messages.index(
         b"\x02"
     )  # a zero of the second coordinate becomes a one of the first
     messages = (*view.messages[:moved], b"\x01", *view.messages[moved + 1 :])
-    more = opened(protocol, replace(view, messages=messages), "mixing")
+    more = released(protocol, replace(view, messages=messages), "mixing")
     assert more.values == (whole.values[0] + 1, *whole.values[1:])
 
 
@@ -328,7 +328,7 @@ def test_a_bit_under_anothers_label_counts_there() -> None:
 def test_more_ones_under_a_label_than_all_reports_have_are_that_many(name: str) -> None:
     protocol, view = view_of(name)
     messages = (b"\x01",) * len(view.messages)
-    most = opened(protocol, replace(view, messages=messages), "mixing")
+    most = released(protocol, replace(view, messages=messages), "mixing")
     assert most.reports == view.reports
     ones = len(messages) // protocol.coordinates
     assert most.values == (ones, *[0] * (protocol.coordinates - 1))
@@ -344,18 +344,18 @@ NONSENSE: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 @pytest.mark.parametrize("lie", NONSENSE)
 @pytest.mark.parametrize("name", ["shuffled-bits", "shuffled-vector", "joint-bits"])
 def test_nonsense_of_one_person_costs_no_shuffled_round_of_bits(name: str, lie: str) -> None:
-    """Through real mixing: what is opened differs from the others' ones by no more than the liar's
-    bits, which were all under one label.
+    """Through real mixing: what is released differs from the others' ones by no more than the
+    liar's bits, which were all under one label.
     """
     protocol, messages = started(name)
     honest: list[Any] = [payload(protocol, message, "mixing") for message in messages]
     false = NONSENSE[lie](honest[-1])
     view = run_shuffler([*honest[:-1], false], protocol.minimum)
-    found = opened(protocol, view, "mixing")
+    found = released(protocol, view, "mixing")
     without = ShuffledView(
         tuple(part for report in honest[:-1] for part in report), len(messages), 0
     )
-    others = opened(protocol, without, "mixing")
+    others = released(protocol, without, "mixing")
     first, *rest = [a - b for a, b in zip(found.values, others.values, strict=True)]
     assert found.reports == len(messages)
     assert 0 <= first <= (len(false) if lie == "one-label" else 0)
@@ -368,7 +368,7 @@ def test_nonsense_about_one_of_several_metrics_is_refused_in_words() -> None:
     parts: list[Any] = [part for report in reports for part in report]
     view = ShuffledView(tuple(parts[len(reports[0]) // 2 :]), 7, 0)
     with pytest.raises(Refusal, match="the metrics have different numbers of reports"):
-        opened(protocol, view, "mixing")
+        released(protocol, view, "mixing")
 
 
 @pytest.mark.parametrize("name", ["secure-sum", "split-and-mix"])

@@ -65,7 +65,7 @@ def test_an_experiment_runs_over_two_servers_from_the_first_report_to_the_answer
     )
     while rounds := experiment.propose():
         for round_ in rounds:
-            if not round_.opened:
+            if not round_.released:
                 experiment.skip(round_)
                 continue
             assert isinstance(round_.assignment, Arm)
@@ -114,7 +114,7 @@ def test_a_guardrail_is_watched_over_two_servers_from_the_first_report_on() -> N
     )
     while rounds := experiment.propose():
         for round_ in rounds:
-            if not round_.opened:
+            if not round_.released:
                 experiment.skip(round_)
                 continue
             answers = [(0.0, 0.0), (1.0, 1.0), (float(round_.number % 2), 0.0)][round_.arm]

@@ -1,4 +1,4 @@
-"""Rounds of verified sums: the distribution of what is opened, the fit, and named algorithms over
+"""Rounds of verified sums: the distribution of what is released, the fit, and named algorithms over
 them."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tacit.assumptions import BoundedAdversary, PinnedKeys, RangeProofs
 from tacit.errors import TacitError
 from tacit.privacy import PureDP
 from tacit.protocols.sums import TwoServers, Verified
-from tacit.rounds import carry, codec, open_through, opened
+from tacit.rounds import carry, codec, open_through, released
 from tacit.vdaf import MODULUS
 
 UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
@@ -30,11 +30,11 @@ def test_what_verified_rounds_open_has_the_law_of_both_servers_noise() -> None:
 
 
 def test_sums_below_zero_and_beyond_the_top_are_read_as_by_two_servers() -> None:
-    """The prime of the field is another modulus: what is opened is brought to the protocol's."""
+    """The prime of the field is another modulus: what is released is brought to the protocol's."""
     protocol = Verified(8, 4, PureDP(1.0))
     for total in (-40, -1, 0, 5, 32, 70):
         view = SumView((total % MODULUS,), 8)
-        found = opened(protocol, view, "verified")
+        found = released(protocol, view, "verified")
         assert found.value == total % protocol.modulus
         assert protocol.analyze(found).total == total / 4
 
@@ -57,7 +57,7 @@ def test_an_experiment_runs_over_verified_sums_from_the_first_report_to_the_answ
     )
     while rounds := experiment.propose():
         for round_ in rounds:
-            if not round_.opened:
+            if not round_.released:
                 experiment.skip(round_)
                 continue
             assert isinstance(round_.assignment, Arm)

@@ -13,6 +13,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tacit.aggregation import Aggregator, AggregatorContext
 from tacit.aggregation.two_servers import TwoServerRound, split
 from tacit.algorithms.registry import lookup
 from tacit.environments.synthetic import Bernoulli
@@ -23,8 +24,10 @@ from tacit.service import round_scheduler
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.coordinator import Coordinator
 from tacit.service.helper import Helper
-from tacit.service.store import Store
+from tacit.service.party import ServerParty
+from tacit.service.store import RoundRow, Store
 from tacit.service.timing import Timing
+from tacit.service.trust_models.two_servers import TwoServerEngine
 from tacit.signatures import public_key
 from tacit.terms import Aggregation, Answer, Noise, Party, Promise, Terms, cosign
 
@@ -199,6 +202,20 @@ class Pair:
     def close(self) -> None:
         for store in self.stores:
             store.close()
+
+
+def context_of(party: ServerParty, digest: bytes, identity: bytes) -> AggregatorContext:
+    """A server's aggregator context for one round."""
+    engine = party.engine(digest)
+    assert isinstance(engine, TwoServerEngine)
+    return engine.aggregator_context(identity)
+
+
+def aggregator(party: ServerParty, row: RoundRow) -> Aggregator:
+    """A server's aggregator of one round."""
+    served = party.serving(row)
+    assert isinstance(served, Aggregator)
+    return served
 
 
 def described(assigned: Assigned) -> TwoServerRound:

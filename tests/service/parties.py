@@ -207,18 +207,18 @@ class Parties:
         announcement = announce(
             description, [aggregator.endorse(description) for aggregator in self.aggregators()]
         )
-        opened = Open(self.pinned, announcement, self.aggregators())
-        self.rounds[opened.round.identity] = opened
-        return opened
+        released = Open(self.pinned, announcement, self.aggregators())
+        self.rounds[released.round.identity] = released
+        return released
 
     def forge(self, described: TwoServerRound, *keys: Ed25519PrivateKey) -> bytes:
         """An announcement that these keys sign without looking."""
         description = described.encode()
         return announce(description, [endorse(description, key) for key in keys or KEYS[:2]])
 
-    def finish(self, opened: Open) -> None:
+    def finish(self, released: Open) -> None:
         """Both servers close, as the deadline has passed."""
-        first, second = opened.servers
+        first, second = released.servers
         for _ in range(2):
             for server, other in ((first, second), (second, first)):
                 for address, message in server.close(int(self.clock.now)).items():
@@ -257,10 +257,10 @@ class Parties:
                     )
                     return httpx.Response(204)
                 case "GET", ["rounds", identity, "outcome"]:
-                    opened = self.rounds[bytes.fromhex(identity)]
-                    if self.clock.now >= opened.round.binding.closes:
-                        self.finish(opened)
-                    return httpx.Response(200, content=opened.servers[role].outcome())
+                    released = self.rounds[bytes.fromhex(identity)]
+                    if self.clock.now >= released.round.binding.closes:
+                        self.finish(released)
+                    return httpx.Response(200, content=released.servers[role].outcome())
         except Refusal as problem:
             return _error(410 if "no more" in str(problem) else 409, str(problem))
         return _error(404, "there is nothing here")

@@ -29,6 +29,7 @@ import httpx
 import sqlalchemy as sql
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
+from tests.service.balancer import balanced
 from tests.service.pairs import experiment_of, terms_of
 
 from tacit.aggregation.two_servers import ReportSlot, TwoServerRound, split
@@ -444,16 +445,31 @@ def processes(
     seed: int | None = None,
     environment: Mapping[str, str] = NONE,
     make: Callable[..., Process] = Process,
+    copies: int = 1,
     **limits: object,
 ) -> Iterator[Processes]:
-    """Both parties over HTTP, in processes of their own."""
+    """Both parties over HTTP, in processes of their own; with two copies behind a balancer."""
     members = [
         member(directory / role, role, database, **limits)
         for role, database in zip(ROLES, databases, strict=True)
     ]
-    started = tuple(make(one, seed, environment) for one in members)
+    with ExitStack() as stack:
+        told = list(members)
+        if copies > 1:
+            told = [copy for one in members for copy in (one, beside(one))]
+            for number, one in enumerate(members):
+                pair = told[2 * number : 2 * number + 2]
+                url = stack.enter_context(balanced([int(copy.url[17:]) for copy in pair]))
+                for copy in pair:
+                    text = copy.path.read_text()
+                    copy.path.write_text(text.replace(f'address = "{one.url}', f'address = "{url}'))
+                members[number] = replace(one, url=url)
+        yield from _started(members, [make(one, seed, environment) for one in told])
+
+
+def _started(members: list[Member], started: list[Process]) -> Iterator[Processes]:
     parties = parties_of([application(one.config) for one in members])
-    both = Processes((members[0], members[1]), parties, processes=started)
+    both = Processes((members[0], members[1]), parties, processes=tuple(started))
     try:
         for one in started:
             one.start()

@@ -105,7 +105,7 @@ def test_the_noise_of_the_terms_is_that_of_every_round(definition: Definition) -
     experiment = definition.experiment()
     again = Experiment.from_dict(json.loads(json.dumps(experiment.to_dict())))
     for one in (experiment, again):
-        for round_ in (proposed for proposed in one.propose() if proposed.opened):
+        for round_ in (proposed for proposed in one.propose() if proposed.released):
             protocol: Any = one.open(round_)
             assert getattr(protocol, "part", protocol).distribution.scale == terms.noise.scale
             assert protocol.coordinates == len(terms.answer.metrics)
@@ -123,8 +123,8 @@ def test_a_round_through_two_servers_has_the_noise_of_the_terms() -> None:
     protocol: Any = experiment.open(round_)
     settings_: Any = codec(protocol, "two-servers").settings
     assert settings_["noise"].scale == definition.terms(*COORDINATOR).noise.scale == 15
-    opened = carry(protocol, [protocol.randomize(0.6)] * round_.participants, "two-servers")
-    experiment.observe(round_, protocol.analyze(opened))
+    released = carry(protocol, [protocol.randomize(0.6)] * round_.participants, "two-servers")
+    experiment.observe(round_, protocol.analyze(released))
     standing = experiment.estimates()[0]
     assert standing.mean == pytest.approx(0.6, abs=0.5)
     # 240 people, scale 15 of 5 levels, two servers: a deviation of 0.025; 20 of them
@@ -362,3 +362,40 @@ def test_a_no_show_rate_is_explained_and_part_of_the_terms() -> None:
     sentence = "A round offers 1.25 times as many slots as it needs reports, because 1/5 of all"
     assert any(sentence in one for one in explained(more)["How long it takes"])
     assert not any("times as many slots" in one for one in explained(usual)["How long it takes"])
+
+
+@pytest.mark.parametrize(
+    ("given", "labels"),
+    [
+        ({}, ("No", "Yes")),
+        ({"labels": ()}, ()),
+        ({"labels": ("Bad", "Good")}, ("Bad", "Good")),
+        ({"high": Fraction(3), "labels": ("none", "one", "two", "three")}, None),
+        ({"high": Fraction(3)}, ()),
+        ({"levels": 4}, ()),
+    ],
+)
+def test_words_of_answers_are_in_the_signed_terms(
+    given: dict[str, Any], labels: tuple[str, ...] | None
+) -> None:
+    definition = Definition.of(**PLAIN | given)
+    expected = given["labels"] if labels is None else labels
+    assert definition.terms(*COORDINATOR).answer.labels == expected
+    for yaml in (False, True):
+        assert parse(write(definition, yaml=yaml)).labels == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"labels": ("No", "Maybe", "Yes")}, "it must be a list of 2, one for each value"),
+        ({"labels": ("Yes", "Yes ")}, "answer.labels names two values alike"),
+        ({"labels": "Yes"}, "a list such as"),
+        ({"labels": ("No", "")}, "entry 2 of labels"),
+    ],
+)
+def test_words_of_answers_are_distinct_and_one_for_each_value(
+    given: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(DefinitionError, match=problem):
+        Definition.of(**PLAIN | given)

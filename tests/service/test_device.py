@@ -50,14 +50,14 @@ def puts(parties: Parties) -> list[bytes]:
     ]
 
 
-def total(parties: Parties, opened: Open) -> tuple[int, ...]:
+def total(parties: Parties, released: Open) -> tuple[int, ...]:
     """What the collector opens of a round; the servers' noise is nothing here."""
-    parties.clock.now = max(parties.clock.now, float(opened.round.binding.closes))
-    collector = Collector(opened.pinned, opened.announcement, parties.records[2])
+    parties.clock.now = max(parties.clock.now, float(released.round.binding.closes))
+    collector = Collector(released.pinned, released.announcement, parties.records[2])
     for _ in range(2):
-        parties.finish(opened)
-        for server in opened.servers:
-            collector.take(dict(server.close(int(parties.clock.now)))[opened.round.collector])
+        parties.finish(released)
+        for server in released.servers:
+            collector.take(dict(server.close(int(parties.clock.now)))[released.round.collector])
     collector.close()
     return collector.view().numbers
 
@@ -70,13 +70,13 @@ def test_what_was_recorded_arrives_and_nothing_recorded_is_zero(
     recorded: int | None, counted: int
 ) -> None:
     parties = Parties()
-    opened = parties.open(option=1)
+    released = parties.open(option=1)
     device = parties.device()
     given = device.join(parties.experiment)
     assert (given.option, given.asked) == ("Hi", True)
     assert recorded is None or device.record(parties.experiment, recorded)
     device.wait_and_report()
-    assert total(parties, opened) == (counted,)
+    assert total(parties, released) == (counted,)
 
 
 def test_the_asynchronous_device_does_the_same() -> None:
@@ -90,11 +90,11 @@ def test_the_asynchronous_device_does_the_same() -> None:
             await device.wait_and_report(outcomes=True)
 
     parties = Parties()
-    opened = parties.open()
+    released = parties.open()
     device = parties.async_device()
     asyncio.run(take_part(device, parties.experiment))
     assert device.status()[0].outcome == "opened"
-    assert total(parties, opened) == (1,)
+    assert total(parties, released) == (1,)
 
 
 def test_both_drivers_make_the_same_requests_over_transports_and_clients() -> None:
@@ -168,13 +168,13 @@ def test_a_reply_that_is_packed_unasked_is_not_unpacked() -> None:
 def test_several_metrics_are_recorded_by_name_and_the_last_word_counts() -> None:
     answer = Answer("how it went", ("walked", "liked"), 4, 60, high=Fraction(60))
     parties = Parties(terms(answer=answer, noise=Noise(Fraction(16))))
-    opened = parties.open()
+    released = parties.open()
     device = parties.device()
     device.join(parties.experiment)
     assert device.record(parties.experiment, {"walked": 60, "liked": 15})
     assert device.record(parties.experiment, {"walked": 45})
     device.wait_and_report()
-    assert total(parties, opened) == (3, 1)
+    assert total(parties, released) == (3, 1)
 
 
 def test_the_receipt_says_exactly_what_left_for_whom() -> None:
@@ -255,10 +255,10 @@ def test_when_all_is_spent_the_last_option_stays_and_no_place_is_asked_for() -> 
     parties = Parties()
     device = parties.device()
     for option in (0, 1):
-        opened = parties.open(option)
+        released = parties.open(option)
         assert device.join(parties.experiment).asked
         device.wait_and_report()
-        parties.clock.now = float(opened.round.binding.closes)
+        parties.clock.now = float(released.round.binding.closes)
     assert device.ledger.spent == 1
     places = [seen for seen in parties.trace if seen.method == "POST"]
     parties.open(0)
@@ -269,7 +269,7 @@ def test_when_all_is_spent_the_last_option_stays_and_no_place_is_asked_for() -> 
 
 def test_a_lost_reply_is_asked_for_with_the_same_nonce_and_gets_the_same_place() -> None:
     parties = Parties()
-    opened = parties.open()
+    released = parties.open()
     device = parties.device()
 
     def lose(request: httpx.Request) -> httpx.Response | None:
@@ -289,17 +289,17 @@ def test_a_lost_reply_is_asked_for_with_the_same_nonce_and_gets_the_same_place()
         if seen.method == "POST"
     }
     assert len(nonces) == 1
-    assert opened.next == 1
+    assert released.next == 1
 
 
 def test_a_new_participation_has_a_new_nonce() -> None:
     parties = Parties()
     device = parties.device()
     for _ in range(2):
-        opened = parties.open()
+        released = parties.open()
         device.join(parties.experiment)
         device.wait_and_report()
-        parties.clock.now = float(opened.round.binding.closes)
+        parties.clock.now = float(released.round.binding.closes)
     assert len(parties.nonces) == 2
 
 
@@ -322,7 +322,7 @@ def test_both_halves_are_sent_whatever_becomes_of_the_other() -> None:
 
 def test_resends_are_the_same_bytes_also_after_a_restart(ledger: Ledger) -> None:
     parties = Parties()
-    opened = parties.open()
+    released = parties.open()
     device = parties.device(ledger)
     device.join(parties.experiment)
     device.record(parties.experiment, 1)
@@ -335,13 +335,13 @@ def test_resends_are_the_same_bytes_also_after_a_restart(ledger: Ledger) -> None
     again.wait_and_report()
     assert len(puts(parties)) == 4
     assert sorted(puts(parties)[:2]) == sorted(puts(parties)[2:])
-    assert total(parties, opened) == (1,)
+    assert total(parties, released) == (1,)
     again.ledger.close()
 
 
 def test_attempts_pause_longer_and_longer_and_end_with_the_deadline() -> None:
     parties = Parties()
-    opened = parties.open()
+    released = parties.open()
     device = parties.device()
     device.join(parties.experiment)
     parties.fail = lambda request: httpx.Response(503) if request.method == "PUT" else None
@@ -349,7 +349,7 @@ def test_attempts_pause_longer_and_longer_and_end_with_the_deadline() -> None:
     times = [seen.at for seen in parties.trace if seen.method == "PUT" and ADDRESSES[0] in seen.url]
     pauses = [later - earlier for earlier, later in pairwise(times)]
     assert len(times) >= 5
-    assert times[-1] < opened.round.binding.closes
+    assert times[-1] < released.round.binding.closes
     for number, pause in enumerate(pauses):
         assert MARGIN / 64 * 2**number / 2 <= pause <= MARGIN / 64 * 2**number
 
@@ -377,11 +377,11 @@ def test_a_half_that_a_server_refuses_for_good_is_not_sent_again(status: int) ->
 
 def test_a_device_that_was_off_until_the_deadline_sends_and_pays_nothing() -> None:
     parties = Parties()
-    opened = parties.open()
+    released = parties.open()
     device = parties.device()
     device.join(parties.experiment)
     device.record(parties.experiment, 1)
-    parties.clock.now = float(opened.round.binding.closes)
+    parties.clock.now = float(released.round.binding.closes)
     device.wait_and_report(outcomes=True)
     assert puts(parties) == []
     assert device.status()[0].outcome == "missed"
@@ -390,10 +390,10 @@ def test_a_device_that_was_off_until_the_deadline_sends_and_pays_nothing() -> No
 
 def test_a_device_that_wakes_late_still_reports_before_the_deadline() -> None:
     parties = Parties()
-    opened = parties.open()
+    released = parties.open()
     device = parties.device()
     device.join(parties.experiment)
-    parties.clock.now = opened.round.binding.closes - 0.5
+    parties.clock.now = released.round.binding.closes - 0.5
     device.wait_and_report()
     assert len(puts(parties)) == 2
 
@@ -419,14 +419,14 @@ def test_after_sending_the_ledger_holds_neither_answer_nor_sealed_bytes(ledger: 
 
 def test_what_was_never_taken_is_forgotten_at_the_deadline(ledger: Ledger) -> None:
     parties = Parties()
-    opened = parties.open()
+    released = parties.open()
     device = parties.device(ledger)
     device.join(parties.experiment)
     parties.fail = lambda request: down() if "/rounds/" in str(request.url) else None
     device.wait_and_report()
     assert puts(parties)[0] in everything(ledger)
     attempts = len(puts(parties))
-    parties.clock.now = opened.round.binding.closes + 3600.0
+    parties.clock.now = released.round.binding.closes + 3600.0
     device.run_due()
     assert len(puts(parties)) == attempts
     assert puts(parties)[0] not in everything(ledger)
@@ -477,11 +477,11 @@ def test_of_two_that_join_at_once_the_first_reply_counts(
 
 def refused_round(parties: Parties, device: Device) -> Open:
     """A round that is refused because too few came."""
-    opened = parties.open(minimum=2)
+    released = parties.open(minimum=2)
     assert device.join(parties.experiment).asked
     device.wait_and_report()
-    parties.clock.now = float(opened.round.binding.closes)
-    return opened
+    parties.clock.now = float(released.round.binding.closes)
+    return released
 
 
 def test_a_round_that_both_servers_refused_is_given_back() -> None:
@@ -510,9 +510,9 @@ def test_one_servers_refusal_twice_or_a_forged_one_gives_nothing_back() -> None:
     for spoilt in (False, True):
         parties = Parties()
         device = parties.device()
-        opened = refused_round(parties, device)
-        parties.finish(opened)
-        said = opened.servers[0].outcome()
+        released = refused_round(parties, device)
+        parties.finish(released)
+        said = released.servers[0].outcome()
         if spoilt:
             said = said[:-1] + bytes([said[-1] ^ 1])
         parties.fail = lambda request, said=said: (  # type: ignore[misc]
@@ -525,9 +525,9 @@ def test_one_servers_refusal_twice_or_a_forged_one_gives_nothing_back() -> None:
 def test_the_other_servers_refusal_is_no_answer_and_the_server_is_asked_again() -> None:
     parties = Parties()
     device = parties.device()
-    opened = refused_round(parties, device)
-    parties.finish(opened)
-    relayed = [opened.servers[1].outcome()]
+    released = refused_round(parties, device)
+    parties.finish(released)
+    relayed = [released.servers[1].outcome()]
 
     def relay(request: httpx.Request) -> httpx.Response | None:
         mine = str(request.url).startswith(ADDRESSES[0]) and request.url.path.endswith("outcome")
@@ -541,7 +541,7 @@ def test_the_other_servers_refusal_is_no_answer_and_the_server_is_asked_again() 
 
 def test_in_an_opened_round_the_charge_stays_though_the_report_never_arrived() -> None:
     parties = Parties()
-    opened = parties.open(minimum=1)
+    released = parties.open(minimum=1)
     other, device = parties.device(seed=1), parties.device(seed=2)
     for one in (other, device):
         one.join(parties.experiment)
@@ -550,7 +550,7 @@ def test_in_an_opened_round_the_charge_stays_though_the_report_never_arrived() -
     parties.clock.now = now
     parties.fail = lambda request: down() if request.method == "PUT" else None
     device.wait_and_report()
-    parties.clock.now = float(opened.round.binding.closes)
+    parties.clock.now = float(released.round.binding.closes)
     device.wait_and_report(outcomes=True)
     assert (device.status()[0].outcome, device.status()[0].charged) == ("opened", True)
     assert not any(half.sent for half in device.status()[0].shares)
@@ -639,12 +639,12 @@ def test_successors_with_the_same_question_are_followed_and_share_the_account() 
     parties = Parties()
     first = parties.experiment
     device = parties.device()
-    opened = parties.open()
+    released = parties.open()
     device.join(first)
     device.wait_and_report()
     parties.succeed(terms(predecessor=first, promise=Promise(Fraction(3, 4)), admission="open"))
     parties.open()
-    parties.clock.now = opened.round.binding.closes + 3600.0
+    parties.clock.now = released.round.binding.closes + 3600.0
     given = device.join(first)
     assert (given.asked, given.option) == (False, "Hello")  # 1/2 + 1/2 is more than 3/4
     known = device.ledger.known(first)
@@ -720,10 +720,10 @@ def test_a_changed_purpose_or_organisation_is_shown_again() -> None:
 def test_when_all_is_spent_and_the_experiment_has_ended_the_best_option_is_given() -> None:
     parties = Parties(terms(promise=Promise(Fraction(1, 2))))
     device = parties.device()
-    opened = parties.open(option=1)
+    released = parties.open(option=1)
     assert device.join(parties.experiment).option == "Hi"
     device.wait_and_report()
-    parties.clock.now = opened.round.binding.closes + 3600.0
+    parties.clock.now = released.round.binding.closes + 3600.0
     for copies in parties.copies:
         copies[parties.experiment]["state"] = "finished"
     given = device.join(parties.experiment)
@@ -741,11 +741,11 @@ def test_keys_change_through_successors_only() -> None:
     )
     parties.succeed(terms(predecessor=first, parties=moved))
     parties.clock.sleep(3600)
-    opened = parties.open()
+    released = parties.open()
     assert device.join(first).asked
     device.record(first, 1)
     device.wait_and_report()
-    assert total(parties, opened) == (1,)
+    assert total(parties, released) == (1,)
 
 
 def test_a_device_that_meets_the_successor_first_pins_it_like_any_terms() -> None:
@@ -849,6 +849,7 @@ def test_a_reply_without_end_is_no_reply() -> None:
 
 
 def test_pins_are_checked_when_they_are_made() -> None:
+    assert PINS.helper is not None
     for wrong in ("", "ab", "zz" * 32, PINS.helper + "00", " " + PINS.helper[1:]):
         with pytest.raises(TacitError, match="hexadecimal"):
             Pins(ADDRESSES[0], PINS.coordinator, wrong)
@@ -859,6 +860,7 @@ def test_terms_under_keys_that_the_app_pins_no_longer_are_not_used() -> None:
     parties.open()
     ledger = Ledger(":memory:")
     parties.device(ledger).terms(parties.experiment)
+    assert PINS.helper is not None
     other = Pins(ADDRESSES[0], PINS.helper, PINS.coordinator)
     with pytest.raises(Refusal, match="must be the pinned key"):
         parties.device(ledger, other).join(parties.experiment)
@@ -890,7 +892,7 @@ def test_the_last_second_of_joining_counts_by_the_devices_clock(late: float, tak
 
 def test_a_reply_that_takes_its_time_does_not_make_a_device_late() -> None:
     parties = Parties()
-    opened = parties.open()
+    released = parties.open()
     device = parties.device()
     parties.clock.now = START + JOINING
 
@@ -904,4 +906,4 @@ def test_a_reply_that_takes_its_time_does_not_make_a_device_late() -> None:
     parties.fail = slow
     given = device.join(parties.experiment)
     assert given.reports_at is not None
-    assert given.reports_at <= opened.round.binding.closes - MARGIN / 2
+    assert given.reports_at <= released.round.binding.closes - MARGIN / 2

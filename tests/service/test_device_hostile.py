@@ -209,8 +209,8 @@ def test_terms_of_rehearsals_are_rejected(ledger: Ledger) -> None:
 def altered(change: Callable[[TwoServerRound], TwoServerRound], *keys: Any) -> Any:
     """A reply whose announcement is altered, and signed again by whoever signs everything."""
 
-    def give(parties: Parties, opened: Open, reply: dict[str, Any]) -> dict[str, Any]:
-        announcement = parties.forge(change(opened.round), *keys)
+    def give(parties: Parties, released: Open, reply: dict[str, Any]) -> dict[str, Any]:
+        announcement = parties.forge(change(released.round), *keys)
         return reply | {"announcement": announcement.hex()}
 
     return give
@@ -224,8 +224,8 @@ def field(name: str, value: object) -> Any:
     return lambda _parties, _opened, reply: reply | {name: value}
 
 
-def spoilt(parties: Parties, opened: Open, reply: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001
-    whole = bytearray(opened.announcement)
+def spoilt(parties: Parties, released: Open, reply: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001
+    whole = bytearray(released.announcement)
     whole[100] ^= 1
     return reply | {"announcement": whole.hex()}
 
@@ -290,8 +290,8 @@ ROUNDS: dict[str, tuple[Any, str]] = {
 def test_a_round_that_is_not_as_promised_is_refused(ledger: Ledger, name: str) -> None:
     change, match = ROUNDS[name]
     parties = Parties(terms(aggregation=Aggregation(3)))
-    opened = parties.open()
-    parties.given = lambda reply: change(parties, opened, reply)
+    released = parties.open()
+    parties.given = lambda reply: change(parties, released, reply)
     Watched(parties, ledger).assert_refuses(match, 3)
 
 
@@ -308,9 +308,9 @@ def offered(name: str) -> tuple[Parties, dict[str, Any], str]:
     """Parties, their reply with an altered round that both signed, and why it is rejected."""
     change, match = ROUNDS[name]
     parties = Parties(terms(aggregation=Aggregation(3)))
-    opened = parties.open()
+    released = parties.open()
     reply = parties._assigned()
-    return parties, change(parties, opened, reply), match
+    return parties, change(parties, released, reply), match
 
 
 @pytest.mark.parametrize("name", WEAKER)
@@ -328,7 +328,7 @@ def test_a_device_checks_a_round_against_the_terms_before_it_joins(
     parties, reply, match = offered(name)
     parties.given = lambda _: reply
     monkeypatch.setattr(
-        "tacit.client.device.accept",
+        "tacit.client.trust_models.contract.accept",
         lambda kind, _pinned, message: kind.decode(message[:-128]),
     )
     Watched(parties, ledger).assert_refuses(match, 3)
@@ -337,9 +337,9 @@ def test_a_device_checks_a_round_against_the_terms_before_it_joins(
 def test_the_unchanged_round_is_joined(ledger: Ledger) -> None:
     """What is refused above is refused for its change."""
     parties = Parties()
-    opened = parties.open()
+    released = parties.open()
     give = altered(lambda round_: round_)
-    parties.given = lambda reply: give(parties, opened, reply)
+    parties.given = lambda reply: give(parties, released, reply)
     watched = Watched(parties, ledger)
     assert watched.device.join(parties.experiment).asked
     assert watched.drawn == [NONCE_SIZE, 32]
@@ -347,9 +347,9 @@ def test_the_unchanged_round_is_joined(ledger: Ledger) -> None:
 
 def test_a_crowd_that_is_too_small_is_refused(ledger: Ledger) -> None:
     parties = Parties(terms(aggregation=Aggregation(3)))
-    opened = parties.open()
+    released = parties.open()
     give = altered(lambda round_: replace(round_, minimum=2))
-    parties.given = lambda reply: give(parties, opened, reply)
+    parties.given = lambda reply: give(parties, released, reply)
     Watched(parties, ledger).assert_refuses("the minimum batch size of 3", 3)
 
 
@@ -394,10 +394,10 @@ def test_terms_of_version_2_are_refused_with_what_to_do(ledger: Ledger) -> None:
 
 def test_a_round_of_another_experiment_is_refused(ledger: Ledger) -> None:
     other = Parties(terms(question="Which other?", promise=Promise(Fraction(9))))
-    opened = other.open()
+    released = other.open()
     parties = Parties()
     parties.open()
-    parties.given = lambda reply: reply | {"announcement": opened.announcement.hex()}
+    parties.given = lambda reply: reply | {"announcement": released.announcement.hex()}
     Watched(parties, ledger).assert_refuses("terms of the round", 3)
 
 
@@ -417,7 +417,7 @@ def test_a_round_is_joined_once_whatever_place_is_given(ledger: Ledger) -> None:
 
 def test_an_announcement_of_yesterday_is_refused(ledger: Ledger) -> None:
     parties = Parties()
-    opened = parties.open()
+    released = parties.open()
     device = parties.device(ledger)
     device.join(parties.experiment)
     device.wait_and_report(outcomes=True)
@@ -426,7 +426,7 @@ def test_an_announcement_of_yesterday_is_refused(ledger: Ledger) -> None:
     parties.given = lambda _: replayed
     with pytest.raises(Refusal, match="time of this device"):
         device.join(parties.experiment)
-    parties.clock.now = opened.round.assigned_until - 1.0  # also with a clock that goes back
+    parties.clock.now = released.round.assigned_until - 1.0  # also with a clock that goes back
     ledger._db.execute("UPDATE lineages SET until = 0")
     with pytest.raises(Refusal, match="once in a round"):
         device.join(parties.experiment)
@@ -439,11 +439,11 @@ def test_a_coordinator_that_opens_many_rounds_gets_what_was_promised_and_no_more
     parties = Parties()
     device = parties.device(ledger)
     for _ in range(5):
-        opened = parties.open()
+        released = parties.open()
         device.join(parties.experiment)
         device.wait_and_report()
-        parties.clock.now = float(opened.round.binding.closes)
-        parties.finish(opened)
+        parties.clock.now = float(released.round.binding.closes)
+        parties.finish(released)
     assert len([seen for seen in parties.trace if seen.method == "PUT"]) == 4
     assert ledger.spent == terms().promise.epsilon
 

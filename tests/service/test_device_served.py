@@ -93,7 +93,7 @@ def test_what_devices_answer_is_what_the_experiment_counts(both: Threads) -> Non
 
 
 def _summed(both: Threads, digest: bytes) -> dict[str, Any]:
-    """The rounds that were opened, by their names."""
+    """The rounds that were released, by their names."""
     rounds = both.status(digest)["rounds"]
     return {one["round"]: one for one in rounds if one["sums"] is not None}
 
@@ -149,6 +149,7 @@ def test_paused_and_stopped_experiments_ask_nobody(both: Threads) -> None:
 
 def test_devices_pin_keys_against_real_servers(both: Threads) -> None:
     digest, mine = begin(both, "Is it pinned?"), pins(both)
+    assert mine.helper is not None
     with Device(Ledger(":memory:"), Pins(mine.address, mine.helper, mine.coordinator)) as device:
         with pytest.raises(Refusal, match="must be the pinned key"):
             device.join(digest)
@@ -236,12 +237,12 @@ def test_a_flag_is_evaluated_tracked_and_reported_over_http(both: Threads, ledge
 def test_the_programs_of_the_page_about_devices_run(
     both: Threads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (Path(__file__).parent.parent.parent / "docs" / "devices.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/how-to/devices.md").read_text(encoding="utf-8")
     digest, mine = begin(both, "Does the page work?"), pins(both)
     said = {
         "https://coordinator.example": mine.address,
         "COORDINATOR_KEY": mine.coordinator,
-        "HELPER_KEY": mine.helper,
+        "HELPER_KEY": str(mine.helper),
         "EXPERIMENT": digest.hex(),
     }
     program = "\n".join(re.findall(r"^```py\n(.*?)^```$", page, re.M | re.S))

@@ -80,15 +80,15 @@ def traffic(act: Act, seed: int, lossy: float) -> list[tuple[object, ...]]:
         return None
 
     for _ in range(2):
-        opened = parties.open()
+        released = parties.open()
         parties.fail = lambda _: None
         device.join(parties.experiment)
         parties.fail = flaky
         began = parties.clock.now
         act(device, parties)
         device.wait_and_report()
-        parties.clock.now = max(parties.clock.now, float(opened.round.binding.closes))
-        parties.finish(opened)
+        parties.clock.now = max(parties.clock.now, float(released.round.binding.closes))
+        parties.finish(released)
         device.wait_and_report(outcomes=True)
         parties.clock.now = began + 3000  # the next day
     return named(parties.trace)

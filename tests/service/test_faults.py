@@ -1,4 +1,4 @@
-"""Crashes, restored databases and lost files: nothing is opened twice, nothing counted twice.
+"""Crashes, restored databases and lost files: nothing is released twice, nothing counted twice.
 
 Every noise that a server draws is written to a book outside of both parties. A party may draw for a
 round again only if its first draw never left it: whatever was handed on before stays what it was.
@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sql
-from tests.service.pairs import Pair, described, experiment_of, sqlite_pair
+from tests.service.pairs import Pair, aggregator, described, experiment_of, sqlite_pair
 
 from tacit.aggregation.aggregator_context import AggregatorStage, RoundRecord
 from tacit.errors import Refusal, TacitError, Unavailable
@@ -209,15 +209,15 @@ class Story:
                     assert not record.secret
 
     def check(self) -> int:
-        """Every opened round is counted once, in the learner too; returns how many there are."""
+        """Every released round is counted once, in the learner too; returns how many there are."""
         seen = self.pair.coordinator._snapshot(self.digest)
-        opened = [row for row in seen.rounds if row.stage == "opened"]
-        numbers = [row.number for row in opened]
+        released = [row for row in seen.rounds if row.stage == "opened"]
+        numbers = [row.number for row in released]
         assert len(set(numbers)) == len(numbers)
         learned = sum(one.participants for one in seen.experiment.estimates())
-        assert learned == sum(row.reports or 0 for row in opened)
-        assert all(0 < (row.reports or 0) <= row.slots for row in opened)
-        return len(opened)
+        assert learned == sum(row.reports or 0 for row in released)
+        assert all(0 < (row.reports or 0) <= row.slots for row in released)
+        return len(released)
 
 
 def play(directory: Path, seed: int) -> int:
@@ -236,7 +236,7 @@ def test_crashes_and_restored_databases_open_nothing_twice(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_many_crashes_and_restored_databases_open_nothing_twice(tmp_path: Path) -> None:
-    """About one round in each history is opened: they are short, and mostly of crashes."""
+    """About one round in each history is released: they are short, and mostly of crashes."""
     assert sum(play(tmp_path / str(seed), seed) for seed in range(100, 600)) > 400
 
 
@@ -291,8 +291,8 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
                 r["stage"] == "opened" for r in pair.coordinator.status(digest)["rounds"]
             )
         pair.step()
-        opened = [r for r in pair.coordinator.status(digest)["rounds"] if r["stage"] == "opened"]
-        assert sum(r["reports"] for r in opened) == len(asked) == 90
+        released = [r for r in pair.coordinator.status(digest)["rounds"] if r["stage"] == "opened"]
+        assert sum(r["reports"] for r in released) == len(asked) == 90
 
 
 def test_a_database_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
@@ -356,7 +356,7 @@ def test_a_list_that_comes_late_leaves_nothing_behind(
     pair.report(digest, pair.crowd(digest, 500), lambda _: 1)
     pair.clock.now += 200
     row = pair.helper.rounds(Stage.OPEN)[0]
-    mine, theirs = (one.serving(row) for one in (pair.helper, pair.coordinator))
+    mine, theirs = (aggregator(one, row) for one in (pair.helper, pair.coordinator))
     listing = theirs.close(pair.helper.now)[theirs.peer]
     mine.close(pair.helper.now)
     before = mine._record()  # as another process saw it just before the end

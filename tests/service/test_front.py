@@ -294,6 +294,6 @@ def test_paths_are_counted_by_template_and_methods_by_name() -> None:
 
 
 def test_every_problem_type_is_documented() -> None:
-    page = Path(__file__).parents[2].joinpath("docs/operations.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/reference/errors.md").read_text(encoding="utf-8")
     for status, (name, title) in TYPES.items():
         assert f"| {status} | `/problems/{name}` | {title} |" in page

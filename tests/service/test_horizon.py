@@ -22,7 +22,7 @@ from tacit.experiment import Experiment
 from tacit.service import answers, round_scheduler
 from tacit.service.store import State
 from tacit.terms import approve_successor, cosign
-from tacit.types import Opened
+from tacit.types import Aggregate
 
 PLANNED = (300, 600, 1500)
 
@@ -87,7 +87,7 @@ def test_only_released_reports_end_an_experiment(seed: int, share: float, horizo
                 continue
             reports = math.ceil(part * round_.participants)
             protocol: Any = experiment.open(round_)
-            experiment.observe(round_, protocol.analyze(Opened((reports // 2,), reports)))
+            experiment.observe(round_, protocol.analyze(Aggregate((reports // 2,), reports)))
             released += reports
         assert released <= horizon
         assert answers.end_reason(State.RUNNING, experiment) is None
@@ -152,7 +152,7 @@ def test_rounds_offer_more_slots_by_the_no_show_rate_and_never_more_than_are_lef
         if not rounds:
             break
         assert sum(round_.participants for round_ in rounds) <= horizon - released
-        needed = [round_ for round_ in usual if round_.opened]
+        needed = [round_ for round_ in usual if round_.released]
         fits = sum(math.ceil(one.participants / (1 - no_show)) for one in needed)
         for round_, one in zip(rounds, needed, strict=True):
             wanted = math.ceil(one.participants / (1 - no_show))
@@ -163,7 +163,7 @@ def test_rounds_offer_more_slots_by_the_no_show_rate_and_never_more_than_are_lef
             reports = int(rng.integers(round_.participants // 2, round_.participants + 1))
             protocol: Any = experiment.open(round_)
             assert protocol.participants == round_.participants
-            experiment.observe(round_, protocol.analyze(Opened((reports // 2,), reports)))
+            experiment.observe(round_, protocol.analyze(Aggregate((reports // 2,), reports)))
             released += reports
     assert released <= horizon
 
@@ -182,8 +182,8 @@ def test_a_round_whose_expected_no_shows_stay_away_has_the_reports_it_needs(pair
     pair.report(digest, asked[: math.ceil(len(asked) * (1 - rate))], WORTH.__getitem__)
     pair.clock.now += 200
     pair.step(3)
-    opened = rounds_of(pair, digest, "opened")
-    reports = sum(int(str(one["reports"])) for one in opened)
-    assert len(opened) == len(needed)
+    released = rounds_of(pair, digest, "opened")
+    reports = sum(int(str(one["reports"])) for one in released)
+    assert len(released) == len(needed)
     assert reports >= sum(needed)
     assert pair.coordinator._snapshot(digest).experiment.learner.played == reports

@@ -1,5 +1,5 @@
-"""kill -9 of either party at random points while devices send again: nothing is lost, opened twice
-or counted twice, and what was learned is what parties learn that nobody interrupted.
+"""kill -9 of either party at random points while devices send again: nothing is lost, released
+twice or counted twice, and what was learned is what parties learn that nobody interrupted.
 
 Every report is a power of two by its place, so that a sum, without the noise that the test chose
 for the round, says exactly which reports are in it.
@@ -22,6 +22,7 @@ from typing import Any
 import httpx
 import pytest
 import sqlalchemy as sql
+from tests.service.conftest import fresh
 from tests.service.nursery import nursery
 from tests.service.pairs import OPTIONS, Link, Pair, described, sqlite_pair
 from tests.service.party import sources
@@ -54,7 +55,7 @@ pytestmark = pytest.mark.extended  # test_faults.py has crashes without processe
 
 SEED = 20
 LEVELS = 1 << 31  # a bit for every place
-CROWD = 5  # the fewest reports that are opened
+CROWD = 5  # the fewest reports that are released
 TERMS: dict[str, Any] = {
     "answer": Answer("a number", levels=LEVELS, window=0),
     "noise": Noise(Fraction(LEVELS)),
@@ -158,8 +159,8 @@ class Crowd:
         return {one["stage"] for one in self.both.coordinator.status(self.digest)["rounds"]}
 
     def check(self) -> dict[int, dict[str, Any]]:
-        """Every opened round is counted once, with what was acknowledged, and nothing that was not
-        sent; the rounds by number, with the places in their sums and the order of closing.
+        """Every released round is counted once, with what was acknowledged, and nothing that was
+        not sent; the rounds by number, with the places in their sums and the order of closing.
         """
         seen = self.both.coordinator._snapshot(self.digest)
         rounds = self.both.coordinator.status(self.digest)["rounds"]
@@ -232,7 +233,7 @@ def kill(process: Process, times: int, seed: int) -> None:
 @contextmanager
 def killing(both: Processes, times: int) -> Iterator[Callable[[], bool]]:
     """Kills each party so often; tells whether there is more to come."""
-    with ThreadPoolExecutor(2) as killers:
+    with ThreadPoolExecutor(len(both.processes)) as killers:
         running = [killers.submit(kill, one, times, n) for n, one in enumerate(both.processes)]
         yield lambda: not all(one.done() for one in running)
         for one in running:
@@ -240,9 +241,14 @@ def killing(both: Processes, times: int) -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def parties(directory: Path, database: Callable[[str], str]) -> Iterator[Processes]:
+def parties(
+    directory: Path, database: Callable[[str], str], copies: int = 1
+) -> Iterator[Processes]:
     urls = (database("coordinator"), database("helper"))
-    with nursery() as born, processes(directory, urls, SEED, make=born.process) as both:
+    with (
+        nursery() as born,
+        processes(directory, urls, SEED, make=born.process, copies=copies) as both,
+    ):
         yield both
 
 
@@ -259,9 +265,9 @@ def crowd(both: Processes, number: int = 0, timing: Timing = TIMING) -> Crowd:
     return Crowd(both, digest, both.coordinator.pinned(digest))
 
 
-def survive(directory: Path, database: Callable[[str], str], times: int) -> None:
-    """Experiments, one after the other, until each party was killed so often."""
-    with parties(directory, database) as both:
+def survive(directory: Path, database: Callable[[str], str], times: int, copies: int = 1) -> None:
+    """Experiments, one after the other, until each process was killed so often."""
+    with parties(directory, database, copies) as both:
         crowds = [crowd(both)]
         wait_for(crowds[0].wanted)
         with killing(both, times) as more:
@@ -351,6 +357,13 @@ def test_parties_that_are_killed_lose_nothing_and_count_nothing_twice(
 ) -> None:
     """Ten times each, over both databases together."""
     survive(tmp_path, database, 5)
+
+
+def test_two_processes_per_party_that_are_killed_lose_nothing_and_count_nothing_twice(
+    postgresql: str, tmp_path: Path
+) -> None:
+    """Four processes on two databases, three kills of each."""
+    survive(tmp_path, fresh(postgresql), 3, copies=2)
 
 
 @pytest.mark.slow

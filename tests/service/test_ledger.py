@@ -56,9 +56,9 @@ def joining(
     )
 
 
-def halves(running: Running) -> tuple[bytes, bytes]:
+def halves(running: Running) -> dict[int, bytes]:
     assert running.levels is not None
-    return b"first" + bytes(running.levels), b"second"
+    return {0: b"first" + bytes(running.levels), 1: b"second"}
 
 
 def remembering(path: Path | str, *known: Terms) -> Ledger:
@@ -181,7 +181,7 @@ def test_without_a_limit_of_ones_own_eight_is_the_limit_over_all_experiments() -
 def test_a_limit_that_an_app_gives_only_lowers_the_one_in_force(tmp_path: Path) -> None:
     """Also the default: an app neither raises it nor switches it off in passing."""
 
-    def opened(**given: Any) -> Fraction | None:
+    def released(**given: Any) -> Fraction | None:
         ledger = Ledger(tmp_path / "ledger.db")
         Device(ledger, PINS, **given).close()
         limit = ledger.own_limit
@@ -192,11 +192,11 @@ def test_a_limit_that_an_app_gives_only_lowers_the_one_in_force(tmp_path: Path) 
         ledger = Ledger(":memory:")
         Device(ledger, PINS, **fresh).close()
         assert ledger.own_limit == OWN_LIMIT
-    assert opened(limit=Fraction(20)) == 8
-    assert opened(limit=None) == 8
-    assert opened(limit=Fraction(3, 2)) == Fraction(3, 2)
-    assert opened(limit=Fraction(2)) == Fraction(3, 2)
-    assert opened() == Fraction(3, 2)
+    assert released(limit=Fraction(20)) == 8
+    assert released(limit=None) == 8
+    assert released(limit=Fraction(3, 2)) == Fraction(3, 2)
+    assert released(limit=Fraction(2)) == Fraction(3, 2)
+    assert released() == Fraction(3, 2)
 
 
 def test_a_limit_is_raised_or_switched_off_by_an_explicit_call_only() -> None:
@@ -280,7 +280,7 @@ def test_charge_and_sealed_bytes_are_stored_in_one_step(tmp_path: Path) -> None:
     ledger.join(joining(terms()))
     seen = []
 
-    def make(_: Running) -> tuple[bytes, bytes]:
+    def make(_: Running) -> dict[int, bytes]:
         seen.append(rows(ledger, "SELECT charged, levels FROM rounds"))
         raise Refusal("not this one")
 
@@ -378,7 +378,7 @@ def test_nobody_else_writes_between_the_check_and_the_charge(ledger: Ledger) -> 
     ledger.remember(pinned(terms()), "running", START)
     ledger.join(joining(terms()))
 
-    def make(running: Running) -> tuple[bytes, bytes]:
+    def make(running: Running) -> dict[int, bytes]:
         other = sqlite3.connect(ledger.path, timeout=0)
         with closing(other), pytest.raises(sqlite3.OperationalError, match="locked"):
             other.execute("BEGIN IMMEDIATE")
@@ -449,7 +449,7 @@ def test_what_does_not_fit_is_neither_charged_nor_stored(ledger: Ledger) -> None
     pages = ledger._db.execute("PRAGMA page_count").fetchone()[0]
     ledger._db.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(LedgerError, match="full"):
-        ledger.charge(bytes(16), lambda _: (bytes(5000), bytes(50_000)))
+        ledger.charge(bytes(16), lambda _: {0: bytes(5000), 1: bytes(50_000)})
     assert ledger.spent == 0
     assert rows(ledger, "SELECT levels FROM rounds") == [("[0]",)]
     assert rows(ledger, "SELECT * FROM shares") == []

@@ -20,7 +20,7 @@ from tests.service.pairs import Pair, experiment_of, sqlite_pair
 from tests.service.served import served, wait_for
 
 from tacit.aggregation.aggregator import Aggregator
-from tacit.service import round_scheduler, store
+from tacit.service import pending, round_scheduler
 from tacit.service.errors import Unknown
 from tacit.service.http.reports import ReportRoute
 from tacit.service.http.writer import GroupWriter
@@ -116,15 +116,17 @@ def test_servers_keep_nothing_of_those_who_came_over_http(tmp_path: Path) -> Non
 
 
 def test_a_large_round_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "AT_ONCE", 7)
+    monkeypatch.setattr(pending, "AT_ONCE", 7)
     with sqlite_pair(tmp_path) as pair:
         identity = bytes(16)
-        table = store.PendingShares(pair.stores[0], identity)
+        table = pending.PendingShares(pair.stores[0], identity)
         kept = {bytes([number]) * 16: bytes([number]) for number in range(1, 22)}
         assert list(table.items()) == []
         for name, content in kept.items():
             table.setdefault(name, content)
-        store.PendingShares(pair.stores[0], bytes([1]) * 16).setdefault(bytes(16), b"another round")
+        pending.PendingShares(pair.stores[0], bytes([1]) * 16).setdefault(
+            bytes(16), b"another round"
+        )
         assert list(table.items()) == sorted(kept.items())
         tracemalloc.start()
         try:

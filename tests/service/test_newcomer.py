@@ -1,4 +1,4 @@
-"""The newcomer's path of docs/live.md, word by word but for the ports and the installation."""
+"""docs/tutorials/live.md, word by word but for the ports and the installation."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ import httpx
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "live.md"
+PAGE = ROOT / "docs" / "tutorials" / "live.md"
 PORTS = ("8700", "8701")
 PATIENCE = 300.0  # seconds that any one command may take
 
 
 def steps(text: str) -> Iterator[tuple[str, str]]:
-    """Commands and files of the page, in its order."""
+    """Commands and files of the page, in its order; lines without a prompt are output."""
     pattern = r"^```console\n(.*?)^```$|^```\{code-block\} python\n:caption: (\S+)\n(.*?)^```$"
     for found in re.finditer(pattern, text, re.M | re.S):
         if found[2]:
             yield found[2], found[3]
         for line in (found[1] or "").splitlines():
-            yield "$", line.removeprefix("$ ")
+            if line.startswith("$ "):
+                yield "$", line.removeprefix("$ ")
 
 
 def free_port() -> int:

@@ -12,7 +12,17 @@ from typing import Any
 import pytest
 import sqlalchemy as sql
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.service.pairs import OPTIONS, START, TIMING, Pair, described, experiment_of, terms_of
+from tests.service.pairs import (
+    OPTIONS,
+    START,
+    TIMING,
+    Pair,
+    aggregator,
+    context_of,
+    described,
+    experiment_of,
+    terms_of,
+)
 
 from tacit.aggregation.encryption import HpkeSuite
 from tacit.aggregation.two_servers import (
@@ -177,8 +187,8 @@ def test_what_is_kept_while_the_deadline_passes_is_counted(
     assert said is None
     quiet.clock.now = closes
     quiet.step()
-    (opened,) = rounds_of(quiet, digest, "opened")
-    assert (opened["reports"], opened["sums"]) == (len(others) + 1, [len(others) + 1])
+    (released,) = rounds_of(quiet, digest, "opened")
+    assert (released["reports"], released["sums"]) == (len(others) + 1, [len(others) + 1])
 
 
 def test_forged_places_and_foreign_halves_are_refused(pair: Pair) -> None:
@@ -282,9 +292,9 @@ def test_a_round_that_only_the_helper_refuses_is_over_for_both_at_once(pair: Pai
 def test_dropouts_leave_a_round_to_those_who_reported(quiet: Pair) -> None:
     digest = quiet.begin()
     asked = quiet.hold(digest, lambda _option: 1, come=0.8)
-    opened = rounds_of(quiet, digest, "opened")
-    assert sum(int(str(one["reports"])) for one in opened) == int(asked * 0.8)
-    assert all(one["sums"] == [one["reports"]] for one in opened)
+    released = rounds_of(quiet, digest, "opened")
+    assert sum(int(str(one["reports"])) for one in released) == int(asked * 0.8)
+    assert all(one["sums"] == [one["reports"]] for one in released)
 
 
 def test_only_halves_that_both_servers_have_are_counted(quiet: Pair) -> None:
@@ -296,8 +306,8 @@ def test_only_halves_that_both_servers_have_are_counted(quiet: Pair) -> None:
         quiet.send(one, quiet.halves(digest, one, 1), to=(0,))
     quiet.clock.now += 200
     quiet.step()
-    opened = rounds_of(quiet, digest, "opened")
-    assert sum(int(str(one["reports"])) for one in opened) == 80
+    released = rounds_of(quiet, digest, "opened")
+    assert sum(int(str(one["reports"])) for one in released) == 80
 
 
 def test_a_helper_that_is_down_delays_and_loses_nothing(quiet: Pair) -> None:
@@ -316,8 +326,8 @@ def test_a_helper_that_is_down_delays_and_loses_nothing(quiet: Pair) -> None:
     assert rounds_of(quiet, digest, "closing")
     quiet.restart()
     quiet.step()
-    opened = rounds_of(quiet, digest, "opened")
-    assert sum(int(str(one["reports"])) for one in opened) == len(asked) == 90
+    released = rounds_of(quiet, digest, "opened")
+    assert sum(int(str(one["reports"])) for one in released) == len(asked) == 90
 
 
 def test_a_round_that_the_helper_does_not_sign_in_time_is_planned_anew(
@@ -367,7 +377,7 @@ def test_a_round_that_was_being_given_up_when_the_process_died_is_planned_anew(
     pair.step(2)
     before = [bytes.fromhex(str(one["round"])) for one in rounds_of(pair, digest, "preparing")]
     for identity in before:
-        pair.coordinator.aggregator_context(digest, identity).abandon(identity)
+        pair.coordinator.engine(digest).abandon(identity)
     monkeypatch.undo()
     pair.step()
     assert len(rounds_of(pair, digest, "open")) == len(before) == 3
@@ -563,7 +573,7 @@ def test_a_list_that_comes_early_does_not_close_a_round_at_the_helper(quiet: Pai
     quiet.send(asked[-1], halves[-1], to=(0,))
     now = quiet.coordinator.now
     assert now < row.closes
-    server = quiet.coordinator.server(identity)
+    server = aggregator(quiet.coordinator, row)
     listing = server.close(now)[server.peer]
     for _ in range(2):
         assert quiet.helper.exchange(identity, listing) == (b"", b"")
@@ -594,10 +604,10 @@ def test_neither_party_signs_a_round_that_is_weaker_than_the_terms(
     (row,) = quiet.coordinator.rounds(Stage.OPEN)[:1]
     sound = TwoServerRound.decode(bytes(row.announcement)[: -2 * SIGNATURE_SIZE])
     for party in (quiet.coordinator, quiet.helper):
-        aggregator = party.aggregator_context(digest, sound.identity)
-        assert aggregator.endorse(sound.encode())
+        context = context_of(party, digest, sound.identity)
+        assert context.endorse(sound.encode())
         with pytest.raises(Refusal, match=words):
-            aggregator.endorse(replace(sound, **changes).encode())
+            context.endorse(replace(sound, **changes).encode())
 
 
 @pytest.mark.parametrize("sealing", [HpkeSuite.X25519, HpkeSuite.HYBRID])
@@ -638,12 +648,6 @@ def test_a_round_lives_no_longer_than_the_grace_of_its_terms(quiet: Pair) -> Non
 
 
 def test_terms_of_other_trust_models_are_taken_by_neither_party(quiet: Pair) -> None:
-    proved = terms_of(quiet.keys, proofs=1)
-    signatures = tuple(cosign(proved, key) for key in quiet.secrets)
-    with pytest.raises(TacitError, match="the terms name verified"):
-        quiet.coordinator.create(proved, experiment_of(), TIMING)
-    with pytest.raises(TacitError, match="the terms name verified"):
-        quiet.helper.admit(proved, signatures)
     shares = terms_of(quiet.keys, noise=Noise(Fraction(1), "devices"))
     for take in (
         lambda: quiet.coordinator.create(shares, experiment_of(), TIMING),

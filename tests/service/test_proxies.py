@@ -1,4 +1,4 @@
-"""The proxies of docs/operations.md, as they stand there but for names, ports and certificates.
+"""The proxies of docs/how-to/two-organisations.md but for names, ports and certificates.
 
 Both parties are behind one, with TLS; everything that anybody asks of them goes through it.
 """
@@ -31,7 +31,7 @@ from tests.service.test_newcomer import free_port, running
 from tacit.client import Device, Ledger, Pins
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "two-organisations.md").read_text(encoding="utf-8")
 PATIENCE = 60.0
 LARGE = 3 << 20  # bytes of a body, which a proxy refuses unless it is told
 
@@ -119,7 +119,7 @@ def proxy(name: str, directory: Path, ports: dict[str, tuple[int, int]]) -> Iter
 @pytest.mark.parametrize("name", ["caddy", "nginx"])
 def test_an_experiment_runs_behind_the_proxies_of_the_page(name: str, tmp_path: Path) -> None:
     if shutil.which(name) is None:
-        pytest.skip(f"{name} is not installed: what docs/operations.md says of it is not tried")
+        pytest.skip(f"{name} is not installed: its part of two-organisations.md is not tried")
     certificate(tmp_path)
     ports = {role: (free_port(), free_port()) for role in ("coordinator", "helper")}
     address = {role: f"https://127.0.0.1:{front}" for role, (front, _) in ports.items()}

@@ -16,6 +16,7 @@ from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.service import coordinator, round_scheduler
 from tacit.service.store import ExperimentRow, Stage
+from tacit.service.trust_models import two_servers
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def test_a_round_that_cannot_be_learned_from_delays_no_other_experiment(
     def view(collector: Collector) -> SumView | None:
         return too_many if collector.round.binding.terms == first else None
 
-    monkeypatch.setattr(round_scheduler, "_view", view)
+    monkeypatch.setattr(two_servers, "_view", view)
     pair.clock.now += 200
     pair.step(3)
     stages = {

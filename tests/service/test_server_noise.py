@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from tests.service.pairs import Pair, described, sqlite_pair
+from tests.service.pairs import Pair, context_of, described, sqlite_pair
 
 from tacit.aggregation import masks
 from tacit.aggregation.aggregator import Aggregator, partial_head
@@ -37,7 +37,7 @@ from tacit.aggregation.two_servers import (
 from tacit.aggregation.wire import HEADER_SIZE, unpack_numbers
 from tacit.algorithms.registry import begin
 from tacit.records import MemoryRecords
-from tacit.service import party, store
+from tacit.service import party, pending
 from tacit.service.assignment import Assigned
 from tacit.service.party import ServerParty
 from tacit.terms import Aggregation, Answer, Noise
@@ -91,9 +91,7 @@ class Closing:
         identity = TwoServerRound.decode(self.announcement[:-128]).identity
         return [
             Aggregator(
-                replace(
-                    own.aggregator_context(self.digest, identity), records=memory(held.records)
-                ),
+                replace(context_of(own, self.digest, identity), records=memory(held.records)),
                 self.announcement,
                 dict(held.table),
             )
@@ -134,7 +132,7 @@ def memory(records: dict[bytes, bytes]) -> MemoryRecords:
 
 def share(own: ServerParty, about: TwoServerRound, message: bytes, place: int) -> list[int]:
     """The report share in a message to a server, decrypted with the server's key."""
-    record = own.aggregator_context(about.binding.terms, about.identity).record(about.identity)
+    record = context_of(own, about.binding.terms, about.identity).record(about.identity)
     assert record is not None
     key = RoundSecrets(record.secret, about.identity, about.suite).keys.encryption
     sealed, role = message[HEADER_SIZE + SHARE_FRONT :], own.role
@@ -149,7 +147,7 @@ def at(own: ServerParty, about: TwoServerRound, shares: list[list[int]]) -> Held
     names = (bytes((own.role,)) + about.identity, b"c" + about.identity)
     found = {name: own.records.read(name) for name in names}
     records = {name: content for name, content in found.items() if content is not None}
-    table = dict(store.PendingShares(own.store, about.identity).items())
+    table = dict(pending.PendingShares(own.store, about.identity).items())
     return Held(records, table, [sum(one) % about.modulus for one in zip(*shares, strict=True)])
 
 
@@ -259,7 +257,7 @@ def test_each_server_adds_the_noise_that_the_terms_say(played: Played) -> None:
 
 def test_noise_of_servers_is_no_seeded_generators(played: Played) -> None:
     for own in played.parties:
-        draw = own.aggregator_context(played.digest, bytes(16)).draw
+        draw = context_of(own, played.digest, bytes(16)).draw
         assert draw is not None
         check_source(partial(draw, SCALE), "a server's noise")
 

@@ -94,8 +94,10 @@ def test_a_round_that_another_process_has_opened_is_not_given_up(
     rounds = second.coordinator.rounds(Stage.OPEN, Stage.REFUSED)
     assert {row.stage for row in rounds} == {Stage.OPEN}
     assert first.hold(digest, lambda _option: 1) == sum(row.slots for row in planned)
-    opened = [one for one in first.coordinator.status(digest)["rounds"] if one["stage"] == "opened"]
-    assert len(opened) == len(planned)
+    released = [
+        one for one in first.coordinator.status(digest)["rounds"] if one["stage"] == "opened"
+    ]
+    assert len(released) == len(planned)
 
 
 def test_two_processes_give_out_every_place_once_and_learn_every_sum_once(
@@ -130,10 +132,12 @@ def test_two_processes_give_out_every_place_once_and_learn_every_sum_once(
     second.stores[0].close()
     places = [(described(one).identity, one.slot.number) for one in asked if one.slot]
     assert len(set(places)) == len(places) > 200
-    opened = [one for one in first.coordinator.status(digest)["rounds"] if one["stage"] == "opened"]
-    assert all(one["sums"] == [one["reports"]] for one in opened)
+    released = [
+        one for one in first.coordinator.status(digest)["rounds"] if one["stage"] == "opened"
+    ]
+    assert all(one["sums"] == [one["reports"]] for one in released)
     seen = first.coordinator._snapshot(digest)
     learned = sum(one.participants for one in seen.experiment.estimates())
-    assert learned == sum(one["reports"] for one in opened) > 150
+    assert learned == sum(one["reports"] for one in released) > 150
     numbers = [row.number for row in seen.rounds]
     assert len(set(numbers)) == len(numbers)

@@ -95,10 +95,10 @@ def test_no_key_that_could_open_a_report_is_left_after_the_round(
     pair.clock.now += 1000
     pair.step(1)
     closed = 0
-    opened = {r["round"] for r in pair.coordinator.status(digest_of(pair))["rounds"][:3]}
+    released = {r["round"] for r in pair.coordinator.status(digest_of(pair))["rounds"][:3]}
     for role in (0, 1):
         for file in (tmp_path / f"keys{role}").glob(f"{role:02x}*.record"):
-            if file.stem[2:] in opened:
+            if file.stem[2:] in released:
                 record = RoundRecord.decode(file.read_bytes())
                 assert (record.stage, record.secret, record.tags) == (
                     AggregatorStage.CLOSED,
@@ -107,7 +107,7 @@ def test_no_key_that_could_open_a_report_is_left_after_the_round(
                 )
                 closed += 1
     for file in (tmp_path / "keys0").glob(f"{b'c'.hex()}*.record"):
-        assert file.stem[2:] not in opened or file.read_bytes()[0] != 1
+        assert file.stem[2:] not in released or file.read_bytes()[0] != 1
     assert closed == 6
 
 

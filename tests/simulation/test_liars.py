@@ -22,7 +22,7 @@ from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.sums import TwoServers, Verified
 from tacit.simulation.poisoning import Poisoning
 from tacit.simulation.study import compare
-from tacit.types import Levels, Opened
+from tacit.types import Aggregate, Levels
 
 SILENT = PureDP(4000.0)  # noise is nil
 ASKED: Any = {"means": (0.5, 0.55), "horizon": 50_000, "trust": "two-servers"}
@@ -114,8 +114,8 @@ def test_only_arms_are_simulated_with_liars() -> None:
 
 
 def added(protocol: SumProtocol, value: int) -> float:
-    """What every report adds to the estimate on average, if this is opened of all of them."""
-    total: float = protocol.analyze(Opened((value,), protocol.participants)).total
+    """What every report adds to the estimate on average, if this is released of all of them."""
+    total: float = protocol.analyze(Aggregate((value,), protocol.participants)).total
     return total / protocol.participants
 
 

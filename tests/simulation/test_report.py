@@ -16,7 +16,7 @@ from tacit import html
 from tacit.environments import FromFunction
 from tacit.errors import TacitError
 from tacit.html.charts import Axis, Chart, Point, Series
-from tacit.papers.bounds import with_bound
+from tacit.papers.bounds import with_bounds
 from tacit.simulation import Results
 from tacit.simulation.grid import study_of
 from tacit.simulation.log import header
@@ -61,7 +61,7 @@ def read(path: Path) -> tuple[str, Reader]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
     out = tmp_path_factory.mktemp("study")
     swept = carry_out(study_of(SMALL), ExecutionConfig(workers=0), out, "tacit sweep small.toml")
-    assert [path.name for path in write_report(out, bound=with_bound)] == [
+    assert [path.name for path in write_report(out, bound=with_bounds)] == [
         "report.html",
         "summary.csv",
         "runs.csv",

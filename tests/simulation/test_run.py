@@ -86,7 +86,7 @@ def test_pseudo_regret_is_what_a_hand_computes() -> None:
     assert result.regret is not None
     np.testing.assert_allclose(result.regret, [by_hand[t - 1] for t in marks], rtol=1e-12)
     assert result.final_regret == pytest.approx(by_hand[-1])
-    assert (result.played, result.opened, result.participants, result.reals) == (50, 4, 43, 43)
+    assert (result.played, result.released, result.participants, result.reals) == (50, 4, 43, 43)
     record = ArmsProblem.of(arms=3, horizon=50).record(result)
     assert [record[name] for name in ("users", "batches", "best", "active")] == [50, 4, 2, 3]
     assert record["best_mean_gap"] == pytest.approx(0.4)
@@ -97,7 +97,7 @@ def test_pseudo_regret_is_what_a_hand_computes() -> None:
         (2, 5),
         (1, 20),
         (2, 8),
-    ]  # the cut round is never opened
+    ]  # the cut round is never released
     assert result.bits == 43 * 1
 
 

@@ -34,7 +34,7 @@ from tacit.protocols.mechanism import PerRound, Releases
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import SecureSum
 from tacit.rounds import carry, open_through
-from tacit.types import Design, Opened, Round
+from tacit.types import Aggregate, Design, Round
 
 DEVICES = 2000
 PRECISION = 8
@@ -61,18 +61,18 @@ def test_two_thousand_devices_through_real_cryptography_give_the_exact_modular_s
     rewards = np.random.default_rng(1).random(DEVICES)
     messages = sent(protocol, rewards.tolist())
     how: dict[str, Any] = {"among": NEIGHBOURS} if through == "masking" else {}
-    opened = carry(protocol, messages, through, **how)
-    assert opened == protocol.combine(messages)
+    released = carry(protocol, messages, through, **how)
+    assert released == protocol.combine(messages)
     # rounding and noise stay within what they have but for a chance of 1e-9 each
     slack = (
         protocol.error(DEVICES).radius(1e-9) + math.sqrt(DEVICES / 2 * math.log(2e9)) / PRECISION
     )
-    assert abs(protocol.analyze(opened).total - rewards.sum()) < slack
+    assert abs(protocol.analyze(released).total - rewards.sum()) < slack
 
 
 @pytest.mark.extended
 def test_the_error_of_opened_sums_follows_the_stated_law() -> None:
-    """Chi-square of 200 batches of 16 devices, opened by two servers, against the noise's
+    """Chi-square of 200 batches of 16 devices, released by two servers, against the noise's
     distribution; false positive rate about 1e-6 (draws have no seed).
     """
     from scipy.stats import chi2
@@ -107,11 +107,11 @@ def decide_twice(
     state are the same.
     """
     ideal, real = build(), build()
-    opened = 0
+    released = 0
     while rounds := ideal.propose():
         assert real.propose() == rounds
         for round_ in rounds:
-            if not round_.opened:
+            if not round_.released:
                 messages_of(round_, None)  # type: ignore[arg-type] # silos end the round
                 ideal.skip(round_)
                 real.skip(round_)
@@ -120,8 +120,8 @@ def decide_twice(
             messages = messages_of(round_, protocol)
             ideal.observe(round_, protocol.analyze(protocol.combine(messages)))
             real.observe(round_, other.analyze(carry(other, messages, through)))
-            opened += 1
-    assert opened > 1
+            released += 1
+    assert released > 1
     assert real.to_dict() == ideal.to_dict()
     assert real.best() == ideal.best()
     return real
@@ -179,7 +179,7 @@ def test_a_linear_bandit_decides_as_with_the_ideal_functionality(name: str, thro
 def test_a_linear_bandit_of_single_plays_decides_as_with_the_ideal_functionality(
     name: str, through: str
 ) -> None:
-    """Every play is another person's, and every action's sum is opened by itself."""
+    """Every play is another person's, and every action's sum is released by itself."""
     entry = lookup(name)
     size = {"dimension": 2, "actions": 4, "horizon": 300, "epsilon": 10.0, "delta": 0.1}
     problem: Any = entry.ask(size)
@@ -207,7 +207,7 @@ def test_a_linear_bandit_of_single_plays_decides_as_with_the_ideal_functionality
 @pytest.mark.parametrize("through", ["masking", "two-servers"])
 @pytest.mark.parametrize("noise", ["discrete-gaussian", "skellam"])
 def test_silos_decide_as_with_the_ideal_functionality(noise: str, through: str) -> None:
-    """Five silos whose encoders draw exactly; every step's sums are opened modulo 2^64."""
+    """Five silos whose encoders draw exactly; every step's sums are released modulo 2^64."""
     entry = lookup("secagg-fedlinucb")
     size = {"silos": 5, "dimension": 2, "actions": 4, "horizon": 33, "noise": noise}
     size |= {"sync": 5, "schedule": "fixed"}
@@ -249,10 +249,10 @@ def test_dropout_within_what_was_promised_is_survived_and_private() -> None:
     messages = [protocol.randomize(0.5) for _ in range(100)]
     gone = Dropouts(join=range(5), share=range(5, 10), mask=range(10, 20), reveal=range(20, 25))
     among = neighbourhood(100, dropout=0.3, corrupt=0.05)
-    opened = carry(protocol, messages, "masking", among=among, dropouts=gone)
-    assert opened.reports == 80
-    assert opened.value == sum(messages[20:]) % protocol.modulus
-    assert protocol.analyze(opened).error.participants == 80
+    released = carry(protocol, messages, "masking", among=among, dropouts=gone)
+    assert released.reports == 80
+    assert released.value == sum(messages[20:]) % protocol.modulus
+    assert protocol.analyze(released).error.participants == 80
     assert privacy_loss(protocol.share.power(80), PRECISION).pure <= 1.0
 
 
@@ -280,4 +280,4 @@ def test_one_report_fewer_than_promised_opens_nothing() -> None:
     with pytest.raises(Refusal, match=r"(at least|batch size is) 40"):
         carry(protocol, messages, "two-servers", lost=(range(11), ()))
     with pytest.raises(TacitError, match="below the 40"):
-        protocol.analyze(Opened((0,), 39))
+        protocol.analyze(Aggregate((0,), 39))

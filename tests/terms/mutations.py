@@ -21,6 +21,7 @@ MUTATIONS: dict[tuple[Any, ...], tuple[Any, ...]] = {
     ("aggregation", "dishonest_fraction"): ("1/10", "-1/10", "1", 0),
     ("aggregation", "minimum_batch_size"): (0, 1 << 32, "1"),
     ("aggregation", "missing_fraction"): ("1/10", "-1/10", "1", 0),
+    ("answer", "labels"): (["no"], ["no", "yes", "maybe"], ["no", "no"], ["no", " yes"], "no", [0]),
     ("assumptions",): (
         [],
         {},

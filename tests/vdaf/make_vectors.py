@@ -13,8 +13,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tacit.vdaf import KEY_SIZE, NONCE_SIZE, RANDOM_SIZE, Prio3, prio3_count, prio3_sum
-from tacit.vdaf.field import MODULUS, pack
+from tacit.vdaf import (
+    HISTOGRAM_RANDOM_SIZE,
+    KEY_SIZE,
+    NONCE_SIZE,
+    RANDOM_SIZE,
+    Prio3,
+    Prio3Histogram,
+    prio3_count,
+    prio3_histogram,
+    prio3_sum,
+)
+from tacit.vdaf.field import FIELD128, MODULUS, pack
 
 FOLDER = Path(__file__).parent / "vectors"
 
@@ -117,6 +127,61 @@ def unproved(vector: dict[str, Any], prio3: Prio3) -> dict[str, Any]:
     return vector | {"operations": steps, "reports": [report], "agg_shares": [], "agg_result": None}
 
 
+def made_histogram(name: str, prio3: Prio3Histogram, measurements: list[int]) -> dict[str, Any]:
+    """A vector of valid Prio3Histogram reports."""
+    context, key = drawn(f"{name} context", 32), drawn(f"{name} key", KEY_SIZE)
+    operations: list[dict[str, Any]] = []
+    reports, outputs = [], list[list[list[int]]]([[], []])
+    for index, measurement in enumerate(measurements):
+        about = {"report_index": index, "success": True}
+        nonce = drawn(f"{name} nonce {index}", NONCE_SIZE)
+        rand = drawn(f"{name} rand {index}", HISTOGRAM_RANDOM_SIZE)
+        public, shares = prio3.shard(context, measurement, nonce, rand)
+        asked = prio3.question(key, context, nonce)
+        both = [
+            prio3.verify_init(asked, context, nonce, role, public, shares[role]) for role in (0, 1)
+        ]
+        message = prio3.verifier_shares_to_message(context, both[0].share, both[1].share)
+        operations.append({"operation": "shard", **about})
+        for role in (0, 1):
+            operations.append({"operation": "verify_init", "aggregator_id": role, **about})
+            outputs[role].append(prio3.verify_next(both[role], message))
+        operations.append({"operation": "verifier_shares_to_message", "round": 0, **about})
+        operations += [
+            {"operation": "verify_next", "aggregator_id": role, "round": 1, **about}
+            for role in (0, 1)
+        ]
+        reports.append(
+            {
+                "measurement": measurement,
+                "nonce": nonce.hex(),
+                "rand": rand.hex(),
+                "public_share": public.hex(),
+                "input_shares": [share.hex() for share in shares],
+                "verifier_shares": [[one.share.hex() for one in both]],
+                "verifier_messages": [message.hex()],
+                "out_shares": [FIELD128.pack(outputs[role][-1]).hex() for role in (0, 1)],
+            }
+        )
+    operations += [
+        {"operation": "aggregate", "aggregator_id": role, "success": True} for role in (0, 1)
+    ]
+    operations.append({"operation": "unshard", "success": True})
+    length = prio3.circuit.length
+    return {
+        "length": length,
+        "chunk_length": prio3.circuit.chunk,
+        "shares": 2,
+        "verify_key": key.hex(),
+        "agg_param": "",
+        "ctx": context.hex(),
+        "operations": operations,
+        "reports": reports,
+        "agg_shares": [FIELD128.pack(prio3.aggregate(outputs[role])).hex() for role in (0, 1)],
+        "agg_result": [measurements.count(bucket) for bucket in range(length)],
+    }
+
+
 def vectors() -> dict[str, dict[str, Any]]:
     """All of them, by the names of their files."""
     made_of = {
@@ -130,6 +195,15 @@ def vectors() -> dict[str, dict[str, Any]]:
     found["Prio3Count_tacit_bad_number"] = spoilt(found["Prio3Count_tacit"])
     found["Prio3Sum_tacit_bad_number"] = spoilt(found["Prio3Sum_tacit_6"])
     found["Prio3Sum_tacit_bad_proof"] = unproved(found["Prio3Sum_tacit_6"], prio3_sum(6))
+    found["Prio3Histogram_tacit_1"] = made_histogram(
+        "Prio3Histogram_tacit_1", prio3_histogram(1), [0, 0]
+    )
+    found["Prio3Histogram_tacit_16"] = made_histogram(
+        "Prio3Histogram_tacit_16", prio3_histogram(16), [0, 15, 7, 7]
+    )
+    found["Prio3Histogram_tacit_12_5"] = made_histogram(
+        "Prio3Histogram_tacit_12_5", prio3_histogram(12, 5), [11, 3]
+    )
     return found
 
 

@@ -260,4 +260,4 @@ def test_without_pycryptodome_the_extra_is_named() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
-    assert "pip install 'tacit[verified]'" in done.stdout
+    assert "pip install 'tacit[device]'" in done.stdout

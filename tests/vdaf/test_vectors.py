@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("Crypto", reason="verified sums need pycryptodome: pip install '.[verified]'")
 
-from tests.vdaf.replay import Replay, kind_of
+from tests.vdaf.replay import Replay, kind_of, replay_of
 
 from tacit.vdaf.field import MODULUS, pack
 from tacit.vdaf.xof import expand, stream
@@ -40,12 +40,12 @@ def check(file: Path) -> None:
     vector = read(file)
     if file.stem.startswith("XofTurboShake128"):
         return check_xof(vector)
-    prio3 = kind_of(file.stem, vector)
-    if prio3 is None:
-        pytest.skip(f"{file.name} is about another function than Prio3Count and Prio3Sum")
+    replay = replay_of(file.stem, vector)
+    if replay is None:
+        pytest.skip(f"{file.name} is about another function than those of tacit.vdaf")
     if vector["shares"] != 2:
         pytest.skip(f"{file.name} is for {vector['shares']} aggregators; here there are two")
-    refused = Replay(prio3, vector).run()
+    refused = replay.run()
     assert len(refused) == sum(not step["success"] for step in vector["operations"])
     return None
 
@@ -96,7 +96,7 @@ def test_a_vector_with_one_other_bit_is_noticed(field: str) -> None:
     prio3 = kind_of("Prio3Sum_", vector)
     assert prio3 is not None
     with pytest.raises(AssertionError):
-        Replay(prio3, vector).run()
+        Replay(vector, prio3=prio3).run()
 
 
 def test_words_beyond_the_field_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -238,7 +238,7 @@ def settings(entry: Algorithm, quick: bool) -> Iterator[dict[str, Any]]:
         {"trust": "shuffler"},
         {"trust": "shuffler", "delta": 1e-6},
         {"trust": "two-servers"},
-        {"min_batch_size": 2},  # so that small rounds are opened, too
+        {"min_batch_size": 2},  # so that small rounds are released, too
         {"min_batch_size": 2, "trust": "shuffler"},
         *returning(),
     ]
@@ -273,13 +273,13 @@ def protocols(entry: Algorithm, options: dict[str, Any], quick: bool) -> Iterato
         chosen = problem if binary is None else replace(problem, binary=binary)
         experiment = entry.build(chosen)
         mechanism: Any = experiment.mechanism
-        opened = [round_ for round_ in experiment.propose() if round_.opened]
-        first = experiment.open(opened[0]) if opened else None  # a batch may exceed the horizon
+        released = [round_ for round_ in experiment.propose() if round_.released]
+        first = experiment.open(released[0]) if released else None  # a batch may exceed the horizon
         yield first, stated_for(mechanism, first)
         if entry.family == "arms" and hasattr(mechanism, "make"):
             for size in SIZES[:5] if quick else SIZES:
                 try:
-                    rounds = [Round(len(opened), size, Arm(0), True)]
+                    rounds = [Round(len(released), size, Arm(0), True)]
                     protocol = mechanism.open(rounds[0])
                 except TacitError:
                     yield None, None

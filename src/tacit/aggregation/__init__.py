@@ -8,8 +8,8 @@ Three trust models hide individual reports from the analyzer:
 - `wrap`, `Shuffler` and `Analyzer`: a shuffler, which learns only who takes part.
 
 All raise `Refusal`, and none releases an aggregate below its round's minimum batch size. The threat
-models are in docs/security.md, the message formats in docs/wire-formats.md. Nothing here carries
-messages or computes guarantees.
+models are in docs/explanation/trust/, the message formats in docs/reference/wire-formats/. Nothing
+here carries messages or computes guarantees.
 
 >>> from tacit.aggregation import run_masking
 >>> run_masking([3, 5, 9, 1], modulus=100, minimum=4).numbers

@@ -33,7 +33,13 @@ from tacit.aggregation.aggregator_context import (
 )
 from tacit.aggregation.agreement import NONCE_SIZE, Channel, agree, derive
 from tacit.aggregation.announcements import accept
-from tacit.aggregation.interface import Refusal, expect
+from tacit.aggregation.interface import (
+    CheckedShare,
+    ClosedRound,
+    Refusal,
+    UnknownRound,
+    expect,
+)
 from tacit.aggregation.two_servers import (
     DIGEST_SIZE,
     LINK_SIZE,
@@ -73,23 +79,6 @@ def partial_size(announced: TwoServerRound) -> int:
     return HEADER_SIZE + 1 + announced.suite.overhead + content
 
 
-class UnknownRound(Refusal):
-    """This server has no record of the round."""
-
-
-class ClosedRound(Refusal):
-    """The round accepts no more reports."""
-
-
-@dataclass(frozen=True, repr=False)
-class CheckedShare:
-    """A validated report share for the table: its key there, its ciphertext and its content."""
-
-    name: bytes
-    wrapped: bytes
-    share: bytes
-
-
 class Aggregator:
     """One of the two aggregators in one round.
 
@@ -121,6 +110,11 @@ class Aggregator:
     def __repr__(self) -> str:
         return f"Aggregator(round={self.round.identity.hex()}, role={self.role})"
 
+    @property
+    def report_size(self) -> int:
+        """Bytes of a report share for this server."""
+        return self.round.share_size(self.role)
+
     def slot(self, number: int) -> ReportSlot:
         """The slot with this number, with its token."""
         return self.slots([number])[0]
@@ -149,9 +143,8 @@ class Aggregator:
         for the stored entry. Takes no lock, so it does not wait for a concurrent `close`.
         """
         data = body(message, Kind.HALF, self.round.identity)
-        expected = self.round.share_size(self.role)
-        if len(message) != expected:
-            raise Refusal(f"report share is {len(message)} bytes long: must be {expected}")
+        if len(message) != self.report_size:
+            raise Refusal(f"report share is {len(message)} bytes long: must be {self.report_size}")
         if data[0] != self.role:
             raise Refusal(f"report share is for server {data[0]}: must be for server {self.role}")
         number, token = SLOT.unpack_from(data, 1)
@@ -162,7 +155,7 @@ class Aggregator:
         if number >= self.round.slots or not hmac.compare_digest(token, working.token(number)):
             raise Refusal(f"slot {number} was not assigned in this round, or has another token")
         name, share = working.name(struct.pack(">I", number)), data[1 : 1 + 4] + data[SHARE_FRONT:]
-        return CheckedShare(name, working.wrap(name, share), share)
+        return CheckedShare(name, working.wrap(name, share), share, number)
 
     def same(self, waiting: CheckedShare, there: bytes) -> bool:
         """Whether the table entry `there` contains this report share."""

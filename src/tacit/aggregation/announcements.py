@@ -20,10 +20,17 @@ from typing import Any, Self, TypeVar
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.aggregation.interface import expect
-from tacit.aggregation.wire import first_fraction, head, pack_fraction
+from tacit.aggregation.wire import (
+    HEADER_SIZE,
+    described,
+    first_fraction,
+    head,
+    identity_of,
+    pack_fraction,
+)
 from tacit.errors import integer, require
 from tacit.signatures import SIGNATURE_SIZE, Signed, sign
-from tacit.terms import DIGEST_SIZE, Offer, Pinned, check_party_key
+from tacit.terms import DIGEST_SIZE, Offer, PinnedTerms, check_party_key
 
 _BINDING = struct.Struct(f">{DIGEST_SIZE}sHIIQ")
 _DIVISOR = struct.Struct(">I")
@@ -143,7 +150,25 @@ class RoundDescription(ABC):
         return hashlib.sha256(self.encode()).digest()
 
 
+class LiveRound(RoundDescription):
+    """A description of a round that a live service can hold: with slots and times.
+
+    Slots are assigned until `assigned_until` and reports accepted until `binding.closes`. A round
+    without release `grace` seconds later is aborted.
+    """
+
+    slots: int
+    assigned_until: int
+    grace: int
+
+
 DescriptionT = TypeVar("DescriptionT", bound=RoundDescription)
+
+
+def binding_of(description: bytes) -> tuple[bytes, Binding]:
+    """The identity of a described round of any kind, and the fields at the description's start."""
+    with described():
+        return identity_of(description), Binding.first(description[HEADER_SIZE:])[0]
 
 
 def endorse(description: bytes, key: Ed25519PrivateKey) -> bytes:
@@ -151,7 +176,9 @@ def endorse(description: bytes, key: Ed25519PrivateKey) -> bytes:
     return sign(Signed.ROUND, description, key)
 
 
-def endorse_offer(pinned: Pinned, described: RoundDescription, key: Ed25519PrivateKey) -> bytes:
+def endorse_offer(
+    pinned: PinnedTerms, described: RoundDescription, key: Ed25519PrivateKey
+) -> bytes:
     """Sign a description as a party of the pinned terms, if it complies with them."""
     pinned.check(described.offer())
     check_party_key(pinned.terms, key)
@@ -163,7 +190,7 @@ def announce(description: bytes, signatures: Sequence[bytes]) -> bytes:
     return description + b"".join(signatures)
 
 
-def accept(kind: type[DescriptionT], pinned: Pinned, message: bytes) -> DescriptionT:
+def accept(kind: type[DescriptionT], pinned: PinnedTerms, message: bytes) -> DescriptionT:
     """Parse a round that all parties of the pinned terms signed and that complies with them.
 
     Raises `Refusal` otherwise. Results are cached.
@@ -174,7 +201,7 @@ def accept(kind: type[DescriptionT], pinned: Pinned, message: bytes) -> Descript
 
 
 @lru_cache(maxsize=ACCEPTED)
-def _accepted(kind: type[Any], pinned: Pinned, message: bytes) -> Any:
+def _accepted(kind: type[Any], pinned: PinnedTerms, message: bytes) -> Any:
     end = len(message) - SIGNATURE_SIZE * len(pinned.keys)
     least = f"more than the {len(message) - end} bytes of its signatures"
     expect(end > 0, "announcement", f"{len(message)} bytes long", least)

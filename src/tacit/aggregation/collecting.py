@@ -11,12 +11,12 @@ import io
 import struct
 from collections.abc import Mapping
 
-from tacit.aggregation.aggregator import UnknownRound, partial_head, partial_info
+from tacit.aggregation.aggregator import partial_head, partial_info
 from tacit.aggregation.aggregator_context import SECRET_SIZE
 from tacit.aggregation.agreement import derive
 from tacit.aggregation.announcements import accept
 from tacit.aggregation.encryption import HpkeSuite, PrivateKey, suite_numbered
-from tacit.aggregation.interface import SYSTEM, Refusal, Source, SumView, expect
+from tacit.aggregation.interface import SYSTEM, Refusal, Source, SumView, UnknownRound, expect
 from tacit.aggregation.two_servers import RoundOutcome, TwoServerRound, read_outcome
 from tacit.aggregation.wire import Kind, body, front, head, pack_numbers, unpack_numbers
 from tacit.records import Records

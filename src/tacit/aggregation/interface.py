@@ -67,6 +67,24 @@ class SumView:
     blamed: tuple[Blame, ...] = ()
 
 
+class UnknownRound(Refusal):
+    """This party has no record of the round."""
+
+
+class ClosedRound(Refusal):
+    """The round accepts no more reports."""
+
+
+@dataclass(frozen=True, repr=False)
+class CheckedShare:
+    """A validated report for a party's table: its key there, its ciphertext, content and slot."""
+
+    name: bytes
+    wrapped: bytes
+    share: bytes
+    slot: int
+
+
 def expect(holds: object, name: str, value: object, rule: str) -> None:
     """Raise `Refusal` unless the rule holds, for values that come from others."""
     require(holds, name, value, rule, Refusal)

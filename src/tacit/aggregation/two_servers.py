@@ -26,6 +26,7 @@ from tacit.aggregation.agreement import KEY_SIZE
 from tacit.aggregation.announcements import (
     WHOLE_NOISE,
     Binding,
+    LiveRound,
     RoundDescription,
     SharedNoise,
     accept,
@@ -79,7 +80,7 @@ _VERIFIED = bytes((Kind.VERIFIED_ROUND,))
 
 
 @dataclass(frozen=True)
-class TwoServerRound(RoundDescription):
+class TwoServerRound(LiveRound):
     """Public description of a round: terms, counts, times, noise and the parties' keys.
 
     Both servers and the collector make their keys for this round only. `scale` is that of the

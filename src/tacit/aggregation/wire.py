@@ -2,7 +2,8 @@
 
 A message is `header | body`; the header is the magic `ta`, the version, the kind of message and the
 round's identity. Integers are big-endian. A body has exactly the length that its kind and its round
-prescribe; anything else raises `Refusal`. The layouts of all bodies are in docs/wire-formats.md.
+prescribe; anything else raises `Refusal`. The layouts of all bodies are in
+docs/reference/wire-formats/.
 """
 
 from __future__ import annotations

@@ -370,7 +370,7 @@ class ArmsProblem(Problem):
         best, gaps = outcome.experiment.learner.best(), outcome.gaps
         return {
             "realised": outcome.realised,
-            "batches": outcome.opened,
+            "batches": outcome.released,
             "bits": outcome.bits,
             "users": outcome.played,
             "active": len(outcome.experiment.learner.active),

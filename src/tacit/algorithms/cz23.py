@@ -78,7 +78,7 @@ def _batch_sizes(problem: ArmsProblem) -> list[int]:
 @cz23(
     "dist-dp-se",
     trust=TrustModel.SECURE_AGGREGATION,
-    promise="(ε, 0)-DP of the opened sums",
+    promise="(ε, 0)-DP of the released sums",
     options=(*COMMON, *PEOPLE),
 )
 def dist_dp_se(problem: ArmsProblem) -> Experiment:
@@ -91,7 +91,7 @@ def dist_dp_se(problem: ArmsProblem) -> Experiment:
 @cz23(
     "dist-rdp-se",
     trust=TrustModel.SECURE_AGGREGATION,
-    promise="(ε, δ)-DP of the opened sums",
+    promise="(ε, δ)-DP of the released sums",
     options=(*COMMON, *PEOPLE, "delta", "scale"),
 )
 def dist_rdp_se(problem: ArmsProblem) -> Experiment:
@@ -108,19 +108,21 @@ def dist_rdp_se(problem: ArmsProblem) -> Experiment:
 @cz23(
     "dist-cdp-se",
     trust=TrustModel.SECURE_AGGREGATION,
-    promise="(ε, δ)-DP of the opened sums",
+    promise="(ε, δ)-DP of the released sums",
     options=(*COMMON, "min_batch_size", "delta", "scale"),
 )
 def dist_cdp_se(problem: ArmsProblem) -> Experiment:
     """Secure aggregation with discrete Gaussian shares (Theorem 4).
 
-    `paper` takes ε as √(2ρ), `tight` as the ε of (ε, δ)-DP.
+    `paper` takes ε as √(2ρ), `tight` as the ε of (ε, δ)-DP. The radius has the rounding term
+    √2/(sε) of the theorem's proof, which its statement absorbs into O(1/ε) (CORRECTIONS 32).
     """
     problem.privacy.reject_losses(
         "a sum of discrete Gaussian shares is accounted for with everyone present"
     )
-    tail = (math.sqrt(2) / problem.privacy.epsilon, 0.0)
-    how = {"target": problem.privacy.target, "scale": problem.privacy.scale}
+    e, s = problem.privacy.epsilon, problem.privacy.scale
+    tail = (math.sqrt(2) / e + math.sqrt(2) / (s * e), 0.0)
+    how = {"target": problem.privacy.target, "scale": s}
     return _shared(problem, tail, factories.gaussian_paper, factories.gaussian_tight, **how)
 
 
@@ -178,7 +180,8 @@ def split_dp_se(problem: ArmsProblem) -> Experiment:
     options=(*COMMON, "min_batch_size"),
 )
 def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
-    """Certified groups behind a shuffler (Theorem 3 with the construction of docs/design/pure.md).
+    """Certified groups behind a shuffler: Theorem 3, constructed as in
+    docs/explanation/pure-shuffle.md.
 
     Real rewards are rounded to bits. There is no `paper` protocol: the one that the theorem cites
     needs about n^2.5 messages per participant (CORRECTIONS 9). `paper` constants changes only the

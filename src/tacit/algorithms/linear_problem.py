@@ -196,7 +196,7 @@ class LinearProblem(Problem):
         learner, gaps = outcome.experiment.learner, outcome.gaps
         kept = gaps is not None and int(gaps.argmin()) in learner.active
         return {
-            "phases": outcome.opened,
+            "phases": outcome.released,
             "clients": outcome.participants,
             "reals": outcome.reals,
             "communication": outcome.bits,

@@ -7,7 +7,7 @@ them by name, whichever group they belong to. The module imports NumPy only when
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from types import NoneType
@@ -96,6 +96,13 @@ class Problem:
     extras: ClassVar[tuple[str, ...]] = ()
 
     horizon: int = option(1_000_000, "Number of participants.")
+
+    @property
+    def shared_draws(self) -> Hashable:
+        """Problems with the same value, other than None, meet the same participants at the same
+        rounds in runs of one seed; drawing those is worth sharing.
+        """
+        return None
 
     @classmethod
     def _groups(cls) -> Iterator[tuple[str, type, str]]:

@@ -24,7 +24,7 @@ class RunOutcome:
     gaps: Floats | None
     checkpoints: tuple[int, ...]
     means: Floats | None = None
-    opened: int = 0
+    released: int = 0
     rounds: int = 0
     wrapped: int = 0
     earned: dict[Guarantee | None, None] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class RunOutcome:
         if played.notes:
             self.notes.update(played.notes)
         if protocol is not None:
-            self.opened += 1
+            self.released += 1
             self.wrapped += wrapped
             self.participants += protocol.participants
             self.reals += protocol.participants * protocol.numbers_per_participant

@@ -22,7 +22,7 @@ from tacit.algorithms.problems import (
 from tacit.errors import TacitError, integer, one_of, positive, probability
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
     import numpy as np
 
@@ -51,6 +51,8 @@ class SilosPrivacy:
         App. G.4).
     noise : str
         The kind of shared noise.
+    missing : int
+        Silos that may be missing from a synchronisation.
 
     Examples
     --------
@@ -72,9 +74,12 @@ class SilosPrivacy:
     visits: int = option(1, "Batches in which one participant may be.")
     visits_per_batch: int = option(1, "How often one participant may be in each batch.")
     noise: Noise = option("discrete-gaussian", f"Noise to share: {', '.join(get_args(Noise))}.")
+    missing: int = option(
+        0, "Silos that may be missing from a synchronisation; the noise is shared among the others."
+    )
 
     def __post_init__(self) -> None:
-        check_counts(self, participations=1, visits=1, visits_per_batch=1)
+        check_counts(self, participations=1, visits=1, visits_per_batch=1, missing=0)
         if self.participations > 1 and self.visits * self.visits_per_batch > 1:
             raise TacitError(
                 f"participations is {self.participations}, but visits limit them, too: give one "
@@ -237,6 +242,13 @@ class SilosProblem(Problem):
         if self.schedule == "fixed":
             return even(self.horizon, self.sync)
         return geometric(self.horizon)
+
+    @property
+    def shared_draws(self) -> Hashable:
+        """The size of synthetic silos that synchronise every `sync` rounds."""
+        if self.lazy or self.environment.data is not None:
+            return None
+        return (self.silos, self.dimension, self.horizon, self.sync, self.environment)
 
     def start(self, seed: int, world: World | None) -> Start:
         """Separate generators for participants and noise, so all algorithms meet the same ones."""

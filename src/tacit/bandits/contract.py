@@ -46,7 +46,7 @@ class Learner(ABC):
 
         while rounds := learner.propose():
             for round_ in rounds:
-                if round_.opened:
+                if round_.released:
                     learner.observe(round_, estimate_of(round_))
                 else:
                     learner.skip(round_)
@@ -150,10 +150,10 @@ class Learner(ABC):
         """
         if not self._pending:
             left = self.horizon - self.played
-            for assignment, participants, *opened in self._plan() if left > 0 else ():
+            for assignment, participants, *released in self._plan() if left > 0 else ():
                 count = min(participants, left) if isinstance(assignment, Arm) else participants
-                open_it = all(opened) and count == participants
-                round_ = Round(self._number, count, assignment, opened=open_it)
+                open_it = all(released) and count == participants
+                round_ = Round(self._number, count, assignment, released=open_it)
                 self._pending[round_.number] = round_
                 self._number += 1
                 left -= round_.time
@@ -167,7 +167,7 @@ class Learner(ABC):
         """Replace pending rounds by larger ones, with at most `spare` more participants."""
         for number, round_ in self._pending.items():
             count = round_.participants
-            if round_.opened and isinstance(round_.assignment, Arm):
+            if round_.released and isinstance(round_.assignment, Arm):
                 more = max(0, min(math.ceil(count / (1 - no_show)) - count, spare))
                 self._pending[number] = replace(round_, participants=count + more)
                 spare -= more
@@ -218,7 +218,7 @@ class Learner(ABC):
             participants, number of coordinates or value is impossible.
         """
         self._check(round_)
-        if not round_.opened:
+        if not round_.released:
             raise TacitError(
                 f"round {round_.number} was cut short by the horizon and must not be released: "
                 "call skip(round)"
@@ -264,7 +264,7 @@ class Learner(ABC):
     def _unreleased(round_: Round, served: int | None) -> int:
         """The steps that a skipped round used."""
         if served is None:
-            aborted = round_.opened and isinstance(round_.assignment, Arm)
+            aborted = round_.released and isinstance(round_.assignment, Arm)
             return 0 if aborted else round_.time
         if not 0 <= served <= round_.time:
             raise TacitError(f"served is {served}: must be 0 to {round_.time}, the round's steps")

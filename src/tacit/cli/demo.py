@@ -136,7 +136,7 @@ def noise(
     as_json: Json = False,
 ) -> None:
     """Compare the trust models at the same guarantee: noise and regret, as tables and pictures."""
-    from tacit.papers.bounds import with_bound
+    from tacit.papers.bounds import with_bounds
     from tacit.simulation import files
     from tacit.studies import demo as demonstration
 
@@ -144,7 +144,7 @@ def noise(
     rows = demonstration.noise_table()
     noise, regret = out / "noise.png", out / "regret.png"
     demonstration.draw(rows, noise)
-    results = {k: with_bound(v) for k, v in demonstration.regret_results().items()}
+    results = {k: with_bounds(v) for k, v in demonstration.regret_results().items()}
     demonstration.draw_regret(results, regret)
     if as_json:
         summaries = {label: result.summary() for label, result in results.items()}

@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli.options import (
+    Address,
     AxisChoice,
     Delta,
+    Engine,
     Epsilon,
     Json,
     Out,
     Runs,
     Seed,
+    SizeChoice,
     Whole,
+    Workers,
     grouped,
     interactive,
 )
@@ -184,16 +188,27 @@ def reproduce(
     data: Annotated[
         Path | None, typer.Option(help="MSLR-WEB10K fold file, for figures that need it.")
     ] = None,
+    size: Annotated[
+        SizeChoice,
+        typer.Option(help="The paper's size, or a small one with few runs for a first look."),
+    ] = SizeChoice.paper,
+    workers: Workers = None,
+    engine: Engine = "local",
+    address: Address = None,
     as_json: Json = False,
 ) -> None:
     """Reproduce a figure of a paper: picture and data.
 
-    Example: tacit reproduce cz23-fig2 --out figures
+    The same command resumes a drawing that was interrupted or killed.
+
+    Example: tacit reproduce cz23-fig2 --size small --out figures
     """
     from tacit.papers.figures import Options, lookup
     from tacit.simulation import files
+    from tacit.simulation.sweeping import ExecutionConfig
 
-    drawn, asked = lookup(figure), Options(runs, axis.value, data, progress=interactive())
+    way = ExecutionConfig(workers, engine, address, progress=True)
+    drawn, asked = lookup(figure), Options(runs, axis.value, data, size.value, way)
     drawn.check(asked)
     files.probe(out)
     if data is not None:

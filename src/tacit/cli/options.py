@@ -34,6 +34,13 @@ class ConstantsChoice(StrEnum):
     paper = "paper"
 
 
+class SizeChoice(StrEnum):
+    """Size of a figure's problems."""
+
+    paper = "paper"
+    small = "small"
+
+
 class AxisChoice(StrEnum):
     """Meaning of ε in a figure."""
 
@@ -102,6 +109,15 @@ Delta = Annotated[
 ]
 Runs = Annotated[int, typer.Option(help="Number of runs.", **Whole)]
 Seed = Annotated[int, typer.Option(help="First seed; run r has seed + r.", **Whole)]
+Workers = Annotated[
+    int | None,
+    typer.Option(help="Processes; all cores by default, 0 for this process.", **Whole),
+]
+Engine = Annotated[str, typer.Option(help="local: processes on this machine; ray: a Ray cluster.")]
+Address = Annotated[
+    str | None,
+    typer.Option(help="Address of the Ray cluster; auto: this machine's, local: a new one."),
+]
 Out = Annotated[Path | None, typer.Option(help="Directory for tables, pictures and the log.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Replay = Annotated[

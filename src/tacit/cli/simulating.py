@@ -347,12 +347,12 @@ def report_comparison(
 
 def draw(compared: Results, path: Path) -> tuple[Path | None, str]:
     """Draw the plot of a comparison, or say why there is none."""
-    from tacit.papers.bounds import with_bound
+    from tacit.papers.bounds import with_bounds
     from tacit.simulation.pictures import Panel, draw_panels
 
     if not all(result.regret_known for result in compared):
         return None, "the true means are unknown, so regret is unknown"
-    panel = Panel(over(compared), {result.algorithm: with_bound(result) for result in compared})
+    panel = Panel(over(compared), {result.algorithm: with_bounds(result) for result in compared})
     try:
         draw_panels([panel], path, per=lookup(compared[0].algorithm).problem.per)
     except TacitError as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.options import Json, Whole
+from tacit.cli.options import Address, Engine, Json, Workers
 from tacit.cli.printing import print_json, sentence, table
 from tacit.cli.simulating import stopped
 
@@ -32,17 +32,9 @@ def sweep(
         Path | None,
         typer.Option(help="Directory of results; by default the study's name, beside it."),
     ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(help="Processes; all cores by default, 0 for this process.", **Whole),
-    ] = None,
-    engine: Annotated[
-        str, typer.Option(help="local: processes on this machine; ray: a Ray cluster.")
-    ] = "local",
-    address: Annotated[
-        str | None,
-        typer.Option(help="Address of the Ray cluster; auto: this machine's, local: a new one."),
-    ] = None,
+    workers: Workers = None,
+    engine: Engine = "local",
+    address: Address = None,
     file_format: Annotated[
         str,
         typer.Option(
@@ -92,10 +84,10 @@ def report(
 
     Example: tacit report study/
     """
-    from tacit.papers.bounds import with_bound
+    from tacit.papers.bounds import with_bounds
     from tacit.simulation.report import write_report
 
-    paths = write_report(study, out, with_bound)
+    paths = write_report(study, out, with_bounds)
     if as_json:
         print_json({path.stem: str(path) for path in paths})
         return

@@ -2,7 +2,7 @@
 
 `Device` blocks and is safe to share between threads; `AsyncDevice` is the same for asyncio. Both
 check every round against the signed terms and the pinned keys before they draw randomness. The
-package depends on `cryptography` and `httpx` and does not import NumPy. See docs/devices.md.
+package depends on `cryptography` and `httpx` and does not import NumPy. See docs/how-to/devices.md.
 """
 
 from __future__ import annotations

@@ -15,14 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
-from tacit.aggregation import (
-    ReportSlot,
-    RoundOutcome,
-    TwoServerRound,
-    aborted_by_both,
-    accept,
-    split,
-)
+from tacit.aggregation import ReportSlot, RoundOutcome
+from tacit.aggregation.announcements import LiveRound
 from tacit.aggregation.interface import SYSTEM, Source
 from tacit.aggregation.two_servers import read_outcome
 from tacit.client.budget import decoded
@@ -50,10 +44,10 @@ from tacit.client.exchange import (
 from tacit.client.ledger import Ledger
 from tacit.client.levels import Value, levels_of, nothing_happened
 from tacit.client.report_schedule import MOST_QUESTIONS, SEED_SIZE, Attempt, Pace, check_times
+from tacit.client.trust_models import reporter
 from tacit.errors import Refusal, TacitError, Unavailable, require
 from tacit.signatures import KEY_SIZE
 from tacit.terms import DIGEST_SIZE, Pinned, Terms, check_live, check_successor, in_words
-from tacit.trust import View
 
 MOST_ABORTED = 3  # aborted or unresolved rounds of one experiment
 NONCE_SIZE = 16
@@ -100,17 +94,17 @@ class Unagreed(Refusal):
 
 @dataclass(frozen=True)
 class Pins:
-    """Pinned address of the coordinator and long-term public keys of both servers.
+    """Pinned address of the coordinator and long-term public keys of the servers.
 
-    The guarantee depends on these keys. Take them from a source that is neither server: build them
-    into the app, or read them from a third party.
+    The guarantee depends on these keys. Take them from a source that is no server: build them into
+    the app, or read them from a third party.
 
     Attributes
     ----------
     address : str
         URL of the coordinator.
     coordinator, helper : str
-        Ed25519 public keys, hexadecimal.
+        Ed25519 public keys, hexadecimal. None stands for a trust model without a helper.
 
     Examples
     --------
@@ -121,16 +115,21 @@ class Pins:
 
     address: str
     coordinator: str
-    helper: str
+    helper: str | None = None
 
     def __post_init__(self) -> None:
-        for name, key in zip(("coordinator", "helper"), self.keys, strict=True):
+        for name, key in zip(("coordinator", "helper"), self.keys, strict=False):
             require(len(key) == KEY_SIZE, name, key.hex(), f"{2 * KEY_SIZE} hexadecimal digits")
 
     @property
-    def keys(self) -> tuple[bytes, bytes]:
-        """Both keys as bytes, in the order of the parties in the terms."""
-        return unhex(self.coordinator, "coordinator"), unhex(self.helper, "helper")
+    def keys(self) -> tuple[bytes, ...]:
+        """The keys as bytes, the coordinator's first."""
+        own = unhex(self.coordinator, "coordinator")
+        return (own,) if self.helper is None else (own, unhex(self.helper, "helper"))
+
+    def ordered(self, terms: Terms) -> tuple[bytes, ...]:
+        """The keys in the order of the parties in the terms."""
+        return self.keys if terms.leader == 0 else self.keys[::-1]
 
 
 _Successor = tuple[Terms, tuple[bytes, ...], tuple[bytes, ...]]  # signatures, approvals
@@ -249,7 +248,7 @@ class DeviceCore:
         """
         if (
             known is None
-            or known.named.keys != self.pins.keys
+            or known.named.keys != self.pins.ordered(known.named)
             or not 0 <= self._clock() - known.checked < REFRESH
         ):
             known = yield from self._fetch(digest)
@@ -269,7 +268,7 @@ class DeviceCore:
             count = len(line)
             require(count <= _MOST_SUCCESSORS, "number of successors", count, rule, Refusal)
             pinned = pinned.succeeded_by(*successor)
-            where, digest = pinned.terms.parties[0].address, pinned.terms.digest
+            where, digest = _coordinator(pinned.terms), pinned.terms.digest
             copy = yield from self._copy("the coordinator", where, digest)
         now = self._clock()
         with self.ledger.together():
@@ -284,7 +283,7 @@ class DeviceCore:
 
     def _pinned(self, copy: _Copy) -> Pinned:
         """Check terms named by the app against the keys that it pinned."""
-        pinned = Pinned(copy.terms, copy.signatures, self.pins.keys)
+        pinned = Pinned(copy.terms, copy.signatures, self.pins.ordered(copy.terms))
         predecessor = copy.terms.predecessor
         before = self.ledger.known(predecessor) if predecessor else None
         if before is not None and before.pinned.terms.digest == predecessor:
@@ -292,9 +291,12 @@ class DeviceCore:
         return pinned
 
     def _compared(self, pinned: Pinned, one: _Copy) -> Talk[_Successor | None]:
-        """The successor of the terms, if the helper's copy is consistent."""
-        address, digest = pinned.terms.parties[1].address, pinned.terms.digest
-        other = yield from self._copy("the helper", address, digest)
+        """The successor of the terms, if the copy of the helper, where there is one, agrees."""
+        terms = pinned.terms
+        if terms.helper is None:
+            return one.successor
+        address = terms.parties[terms.helper].address
+        other = yield from self._copy("the helper", address, terms.digest)
         if one.successor and other.successor and one.successor[0] != other.successor[0]:
             raise Refusal("coordinator and helper name different successors: must be the same")
         return one.successor or other.successor
@@ -306,8 +308,7 @@ class DeviceCore:
         asked, got = digest.hex(), terms.digest.hex()
         require(got == asked, f"digest of the terms of {who}", got, f"{asked} as named", Refusal)
         check_live(terms)
-        rule = f"{View.OTHER_SERVER.value}: devices report only where both servers add noise"
-        require(terms.view is View.OTHER_SERVER, "view", terms.view.value, rule, Refusal)
+        reporter(terms).check_terms(terms)
         successor = found.get("successor")
         holds = successor is None or isinstance(successor, dict)
         require(holds, f"successor of {who}", repr(successor), "a JSON object", Refusal)
@@ -358,7 +359,8 @@ class DeviceCore:
         """
         _check_willing(known, invitation)
         try:
-            self.ledger.check_room(known.pinned.terms.digest, _least_cost(known.pinned.terms))
+            terms = known.pinned.terms
+            self.ledger.check_room(terms.digest, reporter(terms).least_cost(terms))
         except Refusal as reached:
             return reached if known.state in ("running", "paused") else None
         return None
@@ -395,8 +397,9 @@ class DeviceCore:
         invitation: str | None,
     ) -> Slot:
         """Check a round against the terms and the clock before drawing any randomness."""
-        announced = accept(TwoServerRound, pinned, announcement)
-        cost = pinned.check(announced.offer())
+        model = reporter(pinned.terms)
+        announced = model.announced(pinned, announcement)
+        cost = model.cost(pinned, announced)
         check_times(announced, now)
         about = pinned.terms.options[announced.binding.option]
         require(about == option, "option of the round", repr(about), f"{option!r}", Refusal)
@@ -450,7 +453,7 @@ class DeviceCore:
                 self.ledger.end(running.identity, ParticipationOutcome.MISSED)
                 return True
         with self.ledger.together():
-            self.ledger.charge(running.identity, _shares)
+            self.ledger.charge(running.identity, reporter(running.pinned.terms).encode)
             deliveries = self.ledger.deliveries(running.identity)
         for post in deliveries:
             yield from self._send(running, post, closes)
@@ -473,7 +476,7 @@ class DeviceCore:
             self.ledger.rejected(running.identity, post.role, f"rejected: {reply.said}")
 
     def _ask(self, running: Running) -> Talk[None]:
-        """Query the round's outcome; a refund requires that both servers signed an abort."""
+        """Query the round's outcome; a refund requires what the trust model asks for."""
         for post in self.ledger.deliveries(running.identity):
             if _questions_left(post) and self._claim(running, post, Attempt.OUTCOME):
                 reply = yield Request("GET", f"{_round_url(running, post)}/outcome")
@@ -485,7 +488,8 @@ class DeviceCore:
         if RoundOutcome.RELEASED in said:
             self.ledger.end(running.identity, ParticipationOutcome.RELEASED)
         elif posts and not any(map(_questions_left, posts)):
-            refund = aborted_by_both(running.pinned, running.announcement, words)
+            model = reporter(running.pinned.terms)
+            refund = model.refunds(running.pinned, running.announcement, words)
             aborted = RoundOutcome.ABORTED in said
             outcome = ParticipationOutcome.ABORTED if aborted else ParticipationOutcome.UNKNOWN
             self.ledger.end(running.identity, outcome, refund=refund)
@@ -533,8 +537,8 @@ class DeviceCore:
         due = self._pace(running).next(what, post.role, attempts, last)
         return due <= now < until and self.ledger.claim(running.identity, post, what, now)
 
-    def _announced(self, running: Running) -> TwoServerRound:
-        return accept(TwoServerRound, running.pinned, running.announcement)
+    def _announced(self, running: Running) -> LiveRound:
+        return reporter(running.pinned.terms).announced(running.pinned, running.announcement)
 
     def _pace(self, running: Running) -> Pace:
         return Pace.of(self._announced(running), running.joined, running.seed)
@@ -580,20 +584,15 @@ def _asking(terms: Terms, nonce: bytes, invitation: str | None) -> Request:
     asked = {"nonce": nonce.hex()} | ({"invitation": invitation} if invitation else {})
     return Request(
         "POST",
-        f"{terms.parties[0].address.rstrip('/')}/experiments/{terms.digest.hex()}/places",
+        f"{_coordinator(terms).rstrip('/')}/experiments/{terms.digest.hex()}/places",
         json.dumps(asked).encode(),
         (("Content-Type", "application/json"),),
     )
 
 
-def _shares(running: Running) -> tuple[bytes, bytes]:
-    assert running.levels is not None
-    return split(running.pinned, running.announcement, running.slot, running.levels)
-
-
-def _least_cost(terms: Terms) -> Fraction:
-    """ε of a round with exactly the noise of the terms."""
-    return terms.answer.levels * len(terms.answer.metrics) / terms.noise.scale
+def _coordinator(terms: Terms) -> str:
+    """The address of the party that runs the experiment."""
+    return terms.parties[terms.leader].address
 
 
 def _digest(experiment: Experiment) -> bytes:

@@ -270,7 +270,7 @@ class Ledger(Budget):
             row = self._one("SELECT 1 FROM rounds WHERE identity = ? AND outcome IS NULL", identity)
             return () if row is None else self._deliveries(identity)
 
-    def charge(self, identity: bytes, make: Callable[[Running], Sequence[bytes]]) -> None:
+    def charge(self, identity: bytes, make: Callable[[Running], Mapping[int, bytes]]) -> None:
         """Charge the round, store the report shares encrypted by `make`, and delete the levels.
 
         All of it happens in one transaction. The call does nothing if the report is encrypted
@@ -286,7 +286,7 @@ class Ledger(Budget):
                 return
             self._check_room(row["lineage"], self._fraction(row["cost"]), besides=row["report"])
             running = self._running(row)
-            for role, share in enumerate(make(running)):
+            for role, share in sorted(make(running).items()):
                 address = running.pinned.terms.parties[role].address
                 self._run(
                     "INSERT INTO shares (identity, role, address, size, digest, encrypted) "

@@ -11,7 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from enum import Enum
 
-from tacit.aggregation import TwoServerRound
+from tacit.aggregation.announcements import LiveRound
 from tacit.errors import Refusal, require
 
 SEED_SIZE = 32
@@ -38,7 +38,7 @@ class Pace:
     margin: int
 
     @classmethod
-    def of(cls, announced: TwoServerRound, joined: float, seed: bytes) -> Pace:
+    def of(cls, announced: LiveRound, joined: float, seed: bytes) -> Pace:
         """Schedule for a round joined at time `joined`."""
         return cls(
             seed, joined, announced.binding.window, announced.binding.closes, margin(announced)
@@ -75,13 +75,13 @@ class Pace:
         return int.from_bytes(hashlib.sha256(self.seed + about).digest()[:6], "big") / 2**48
 
 
-def margin(announced: TwoServerRound) -> int:
+def margin(announced: LiveRound) -> int:
     """Seconds between the end of the last observation window and the deadline."""
     about = announced.binding
     return about.closes - announced.assigned_until - about.window
 
 
-def check_times(announced: TwoServerRound, now: float) -> None:
+def check_times(announced: LiveRound, now: float) -> None:
     """Reject a round that this device cannot report to in time by its own clock."""
     last = announced.assigned_until
     rule = f"at most {last}, the end of slot assignment. Check the clocks, or join another round"

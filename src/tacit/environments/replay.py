@@ -4,7 +4,7 @@
 distribution and gives the recorded participants no guarantee; `recorded.py` uses each row once.
 `read_mslr` builds one from the MSLR-WEB10K learning-to-rank data (CZ23 Section 7): query-document
 pairs are clustered by their features, a cluster is an arm, relevance labels 0 to 4 are rewards. The
-data set is Microsoft's; `docs/data.md` says where to get it.
+data set is Microsoft's; `docs/reference/data.md` says where to get it.
 """
 
 from __future__ import annotations
@@ -152,8 +152,8 @@ def check_fold(path: Path) -> None:
     """Reject a path at which there is no file."""
     if not path.exists():
         raise TacitError(
-            f"{path} does not exist. Download MSLR-WEB10K (see docs/data.md) and give a fold file, "
-            "such as Fold1/train.txt."
+            f"{path} does not exist. Download MSLR-WEB10K (see docs/reference/data.md) and give "
+            "a fold file, such as Fold1/train.txt."
         )
 
 

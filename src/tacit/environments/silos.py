@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -155,6 +156,76 @@ def _sphere(rng: np.random.Generator, silos: int, actions: int, dimension: int) 
     sphere /= np.sqrt(2 * norms)
     points[-1] = math.sqrt(0.5)
     return points.transpose(1, 2, 0)
+
+
+@dataclass(eq=False)
+class SharedDraws:
+    """The participants of a synthetic instance, drawn once for several runs with the same seed.
+
+    Drawing contexts takes most of the time of a run. Runs take turns, so that few steps are kept.
+    Each run reads what it would have drawn itself: contexts and the noise of rewards alternate.
+    """
+
+    world: Synthetic
+    rng: np.random.Generator
+    readers: int
+    _kept: deque[tuple[Floats, Floats]] = field(default_factory=deque)
+    _first: int = 0  # the step of the first draw that is kept
+    _at: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._at = [0] * self.readers
+
+    def reader(self, place: int) -> SharedSilos:
+        """The world as one of the runs sees it."""
+        own = {name: getattr(self.world, name) for name in ("silos", "actions", "parameter")}
+        return SharedSilos(**own, deviation=self.world.deviation, draws=self, place=place)
+
+    def contexts(self, place: int) -> Floats:
+        """The contexts of a run's next step."""
+        index = self._at[place] - self._first
+        if index == len(self._kept):
+            drawn = self.world.contexts(self.rng)
+            drawn.flags.writeable = False
+            self._kept.append((drawn, self.rng.standard_normal(self.world.silos)))
+        return self._kept[index][0]
+
+    def noise(self, place: int) -> Floats:
+        """The noise of the rewards in that step, which ends it for the run."""
+        found = self._kept[self._at[place] - self._first][1]
+        self._at[place] += 1
+        self._drop()
+        return found
+
+    def leave(self, place: int) -> None:
+        """End a run: nothing is kept for it."""
+        self._at[place] = _NEVER
+        self._drop()
+
+    def _drop(self) -> None:
+        while self._kept and min(self._at) > self._first:
+            self._kept.popleft()
+            self._first += 1
+
+
+_NEVER = 1 << 62
+
+
+@dataclass(frozen=True, eq=False)
+class SharedSilos(Synthetic):
+    """A synthetic instance whose participants come from `SharedDraws`."""
+
+    draws: SharedDraws = field(kw_only=True)
+    place: int = field(kw_only=True)
+
+    def contexts(self, rng: np.random.Generator) -> Floats:  # noqa: ARG002
+        """The shared contexts of the next step."""
+        return self.draws.contexts(self.place)
+
+    def rewards(self, means: Floats, rng: np.random.Generator) -> Floats:  # noqa: ARG002
+        """Rewards with the shared noise."""
+        result: Floats = means + self.deviation * self.draws.noise(self.place)
+        return result
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,8 @@
 """The regret bounds of the papers' theorems as functions, and their lookup by result.
 
-`of` finds the theorem about a result; `with_bound` adds it, so that plots of the result show it.
+`of` finds the theorem about a result, `independent_of_gaps` the bound that holds at any gaps where
+a paper states one beside it; `with_bounds` adds both, so that plots of the result show them. The
+theorems of LZJ22 and ZC24 hold at any gaps as they are; CZ23 states none such.
 
 Theorems state orders. The functions compute the expression inside O(·) as printed, with natural
 logarithms and with every constant and hidden logarithm set to 1. A line shows how regret may grow,
@@ -61,6 +63,40 @@ def cz23_theorem_4(horizon: npt.ArrayLike, gaps: Sequence[float], epsilon: float
 def cz23_theorem_6(horizon: npt.ArrayLike, gaps: Sequence[float], epsilon: float) -> Floats:
     """Local pure DP: Σ ln T/(ε² Δ)."""
     return np.asarray(by_gaps(horizon, gaps) / epsilon**2)
+
+
+def tkms21_theorem_3_1(
+    horizon: npt.ArrayLike, gaps: Sequence[float], variance: float, batch: float
+) -> Floats:
+    """SDP-AE, batches of one size m with noise of variance σ²: Σ ((1 + σ²/m) ln T/Δ + m Δ)."""
+    return np.asarray((1 + variance / batch) * by_gaps(horizon, gaps) + batch * sum(gaps))
+
+
+def tkms21_theorem_3_1_independent(
+    horizon: npt.ArrayLike, arms: int, variance: float, batch: float
+) -> Floats:
+    """SDP-AE at any gaps: √((1 + σ²/m) k T ln T) + m k, as in the proof (CORRECTIONS 33).
+
+    >>> float(tkms21_theorem_3_1_independent(np.e, 1, 0.0, 2.0).round(4))
+    3.6487
+    """
+    return np.asarray(_spread_out(horizon, arms, 1 + variance / batch) + batch * arms)
+
+
+def tkms21_theorem_3_3(horizon: npt.ArrayLike, gaps: Sequence[float], sigma: float) -> Floats:
+    """VB-SDP-AE, batches that double: Σ ln T/Δ + k σ ln T."""
+    return np.asarray(by_gaps(horizon, gaps) + len(gaps) * sigma * _log(horizon))
+
+
+def tkms21_theorem_3_3_independent(horizon: npt.ArrayLike, arms: int, sigma: float) -> Floats:
+    """VB-SDP-AE at any gaps: √(k T ln T) + k σ ln T."""
+    return np.asarray(_spread_out(horizon, arms) + arms * sigma * _log(horizon))
+
+
+def _spread_out(horizon: npt.ArrayLike, arms: int, factor: float = 1.0) -> Floats:
+    """√(factor · k T ln T): the worst case of `by_gaps` over all gaps."""
+    rounds = np.asarray(horizon, dtype=float)
+    return np.asarray(np.sqrt(factor * arms * rounds * _log(rounds)))
 
 
 def tkms21_corollary_3_2(
@@ -232,9 +268,33 @@ FEDERATED: dict[str, tuple[str, Line]] = {
 }
 
 
-def with_bound(result: Result) -> Result:
-    """The result with the theorem about its algorithm, if there is one."""
-    return replace(result, bound=of(result))
+INDEPENDENT: dict[str, tuple[str, Line]] = {
+    "sdp-ae": (
+        "TKMS21 Thm 3.1, any gaps",
+        lambda t, c, k: tkms21_theorem_3_1_independent(t, k, _variance(c), _variance(c)),
+    ),
+    "vb-sdp-ae": (
+        "TKMS21 Thm 3.3, any gaps",
+        lambda t, c, k: tkms21_theorem_3_3_independent(t, k, _variance(c) ** 0.5),
+    ),
+}
+
+
+def with_bounds(result: Result) -> Result:
+    """The result with the theorems about its algorithm, if there are any."""
+    found = (of(result), independent_of_gaps(result))
+    return replace(result, bounds=tuple(bound for bound in found if bound is not None))
+
+
+def independent_of_gaps(result: Result) -> RegretBound | None:
+    """The bound at any gaps that a paper states beside the one by gaps; None without one."""
+    known = result.configuration
+    if result.algorithm not in INDEPENDENT or known.get("delta") == 0:
+        return None
+    theorem, line = INDEPENDENT[result.algorithm]
+    means = known.get("means")
+    arms = known["arms"] if means is None else len(means)
+    return RegretBound(theorem, lambda t: line(t, known, arms))
 
 
 def of(result: Result) -> RegretBound | None:
@@ -287,6 +347,11 @@ def _gaps(result: Result) -> list[list[float]]:
         about = (known["instance"], known["arms"])
         instances = [instance_means(*about, int(run["seed"])) for run in result.runs]
     return [(means.max() - means).tolist() for means in instances]
+
+
+def _variance(known: Mapping[str, Any]) -> float:
+    """σ² = ln(1/δ)/ε²: the order of the variance of TKMS21's noise, also its batch size."""
+    return float(_log(1 / _delta(known))) / float(known["epsilon"]) ** 2
 
 
 def _delta(known: Mapping[str, Any]) -> float:

@@ -84,8 +84,8 @@ class AdaptiveSilos:
         sent = [e.randomize(row) for e, row in zip(self._encoders, packed, strict=True)]
         step = len(self._released)
         release = self._private.sums.open(step, self._released, {}, self._private.guarantee)
-        opened = release.analyze(release.combine(sent)).total
-        self._known, gram = moments.unpack(opened, features.shape[1])
+        released = release.analyze(release.combine(sent)).total
+        self._known, gram = moments.unpack(released, features.shape[1])
         self._base = self._regularizer + gram
         self._clear()
         self._last = self.round

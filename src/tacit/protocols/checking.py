@@ -39,7 +39,7 @@ from tacit.privacy import ApproximateDP, ComposedLoss, Guarantee, PrivacyLoss, P
 from tacit.privacy.loss import Direction
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.sums import ModularSum
-from tacit.types import Floats, Integers, Opened
+from tacit.types import Aggregate, Floats, Integers
 
 FALSE_POSITIVE_RATE = 1e-9
 DRAWS = 100_000
@@ -444,7 +444,7 @@ def _opened(protocol: SumProtocol, total: int, reports: int) -> NoiseDistributio
     return distribution
 
 
-def _round(protocol: SumProtocol, rewards: list[float]) -> Opened:
+def _round(protocol: SumProtocol, rewards: list[float]) -> Aggregate:
     return protocol.combine([protocol.report(x, place) for place, x in enumerate(rewards)])
 
 

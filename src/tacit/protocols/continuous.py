@@ -19,7 +19,7 @@ from tacit.noise import Table
 from tacit.privacy import PureDP, View, derived
 from tacit.privacy.accounting import about
 from tacit.protocols.contract import SumProtocol, as_they_are
-from tacit.types import ErrorDistribution, Floats, Opened
+from tacit.types import Aggregate, ErrorDistribution, Floats
 
 FINE = 1024
 
@@ -80,20 +80,20 @@ class Exact(SumProtocol):
     randomize = SumProtocol.encode
     randomize_batch = as_they_are
 
-    def combine(self, messages: Any) -> Opened:
+    def combine(self, messages: Any) -> Aggregate:
         """The sum."""
         self.check_reports(len(messages))
-        return Opened((int(np.asarray(messages, dtype=np.int64).sum()),), len(messages))
+        return Aggregate((int(np.asarray(messages, dtype=np.int64).sum()),), len(messages))
 
     def view_distribution(self, total: int, reports: int) -> Table:  # noqa: ARG002
         """The sum, with probability 1."""
         return Table.of(total, np.ones(1))
 
-    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:  # noqa: ARG002
-        return Opened((total,), reports)
+    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Aggregate:  # noqa: ARG002
+        return Aggregate((total,), reports)
 
-    def _sum(self, opened: Opened) -> float:
-        return float(opened.value)
+    def _sum(self, released: Aggregate) -> float:
+        return float(released.value)
 
 
 class CentralLaplace(SumProtocol):
@@ -118,11 +118,11 @@ class CentralLaplace(SumProtocol):
     randomize = SumProtocol.encode
     randomize_batch = as_they_are
 
-    def combine(self, messages: Any) -> Opened:
+    def combine(self, messages: Any) -> Aggregate:
         """The sum with noise from a fresh NumPy generator, seeded by the operating system."""
         return self.combine_batch(messages, np.random.default_rng())
 
-    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:
+    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Aggregate:
         """The sum with the server's noise from the caller's generator."""
         self.check_reports(len(messages))
         return self._open(int(np.asarray(messages, dtype=np.int64).sum()), len(messages), rng)
@@ -136,10 +136,10 @@ class CentralLaplace(SumProtocol):
             "reports): it is for comparison only"
         )
 
-    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
+    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Aggregate:
         # units of 2^-20 of a level: finer than the error of floating-point noise
         noisy = total + rng.laplace(scale=self.noise.scale)
-        return Opened((round(noisy * (1 << 20)),), reports)
+        return Aggregate((round(noisy * (1 << 20)),), reports)
 
-    def _sum(self, opened: Opened) -> float:
-        return float(opened.value / (1 << 20))
+    def _sum(self, released: Aggregate) -> float:
+        return float(released.value / (1 << 20))

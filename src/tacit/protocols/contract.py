@@ -24,7 +24,7 @@ from tacit.names import PACKAGE, is_own
 from tacit.noise import Chance, NoiseDistribution
 from tacit.privacy import Arithmetic, Guarantee
 from tacit.privacy.guarantees import state_arithmetic
-from tacit.types import ErrorDistribution, Estimate, Floats, Integers, Levels, Opened
+from tacit.types import Aggregate, ErrorDistribution, Estimate, Floats, Integers, Levels
 
 
 class Protocol(ABC):
@@ -114,7 +114,7 @@ class Protocol(ABC):
         return self.randomize(x)
 
     @abstractmethod
-    def combine(self, messages: Any) -> Opened:
+    def combine(self, messages: Any) -> Aggregate:
         """The aggregate that the aggregator releases.
 
         Parameters
@@ -124,7 +124,7 @@ class Protocol(ABC):
 
         Returns
         -------
-        Opened
+        Aggregate
             One number per coordinate, and the number of reports.
 
         Raises
@@ -134,12 +134,12 @@ class Protocol(ABC):
         """
 
     @abstractmethod
-    def analyze(self, opened: Opened) -> Estimate:
+    def analyze(self, released: Aggregate) -> Estimate:
         """The estimate, from the released aggregate.
 
         Parameters
         ----------
-        opened : Opened
+        released : Aggregate
             The result of `combine`.
 
         Returns
@@ -276,7 +276,7 @@ class SumProtocol(Protocol):
             One row per participant.
         """
 
-    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:  # noqa: ARG002
+    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Aggregate:  # noqa: ARG002
         """`combine` for messages of `randomize_batch`; servers draw their noise from `rng`."""
         return self.combine(messages)
 
@@ -293,18 +293,18 @@ class SumProtocol(Protocol):
         return -math.inf, math.inf
 
     @abstractmethod
-    def _sum(self, opened: Opened) -> float:
+    def _sum(self, released: Aggregate) -> float:
         """The estimated sum of levels, from the released aggregate."""
 
     @abstractmethod
-    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
+    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Aggregate:
         """A value distributed as `combine` for reports whose levels sum to `total`."""
 
-    def analyze(self, opened: Opened) -> Estimate:
+    def analyze(self, released: Aggregate) -> Estimate:
         """The estimated sum of rewards."""
-        self.check_reports(opened.reports)
-        total = self._sum(opened) / self.precision
-        return Estimate(total, self.error(opened.reports), self.guarantee_id, opened.wrapped)
+        self.check_reports(released.reports)
+        total = self._sum(released) / self.precision
+        return Estimate(total, self.error(released.reports), self.guarantee_id, released.wrapped)
 
     def simulate(self, load: Levels, rng: np.random.Generator) -> Estimate:
         """An estimate with the distribution of a full run, given how many participants hold each
@@ -319,8 +319,8 @@ class SumProtocol(Protocol):
         rewards.
         """
         levels = round_levels(rewards, self.precision, rng)
-        opened = self.combine_batch(self.randomize_batch(levels, rng), rng)
-        return self.analyze(opened), float(levels.sum()) / self.precision
+        released = self.combine_batch(self.randomize_batch(levels, rng), rng)
+        return self.analyze(released), float(levels.sum()) / self.precision
 
     def encode(self, x: float) -> int:
         """Randomized rounding of x to ⌊xg⌋ or the next level, with mean exactly xg (CZ23 Algorithm

@@ -40,7 +40,7 @@ from tacit.protocols.vector_noise import (
     skellam_noise,
 )
 from tacit.protocols.vectors import VectorProtocol, noise_proxy, refuse_returning
-from tacit.types import Estimate, Floats, Integers, Opened, Reports
+from tacit.types import Aggregate, Estimate, Floats, Integers, Reports
 
 MISREAD = 1e-9  # probability that a coordinate wraps around the modulus
 
@@ -85,10 +85,10 @@ class LevelProtocol(VectorProtocol):
             result.append(min(self.precision, max(0, random_level(scaled))))
         return result
 
-    def sums(self, opened: Opened) -> Floats:
+    def sums(self, released: Aggregate) -> Floats:
         """The noisy sums of levels minus the mean of the noise, as rewards."""
-        n = opened.reports
-        noisy = np.array(opened.values, dtype=float) - self.noise(n).mean
+        n = released.reports
+        noisy = np.array(released.values, dtype=float) - self.noise(n).mean
         return np.asarray(n * self.offset + noisy * self.unit)
 
     def spread(self, reports: int) -> tuple[float, float, float]:
@@ -112,8 +112,8 @@ class LevelProtocol(VectorProtocol):
         sums = load.level_sums(self, rng)
         return self.analyze(self._opened(sums + self.sample_noise(rng), self.participants))
 
-    def _opened(self, sums: Integers, reports: int) -> Opened:
-        return Opened(tuple(sums.tolist()), reports)
+    def _opened(self, sums: Integers, reports: int) -> Aggregate:
+        return Aggregate(tuple(sums.tolist()), reports)
 
 
 class ShuffledVector(LevelProtocol):
@@ -210,11 +210,11 @@ class ShuffledVector(LevelProtocol):
         ones = [level + int(extra) for level, extra in zip(self.encode(vector), noise, strict=True)]
         return [[1] * count + [0] * (length - count) for count in ones]
 
-    def combine(self, messages: Sequence[Any]) -> Opened:
+    def combine(self, messages: Sequence[Any]) -> Aggregate:
         """The number of ones per label, the only information that a permutation preserves."""
         self.check_reports(len(messages))
         ones = np.array([[sum(bits) for bits in message] for message in messages])
-        return Opened(tuple(ones.sum(axis=0).tolist()), len(messages))
+        return Aggregate(tuple(ones.sum(axis=0).tolist()), len(messages))
 
     def view_distribution(self, total: int, reports: int) -> Table:
         """The number of ones among the bits of one label."""
@@ -306,11 +306,11 @@ class SecureVector(LevelProtocol):
             for level, extra in zip(self.encode(vector), noise, strict=True)
         ]
 
-    def combine(self, messages: Sequence[Any]) -> Opened:
+    def combine(self, messages: Sequence[Any]) -> Aggregate:
         """The sums modulo m."""
         self.check_reports(len(messages))
         total = np.asarray(messages, dtype=np.int64).sum(axis=0) % self.modulus
-        return Opened(tuple(total.tolist()), len(messages))
+        return Aggregate(tuple(total.tolist()), len(messages))
 
     def view_distribution(self, total: int, reports: int) -> Table:
         """The sum of the levels and all shares of one coordinate, modulo m."""
@@ -318,17 +318,17 @@ class SecureVector(LevelProtocol):
         probabilities = np.roll(np.fft.irfft(spectrum, self.modulus), total).clip(min=0.0)
         return Table.of(0, probabilities / probabilities.sum())
 
-    def _opened(self, sums: Integers, reports: int) -> Opened:
+    def _opened(self, sums: Integers, reports: int) -> Aggregate:
         """The sums reduced modulo m as on the device path, with the wrap-around flag."""
         values = sums % self.modulus
         wrapped = bool((self._read(values) != sums).any())
-        return Opened(tuple(values.tolist()), reports, wrapped)
+        return Aggregate(tuple(values.tolist()), reports, wrapped)
 
-    def sums(self, opened: Opened) -> Floats:
+    def sums(self, released: Aggregate) -> Floats:
         """The sums of levels as rewards; underflows are read as negative."""
-        read = self._read(np.array(opened.values))
-        noisy = read - self.noise(opened.reports).mean
-        return np.asarray(opened.reports * self.offset + noisy * self.unit)
+        read = self._read(np.array(released.values))
+        noisy = read - self.noise(released.reports).mean
+        return np.asarray(released.reports * self.offset + noisy * self.unit)
 
     def _read(self, values: Integers) -> Integers:
         half = self._top + (self.modulus - self._top - 1) // 2

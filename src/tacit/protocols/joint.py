@@ -21,7 +21,7 @@ from tacit.noise import NoiseDistribution
 from tacit.privacy import ApproximateDP, PureDP, Target
 from tacit.privacy.guarantees import for_fewer, state_arithmetic
 from tacit.protocols.contract import Protocol, SumProtocol
-from tacit.types import ErrorDistribution, Estimate, Floats, Levels, Opened
+from tacit.types import Aggregate, ErrorDistribution, Estimate, Floats, Levels
 
 Asked = TypeVar("Asked", bound=Target)
 
@@ -83,27 +83,27 @@ class JointSums(Protocol):
             raise TacitError(f"the report is {x!r}; it must be {self.coordinates} numbers")
         return tuple(self.part.report(number, place) for number in x)
 
-    def combine(self, messages: Sequence[Any]) -> Opened:
+    def combine(self, messages: Sequence[Any]) -> Aggregate:
         """The sum of every metric."""
         self.check_reports(len(messages))
         sums = [self.part.combine(column) for column in zip(*messages, strict=True)]
         values, wrapped = tuple(one.value for one in sums), any(one.wrapped for one in sums)
-        return Opened(values, len(messages), wrapped)
+        return Aggregate(values, len(messages), wrapped)
 
     def error(self, reports: int) -> ErrorDistribution:
         """The error distribution of one metric's sum; errors of the metrics are independent."""
         return self.part.error(reports)
 
-    def analyze(self, opened: Opened) -> Estimate:
+    def analyze(self, released: Aggregate) -> Estimate:
         """The estimated sum of each metric."""
-        self.check_reports(opened.reports)
-        if len(opened.values) != self.coordinates:
+        self.check_reports(released.reports)
+        if len(released.values) != self.coordinates:
             raise TacitError(
-                f"{len(opened.values)} numbers were released; it must be {self.coordinates}, one "
+                f"{len(released.values)} numbers were released; it must be {self.coordinates}, one "
                 "for each metric"
             )
         return self._together(
-            [self.part.analyze(replace(opened, values=(value,))) for value in opened.values]
+            [self.part.analyze(replace(released, values=(value,))) for value in released.values]
         )
 
     def _together(self, made: Sequence[Estimate]) -> Estimate:

@@ -21,17 +21,17 @@ import numpy.typing as npt
 
 from tacit.errors import TacitError, integer, positive
 from tacit.noise import DiscreteGaussian, NoiseDistribution, Skellam
-from tacit.noise.coins import below
 from tacit.privacy import ApproximateDP, Target, ThreatModel, View, derived
 from tacit.privacy.accounting import in_distinct_rounds
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.privacy.search import least
 from tacit.protocols.contract import Protocol, random_level
-from tacit.protocols.split_and_mix import mixed, shares_needed
+from tacit.protocols.split_and_mix import mixed
 from tacit.protocols.vector_noise import bare, each_time, gaussian_ratio
 from tacit.protocols.vectors import noise_proxy
-from tacit.trust import SHUFFLE_SECURITY
-from tacit.types import Estimate, Floats, Integers, Opened, Reports, VectorError
+from tacit.sampling.coins import below
+from tacit.trust import SHUFFLE_SECURITY, split_shares
+from tacit.types import Aggregate, Estimate, Floats, Integers, Reports, VectorError
 
 ROUNDING = 0.01  # relative increase of the sensitivity that rounding may cause
 CLOSE = 1e-3  # relative excess of the noise over the least
@@ -160,28 +160,28 @@ class BallSum(Protocol):
         scaled -= rng.random(scaled.shape)
         return np.ceil(scaled, out=scaled).astype(np.int64)
 
-    def combine(self, messages: Sequence[Any]) -> Opened:
+    def combine(self, messages: Sequence[Any]) -> Aggregate:
         """The sums modulo m."""
         self.check_reports(len(messages))
         columns = zip(*messages, strict=True)
-        return Opened(tuple(sum(column) % self.modulus for column in columns), len(messages))
+        return Aggregate(tuple(sum(column) % self.modulus for column in columns), len(messages))
 
-    def analyze(self, opened: Opened) -> Estimate:
+    def analyze(self, released: Aggregate) -> Estimate:
         """The estimated sums; random rounding adds at most ¼ of a step squared per report."""
-        self.check_reports(opened.reports)
-        n, half = opened.reports, self.modulus // 2
-        read = [(value + half) % self.modulus - half for value in opened.values]
+        self.check_reports(released.reports)
+        n, half = released.reports, self.modulus // 2
+        read = [(value + half) % self.modulus - half for value in released.values]
         distribution, scale = self.noise(n), self.unit / n
         proxy, reach = noise_proxy(distribution)
         numbers = ((proxy + n / 4) * scale**2, reach / scale, distribution.std * scale)
         columns = (np.full(self.coordinates, value) for value in numbers)
         total = np.array(read, dtype=float) * self.unit
-        return Estimate(total, VectorError(n, *columns), self.guarantee_id, opened.wrapped)
+        return Estimate(total, VectorError(n, *columns), self.guarantee_id, released.wrapped)
 
     def simulate(self, load: Reports, rng: np.random.Generator) -> Estimate:
         """The sums of all vectors on the grid with all participants' noise."""
         noisy = load.level_sums(self, rng) + self.sample_noise(rng)
-        return self.analyze(Opened(tuple((noisy % self.modulus).tolist()), self.participants))
+        return self.analyze(Aggregate(tuple((noisy % self.modulus).tolist()), self.participants))
 
     def sample_noise(self, rng: np.random.Generator) -> Integers:
         """The noise of all participants in every coordinate."""
@@ -202,7 +202,7 @@ class CentralBall(BallSum):
         """The vector on the grid: the server is trusted."""
         return self.encode(vector)
 
-    def combine(self, messages: Sequence[Any]) -> Opened:
+    def combine(self, messages: Sequence[Any]) -> Aggregate:
         """The sums with the server's noise."""
         exact = super().combine(messages)
         drawn = self.distribution.draw(self.coordinates)
@@ -210,7 +210,7 @@ class CentralBall(BallSum):
             (value + int(extra)) % self.modulus
             for value, extra in zip(exact.values, drawn, strict=True)
         ]
-        return Opened(tuple(noisy), exact.reports)
+        return Aggregate(tuple(noisy), exact.reports)
 
     def view_distribution(self, total: int, reports: int) -> NoiseDistribution:  # noqa: ARG002
         """The server's noise about 0; the data may be any number."""
@@ -287,7 +287,7 @@ class ShuffledBall(SecureBall):
     @cached_property
     def shares(self) -> int:
         """As many as hide everything but their sum."""
-        return shares_needed(self.honest, self.modulus, self.security)
+        return split_shares(self.honest, self.modulus, self.security)
 
     @property
     def security(self) -> int:
@@ -312,6 +312,6 @@ class ShuffledBall(SecureBall):
             rows.append([*parts, (number - sum(parts)) % self.modulus])
         return rows
 
-    def combine(self, messages: Sequence[Any]) -> Opened:
+    def combine(self, messages: Sequence[Any]) -> Aggregate:
         """The sum of all shares per label, modulo m."""
         return super().combine([[sum(row) for row in message] for message in messages])

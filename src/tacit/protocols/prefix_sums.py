@@ -43,7 +43,7 @@ from tacit.protocols.prefix_delivery import (
 )
 from tacit.protocols.prefix_messages import MODULUS_BITS, MOST_BITS, Form, Shares, Words
 from tacit.trust import TrustModel
-from tacit.types import Estimate, Floats, Opened, VectorError
+from tacit.types import Aggregate, Estimate, Floats, VectorError
 
 EXACT_IN_DOUBLES = 2.0**52
 
@@ -60,6 +60,9 @@ class PrefixSums:
     decides whether all sums fit 64 bits. `presence` bounds the participations. Shares are made for
     `silos` - `corrupt` silos. The guarantee therefore holds against `corrupt` silos that reveal
     their shares to the server or are curious themselves.
+
+    Of the tree, a row may be released without up to `missing` silos; shares are made for so many
+    fewer.
 
     Under `silo` trust, every silo may have individual noise, `sigmas`; `sigma` is then the least.
     The server sees each message and may apply a public weight of at most 1, `weights`.
@@ -78,6 +81,7 @@ class PrefixSums:
     presence: Presence = ONCE
     sigmas: tuple[float, ...] = ()
     weights: tuple[float, ...] = ()
+    missing: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "trust", TrustModel(self.trust))
@@ -90,11 +94,12 @@ class PrefixSums:
         integer("size", self.size, at_least=1)
         integer("people", self.people, at_least=1)
         integer("scale", self.scale, at_least=1)
-        if not 0 <= self.corrupt < self.silos:
+        if not 0 <= self.corrupt < self.silos - self.missing:
             raise TacitError(
-                f"corrupt is {self.corrupt} of {self.silos} silos; at least one silo must add its "
-                "noise"
+                f"corrupt is {self.corrupt} and missing {self.missing} of {self.silos} silos; at "
+                "least one silo must add its noise"
             )
+        self._check_missing()
         positive(
             "sensitivity",
             self.sensitivity,
@@ -126,6 +131,16 @@ class PrefixSums:
                     f"{MODULUS_BITS} bits, or one of them a "
                     f"double: use a coarser scale than {self.scale}"
                 )
+
+    def _check_missing(self) -> None:
+        """Rows of other factorizations need every silo, since their noise is correlated."""
+        integer("missing", self.missing, at_least=0)
+        if self.missing and (self.shape.kind != "tree" or not self.delivery.shares):
+            raise TacitError(
+                f"missing is {self.missing} with the {self.shape.kind} factorization under trust "
+                f"{self.trust}; silos may be missing only from the tree's rows under secure "
+                "aggregation: use these, or wait for every silo"
+            )
 
     def _check_own_noise(self) -> None:
         """Individual noise is given for each silo, or for none."""
@@ -182,7 +197,7 @@ class PrefixSums:
     @property
     def honest(self) -> int:
         """The number of silos whose shares the guarantee needs."""
-        return self.silos - self.corrupt
+        return self.silos - self.corrupt - self.missing
 
     @property
     def adding(self) -> int:
@@ -409,7 +424,7 @@ class PrefixSums:
         """The noise of `silos` identical silos in the released row of one step."""
         if not self.integral:
             return self.draw(None, rng, math.sqrt(self.row_variance * silos / self.silos))
-        whole = self.corrupt == 0 and not self.alone
+        whole = self.honest == self.silos and not self.alone
         distribution = self.total if whole else self.share.sum_of_shares(silos)
         return self.draw(distribution, rng) / self.scale
 
@@ -525,7 +540,7 @@ class PrefixRound(Protocol):
             raise TacitError(f"silos trust {sums.trust}: open the step with the sums' open()")
         self.sums, self.step, self.guarantee = sums, step, guarantee
         self._released, self._held = released, held
-        self.participants = self.minimum = sums.silos
+        self.participants, self.minimum = sums.silos, sums.silos - sums.missing
         self.coordinates = sums.size
         self.bits_per_participant = sums.bits_per_silo / sums.shape.steps
 
@@ -549,7 +564,7 @@ class PrefixRound(Protocol):
             )
         return Encoder(self.sums, history=before).randomize(now)
 
-    def combine(self, messages: Any) -> Opened:
+    def combine(self, messages: Any) -> Aggregate:
         """The sum over silos: modulo 2^64 for integers, the number of ones for bits."""
         self._check_once()
         p = self.sums
@@ -565,31 +580,31 @@ class PrefixRound(Protocol):
             )
         if p.weights:
             rows = [p.form(self.step).read(message, 1) for message in messages]
-            return Opened(tuple((p.weights @ np.array(rows) / p.scale).tolist()), len(messages))
+            return Aggregate(tuple((p.weights @ np.array(rows) / p.scale).tolist()), len(messages))
         if p.integral:
-            return Opened(tuple(p.form(self.step).total(messages)), len(messages))
-        return Opened(tuple(np.sum(messages, axis=0).tolist()), len(messages))
+            return Aggregate(tuple(p.form(self.step).total(messages)), len(messages))
+        return Aggregate(tuple(np.sum(messages, axis=0).tolist()), len(messages))
 
-    def analyze(self, opened: Opened) -> Estimate:
+    def analyze(self, released: Aggregate) -> Estimate:
         """The private prefix sum: the left factor applied to all released rows, as
         post-processing.
         """
-        self.check_reports(opened.reports)
-        row = np.array(opened.values, dtype=float)
-        if self.sums.integral and isinstance(opened.values[0], int):
+        self.check_reports(released.reports)
+        row = np.array(released.values, dtype=float)
+        if self.sums.integral and isinstance(released.values[0], int):
             form = self.sums.form(self.step)
-            row = form.read(opened.values, opened.reports) / self.sums.scale
+            row = form.read(released.values, released.reports) / self.sums.scale
         before = self._released.get(self.step)
         if before is not None and not np.array_equal(before, row):
             raise self._twice()
-        return self._release(row, opened)
+        return self._release(row, released)
 
     def again(self) -> Estimate:
         """The estimate of a step that was already released, for use after a restart; silos do not
         report again.
         """
         row = self._released[self.step]
-        return self._release(row, Opened(tuple(row.tolist()), self.participants))
+        return self._release(row, Aggregate(tuple(row.tolist()), self.participants))
 
     def gathered(self, reports: Floats) -> Floats:
         """The (weighted) sum of all silos' reports (silos × numbers), before any noise."""
@@ -607,13 +622,13 @@ class PrefixRound(Protocol):
             "observe again() of it"
         )
 
-    def _release(self, row: Floats, opened: Opened) -> Estimate:
+    def _release(self, row: Floats, released: Aggregate) -> Estimate:
         self._released[self.step] = row
         shape = self.sums.shape
         if shape.kind == "prefix":
-            return self._estimate(row, opened)
+            return self._estimate(row, released)
         total = shape.left[self.step, : self.step + 1] @ self._so_far(self._released)
-        return self._estimate(total, opened)
+        return self._estimate(total, released)
 
     def _so_far(self, rows: dict[int, Floats]) -> Floats:
         """The rows of every step up to this one."""
@@ -621,11 +636,11 @@ class PrefixRound(Protocol):
             raise TacitError("an earlier step was not released: prefix sums need all of them")
         return np.array([rows[step] for step in range(self.step + 1)])
 
-    def _estimate(self, total: Floats, opened: Opened) -> Estimate:
-        n, size = opened.reports, self.coordinates
+    def _estimate(self, total: Floats, released: Aggregate) -> Estimate:
+        n, size = released.reports, self.coordinates
         variance = float(self.sums.variances[self.step]) / n**2
         columns = (np.full(size, v) for v in (variance, math.inf, math.sqrt(variance)))
-        return Estimate(total, VectorError(n, *columns), self.guarantee_id, opened.wrapped)
+        return Estimate(total, VectorError(n, *columns), self.guarantee_id, released.wrapped)
 
     def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
         """The noise of all silos in one released integer, about 0 (of one message where each is
@@ -649,7 +664,7 @@ class PrefixRound(Protocol):
         else:
             self._held[self.step] = load
             noisy = shape.right[self.step, now] @ self._so_far(self._held) + noise
-        return self._release(noisy, Opened(tuple(noisy.tolist()), self.participants))
+        return self._release(noisy, Aggregate(tuple(noisy.tolist()), self.participants))
 
 
 class ShuffledPrefixRound(PrefixRound):
@@ -659,11 +674,11 @@ class ShuffledPrefixRound(PrefixRound):
 class CentralPrefixRound(PrefixRound):
     """A step whose trusted server adds the noise to the sum before the release."""
 
-    def combine(self, messages: Any) -> Opened:
+    def combine(self, messages: Any) -> Aggregate:
         """The sum of the silos' data with the server's noise, as the server releases it."""
         noise = self.sums.draw(self.sums.total, None).astype(np.int64)  # before the data is read
         exact = super().combine(messages)
-        return Opened(tuple(Words().total([exact.values, noise.view(np.uint64)])), exact.reports)
+        return Aggregate(tuple(Words().total([exact.values, noise.view(np.uint64)])), exact.reports)
 
 
 ROUNDS: dict[TrustModel, type[PrefixRound]] = {

@@ -3,8 +3,8 @@
 Each user sends d = 2τ + 1 bits of which c are ones. Usually c = τ + bit + a Pólya-difference share
 conditioned to [-τ, τ]. With a tiny probability q, c is uniform, which keeps every count possible
 under every input. The view is the number of ones of each group. A batch is split into groups of at
-least a certified number of participants besides one curious member. See docs/design/pure.md;
-`certificates` holds the proven ε.
+least a certified number of participants besides one curious member. See
+docs/explanation/pure-shuffle.md; `certificates` holds the proven ε.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tacit.assumptions import CompleteGroups, DishonestAtMost, Scope
 from tacit.errors import TacitError, as_fraction, integer, positive
 from tacit.noise import Chance, PolyaDifference, Table
 from tacit.noise.chernoff import widest
-from tacit.noise.coins import below
 from tacit.noise.distribution import NoiseDistribution
 from tacit.noise.serialize import register
 from tacit.privacy import PureDP, View, derived
 from tacit.protocols.certificates import PureShuffleParameters, TableRow, certified, groups
 from tacit.protocols.contract import SumProtocol
-from tacit.types import ErrorDistribution, Floats, Integers, Opened
+from tacit.sampling.coins import below
+from tacit.types import Aggregate, ErrorDistribution, Floats, Integers
 
 LARGEST = 700.0  # largest exponent that does not overflow
 
@@ -211,14 +211,14 @@ class PureShuffle(SumProtocol):
             start += size
         return ones
 
-    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:  # noqa: ARG002
+    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Aggregate:  # noqa: ARG002
         """The number of ones minus its expectation; `wrapped` if any count was drawn uniformly."""
         self.check_reports(len(messages))
         ones = np.where(messages < 0, -1 - messages, messages)
         value = int(ones.sum()) - self._expected
-        return Opened((value,), len(messages), wrapped=bool((messages < 0).any()))
+        return Aggregate((value,), len(messages), wrapped=bool((messages < 0).any()))
 
-    def combine(self, messages: Any) -> Opened:
+    def combine(self, messages: Any) -> Aggregate:
         """The number of ones minus its expectation; incomplete groups are rejected."""
         arrived = Counter((message.group, len(message.bits)) for message in messages)
         number = 0
@@ -237,7 +237,7 @@ class PureShuffle(SumProtocol):
                 "the round is aborted"
             )
         value = sum(sum(message.bits) for message in messages) - self._expected
-        return Opened((value,), len(messages))
+        return Aggregate((value,), len(messages))
 
     def view_distribution(self, total: int, reports: int) -> Table:
         """The number of ones of all groups minus its expectation, if the first `total` participants
@@ -258,7 +258,7 @@ class PureShuffle(SumProtocol):
         probabilities = np.fft.irfft(spectrum, size).clip(min=0.0)
         return Table.of(-self._expected, probabilities / probabilities.sum())
 
-    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
+    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Aggregate:
         """Shares are independent of bits, so all shares of a row are drawn at once; only the few
         uniform counts replace a user's bit.
         """
@@ -275,7 +275,7 @@ class PureShuffle(SumProtocol):
         for _ in range(spoilt):  # which bits are replaced: sampled without replacement
             held = int(rng.random() * left < ones)
             value, ones, left = value - held, ones - held, left - 1
-        return Opened((value,), reports, wrapped=spoilt > 0)
+        return Aggregate((value,), reports, wrapped=spoilt > 0)
 
     @property
     def reach(self) -> tuple[float, float]:
@@ -285,8 +285,8 @@ class PureShuffle(SumProtocol):
         rows = [group.row.certificate.parameters for group in self._groups]
         return -float(max(p.tau for p in rows)), float(max(p.bits - p.tau for p in rows))
 
-    def _sum(self, opened: Opened) -> float:
-        return float(opened.value)
+    def _sum(self, released: Aggregate) -> float:
+        return float(released.value)
 
 
 def _conditioned(parameters: PureShuffleParameters) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import TacitError, integer
-from tacit.noise import Binomial, Chance, Table
+from tacit.noise import Binomial, Table
 from tacit.noise.chernoff import widest
 from tacit.noise.serialize import register
 from tacit.noise.table import product
@@ -25,9 +25,8 @@ from tacit.privacy import PureDP, View, derived
 from tacit.privacy.accounting import about
 from tacit.privacy.calibration import LARGEST_EPSILON
 from tacit.protocols.contract import SumProtocol
-from tacit.types import ErrorDistribution, Floats, Integers, Opened
-
-HALF = Chance(Fraction(1, 2))
+from tacit.sampling.draws import HALF, flip_response
+from tacit.types import Aggregate, ErrorDistribution, Floats, Integers
 
 
 @register
@@ -116,25 +115,18 @@ class RandomizedBits(SumProtocol):
         return self.encode(x) ^ lie
 
     def lie(self) -> bool:
-        """True with probability exactly 1 / (1 + e^ε).
-
-        A fair coin decides: one side keeps the bit; the other flips it with probability e^-ε, else
-        the coin is tossed again.
-        """
-        while not HALF.flip():
-            if Chance(Fraction(1), self.epsilon).flip():
-                return True
-        return False
+        """True with probability exactly 1 / (1 + e^ε)."""
+        return flip_response(self.epsilon)
 
     def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
         """The bits that all participants send."""
         told: Integers = levels ^ (rng.random(len(levels)) < self._lies.lie)
         return told
 
-    def combine(self, messages: Any) -> Opened:
+    def combine(self, messages: Any) -> Aggregate:
         """The number of ones sent."""
         self.check_reports(len(messages))
-        return Opened((int(np.sum(messages)),), len(messages))
+        return Aggregate((int(np.sum(messages)),), len(messages))
 
     def view_distribution(self, total: int, reports: int) -> Table:  # noqa: ARG002
         """One message of a participant with this bit."""
@@ -149,10 +141,10 @@ class RandomizedBits(SumProtocol):
                 told = product(told, Binomial(count, bias).pmf(np.arange(count + 1)))
         return Table.of(0, told / told.sum())
 
-    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
+    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Aggregate:
         lie = self._lies.lie
         ones = rng.binomial(total, 1 - lie) + rng.binomial(reports - total, lie)
-        return Opened((int(ones),), reports)
+        return Aggregate((int(ones),), reports)
 
-    def _sum(self, opened: Opened) -> float:
-        return float((opened.value - opened.reports * self._lies.lie) * self._lies.stretch)
+    def _sum(self, released: Aggregate) -> float:
+        return float((released.value - released.reports * self._lies.lie) * self._lies.stretch)

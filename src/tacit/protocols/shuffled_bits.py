@@ -19,7 +19,7 @@ from tacit.noise import Binomial, Table
 from tacit.noise.table import convolution_power
 from tacit.privacy import ApproximateDP, ThreatModel, View, calibrate, promised
 from tacit.protocols.contract import SumProtocol
-from tacit.types import ErrorDistribution, Integers, Opened
+from tacit.types import Aggregate, ErrorDistribution, Integers
 
 
 class ShuffledBits(SumProtocol):
@@ -82,19 +82,19 @@ class ShuffledBits(SumProtocol):
         result: Integers = levels + self.share.sample(rng, len(levels))
         return result
 
-    def combine(self, messages: Any) -> Opened:
+    def combine(self, messages: Any) -> Aggregate:
         """The number of ones among all bits, the only information that a permutation preserves.
 
         Takes lists of bits, or numbers of ones.
         """
         self.check_reports(len(messages))
         if isinstance(messages, np.ndarray):
-            return Opened((int(messages.sum()),), len(messages))
-        return Opened((sum(sum(bits) for bits in messages),), len(messages))
+            return Aggregate((int(messages.sum()),), len(messages))
+        return Aggregate((sum(sum(bits) for bits in messages),), len(messages))
 
-    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
+    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Aggregate:
         noise = int(rng.binomial(self.noise_bits * reports, float(self.bias)))
-        return Opened((total + noise,), reports)
+        return Aggregate((total + noise,), reports)
 
     def view_distribution(self, total: int, reports: int) -> Table:
         """The number of ones among all bits."""
@@ -108,8 +108,8 @@ class ShuffledBits(SumProtocol):
         most = self.precision + self.noise_bits - expected
         return -expected / self.precision, most / self.precision
 
-    def _sum(self, opened: Opened) -> float:
-        return float(opened.value - opened.reports * self.noise_bits * self.bias)
+    def _sum(self, released: Aggregate) -> float:
+        return float(released.value - released.reports * self.noise_bits * self.bias)
 
 
 GRID = (

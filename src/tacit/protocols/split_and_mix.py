@@ -14,48 +14,30 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import TacitError, integer
+from tacit.errors import TacitError
 from tacit.noise import NoiseDistribution, Table
-from tacit.noise.coins import below
 from tacit.privacy import ApproximateDP, Target, View
 from tacit.privacy.guarantees import state_arithmetic
 from tacit.protocols.contract import Protocol
 from tacit.protocols.sums import ModularSum, SecureSum
-from tacit.trust import SHUFFLE_SECURITY
-from tacit.types import Integers, Opened
+from tacit.sampling.coins import below
+from tacit.trust import FEWEST_SPLIT, SHUFFLE_SECURITY, split_shares
+from tacit.types import Aggregate, Integers
 
-FEWEST_USERS = 19
+FEWEST_USERS = FEWEST_SPLIT
 LARGEST = 700.0  # largest exponent that does not overflow; δ reaches 1 long before
 
 
-def shares_needed(users: int, modulus: int, security: int = SHUFFLE_SECURITY) -> int:
-    """k = ⌈2 + (2σ + log₂ m) / (log₂ n - log₂ e)⌉, for n >= 19 (Balle et al. 2020).
-
-    >>> shares_needed(10_000, 2**32, security=40)
-    12
-    """
-    count = integer(
-        "users",
-        users,
-        at_least=FEWEST_USERS,
-        remedy="split-and-mix is proven from 19 users on; use secure aggregation for fewer",
-    )
-    return max(
-        3,
-        math.ceil(2 + (2 * security + math.log2(modulus)) / (math.log2(count) - math.log2(math.e))),
-    )
-
-
-def mixed(opened: Target, security: int) -> ApproximateDP:
+def mixed(released: Target, security: int) -> ApproximateDP:
     """The guarantee of the shuffled shares, from that of the released sum: (1 + e^ε) 2^-σ more in
     δ, once per participation.
     """
-    factor = math.exp(min(float(opened.epsilon), LARGEST))
-    slack = opened.participations * (1 + factor) * 2.0**-security
-    own = opened.delta if isinstance(opened, ApproximateDP) else 0.0
-    about = opened.about | {"view": View.SHUFFLED}
-    mixed_up = ApproximateDP(opened.epsilon, own + slack, **about)
-    return state_arithmetic(mixed_up, opened.arithmetic)
+    factor = math.exp(min(float(released.epsilon), LARGEST))
+    slack = released.participations * (1 + factor) * 2.0**-security
+    own = released.delta if isinstance(released, ApproximateDP) else 0.0
+    about = released.about | {"view": View.SHUFFLED}
+    mixed_up = ApproximateDP(released.epsilon, own + slack, **about)
+    return state_arithmetic(mixed_up, released.arithmetic)
 
 
 class SplitAndMix(ModularSum):
@@ -72,7 +54,7 @@ class SplitAndMix(ModularSum):
         self.inner = inner
         self.participants, self.precision = inner.participants, inner.precision
         self.minimum, self.modulus, self.honest = inner.minimum, inner.modulus, inner.honest
-        self.shares = shares_needed(self.honest, self.modulus, security)
+        self.shares = split_shares(self.honest, self.modulus, security)
         self.guarantee = mixed(inner.guarantee, security)
         self.bits_per_participant = self.shares * (self.modulus - 1).bit_length()
 
@@ -106,11 +88,11 @@ class SplitAndMix(ModularSum):
         shares = rng.integers(0, self.modulus, size=(len(levels), self.shares - 1))
         return np.column_stack([shares, totals - shares.sum(axis=1)])
 
-    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:
+    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Aggregate:
         """The sum of all shares."""
         return self.inner.combine_batch(messages.sum(axis=1), rng)
 
-    def combine(self, messages: Any) -> Opened:
+    def combine(self, messages: Any) -> Aggregate:
         """The sum of all shares modulo m, all that an honest server computes from the shuffled
         shares.
         """

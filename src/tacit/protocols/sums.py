@@ -27,7 +27,7 @@ from tacit.noise import DiscreteLaplace, NoiseDistribution, Table, modular_pmf
 from tacit.noise.chernoff import tail_bound
 from tacit.privacy import PureDP, Target, ThreatModel, View, derived, promised
 from tacit.protocols.contract import SumProtocol, as_they_are
-from tacit.types import ErrorDistribution, Integers, Opened
+from tacit.types import Aggregate, ErrorDistribution, Integers
 
 MISREAD = 1e-9  # probability that a round wraps around its modulus
 TWO_SERVERS = (PinnedKeys(), BoundedAdversary())
@@ -74,28 +74,28 @@ class ModularSum(SumProtocol):
         noisy: Integers = levels + self.share.sample(rng, len(levels))
         return noisy
 
-    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:  # noqa: ARG002
+    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Aggregate:  # noqa: ARG002
         """The sum modulo m."""
         self.check_reports(len(messages))
         return self._reduced(int(messages.sum()), len(messages))
 
-    def combine(self, messages: Any) -> Opened:
+    def combine(self, messages: Any) -> Aggregate:
         """The sum modulo m."""
         self.check_reports(len(messages))
         wide = self.modulus * len(messages) > 1 << 62
         array = np.asarray(messages, dtype=object if wide else np.int64)
-        return Opened((int(array.sum()) % self.modulus,), len(messages))
+        return Aggregate((int(array.sum()) % self.modulus,), len(messages))
 
-    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
+    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Aggregate:
         return self._reduced(total + int(self.noise(reports).sample(rng)), reports)
 
-    def _reduced(self, truth: int, reports: int) -> Opened:
+    def _reduced(self, truth: int, reports: int) -> Aggregate:
         """The released aggregate for a known noisy sum, with its wrap-around flag."""
         value = truth % self.modulus
-        return Opened((value,), reports, wrapped=self._read(value) != truth)
+        return Aggregate((value,), reports, wrapped=self._read(value) != truth)
 
-    def _sum(self, opened: Opened) -> float:
-        return self._read(opened.value)
+    def _sum(self, released: Aggregate) -> float:
+        return self._read(released.value)
 
     def _read(self, value: int) -> int:
         """Values in the upper half of the spare residues are underflows (CZ23 Algorithm 1, lines 28
@@ -200,13 +200,13 @@ class ServedSum(ModularSum):
     randomize = SumProtocol.encode
     randomize_batch = as_they_are
 
-    def combine(self, messages: Any) -> Opened:
+    def combine(self, messages: Any) -> Aggregate:
         """The sum with exact noise draws of every server."""
         self.check_reports(len(messages))
         total = int(np.sum(messages)) + sum(self.distribution.draw() for _ in range(self.servers))
-        return Opened((total % self.modulus,), len(messages))
+        return Aggregate((total % self.modulus,), len(messages))
 
-    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:
+    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Aggregate:
         """The sum with the servers' noise from the caller's generator."""
         self.check_reports(len(messages))
         return self._open(int(np.sum(messages)), len(messages), rng)

@@ -42,9 +42,9 @@ from tacit.protocols.continuous import Laplace
 from tacit.protocols.contract import Protocol, random_level
 from tacit.protocols.vector_noise import bare, each_time, gaussian_noise, gaussian_ratio
 from tacit.types import (
+    Aggregate,
     Estimate,
     Floats,
-    Opened,
     Reports,
     VectorError,
 )
@@ -134,16 +134,16 @@ class VectorProtocol(Protocol):
     def spread(self, reports: int) -> tuple[float, float, float]:
         """(proxy, reach, stated) of the error in a mean of this many reports."""
 
-    def sums(self, opened: Opened) -> Floats:
+    def sums(self, released: Aggregate) -> Floats:
         """The estimated sums of rewards."""
-        return np.array(opened.values, dtype=float)
+        return np.array(released.values, dtype=float)
 
-    def analyze(self, opened: Opened) -> Estimate:
+    def analyze(self, released: Aggregate) -> Estimate:
         """The estimated sums, and the error of the means."""
-        self.check_reports(opened.reports)
-        columns = [np.full(self.coordinates, value) for value in self.spread(opened.reports)]
-        error = VectorError(opened.reports, *columns)
-        return Estimate(self.sums(opened), error, self.guarantee_id, opened.wrapped)
+        self.check_reports(released.reports)
+        columns = [np.full(self.coordinates, value) for value in self.spread(released.reports)]
+        error = VectorError(released.reports, *columns)
+        return Estimate(self.sums(released), error, self.guarantee_id, released.wrapped)
 
 
 class Plain(VectorProtocol):
@@ -159,10 +159,10 @@ class Plain(VectorProtocol):
         """The vector itself."""
         return self.check(vector)
 
-    def combine(self, messages: Sequence[Any]) -> Opened:
+    def combine(self, messages: Sequence[Any]) -> Aggregate:
         """The sum."""
         self.check_reports(len(messages))
-        return Opened(tuple(np.sum(messages, axis=0).tolist()), len(messages))
+        return Aggregate(tuple(np.sum(messages, axis=0).tolist()), len(messages))
 
     def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
         """Always raises TacitError: the server sees every vector."""
@@ -174,7 +174,7 @@ class Plain(VectorProtocol):
 
     def simulate(self, load: Reports, rng: np.random.Generator) -> Estimate:
         """The sums."""
-        return self.analyze(Opened(tuple(load.total(rng).tolist()), self.participants))
+        return self.analyze(Aggregate(tuple(load.total(rng).tolist()), self.participants))
 
 
 class CentralVectors(VectorProtocol):
@@ -210,7 +210,7 @@ class CentralVectors(VectorProtocol):
         """The vector itself: the server is trusted."""
         return self.check(vector)
 
-    def combine(self, messages: Sequence[Any]) -> Opened:
+    def combine(self, messages: Sequence[Any]) -> Aggregate:
         """The sums with the server's noise, in exact arithmetic until the noise is added."""
         self.check_reports(len(messages))
         distribution = _only_noise(self.distribution, 0, len(messages))
@@ -220,7 +220,7 @@ class CentralVectors(VectorProtocol):
             random_level(sum(map(Fraction, column)) / unit) + int(extra)
             for column, extra in zip(columns, noise, strict=True)
         ]
-        return Opened(tuple(float(steps * unit) for steps in noisy), len(messages))
+        return Aggregate(tuple(float(steps * unit) for steps in noisy), len(messages))
 
     def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
         """The server's noise about 0: sums are released as real numbers on a grid."""
@@ -240,7 +240,7 @@ class CentralVectors(VectorProtocol):
         if not self.distribution.continuous:
             steps = np.floor(steps + rng.random(len(steps)))
         noisy = (steps + self.distribution.sample(rng, len(steps))) * self.unit
-        return self.analyze(Opened(tuple(noisy.tolist()), self.participants))
+        return self.analyze(Aggregate(tuple(noisy.tolist()), self.participants))
 
 
 class LocalVectors(VectorProtocol):
@@ -284,10 +284,10 @@ class LocalVectors(VectorProtocol):
         steps = [random_level(Fraction(value) / unit) for value in self.check(vector).tolist()]
         return np.asarray((np.array(steps) + drawn) * self.unit)
 
-    def combine(self, messages: Sequence[Any]) -> Opened:
+    def combine(self, messages: Sequence[Any]) -> Aggregate:
         """The sum."""
         self.check_reports(len(messages))
-        return Opened(tuple(np.sum(messages, axis=0).tolist()), len(messages))
+        return Aggregate(tuple(np.sum(messages, axis=0).tolist()), len(messages))
 
     def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
         """One message's noise about 0, in steps of the grid."""
@@ -311,7 +311,7 @@ class LocalVectors(VectorProtocol):
         """
         total = load.total(rng)
         noise = self.distribution.sample_sum(rng, self.participants, (self.coordinates,))
-        return self.analyze(Opened(tuple((total + noise).tolist()), self.participants))
+        return self.analyze(Aggregate(tuple((total + noise).tolist()), self.participants))
 
 
 def _only_noise(distribution: Any, total: int, reports: int) -> NoiseDistribution:
@@ -354,10 +354,10 @@ class SeparateSums(Protocol):
         self._check_place(place)
         return place, self.parts[place].randomize([reward])
 
-    def combine(self, messages: Sequence[Any]) -> Opened:
+    def combine(self, messages: Sequence[Any]) -> Aggregate:
         """The sum of every option; all are released or none."""
         pairs = zip(self.parts, self.by_option(messages), strict=True)
-        return Opened(tuple(part.combine(mine) for part, mine in pairs), len(messages))
+        return Aggregate(tuple(part.combine(mine) for part, mine in pairs), len(messages))
 
     def by_option(self, messages: Sequence[Any]) -> list[list[Any]]:
         """The messages of each option; all are rejected before any release if one option has too
@@ -375,10 +375,10 @@ class SeparateSums(Protocol):
         if not 0 <= place < self.coordinates:
             raise TacitError(f"place is {place}; options are at places 0 to {self.coordinates - 1}")
 
-    def analyze(self, opened: Opened) -> Estimate:
+    def analyze(self, released: Aggregate) -> Estimate:
         """The estimates of all options, concatenated."""
-        self.check_reports(opened.reports)
-        made = [part.analyze(one) for part, one in zip(self.parts, opened.values, strict=True)]
+        self.check_reports(released.reports)
+        made = [part.analyze(one) for part, one in zip(self.parts, released.values, strict=True)]
         return self._join(made)
 
     def _join(self, made: Sequence[Estimate]) -> Estimate:

@@ -40,7 +40,7 @@ from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, Verified
 from tacit.protocols.vectors import CentralVectors as CentralVector
 from tacit.protocols.vectors import LocalVectors as LocalVector
 from tacit.protocols.vectors import Plain, SeparateSums
-from tacit.types import Opened
+from tacit.types import Aggregate, Estimate
 from tacit.vdaf import MODULUS
 
 SUMS, SHUFFLE, VERIFIED = ("masking", "two-servers"), ("mixing",), ("verified",)
@@ -75,13 +75,13 @@ class Residues:
             )
         return numbers
 
-    def opened(self, view: SumView) -> Opened:
+    def released(self, view: SumView) -> Aggregate:
         """The sums; too few or too many reports are rejected."""
         self.protocol.check_reports(view.reports)
         if not self.verified:
-            return Opened(view.numbers, view.reports)
+            return Aggregate(view.numbers, view.reports)
         signed = [number - MODULUS * (number > MODULUS // 2) for number in view.numbers]
-        return Opened(tuple(number % self.modulus for number in signed), view.reports)
+        return Aggregate(tuple(number % self.modulus for number in signed), view.reports)
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Mixed:
             )
         return numbers
 
-    def opened(self, view: ShuffledView) -> Opened:
+    def released(self, view: ShuffledView) -> Aggregate:
         """The protocol's aggregate of all numbers; numbers out of range are dropped."""
         numbers = [int.from_bytes(message, "big") for message in view.messages]
         known = [number for number in numbers if number < self.bound]
@@ -353,6 +353,11 @@ def payload(protocol: Protocol, message: Any, through: str) -> list[int] | list[
     return codec(protocol, through).payload(message)
 
 
-def opened(protocol: Protocol, view: SumView | ShuffledView, through: str) -> Opened:
+def released(protocol: Protocol, view: SumView | ShuffledView, through: str) -> Aggregate:
     """Decode the aggregation's view into the protocol's aggregate."""
-    return codec(protocol, through).opened(view)  # type: ignore[arg-type]
+    return codec(protocol, through).released(view)  # type: ignore[arg-type]
+
+
+def analyzed(way: Codec, view: SumView | ShuffledView) -> Estimate:
+    """The estimate from an aggregation's view, through the codec of its round."""
+    return way.protocol.analyze(way.released(view))  # type: ignore[arg-type]

@@ -20,8 +20,8 @@ from tacit.aggregation import (
 )
 from tacit.protocols.contract import Protocol
 from tacit.protocols.vectors import SeparateSums
-from tacit.rounds.codecs import codec, opened
-from tacit.types import Estimate, Opened
+from tacit.rounds.codecs import codec, released
+from tacit.types import Aggregate, Estimate
 
 RUNS: dict[str, Callable[..., Any]] = {
     "masking": run_masking,
@@ -37,7 +37,7 @@ def minimum(protocol: Protocol, through: str) -> int:
     return max(protocol.minimum, FEWEST.get(through, 1))
 
 
-def carry(protocol: Protocol, messages: Sequence[Any], through: str, **how: Any) -> Opened:
+def carry(protocol: Protocol, messages: Sequence[Any], through: str, **how: Any) -> Aggregate:
     """Aggregate messages through the real cryptography.
 
     Parameters
@@ -54,7 +54,7 @@ def carry(protocol: Protocol, messages: Sequence[Any], through: str, **how: Any)
 
     Returns
     -------
-    Opened
+    Aggregate
         The released aggregate and its number of reports.
 
     Examples
@@ -64,11 +64,11 @@ def carry(protocol: Protocol, messages: Sequence[Any], through: str, **how: Any)
     >>> from tacit.protocols.sums import SecureSum
     >>> protocol = SecureSum(3, 1, DiscreteLaplace(1), PureDP(1.0), modulus=100)
     >>> carry(protocol, [50, 60, 70], "two-servers")
-    Opened(values=(80,), reports=3, wrapped=False)
+    Aggregate(values=(80,), reports=3, wrapped=False)
     """
     if isinstance(protocol, SeparateSums):
         return _carry_each(protocol, messages, through, **how)
-    return opened(protocol, seen(protocol, messages, through, **how), through)
+    return released(protocol, seen(protocol, messages, through, **how), through)
 
 
 def seen(
@@ -94,11 +94,11 @@ def seen(
 
 def _carry_each(
     protocol: SeparateSums, messages: Sequence[Any], through: str, **how: Any
-) -> Opened:
+) -> Aggregate:
     """Aggregate each option's sum in a separate round; indices in `how` count within each."""
     pairs = zip(protocol.parts, protocol.by_option(messages), strict=True)
     sums = [carry(part, mine, through, **how) for part, mine in pairs]
-    return Opened(tuple(sums), len(messages))
+    return Aggregate(tuple(sums), len(messages))
 
 
 def open_through(protocol: Protocol, reports: Sequence[Any], through: str, **how: Any) -> Estimate:

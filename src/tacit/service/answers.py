@@ -11,12 +11,10 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from tacit.aggregation import SumView
-from tacit.aggregation.aggregator import partial_size
-from tacit.aggregation.two_servers import TwoServerRound
 from tacit.experiment import Experiment
 from tacit.service.store import ExperimentRow, RoundRow, Stage, State
-from tacit.signatures import SIGNATURE_SIZE
+from tacit.service.trust_models import coordinator_engine
+from tacit.service.trust_models.contract import ReleasedView, decoded
 from tacit.terms import Terms, in_words
 from tacit.types import ArmSummary, Round
 
@@ -125,7 +123,7 @@ def in_units(terms: Terms, summary: ArmSummary) -> dict[str, Any]:
 
 
 def moment(
-    now: int, terms: Terms, experiment: Experiment, round_: Round, view: SumView | None
+    now: int, terms: Terms, experiment: Experiment, round_: Round, view: ReleasedView | None
 ) -> dict[str, Any]:
     """The estimates after a round, for plots."""
     return {
@@ -173,18 +171,20 @@ def public(seen: Snapshot) -> dict[str, Any]:
 
 
 def _passed(seen: Snapshot) -> dict[str, int]:
-    """Messages and bytes of released rounds: report shares to each server, and the helper's partial
-    sums.
-    """
-    opened = [
-        (row.reports or 0, TwoServerRound.decode(row.announcement[: -2 * SIGNATURE_SIZE]))
+    """Messages and bytes of released rounds: reports to each party, and the helper's answers."""
+    engine, terms = coordinator_engine(seen.terms), seen.terms
+    released = [
+        (row.reports or 0, *engine.traffic(decoded(engine, terms, row.announcement)))
         for row in seen.rounds
         if row.stage is Stage.OPENED
     ]
+    helper = terms.helper
     return {
-        "reports": sum(reports for reports, _ in opened),
-        "coordinator_bytes": sum(reports * about.share_size(0) for reports, about in opened),
-        "helper_bytes": sum(reports * about.share_size(1) for reports, about in opened),
-        "sums": len(opened),
-        "sums_bytes": sum(partial_size(about) for _, about in opened),
+        "reports": sum(reports for reports, *_ in released),
+        "coordinator_bytes": sum(count * sizes[terms.leader] for count, sizes, _ in released),
+        "helper_bytes": sum(
+            0 if helper is None else count * sizes[helper] for count, sizes, _ in released
+        ),
+        "sums": len(released),
+        "sums_bytes": sum(answer for *_, answer in released),
     }

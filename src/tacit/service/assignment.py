@@ -1,8 +1,8 @@
 """Slot assignment: many tickets at once, in one transaction.
 
 Each slot is drawn uniformly from the free slots of all open rounds under the terms that the device
-was shown. Participants are anonymous: a ticket is stored only as an HMAC pseudonym under the
-round's secret, until the round is over.
+was shown, as far as the transaction has locked them (`slot_shards`). Participants are anonymous: a
+ticket is stored only as an HMAC pseudonym under the round's secret, until the round is over.
 
 Invitations are checked first, whether or not a slot is free. Requests that find no slot are counted
 as telemetry. They never reach the learner, so they cannot end an experiment.
@@ -12,18 +12,20 @@ from __future__ import annotations
 
 import secrets
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import accumulate
 from typing import NamedTuple
 
-from tacit.aggregation.aggregator import Aggregator
 from tacit.aggregation.two_servers import ReportSlot
 from tacit.errors import Refusal
 from tacit.service import invitations
 from tacit.service.errors import Conflict, Forbidden
 from tacit.service.party import ServerParty
+from tacit.service.slot_shards import MOST, ShardRow, homes
 from tacit.service.store import Registered, RoundRow, State, Transaction
+from tacit.service.trust_models.contract import ServedRound
 
 Choose = Callable[[bytes, int], int]
 """Maps a ticket's nonce and the number of free slots to the index of a slot."""
@@ -61,19 +63,39 @@ def at_random(_nonce: bytes, slots: int) -> int:
     return secrets.randbelow(slots)
 
 
+class Elsewhere(Enum):
+    """The answer to a ticket for which all shards of slots must be locked."""
+
+    ELSEWHERE = "elsewhere"
+
+
 @dataclass
 class _Open:
-    """An open round and the slots assigned in this transaction."""
+    """An open round, its locked shards and the slots assigned in this transaction."""
 
     row: RoundRow
-    server: Aggregator
-    assigned: int
+    server: ServedRound
+    shards: dict[int, ShardRow] = field(default_factory=dict)
+    elsewhere: bool = False  # whether shards that are not locked may have free slots
+    changed: set[int] = field(default_factory=set)
     names: dict[bytes, bytes] = field(default_factory=dict)
     new: dict[bytes, int] = field(default_factory=dict)
 
     @property
     def free(self) -> int:
-        return self.row.slots - self.assigned
+        return sum(shard.free for shard in self.shards.values())
+
+    @property
+    def unlocked(self) -> int:
+        """Free slots in shards that are not locked, at most; they were counted before locking."""
+        return self.row.slots - self.row.assigned - self.free
+
+    def take(self) -> int:
+        """Assign a free slot; its number."""
+        number = next(number for number, shard in self.shards.items() if shard.free)
+        slot, self.shards[number] = self.shards[number].taken()
+        self.changed.add(number)
+        return slot
 
 
 class _Slot(NamedTuple):
@@ -84,7 +106,10 @@ class _Slot(NamedTuple):
 
 
 class SlotAssigner:
-    """Assigns slots of one experiment within one transaction."""
+    """Assigns slots of one experiment within one transaction.
+
+    It locks the shards of its tickets, or with `whole` all shards.
+    """
 
     def __init__(
         self, party: ServerParty, transaction: Transaction, known: Registered, choose: Choose
@@ -94,17 +119,22 @@ class SlotAssigner:
         self._rounds: list[_Open] = []
         if self._head.state is State.RUNNING:
             rows = transaction.open_rounds(known.terms.digest, party.now)
-            self._rounds = [_Open(row, party.serving(row), row.assigned) for row in rows]
+            self._rounds = [_Open(row, party.serving(row)) for row in rows]
 
-    def assign(self, tickets: Sequence[Ticket]) -> list[Assigned | Refusal]:
+    def assign(
+        self, tickets: Sequence[Ticket], *, whole: bool = False
+    ) -> list[Assigned | Refusal | Elsewhere]:
         """Answer each ticket with its existing slot, a new slot, or an option without a slot.
 
-        A ticket without a valid invitation is rejected where the terms require one.
+        A ticket without a valid invitation is rejected where the terms require one. `ELSEWHERE`
+        asks for another transaction with `whole`: the free slots are in other shards.
         """
-        held = self._held([ticket.nonce for ticket in tickets])
-        slots: list[_Slot | Refusal | None] = []
+        nonces = [ticket.nonce for ticket in tickets]
+        self._lock(range(MOST) if whole else homes(nonces))
+        held = self._held(nonces)
+        slots: list[_Slot | Refusal | Elsewhere | None] = []
         for ticket in tickets:
-            slot: _Slot | Refusal | None
+            slot: _Slot | Refusal | Elsewhere | None
             try:
                 invitation = self._invitation(ticket)
                 slot = held.get(ticket.nonce) or self._draw(ticket, invitation)
@@ -115,7 +145,20 @@ class SlotAssigner:
             slots.append(slot)
         self._write(sum(slot is None for slot in slots))
         tokens = self._tokens([slot for slot in slots if isinstance(slot, _Slot)])
-        return [slot if isinstance(slot, Refusal) else self._said(slot, tokens) for slot in slots]
+        return [
+            slot if isinstance(slot, (Refusal, Elsewhere)) else self._said(slot, tokens)
+            for slot in slots
+        ]
+
+    def _lock(self, numbers: Collection[int]) -> None:
+        """Lock the shards of these numbers in every open round."""
+        by_round = {one.row.identity: one for one in self._rounds}
+        counts = self._transaction.count_shards(by_round)
+        wanted = {name: {n % count for n in numbers} for name, count in counts.items()}
+        for shard in self._transaction.lock_shards(wanted):
+            by_round[shard.round].shards[shard.shard] = shard
+        for one in self._rounds:
+            one.elsewhere = len(one.shards) < counts.get(one.row.identity, 0) and one.unlocked > 0
 
     def _held(self, nonces: Sequence[bytes]) -> dict[bytes, _Slot]:
         """The slots that these tickets already hold."""
@@ -146,10 +189,12 @@ class SlotAssigner:
             return b""
         return invitations.check(ticket.invitation, self._known.lineage, terms.issuer)
 
-    def _draw(self, ticket: Ticket, invitation: bytes) -> _Slot | None:
+    def _draw(self, ticket: Ticket, invitation: bytes) -> _Slot | Elsewhere | None:
         """Assign a new slot and spend the invitation; None if no slot is free."""
         ends = list(accumulate(one.free for one in self._rounds))
         if not ends or not ends[-1]:
+            if any(one.elsewhere for one in self._rounds):
+                return Elsewhere.ELSEWHERE
             if self._head.digest != self._known.terms.digest:
                 raise Conflict("these terms have successors: read and agree to the current terms")
             self._check_unused(invitation)
@@ -159,9 +204,8 @@ class SlotAssigner:
         name = one.names[ticket.nonce]
         if invitation and not self._transaction.spend(invitation, name):
             raise _used()
-        one.new[name] = one.assigned
-        one.assigned += 1
-        return _Slot(index, one.assigned - 1)
+        number = one.new[name] = one.take()
+        return _Slot(index, number)
 
     def _check_unused(self, invitation: bytes) -> None:
         """Reject a spent invitation also when no slot is free.
@@ -177,7 +221,8 @@ class SlotAssigner:
     def _write(self, unasked: int) -> None:
         for one in self._rounds:
             if one.new:
-                self._transaction.assign_slots(one.row.identity, one.new, one.assigned)
+                changed = [one.shards[number] for number in one.changed]
+                self._transaction.assign_slots(one.row.identity, one.new, changed)
         if unasked:  # telemetry
             self._transaction.count_served(self._known.lineage, self._head.leader, unasked)
 

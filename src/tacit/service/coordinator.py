@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -19,16 +19,23 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.bandits.arms.managed import Managed
 from tacit.errors import Refusal, TacitError
 from tacit.experiment import Experiment
-from tacit.protocols.contract import Protocol
 from tacit.records import Records
-from tacit.rounds.codecs import Residues, codec
 from tacit.service import answers
 from tacit.service.answers import EndReason
-from tacit.service.assignment import Assigned, Choose, SlotAssigner, Ticket, at_random
+from tacit.service.assignment import (
+    Assigned,
+    Choose,
+    Elsewhere,
+    SlotAssigner,
+    Ticket,
+    at_random,
+)
 from tacit.service.errors import Conflict
-from tacit.service.party import COORDINATOR, KIND, Clock, Noise, ServerParty, exact_noise
+from tacit.service.party import COORDINATOR, Clock, ServerParty, exact_noise
 from tacit.service.store import ExperimentRow, Registered, State, Store, Transaction
 from tacit.service.timing import Timing
+from tacit.service.trust_models import COORDINATORS, coordinator_engine
+from tacit.service.trust_models.contract import CoordinatorEngine, Noise
 from tacit.signatures import Signed, verify
 from tacit.terms import Pinned, Terms, approve_successor, cosign
 
@@ -36,9 +43,28 @@ ENDED = (State.STOPPED, State.FINISHED)
 
 
 class Coordinator(ServerParty):
-    """The first aggregator (leader) of live experiments; it also runs the learner."""
+    """The first party (leader) of live experiments; it also runs the learner."""
 
     role = COORDINATOR
+
+    def position(self, terms: Terms) -> int:
+        """The index of the coordinator in the terms."""
+        return terms.leader
+
+    @staticmethod
+    def engine_of(terms: Terms) -> type[CoordinatorEngine]:
+        """The coordinator's engine for rounds under these terms."""
+        return coordinator_engine(terms)
+
+    @staticmethod
+    def engines() -> Iterable[type[CoordinatorEngine]]:
+        """All engines of a coordinator."""
+        return COORDINATORS.values()
+
+    def engine(self, digest: bytes) -> CoordinatorEngine:
+        """The coordinator's part in the rounds under signed terms."""
+        context = self.engine_context(digest)
+        return coordinator_engine(context.terms)(context)
 
     def __init__(
         self,
@@ -217,10 +243,10 @@ class Coordinator(ServerParty):
     # Slots
 
     def join(self, tickets: Sequence[Ticket]) -> list[Assigned | Refusal]:
-        """Assign slots to tickets, in one transaction.
+        """Assign slots to tickets, in one transaction, or two if their shards of slots are full.
 
-        Each slot is drawn from the free slots of all open rounds. When no slot is free, the ticket
-        gets the best option so far and sends no report.
+        Each slot is drawn from the free slots of all open rounds that are locked. When no slot is
+        free, the ticket gets the best option so far and sends no report.
         """
         asked: dict[bytes, list[int]] = {}
         for n, ticket in enumerate(tickets):
@@ -231,13 +257,31 @@ class Coordinator(ServerParty):
                 self.pinned(digest)
             except Refusal as reason:
                 answered |= dict.fromkeys(asked.pop(digest), reason)
+        for whole in (False, True):
+            if asked:
+                answered |= self._assign(tickets, asked, whole=whole)
+                missing = {
+                    digest: [n for n in mine if n not in answered] for digest, mine in asked.items()
+                }
+                asked = {digest: mine for digest, mine in missing.items() if mine}
+        return [answered[n] for n in range(len(tickets))]
+
+    def _assign(
+        self, tickets: Sequence[Ticket], asked: Mapping[bytes, list[int]], *, whole: bool
+    ) -> dict[int, Assigned | Refusal]:
+        """Assign slots to tickets by experiment, those of full shards only with `whole`."""
+        answered: dict[int, Assigned | Refusal] = {}
         with self.store.begin() as transaction:
             for digest, mine in sorted(asked.items()):
                 known = transaction.terms(digest)
                 assigner = SlotAssigner(self, transaction, known, self._choose)
-                slots = assigner.assign([tickets[n] for n in mine])
-                answered |= dict(zip(mine, slots, strict=True))
-        return [answered[n] for n in range(len(tickets))]
+                slots = assigner.assign([tickets[n] for n in mine], whole=whole)
+                answered |= {
+                    n: slot
+                    for n, slot in zip(mine, slots, strict=True)
+                    if not isinstance(slot, Elsewhere)
+                }
+        return answered
 
 
 def load(row: ExperimentRow) -> Experiment:
@@ -270,22 +314,6 @@ def _with_options(experiment: Experiment, terms: Terms) -> Experiment:
     return experiment
 
 
-def encoding(protocol: Protocol, terms: Terms) -> Residues:
-    """The encoding of a round's protocol for two aggregators.
-
-    Raises `TacitError` if the noise of the experiment differs from that of the terms.
-    """
-    way = codec(protocol, KIND)
-    levels, scale = terms.answer.levels, terms.noise.scale
-    own = way.noise if isinstance(way, Residues) else None
-    if not isinstance(way, Residues) or own is None or (own.levels, own.scale) != (levels, scale):
-        raise TacitError(
-            "the noise of the experiment differs from that of the terms: use the same levels, "
-            "epsilon, participations and metrics"
-        )
-    return way
-
-
 def check_fits(terms: Terms, experiment: Experiment) -> None:
     """Reject an experiment whose options, noise or round sizes do not match the terms."""
     if experiment.options != terms.options:
@@ -295,10 +323,10 @@ def check_fits(terms: Terms, experiment: Experiment) -> None:
         )
     trial = Experiment.from_dict(experiment.to_dict())
     for round_ in trial.propose():
-        if round_.opened:
-            encoding(trial.open(round_), terms)
+        if round_.released:
+            coordinator_engine(terms).codec(trial.open(round_), terms)
         least = terms.aggregation.minimum_batch_size
-        if round_.opened and round_.participants < least:
+        if round_.released and round_.participants < least:
             raise TacitError(
                 f"a round has {round_.participants} participants: must have at least {least}, the "
                 "minimum batch size of the terms"

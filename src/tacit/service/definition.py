@@ -44,6 +44,7 @@ ROUNDS = 32  # default maximum
 FINEST = 100  # levels at most by default
 ANYBODY = 10**15  # horizon of an experiment that ends only by its last day
 DAY = 86_400
+YES_OR_NO = ("No", "Yes")
 
 
 class DefinitionError(InvalidFile):
@@ -64,11 +65,16 @@ def _steps(found: dict[str, Any]) -> int:
     return int(steps) if steps.denominator == 1 and 0 < steps <= FINEST else FINEST
 
 
+def _labels(found: dict[str, Any]) -> tuple[str, ...]:
+    """Words by default: yes or no for answers from 0 to 1 in one step."""
+    return YES_OR_NO if (found["low"], found["high"], found["levels"]) == (0, 1, 1) else ()
+
+
 class Definition(BaseModel):
     """The definition of an experiment. Fields are entries of the file.
 
     Entries that are left out get defaults, some derived from others (`control`, `control_share`,
-    `levels`, `most`). None means that there is no value. `of` reports all errors at once.
+    `levels`, `labels`, `most`). None means that there is no value. `of` reports all errors at once.
 
     >>> definition = Definition.of(
     ...     question="Which greeting do people like?", options=("Hello", "Hi"),
@@ -129,6 +135,12 @@ class Definition(BaseModel):
         "Steps between the two: 1 for yes or no, 4 for one to five stars. Values in between are\n"
         "rounded at random, without bias.",
         default_factory=_steps,
+    )
+    labels: Annotated[readers.Options, AfterValidator(rules.one_for_each_value)] = _entry(
+        "answer.labels",
+        "The words that participants choose from, one for each value, the lowest first. Without\n"
+        'them participants type a number. Default: "No" and "Yes" from 0 to 1 in one step.',
+        default_factory=_labels,
     )
     window: Annotated[readers.Duration, lasting()] = _entry(
         "answer.window", "How long a device watches before it reports. It reports in any case."
@@ -229,7 +241,8 @@ class Definition(BaseModel):
     def answer(self) -> Answer:
         """The content of one report."""
         names = (self.metric, self.guardrail) if self.guardrail else (self.metric,)
-        return Answer(self.meaning, names, self.levels, self.window, self.low, self.high)
+        numbers = (self.levels, self.window, self.low, self.high)
+        return Answer(self.meaning, names, *numbers, self.labels)
 
     @property
     def scale(self) -> Fraction:
@@ -390,6 +403,7 @@ _EXAMPLES = {
     "lift": "0.2",
     "per_day": "1000",
     "levels": "1",
+    "labels": '["No", "Yes"]',
     "guardrail": '"complaints"',
 }
 

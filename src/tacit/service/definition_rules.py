@@ -44,6 +44,16 @@ def among_options(control: str, info: ValidationInfo) -> str:
     return control
 
 
+def one_for_each_value(labels: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    """Labels of answers: none, or one for each value, which look different."""
+    levels = info.data.get("levels", len(labels) - 1)
+    if labels and len(labels) != levels + 1:
+        raise InvalidValue(f"a list of {levels + 1}, one for each value, or left out")
+    if len({visible(label) for label in labels}) < len(labels):
+        raise RuleViolation("answer.labels names two values alike; names must differ")
+    return labels
+
+
 def above_low(high: Fraction, info: ValidationInfo) -> Fraction:
     """The range of an answer is not empty."""
     low = info.data.get("low")

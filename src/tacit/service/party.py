@@ -11,30 +11,24 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.aggregation.aggregator import Aggregator, CheckedShare, ClosedRound, UnknownRound
-from tacit.aggregation.aggregator_context import (
-    AggregatorContext,
-    AggregatorStage,
-    Draw,
-    RoundRecord,
-)
-from tacit.aggregation.interface import IDENTITY_SIZE
-from tacit.aggregation.two_servers import SHARE_FRONT, SLOT, RoundOutcome
-from tacit.aggregation.wire import HEADER_SIZE, Kind, header
+from tacit.aggregation.aggregator_context import Draw
+from tacit.aggregation.interface import IDENTITY_SIZE, CheckedShare, ClosedRound, UnknownRound
+from tacit.aggregation.two_servers import RoundOutcome
+from tacit.aggregation.wire import Kind, header
 from tacit.errors import Refusal, TacitError, Unavailable
 from tacit.noise import DiscreteLaplace
 from tacit.records import Records
-from tacit.service.errors import LOG, Conflict, Forbidden, Gone, TooEarly, Unknown
+from tacit.service.errors import LOG, Conflict, Forbidden, Gone, Unknown
 from tacit.service.store import (
     LIVE,
-    PendingShares,
     Registered,
     RoundRow,
     ShareRow,
@@ -44,15 +38,12 @@ from tacit.service.store import (
     Transaction,
     unknown_experiment,
 )
+from tacit.service.trust_models.contract import EngineContext, Noise, RoundEngine, ServedRound
 from tacit.signatures import fingerprint, public_key
 from tacit.terms import Pinned, Terms, check_live, cosign
 
 Clock = Callable[[], float]
-Noise = Callable[[bytes], Draw]
-"""Selects the noise sampler of a round by the round's identity."""
-
 COORDINATOR, HELPER = 0, 1
-KIND = "two-servers"
 AGAIN = 1.0  # seconds until a failed step is retried
 SOON = 0.1
 READY = 1.0  # seconds for which a write probe is cached
@@ -71,7 +62,7 @@ class CheckedReport:
     """A validated report, to be written with others in one transaction."""
 
     identity: bytes
-    server: Aggregator
+    server: ServedRound
     share: CheckedShare
     invitation: bytes = b""
 
@@ -98,8 +89,8 @@ def _draw(scale: Fraction) -> int:
     return DiscreteLaplace(scale).draw()
 
 
-class ServerParty:
-    """One of the two aggregators, with its signing keys, database and key files.
+class ServerParty(ABC):
+    """The coordinator or the helper, with its signing keys, database and key files.
 
     `former` holds the party's earlier keys. Experiments whose terms name one of them continue with
     it.
@@ -125,7 +116,7 @@ class ServerParty:
         self._noise = noise
         self._pinned: dict[bytes, Pinned] = {}
         self._lineages: dict[bytes, bytes] = {}
-        self._servers: dict[bytes, Aggregator] = {}
+        self._servers: dict[bytes, ServedRound] = {}
         self._lock = threading.Lock()
         self._probing, self._ready_until = threading.Lock(), 0.0
 
@@ -184,19 +175,30 @@ class ServerParty:
     def _check_own(self, terms: Terms) -> None:
         """Reject terms of rehearsals, of another party or another kind of round."""
         check_live(terms)
-        if terms.kind != KIND or terms.noise.by != "servers":
-            raise TacitError(
-                f"the terms name {terms.kind} with noise by {terms.noise.by}: live experiments "
-                f"need {KIND} with noise by servers"
-            )
+        self.engine_of(terms).check_terms(terms)
         self.key_for(terms)
+
+    @abstractmethod
+    def position(self, terms: Terms) -> int:
+        """The index of this party in the terms."""
+
+    @staticmethod
+    @abstractmethod
+    def engine_of(terms: Terms) -> type[RoundEngine]:
+        """The engine of this party for rounds under these terms."""
+
+    @staticmethod
+    @abstractmethod
+    def engines() -> Iterable[type[RoundEngine]]:
+        """All engines of this party."""
 
     def key_for(self, terms: Terms) -> Ed25519PrivateKey:
         """The signing key of this party that the terms name."""
-        named = terms.keys[self.role]
+        own = self.position(terms)
+        named = terms.keys[own]
         if named not in self._keys:
             raise Refusal(
-                f"the {terms.parties[self.role].role}'s key in the terms is {fingerprint(named)}: "
+                f"the {terms.parties[own].role}'s key in the terms is {fingerprint(named)}: "
                 f"must be {fingerprint(self.public_key)}, the key of this party"
             )
         return self._keys[named]
@@ -218,11 +220,23 @@ class ServerParty:
         self.pinned(digest)
         return self._lineages[digest]
 
-    def aggregator_context(self, digest: bytes, identity: bytes) -> AggregatorContext:
-        """This party's aggregator context for one round of an experiment."""
+    def engine_context(self, digest: bytes) -> EngineContext:
+        """The resources of this party for rounds under signed terms."""
         pinned = self.pinned(digest)
-        key, draw = self.key_for(pinned.terms), self._noise(identity)
-        return AggregatorContext(pinned, self.role, key, self.records, draw)
+        terms = pinned.terms
+        return EngineContext(
+            pinned,
+            self.position(terms),
+            self.key_for(terms),
+            self.records,
+            self.store,
+            lambda: self.now,
+            self._noise,
+        )
+
+    @abstractmethod
+    def engine(self, digest: bytes) -> RoundEngine:
+        """This party's part in the rounds under signed terms."""
 
     def signature(self, digest: bytes) -> bytes:
         """This party's own signature under known terms."""
@@ -242,16 +256,15 @@ class ServerParty:
             raise Unknown(str(reason)) from None
         except ClosedRound as reason:
             raise Gone(str(reason)) from None
-        found = SLOT.unpack_from(message, HEADER_SIZE + SHARE_FRONT - SLOT.size)[0]
-        if found != slot:
-            raise Refusal(f"the report is for slot {found}: the path names slot {slot}")
+        if share.slot != slot:
+            raise Refusal(f"the report is for slot {share.slot}: the path names slot {slot}")
         return CheckedReport(identity, server, share, self._invited(server, invitation))
 
     def share_size(self, identity: bytes) -> int:
         """Bytes of a report share for this party in a live round."""
-        return self.server(identity).round.share_size(self.role)
+        return self.server(identity).report_size
 
-    def _invited(self, server: Aggregator, invitation: str | None) -> bytes:  # noqa: ARG002
+    def _invited(self, server: ServedRound, invitation: str | None) -> bytes:  # noqa: ARG002
         """The digest of the invitation that a report needs here; empty for none."""
         return b""
 
@@ -283,8 +296,8 @@ class ServerParty:
         """Whether a report of this round can be checked without a database query."""
         return identity in self._servers
 
-    def server(self, identity: bytes) -> Aggregator:
-        """This party's aggregator of an announced, live round."""
+    def server(self, identity: bytes) -> ServedRound:
+        """This party's part in an announced, live round."""
         with self._lock:
             found = self._servers.get(identity)
         if found is not None:
@@ -294,14 +307,13 @@ class ServerParty:
             raise unknown_round(identity)
         return self.serving(row)
 
-    def serving(self, row: RoundRow) -> Aggregator:
-        """The aggregator of the round in this row, whatever its stage."""
+    def serving(self, row: RoundRow) -> ServedRound:
+        """This party's part in the round of this row, whatever its stage."""
         with self._lock:
             found = self._servers.get(row.identity)
         if found is not None:
             return found
-        table = PendingShares(self.store, row.identity)
-        made = Aggregator(self.aggregator_context(row.terms, row.identity), row.announcement, table)
+        made = self.engine(row.terms).serve(row)
         if row.stage not in LIVE:
             return made
         with self._lock:
@@ -321,10 +333,10 @@ class ServerParty:
             return transaction.rounds_in(stages)
 
     def driven(self, *stages: Stage) -> list[RoundRow]:
-        """All rounds in these stages; evicts cached aggregators of all other rounds.
+        """All rounds in these stages; evicts all other rounds from the cache.
 
         Eviction is needed because another process may have ended a round, or a request that read
-        the round before its end may have cached its aggregator again.
+        the round before its end may have cached it again.
         """
         with self._lock:
             held = set(self._servers)
@@ -354,13 +366,10 @@ class ServerParty:
         """
         if len(identity) != IDENTITY_SIZE:
             raise Unknown(f"the round's name has {len(identity)} bytes: must be {IDENTITY_SIZE}")
-        found = self.records.read(bytes((self.role,)) + identity)
-        record = None if found is None else RoundRecord.decode(found)
-        if record is not None and record.stage is not AggregatorStage.CLOSED:
-            raise TooEarly(f"round {identity.hex()} is not over: ask again after its deadline")
-        if record is None or not record.outcome:
-            return header(Kind.OUTCOME, identity) + bytes((self.role, RoundOutcome.UNKNOWN))
-        return record.outcome
+        for engine in self.engines():
+            if said := engine.recorded_outcome(self.records, self.role, identity):
+                return said
+        return header(Kind.OUTCOME, identity) + bytes((self.role, RoundOutcome.UNKNOWN))
 
     def close_when_due(self, row: RoundRow, now: int) -> RoundRow | None:
         """Close an open round whose deadline has passed or whose slots have all reported.

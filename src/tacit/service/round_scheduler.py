@@ -3,7 +3,7 @@
 A round passes through the stages `preparing`, `open` and `closing`, and ends as `opened` (released)
 or `refused` (aborted). The stage determines the next message to the helper. Each message is durable
 before it is sent and is sent again until it is answered. Every step is idempotent, and any process
-of the coordinator can take it.
+of the coordinator can take it; leases select the one that does.
 """
 
 from __future__ import annotations
@@ -13,28 +13,21 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import groupby
 from operator import attrgetter
-from typing import Protocol
 
 import numpy as np
 
-from tacit.aggregation import SumView
-from tacit.aggregation.aggregator import Aggregator, UnknownRound
-from tacit.aggregation.aggregator_context import AggregatorStage
-from tacit.aggregation.announcements import Binding, accept
-from tacit.aggregation.collecting import Collector, prepare_collector
-from tacit.aggregation.encryption import suite_named
-from tacit.aggregation.interface import new_identity
-from tacit.aggregation.two_servers import TwoServerRound
-from tacit.aggregation.wire import Kind, kind_of
+from tacit.aggregation.interface import UnknownRound, new_identity
 from tacit.errors import Refusal, TacitError
 from tacit.experiment import Experiment
-from tacit.rounds.round_runner import minimum
+from tacit.rounds.codecs import analyzed
 from tacit.service import answers
-from tacit.service.coordinator import Coordinator, encoding, load, with_learner
+from tacit.service.coordinator import Coordinator, load, with_learner
 from tacit.service.errors import LOG
-from tacit.service.party import AGAIN, KIND, SOON, attempt
+from tacit.service.leases import Leads, everything
+from tacit.service.party import AGAIN, SOON, attempt
 from tacit.service.store import UNFINISHED, ExperimentRow, RoundRow, Stage, State
 from tacit.service.timing import Timing
+from tacit.service.trust_models.contract import EndedRound, HelperLink, ReleasedView, RoundPlan
 from tacit.terms import Terms
 from tacit.types import Round
 
@@ -43,24 +36,20 @@ PAUSE = 5.0  # seconds between steps when idle
 Loaded = tuple[ExperimentRow, Experiment]
 
 
-class HelperLink(Protocol):
-    """The coordinator's connection to the helper; raises `Unavailable` if it does not answer."""
+def step(party: Coordinator, link: HelperLink | None = None, leads: Leads = everything) -> float:
+    """Advance the experiments that this process leads as far as possible now.
 
-    def keys(self, digest: bytes, identity: bytes, sealing: int) -> bytes:
-        """The helper's public keys for a new round."""
-
-    def describe(self, description: bytes, signature: bytes) -> bytes:
-        """The announcement of a round, signed by the helper."""
-
-    def exchange(self, identity: bytes, listing: bytes) -> tuple[bytes, bytes]:
-        """The helper's list and answer; each is empty until it exists."""
-
-
-def step(party: Coordinator, link: HelperLink) -> float:
-    """Advance all experiments as far as possible now; return the seconds until the next attempt."""
+    `link` connects to the helpers of experiments that have one. Returns the seconds until the next
+    attempt.
+    """
     wait = PAUSE
     planned = {}
-    for lineage in party.running():
+    unfinished = [(party.lineage(row.terms), row) for row in party.driven(*UNFINISHED)]
+    running = party.running()
+    mine = leads({*running, *(lineage for lineage, _ in unfinished)})
+    for lineage in running:
+        if lineage not in mine:
+            continue
         try:
             if found := _plan(party, lineage):
                 planned[found[0].digest] = found
@@ -68,7 +57,10 @@ def step(party: Coordinator, link: HelperLink) -> float:
             said = "experiment %s failed to plan rounds: %s (retry in %g s)"
             LOG.error(said, lineage.hex(), problem, AGAIN)
             wait = AGAIN
-    rounds = sorted(party.driven(*UNFINISHED), key=attrgetter("terms", "number"))
+    rounds = sorted(
+        (row for row in party.rounds(*UNFINISHED) if party.lineage(row.terms) in mine),
+        key=attrgetter("terms", "number"),
+    )
     for digest, rows in groupby(rounds, attrgetter("terms")):
         batch = _Batch(party, link, digest, planned.get(digest))
         for row in rows:
@@ -120,12 +112,12 @@ def _next_rounds(experiment: Experiment, no_show: Fraction) -> list[Round]:
     everyone else then gets the best option and is not asked.
     """
     while rounds := experiment.propose(no_show):
-        opened = [round_ for round_ in rounds if round_.opened]
+        released = [round_ for round_ in rounds if round_.released]
         for round_ in rounds:
-            if not round_.opened:
-                experiment.skip(round_, 0 if opened else None)
-        if opened:
-            return opened
+            if not round_.released:
+                experiment.skip(round_, 0 if released else None)
+        if released:
+            return released
     return []
 
 
@@ -150,10 +142,13 @@ class _Batch:
     """
 
     party: Coordinator
-    link: HelperLink
+    link: HelperLink | None
     digest: bytes
     loaded: Loaded | None
-    ended: list[tuple[RoundRow, SumView | None]] = field(default_factory=list)
+    ended: list[tuple[RoundRow, ReleasedView | None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.engine = self.party.engine(self.digest)
 
     def advance(self, row: RoundRow) -> float:
         """Advance one round; return the seconds until its next step."""
@@ -167,11 +162,10 @@ class _Batch:
     # Announcing
 
     def _announce(self, row: RoundRow) -> float:
-        """Have both aggregators sign a planned round, then open it.
+        """Have all parties sign a planned round, then open it.
 
         A round that is stale, or whose key this server no longer holds, is planned again.
         """
-        context = self.party.aggregator_context(self.digest, row.identity)
         try:
             described = row if row.announcement else self._describe(row)
             if described is None:  # another process was faster
@@ -179,19 +173,15 @@ class _Batch:
             row = described
             if self.party.now > (row.assigned_until + row.started) // 2 + 1:
                 raise Refusal("the helper did not sign it in time")
-            signature = context.endorse(row.announcement)
-            record = context.record(row.identity)
-            if record is None or record.stage is not AggregatorStage.OPEN:
-                raise Refusal("this server aborted it before")
+            signature = self.engine.endorse(row.announcement)
         except Refusal as reason:
             LOG.warning("round %s is planned again: %s", row.identity.hex(), reason)
             self._abandon(row)
             return AGAIN
-        announcement = self.link.describe(row.announcement, signature)
-        accept(TwoServerRound, context.pinned, announcement)
+        announcement = self.engine.announce(row.announcement, signature, self.link)
         with self.party.store.begin() as transaction:
-            opened = replace(row, stage=Stage.OPEN, announcement=announcement)
-            transaction.replace_round(row, opened)
+            released = replace(row, stage=Stage.OPEN, announcement=announcement)
+            transaction.replace_round(row, released)
         return SOON
 
     def _describe(self, row: RoundRow) -> RoundRow | None:
@@ -199,7 +189,7 @@ class _Batch:
 
         Returns the described round, or None if another process stored a description first.
         """
-        party, identity = self.party, row.identity
+        party = self.party
         if self.loaded is None:
             with party.store.read() as transaction:
                 stored = transaction.experiment(party.lineage(self.digest))
@@ -207,26 +197,18 @@ class _Batch:
         experiment, timing = self.loaded[1], _timing(self.loaded[0])
         terms = party.pinned(self.digest).terms
         round_ = _numbered(experiment, row)
-        way = encoding(experiment.open(round_), terms)
-        suite, grace = suite_named(terms.suite), min(timing.grace, terms.grace)
-        theirs = self.link.keys(self.digest, identity, suite)  # first: if rejected, make no key
-        own = party.aggregator_context(self.digest, identity).prepare(identity, suite)
-        start, about = party.now, terms.answer
-        closes = start + timing.joining + about.window + timing.margin
-        described = TwoServerRound(
-            Binding(self.digest, row.option, about.levels, about.window, closes),
-            round_.participants,
-            max(minimum(way.protocol, KIND), terms.aggregation.minimum_batch_size),
-            way.modulus,
-            (own, theirs),
-            prepare_collector(party.records, identity, suite),
-            len(about.metrics),
-            terms.noise.scale,
-            start + timing.joining,
-            grace,
-            suite,
-            identity,
+        start, grace = party.now, min(timing.grace, terms.grace)
+        closes = start + timing.joining + terms.answer.window + timing.margin
+        plan = RoundPlan(
+            identity=row.identity,
+            option=row.option,
+            slots=round_.participants,
+            protocol=experiment.open(round_),
+            assigned_until=start + timing.joining,
+            closes=closes,
+            grace=grace,
         )
+        described = self.engine.describe(plan, self.link)
         changed = replace(
             row,
             announcement=described.encode(),
@@ -241,52 +223,26 @@ class _Batch:
     def _abandon(self, row: RoundRow) -> None:
         """Abort a round that no participant has joined and plan it again under a new identity.
 
-        A round that another process has opened meanwhile is left alone.
+        A round that another process has released meanwhile is left alone.
         """
-        context = self.party.aggregator_context(self.digest, row.identity)
         anew = replace(row, identity=new_identity(), announcement=b"")
         with self.party.store.begin() as transaction:
             if transaction.replace_round(row, anew):
-                context.abandon(row.identity)
+                self.engine.abandon(row.identity)
 
     # Closing
 
     def _close(self, row: RoundRow) -> float:
-        """Sum this server's report shares, request the helper's partial sum, and add both."""
-        party, identity = self.party, row.identity
-        server = party.serving(row)
+        """Advance a closing round; its view is learned from once it is over."""
         try:
-            collector = Collector(server.pinned, row.announcement, party.records)
-            mine, listing = self._own(server)
+            ended = self.engine.close(row, self.party.serving(row), self.link)
         except UnknownRound as reason:
-            LOG.error("round %s is aborted: %s", identity.hex(), reason)
-            self.ended.append((row, None))
-            return SOON
-        if mine:
-            collector.take(mine)
-        if kind_of(mine) is not Kind.OUTCOME and not collector.over:
-            theirs, answer = self.link.exchange(identity, listing)
-            if answer:
-                collector.take(answer)
-            if theirs and not mine:
-                server.take(theirs, party.now)
-            elif kind_of(answer) is Kind.OUTCOME:  # aborted by the helper: destroy this secret, too
-                party.aggregator_context(self.digest, identity).abandon(identity)
-            mine, _ = self._own(server)
-            if mine:
-                collector.take(mine)
-        if not mine:
+            LOG.error("round %s is aborted: %s", row.identity.hex(), reason)
+            ended = EndedRound(None)
+        if ended is None:
             return AGAIN
-        collector.close()
-        self.ended.append((row, _view(collector)))
+        self.ended.append((row, ended.view))
         return SOON
-
-    def _own(self, server: Aggregator) -> tuple[bytes, bytes]:
-        """This server's answer for the collector and its list for the helper, each empty until it
-        exists.
-        """
-        out = server.close(self.party.now)
-        return out.get(server.round.collector, b""), out.get(server.peer, b"")
 
     def learn(self, _first: RoundRow) -> float:
         """End closed rounds and update the learner with their aggregates, in one transaction."""
@@ -309,8 +265,8 @@ class _Batch:
                 if view is None:
                     experiment.skip(round_, 0)  # only released reports use up the horizon
                 else:
-                    way = encoding(experiment.open(round_), terms)
-                    estimate = way.protocol.analyze(way.opened(view))
+                    way = self.engine.codec(experiment.open(round_), terms)
+                    estimate = analyzed(way, view)
                     experiment.observe(round_, estimate)
                     reports, total = view.reports, json.dumps(np.ravel(estimate.total).tolist())
                 transaction.replace_round(row, replace(row, reports=reports, total=total))
@@ -324,11 +280,3 @@ class _Batch:
 def _numbered(experiment: Experiment, row: RoundRow) -> Round:
     """The learner's round of a row."""
     return next(one for one in experiment.propose() if one.number == row.number)
-
-
-def _view(collector: Collector) -> SumView | None:
-    try:
-        return collector.view()
-    except Refusal as reason:
-        LOG.warning("round %s is aborted: %s", collector.round.identity.hex(), reason)
-        return None

@@ -7,7 +7,7 @@ rolling back the database cannot release a round twice, because the key files de
 (`tacit.records`). The number of rows grows with the number of rounds. Rows of participants are
 deleted with their round, except spent invitations.
 
-A `Transaction` reads and writes typed values; no other module contains SQL.
+A `Transaction` reads and writes typed values. No other module but `pending` contains SQL.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
-    MutableMapping,
     Sequence,
 )
 from contextlib import contextmanager, suppress
@@ -38,6 +37,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 from tacit.errors import TacitError, Unavailable
 from tacit.records import probe_disk
 from tacit.service.errors import LOG, Unknown
+from tacit.service.slot_shards import MOST as MOST_SHARDS
+from tacit.service.slot_shards import ShardRow, shards_of
 from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import Terms
 
@@ -46,7 +47,6 @@ PATIENCE = 30  # seconds a writer waits for the lock
 STATEMENTS = 64  # cached per SQLite connection
 CACHE = 256  # kilobytes of page cache per SQLite connection: large rounds are not cached
 _UNAVAILABLE = "the database is unavailable; nothing was changed: retry later"
-AT_ONCE = 200  # report shares per query when a round closes
 
 Value = TypeVar("Value")
 
@@ -83,13 +83,15 @@ class Registered:
     """Terms known to a party. `signatures` holds those of all parties, or is empty.
 
     All terms of an experiment share a lineage, the digest of the first. `approvals` holds the
-    signatures of the predecessor's parties.
+    signatures of the predecessor's parties. `participants` is the new number of planned
+    participants, where these terms change it.
     """
 
     terms: Terms
     signatures: tuple[bytes, ...]
     approvals: tuple[bytes, ...]
     lineage: bytes
+    participants: int | None = None
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,8 @@ class RoundRow:
     """A round and its released sums.
 
     `number` and `arm` belong to the learner; `option` is an index into the terms' options. A round
-    that is abandoned before anyone joined gets a new identity. `total` is JSON.
+    that is abandoned before anyone joined gets a new identity. `assigned` includes the slots
+    assigned in the shards of an unfinished round. `total` is JSON.
     """
 
     identity: bytes
@@ -171,11 +174,21 @@ def _table(name: str, row: type | Mapping[str, Any], *keys: str) -> sql.Table:
     return sql.Table(name, _metadata, *columns)
 
 
-_TERMS_ROW = dict.fromkeys(("digest", "lineage", "document", "signatures", "approvals"), bytes)
+_TERMS_ROW: dict[str, type] = {
+    **dict.fromkeys(("digest", "lineage", "document", "signatures", "approvals"), bytes),
+    "participants": int,
+}
 terms = _table("terms", _TERMS_ROW, "digest")
 experiments = _table("experiments", ExperimentRow, "lineage")
 rounds = _table("rounds", RoundRow, "identity")
 shares = _table("shares", ShareRow, "round", "name")
+
+slot_shards = _table("slot_shards", ShardRow, "round", "shard")
+"""Counters of assigned slots; deleted when the round ends."""
+
+_LEASE_ROW = {"name": bytes, "holder": bytes, "until": int}
+leases = _table("leases", _LEASE_ROW, "name")
+"""Which process advances an experiment, and until when, in milliseconds."""
 
 joins = _table("joins", {"round": bytes, "name": bytes, "slot": int}, "round", "name")
 """Slots by ticket, so that a repeated request gets the same slot; deleted when the round ends."""
@@ -190,6 +203,17 @@ served = _table("served", _SERVED_ROW, "lineage", "option")
 """Telemetry: requests that found no slot, in total and (`waiting`) since rounds were last planned.
 """
 
+_in_shards = (
+    sql.select(sql.func.coalesce(sql.func.sum(slot_shards.c.assigned), 0))
+    .where(slot_shards.c.round == rounds.c.identity)
+    .scalar_subquery()
+)
+_ROUNDS = sql.select(
+    *(
+        (column + _in_shards).label(column.name) if column is rounds.c.assigned else column
+        for column in rounds.c
+    )
+)
 _HEADS = sql.select(*(experiments.c[field.name] for field in fields(ExperimentHead)))
 
 
@@ -241,14 +265,17 @@ class Transaction:
         return self._values(_registered, sql.select(terms).where(terms.c.lineage == mine))
 
     def save_terms(
-        self, new: Terms, signatures: Sequence[bytes] = (), approvals: Sequence[bytes] = ()
+        self,
+        new: Terms,
+        signatures: Sequence[bytes] = (),
+        approvals: Sequence[bytes] = (),
+        participants: int | None = None,
     ) -> None:
         """Store terms, or the signatures under known terms."""
         lineage = self.terms(new.predecessor).lineage if new.predecessor else new.digest
         signed, approved = b"".join(signatures), b"".join(approvals)
-        row = dict(
-            zip(_TERMS_ROW, (new.digest, lineage, new.encode(), signed, approved), strict=True)
-        )
+        values = (new.digest, lineage, new.encode(), signed, approved, participants)
+        row = dict(zip(_TERMS_ROW, values, strict=True))
         self._insert_new(terms, row)
         if signatures:
             known = sql.update(terms).where(terms.c.digest == new.digest)
@@ -284,17 +311,17 @@ class Transaction:
 
     def round(self, identity: bytes) -> RoundRow | None:
         """The round with this identity, if known."""
-        query = sql.select(rounds).where(rounds.c.identity == identity)
+        query = _ROUNDS.where(rounds.c.identity == identity)
         return next(iter(self._values(RoundRow, query)), None)
 
     def rounds_in(self, stages: Collection[Stage]) -> list[RoundRow]:
         """All rounds in these stages, in the order of their numbers."""
-        query = sql.select(rounds).where(rounds.c.stage.in_(stages)).order_by(rounds.c.number)
+        query = _ROUNDS.where(rounds.c.stage.in_(stages)).order_by(rounds.c.number)
         return self._values(RoundRow, query)
 
     def rounds_of(self, lineage: bytes) -> list[RoundRow]:
         """All rounds under any terms of an experiment, in the order of their numbers."""
-        query = sql.select(rounds).where(_of(lineage)).order_by(rounds.c.number)
+        query = _ROUNDS.where(_of(lineage)).order_by(rounds.c.number)
         return self._values(RoundRow, query)
 
     def has_unfinished(self, lineage: bytes) -> bool:
@@ -314,7 +341,7 @@ class Transaction:
     def replace_round(self, old: RoundRow, new: RoundRow) -> bool:
         """Store the columns in which `new` differs, if stage and announcement are still `old`'s.
 
-        Returns whether this call did it.
+        A round that opens gets its slots. Returns whether this call did it.
         """
         mine = (
             rounds.c.identity == old.identity,
@@ -322,11 +349,18 @@ class Transaction:
             rounds.c.announcement == old.announcement,
         )
         update = sql.update(rounds).where(*mine).values(**_changed(old, new))
-        return self.connection.execute(update).rowcount == 1
+        if self.connection.execute(update).rowcount != 1:
+            return False
+        if new.stage is Stage.OPEN and old.stage is not Stage.OPEN:
+            most = 1 if self.connection.dialect.name == "sqlite" else MOST_SHARDS
+            self._insert_new(slot_shards, *map(vars, shards_of(new.identity, new.slots, most)))
+        return True
 
     def delete_pending(self, identity: bytes) -> None:
-        """Delete the report shares and tickets of a round."""
-        for table in (shares, joins):
+        """Delete the report shares, tickets and slot shards of a round."""
+        mine = sql.update(rounds).where(rounds.c.identity == identity)
+        self.connection.execute(mine.values(assigned=rounds.c.assigned + _in_shards))
+        for table in (shares, joins, slot_shards):
             self.connection.execute(sql.delete(table).where(table.c.round == identity))
 
     # Reports
@@ -368,26 +402,50 @@ class Transaction:
     # Slots
 
     def open_rounds(self, digest: bytes, now: int) -> list[RoundRow]:
-        """The rounds under these terms that assign slots, locked against concurrent assignment."""
+        """The rounds under these terms that assign slots, locked so that none closes before this
+        transaction ends.
+        """
         mine = (
             rounds.c.terms == digest,
             rounds.c.stage == Stage.OPEN,
             rounds.c.assigned_until >= now,
         )
-        query = sql.select(rounds).where(*mine).order_by(rounds.c.identity)
-        return self._values(RoundRow, query.with_for_update())
+        query = _ROUNDS.where(*mine).order_by(rounds.c.identity)
+        return self._values(RoundRow, query.with_for_update(read=True, of=rounds))
+
+    def count_shards(self, identities: Collection[bytes]) -> dict[bytes, int]:
+        """The number of slot shards of each round."""
+        mine = slot_shards.c.round.in_(padded(sorted(identities)))
+        query = sql.select(slot_shards.c.round, sql.func.count()).where(mine)
+        return dict(self._all(query.group_by(slot_shards.c.round)))
+
+    def lock_shards(self, wanted: Mapping[bytes, Collection[int]]) -> list[ShardRow]:
+        """These shards of rounds, locked against concurrent assignment."""
+        if not wanted:
+            return []
+        table = slot_shards.c
+        mine = (
+            sql.and_(table.round == identity, table.shard.in_(numbers))
+            for identity, numbers in sorted(wanted.items())
+        )
+        query = sql.select(slot_shards).where(sql.or_(*mine)).order_by(table.round, table.shard)
+        return self._values(ShardRow, query.with_for_update())
 
     def held_slots(self, identity: bytes, names: Collection[bytes]) -> dict[bytes, int]:
         """The slots in a round that these names hold."""
         mine = joins.c.round == identity, joins.c.name.in_(padded(names))
         return dict(self._all(sql.select(joins.c.name, joins.c.slot).where(*mine)))
 
-    def assign_slots(self, identity: bytes, new: Mapping[bytes, int], assigned: int) -> None:
-        """Store new slots by name, and the number of slots assigned in the round."""
+    def assign_slots(
+        self, identity: bytes, new: Mapping[bytes, int], changed: Iterable[ShardRow]
+    ) -> None:
+        """Store new slots by name, and the counters of the shards that they are in."""
         rows = [{"round": identity, "name": name, "slot": slot} for name, slot in new.items()]
         self.connection.execute(sql.insert(joins), rows)
-        mine = sql.update(rounds).where(rounds.c.identity == identity)
-        self.connection.execute(mine.values(assigned=assigned))
+        for row in changed:
+            mine = slot_shards.c.round == row.round, slot_shards.c.shard == row.shard
+            update = sql.update(slot_shards).where(*mine).values(assigned=row.assigned)
+            self.connection.execute(update)
 
     def count_served(self, lineage: bytes, option: int, count: int) -> None:
         """Count requests that found no slot and got this option."""
@@ -402,6 +460,23 @@ class Transaction:
         query = sql.select(*sums).where(served.c.lineage == lineage)
         total, waiting = self.connection.execute(query).one()
         return int(total), int(waiting)
+
+    def hold_leases(
+        self, names: Collection[bytes], holder: bytes, now: int, until: int
+    ) -> set[bytes]:
+        """Take these leases where they are free, expired or already held; those held now."""
+        rows = [{"name": name, "holder": holder, "until": until} for name in names]
+        self._insert_new(leases, *rows)
+        mine = leases.c.name.in_(padded(sorted(names)))
+        found = sql.select(leases).where(mine).order_by(leases.c.name).with_for_update()
+        held = {row.name for row in self._all(found) if row.holder == holder or row.until <= now}
+        taken = sql.update(leases).where(leases.c.name.in_(padded(sorted(held))))
+        self.connection.execute(taken.values(holder=holder, until=until))
+        return held
+
+    def release_leases(self, holder: bytes) -> None:
+        """Delete the leases of a process."""
+        self.connection.execute(sql.delete(leases).where(leases.c.holder == holder))
 
     def settle_served(self, lineage: bytes) -> None:
         """Add the requests since rounds were last planned to the public count."""
@@ -418,9 +493,15 @@ _decoded = lru_cache(maxsize=256)(Terms.decode)  # devices keep requesting the s
 
 
 def _registered(
-    _digest: bytes, lineage: bytes, document: bytes, signatures: bytes, approvals: bytes
+    _digest: bytes,
+    lineage: bytes,
+    document: bytes,
+    signatures: bytes,
+    approvals: bytes,
+    participants: int | None,
 ) -> Registered:
-    return Registered(_decoded(document), _cut(signatures), _cut(approvals), lineage)
+    signed, approved = _cut(signatures), _cut(approvals)
+    return Registered(_decoded(document), signed, approved, lineage, participants)
 
 
 def _cut(data: bytes) -> tuple[bytes, ...]:
@@ -539,68 +620,6 @@ class Store:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
-
-
-class PendingShares(MutableMapping[bytes, bytes]):
-    """The pending report shares of one round, as the aggregator's mapping."""
-
-    def __init__(self, store: Store, identity: bytes) -> None:
-        self._store = store
-        self._identity = identity
-        self._mine = shares.c.round == identity
-
-    def __getitem__(self, name: bytes) -> bytes:
-        query = sql.select(shares.c.content).where(self._mine, shares.c.name == name)
-        with self._store.read() as transaction:
-            found: bytes | None = transaction.connection.execute(query).scalar()
-        if found is None:
-            raise KeyError(name)
-        return found
-
-    def __setitem__(self, name: bytes, content: bytes) -> None:
-        self.setdefault(name, content)
-
-    def __delitem__(self, name: bytes) -> None:
-        with self._store.begin() as transaction:
-            mine = sql.delete(shares).where(self._mine, shares.c.name == name)
-            transaction.connection.execute(mine)
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter([name for name, _ in self.items()])
-
-    def __len__(self) -> int:
-        with self._store.read() as transaction:
-            return transaction.count_shares(self._identity)
-
-    def items(self) -> Any:
-        """All names and contents in the order of names, read in chunks to bound memory."""
-        query = sql.select(shares.c.name, shares.c.content).order_by(shares.c.name).limit(AT_ONCE)
-        last, part = b"", None
-        while part is None or len(part) == AT_ONCE:
-            with self._store.read() as transaction:
-                after = query.where(self._mine, shares.c.name > last)
-                part = transaction.connection.execute(after).all()
-            yield from part
-            last = part[-1][0] if part else last
-
-    def setdefault(self, name: bytes, content: bytes = b"") -> bytes:
-        """Insert unless present, atomically across processes, and return the stored content.
-
-        Content for a round that is over is not stored, because nothing would delete it.
-        """
-        row, found = ShareRow(self._identity, name, content), None
-        while found is None:
-            with self._store.begin() as transaction:
-                stage = transaction.lock_stages([self._identity]).get(self._identity)
-                if stage is not None and stage not in LIVE:
-                    return content
-                found = transaction.keep_shares([row]).get((self._identity, name))
-        return found
-
-    def clear(self) -> None:
-        """Delete all pending report shares of the round."""
-        with self._store.begin() as transaction:
-            transaction.connection.execute(sql.delete(shares).where(self._mine))
 
 
 def padded(values: Collection[bytes]) -> list[bytes]:

@@ -9,22 +9,25 @@ randomize, combine and analyze, with simulation noise.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from tacit.algorithms.problems import Problem
+from tacit.algorithms.problems import Problem, Start
 from tacit.algorithms.registry import lookup
 from tacit.algorithms.run_outcome import RunOutcome
 from tacit.environments.contract import Environment, World
 from tacit.environments.recorded import OutOfData
+from tacit.environments.silos import SharedDraws, Synthetic
 from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.privacy import guaranteed_reports
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.joint import JointSums
+from tacit.simulation.engines import Failure, failure_of
 from tacit.simulation.poisoning import Poisoning
 from tacit.types import Arm, Estimate, Played, Round
 
@@ -97,16 +100,40 @@ def run(
     RunOutcome
         Regret and communication; the run ends early where recorded data are used up.
     """
-    learner, means = experiment.learner, world.means
-    points = checkpoints or checkpoints_for(learner.horizon)
-    outcome = RunOutcome(experiment, None if means is None else world.gaps, points, means)
+    points = checkpoints or checkpoints_for(experiment.learner.horizon)
     sources = (rng, rng if noise is None else noise)
+    return finished(stages(experiment, world, sources, points, conditions))
+
+
+Sources = tuple[np.random.Generator, np.random.Generator]  # of the environment, and of the noise
+Returned = TypeVar("Returned")
+
+
+def finished(stages: Generator[None, None, Returned]) -> Returned:
+    """What a generator returns after all of its stages."""
+    while True:
+        try:
+            next(stages)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+def stages(
+    experiment: Experiment,
+    world: World,
+    sources: Sources,
+    checkpoints: tuple[int, ...],
+    conditions: RunConditions = PLAIN,
+) -> Generator[None, None, RunOutcome]:
+    """Run an experiment, pausing after each of the learner's proposals; see `run`."""
+    learner, means, rng = experiment.learner, world.means, sources[0]
+    outcome = RunOutcome(experiment, None if means is None else world.gaps, checkpoints, means)
     poisoning = Poisoning.of(conditions.poisoned, world) if conditions.poisoned else None
     with suppress(OutOfData):  # the run ends when the recorded data are used up
         while rounds := experiment.propose():
-            outcome.rounds += any(round_.opened for round_ in rounds)
+            outcome.rounds += any(round_.released for round_ in rounds)
             for round_ in rounds:
-                if round_.opened:
+                if round_.released:
                     _release(outcome, world, round_, sources, conditions, poisoning)
                 else:
                     played = world.play(round_, None, rng)
@@ -114,6 +141,7 @@ def run(
                     outcome.add(played, None, wrapped=False)
             if conditions.until_decided and learner.arms and learner.decided() is not None:
                 break
+            yield
     return outcome
 
 
@@ -121,7 +149,7 @@ def _release(
     outcome: RunOutcome,
     world: World,
     round_: Round,
-    sources: tuple[np.random.Generator, np.random.Generator],
+    sources: Sources,
     conditions: RunConditions,
     poisoning: Poisoning | None,
 ) -> None:
@@ -182,16 +210,18 @@ class Trial:
 
     def __call__(self, seed: int) -> dict[str, Any]:
         """Run with this seed and return a flat record."""
-        start = self.problem.start(seed, self.world)
+        return finished(self.stages(seed, self.problem.start(seed, self.world)))
+
+    def stages(self, seed: int, start: Start) -> Generator[None, None, dict[str, Any]]:
+        """Run from a start, pausing after each of the learner's proposals."""
         problem = self.problem.fitted(start.world, seed)
         experiment = lookup(self.algorithm).build(problem)
-        outcome = run(
+        outcome = yield from stages(
             experiment,
             start.world,
-            start.rng,
-            noise=start.noise,
-            checkpoints=self.checkpoints,
-            conditions=replace(self.conditions, dropout=problem.dropout),
+            (start.rng, start.noise),
+            self.checkpoints or checkpoints_for(experiment.learner.horizon),
+            replace(self.conditions, dropout=problem.dropout),
         )
         regret, used = outcome.regret, start.world.used
         known = {} if regret is None else {"regret": regret, "final_regret": outcome.final_regret}
@@ -207,3 +237,32 @@ class Trial:
             "estimates": outcome.estimates if seed == self.first else [],
             **({} if used is None else {"rows_used": used}),
         }
+
+
+def together(trials: Sequence[Trial], seed: int) -> list[dict[str, Any] | Failure]:
+    """The records of trials with this seed that share their draws (`Problem.shared_draws`).
+
+    The trials take turns, a synchronisation each. Records are those of separate runs. A trial that
+    fails does not end the others.
+    """
+    starts = [trial.problem.start(seed, None) for trial in trials]
+    world = starts[0].world
+    assert isinstance(world, Synthetic)
+    draws = SharedDraws(world, starts[0].rng, len(trials))
+    running = {
+        place: trial.stages(seed, replace(start, world=draws.reader(place)))
+        for place, (trial, start) in enumerate(zip(trials, starts, strict=True))
+    }
+    found: dict[int, dict[str, Any] | Failure] = {}
+    while running:
+        for place, stage in list(running.items()):
+            try:
+                next(stage)
+                continue
+            except StopIteration as end:
+                found[place] = end.value
+            except Exception as error:
+                found[place] = failure_of(error)
+            draws.leave(place)
+            del running[place]
+    return [found[place] for place in range(len(trials))]

@@ -62,9 +62,15 @@ def attempt(task: Task, number: int) -> tuple[int, float, Any]:
     try:
         answer = task(number)
     except BaseException as error:
-        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        answer = Failure(reason, traceback.format_exc(), _sendable(error))
+        answer = failure_of(error)
     return number, time.perf_counter() - start, answer
+
+
+def failure_of(error: BaseException) -> Failure:
+    """The failure of a run that raised this exception."""
+    reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    trace = "".join(traceback.format_exception(error))
+    return Failure(reason, trace, _sendable(error))
 
 
 def _sendable(error: BaseException) -> BaseException | None:

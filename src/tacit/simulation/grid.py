@@ -15,8 +15,8 @@ import json
 import math
 import pickle
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from itertools import product
@@ -29,7 +29,8 @@ from tacit.algorithms.silos_problem import Budget
 from tacit.environments.contract import World
 from tacit.errors import TacitError, integer
 from tacit.privacy import Guarantee
-from tacit.simulation.driver import Trial
+from tacit.simulation.driver import Trial, together
+from tacit.simulation.engines import Failure
 from tacit.simulation.study import RunConfig, asked, matched, promise_of, recorded, tried
 
 AXES = ("problems", "environments", "guarantees")
@@ -120,12 +121,37 @@ class Study:
 
     def __call__(self, cell: int) -> str:
         """Run a cell and return its row as JSON."""
+        return self._row(cell, self._trial(cell)(self.at(cell)[1]))
+
+    def together(self, cells: Sequence[int]) -> list[tuple[int, str | Failure]]:
+        """Run cells of one bundle, and return the row of each, or why it failed."""
+        if len(cells) == 1:
+            return [(cells[0], self(cells[0]))]
+        found = together([self._trial(cell) for cell in cells], self.at(cells[0])[1])
+        return [
+            (cell, one if isinstance(one, Failure) else self._row(cell, one))
+            for cell, one in zip(cells, found, strict=True)
+        ]
+
+    def bundles(self, cells: Iterable[int]) -> list[tuple[int, ...]]:
+        """Group cells to run together: those of one seed whose problems share their draws."""
+        found: dict[Hashable, list[int]] = {}
+        for cell in cells:
+            where, seed = self.at(cell)
+            shared = where.problem.shared_draws if where.world is None else None
+            found.setdefault(cell if shared is None else (seed, shared), []).append(cell)
+        return [tuple(group) for group in found.values()]
+
+    def _trial(self, cell: int) -> Trial:
         for home in self.homes:
             import_module(home)
-        where, seed = self.at(cell)
+        where, _ = self.at(cell)
         world = None if where.world is None else self.worlds[where.world]
         problem = settled(where.algorithm, where.problem, self.first_seed, self.seeds)
-        record = Trial(where.algorithm, problem, world)(seed)
+        return Trial(where.algorithm, problem, world)
+
+    def _row(self, cell: int, record: Mapping[str, Any]) -> str:
+        where, _ = self.at(cell)
         kept = {name: value for name, value in record.items() if name not in NOT_KEPT}
         named = {
             f"asked_{name}" if name in kept else name: value for name, value in where.named.items()
@@ -142,6 +168,18 @@ class Study:
             "data": list(self.digests),
             "configurations": [where.described() for where in self.configurations],
         }
+
+
+@dataclass(frozen=True)
+class Bundles:
+    """A study as a picklable function of the number of a bundle of cells."""
+
+    study: Study
+    cells: tuple[tuple[int, ...], ...]
+
+    def __call__(self, number: int) -> list[tuple[int, str | Failure]]:
+        """Run the cells of a bundle."""
+        return self.study.together(self.cells[number])
 
 
 def settled(algorithm: str, problem: Problem, first: int, runs: int) -> Problem:
@@ -407,22 +445,37 @@ class _Reader:
         index = next((choice.world for choice in picked if choice.world is not None), None)
         world = None if index is None else self.worlds[index]
         place = ", ".join(choice.place for choice in picked if "[" in choice.place)
+        assert variant.label is not None
         try:
-            check_together(options)
-            problem = entry.ask(asked(entry, world, options))
-            fitted, experiment = problem, None
-            if entry.matched is None:
-                fitted, experiment = tried(entry, problem, how, world)
+            made = configured(entry, variant.label, options, (index, world), how)
         except TacitError as error:
             raise TacitError(f"{place or 'study'}, {entry.name}: {error}") from error
-        in_force = recorded(entry, fitted, world)
-        common = [name for name in ("horizon", "epsilon", "delta") if name in in_force]
-        named = {name: in_force.get(name) for name in dict.fromkeys([*common, *options])}
-        promise = None if experiment is None else promise_of(experiment, world, [])
-        assert variant.label is not None
-        return Configuration(
-            entry.name, variant.label, problem, index, labels, chosen, named, in_force, promise
-        )
+        return replace(made, axes=labels, chosen=chosen)
+
+
+def configured(
+    entry: Algorithm,
+    label: str,
+    options: Mapping[str, Any],
+    world: tuple[int | None, World | None],
+    how: RunConfig,
+) -> Configuration:
+    """The configuration of an algorithm with these options, checked by building its first run.
+
+    `world` is an own world's place in the study and the world itself.
+    """
+    check_together(options)
+    index, own = world
+    problem = entry.ask(asked(entry, own, dict(options)))
+    fitted, experiment = problem, None
+    if entry.matched is None:
+        fitted, experiment = tried(entry, problem, how, own)
+    in_force = recorded(entry, fitted, own)
+    common = [name for name in ("horizon", "epsilon", "delta") if name in in_force]
+    named = {name: in_force.get(name) for name in dict.fromkeys([*common, *options])}
+    promise = None if experiment is None else promise_of(experiment, own, [])
+    axes = dict.fromkeys((axis.removesuffix("s") for axis in AXES), "default")
+    return Configuration(entry.name, label, problem, index, axes, {}, named, in_force, promise)
 
 
 def pickle_digest(world: World) -> str:

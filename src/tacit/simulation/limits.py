@@ -43,21 +43,19 @@ def proved(shown: Iterable[tuple[Result, str]], first: float, up: Axis) -> list[
     """
     lines: dict[tuple[Point, ...], Series] = {}
     for result, colour in shown:
-        bound = result.bound
         rounds = [t for t in result.checkpoints.tolist() if t >= max(first, 2)]
-        if bound is None or not rounds:
-            continue
-        points = tuple(
-            Point(float(t), value)
-            for t, value in zip(rounds, bound.at(rounds).tolist(), strict=True)
-            if value > 0 and up.low <= math.log10(value) <= up.high
-        )
-        if len(points) > 1:
-            said = f"{bound.theorem} ({bound.order})"
-            lines.setdefault(points, Series(said, points, colour, PROVED_DASH, quiet=True))
+        for bound in result.bounds if rounds else ():
+            points = tuple(
+                Point(float(t), value)
+                for t, value in zip(rounds, bound.at(rounds).tolist(), strict=True)
+                if value > 0 and up.low <= math.log10(value) <= up.high
+            )
+            if len(points) > 1:
+                said = f"{bound.theorem} ({bound.order})"
+                lines.setdefault(points, Series(said, points, colour, PROVED_DASH, quiet=True))
     return list(lines.values())
 
 
 def theorems(results: Iterable[Result]) -> list[str]:
     """Names of the theorems about these results."""
-    return list(dict.fromkeys(r.bound.theorem for r in results if r.bound is not None))
+    return list(dict.fromkeys(bound.theorem for one in results for bound in one.bounds))

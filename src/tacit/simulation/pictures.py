@@ -26,6 +26,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4
 THEOREM = {"linestyle": (0, (1, 1)), "linewidth": 1.3, "zorder": 1.5}
 BOUND = {"color": "#888888", "linestyle": (0, (1, 1.5)), "linewidth": 1.5, "zorder": 1}
 LINE, ROOM = 0.21, 4  # inches per line of a legend, and lines that fit below the axes
+BELOW = "it holds as T grows: at a finite T\na curve may lie below it"
 MARK_EVERY = 9  # checkpoints between markers; the next curve's are offset by one
 
 
@@ -195,7 +196,8 @@ def _bounds(one: Any, panel: Panel, average: bool) -> None:
     for slope, epsilon in found.items():
         line = slope * np.log(rounds) / (rounds if average else 1.0)
         privacy = "no privacy" if epsilon is None else f"central DP, ε = {epsilon:g}"
-        one.plot(rounds, line, label=f"lower bound\n(asymptotic, {privacy})", **BOUND)
+        said = f"lower bound\n(asymptotic, {privacy};\n{BELOW})"
+        one.plot(rounds, line, label=said, **BOUND)
     one.set_ylim(limits)  # early on, the asymptotic bound is far above any regret
 
 
@@ -207,10 +209,8 @@ def theorems(
     Results with the same bound share one line. The label says if a line is outside the axes.
     """
     limits, drawn = one.get_ylim(), set[tuple[str, bytes]]()
-    for label, result in results.items():
-        bound = result.bound
-        if bound is None:
-            continue
+    shown = [(label, result, bound) for label, result in results.items() for bound in result.bounds]
+    for label, result, bound in shown:
         rounds = result.checkpoints[result.checkpoints >= 2]
         line = bound.at(rounds) / (rounds if average else 1.0)
         if (bound.theorem, line.tobytes()) in drawn:

@@ -115,7 +115,7 @@ def write_report(
     """Write `report.html`, `summary.csv` (a row per configuration) and `runs.csv` (a row
     per run).
 
-    `bound` adds a theorem to a result (`tacit.papers.bounds.with_bound`), which plots then show.
+    `bound` adds a theorem to a result (`tacit.papers.bounds.with_bounds`), which plots then show.
     """
     found, where = saved(directory), out or directory
     listed = entries(found)

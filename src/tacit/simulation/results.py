@@ -73,8 +73,8 @@ class Result(Tabular):
         The finished runs.
     extras : tuple of str
         Names of further columns whose means belong in the summary.
-    bound : RegretBound, optional
-        A theorem about the algorithm, which plots show; `tacit.papers.bounds.with_bound` adds it.
+    bounds : tuple of RegretBound
+        Theorems about the algorithm, which plots show; `tacit.papers.bounds.with_bounds` adds them.
 
     Raises
     ------
@@ -95,7 +95,7 @@ class Result(Tabular):
     guarantee: Guarantee | None
     done: Runs
     extras: tuple[str, ...] = field(default=())
-    bound: RegretBound | None = None
+    bounds: tuple[RegretBound, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.done.records:

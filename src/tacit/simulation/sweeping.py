@@ -29,7 +29,7 @@ from tacit.simulation.engines import (
     local,
     on_ray,
 )
-from tacit.simulation.grid import Study, read_study, study_of
+from tacit.simulation.grid import Bundles, Study, read_study, study_of
 from tacit.simulation.log import Rows, check_same, header
 from tacit.simulation.progress import bar
 from tacit.simulation.results import Result, Results
@@ -229,17 +229,27 @@ def _run(swept: Swept, left: list[int], way: ExecutionConfig, store: StudyStore 
 
 
 def _answers(study: Study, cells: list[int], way: ExecutionConfig) -> Answers:
+    """Yield the row or failure of each cell, bundle by bundle."""
+    task = Bundles(study, tuple(study.bundles(cells)))
+    with closing(_bundled(task, way)) as answers:
+        for number, answer in answers:
+            failed = isinstance(answer, Failure)
+            yield from ((cell, answer) for cell in task.cells[number]) if failed else answer
+
+
+def _bundled(task: Bundles, way: ExecutionConfig) -> Answers:
+    numbers = range(len(task.cells))
     if way.engine == "ray":
-        yield from on_ray(study, cells, way.address, way.workers or None)
+        yield from on_ray(task, numbers, way.address, way.workers or None)
         return
-    workers = min(os.cpu_count() or 1 if way.workers is None else way.workers, len(cells))
+    workers = min(os.cpu_count() or 1 if way.workers is None else way.workers, len(numbers))
     if workers:
         try:
-            yield from local(study, cells, workers, ONE_THREAD)
+            yield from local(task, numbers, workers, ONE_THREAD)
             return
         except Unloadable:  # not picklable, e.g. defined in a script; no cell has run
             pass
-    yield from here(study, cells)
+    yield from here(task, numbers)
 
 
 # Cost estimates, and studies on disk

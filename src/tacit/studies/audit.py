@@ -36,7 +36,7 @@ from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.sums import ModularSum
 from tacit.protocols.vectors import CentralVectors, LocalVectors, SeparateSums, VectorProtocol
 from tacit.rounds import carry
-from tacit.types import Floats, Opened
+from tacit.types import Aggregate, Floats
 
 FALSE_POSITIVE_RATE = 1e-3
 CONFIDENCE = 0.999  # of the lower bound on ε
@@ -167,7 +167,7 @@ def first_round(name: str, options: dict[str, Any]) -> Protocol:
     asked = entry.ask(options)
     problem = asked.fitted(asked.start(0, None).world, 0)
     experiment = entry.build(problem)
-    return experiment.open(next(round_ for round_ in experiment.propose() if round_.opened))
+    return experiment.open(next(round_ for round_ in experiment.propose() if round_.released))
 
 
 class CountedSums(PrefixSums):
@@ -223,7 +223,7 @@ class Sight:
 
     reports: Sequence[Any]
     moved: Any
-    read: Callable[[Opened, Sequence[Any]], list[Number]]
+    read: Callable[[Aggregate, Sequence[Any]], list[Number]]
     distribution: NoiseDistribution | Laplace
     move: float
     copies: int = 1
@@ -233,8 +233,8 @@ class Sight:
         view.
         """
         messages = [protocol.report(x, place) for place, x in enumerate(reports)]
-        opened = carry(protocol, messages, through) if through else protocol.combine(messages)
-        return self.read(opened, messages)
+        released = carry(protocol, messages, through) if through else protocol.combine(messages)
+        return self.read(released, messages)
 
 
 def sight_of(protocol: Protocol) -> Sight:
@@ -264,16 +264,16 @@ def _sum(protocol: SumProtocol) -> Sight:
     if isinstance(protocol, CentralLaplace):
         noise, unit = protocol.noise, 1 << 20  # releases are in units of 1/unit of a level
 
-        def real(opened: Opened, _: Sequence[Any]) -> list[Number]:
-            return [Number(opened.value / unit - ones * g, noise)]
+        def real(released: Aggregate, _: Sequence[Any]) -> list[Number]:
+            return [Number(released.value / unit - ones * g, noise)]
 
         return Sight(reports, 0.0, real, noise, g)
     truth = g if alone else ones * g
     stated = protocol.view_distribution if alone else protocol.released_distribution
     distribution, place = _unwrapped(protocol, stated(truth, n), truth)
 
-    def read(opened: Opened, sent: Sequence[Any]) -> list[Number]:
-        return [Number(place(x), distribution) for x in (sent if alone else [opened.value])]
+    def read(released: Aggregate, sent: Sequence[Any]) -> list[Number]:
+        return [Number(place(x), distribution) for x in (sent if alone else [released.value])]
 
     return Sight(reports, 0.0, read, distribution, g)
 
@@ -302,8 +302,8 @@ def _vector(protocol: VectorProtocol) -> Sight:
         truth = ups * protocol.precision
         whole, place = _unwrapped(protocol, protocol.view_distribution(truth, n), truth)
 
-        def levels(opened: Opened, _: Sequence[Any]) -> list[Number]:
-            return [Number(place(x), whole) for x in opened.values]
+        def levels(released: Aggregate, _: Sequence[Any]) -> list[Number]:
+            return [Number(place(x), whole) for x in released.values]
 
         return Sight(reports, moved, levels, whole, protocol.precision, s)
     if not isinstance(protocol, (CentralVectors, LocalVectors)):
@@ -311,11 +311,11 @@ def _vector(protocol: VectorProtocol) -> Sight:
     distribution, unit = protocol.view_distribution(0, n), protocol.unit
     steps = round(2 * bound / unit)
 
-    def sums(opened: Opened, _: Sequence[Any]) -> list[Number]:
+    def sums(released: Aggregate, _: Sequence[Any]) -> list[Number]:
         truth = (2 * ups - n) * bound
-        return [Number(round((x - truth) / unit), distribution) for x in opened.values]
+        return [Number(round((x - truth) / unit), distribution) for x in released.values]
 
-    def messages(_: Opened, sent: Sequence[Any]) -> list[Number]:
+    def messages(_: Aggregate, sent: Sequence[Any]) -> list[Number]:
         noise = [(row - report) / unit for row, report in zip(sent, reports, strict=True)]
         return [Number(round(float(x)), distribution) for row in noise for x in row]
 
@@ -329,9 +329,9 @@ def _separate(protocol: SeparateSums) -> Sight:
     flat = [report for part in parts for report in part.reports]
     reports = [(place, float(x[0])) for place, x in zip(places, flat, strict=True)]
 
-    def read(opened: Opened, sent: Sequence[Any]) -> list[Number]:
+    def read(released: Aggregate, sent: Sequence[Any]) -> list[Number]:
         shared = protocol.by_option(sent)
-        looks = zip(parts, opened.values, shared, strict=True)
+        looks = zip(parts, released.values, shared, strict=True)
         return [number for part, one, mine in looks for number in part.read(one, mine)]
 
     first = parts[0]
@@ -345,8 +345,8 @@ def _prefix(protocol: PrefixRound) -> Sight:
     moved = nothing.copy()
     moved[0, 0] = sums.sensitivity
 
-    def read(opened: Opened, sent: Sequence[Any]) -> list[Number]:
-        rows, silos = (sent, 1) if sums.alone else ([opened.values], n)
+    def read(released: Aggregate, sent: Sequence[Any]) -> list[Number]:
+        rows, silos = (sent, 1) if sums.alone else ([released.values], n)
         form = sums.form(protocol.step)
         numbers = [x for row in rows for x in form.read([int(x) for x in row], silos)]
         return [Number(int(x) + round(distribution.mean), distribution) for x in numbers]

@@ -15,7 +15,23 @@ from tacit.signatures import KEY_SIZE
 from tacit.terms.canonical import LARGEST, read_fraction
 
 DISCRETE_LAPLACE = "discrete-laplace"
-"""The distribution of noise: `Terms` verifies its minimum against epsilon."""
+RANDOMIZED_RESPONSE = "randomized-response"
+SKELLAM = "skellam"
+DISCRETE_GAUSSIAN = "discrete-gaussian"
+BINOMIAL = "binomial"
+DISTRIBUTIONS = (
+    DISCRETE_LAPLACE,
+    RANDOMIZED_RESPONSE,
+    SKELLAM,
+    DISCRETE_GAUSSIAN,
+    BINOMIAL,
+)
+"""Distributions of noise that are verified against ε and δ, and what their parameter is.
+
+The parameter is the scale of discrete Laplace noise, 1/ε of one bit of randomized response, the
+variance of Skellam noise, σ of discrete Gaussian noise, and the variance of all noise bits
+together.
+"""
 
 REHEARSED = "rehearsed"
 """In place of a distribution: terms of rehearsals in one process, whose noise is not verified.
@@ -35,7 +51,9 @@ _TURNING = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 class Answer:
     """The content of one report: a number per metric, from `low` to `high` in `levels` steps.
 
-    It is about what happened within the observation window of `window` seconds.
+    It is about what happened within the observation window of `window` seconds. `labels` are the
+    words that participants choose from, one for each value from `low` to `high`; empty where they
+    type a number.
     """
 
     meaning: str
@@ -44,6 +62,15 @@ class Answer:
     window: int = 0
     low: Fraction = Fraction(0)
     high: Fraction = Fraction(1)
+    labels: tuple[str, ...] = ()
+
+    def value(self, level: int) -> Fraction:
+        """The answer at a level.
+
+        >>> Answer("stars", levels=4, low=Fraction(1), high=Fraction(5)).value(1)
+        Fraction(2, 1)
+        """
+        return self.low + Fraction(level, self.levels) * (self.high - self.low)
 
     def check(self) -> None:
         """Reject unreadable texts, an empty range and numbers that are not whole."""
@@ -54,6 +81,11 @@ class Answer:
         check_fraction("answer.range[0]", self.low)
         check_fraction("answer.range[1]", self.high)
         require(self.low < self.high, "answer.range[0]", self.low, f"below {self.high}")
+        if self.labels:
+            check_names("answer.labels", self.labels)
+            rule = f"{self.levels + 1}, one for each level, or none"
+            count = len(self.labels)
+            require(count == self.levels + 1, "the number of answer.labels", count, rule)
 
 
 @dataclass(frozen=True)
@@ -77,8 +109,9 @@ class Promise:
 class Noise:
     """The noise on every metric, and the party that adds it.
 
-    `minimum` is a lower bound on the noise that a round announces: the scale of discrete Laplace
-    noise, the variance in terms of rehearsals. None stands for the value that `scale` gives.
+    `scale` is the parameter of the distribution (`DISTRIBUTIONS`), the standard deviation in terms
+    of rehearsals. `minimum` is a lower bound on that of a round, on the variance in rehearsals.
+    None stands for the value that `scale` gives.
     `share_divisor` names the rule by which a round divides noise among devices.
     """
 
@@ -94,8 +127,8 @@ class Noise:
 
     @property
     def parameter(self) -> Fraction:
-        """The quantity that `minimum` bounds: the scale, or its square, the variance."""
-        return self.scale if self.distribution == DISCRETE_LAPLACE else self.scale**2
+        """The quantity that `minimum` bounds: the parameter; in rehearsals the variance."""
+        return self.scale**2 if self.distribution == REHEARSED else self.scale
 
     @property
     def least(self) -> Fraction:
@@ -107,11 +140,11 @@ class Noise:
         """Reject unknown distributions and rules, and a minimum that the scale does not reach."""
         distribution, least = self.distribution, self.least
         require(
-            distribution in (DISCRETE_LAPLACE, REHEARSED),
+            distribution in (*DISTRIBUTIONS, REHEARSED),
             "noise.distribution",
             repr(distribution),
-            f"{DISCRETE_LAPLACE}, the one that is verified against epsilon. Only rehearsals in one "
-            f"process say {REHEARSED}",
+            f"one of {', '.join(DISTRIBUTIONS)}, which are verified against epsilon. Only "
+            f"rehearsals in one process say {REHEARSED}",
         )
         divisor = self.share_divisor
         require(divisor == SHARE_DIVISOR, "share_divisor", repr(divisor), repr(SHARE_DIVISOR))

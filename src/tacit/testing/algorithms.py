@@ -69,7 +69,7 @@ def _check_rounds(entry: Algorithm, trial: Trial) -> None:
     start = trial.problem.start(3, None)
     experiment = entry.build(trial.problem.fitted(start.world, 3))
     round_ = experiment.propose()[0]
-    if round_.opened:
+    if round_.released:
         protocol = experiment.open(round_)
         match experiment.mechanism.privacy:
             case NonPrivate():
@@ -88,4 +88,4 @@ def _check_rounds(entry: Algorithm, trial: Trial) -> None:
     )
     outcome = run(restored, start.world, start.rng, noise=start.noise)
     assert restored.finished, "a restored experiment must reach its horizon"
-    assert outcome.opened >= 0, "a run counts its released rounds"
+    assert outcome.released >= 0, "a run counts its released rounds"

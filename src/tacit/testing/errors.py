@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.noise.table import entries
 from tacit.protocols.contract import SumProtocol
-from tacit.types import Opened
+from tacit.types import Aggregate
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 LEVELS = tuple(10.0**-k for k in range(1, 13))
@@ -29,7 +29,7 @@ def exact_error(protocol: SumProtocol, total: int, reports: int) -> tuple[Floats
     """All errors of the estimated sum of rewards, with their probabilities."""
     start, probabilities = entries(protocol.released_distribution(total, reports))
     values = range(start, start + len(probabilities))
-    sums = [protocol._sum(Opened((value,), reports)) for value in values]
+    sums = [protocol._sum(Aggregate((value,), reports)) for value in values]
     return (np.array(sums) - total) / protocol.precision, probabilities
 
 

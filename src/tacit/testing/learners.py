@@ -51,7 +51,7 @@ def check_learner(build: Callable[[], Learner]) -> None:
 
 def answer(learner: Learner, round_: Round, seed: int) -> None:
     """Observe or skip a round, with randomness that depends only on the seed and the round."""
-    if not round_.opened:
+    if not round_.released:
         learner.skip(round_)
         return
     learner.observe(round_, invent(round_, np.random.default_rng([seed, round_.number])))
@@ -105,7 +105,7 @@ def _check_counts(build: Callable[[], Learner]) -> None:
 
 def _simple(round_: Round) -> bool:
     plain = type(round_.assignment) is Design and not round_.assignment.each
-    return round_.opened and (plain or isinstance(round_.assignment, Arm))
+    return round_.released and (plain or isinstance(round_.assignment, Arm))
 
 
 def _few(round_: Round, reports: int, mean: float) -> Estimate:

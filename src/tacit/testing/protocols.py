@@ -14,7 +14,7 @@ from tacit.protocols.checking import recompute, sample
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.testing.errors import check_error
 from tacit.testing.statistics import SEEDED, UNSEEDED, check_rejected, follows
-from tacit.types import Estimate, Levels, Opened
+from tacit.types import Aggregate, Estimate, Levels
 
 Sample = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -72,11 +72,11 @@ def check_protocol(
     except TacitError:
         return  # continuous noise, for comparison only, has no integer distribution
     rng = np.random.default_rng(3)
-    for name, opened in (
+    for name, released in (
         ("simulate", _simulated(protocol, levels, rng, rounds)),
         ("randomize_batch", _one_by_one(protocol, levels, rng, rounds)),
     ):
-        assert follows(opened, distribution) > SEEDED, (
+        assert follows(released, distribution) > SEEDED, (
             f"{name} does not follow released_distribution"
         )
     device = [_devices(protocol, levels).value for _ in range(exact_rounds)]
@@ -147,7 +147,7 @@ def _one_by_one(
     ]
 
 
-def _devices(protocol: SumProtocol, levels: Any) -> Opened:
+def _devices(protocol: SumProtocol, levels: Any) -> Aggregate:
     rewards = [int(level) / protocol.precision for level in levels]
     return protocol.combine([protocol.report(x, place) for place, x in enumerate(rewards)])
 
@@ -157,7 +157,7 @@ def _check_rejections(protocol: SumProtocol) -> None:
     assert 1 <= protocol.minimum <= n, "minimum must lie between 1 and participants"
     assert protocol.bits_per_participant > 0, "bits_per_participant must be positive"
     for reports in {protocol.minimum - 1, n + 1} - {0}:
-        check_rejected(partial(protocol.analyze, Opened((0,), reports)), f"{reports} reports")
+        check_rejected(partial(protocol.analyze, Aggregate((0,), reports)), f"{reports} reports")
     for reward in (-0.1, 1.5, math.nan, True, "1"):
         check_rejected(partial(protocol.randomize, reward), f"a reward of {reward!r}")
 

@@ -1,15 +1,23 @@
-"""Prio3Count and Prio3Sum for two aggregators, byte for byte as in draft-irtf-cfrg-vdaf-20.
+"""Prio3Count, Prio3Sum and Prio3Histogram for two aggregators, as in draft-irtf-cfrg-vdaf-20.
 
-A client secret-shares its measurement together with a proof that it is a bit, or an integer from 0
-to a limit. Each aggregator computes a short verifier share; from both shares the two learn whether
-the report is in range, and nothing else. The proof system is that of Boneh, Boyle, Corrigan-Gibbs,
-Gilboa & Ishai 2019, Theorem 4.3.
+A client secret-shares its measurement together with a proof that it is a bit, an integer from 0 to
+a limit, or one of several buckets. Each aggregator computes a short verifier share; from both
+shares the two learn whether the report is valid, and nothing else. Formats are the draft's, byte
+for byte. The proof system is that of Boneh, Boyle, Corrigan-Gibbs, Gilboa & Ishai 2019, Theorem
+4.3.
 
 TurboSHAKE128 comes from `pycryptodome`, the extra `verified`; nothing here needs NumPy. More than
 two shares are not supported.
 """
 
 from tacit.vdaf.field import MODULUS
+from tacit.vdaf.histogram import (
+    HISTOGRAM_RANDOM_SIZE,
+    HistogramVerifying,
+    Prio3Histogram,
+    histogram_bits,
+    prio3_histogram,
+)
 from tacit.vdaf.prio3 import (
     KEY_SIZE,
     NONCE_SIZE,
@@ -23,14 +31,19 @@ from tacit.vdaf.prio3 import (
 from tacit.vdaf.proofs import ProofQuery
 
 __all__ = [
+    "HISTOGRAM_RANDOM_SIZE",
     "KEY_SIZE",
     "MODULUS",
     "NONCE_SIZE",
     "RANDOM_SIZE",
+    "HistogramVerifying",
     "Prio3",
+    "Prio3Histogram",
     "ProofQuery",
     "Verifying",
+    "histogram_bits",
     "prio3_count",
+    "prio3_histogram",
     "prio3_sum",
     "report_bits",
 ]

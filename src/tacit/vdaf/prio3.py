@@ -23,9 +23,9 @@ KEY_SIZE = SEED_SIZE
 NONCE_SIZE = 16
 RANDOM_SIZE = 2 * SEED_SIZE
 COUNT, SUM = 1, 2  # the draft's algorithm numbers of Prio3Count and Prio3Sum
-_MEASUREMENT, _PROOF, _PROVE, _QUERY = 1, 2, 4, 5  # usages of the XOF
-_PROOFS = b"\x01"  # number of proofs per report
-_HELPER = b"\x01"  # aggregator 1
+USAGE_MEASUREMENT, USAGE_PROOF, USAGE_PROVE, USAGE_QUERY = 1, 2, 4, 5  # of the XOF
+ONE_PROOF = b"\x01"  # number of proofs per report
+HELPER = b"\x01"  # aggregator 1
 
 
 class Verifying(NamedTuple):
@@ -65,7 +65,7 @@ class Prio3:
         require(len(drawn) == RANDOM_SIZE, "number of random bytes", len(drawn), f"{RANDOM_SIZE}")
         bits = self.circuit.encode(measurement)
         seed, prove = drawn[:SEED_SIZE], drawn[SEED_SIZE:]
-        seeds = expand(prove, self._tag(_PROVE, context), _PROOFS, self.circuit.wires)
+        seeds = expand(prove, self._tag(USAGE_PROVE, context), ONE_PROOF, self.circuit.wires)
         whole = [*bits, *self.circuit.prove(bits, seeds)]
         helper = [part for parts in self._expanded(context, seed) for part in parts]
         leader = [(own - other) % MODULUS for own, other in zip(whole, helper, strict=True)]
@@ -73,8 +73,8 @@ class Prio3:
 
     def question(self, key: bytes, context: bytes, nonce: bytes) -> ProofQuery:
         """The query to every proof under this key and nonce, the same at both aggregators."""
-        tag = self._tag(_QUERY, context)
-        return self.circuit.question(expand(key, tag, _PROOFS + nonce, self.circuit.asked))
+        tag = self._tag(USAGE_QUERY, context)
+        return self.circuit.question(expand(key, tag, ONE_PROOF + nonce, self.circuit.asked))
 
     def verify_init(self, asked: ProofQuery, context: bytes, role: int, share: bytes) -> Verifying:
         """An aggregator's first verification step, on its input share."""
@@ -113,13 +113,17 @@ class Prio3:
     def _expanded(self, context: bytes, seed: bytes) -> tuple[list[int], list[int]]:
         """The helper's shares of measurement and proof."""
         circuit = self.circuit
-        measurement = self._tag(_MEASUREMENT, context), _HELPER, circuit.calls
-        proof = self._tag(_PROOF, context), _PROOFS + _HELPER, circuit.proof_size
+        measurement = self._tag(USAGE_MEASUREMENT, context), HELPER, circuit.calls
+        proof = self._tag(USAGE_PROOF, context), ONE_PROOF + HELPER, circuit.proof_size
         return expand(seed, *measurement), expand(seed, *proof)
 
     def _tag(self, usage: int, context: bytes) -> bytes:
-        """Domain separation tag: version, class, algorithm, usage, context."""
-        return bytes((VERSION, 0)) + self.number.to_bytes(4) + usage.to_bytes(2) + context
+        return domain_tag(self.number, usage, context)
+
+
+def domain_tag(number: int, usage: int, context: bytes) -> bytes:
+    """Domain separation tag: version, class, algorithm, usage, context."""
+    return bytes((VERSION, 0)) + number.to_bytes(4) + usage.to_bytes(2) + context
 
 
 def report_bits(limit: int) -> int:

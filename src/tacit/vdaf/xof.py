@@ -5,13 +5,12 @@ TurboSHAKE128 is that of RFC 9861 with domain separation byte 1, from `pycryptod
 
 from __future__ import annotations
 
-import struct
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from tacit.errors import TacitError
-from tacit.vdaf.field import MODULUS, SIZE
+from tacit.vdaf.field import FIELD64, Field
 
 if TYPE_CHECKING:
     from Crypto.Hash.TurboSHAKE128 import TurboSHAKE
@@ -27,7 +26,7 @@ def turboshake() -> ModuleType:
     except ImportError:
         raise TacitError(
             "verified sums need TurboSHAKE128 of pycryptodome, which is not installed: pip install "
-            "'tacit[verified]'"
+            "'tacit[device]'"
         ) from None
     return TurboSHAKE128
 
@@ -42,10 +41,15 @@ def stream(seed: bytes, tag: bytes, binder: bytes) -> TurboSHAKE:
     return made
 
 
-def expand(seed: bytes, tag: bytes, binder: bytes, count: int) -> list[int]:
+def expand(seed: bytes, tag: bytes, binder: bytes, count: int, field: Field = FIELD64) -> list[int]:
     """Expand a seed to `count` field elements; words not below the modulus are skipped."""
     source, numbers = stream(seed, tag, binder), list[int]()
     while missing := count - len(numbers):
-        words = struct.unpack(f"<{missing}Q", source.read(SIZE * missing))
-        numbers += [word for word in words if word < MODULUS]
+        words = field.parse(source.read(field.size * missing))
+        numbers += [word for word in words if word < field.modulus]
     return numbers
+
+
+def derive_seed(seed: bytes, tag: bytes, binder: bytes) -> bytes:
+    """A new seed from a seed."""
+    return stream(seed, tag, binder).read(SEED_SIZE)

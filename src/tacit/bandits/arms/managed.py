@@ -218,7 +218,7 @@ class Managed(Learner):
             plan = [(Arm(self._live[0] if alone is None else alone), size, True)]
         else:
             rounds = self._inner.propose()
-            plan = [(Arm(self._live[r.arm]), r.participants, r.opened) for r in rounds]
+            plan = [(Arm(self._live[r.arm]), r.participants, r.released) for r in rounds]
         extra = self._for_shares(plan)
         start = self._number + len(extra)
         self._inside = {start + place: r.number for place, r in enumerate(rounds)}

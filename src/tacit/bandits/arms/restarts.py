@@ -87,7 +87,7 @@ class Restarts(Learner):
             self.period += 1
             self._inner = self._fresh()
             self._offset = self._number
-        return [(r.assignment, r.participants, r.opened) for r in self._inner.propose()]
+        return [(r.assignment, r.participants, r.released) for r in self._inner.propose()]
 
     def _inside(self, round_: Round) -> Round:
         return replace(round_, number=round_.number - self._offset)

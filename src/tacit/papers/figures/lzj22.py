@@ -13,13 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from tacit.algorithms.registry import lookup
-from tacit.papers.bounds import of, with_bound
-from tacit.papers.figures.registry import Options, figure
+from tacit.papers.bounds import of, with_bounds
+from tacit.papers.figures.registry import Curves, FigureCurve, Options, figure
 from tacit.simulation.files import write_csv
 from tacit.simulation.pictures import THEOREM, axes, band, legend, save, theorems
 from tacit.simulation.results import Result
-from tacit.simulation.study import simulate
 
 EPSILONS = (1.0, 2.0, 5.0, 10.0, 20.0)
 SHOWN, DELTA = 10.0, 0.25
@@ -33,11 +31,16 @@ OTHERS = {
     "dpe-fixed": ("fixed clients, same communication", "tab:green"),
 }
 STYLE = {"tight": "-", "paper": "--"}
-Curves = dict[tuple[str, str, float | None], Result]  # by algorithm, constants and ε
+SMALLER = {"dimension": 5, "actions": 100, "horizon": 20_000}
+Found = dict[tuple[str, str, float | None], Result]  # by algorithm, constants and ε
 
 
-def _write(name: str, out: Path, options: Options, curves: Curves) -> list[Path]:  # noqa: ARG001
+def _write(name: str, out: Path, options: Options, results: Curves) -> list[Path]:  # noqa: ARG001
     """Panels a, b and c, each as PNG with its CSV beside it."""
+    curves = {
+        (curve.algorithm, curve.options["constants"], curve.options.get("epsilon")): result
+        for curve, result in results
+    }
     shown = {key: result for key, result in curves.items() if key[2] in (SHOWN, None)}
     private = {key: result for key, result in shown.items() if key[0] != "dpe-fixed"}
     free = {key: result for key, result in shown.items() if key[2] is None}
@@ -49,26 +52,29 @@ def _write(name: str, out: Path, options: Options, curves: Curves) -> list[Path]
 
 
 @figure("lzj22-fig2", 20, _write)
-def figure2(options: Options) -> Curves:
+def figure2(options: Options) -> list[FigureCurve]:
     """All algorithms in both settings (without the printed shuffle noise), at every ε."""
-    asked = options.asked(dimension=20, actions=1000, horizon=1_000_000)
-    free: Curves = {
-        (name, constants, None): simulate(lookup(name), constants=constants, **asked)
+    asked = options.sized({"dimension": 20, "actions": 1000, "horizon": 1_000_000}, SMALLER)
+    free = [
+        FigureCurve("", OTHERS[name][0], name, {"constants": constants, **asked})
         for name in OTHERS
         for constants in STYLE
-    }
-    return free | {
-        (name, constants, epsilon): simulate(
-            lookup(name), constants=constants, epsilon=epsilon, delta=DELTA, **asked
+    ]
+    return free + [
+        FigureCurve(
+            "",
+            MODELS[name][0],
+            name,
+            {"constants": constants, "epsilon": epsilon, "delta": DELTA, **asked},
         )
         for name in MODELS
         for constants in STYLE
         for epsilon in EPSILONS
         if constants == "tight" or name != "sdp-dpe"
-    }
+    ]
 
 
-def _over_epsilon(stem: Path, curves: Curves) -> list[Path]:
+def _over_epsilon(stem: Path, curves: Found) -> list[Path]:
     figure, one = axes()
     rows = []
     for name, constants in dict.fromkeys(key[:2] for key in curves if key[0] in MODELS):
@@ -88,7 +94,7 @@ def _over_epsilon(stem: Path, curves: Curves) -> list[Path]:
     return _save(figure, one, stem, rows)
 
 
-def _theorems(one: Any, curves: Curves) -> None:
+def _theorems(one: Any, curves: Found) -> None:
     """Plot the order that the paper proves for each trust model at the horizon, against ε."""
     limits = one.get_ylim()
     for name, (label, colour) in MODELS.items():
@@ -100,7 +106,7 @@ def _theorems(one: Any, curves: Curves) -> None:
     one.set_ylim(limits)
 
 
-def _over_time(stem: Path, curves: Curves, title: str) -> list[Path]:
+def _over_time(stem: Path, curves: Found, title: str) -> list[Path]:
     figure, one = axes()
     rows = []
     for (name, constants, _), result in curves.items():
@@ -115,7 +121,7 @@ def _over_time(stem: Path, curves: Curves, title: str) -> list[Path]:
     one.set(xscale="log", xlabel="round", ylabel="regret per round", title=title)
     one.set_ylim(bottom=0)
     shown = {
-        (MODELS | OTHERS)[name][0]: with_bound(result) for (name, _, _), result in curves.items()
+        (MODELS | OTHERS)[name][0]: with_bounds(result) for (name, _, _), result in curves.items()
     }
     theorems(one, shown, dict((MODELS | OTHERS).values()), average=True)
     return _save(figure, one, stem, rows)

@@ -7,13 +7,11 @@ of the paper's comparison, `zc24-budgets` gives silos budgets of their own (Defi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from tacit.algorithms.registry import lookup
-from tacit.papers.figures.registry import Options, as_panels, figure
-from tacit.simulation.pictures import Panel
-from tacit.simulation.study import simulate
+from tacit.papers.figures.registry import FigureCurve, Options, as_panels, figure
 
 LABELS = {
     "fedlinucb": "FedLinUCB",
@@ -25,6 +23,7 @@ LABELS = {
 }
 SIZE = {"horizon": 10_000, "silos": 100, "dimension": 10, "actions": 100, "sync": 25}
 SMALL = {**SIZE, "horizon": 2000, "silos": 20}
+SMALLER = {"horizon": 1000, "silos": 20}
 PROMISES = ((0.2, 0.1), (1.0, 1e-5))
 Curve = tuple[str, dict[str, Any]]
 FREE: Curve = ("fedlinucb", {"lazy": False})  # the paper's Algorithm 1; its Algorithm 8 is lazy
@@ -53,41 +52,41 @@ def tiny(*epsilons: float) -> list[Curve]:
 
 
 @figure("zc24-fig2", 25, per_round, has=("data",))
-def figure2(options: Options) -> list[Panel]:
+def figure2(options: Options) -> list[FigureCurve]:
     """Comparison of trust models.
 
     (a) tiny budgets, (b) moderate ones, (c) the cost of privacy on MSLR-WEB10K with title features.
     """
-    panels = [
-        _panel("(a) synthetic, δ = 0.0001", tiny(1e-3, 1e-4), "epsilon", options),
-        _panel("(b) synthetic, ε = 0.2, δ = 0.1", MODERATE, "", options),
+    found = [
+        *_panel("(a) synthetic, δ = 0.0001", tiny(1e-3, 1e-4), "epsilon", options),
+        *_panel("(b) synthetic, ε = 0.2, δ = 0.1", MODERATE, "", options),
     ]
     if options.data is not None:
         title = "(c) MSLR-WEB10K, title, δ = 0.1"
-        panels.append(_panel(title, BUDGETS, "epsilon", options, "title"))
-    return panels
+        found += _panel(title, BUDGETS, "epsilon", options, "title")
+    return found
 
 
 @figure("zc24-fig3", 25, per_round, has=("data",))
-def figure3(options: Options) -> list[Panel]:
+def figure3(options: Options) -> list[FigureCurve]:
     """LDP-FedLinUCB against no privacy.
 
     (a) over ε, (b) over δ, (c) MSLR-WEB10K with body features, (d) tiny budgets. Without the data,
     (c) is left out and (d) uses the synthetic instance.
     """
-    panels = [
-        _panel("(a) synthetic, δ = 0.1", BUDGETS, "epsilon", options),
-        _panel("(b) synthetic, ε = 5", FAILURES, "delta", options),
+    found = [
+        *_panel("(a) synthetic, δ = 0.1", BUDGETS, "epsilon", options),
+        *_panel("(b) synthetic, ε = 5", FAILURES, "delta", options),
     ]
     if options.data is None:
-        return [*panels, _panel("(d) synthetic, ε = δ = 0.0001", tiny(1e-4), "", options)]
-    panels.append(_panel("(c) MSLR-WEB10K, body, δ = 0.1", BUDGETS, "epsilon", options, "body"))
-    panels.append(_panel("(d) MSLR-WEB10K, body, ε = δ = 0.0001", tiny(1e-4), "", options, "body"))
-    return panels
+        return [*found, *_panel("(d) synthetic, ε = δ = 0.0001", tiny(1e-4), "", options)]
+    found += _panel("(c) MSLR-WEB10K, body, δ = 0.1", BUDGETS, "epsilon", options, "body")
+    found += _panel("(d) MSLR-WEB10K, body, ε = δ = 0.0001", tiny(1e-4), "", options, "body")
+    return found
 
 
 @figure("zc24-super", 5, per_round)
-def super_agent(options: Options) -> list[Panel]:
+def super_agent(options: Options) -> list[FigureCurve]:
     """The cost of trusting no one: the super-agent under joint DP against silos that hide their
     sums.
 
@@ -95,33 +94,34 @@ def super_agent(options: Options) -> list[Panel]:
     to a participant.
     """
     names = ("ldp-fedlinucb", "sdp-fedlinucb-vec", "secagg-fedlinucb", "jdp-linucb")
-    panels = []
+    found: list[FigureCurve] = []
     for epsilon, delta in PROMISES:
         promised = [(name, {"epsilon": epsilon, "delta": delta}) for name in names]
         title = f"ε = {epsilon:g}, δ = {delta:g}"
-        panels.append(_panel(title, [*promised, ("fedlinucb", {})], "", options, size=SMALL))
-    return panels
+        found += _panel(title, [*promised, ("fedlinucb", {})], "", options, size=SMALL)
+    return found
 
 
 @figure("zc24-budgets", 5, per_round)
-def budgets(options: Options) -> list[Panel]:
+def budgets(options: Options) -> list[FigureCurve]:
     """Half of the silos strict, half lax, against all strict and all lax.
 
     One panel for silos that add their noise alone, one for silos that share it.
     """
-    size = options.asked(**SMALL)
+    size = options.sized(SMALL, SMALLER)
     strict, lax = (0.2, 0.1), (5.0, 0.1)
     half = int(size["silos"]) // 2
     mixed = (strict,) * half + (lax,) * (int(size["silos"]) - half)
-    panels = []
-    for name in ("ldp-fedlinucb", "secagg-fedlinucb"):
-        results = {
-            "all silos (0.2, 0.1)": simulate(name, budgets=(strict,) * len(mixed), **size),
-            "half (0.2, 0.1), half (5, 0.1)": simulate(name, budgets=mixed, **size),
-            "all silos (5, 0.1)": simulate(name, budgets=(lax,) * len(mixed), **size),
-        }
-        panels.append(Panel(LABELS[name], results))
-    return panels
+    dealt = {
+        "all silos (0.2, 0.1)": (strict,) * len(mixed),
+        "half (0.2, 0.1), half (5, 0.1)": mixed,
+        "all silos (5, 0.1)": (lax,) * len(mixed),
+    }
+    return [
+        FigureCurve(LABELS[name], label, name, {"budgets": given, **size})
+        for name in ("ldp-fedlinucb", "secagg-fedlinucb")
+        for label, given in dealt.items()
+    ]
 
 
 def _panel(
@@ -131,19 +131,17 @@ def _panel(
     options: Options,
     field: str | None = None,
     size: dict[str, int] = SIZE,
-) -> Panel:
-    """Simulate the curves; labels show the varying option.
+) -> Iterator[FigureCurve]:
+    """The curves of a panel; labels show the varying option.
 
     With a field, the simulation uses recorded data, which has its own size.
     """
-    asked = options.asked(**size)
+    asked = options.sized(size, SMALLER)
     if field is not None:
         for name in ("silos", "dimension", "actions"):
             del asked[name]
         asked |= {"data": str(options.data), "field": field}
     symbol = {"epsilon": "ε", "delta": "δ"}.get(varying)
-    results = {}
     for name, changes in curves:
         value = f", {symbol} = {changes[varying]:g}" if varying in changes else ""
-        results[LABELS[name] + value] = simulate(lookup(name), **changes, **asked)
-    return Panel(title, results)
+        yield FigureCurve(title, LABELS[name] + value, name, {**changes, **asked})

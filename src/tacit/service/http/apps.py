@@ -24,7 +24,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Route
 
-from tacit.aggregation.two_servers import TwoServerRound
+from tacit.aggregation.announcements import binding_of
 from tacit.errors import Refusal, TacitError, Unavailable
 from tacit.service import definition, round_scheduler
 from tacit.service.assignment import Assigned, Ticket
@@ -49,9 +49,10 @@ from tacit.service.http.middleware import Front
 from tacit.service.http.pages import add_pages
 from tacit.service.http.problems import ProblemDocument, responses
 from tacit.service.http.writer import GroupWriter
+from tacit.service.leases import Leads, Leases, holder_of
 from tacit.service.party import ServerParty
-from tacit.service.round_scheduler import HelperLink
 from tacit.service.store import Registered
+from tacit.service.trust_models.contract import HelperLink
 from tacit.terms import Terms, in_words
 from tacit.version import __version__
 
@@ -76,10 +77,11 @@ class Service:
     metrics: Metrics
     writer: GroupWriter
     driver: Driver
+    leases: Leases
     closing: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
-    def of(cls, party: ServerParty, config: PartyConfig, step: Callable[[], float]) -> Service:
+    def of(cls, party: ServerParty, config: PartyConfig, step: Callable[[Leads], float]) -> Service:
         """Create the components of a party's process without starting them."""
         waiting: list[GroupWriter] = []
 
@@ -89,24 +91,29 @@ class Service:
         metrics = Metrics(gauges)
         writer = GroupWriter(config.limits.waiting, metrics.group)
         waiting.append(writer)
-        return cls(party, config, metrics, writer, Driver(step, metrics.failure))
+        leases = Leases(party.store, holder_of(config.listen))
+        driver = Driver(lambda: step(leases), metrics.failure)
+        return cls(party, config, metrics, writer, driver, leases)
 
     @asynccontextmanager
     async def running(self, _app: FastAPI) -> AsyncIterator[None]:
         """Lifespan of the application; pending work is committed before it ends."""
         self.writer.start()
+        self.leases.start()
         self.driver.start()
         try:
             yield
         finally:
             self.driver.stop()
             self.writer.stop()
+            self.leases.stop()
             self.party.store.close()
 
 
 def coordinator_app(coordinator: Coordinator, config: PartyConfig, link: HelperLink) -> Front:
     """The coordinator's application; `link` connects it to the helper."""
-    service = Service.of(coordinator, config, lambda: round_scheduler.step(coordinator, link))
+    step = partial(round_scheduler.step, coordinator, link)
+    service = Service.of(coordinator, config, step)
     app = _application("coordinator", service)
     _add_places(app, service, coordinator)
     _add_experiments(app, service, coordinator)
@@ -442,8 +449,8 @@ def _add_calls(app: FastAPI, service: Service, helper: Helper) -> None:
             bytes.fromhex(said) for said in (asked.experiment, asked.description)
         )
         check(call, digest)
-        described = TwoServerRound.decode(description)
-        if (described.identity.hex(), described.binding.terms) != (identity, digest):
+        named, about = binding_of(description)
+        if (named.hex(), about.terms) != (identity, digest):
             raise Refusal("the description must be of the round in the path and of this experiment")
         made = helper.describe(description, bytes.fromhex(asked.signature))
         service.driver.poke()

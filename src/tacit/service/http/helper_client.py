@@ -13,12 +13,12 @@ from typing import Any
 
 import httpx
 
-from tacit.aggregation.two_servers import TwoServerRound
+from tacit.aggregation.announcements import binding_of
 from tacit.client.loopback import NEARBY
 from tacit.errors import Refusal, Unavailable
 from tacit.service.errors import STATUS
 from tacit.service.http.calls import new_call
-from tacit.service.party import HELPER, ServerParty
+from tacit.service.party import ServerParty
 
 PATIENCE = httpx.Timeout(10.0, connect=5.0)
 LARGEST = 1 << 26  # maximum bytes of an answer
@@ -53,14 +53,14 @@ class HttpLink:
 
     def describe(self, description: bytes, signature: bytes) -> bytes:
         """The announcement of a round, with the helper's signature."""
-        described = TwoServerRound.decode(description)
-        digest = described.binding.terms
+        identity, about = binding_of(description)
+        digest = about.terms
         asked = {
             "experiment": digest.hex(),
             "description": description.hex(),
             "signature": signature.hex(),
         }
-        said = self._call(digest, described.identity, "description", asked)
+        said = self._call(digest, identity, "description", asked)
         return _bytes(said, "announcement")
 
     def exchange(self, identity: bytes, listing: bytes) -> tuple[bytes, bytes]:
@@ -74,7 +74,8 @@ class HttpLink:
         terms = self._coordinator.terms(digest).terms
         headers = new_call(path, digest, body, self._coordinator.key_for(terms))
         headers["content-type"] = "application/json"
-        url = terms.parties[HELPER].address.rstrip("/") + path
+        assert terms.helper is not None
+        url = terms.parties[terms.helper].address.rstrip("/") + path
         try:
             with self._client.stream("POST", url, content=body, headers=headers) as answer:
                 content = _read(answer)

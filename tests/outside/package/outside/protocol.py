@@ -15,7 +15,7 @@ from tacit.noise.chernoff import widest
 from tacit.noise.table import convolve
 from tacit.privacy import PureDP, View
 from tacit.protocols.contract import SumProtocol
-from tacit.types import ErrorDistribution, Opened
+from tacit.types import Aggregate, ErrorDistribution
 
 
 class Response(SumProtocol):
@@ -36,9 +36,9 @@ class Response(SumProtocol):
     def randomize_batch(self, levels: Any, rng: np.random.Generator) -> Any:
         return levels ^ (rng.random(len(levels)) < float(self.lie))
 
-    def combine(self, messages: Any) -> Opened:
+    def combine(self, messages: Any) -> Aggregate:
         self.check_reports(len(messages))
-        return Opened((int(np.sum(messages)),), len(messages))
+        return Aggregate((int(np.sum(messages)),), len(messages))
 
     def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
         heads = 1 - float(self.lie) if total else float(self.lie)
@@ -51,12 +51,12 @@ class Response(SumProtocol):
     def error(self, reports: int) -> ErrorDistribution:
         return ErrorDistribution(reports, 1, Lies(reports, float(self.lie)))
 
-    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
+    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Aggregate:
         true = rng.binomial(total, 1 - float(self.lie))
-        return Opened((int(true + rng.binomial(reports - total, float(self.lie))),), reports)
+        return Aggregate((int(true + rng.binomial(reports - total, float(self.lie))),), reports)
 
-    def _sum(self, opened: Opened) -> float:
-        return float((opened.value - opened.reports * float(self.lie)) / self.keep)
+    def _sum(self, released: Aggregate) -> float:
+        return float((released.value - released.reports * float(self.lie)) / self.keep)
 
 
 def response(participants: int, epsilon: float) -> Response:

@@ -1,0 +1,44 @@
+// The picture of "What ε means": the noisy sum under the answers no (0) and yes (1), with discrete
+// Laplace noise of scale 1/ε, and how far a 50:50 guess can move.
+(() => {
+  const figure = document.getElementById("epsilon-picture");
+  if (!figure) return;
+  const svg = figure.querySelector("svg");
+  const slider = figure.querySelector("input");
+  const output = figure.querySelector("output");
+  const words = figure.querySelector(".epsilon-words");
+  const probability = (k, epsilon) => {
+    const decay = Math.exp(-epsilon);
+    return ((1 - decay) / (1 + decay)) * decay ** Math.abs(k);
+  };
+  const rect = (x, y, width, height, colour, opacity) =>
+    `<rect x="${x}" y="${y}" width="${width}" height="${height}" fill="${colour}" opacity="${opacity}"/>`;
+  const text = (x, y, content, anchor = "middle") =>
+    `<text x="${x}" y="${y}" text-anchor="${anchor}" font-size="14" fill="currentColor">${content}</text>`;
+
+  function draw() {
+    const epsilon = Math.exp(Number(slider.value));
+    output.textContent = epsilon.toFixed(2);
+    const top = probability(0, epsilon);
+    let drawn = "";
+    for (let k = -9; k <= 10; k += 1) {
+      const x = 320 + (k - 0.5) * 30;
+      for (const [answer, colour, shift] of [[0, "#4477aa", -13], [1, "#ee6677", 0]]) {
+        const height = (180 * probability(k - answer, epsilon)) / top;
+        drawn += rect(x + shift, 200 - height, 12, height, colour, 0.85);
+      }
+      if (k % 3 === 0) drawn += text(x, 218, k > 0 ? `+${k}` : k);
+    }
+    const guess = 1 / (1 + Math.exp(-epsilon));
+    drawn += text(20, 20, "blue: you said no", "start") + text(20, 38, "red: you said yes", "start");
+    drawn += rect(120, 250, 400, 18, "#bbbbbb", 0.6) + rect(120, 250, 400 * guess, 18, "#228833", 0.9);
+    drawn += text(112, 264, "guess", "end") + text(528, 264, `${(100 * guess).toFixed(1)}%`, "start");
+    drawn += text(320, 238, "noisy sum, less the answers of everybody else");
+    svg.innerHTML = drawn;
+    const factor = Math.ceil(100 * Math.exp(epsilon)) / 100;
+    words.textContent = `ε = ${epsilon.toFixed(2)}: nothing becomes more than ${factor.toFixed(2)} times more or less `
+      + `likely. A 50:50 guess about your answer becomes at most ${(100 * guess).toFixed(1)}%.`;
+  }
+  slider.addEventListener("input", draw);
+  draw();
+})();

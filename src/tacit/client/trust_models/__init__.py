@@ -1,0 +1,28 @@
+"""Trust models that a device can take part in, by the wire name of their rounds.
+
+A new trust model is a module with a `Reporter` and an entry here. `tacit.service.trust_models` has
+the servers' side.
+"""
+
+from __future__ import annotations
+
+from tacit.client.trust_models.contract import Reporter
+from tacit.client.trust_models.two_servers import TwoServerReporter
+from tacit.errors import Refusal
+from tacit.terms import Terms
+
+REPORTERS: dict[str, Reporter] = {
+    "two-servers": TwoServerReporter(),
+    "verified": TwoServerReporter(),
+}
+
+
+def reporter(terms: Terms) -> Reporter:
+    """The device's part in rounds under these terms; rejects kinds of rounds it does not know."""
+    found = REPORTERS.get(terms.kind)
+    if found is None:
+        raise Refusal(
+            f"kind of the terms is {terms.kind}: must be one of {', '.join(REPORTERS)}. This "
+            "device takes part in no others"
+        )
+    return found

@@ -1,0 +1,54 @@
+"""Contract between the device and a trust model: checks before joining, and the bytes of a report.
+
+The device keeps the ledger, the schedule and the network. A `Reporter` says which terms it can
+verify, what a round costs, and which bytes go to which party. It keeps no state: everything that
+must survive is in the ledger.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import ClassVar
+
+from tacit.aggregation.announcements import LiveRound, accept
+from tacit.client.entries import Running
+from tacit.terms import Pinned, Terms
+
+
+class Reporter(ABC):
+    """A device's part in the rounds of one trust model."""
+
+    description: ClassVar[type[LiveRound]]
+
+    def announced(self, pinned: Pinned, announcement: bytes) -> LiveRound:
+        """Parse a round that all parties signed and that is no weaker than the terms.
+
+        It draws no randomness.
+        """
+        return accept(self.description, pinned, announcement)
+
+    def cost(self, pinned: Pinned, announced: LiveRound) -> Fraction:
+        """ε of the round, for the ledger."""
+        return pinned.check(announced.offer())
+
+    @abstractmethod
+    def check_terms(self, terms: Terms) -> None:
+        """Reject terms whose guarantee a device cannot verify, before they are shown."""
+
+    @abstractmethod
+    def least_cost(self, terms: Terms) -> Fraction:
+        """ε of a round with exactly the noise of the terms."""
+
+    @abstractmethod
+    def encode(self, running: Running) -> Mapping[int, bytes]:
+        """The report: bytes by the index of the party in the terms.
+
+        The ledger charges the round and stores the bytes in one transaction, before anything is
+        sent. It calls this once per participation, so noise is drawn once.
+        """
+
+    @abstractmethod
+    def refunds(self, pinned: Pinned, announcement: bytes, outcomes: Sequence[bytes]) -> bool:
+        """Whether these signed outcomes prove that nothing was released."""

@@ -1,0 +1,38 @@
+"""A device's part with two servers that each add noise of their own: two encrypted shares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from tacit.aggregation import TwoServerRound, aborted_by_both, split
+from tacit.client.entries import Running
+from tacit.client.trust_models.contract import Reporter
+from tacit.errors import Refusal, require
+from tacit.terms import Pinned, Terms
+from tacit.trust import View
+
+
+class TwoServerReporter(Reporter):
+    """Splits the levels into one report share per server."""
+
+    description = TwoServerRound
+
+    def check_terms(self, terms: Terms) -> None:
+        """Reject terms whose devices add the noise: those need both servers to be honest."""
+        rule = f"{View.OTHER_SERVER.value}: devices report only where both servers add noise"
+        require(terms.view is View.OTHER_SERVER, "view", terms.view.value, rule, Refusal)
+
+    def least_cost(self, terms: Terms) -> Fraction:
+        """levels · metrics / scale."""
+        return terms.answer.levels * len(terms.answer.metrics) / terms.noise.scale
+
+    def encode(self, running: Running) -> Mapping[int, bytes]:
+        """The encrypted shares of both servers."""
+        assert running.levels is not None
+        shares = split(running.pinned, running.announcement, running.slot, running.levels)
+        return dict(enumerate(shares))
+
+    def refunds(self, pinned: Pinned, announcement: bytes, outcomes: Sequence[bytes]) -> bool:
+        """Both servers signed that they aborted."""
+        return aborted_by_both(pinned, announcement, outcomes)

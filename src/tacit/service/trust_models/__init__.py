@@ -1,0 +1,40 @@
+"""Trust models of the live service, by the wire name of their rounds.
+
+A new trust model is a module with a `CoordinatorEngine`, a `HelperEngine` if it has a helper, and
+an entry here. `tacit.client.trust_models` has the device's side.
+"""
+
+from __future__ import annotations
+
+from tacit.errors import TacitError
+from tacit.service.trust_models.contract import CoordinatorEngine, HelperEngine
+from tacit.service.trust_models.two_servers import TwoServerCoordinator, TwoServerHelper
+from tacit.terms import Terms
+
+COORDINATORS: dict[str, type[CoordinatorEngine]] = {
+    "two-servers": TwoServerCoordinator,
+    "verified": TwoServerCoordinator,
+}
+HELPERS: dict[str, type[HelperEngine]] = {
+    "two-servers": TwoServerHelper,
+    "verified": TwoServerHelper,
+}
+
+
+def coordinator_engine(terms: Terms) -> type[CoordinatorEngine]:
+    """The coordinator's engine for rounds under these terms."""
+    if terms.kind not in COORDINATORS:
+        raise TacitError(
+            f"the terms name {terms.kind} rounds: live experiments need one of "
+            f"{', '.join(COORDINATORS)}"
+        )
+    return COORDINATORS[terms.kind]
+
+
+def helper_engine(terms: Terms) -> type[HelperEngine]:
+    """The helper's engine for rounds under these terms."""
+    if terms.kind not in HELPERS:
+        raise TacitError(
+            f"the terms name {terms.kind} rounds: a helper needs one of {', '.join(HELPERS)}"
+        )
+    return HELPERS[terms.kind]

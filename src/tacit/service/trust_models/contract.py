@@ -1,0 +1,219 @@
+"""Contract between the live service and a trust model: one party's part in an experiment's rounds.
+
+The coordinator and the helper store terms, rounds and reports, and keep the clock. An engine makes
+a round's keys and description, checks reports before they are stored, and turns the stored reports
+into one released view. Engines hold no state of their own: the record of a round (`records`)
+decides what is released, the store holds pending reports. Any process may create an engine anew.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tacit.aggregation import ReportSlot, ShuffledView, SumView
+from tacit.aggregation.aggregator_context import Draw
+from tacit.aggregation.announcements import LiveRound
+from tacit.aggregation.interface import CheckedShare
+from tacit.errors import TacitError
+from tacit.protocols.contract import Protocol as PrivacyProtocol
+from tacit.records import Records
+from tacit.rounds.codecs import Codec
+from tacit.service.store import RoundRow, Stage, Store
+from tacit.signatures import SIGNATURE_SIZE
+from tacit.terms import Pinned, Terms
+
+Noise = Callable[[bytes], Draw]
+"""Selects the noise sampler of a round by the round's identity."""
+
+ReleasedView = SumView | ShuffledView
+
+
+class HelperLink(Protocol):
+    """The coordinator's connection to the helper; raises `Unavailable` if it does not answer."""
+
+    def keys(self, digest: bytes, identity: bytes, sealing: int) -> bytes:
+        """The helper's public keys for a new round."""
+
+    def describe(self, description: bytes, signature: bytes) -> bytes:
+        """The announcement of a round, signed by the helper."""
+
+    def exchange(self, identity: bytes, listing: bytes) -> tuple[bytes, bytes]:
+        """The helper's message and answer; each is empty until it exists."""
+
+
+@dataclass(frozen=True, repr=False)
+class EngineContext:
+    """What an engine uses of its party: terms, signing key, records, store, clock and noise.
+
+    `role` is the party's index in the terms. `noise` serves trust models whose servers add noise.
+    """
+
+    pinned: Pinned
+    role: int
+    key: Ed25519PrivateKey
+    records: Records
+    store: Store
+    clock: Callable[[], int]
+    noise: Noise
+
+    @property
+    def terms(self) -> Terms:
+        """The terms of the experiment."""
+        return self.pinned.terms
+
+
+@dataclass(frozen=True)
+class RoundPlan:
+    """A planned round: its place in the experiment, its protocol and its times in seconds."""
+
+    identity: bytes
+    option: int
+    slots: int
+    protocol: PrivacyProtocol
+    assigned_until: int
+    closes: int
+    grace: int
+
+
+@dataclass(frozen=True)
+class EndedRound:
+    """The end of a round: its released view, or None if it was aborted."""
+
+    view: ReleasedView | None
+
+
+@dataclass(frozen=True)
+class HelperAnswer:
+    """The helper's messages for the coordinator, and the final stage once its part is over."""
+
+    listing: bytes = b""
+    answer: bytes = b""
+    ended: Stage | None = None
+
+
+class ServedRound(Protocol):
+    """A round at one party while it accepts reports; created anew in any process.
+
+    All methods raise `UnknownRound` without a record of the round, `ClosedRound` once it is closed.
+    """
+
+    @property
+    def round(self) -> LiveRound:
+        """The description of the round."""
+
+    @property
+    def report_size(self) -> int:
+        """Bytes of a report for this party."""
+
+    def slots(self, numbers: Iterable[int]) -> list[ReportSlot]:
+        """The slots with these numbers, with their tokens."""
+
+    def names(self, things: Iterable[bytes]) -> list[bytes]:
+        """Pseudonyms under the round's secret, meaningless once it is destroyed."""
+
+    def check(self, message: bytes, now: int) -> CheckedShare:
+        """Validate one report without I/O; the caller stores it."""
+
+    def same(self, waiting: CheckedShare, there: bytes) -> bool:
+        """Whether the stored entry `there` is this report."""
+
+
+class RoundEngine(ABC):
+    """One party's part in the rounds under some terms."""
+
+    description: ClassVar[type[LiveRound]]
+
+    def __init__(self, context: EngineContext) -> None:
+        self.context = context
+
+    @staticmethod
+    @abstractmethod
+    def check_terms(terms: Terms) -> None:
+        """Reject terms that this trust model cannot serve, before anyone signs them."""
+
+    @abstractmethod
+    def serve(self, row: RoundRow) -> ServedRound:
+        """The announced round in this row."""
+
+    @staticmethod
+    @abstractmethod
+    def recorded_outcome(records: Records, role: int, identity: bytes) -> bytes | None:
+        """The signed outcome of a round that is over, from the party's records alone.
+
+        None if there is no record of the round here; raises `TooEarly` while it is not over.
+        """
+
+
+class CoordinatorEngine(RoundEngine):
+    """The coordinator's part: it describes and announces rounds, and releases their views.
+
+    Trust models without a helper take no `link`.
+    """
+
+    @staticmethod
+    @abstractmethod
+    def codec(protocol: PrivacyProtocol, terms: Terms) -> Codec:
+        """The codec of a round's protocol; rejects a protocol whose noise is not the terms'."""
+
+    @staticmethod
+    @abstractmethod
+    def traffic(announced: LiveRound) -> tuple[tuple[int, ...], int]:
+        """Bytes of a report for each party of the terms, and of the helper's answer."""
+
+    @abstractmethod
+    def describe(self, plan: RoundPlan, link: HelperLink | None) -> LiveRound:
+        """Describe a planned round. Its keys are on record before this returns; idempotent."""
+
+    @abstractmethod
+    def endorse(self, description: bytes) -> bytes:
+        """Sign the only description of a round; raises `Refusal` if the round was aborted."""
+
+    @abstractmethod
+    def announce(self, description: bytes, signature: bytes, link: HelperLink | None) -> bytes:
+        """The announcement: a signed description with the signatures of all parties; verified."""
+
+    @abstractmethod
+    def abandon(self, identity: bytes) -> None:
+        """Abort a round that is not over and destroy its keys."""
+
+    @abstractmethod
+    def close(
+        self, row: RoundRow, served: ServedRound, link: HelperLink | None
+    ) -> EndedRound | None:
+        """Advance a closing round as far as possible; None until it is over. Idempotent.
+
+        Raises `UnknownRound` if this party has no record of the round, which then ends as aborted.
+        """
+
+
+class HelperEngine(RoundEngine):
+    """The helper's part: it signs rounds, takes its share of reports, answers the coordinator."""
+
+    @abstractmethod
+    def keys(self, identity: bytes, sealing: int) -> bytes:
+        """Public keys for a new round; idempotent."""
+
+    @abstractmethod
+    def announce(self, described: LiveRound, description: bytes, signature: bytes) -> bytes:
+        """Sign the only description of a round; return its announcement."""
+
+    @abstractmethod
+    def close(self, served: ServedRound, message: bytes, now: int) -> HelperAnswer:
+        """Take the coordinator's message, if any, and advance a closing round."""
+
+
+def decoded(engine: type[RoundEngine], terms: Terms, announcement: bytes) -> LiveRound:
+    """The description in a verified announcement."""
+    return engine.description.decode(announcement[: -SIGNATURE_SIZE * len(terms.parties)])
+
+
+def linked(link: HelperLink | None) -> HelperLink:
+    """The link of a trust model that needs a helper."""
+    if link is None:
+        raise TacitError("the terms name a helper, but this coordinator has no link to helpers")
+    return link

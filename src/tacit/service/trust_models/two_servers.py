@@ -1,0 +1,222 @@
+"""Two non-colluding servers: each sums its report shares and adds noise of its own.
+
+The cryptography is in `tacit.aggregation.aggregator` and `collecting`. The coordinator is also the
+collector. One honest server suffices for the guarantee. With range proofs (kind "verified"), the
+servers drop reports out of range; that needs both servers to be honest.
+"""
+
+from __future__ import annotations
+
+from tacit.aggregation import SumView
+from tacit.aggregation.aggregator import Aggregator, partial_size
+from tacit.aggregation.aggregator_context import AggregatorContext, AggregatorStage, RoundRecord
+from tacit.aggregation.announcements import Binding, LiveRound, accept, announce
+from tacit.aggregation.collecting import Collector, prepare_collector
+from tacit.aggregation.encryption import suite_named, suite_numbered
+from tacit.aggregation.two_servers import TwoServerRound
+from tacit.aggregation.verified import MODULUS
+from tacit.aggregation.wire import Kind, kind_of
+from tacit.errors import Refusal, TacitError
+from tacit.protocols.contract import Protocol
+from tacit.records import Records
+from tacit.rounds.codecs import Residues, codec
+from tacit.rounds.round_runner import minimum
+from tacit.service.errors import LOG, TooEarly
+from tacit.service.pending import PendingShares
+from tacit.service.store import RoundRow, Stage
+from tacit.service.trust_models.contract import (
+    CoordinatorEngine,
+    EndedRound,
+    HelperAnswer,
+    HelperEngine,
+    HelperLink,
+    RoundEngine,
+    RoundPlan,
+    ServedRound,
+    linked,
+)
+from tacit.terms import Terms
+
+
+class TwoServerEngine(RoundEngine):
+    """The part that both servers share."""
+
+    description = TwoServerRound
+
+    @staticmethod
+    def check_terms(terms: Terms) -> None:
+        """Reject terms whose devices add the noise: those need both servers to be honest."""
+        if terms.noise.by != "servers":
+            raise TacitError(
+                f"the terms name {terms.kind} with noise by {terms.noise.by}: live experiments "
+                "with two servers need noise by servers"
+            )
+
+    def aggregator_context(self, identity: bytes) -> AggregatorContext:
+        """This server's aggregator context for one round."""
+        about = self.context
+        draw = about.noise(identity)
+        return AggregatorContext(about.pinned, about.role, about.key, about.records, draw)
+
+    def serve(self, row: RoundRow) -> Aggregator:
+        """This server's aggregator of the round in this row."""
+        table = PendingShares(self.context.store, row.identity)
+        return Aggregator(self.aggregator_context(row.identity), row.announcement, table)
+
+    @staticmethod
+    def recorded_outcome(records: Records, role: int, identity: bytes) -> bytes | None:
+        """The signed outcome in the round's record."""
+        found = records.read(bytes((role,)) + identity)
+        if found is None:
+            return None
+        record = RoundRecord.decode(found)
+        if record.stage is not AggregatorStage.CLOSED:
+            raise TooEarly(f"round {identity.hex()} is not over: ask again after its deadline")
+        return record.outcome or None
+
+
+class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
+    """The first server, which is the collector too."""
+
+    @staticmethod
+    def codec(protocol: Protocol, terms: Terms) -> Residues:
+        """Exact levels; rejects noise of the servers that differs from that of the terms."""
+        way = codec(protocol, terms.kind)
+        levels, scale = terms.answer.levels, terms.noise.scale
+        own = way.noise if isinstance(way, Residues) else None
+        if (
+            not isinstance(way, Residues)
+            or own is None
+            or (own.levels, own.scale) != (levels, scale)
+        ):
+            raise TacitError(
+                "the noise of the experiment differs from that of the terms: use the same levels, "
+                "epsilon, participations and metrics"
+            )
+        return way
+
+    @staticmethod
+    def traffic(announced: LiveRound) -> tuple[tuple[int, ...], int]:
+        """Bytes of both report shares and of the helper's partial sum."""
+        assert isinstance(announced, TwoServerRound)
+        sizes = announced.share_size(0), announced.share_size(1)
+        return sizes, partial_size(announced)
+
+    def describe(self, plan: RoundPlan, link: HelperLink | None) -> TwoServerRound:
+        """Describe a round with keys of both servers and of the collector."""
+        terms, identity = self.context.terms, plan.identity
+        way, about, suite = self.codec(plan.protocol, terms), terms.answer, suite_named(terms.suite)
+        theirs = linked(link).keys(terms.digest, identity, suite)  # first: if rejected, make no key
+        context = self.aggregator_context(identity)
+        own = context.prepare(identity, suite)
+        return TwoServerRound(
+            Binding(terms.digest, plan.option, about.levels, about.window, plan.closes),
+            plan.slots,
+            max(minimum(way.protocol, terms.kind), terms.aggregation.minimum_batch_size),
+            MODULUS if terms.proofs else way.modulus,
+            (own, theirs),
+            prepare_collector(self.context.records, identity, suite),
+            len(about.metrics),
+            terms.noise.scale,
+            plan.assigned_until,
+            plan.grace,
+            suite,
+            identity,
+            context.commitment(identity, (own, theirs)) if terms.proofs else b"",
+        )
+
+    def endorse(self, description: bytes) -> bytes:
+        """Sign a description whose keys are on record."""
+        identity = TwoServerRound.decode(description).identity
+        context = self.aggregator_context(identity)
+        signature = context.endorse(description)
+        record = context.record(identity)
+        if record is None or record.stage is not AggregatorStage.OPEN:
+            raise Refusal("this server aborted it before")
+        return signature
+
+    def announce(self, description: bytes, signature: bytes, link: HelperLink | None) -> bytes:
+        """Have the helper sign, and verify the announcement."""
+        announcement = linked(link).describe(description, signature)
+        accept(TwoServerRound, self.context.pinned, announcement)
+        return announcement
+
+    def abandon(self, identity: bytes) -> None:
+        """Abort a round that is not over and destroy this server's keys."""
+        self.aggregator_context(identity).abandon(identity)
+
+    def close(
+        self, row: RoundRow, served: ServedRound, link: HelperLink | None
+    ) -> EndedRound | None:
+        """Sum this server's report shares, request the helper's partial sum, and add both."""
+        assert isinstance(served, Aggregator)
+        collector = Collector(served.pinned, row.announcement, self.context.records)
+        mine, listing = self._own(served)
+        if mine:
+            collector.take(mine)
+        if kind_of(mine) is not Kind.OUTCOME and not collector.over:
+            theirs, answer = linked(link).exchange(row.identity, listing)
+            if answer:
+                collector.take(answer)
+            if theirs and not mine:
+                served.take(theirs, self.context.clock())
+            elif kind_of(answer) is Kind.OUTCOME:  # aborted by the helper: destroy this secret, too
+                self.abandon(row.identity)
+            mine, _ = self._own(served)
+            if mine:
+                collector.take(mine)
+        if not mine:
+            return None
+        collector.close()
+        return EndedRound(_view(collector))
+
+    def _own(self, served: Aggregator) -> tuple[bytes, bytes]:
+        """This server's answer for the collector and its list for the helper, each empty until it
+        exists.
+        """
+        out = served.close(self.context.clock())
+        return out.get(served.round.collector, b""), out.get(served.peer, b"")
+
+
+class TwoServerHelper(TwoServerEngine, HelperEngine):
+    """The second server."""
+
+    def keys(self, identity: bytes, sealing: int) -> bytes:
+        """Public keys for a new round. Only the HPKE suite of the terms is accepted."""
+        asked, named = suite_numbered(sealing), self.context.terms.suite
+        if asked.identifier != named:
+            raise Refusal(f"suite is {asked.identifier}: must be {named}, the suite of the terms")
+        return self.aggregator_context(identity).prepare(identity, asked)
+
+    def announce(self, described: LiveRound, description: bytes, signature: bytes) -> bytes:
+        """Sign a description after it is on record; return the announcement."""
+        own = self.aggregator_context(described.identity).endorse(description)
+        announcement = announce(description, (signature, own))
+        accept(TwoServerRound, self.context.pinned, announcement)
+        return announcement
+
+    def close(self, served: ServedRound, message: bytes, now: int) -> HelperAnswer:
+        """Take the coordinator's list; return this server's list and its answer.
+
+        The answer, for the collector, is an encrypted partial sum or a signed abort.
+        """
+        assert isinstance(served, Aggregator)
+        if message:
+            served.take(message, now)
+        try:
+            out = served.close(now)
+        except Refusal:  # too early, or no record of the round is left
+            return HelperAnswer()
+        record = self.aggregator_context(served.round.identity).record(served.round.identity)
+        ended = None
+        if record is not None and record.stage is AggregatorStage.CLOSED:
+            ended = Stage.OPENED if record.partial else Stage.REFUSED
+        return HelperAnswer(out.get(served.peer, b""), out.get(served.round.collector, b""), ended)
+
+
+def _view(collector: Collector) -> SumView | None:
+    try:
+        return collector.view()
+    except Refusal as reason:
+        LOG.warning("round %s is aborted: %s", collector.round.identity.hex(), reason)
+        return None

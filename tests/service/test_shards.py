@@ -1,0 +1,160 @@
+"""Several processes of a coordinator assign slots at once: each once, to everyone who asks."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import sqlalchemy as sql
+from tests.service.pairs import Pair, described, experiment_of
+
+from tacit.service import round_scheduler, store
+from tacit.service.assignment import Assigned, Ticket
+from tacit.service.coordinator import Coordinator
+from tacit.service.leases import LEASE, Leases
+from tacit.service.slot_shards import LEAST, MOST, shards_of
+from tacit.service.store import Store
+
+SLOTS = 2000
+
+
+@pytest.mark.parametrize("slots", [1, 63, 64, 127, 128, 500, 10_000])
+def test_shards_cover_the_slots_of_a_round(slots: int) -> None:
+    shards = shards_of(b"round", slots)
+    numbers = [number for one in shards for number in range(one.first, one.first + one.slots)]
+    assert numbers == list(range(slots))
+    assert len(shards) == max(1, min(MOST, slots // LEAST))
+    assert len(shards_of(b"round", slots, 1)) == 1
+
+
+def begun(pair: Pair) -> bytes:
+    digest = pair.begin(experiment_of(SLOTS * 20))
+    pair.step(2)
+    return digest
+
+
+def another(pair: Pair) -> Coordinator:
+    """The coordinator of another process."""
+    return Coordinator(
+        pair.secrets[0], Store(pair.urls[0]), pair.coordinator.records, clock=pair.clock
+    )
+
+
+def asked(
+    parties: list[Coordinator], digest: bytes, nonces: list[bytes], group: int
+) -> list[Assigned]:
+    """The answers to tickets in groups, which several processes answer at once."""
+    groups = [nonces[at : at + group] for at in range(0, len(nonces), group)]
+
+    def join(number: int) -> list[Assigned]:
+        tickets = [Ticket(digest, nonce) for nonce in groups[number]]
+        answers = parties[number % len(parties)].join(tickets)
+        return [one for one in answers if isinstance(one, Assigned)]
+
+    with ThreadPoolExecutor(4) as several:
+        return [one for found in several.map(join, range(len(groups))) for one in found]
+
+
+def test_every_slot_is_assigned_once_by_several_processes(
+    make_pair: Callable[..., Pair],
+) -> None:
+    pair = make_pair()
+    digest = begun(pair)
+    rounds = pair.coordinator.status(digest)["rounds"]
+    slots = sum(one["places"] for one in rounds)
+    second = another(pair)
+    found = asked(
+        [pair.coordinator, second], digest, [os.urandom(16) for _ in range(slots + 50)], 7
+    )
+    given = [(described(one).identity, one.slot.number) for one in found if one.slot is not None]
+    assert len(given) == len(set(given)) == slots  # nobody is sent away while a slot is free
+    assert sum(one.slot is None for one in found) == 50
+    after = pair.coordinator.status(digest)["rounds"]
+    assert [one["given"] for one in after] == [one["places"] for one in after]
+    second.store.close()
+
+
+def test_one_nonce_at_several_processes_gets_one_slot(make_pair: Callable[..., Pair]) -> None:
+    pair = make_pair()
+    digest = begun(pair)
+    second, nonces = another(pair), [os.urandom(16) for _ in range(5)]
+    found = asked([pair.coordinator, second], digest, nonces * 12, 3)
+    assert len({(described(one).identity, one.slot) for one in found}) == len(nonces)
+    assert sum(one["given"] for one in pair.coordinator.status(digest)["rounds"]) == len(nonces)
+    second.store.close()
+
+
+def test_counters_move_to_their_round_when_it_ends(make_pair: Callable[..., Pair]) -> None:
+    pair = make_pair()
+    digest = begun(pair)
+    given = [one["given"] for one in pair.coordinator.status(digest)["rounds"]]
+    pair.crowd(digest, 30)
+    given = [one["given"] for one in pair.coordinator.status(digest)["rounds"]]
+    assert sum(given) == 30
+    pair.coordinator.pause(digest)
+    pair.clock.now += 2000
+    pair.step(3)
+    rounds = pair.coordinator.status(digest)["rounds"]
+    assert [one["given"] for one in rounds] == given
+    assert {one["stage"] for one in rounds} <= {"opened", "refused"}
+    with pair.stores[0].begin() as transaction:
+        for table in (store.slot_shards, store.joins, store.shares):
+            count = sql.select(sql.func.count()).select_from(table)
+            assert transaction.connection.execute(count).scalar_one() == 0
+
+
+# Leases
+
+
+def test_a_lease_has_one_holder_until_it_ends(database: Callable[[str], str]) -> None:
+    url, now = database("leases"), [1000.0]
+    stores = [Store(url), Store(url)]
+    stores[0].migrate()
+    one, two = (Leases(own, bytes([n]) * 16, lambda: now[0]) for n, own in enumerate(stores))
+    assert (one({b"a", b"b"}), two({b"a", b"b"})) == ({b"a", b"b"}, set())
+    assert two({b"a", b"c"}) == {b"c"}
+    now[0] += LEASE - 0.1
+    assert one({b"a"}) == {b"a"}  # renews it, and gives b up
+    now[0] += LEASE - 0.1
+    assert two({b"a", b"b"}) == {b"b"}
+    now[0] += 0.2  # the lease of a has ended
+    assert (two({b"a"}), one({b"a"})) == ({b"a"}, set())
+    two.start()
+    two.stop()
+    assert one({b"a"}) == {b"a"}
+    for own in stores:
+        own.close()
+
+
+def test_of_many_processes_that_want_a_lease_one_gets_it(database: Callable[[str], str]) -> None:
+    url = database("leases")
+    stores = [Store(url) for _ in range(4)]
+    stores[0].migrate()
+    ready, found = threading.Barrier(4), list[set[bytes]]()
+
+    def want(number: int) -> None:
+        leases = Leases(stores[number], bytes([number]) * 16)
+        ready.wait()
+        found.append(leases({b"a", b"b", b"c"}))
+
+    with ThreadPoolExecutor(4) as several:
+        list(several.map(want, range(4)))
+    assert sorted(map(len, found)) == [0, 0, 0, 3]
+    for own in stores:
+        own.close()
+
+
+def test_a_process_without_the_lease_advances_nothing(pair: Pair) -> None:
+    digest = pair.begin()
+    round_scheduler.step(pair.coordinator, pair.link, lambda _names: set())
+    assert pair.coordinator.status(digest)["rounds"] == []
+    pair.step(2)
+    assert pair.coordinator.status(digest)["rounds"]
+    pair.clock.now += 2000
+    assert pair.helper.step(lambda _names: set()) <= 5
+    assert pair.helper.rounds(store.Stage.OPEN)
+    pair.helper.step()
+    assert not pair.helper.rounds(store.Stage.OPEN)
