@@ -118,8 +118,8 @@ def test_noise_with_a_delta_is_for_participations_in_different_rounds() -> None:
     ):
         assert DistinctRounds() in made.assumptions
         assert Terms.decode(made.encode()) == made
-        together = {"promise": Promise(Fraction(1), DELTA)}
-        assert DistinctRounds() not in replace(made, **together).assumptions
+        once = replace(made, promise=Promise(Fraction(1), DELTA))
+        assert DistinctRounds() not in once.assumptions
     pure = under("discrete-laplace", Fraction(2), promise=twice)
     assert DistinctRounds() not in pure.assumptions
     # at the least noise, both reports in one round need a larger δ than that of the terms
