@@ -234,7 +234,7 @@ AHEAD = """(() => {
 
 def _late(page: Page, stage: Stage) -> Iterator[str]:
     """What becomes of answers whose round has too few, is not told of, or is over."""
-    for name, outcome in (("uncounted", "Too few took part"), ("unknown", "do not say")):
+    for name, outcome in (("uncounted", "Too few took part"), ("unknown", "Nobody says what")):
         stage.begin(question=f"Which greeting is {name}?")
         _fresh(page, stage, "text=Keep my answer")
         _pass(page, stage, 3900)

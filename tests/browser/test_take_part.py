@@ -65,10 +65,11 @@ def asked(page: Page) -> Iterator[list[Request]]:
     yield found
 
 
+@pytest.mark.parametrize("proofs", [0, 1])
 def test_somebody_takes_part_from_the_terms_to_the_receipt(
-    context: BrowserContext, stage: Stage
+    context: BrowserContext, stage: Stage, proofs: int
 ) -> None:
-    stage.begin(timing=SOON, window=2)
+    stage.begin(timing=SOON, window=2, proofs=proofs)
     page = context.new_page()
     with asked(page) as requests:
         page.goto(address(stage))
@@ -85,6 +86,7 @@ def test_somebody_takes_part_from_the_terms_to_the_receipt(
         assert not [one for one in requests if one.method == "PUT"]
         page.wait_for_selector("text=Both halves have arrived")
     _check_sent(page, stage, requests)
+    assert any(one.url.endswith("/static/prio3.js") for one in requests) == bool(proofs)
     assert page.evaluate("() => new Date().toLocaleTimeString()") >= sends
     given = {one["round"]: one["given"] for one in stage.rounds if one["option"] == option}
     assert sum(given.values()) == 1
@@ -114,7 +116,7 @@ def _check_sent(page: Page, stage: Stage, requests: list[Request]) -> None:
         assert one.method in ("GET", "POST", "PUT")
         if one.method == "GET":
             assert one.post_data is None
-            assert re.search(r"/(static/[a-z.-]+|take-part|terms|outcome)$", one.url)
+            assert re.search(r"/(static/[a-z0-9.-]+|take-part|terms|outcome)$", one.url)
     assert page.inner_text("[data-fate=helper]").startswith("It has arrived. SHA-256")
     assert "ε = 1 of 1" in page.inner_text("#spent")
 

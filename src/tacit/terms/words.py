@@ -54,10 +54,12 @@ _REHEARSAL = (
     "These are the terms of a rehearsal: nobody has checked that the noise keeps this promise, and "
     "no device takes part."
 )
-_OBEDIENT = (
+OBEDIENT = (
     "This protects you against a coordinator that follows the protocol only: another one could "
     "invent everybody else who takes part."
 )
+"""First line of the guarantee where devices share the noise and anyone may take part."""
+
 _CODE = {
     TrustModel.TWO_SERVERS: "If the code or the keys on your device come from one of them, it must "
     "be that one.",
@@ -134,9 +136,9 @@ def likelihood(promise: Promise, who: str = "you") -> list[str]:
 
 
 def caution(terms: Terms) -> list[str]:
-    """The first line of the guarantee where devices share the noise and anyone may take part."""
+    """The caution before the guarantee, where it is needed: `OBEDIENT`."""
     invented = terms.trust.shares_noise and terms.admission == "open"
-    return [_OBEDIENT] if invented else []
+    return [OBEDIENT] if invented else []
 
 
 def honesty(terms: Terms) -> str:

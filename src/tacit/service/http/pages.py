@@ -35,8 +35,8 @@ from tacit.service.coordinator import Coordinator
 from tacit.service.errors import Unknown, public_message, status
 from tacit.service.pages import STATIC, experimenter, participant, sentences
 from tacit.service.pages.experimenter import Parts
-from tacit.service.pages.parties import LEADING
 from tacit.terms import Terms
+from tacit.terms.document import LEADING
 
 FRESH = 2.0  # seconds that a snapshot is cached
 PACE = 1.0  # seconds between polls of a stream

@@ -15,7 +15,7 @@ from tacit.terms.visibility import visibility
 from tacit.terms.words import caution, handling, honesty, likelihood
 from tacit.trust import TrustModel
 
-IN_BROWSERS = ((TrustModel.TWO_SERVERS, 0),)
+IN_BROWSERS = ((TrustModel.TWO_SERVERS, 0), (TrustModel.TWO_SERVERS, 1))
 """Trust models and range proofs that the browser's device supports."""
 
 CANNOT_TELL = {

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tacit.terms import Terms
+from tacit.terms.document import LEADING
 from tacit.terms.visibility import DEVICES, Passage, visibility
-
-LEADING = ("coordinator", "analyzer")  # the party that serves the pages and learns the result
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from tacit.service.pages.parties import LEADING
 from tacit.terms import Terms
 from tacit.terms.canonical import canonical
 from tacit.terms.words import caution, honesty, likelihood
@@ -188,7 +187,7 @@ def terms_of(view: View) -> Terms:
 def promised(view: View) -> Said:
     """Answer to "What were people promised?"."""
     terms = terms_of(view)
-    promise, leader = terms.promise, next(one for one in terms.parties if one.role in LEADING)
+    promise, leader = terms.promise, terms.parties[terms.leader]
     delta = f" and δ = {promise.delta}" if promise.delta else ""
     page = f"Who takes part on a page of the {leader.role} must trust the {leader.role}."
     numbers = f"That is ε = {promise.epsilon}{delta}."
