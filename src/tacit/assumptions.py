@@ -391,6 +391,7 @@ class Secret(StrEnum):
     ONE_REWARD = "one-reward"
     AVERAGE_REWARDS = "average-rewards"
     FITTED_PARAMETER = "fitted-parameter"
+    CONTEXT_AND_REWARDS = "context-and-rewards"
 
 
 @dataclass(frozen=True)
@@ -409,7 +410,20 @@ class Protects(Assumption):
             "every played option, together",
             Secret.FITTED_PARAMETER: "the protected secret is all that a participant observed: "
             "the parameter fitted to it, and the data it was fitted to",
+            Secret.CONTEXT_AND_REWARDS: "the protected secret is a participant's context, the "
+            "rewards that every option would bring, and the device's random choices",
         }[self.secret]
+
+
+@dataclass(frozen=True)
+class PublicMembership(Assumption):
+    """Who takes part in which round, and the rounds' sizes, are public and depend on no data."""
+
+    identifier: ClassVar[str] = "public-membership"
+
+    def text(self) -> str:
+        """Render as a clause of a sentence."""
+        return "who takes part in which round, and the size of rounds, does not depend on data"
 
 
 @dataclass(frozen=True)
@@ -554,6 +568,22 @@ class RangeProofs(Remark):
         return (
             "a report out of range is dropped, unseen, as long as both servers are honest: a "
             "malicious server can spoil the sum, but not the privacy"
+        )
+
+
+@dataclass(frozen=True)
+class TowardsOutsiders(Remark):
+    """Adversaries who control neither server see both servers' noise: (epsilon, delta)-DP."""
+
+    identifier: ClassVar[str] = "towards-outsiders"
+    epsilon: float
+    delta: float
+
+    def text(self) -> str:
+        """Render as a clause of a sentence."""
+        return (
+            f"towards adversaries outside of both servers it is ({up(self.epsilon)}, "
+            f"{up(self.delta)})-DP, because both servers' noise hides a participant from them"
         )
 
 

@@ -238,6 +238,7 @@ def test_nothing_but_these_is_a_remark() -> None:
         "metrics-per-participation",  # which `Guarantee.metrics` compares
         "own-records",
         "participants-from",
+        "towards-outsiders",
         "poisoned",
         "range-proofs",
     }

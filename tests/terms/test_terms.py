@@ -216,7 +216,9 @@ def test_terms_in_words_say_everything_and_round_the_promise_up() -> None:
         "a note; a bell",
         "from 0 to 60 in 4 steps, about what happens within 1 day",
         "up to 3 times, from 2026-11-01 to 2026-12-31",
-        "at most 1.65 times as likely",  # e^(1/2) = 1.6487…
+        "more than 1.65 times more or less likely.",  # e^(1/2) = 1.6487…
+        "for all of up to 3 times together",
+        "One of the two servers must be honest",
         "(1/2, 0)-DP towards the other server, the collector and all other participants together",
         "discrete-laplace noise of scale 48, added by servers",
         *(f"It assumes that {one.text()}." for one in terms().assumptions),
@@ -239,9 +241,10 @@ def test_terms_in_words_say_everything_and_round_the_promise_up() -> None:
     )
     text = "\n".join(in_words(other))
     for said in (
-        "masked",
+        "hides it under masks",
         "e^30",
-        "at most 1/1000000",
+        "With a probability of at most 1 in 1,000,000, more than that may be learned.",
+        "The coordinator must follow the protocol, and at most 3 or 10% of a round's participants",
         "within 90 seconds",
         f"invited, by whoever has the key {fingerprint(public_key(KEYS[3]))}",
         "Who asks: The walking club",

@@ -53,7 +53,7 @@ from tacit.protocols.factorization import depth, factorize
 from tacit.protocols.prefix_delivery import Presence
 from tacit.protocols.prefix_sums import Encoder, PrefixRound, PrefixSums
 from tacit.trust import TrustModel
-from tacit.types import Arm, Design, Fit, Floats, Round
+from tacit.types import Arm, Design, DeviceChoice, Fit, Floats, Round
 
 SLACK = 1e-6  # relative increase of δ that a stored guarantee may differ by
 BISECTIONS = 40
@@ -274,6 +274,8 @@ class PerRound(Mechanism):
             case Fit():
                 fit = round_.assignment
                 return round_.participants, fit.coordinates, fit.radius
+            case DeviceChoice():
+                return round_.participants, round_.assignment.weight
         return round_.participants, round_.assignment.coordinates
 
     def to_dict(self) -> dict[str, Any]:
