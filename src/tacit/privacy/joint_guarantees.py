@@ -11,7 +11,13 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeVar
 
-from tacit.assumptions import Assumption, DistinctRounds, MetricsPerParticipation, together
+from tacit.assumptions import (
+    Accounting,
+    Assumption,
+    DistinctRounds,
+    MetricsPerParticipation,
+    together,
+)
 from tacit.errors import TacitError, integer
 from tacit.privacy.guarantees import (
     ApproximateDP,
@@ -104,10 +110,10 @@ def repeat(guarantee: Repeated, times: int) -> Repeated:
         case _:
             numbers = {"curve": tuple((order, total(value)) for order, value in guarantee.curve)}
     often = guarantee.participations * count
+    if count > 1 and not isinstance(guarantee, PureDP):
+        numbers["assumptions"] = together(guarantee.assumptions, [DistinctRounds()])
     made: Repeated = replace(guarantee, participations=often, **numbers)
-    composed = count > 1 and not isinstance(guarantee, PureDP)
-    said = made.given(*([DistinctRounds()] if composed else []))
-    return state_arithmetic(said, guarantee.arithmetic)
+    return state_arithmetic(made, guarantee.arithmetic)
 
 
 def _alike_and_pure(items: Sequence[Guarantee]) -> bool:
@@ -176,7 +182,8 @@ def weakest(guarantees: Sequence[Guarantee | None]) -> PureDP | ApproximateDP | 
     """Return the guarantee that holds for everybody if each participant has one of these.
 
     It has the largest ε, the largest δ, the fewest participations and all assumptions; None if a
-    participant has none. All guarantees must share view and neighbours.
+    participant has none. All guarantees must share view and neighbours, and those of several
+    participations the method of accounting: a participant may be in rounds of each of them.
 
     >>> found = weakest([ApproximateDP(1.0, 1e-6), ApproximateDP(0.5, 1e-5)])
     >>> found.short, weakest([PureDP(1.0), None])
@@ -193,6 +200,13 @@ def weakest(guarantees: Sequence[Guarantee | None]) -> PureDP | ApproximateDP | 
             "guarantees about different neighbours or views have no weakest one: state them for "
             "one view first"
         )
+    methods = {_methods(item) for item in items}
+    if len(methods) > 1:
+        raise TacitError(
+            "guarantees of several participations are accounted for by different methods, which do "
+            f"not compose ({'; '.join(sorted(filter(None, methods)))}): use one kind of noise and "
+            "one order in all rounds"
+        )
     numbers = [item for item in items if isinstance(item, (PureDP, ApproximateDP))]
     if len(numbers) < len(items):
         raise TacitError(
@@ -207,3 +221,10 @@ def weakest(guarantees: Sequence[Guarantee | None]) -> PureDP | ApproximateDP | 
     deltas = [item.delta for item in numbers if isinstance(item, ApproximateDP)]
     made = ApproximateDP(epsilon, max(deltas), **about) if deltas else PureDP(epsilon, **about)
     return state_arithmetic(made, _common_arithmetic(items))
+
+
+def _methods(guarantee: Guarantee) -> str:
+    """The accounting of several participations, as identifiers; empty for one participation."""
+    found = [one for one in guarantee.assumptions if isinstance(one, Accounting)]
+    listed = [f"{one.method.value} {one.order}" for one in found if guarantee.participations > 1]
+    return ", ".join(sorted(listed))
