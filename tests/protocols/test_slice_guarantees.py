@@ -69,7 +69,7 @@ def test_a_restored_experiment_states_the_same_of_its_slices() -> None:
 
 def test_slices_earn_no_less_than_policies() -> None:
     mechanism = sliced()
-    how = mechanism.slices.arguments | {"target": PureDP(2.0)}
+    how = {**mechanism.slices.arguments, "target": PureDP(2.0)}
     weaker = replace(PureDP(2.0), **mechanism.slices.guarantee.about)  # type: ignore[union-attr]
     less = PerRound(mechanism.slices.make, how, Guaranteed(weaker))
     with pytest.raises(TacitError, match="must imply the guarantee of policy rounds"):
