@@ -61,7 +61,7 @@ class PublicSetting:
 
 def regret_per_round(kind: Kind, setting: PublicSetting, seed: int) -> float:
     """Group regret per round of one run; participants and noise follow the seed for both kinds."""
-    people, rng = (np.random.default_rng([seed, stream]) for stream in range(2))
+    people, rng = np.random.default_rng([2, seed]), np.random.default_rng([seed, 7])
     d, silos = setting.dimension, setting.silos
     parameter = people.standard_normal(d - 1)
     parameter = np.append(0.5 * parameter / np.linalg.norm(parameter), 0.5)
@@ -89,7 +89,7 @@ def regret_per_round(kind: Kind, setting: PublicSetting, seed: int) -> float:
             chosen = np.argmax(values + radius * np.sqrt(np.maximum(norms, 0.0)), axis=1)
             features, got = x[everyone, chosen], means[everyone, chosen]
             lost += float((means.max(axis=1) - got).sum())
-            rewards = got + SPREAD * people.standard_normal(silos)
+            rewards = got + SPREAD * rng.standard_normal(silos)
             own_gram += features.T @ features
             own_bias += features.T @ rewards
             biases += features * rewards[:, None]
