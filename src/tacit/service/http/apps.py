@@ -380,7 +380,7 @@ def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -
         terms = Terms.decode(asked.terms.encode())
         if terms.predecessor.hex() != digest:
             raise Refusal("the predecessor of these terms must be the experiment in the path")
-        coordinator.succeed(terms)
+        coordinator.succeed(terms, asked.participants)
         return models.Created(digest=terms.digest.hex(), terms=asked.terms)
 
     for change in (coordinator.pause, coordinator.resume, coordinator.stop):
