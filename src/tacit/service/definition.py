@@ -226,9 +226,9 @@ class Definition(BaseModel):
     )
     delta: Annotated[readers.Part, AfterValidator(rules.where_needed)] = _entry(
         "promise.delta",
-        "The probability of exceptions to the promise. Default: 0, or 0.000001 where the noise\n"
-        "needs it.",
-        default_factory=lambda found: rules.usual_delta(found["trust"], found["algorithm"]),
+        "The probability of exceptions to the promise. Default: 0, or 0.000001 where devices\n"
+        "share the noise.",
+        default_factory=lambda found: rules.usual_delta(found["trust"]),
     )
     min_batch_size: Annotated[
         readers.Count, Field(ge=2), AfterValidator(rules.enough_participants)

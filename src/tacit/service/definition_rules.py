@@ -104,10 +104,9 @@ def approximate(trust: str, algorithm: str) -> bool:
     return "trust" not in options or trust == TrustModel.SHUFFLER
 
 
-def usual_delta(trust: str, algorithm: str) -> Fraction:
-    """δ by default: 10^-6 where the noise needs one, or shares are split and mixed."""
-    mixed = trust == TrustModel.SHUFFLER
-    return Fraction(1, 10**6) if mixed or approximate(trust, algorithm) else Fraction(0)
+def usual_delta(trust: str) -> Fraction:
+    """δ by default: 10^-6 where devices share the noise, whose protection may fail, else 0."""
+    return Fraction(1, 10**6) if shares(trust) else Fraction(0)
 
 
 def reserved(share: Fraction, info: ValidationInfo) -> Fraction:

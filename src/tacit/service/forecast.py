@@ -8,7 +8,7 @@ detecting the lift, and the participants and days needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
@@ -19,8 +19,9 @@ from urllib.parse import urlsplit
 from tacit.service.definition import DAY, Definition
 from tacit.service.readers import counted
 from tacit.service.readers import in_words as lasting
-from tacit.terms import OBEDIENT, in_words
-from tacit.trust import TrustModel
+from tacit.terms import in_words
+from tacit.terms.visibility import visibility
+from tacit.terms.words import caution, honesty
 
 STAND_IN = "https://coordinator.invalid"
 DEFAULTS = (Fraction(1, 10), Fraction(1, 5))  # default baseline (relative to the range) and lift
@@ -142,7 +143,8 @@ def _days(definition: Definition, participants: int | None, rounds: float | None
 def explained(definition: Definition) -> dict[str, list[str]]:
     """The definition in sentences, by topic."""
     stand_in = sha256(b"a coordinator" + (definition.helper_key or b"")).digest()
-    read = in_words(definition.terms(STAND_IN, stand_in))
+    terms = definition.terms(STAND_IN, stand_in)
+    read, seen = in_words(terms), visibility(terms)
     options, share = definition.options, definition.control_share
     people = definition.participants
     return {
@@ -158,7 +160,12 @@ def explained(definition: Definition) -> dict[str, list[str]]:
             *_guardrail(definition),
         ],
         "What people read before they take part": [line for line in read if STAND_IN not in line],
-        "Who sees what": list(_SEEN[definition.trust_model](definition)),
+        "Who sees what": [
+            f"The devices see the answers. {seen.device}",
+            *(f"The {one.role} sees {one.sees}; never {one.never}." for one in seen.sights),
+            *caution(terms),
+            honesty(terms),
+        ],
         "Trust model": [
             f"{definition.trust}{' with range proofs' if definition.proofs else ''}; "
             f"{definition.algorithm} chooses the options.",
@@ -179,43 +186,6 @@ def explained(definition: Definition) -> dict[str, list[str]]:
     }
 
 
-def _seen_by_two(definition: Definition) -> Iterator[str]:
-    yield "The device sees the answer and splits it into two report shares, each random alone."
-    yield (
-        "You, the coordinator, see how many were asked, one report share of each answer, and sums "
-        "with the noise of both servers."
-    )
-    yield f"The helper at {definition.helper_address} sees the other report shares, and no sum."
-    yield "One person's answer stays hidden unless the two servers collude."
-
-
-def _seen_locally(_definition: Definition) -> Iterator[str]:
-    yield "The device sees the answer and adds all of the noise before anything leaves it."
-    yield "You, the coordinator, see every noisy answer; it is private whatever you do with it."
-    yield "There is no second server. You serve no code to devices that could leave the noise out."
-
-
-def _seen_shuffled(definition: Definition) -> Iterator[str]:
-    yield "The device sees the answer, adds a share of the noise and encrypts it twice."
-    yield f"The shuffler at {definition.helper_address} sees who reports, and no content."
-    yield "You, the analyzer, see all messages of a round in random order, and not whose they are."
-    yield "One person's answer stays hidden unless you and the shuffler collude."
-
-
-def _seen_masked(_definition: Definition) -> Iterator[str]:
-    yield "The device sees the answer, adds a share of the noise and masks it."
-    yield "You, the coordinator, see masked reports, and sums with the noise of all devices."
-    yield "One person's answer stays hidden as long as you follow the protocol."
-
-
-_SEEN: dict[TrustModel, Callable[[Definition], Iterator[str]]] = {
-    TrustModel.TWO_SERVERS: _seen_by_two,
-    TrustModel.LOCAL: _seen_locally,
-    TrustModel.SHUFFLER: _seen_shuffled,
-    TrustModel.SECURE_AGGREGATION: _seen_masked,
-}
-
-
 def _losses(definition: Definition) -> Iterator[str]:
     """What missing and dishonest participants cost, where devices share the noise."""
     if not definition.trust_model.shares_noise:
@@ -232,8 +202,6 @@ def _losses(definition: Definition) -> Iterator[str]:
         f"The smallest round has {definition.smallest} participants, so that "
         f"{definition.min_batch_size} report in any case; with fewer it is not released."
     )
-    if definition.admission == "open":
-        yield OBEDIENT
 
 
 def _surplus(definition: Definition) -> Iterator[str]:
