@@ -930,8 +930,8 @@ TARGETS: tuple[Target, ...] = (
     Target("aggregation/aggregator.py", "Aggregator._take_share", (checks, limits), TWO_SERVERS),
     Target("aggregation/aggregator.py", "Aggregator._take_list", (checks,), TWO_SERVERS),
     Target(
-        "aggregation/aggregator.py",
-        "_Working.wrap",
+        "aggregation/pending.py",
+        "PendingVault.wrap",
         (swap("os.urandom(NONCE_SIZE)", "bytes(NONCE_SIZE)"),),
         TWO_SERVERS,
     ),
