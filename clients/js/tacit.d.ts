@@ -41,7 +41,7 @@ export interface Terms {
   readonly organisation: string;
   readonly parties: readonly [Party, Party];
   readonly predecessor: string;
-  readonly proofs: 0;
+  readonly proofs: 0 | 1;
   readonly purpose: string;
   readonly question: string;
   readonly suite: "hpke-x25519-aes128gcm";
@@ -193,6 +193,8 @@ export interface Round {
   length: number;
   key0: string;
   key1: string;
+  /** 1 where reports carry a proof that they are in range. */
+  proofs: 0 | 1;
   scale: [bigint, bigint];
   modulus: bigint;
 }

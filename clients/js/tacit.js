@@ -37,6 +37,7 @@ const settled = async (buffer) => new Uint8Array(await buffer);
 const sha256 = (bytes) => settled(crypto.subtle.digest("SHA-256", bytes));
 const imported = (key, algorithm, ...uses) => crypto.subtle.importKey("raw", key, algorithm, false, uses);
 const random = (size) => crypto.getRandomValues(new Uint8Array(size));
+const provenSize = (levels, count = bits(levels)) => 8 * (count + 2 ** (1 + bits(count)) + (count < 2)); // of a number and its proof
 const numberSize = (modulus) => Math.ceil(bits(modulus - 1n) / 8);
 const limit = (size, bound) => (1n << BigInt(8 * size)) - ((1n << BigInt(8 * size)) % bound);
 
@@ -111,7 +112,7 @@ const SHAPE = {
   organisation: words,
   parties: list(has({ address: text, key: like(/^[0-9a-f]{64}$/), role: text })),
   predecessor: like(/^([0-9a-f]{64})?$/),
-  proofs: is(0),
+  proofs: (value) => value === 0 || value === 1,
   purpose: words,
   question: text,
   suite: is(SUITE3),
@@ -177,7 +178,7 @@ const isKey = (key) => {
   return u < FIELD && (u * w * (w ** 4n - (4n * u * (u * u + 486662n * u + 1n)) ** 2n)) % FIELD;
 };
 const ROUND = {
-  kind: 4, identity: 16, terms: 32, option: 2, levels: 4, window: 4, closes: 8, assignedUntil: 8, grace: 4, places: 4,
+  kind: 4, identity: 16, terms: 32, option: 2, levels: 4, window: 4, closes: 8, commitment: 32, assignedUntil: 8, grace: 4, places: 4,
   minimum: 4, length: 4, suite: 1, collector: 32, line0: 32, key0: 32, line1: 32, key1: 32,
 };
 
@@ -186,14 +187,17 @@ export function readRound(bytes) {
   const take = (size) => bytes.slice(at, (at += size));
   const integer = () => ((digits) => (digits[0] ? big(digits) : 0n))(take(take(1)[0]));
   const round = {};
-  for (const name in ROUND) round[name] = ROUND[name] < 9 ? Number(big(take(ROUND[name]))) : hex(take(ROUND[name]));
+  for (const name in ROUND) {
+    if (name === "commitment" && !(round.proofs = +(round.kind === 0x74610228))) continue;
+    round[name] = ROUND[name] < 9 ? Number(big(take(ROUND[name]))) : hex(take(ROUND[name]));
+  }
   const { key0, key1, scale, modulus } = Object.assign(round, { scale: [integer(), integer()], modulus: integer() });
   must(round.suite === 3, "suite", `the round's suite, ${round.suite}, is not ${SUITE3}, as the terms say`);
   must(scale[0] && scale[1] && `${ratio(...scale)}` === `${scale}` && scale[0] < scale[1] << 1000n, "noise", "the servers of this round add no noise");
   const apart = new Set([key0, key1, round.collector]).size === 3 && round.line0 !== round.line1;
   must(apart && isKey(key0) && isKey(key1), "keys", "a key of the round is malformed or there twice");
-  const times = round.kind === 0x74610220 && at === bytes.length && round.assignedUntil <= round.closes;
-  const counts = round.levels && round.minimum && round.minimum <= round.places && round.length && modulus > 1n && round.length * numberSize(modulus) < 2 ** 30;
+  const times = (round.proofs || round.kind === 0x74610220) && at === bytes.length && round.assignedUntil <= round.closes;
+  const counts = round.levels && round.minimum && round.minimum <= round.places && round.length && modulus > 1n && round.length * (round.proofs ? provenSize(round.levels) : numberSize(modulus)) < 2 ** 30;
   must(times && counts, "round", "the times or counts of the round are invalid");
   return round;
 }
@@ -205,6 +209,7 @@ export async function accept(terms, announcement) {
   const { levels, metrics, window } = terms.answer;
   for (const [field, holds, found] of [
     ["terms", round.terms === terms.digest, round.terms],
+    ["proofs", round.proofs === terms.proofs && (!round.proofs || round.modulus === 2n ** 64n - 2n ** 32n + 1n), round.proofs],
     ["levels", round.levels === levels, round.levels],
     ["metrics", round.length === metrics.length, round.length],
     ["window", round.window === window, round.window],
@@ -290,16 +295,20 @@ export async function seal(recipient, info, message, pair) {
   return concat(enc, await settled(crypto.subtle.encrypt({ name: "AES-GCM", iv }, await imported(key, "AES-GCM", "encrypt"), message)));
 }
 
-export async function split(round, place, values, draw = random) {
-  const { modulus, length, levels } = round;
-  must(values.length === length && values.every((value) => Number.isInteger(value) && value >= 0 && value <= levels), "answer", "the values are not levels of the terms");
-  const words = [draw(16), draw(16)];
+function shared({ modulus, length }, values, draw) {
   const size = numberSize(modulus);
   const packed = (numbers) => concat(...numbers.map((number) => digits(number, size)));
   const seed = length * size > 32 && draw(32);
   const first = seed ? mask(seed, modulus, length) : values.map(() => uniform(modulus, draw));
   const second = first.map((part, metric) => (BigInt(values[metric]) - part + modulus) % modulus);
-  const parts = [seed || packed(first), packed(second)];
+  return [seed || packed(first), packed(second)];
+}
+
+export async function split(round, place, values, draw = random) {
+  const { length, levels, proofs, context } = round;
+  must(values.length === length && values.every((value) => Number.isInteger(value) && value >= 0 && value <= levels), "answer", "the values are not levels of the terms");
+  const words = [draw(16), draw(16)];
+  const parts = proofs ? (await import("./prio3.js")).shares(levels, context, values, draw) : shared(round, values, draw);
   const number = digits(place.number, 4);
   return Promise.all([0, 1].map(async (role) => {
     const other = await sha256(concat(utf8("tacit word v2"), words[1 - role]));

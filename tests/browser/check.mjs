@@ -207,3 +207,29 @@ export async function together(tacit, { address, digest, pinned, start, more }) 
     merged: await Promise.all(devices.map((device) => device.exportLedger())),
   };
 }
+
+/** What the proofs' module makes of vectors of the VDAF draft and ours: names of what differs. */
+export async function proofs(_tacit, { xofs, reports }) {
+  const prio3 = await import("../../clients/js/prio3.js");
+  const wrong = [];
+  for (const { name, seed, dst, binder, bytes } of xofs) {
+    const found = prio3.stream(unhex(seed), unhex(dst), unhex(binder));
+    const size = bytes.length / 2;
+    if (hex(found(5)) + hex(found(size - 5)) !== bytes) wrong.push(name); // also in parts
+  }
+  for (const { name, limit, context, measurement, drawn, shares } of reports) {
+    const about = limit === null ? prio3.PRIO3_COUNT : prio3.prio3Sum(limit);
+    if (prio3.shard(about, unhex(context), measurement, unhex(drawn)).map(hex).join() !== shares.join()) wrong.push(name);
+  }
+  for (const measurement of [-1, 7, 0.5, 2 ** 53, NaN, "1"]) {
+    try {
+      prio3.shard(prio3.prio3Sum(6), unhex("00"), measurement, new Uint8Array(prio3.RANDOM));
+      wrong.push(`measurement ${measurement}`);
+    } catch {}
+  }
+  const words = [prio3.MODULUS, 5n, 2n ** 64n - 1n, prio3.MODULUS - 1n, 7n, 8n]; // those beyond the field are skipped
+  const word = (value) => new Uint8Array(new BigUint64Array([value]).buffer);
+  const kept = prio3.expand(() => word(words.shift()), 3);
+  if (`${kept}` !== `5,${prio3.MODULUS - 1n},7`) wrong.push("words beyond the field");
+  return wrong;
+}

@@ -25,6 +25,8 @@ from tacit.aggregation.announcements import endorse
 from tacit.aggregation.encryption import DEFAULT, HpkeSuite
 from tacit.aggregation.interface import Source
 from tacit.aggregation.two_servers import read_outcome
+from tacit.aggregation.verified import MODULUS
+from tacit.aggregation.wire import pack_integer
 from tacit.client.levels import level
 from tacit.client.report_schedule import check_times
 from tacit.errors import TacitError
@@ -63,7 +65,7 @@ def decided(text: str) -> dict[str, Any]:
         made = Terms.decode(text.encode("utf-8", "surrogatepass"))
     except (TacitError, UnicodeError):
         return {"text": text, "digest": None}
-    if made.view is not View.OTHER_SERVER or made.proofs or made.suite != DEFAULT.identifier:
+    if made.view is not View.OTHER_SERVER or made.suite != DEFAULT.identifier:
         return {"text": text, "digest": None}
     return {"text": text, "digest": made.digest.hex()}
 
@@ -88,6 +90,7 @@ def accepted_terms() -> Iterator[Terms]:
     )
     yield terms(no_show=Fraction(9, 10))
     yield terms(answer=replace(terms().answer, labels=("Nö", "Yes")))
+    yield terms(proofs=1)
 
 
 def spelt(change: Callable[[dict[str, Any]], object]) -> str:
@@ -276,6 +279,20 @@ def verdict(of: Pinned, announcement: bytes, now: float = START) -> dict[str, An
     return entry | {"cost": str(cost), "context": found.context.hex()}
 
 
+def proven_rounds() -> Iterator[dict[str, Any]]:
+    """Rounds with range proofs, under terms with and without them."""
+    with_proofs, without = pinned(terms(proofs=1)), pinned(terms())
+    proven: dict[str, Any] = {"commitment": bytes(32), "modulus": MODULUS}
+    for of in (with_proofs, without):
+        yield verdict(of, announced(described(of.terms, **proven).encode()))
+        yield verdict(of, announced(described(of.terms).encode()))
+    whole = described(with_proofs.terms, **proven).encode()
+    yield verdict(with_proofs, announced(whole[:3] + b"\x20" + whole[4:]))
+    yield verdict(with_proofs, announced(whole[:-9] + pack_integer(MODULUS - 2)))
+    long = terms(proofs=1, answer=replace(terms().answer, levels=1000), noise=Noise(Fraction(2000)))
+    yield verdict(pinned(long), announced(described(long, **proven).encode()))
+
+
 def rounds() -> Iterator[dict[str, Any]]:
     of = pinned(terms(aggregation=Aggregation(3)))
     yield verdict(of, announced(described(of.terms, grace=86_400).encode()))
@@ -314,6 +331,7 @@ def rounds() -> Iterator[dict[str, Any]]:
         {"slots": 3, "modulus": 1 << 90},
     ):
         yield verdict(of, announced(described(of.terms, **changes).encode()))
+    yield from proven_rounds()
     for other in (HpkeSuite.X25519, HpkeSuite.HYBRID):  # keys of as many bytes as the suite has
         sizes = (other.public_size, other.public_size, other.key_size)
         one, two, three = (bytes([n + 1]) * size for n, size in enumerate(sizes))

@@ -20,6 +20,8 @@ from tacit.service.definition import DAY, Definition
 from tacit.service.readers import counted
 from tacit.service.readers import in_words as lasting
 from tacit.terms import in_words
+from tacit.terms.visibility import visibility
+from tacit.terms.words import caution, honesty
 
 STAND_IN = "https://coordinator.invalid"
 DEFAULTS = (Fraction(1, 10), Fraction(1, 5))  # default baseline (relative to the range) and lift
@@ -126,7 +128,8 @@ def _days(definition: Definition, participants: int | None, rounds: float | None
 def explained(definition: Definition) -> dict[str, list[str]]:
     """The definition in sentences, by topic."""
     stand_in = sha256(b"a coordinator" + definition.helper_key).digest()
-    read = in_words(definition.terms(STAND_IN, stand_in))
+    terms = definition.terms(STAND_IN, stand_in)
+    read, seen = in_words(terms), visibility(terms)
     options, share = definition.options, definition.control_share
     people = definition.participants
     return {
@@ -143,11 +146,10 @@ def explained(definition: Definition) -> dict[str, list[str]]:
         ],
         "What people read before they take part": [line for line in read if STAND_IN not in line],
         "Who sees what": [
-            "The device sees the answer and splits it into two report shares, each random alone.",
-            "You, the coordinator, see how many were asked, one report share of each answer, and "
-            "sums with the noise of both servers.",
-            f"The helper at {definition.helper_address} sees the other report shares, and no sum.",
-            "One person's answer stays hidden unless the two servers collude.",
+            f"The devices see the answers. {seen.device}",
+            *(f"The {one.role} sees {one.sees}; never {one.never}." for one in seen.sights),
+            *caution(terms),
+            honesty(terms),
         ],
         "How long it takes": [
             f"From {definition.first_day} to {definition.last_day}"

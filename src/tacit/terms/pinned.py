@@ -7,9 +7,10 @@ are compared, so that a browser can do the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -19,6 +20,7 @@ from tacit.signatures import Signed, fingerprint, public_key, sign, verify
 from tacit.terms import parts
 from tacit.terms.accounting import SLACK, binomial_delta, gaussian_delta
 from tacit.terms.document import POST_QUANTUM_SUITE, Terms
+from tacit.terms.parts import Aggregation
 from tacit.trust import FEWEST_SPLIT, TrustModel, split_shares
 
 
@@ -49,6 +51,36 @@ class Offer:
     divisor: int | None = None
     total: Fraction | None = None
     parts: int | None = None
+
+
+class AggregatedTerms(Protocol):
+    """Terms of any kind whose rounds are aggregated: those of experiments and of federations."""
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """How many participants of a round may be missing or dishonest."""
+
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """The long-term keys of the parties that sign rounds."""
+
+
+class PinnedTerms(Hashable, Protocol):
+    """Terms with keys from a trusted source, as clients and servers of an aggregation need them."""
+
+    @property
+    def terms(self) -> AggregatedTerms:
+        """The terms."""
+
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """The pinned keys of the parties that sign rounds."""
+
+    def check_signed_round(self, description: bytes, signatures: Sequence[bytes]) -> None:
+        """Reject a description that not all parties have signed."""
+
+    def check(self, offer: Offer) -> Fraction:
+        """Return the cost of a round; reject one that is weaker than the terms."""
 
 
 @dataclass(frozen=True)
@@ -307,7 +339,7 @@ def approve_successor(old: Terms, new: Terms, key: Ed25519PrivateKey, records: R
     return sign(Signed.SUCCESSOR, new.encode(), key)
 
 
-def check_party_key(terms: Terms, key: Ed25519PrivateKey) -> None:
+def check_party_key(terms: AggregatedTerms, key: Ed25519PrivateKey) -> None:
     """Reject a key that is not the long-term key of a party of the terms."""
     own = public_key(key)
     rule = "the long-term key of a party of the terms"

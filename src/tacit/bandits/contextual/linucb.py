@@ -138,7 +138,7 @@ class LinUCB:
             f"{value:g} for every action: declare no intercept, and one is appended"
         )
 
-    def _lifted(self, features: Floats) -> Floats:
+    def lifted(self, features: Floats) -> Floats:
         """The features, with the appended intercept if there is one."""
         a = self.policy.shrink
         if a is None:
@@ -155,14 +155,14 @@ class LinUCB:
                 f"all {self.steps} participants of this round have been served: report, and start "
                 "the next round"
             )
-        features = self._lifted(features)
+        features = self.lifted(features)
         if self.policy.in_turn:
             return self._take(features, np.full(len(features), self.step % features.shape[2]))
         return self._take(features, np.argmax(self._widths(features) + self._values(features), 1))
 
     def outlook(self, features: Floats) -> tuple[Floats, Floats]:
         """Every action's estimated value (minus ½ with a weight) and its confidence width."""
-        lifted = self._lifted(features)
+        lifted = self.lifted(features)
         return self._values(lifted), self._widths(lifted)
 
     def _values(self, features: Floats) -> Floats:
