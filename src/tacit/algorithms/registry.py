@@ -29,10 +29,18 @@ OWN = (
     "tkms21",
     "private_klucb",
     "private_med",
+    "private_contextual",
     "lzj22",
     "zc24",
 )
-HIDDEN = ("binary", "control", "levels", "smallest", "table")  # fields that are no options
+HIDDEN = (
+    "binary",
+    "control",
+    "features",
+    "levels",
+    "smallest",
+    "table",
+)  # fields that are no options
 Build = TypeVar("Build", bound=Callable[[Any], Any])
 
 
@@ -68,7 +76,7 @@ class Algorithm:
 
     @property
     def family(self) -> str:
-        """Family of problems: arms, linear or federated."""
+        """Family of problems: arms, linear, federated or contextual."""
         return self.problem.family
 
     def ask(self, options: Mapping[str, Any], others: Iterable[str] = ()) -> Problem:

@@ -170,6 +170,8 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
         if result.configuration.get("guardrail"):
             guardrail(summary.get("estimates", []), result.configuration)
         sentence("guarantee", result.promise)
+        if "statistic" in result.runs[0]:
+            sentence("statistic", result.runs[0]["statistic"])
         settings = [
             f"{key.replace('_', ' ')} {no_less(value) if key in PROMISED else shown(value)}"
             for key, value in result.configuration.items()
@@ -188,6 +190,9 @@ def labels(per: str) -> dict[str, str]:
         "regret_sem": "± standard error",
         "time_average_regret": f"regret per {per}",
         "group_regret_per_round": "regret of all silos per round",
+        "single_regret": "regret of the best single option",
+        "uniform_regret": "regret of uniform choice",
+        "reward_mean": "mean reward",
         "final_realised_regret": "realised regret",
         "lower_bound": "lower bound (asymptotic, central DP)",
         "times_lower_bound": "times the lower bound",

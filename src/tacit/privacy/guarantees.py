@@ -28,6 +28,7 @@ from tacit.assumptions import (
     uncovered,
 )
 from tacit.errors import TacitError, integer, positive, probability
+from tacit.names import is_own
 from tacit.rounding import no_less, up
 from tacit.trust import Neighbours as Neighbours
 from tacit.trust import View as View
@@ -124,6 +125,12 @@ class Guarantee(ABC):
     arithmetic: Arithmetic = field(default=Arithmetic.UNSTATED, init=False)
 
     def __post_init__(self) -> None:
+        if not is_own(type(self)):
+            raise TacitError(
+                f"guarantee is a {type(self).__qualname__}; its class must be one of tacit's, "
+                "which derives and compares guarantees: use PureDP, ApproximateDP, RenyiDP or "
+                "ConcentratedDP"
+            )
         remedy = "it bounds how often one participant takes part"
         often = integer("participations", self.participations, at_least=1, remedy=remedy)
         object.__setattr__(self, "participations", often)
@@ -212,7 +219,7 @@ class Guarantee(ABC):
         >>> Guarantee.from_data(PureDP(1.0).to_data()) == PureDP(1.0)
         True
         """
-        kinds = {one.kind: one for one in _with_subclasses(*KINDS)}
+        kinds = {one.kind: one for one in _with_subclasses(*KINDS) if is_own(one)}
         kind = kinds.get(str(data.get("kind")))
         if kind is None:
             raise TacitError(

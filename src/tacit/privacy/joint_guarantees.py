@@ -10,7 +10,13 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from tacit.assumptions import Assumption, DistinctRounds, MetricsPerParticipation, together
+from tacit.assumptions import (
+    Accounting,
+    Assumption,
+    DistinctRounds,
+    MetricsPerParticipation,
+    together,
+)
 from tacit.errors import TacitError
 from tacit.privacy.guarantees import (
     ApproximateDP,
@@ -123,7 +129,8 @@ def weakest(guarantees: Sequence[Guarantee | None]) -> PureDP | ApproximateDP | 
     """Return the guarantee that holds for everybody if each participant has one of these.
 
     It has the largest ε, the largest δ, the fewest participations and all assumptions; None if a
-    participant has none. All guarantees must share view and neighbours.
+    participant has none. All guarantees must share view and neighbours, and those of several
+    participations the method of accounting: a participant may be in rounds of each of them.
 
     >>> found = weakest([ApproximateDP(1.0, 1e-6), ApproximateDP(0.5, 1e-5)])
     >>> found.short, weakest([PureDP(1.0), None])
@@ -140,6 +147,13 @@ def weakest(guarantees: Sequence[Guarantee | None]) -> PureDP | ApproximateDP | 
             "guarantees about different neighbours or views have no weakest one: state them for "
             "one view first"
         )
+    methods = {_methods(item) for item in items}
+    if len(methods) > 1:
+        raise TacitError(
+            "guarantees of several participations are accounted for by different methods, which do "
+            f"not compose ({'; '.join(sorted(filter(None, methods)))}): use one kind of noise and "
+            "one order in all rounds"
+        )
     numbers = [item for item in items if isinstance(item, (PureDP, ApproximateDP))]
     if len(numbers) < len(items):
         raise TacitError(
@@ -154,3 +168,10 @@ def weakest(guarantees: Sequence[Guarantee | None]) -> PureDP | ApproximateDP | 
     deltas = [item.delta for item in numbers if isinstance(item, ApproximateDP)]
     made = ApproximateDP(epsilon, max(deltas), **about) if deltas else PureDP(epsilon, **about)
     return state_arithmetic(made, _common_arithmetic(items))
+
+
+def _methods(guarantee: Guarantee) -> str:
+    """The accounting of several participations, as identifiers; empty for one participation."""
+    found = [one for one in guarantee.assumptions if isinstance(one, Accounting)]
+    listed = [f"{one.method.value} {one.order}" for one in found if guarantee.participations > 1]
+    return ", ".join(sorted(listed))
