@@ -73,7 +73,7 @@ class TrustModel(StrEnum):
         return self in (TrustModel.SHUFFLER, TrustModel.SECURE_AGGREGATION)
 
 
-DEPLOYABLE = (TrustModel.TWO_SERVERS, TrustModel.LOCAL)
+DEPLOYABLE = (TrustModel.TWO_SERVERS, TrustModel.LOCAL, TrustModel.SHUFFLER)
 """Trust models that the live service serves (`tacit.service.trust_models`)."""
 
 

@@ -11,19 +11,16 @@ record is ever released.
 
 from __future__ import annotations
 
-import hmac
-import os
 import struct
 import threading
 from collections.abc import Iterable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.aggregation.aggregator_context import SECRET_SIZE, RoundSecrets
-from tacit.aggregation.agreement import NONCE_SIZE, derive
+from tacit.aggregation.agreement import derive
 from tacit.aggregation.announcements import (
     WHOLE_NOISE,
     Binding,
@@ -45,8 +42,9 @@ from tacit.aggregation.interface import (
     check_counts,
     new_identity,
 )
+from tacit.aggregation.pending import PendingVault
 from tacit.aggregation.round_state import PartyRoundState, RoundEntry, RoundPhase
-from tacit.aggregation.two_servers import SLOT, TOKEN_SIZE, ReportSlot, RoundOutcome
+from tacit.aggregation.two_servers import SLOT, ReportSlot, RoundOutcome
 from tacit.aggregation.wire import (
     HEADER_SIZE,
     Kind,
@@ -281,31 +279,27 @@ class LocalServer:
 
     def slots(self, numbers: Iterable[int]) -> list[ReportSlot]:
         """The slots with these numbers, with their tokens."""
-        secrets = self._open()
-        return [ReportSlot(number, secrets.token(number)) for number in numbers]
+        return self._open().vault.slots(numbers)
 
     def names(self, things: Iterable[bytes]) -> list[bytes]:
         """Pseudonyms under the round's secret, meaningless once it is destroyed."""
-        secrets = self._open()
-        return [secrets.name(b"other " + thing) for thing in things]
+        vault = self._open().vault
+        return [vault.name(b"other " + thing) for thing in things]
 
     def check(self, message: bytes, now: int) -> CheckedShare:
         """Validate one report, which the caller stores in the table."""
         data = body(message, Kind.LOCAL_REPORT, self.round.identity)
         if len(message) != self.report_size:
             raise Refusal(f"report is {len(message)} bytes long: must be {self.report_size}")
-        number, token = SLOT.unpack_from(data)
+        slot = ReportSlot(*SLOT.unpack_from(data))
         if now >= self.round.binding.closes:
             raise ClosedRound("round is past its deadline: it accepts no more reports")
-        secrets = self._open()
-        if number >= self.round.slots or not hmac.compare_digest(token, secrets.token(number)):
-            raise Refusal(f"slot {number} was not assigned in this round, or has another token")
-        name, share = secrets.name(_COUNT.pack(number)), data[:4] + data[SLOT.size :]
-        return CheckedShare(name, secrets.wrap(name, share), share, number)
+        content = data[:4] + data[SLOT.size :]
+        return self._open().vault.checked(slot, self.round.slots, content)
 
     def same(self, waiting: CheckedShare, there: bytes) -> bool:
         """Whether the table entry `there` contains this report."""
-        return there == waiting.wrapped or self._open().unwrap(waiting.name, there) == waiting.share
+        return self._open().vault.same(waiting, there)
 
     def close(self, now: int) -> SumView | None:
         """Replace the round's secret by the sums or the abort; return the released sums.
@@ -364,40 +358,19 @@ class _LocalSecrets:
 
     def __init__(self, announced: LocalRound, secret: bytes) -> None:
         self._round = announced
-        self._secrets = RoundSecrets(secret, announced.identity, announced.suite)
-        self._tokens = derive(secret, announced.context, b"tacit local slots v3")
-
-    def token(self, number: int) -> bytes:
-        """The token of a slot."""
-        return hmac.digest(self._tokens, _COUNT.pack(number), "sha256")[:TOKEN_SIZE]
-
-    def name(self, what: bytes) -> bytes:
-        """Pseudonymous table key."""
-        naming = self._secrets.naming.copy()
-        naming.update(what)
-        return naming.digest()[:16]
-
-    def wrap(self, name: bytes, content: bytes) -> bytes:
-        """Encrypt a table entry."""
-        nonce = os.urandom(NONCE_SIZE)
-        return nonce + self._secrets.wrapping.encrypt(nonce, content, name)
-
-    def unwrap(self, name: bytes, wrapped: bytes) -> bytes:
-        """Decrypt a table entry."""
-        try:
-            nonce, rest = wrapped[:NONCE_SIZE], wrapped[NONCE_SIZE:]
-            return self._secrets.wrapping.decrypt(nonce, rest, name)
-        except (InvalidTag, ValueError):
-            raise Refusal("stored report is damaged or of another round") from None
+        secrets = RoundSecrets(secret, announced.identity, announced.suite)
+        tokens = derive(secret, announced.context, b"tacit local slots v3")
+        self._key = secrets.keys.encryption
+        self.vault = PendingVault(secrets.wrapping, secrets.naming, tokens)
 
     def numbers(self, name: bytes, wrapped: bytes) -> list[int] | None:
         """The numbers of a stored report; None if it is invalid or out of range."""
         announced = self._round
         try:
-            share = self.unwrap(name, wrapped)
+            share = self.vault.unwrap(name, wrapped)
             (number,) = _COUNT.unpack_from(share)
             info = _info(announced.context, number)
-            content = self._secrets.keys.encryption.decrypt(share[4:], info)
+            content = self._key.decrypt(share[4:], info)
             found = unpack_numbers(content, announced.span, announced.length, "report")
         except (Refusal, struct.error):
             return None

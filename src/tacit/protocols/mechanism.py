@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from fractions import Fraction
@@ -112,6 +112,11 @@ class Mechanism(ABC):
         """The protocol of a small round, if its size is known."""
         return None
 
+    @property
+    def made_of(self) -> Sequence[Mechanism]:
+        """The mechanisms that this one is composed of."""
+        return ()
+
     def printed(self, found: Guarantee | None = None) -> Guarantee | None:
         """The guarantee as shown to readers.
 
@@ -137,10 +142,12 @@ class Mechanism(ABC):
             delta = target.delta if isinstance(target, ApproximateDP) else 0.0
             asked = AskedFor(float(target.epsilon), float(delta))
             shown = shown.given(asked, *target.assumptions)
-        if not from_outside(self):
+        foreign = [part for part in (*self.made_of, self) if from_outside(part)]
+        if not foreign:
             return shown
-        remark = _checked(self.example())
-        return state_arithmetic(shown, Arithmetic.UNSTATED).given(remark)
+        remarks = [_checked(part.example()) for part in foreign]
+        least = min(remarks, key=lambda one: (one.draws, one.participants))
+        return state_arithmetic(shown, Arithmetic.UNSTATED).given(least)
 
     def text(self) -> str:
         """The privacy of a run as a sentence."""
@@ -639,7 +646,7 @@ def from_outside(mechanism: Mechanism) -> bool:
         inside = (mechanism.sums, mechanism.sums.shape, mechanism.sums.presence)
         return not all(is_own(type(one)) for one in inside)
     if not isinstance(mechanism, PerRound):
-        return False
+        return False  # its parts are asked themselves
     if not is_own(mechanism.make) or any(map(_of_others, mechanism.arguments.values())):
         return True
     protocol = mechanism.example()

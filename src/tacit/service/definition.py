@@ -315,6 +315,11 @@ class Definition(BaseModel):
         return TrustModel(self.trust)
 
     @property
+    def approximate(self) -> bool:
+        """Whether the noise of the algorithm needs a δ under the trust model."""
+        return rules.approximate(self.trust, self.algorithm)
+
+    @property
     def smallest(self) -> int:
         """Participants of the smallest round: the minimum batch size plus an allowance for
         dropouts.
@@ -391,7 +396,7 @@ class Definition(BaseModel):
             "horizon": self.participants if ends else ANYBODY,
             "anytime": not ends,
             "rounds": self.most,
-            "epsilon": self.epsilon,
+            "epsilon": float(self.epsilon) if self.approximate else self.epsilon,
             "participations": self.participations,
             "trust": self.trust,
             "control_share": float(self.control_share),
