@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import uvicorn
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.records import MemoryRecords, Records
@@ -25,6 +31,7 @@ from tacit.silos.federation import (
     SyncSchedule,
     sign_federation,
 )
+from tacit.silos.http import agent_app
 
 AGE = ContextColumn("age", low=Fraction(20), high=Fraction(80))
 SEVERE = ContextColumn("severe", "boolean")
@@ -107,3 +114,28 @@ class LocalFederation:
                 better = "surgery" if context["severe"] else "drug"
                 chance = 0.8 if decision.action == better else 0.3
                 agent.record(decision, int(rng.random() < chance))
+
+
+@contextmanager
+def serving(federation: LocalFederation, application: str, engine: str) -> Iterator[dict[str, int]]:
+    """All agents behind real sockets of this process; their ports by name."""
+    servers, ports = [], {}
+    for name, agent in federation.agents.items():
+        bound = socket.socket()
+        bound.bind(("127.0.0.1", 0))
+        app = agent_app(agent, application, engine)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+        thread.start()
+        servers.append((server, thread, bound))
+        ports[name] = bound.getsockname()[1]
+    deadline = time.monotonic() + 20
+    while not all(server.started for server, _, _ in servers) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    try:
+        yield ports
+    finally:
+        for server, thread, bound in servers:
+            server.should_exit = True
+            thread.join(20)
+            bound.close()

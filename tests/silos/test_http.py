@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-import uvicorn
-from tests.silos.harness import LocalFederation
+from tests.silos.harness import LocalFederation, serving
 
 from tacit.errors import Refusal, Unavailable
 from tacit.silos.exchange import InProcessExchange
@@ -95,24 +92,8 @@ def test_each_token_opens_its_own_doors() -> None:
 def served() -> Iterator[tuple[LocalFederation, dict[str, AgentRelay]]]:
     """Three agents behind real sockets."""
     federation = LocalFederation.of(3)
-    servers, relays = [], {}
-    for name, agent in federation.agents.items():
-        bound = socket.socket()
-        bound.bind(("127.0.0.1", 0))
-        app = agent_app(agent, APPLICATION, ENGINE)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
-        thread.start()
-        servers.append((server, thread, bound))
-        relays[name] = AgentRelay("127.0.0.1", bound.getsockname()[1], ENGINE)
-    deadline = time.monotonic() + 20
-    while not all(server.started for server, _, _ in servers) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    yield federation, relays
-    for server, thread, bound in servers:
-        server.should_exit = True
-        thread.join(20)
-        bound.close()
+    with serving(federation, APPLICATION, ENGINE) as ports:
+        yield federation, {n: AgentRelay("127.0.0.1", port, ENGINE) for n, port in ports.items()}
 
 
 def test_a_synchronisation_through_relays(

@@ -1,7 +1,7 @@
 """An exported policy: small JSON, and a function that chooses an action by it. Needs NumPy only.
 
-The format is in docs/silos/policy-format.md. A policy is post-processing of released sums: using or
-publishing it costs no privacy budget.
+The format is in docs/reference/wire-formats/federations.md. A policy is post-processing of
+released sums: using or publishing it costs no privacy budget.
 """
 
 from __future__ import annotations
