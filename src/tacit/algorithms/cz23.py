@@ -14,13 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.algorithms.arms_problem import ArmsProblem
 from tacit.algorithms.builders import PEOPLE, WORLD, assemble
-from tacit.algorithms.lazy_imports import bandits, factories, split_and_mix
+from tacit.algorithms.lazy_imports import (
+    bandits,
+    factories,
+    mechanism,
+    privacy,
+    split_and_mix,
+    sums,
+)
 from tacit.algorithms.registry import algorithm
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
     from tacit.bandits import ForgettingElimination
     from tacit.experiment import Experiment
+    from tacit.privacy import ConcentratedDP, RenyiDP
+    from tacit.protocols.sums import SecureSum
 
 COMMON = (*WORLD, "epsilon", "participations", "growth", "failure_probability", "constants")
 cz23 = partial(algorithm, paper="CZ23", problem=ArmsProblem, options=COMMON)
@@ -68,6 +77,38 @@ def _shared(
     return assemble(problem, learner, tight, smallest=least, binary=problem.binary, **how)
 
 
+def _secure_sums(problem: ArmsProblem, experiment: Experiment) -> list[SecureSum] | None:
+    """The protocols of every size of round that elimination proposes; None where other rounds
+    occur, or rounds with several metrics.
+    """
+    hidden = experiment.mechanism
+    assert isinstance(hidden, mechanism.PerRound)
+    if problem.control_share or problem.guardrail is not None:
+        return None
+    least = 1 if problem.constants == "paper" else problem.privacy.min_batch_size
+    sizes = [size for size in _batch_sizes(problem) if size >= least]
+    made = (hidden.make(size, **hidden.arguments) for size in sizes)
+    return [one for one in made if isinstance(one, sums.SecureSum)] or None
+
+
+def _renyi(problem: ArmsProblem) -> RenyiDP | None:
+    """The Rényi divergences of Theorem 2, of the noise that remains against a curious participant:
+    the largest of all rounds at each order.
+    """
+    rounds = _secure_sums(problem, dist_rdp_se(problem))
+    return None if rounds is None else privacy.weakest_divergence([one.renyi() for one in rounds])
+
+
+def _concentrated(problem: ArmsProblem) -> ConcentratedDP | None:
+    """The ρ of Theorem 4, of the noise that remains against a curious participant: the largest of
+    all rounds.
+    """
+    rounds = _secure_sums(problem, dist_cdp_se(problem))
+    if rounds is None:
+        return None
+    return privacy.weakest_divergence([one.concentrated() for one in rounds])
+
+
 def _batch_sizes(problem: ArmsProblem) -> list[int]:
     """Every batch size ⌈growth^b⌉ within the horizon, as printed noise depends on it."""
     powers = range(1, math.ceil(math.log(problem.horizon, problem.growth)) + 1)
@@ -93,6 +134,7 @@ def dist_dp_se(problem: ArmsProblem) -> Experiment:
     trust=TrustModel.SECURE_AGGREGATION,
     promise="(ε, δ)-DP of the released sums",
     options=(*COMMON, *PEOPLE, "delta", "scale"),
+    also=_renyi,
 )
 def dist_rdp_se(problem: ArmsProblem) -> Experiment:
     """Secure aggregation with Skellam shares (Theorem 2).
@@ -110,6 +152,7 @@ def dist_rdp_se(problem: ArmsProblem) -> Experiment:
     trust=TrustModel.SECURE_AGGREGATION,
     promise="(ε, δ)-DP of the released sums",
     options=(*COMMON, "min_batch_size", "delta", "scale"),
+    also=_concentrated,
 )
 def dist_cdp_se(problem: ArmsProblem) -> Experiment:
     """Secure aggregation with discrete Gaussian shares (Theorem 4).

@@ -564,11 +564,17 @@ class RenyiDP(Guarantee):
     def short(self) -> str:
         """The point of the curve nearest to order 10."""
         order, value = min(self.curve, key=lambda point: abs(point[0] - 10))
-        return f"({order:g}, {up(value)})-RDP and {len(self.curve) - 1} other orders"
+        others = len(self.curve) - 1
+        more = f" and {others} other order{'s' * (others > 1)}" if others else ""
+        return f"({order:g}, {up(value)})-RDP{more}"
 
     def _meaning(self) -> str:
         implied = f"({up(self.epsilon_at(1e-5), 3)}, 1e-05)-DP"
-        return f"is bounded at {len(self.curve)} Rényi orders, which implies {implied}"
+        orders = f"{len(self.curve)} order{'s' * (len(self.curve) > 1)}"
+        return (
+            "changes the distribution of the outputs by a Rényi divergence that is bounded at "
+            f"{orders}, which implies {implied}"
+        )
 
     def delta_at(self, epsilon: float) -> float:
         """The best order's bound: e^{(α-1)(ε(α)-ε)} (1-1/α)^α / (α-1) (CKS20 Proposition 12)."""
@@ -620,7 +626,10 @@ class ConcentratedDP(Guarantee):
 
     def _meaning(self) -> str:
         implied = f"({up(self.epsilon_at(1e-5), 3)}, 1e-05)-DP"
-        return f"is bounded at every Rényi order, which implies {implied}"
+        return (
+            "changes the distribution of the outputs by a Rényi divergence of at most ρα at every "
+            f"order α, which implies {implied}"
+        )
 
     def delta_at(self, epsilon: float) -> float:
         """The infimum of the Rényi bounds over real orders."""
