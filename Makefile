@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # tests start many processes; modules compiled once serve all of them
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test test-extended test-all coverage check mutants verify bench docs clean
+.PHONY: setup demo test test-extended test-all coverage check mutants verify bench docs reference claims dist clean
 .DEFAULT_GOAL := setup
 
 setup: $(READY)
@@ -66,5 +66,20 @@ bench: $(READY)
 docs: $(READY)
 	$(BIN)/sphinx-build --quiet --fail-on-warning docs docs/_build
 
+# wheel, source distribution, hashes and bill of materials into dist/
+dist: $(READY)
+	$(BIN)/python packaging/dist.py
+
+# every number and picture of README and docs, recomputed; about an hour, in the background
+claims: $(READY)
+	nice -n 10 $(BIN)/python docs/claims.py
+
+# pages of the documentation that are printed from the code
+reference: $(READY)
+	$(BIN)/python docs/reference/commands.py
+	$(BIN)/python docs/reference/configuration.py > docs/reference/.new && mv docs/reference/.new docs/reference/configuration.md
+	$(BIN)/python docs/reference/http_api.py > docs/reference/.new && mv docs/reference/.new docs/reference/http_api.md
+	$(BIN)/python docs/explanation/walks.py > docs/explanation/.new && mv docs/explanation/.new docs/explanation/walks.md
+
 clean:
-	rm -rf $(VENV) docs/_build demo-output .coverage
+	rm -rf $(VENV) docs/_build docs/gallery dist demo-output .coverage

@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from tacit.noise import coins
+from tacit.sampling import coins
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+import tomllib
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,11 +127,9 @@ def test_an_example_runs(example: Path, tmp_path: Path) -> None:
 
 def test_examples_are_short_and_all_of_them_are_shown() -> None:
     shown = (ROOT / "docs" / "how-to" / "python.md").read_text(encoding="utf-8")
-    listed = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(EXAMPLES) == 6
     for example in EXAMPLES:
         assert f"../../examples/{example.name}" in shown
-        assert f"`{example.name}`" in listed
         assert code_lines(example) <= 10
 
 
@@ -204,11 +203,45 @@ def test_a_quick_command_prints_what_its_page_shows(
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("script", ["docs/explanation/walks.py", "docs/reference/commands.py"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "docs/explanation/walks.py",
+        "docs/reference/commands.py",
+        "docs/reference/configuration.py",
+        "docs/reference/http_api.py",
+    ],
+)
 def test_a_printed_page_is_what_its_script_prints(script: str) -> None:
     path = ROOT / script
     printed = runpy.run_path(str(path))["page"]()
     assert path.with_suffix(".md").read_text(encoding="utf-8") == printed
+
+
+CLAIMS = runpy.run_path(str(ROOT / "docs" / "claims.py"))
+
+
+@pytest.mark.parametrize("claim", [one for one in CLAIMS["number_claims"]() if one.quick][:3])
+def test_a_number_of_a_page_is_what_its_command_prints(claim: Any) -> None:
+    assert claim.check() == ""
+
+
+def test_pages_say_every_number_that_is_recomputed() -> None:
+    with (ROOT / "docs" / "claims.toml").open("rb") as file:
+        entries = tomllib.load(file)["claim"]
+    for entry in entries:
+        page = " ".join((ROOT / entry["page"]).read_text(encoding="utf-8").split())
+        assert entry["says"] in page, entry
+
+
+def test_no_page_is_too_long() -> None:
+    words = runpy.run_path(str(ROOT / "docs" / "words.py"))
+    found = words["counted"]()
+    assert max(found.values()) <= words["MOST_OF_A_PAGE"], found
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
 
 
 def test_every_public_name_is_on_the_page_of_the_interface() -> None:

@@ -163,3 +163,10 @@ export function shard(about, context, measurement, drawn) {
   const whole = [...bits, ...prove(about, bits, seeds)];
   return [pack(whole.map((value, at) => mod(value - helper[at]))), seed];
 }
+
+/** Both aggregators' shares of several whole numbers from 0 to `levels`: of bits with Prio3Count, of others with Prio3Sum. */
+export function shares(levels, context, values, draw) {
+  const about = levels === 1 ? PRIO3_COUNT : prio3Sum(levels);
+  const pairs = values.map((value) => shard(about, context, value, draw(RANDOM)));
+  return [0, 1].map((role) => joined(...pairs.map((pair) => pair[role])));
+}

@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent.parent))
 
 from tests.browser.conftest import chromium  # noqa: E402
-from tests.browser.shots import keep, released  # noqa: E402
+from tests.browser.shots import fresh_window, keep  # noqa: E402
 from tests.browser.staging import scenes, staged, steps  # noqa: E402
 
 
@@ -22,7 +22,7 @@ def draw(directory: Path) -> None:
         tempfile.TemporaryDirectory() as parties,
         chromium() as browser,
         staged(Path(parties)) as stage,
-        released(browser, "desktop", "light") as page,
+        fresh_window(browser, "desktop", "light") as page,
     ):
         next(step for step in steps(page, stage) if step == "sent")
         keep(page, directory / "page-participant.png")

@@ -52,13 +52,22 @@ def named(commands: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, command
 
 
+def section(name: str, command: Any) -> str:
+    """The section of a command that the page does not describe yet."""
+    about = " ".join(str(command.help or "").split())
+    return f"## tacit {name}\n\n{about}\n\n<!-- options: {name} -->\n<!-- end -->\n"
+
+
 def page() -> str:
     """The page as it should be."""
     commands = dict(named({name: built(name) for name in HOMES}))
     text = PAGE.read_text(encoding="utf-8")
     told = set(re.findall(r"<!-- options: ([\w ]+) -->", text))
-    if told != set(commands):
-        raise SystemExit(f"the page tells of {sorted(told)}, there are {sorted(commands)}")
+    if gone := told - set(commands):
+        raise SystemExit(f"the page describes {sorted(gone)}, which do not exist: remove them")
+    text = "\n".join(
+        [text, *(section(name, commands[name]) for name in commands if name not in told)]
+    )
     return MARKED.sub(lambda m: f"{m[1]}{options(commands[m[2]])}\n{m[3]}", text)
 
 

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 from tacit.version import __version__
 
 _HOMES = {
-    "algorithms": ("ArmsProblem", "LinearProblem", "SilosProblem", "algorithm", "option"),
+    "algorithms": (
+        "ArmsProblem",
+        "ContextualProblem",
+        "LinearProblem",
+        "SilosProblem",
+        "algorithm",
+        "option",
+    ),
     "algorithms.registry": ("begin",),
     "bandits.contract": ("Learner",),
     "errors": ("TacitError",),
@@ -40,6 +47,7 @@ __all__ = [
     "Arm",
     "ArmsProblem",
     "Binomial",
+    "ContextualProblem",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Environment",
@@ -83,7 +91,14 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from tacit.algorithms import ArmsProblem, LinearProblem, SilosProblem, algorithm, option
+    from tacit.algorithms import (
+        ArmsProblem,
+        ContextualProblem,
+        LinearProblem,
+        SilosProblem,
+        algorithm,
+        option,
+    )
     from tacit.algorithms.registry import begin
     from tacit.bandits.contract import Learner
     from tacit.environments import Environment, FromFunction, OwnSilos, from_frame, read_table

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from decimal import ROUND_FLOOR, Context
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar, get_type_hints
@@ -180,12 +180,11 @@ class ReleasedOnlyAbove(Assumption):
         return isinstance(other, ReleasedOnlyAbove) and self.fraction >= other.fraction
 
     def text(self) -> str:
-        """Render as a clause, with the fraction as a percentage, rounded down."""
+        """Render as a clause, with the fraction as a percentage, rounded up: no fewer reports."""
         if self.fraction == 1:
             return "a batch is released only if all of its reports arrive"
-        return (
-            f"a batch is released only if at least {percent(self.fraction)} of its reports arrive"
-        )
+        part = percent(self.fraction, ROUND_CEILING)
+        return f"a batch is released only if at least {part} of its reports arrive"
 
 
 @dataclass(frozen=True)
@@ -391,6 +390,7 @@ class Secret(StrEnum):
     ONE_REWARD = "one-reward"
     AVERAGE_REWARDS = "average-rewards"
     FITTED_PARAMETER = "fitted-parameter"
+    CONTEXT_AND_REWARDS = "context-and-rewards"
 
 
 @dataclass(frozen=True)
@@ -409,7 +409,20 @@ class Protects(Assumption):
             "every played option, together",
             Secret.FITTED_PARAMETER: "the protected secret is all that a participant observed: "
             "the parameter fitted to it, and the data it was fitted to",
+            Secret.CONTEXT_AND_REWARDS: "the protected secret is a participant's context, the "
+            "rewards that every option would bring, and the device's random choices",
         }[self.secret]
+
+
+@dataclass(frozen=True)
+class PublicMembership(Assumption):
+    """Who takes part in which round, and the rounds' sizes, are public and depend on no data."""
+
+    identifier: ClassVar[str] = "public-membership"
+
+    def text(self) -> str:
+        """Render as a clause of a sentence."""
+        return "who takes part in which round, and the size of rounds, does not depend on data"
 
 
 @dataclass(frozen=True)
@@ -558,6 +571,22 @@ class RangeProofs(Remark):
 
 
 @dataclass(frozen=True)
+class TowardsOutsiders(Remark):
+    """Adversaries who control neither server see both servers' noise: (epsilon, delta)-DP."""
+
+    identifier: ClassVar[str] = "towards-outsiders"
+    epsilon: float
+    delta: float
+
+    def text(self) -> str:
+        """Render as a clause of a sentence."""
+        return (
+            f"towards adversaries outside of both servers it is ({up(self.epsilon)}, "
+            f"{up(self.delta)})-DP, because both servers' noise hides a participant from them"
+        )
+
+
+@dataclass(frozen=True)
 class AskedFor(Remark):
     """The requested ε and δ, where the noise printed in a paper gives others."""
 
@@ -686,13 +715,13 @@ def _implied(stated: Assumption, needed: Assumption) -> bool:
     return stated.implies(needed) if own else stated == needed
 
 
-def percent(part: Fraction) -> str:
-    """Format a fraction as a percentage, rounded down to four digits.
+def percent(part: Fraction, towards: str = ROUND_FLOOR) -> str:
+    """Format a fraction as a percentage of four digits, rounded down, or up with `ROUND_CEILING`.
 
-    >>> percent(Fraction(1, 10)), percent(Fraction(2, 3)), percent(Fraction("0.123456"))
-    ('10%', '66.66%', '12.34%')
+    >>> percent(Fraction(1, 10)), percent(Fraction(2, 3)), percent(Fraction(2, 3), ROUND_CEILING)
+    ('10%', '66.66%', '66.67%')
     """
-    rounding = Context(prec=4, rounding=ROUND_FLOOR)
+    rounding = Context(prec=4, rounding=towards)
     whole = part * 100
     return f"{float(rounding.divide(whole.numerator, whole.denominator)):.4g}%"
 

@@ -32,6 +32,10 @@ class Signed(Enum):
     SHARES = "tacit shares v2"
     CALL = "tacit call v2"
     INVITATION = "tacit invitation v2"
+    FEDERATION = "tacit federation terms v2"
+    SILO_MESSAGE = "tacit silo message v2"
+    SILO_KEYS = "tacit silo keys v2"
+    SURVIVORS = "tacit survivors v2"
 
 
 def sign(kind: Signed, message: bytes, key: Ed25519PrivateKey) -> bytes:

@@ -7,10 +7,37 @@ and signed; the rendered sentences are for readers and decide nothing.
 
 from __future__ import annotations
 
+import math
 from enum import Enum, StrEnum
+
+from tacit.errors import integer
 
 SHUFFLE_SECURITY = 60
 """σ: shuffled additive shares reveal only their sum, up to a statistical distance of 2^-σ."""
+
+MASKING_SECURITY = 40
+"""Bits: a masked round reveals more than its sum with a probability of at most 2^-40."""
+
+
+FEWEST_SPLIT = 19
+"""Fewest honest participants for which splitting and mixing shares is proven."""
+
+
+def split_shares(users: int, modulus: int, security: int = SHUFFLE_SECURITY) -> int:
+    """k = ⌈2 + (2σ + log₂ m) / (log₂ n - log₂ e)⌉ shares of a number modulo m, for n >= 19 honest
+    participants (Balle, Bell, Gascón & Nissim 2020).
+
+    >>> split_shares(10_000, 2**32, security=40)
+    12
+    """
+    integer(
+        "users",
+        users,
+        at_least=FEWEST_SPLIT,
+        remedy="split-and-mix is proven from 19 users on; use secure aggregation for fewer",
+    )
+    exponent = (2 * security + math.log2(modulus)) / (math.log2(users) - math.log2(math.e))
+    return max(3, math.ceil(2 + exponent))
 
 
 class TrustModel(StrEnum):
@@ -44,6 +71,10 @@ class TrustModel(StrEnum):
     def shares_noise(self) -> bool:
         """Whether each participant adds a share of the noise, which suffices only in the sum."""
         return self in (TrustModel.SHUFFLER, TrustModel.SECURE_AGGREGATION)
+
+
+DEPLOYABLE = (TrustModel.TWO_SERVERS, TrustModel.LOCAL, TrustModel.SHUFFLER)
+"""Trust models that the live service serves (`tacit.service.trust_models`)."""
 
 
 class Neighbours(Enum):

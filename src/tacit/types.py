@@ -138,6 +138,43 @@ class Policy(Assignment):
         """The decisions of `silos` silos, vectorised; see `tacit.bandits.contextual`."""
 
 
+class Visitors(Protocol):
+    """Simulated participants with a context, as policies and statistics use them."""
+
+    @property
+    def features(self) -> npt.NDArray[np.float32]:
+        """Features on the grid of their map: participants × options × dimensions."""
+
+    @property
+    def segments(self) -> Integers:
+        """The segment of each participant."""
+
+
+class DeviceChoice(Assignment):
+    """An assignment of devices: a policy by which each picks its option, and reports a statistic.
+
+    Attributes
+    ----------
+    weight
+        The weight of rewards in the statistic, for its noise.
+    """
+
+    weight: float
+
+    def time(self, participants: int) -> int:
+        """One step per participant."""
+        return participants
+
+    @property
+    def probabilities(self) -> Floats | None:
+        """The probability of every option in every segment, where the policy is a table."""
+        return None
+
+    @abstractmethod
+    def options(self, visitors: Visitors, rng: np.random.Generator) -> npt.NDArray[np.intp]:
+        """The option that each device picks, for simulation."""
+
+
 @dataclass(frozen=True)
 class Round:
     """A number of participants and their assignment.
@@ -149,7 +186,7 @@ class Round:
     participants
         How many participants take part.
     assignment
-        What they play and report: `Arm`, `Design`, `Fit` or a `Policy`.
+        What they play and report: `Arm`, `Design`, `Fit`, `DeviceChoice` or a `Policy`.
     released
         Whether the round's aggregate is released. If not, the round is only played.
 
@@ -362,8 +399,9 @@ class ArmSummary:
         The lift relative to the control with its interval: 0.1 is 10 % more than the control. The
         upper end is None where there is none.
     decision
-        `best` (better than every other option), `worse` (than some other), `open`, `removed`, or
-        `paused` by a guardrail.
+        `best` (better than every other option), `worse` (than some other), `open`, `removed`,
+        `paused` by a guardrail, or `unavailable`: sums are misread with a probability that leaves
+        nothing of the failure probability, so there are neither intervals nor decisions.
     always
         True: intervals and decision are anytime-valid. False: they are normal approximations for
         one look.

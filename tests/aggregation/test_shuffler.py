@@ -375,7 +375,7 @@ def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
         with pytest.raises(TacitError, match="same key"):
             replace(announced, shuffler=keys, analyzer=half)
     with pytest.raises(TacitError, match="Split the round"):
-        replace(announced, reports=10**6, size=10**6)
+        replace(announced, slots=10**6, size=10**6)
 
 
 @pytest.mark.parametrize("came", [2, 3])

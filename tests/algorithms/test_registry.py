@@ -25,6 +25,7 @@ AGREED = {
     "linear": "dpe cdp-dpe ldp-dpe sdp-dpe secagg-dpe pe cdp-pe ldp-pe sdp-pe secagg-pe dpe-fixed",
     "federated": "fedlinucb ldp-fedlinucb sdp-fedlinucb sdp-fedlinucb-vec secagg-fedlinucb "
     "jdp-linucb",
+    "contextual": "private-contextual contextual-thompson",
 }
 NAMES = list(algorithms())
 EACH = pytest.mark.parametrize("name", NAMES)
@@ -32,6 +33,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "arms": {"arms": 3, "horizon": 3000},
     "linear": {"dimension": 3, "actions": 12, "horizon": 900, "fixed_clients": 20},
     "federated": {"silos": 3, "dimension": 3, "actions": 5, "sync": 10, "horizon": 65},
+    "contextual": {"arms": 3, "dimension": 4, "horizon": 3000},
 }
 TINY = {"sdp-fedlinucb": {"epsilon": 1e-3, "delta": 1e-4}}  # beyond, nothing is proven
 

@@ -205,7 +205,7 @@ def test_a_party_signs_no_second_description_when_the_round_is_over_either() -> 
     mixing.shuffler.forget()
     for party in (session.server, mixing.analyzer):
         party.abort()
-    weaker, other = replace(session.server.round, modulus=101), replace(mixing.round, reports=9)
+    weaker, other = replace(session.server.round, modulus=101), replace(mixing.round, slots=9)
     with pytest.raises(Refusal, match="a round has one description"):
         MaskingServer(weaker, session.store)
     said = masking_outcome(weaker, session.store, session.rehearsal.keys[0])

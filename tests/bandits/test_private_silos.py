@@ -249,7 +249,7 @@ def test_an_intercept_is_appended_where_none_is_declared() -> None:
     assert round_.assignment.coordinates == moments.size(5)
     x = np.array([[[0.6, 0.8, 0.0, 0.0]]])
     actor = round_.assignment.start(1)
-    lifted = actor._lifted(actor.look(x))
+    lifted = actor.lifted(actor.look(x))
     np.testing.assert_allclose(np.linalg.norm(lifted), 1.0)
     theta = np.array([0.3, 0.5, 0.1, 0.2])
     a = learner.shrink

@@ -13,6 +13,7 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from tests.aggregation.make_vectors import source
 from tests.service.parties import GRACE, JOINING, KEYS, MARGIN, START, pinned, terms
@@ -25,9 +26,14 @@ from tacit.aggregation.announcements import endorse
 from tacit.aggregation.encryption import DEFAULT, HpkeSuite
 from tacit.aggregation.interface import Source
 from tacit.aggregation.two_servers import read_outcome
+from tacit.aggregation.verified import MODULUS
+from tacit.aggregation.wire import pack_integer
 from tacit.client.levels import level
 from tacit.client.report_schedule import check_times
 from tacit.errors import TacitError
+from tacit.sampling import coins
+from tacit.sampling.coins import Chance
+from tacit.sampling.draws import draw_laplace, flip_response
 from tacit.signatures import Signed, sign
 from tacit.terms import (
     LONGEST_GRACE,
@@ -63,7 +69,7 @@ def decided(text: str) -> dict[str, Any]:
         made = Terms.decode(text.encode("utf-8", "surrogatepass"))
     except (TacitError, UnicodeError):
         return {"text": text, "digest": None}
-    if made.view is not View.OTHER_SERVER or made.proofs or made.suite != DEFAULT.identifier:
+    if made.view is not View.OTHER_SERVER or made.suite != DEFAULT.identifier:
         return {"text": text, "digest": None}
     return {"text": text, "digest": made.digest.hex()}
 
@@ -88,6 +94,7 @@ def accepted_terms() -> Iterator[Terms]:
     )
     yield terms(no_show=Fraction(9, 10))
     yield terms(answer=replace(terms().answer, labels=("Nö", "Yes")))
+    yield terms(proofs=1)
 
 
 def spelt(change: Callable[[dict[str, Any]], object]) -> str:
@@ -276,6 +283,20 @@ def verdict(of: Pinned, announcement: bytes, now: float = START) -> dict[str, An
     return entry | {"cost": str(cost), "context": found.context.hex()}
 
 
+def proven_rounds() -> Iterator[dict[str, Any]]:
+    """Rounds with range proofs, under terms with and without them."""
+    with_proofs, without = pinned(terms(proofs=1)), pinned(terms())
+    proven: dict[str, Any] = {"commitment": bytes(32), "modulus": MODULUS}
+    for of in (with_proofs, without):
+        yield verdict(of, announced(described(of.terms, **proven).encode()))
+        yield verdict(of, announced(described(of.terms).encode()))
+    whole = described(with_proofs.terms, **proven).encode()
+    yield verdict(with_proofs, announced(whole[:3] + b"\x20" + whole[4:]))
+    yield verdict(with_proofs, announced(whole[:-9] + pack_integer(MODULUS - 2)))
+    long = terms(proofs=1, answer=replace(terms().answer, levels=1000), noise=Noise(Fraction(2000)))
+    yield verdict(pinned(long), announced(described(long, **proven).encode()))
+
+
 def rounds() -> Iterator[dict[str, Any]]:
     of = pinned(terms(aggregation=Aggregation(3)))
     yield verdict(of, announced(described(of.terms, grace=86_400).encode()))
@@ -314,6 +335,7 @@ def rounds() -> Iterator[dict[str, Any]]:
         {"slots": 3, "modulus": 1 << 90},
     ):
         yield verdict(of, announced(described(of.terms, **changes).encode()))
+    yield from proven_rounds()
     for other in (HpkeSuite.X25519, HpkeSuite.HYBRID):  # keys of as many bytes as the suite has
         sizes = (other.public_size, other.public_size, other.key_size)
         one, two, three = (bytes([n + 1]) * size for n, size in enumerate(sizes))
@@ -430,6 +452,48 @@ def levels() -> Iterator[dict[str, Any]]:
         yield entry | {"level": found}
 
 
+SCALES = (Fraction(1, 3), Fraction(1), Fraction(7, 2), Fraction(40), Fraction(10**9, 7))
+
+
+def draws() -> Iterator[dict[str, Any]]:
+    """Exact noise from given words, and how many of them it takes.
+
+    The last words of a few streams begin like the bias of a coin, so that more digits decide.
+    """
+    for number, parameter in enumerate((*SCALES, *SCALES)):
+        kind = ("laplace", "response")[number >= len(SCALES)]
+        source_ = random.Random(number)
+        words = [source_.getrandbits(64) for _ in range(4000)]
+        ties = [Chance(Fraction(1), Fraction(1)), Chance(Fraction(1), 1 / parameter)]
+        for place in range(0, len(words), 7):  # a tie with the first or the second bias
+            words[place] = ties[place % 2].bounds(64)[0]
+        left = iter(words)
+        with mock.patch.object(coins, "word", lambda left=left: next(left)):
+            values = [_drawn(kind, parameter) for _ in range(15)]
+        used = len(words) - len(list(left))
+        yield {
+            "kind": kind,
+            "parameter": [str(parameter.numerator), str(parameter.denominator)],
+            "words": "".join(f"{word:016x}" for word in words[:used]),
+            "values": [str(int(value)) for value in values],
+        }
+
+
+def _drawn(kind: str, parameter: Fraction) -> int:
+    if kind == "laplace":
+        return draw_laplace(parameter.numerator, parameter.denominator)
+    return flip_response(1 / parameter)
+
+
+def exponentials() -> Iterator[dict[str, Any]]:
+    """Bounds on e^-rate."""
+    for rate in (Fraction(0), Fraction(1), Fraction(1, 7), Fraction(99, 10), Fraction(300)):
+        for bits in (1, 64, 65, 200):
+            low, high = coins.exp_bounds(rate, bits)
+            top, bottom = rate.as_integer_ratio()
+            yield {"rate": [str(top), str(bottom)], "bits": bits, "bounds": [str(low), str(high)]}
+
+
 def vectors() -> dict[str, Any]:
     """All of them, as plain data."""
     return {
@@ -441,6 +505,8 @@ def vectors() -> dict[str, Any]:
         "rounds": list(rounds()),
         "outcomes": outcomes(),
         "levels": list(levels()),
+        "draws": list(draws()),
+        "exponentials": list(exponentials()),
         "hpke": RFC_9180,
         "streams": [source(f"report {place}")(600).hex() for place in range(3)],
     }

@@ -35,7 +35,7 @@ SCALE = 0.75
 
 
 @contextmanager
-def released(browser: Browser, size: str, scheme: Scheme) -> Iterator[Page]:
+def fresh_window(browser: Browser, size: str, scheme: Scheme) -> Iterator[Page]:
     """A fresh window."""
     wide, high = SIZES[size]
     context = browser.new_context(
@@ -81,7 +81,7 @@ def keep_all(page: Page, directory: Path, name: str) -> None:
 def experimenter(browser: Browser, stage: Stage, directory: Path) -> None:
     """The experimenter's page in every state."""
     for name, address in scenes(stage):
-        with released(browser, "desktop", "light") as page:
+        with fresh_window(browser, "desktop", "light") as page:
             page.goto(address)
             page.wait_for_selector(".live[data-state=live]")
             keep_all(page, directory, name)
@@ -106,7 +106,7 @@ def without_script(browser: Browser, stage: Stage, directory: Path) -> None:
 
 def participant(browser: Browser, stage: Stage, directory: Path) -> None:
     """The participant's page, step by step."""
-    with released(browser, "desktop", "light") as page:
+    with fresh_window(browser, "desktop", "light") as page:
         for name in steps(page, stage):
             keep_all(page, directory, f"part-{name}")
 

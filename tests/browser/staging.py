@@ -19,6 +19,7 @@ from tests.service.pairs import experiment_of
 from tests.service.served import Threads, served, wait_for
 
 from tacit.aggregation.two_servers import TwoServerRound, split
+from tacit.experiment import Experiment
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.timing import Timing
 from tacit.terms import Aggregation, Answer
@@ -62,10 +63,11 @@ class Stage:
         options: tuple[str, ...] = OPTIONS,
         timing: Timing = TIMING,
         window: int = 3600,
+        made: Experiment | None = None,
         **changed: Any,
     ) -> None:
         """An experiment that both have signed, with its first rounds open."""
-        made = experiment_of(horizon, options)
+        made = made or experiment_of(horizon, options)
         made.control = options[0]
         self.digest = self.both.begin(made, timing, **(self._about(window) | changed))
         self.wait_open()
@@ -79,7 +81,10 @@ class Stage:
         self.begun += 1  # one day more makes the terms others
         return {
             "question": QUESTION,
-            "answer": Answer("1 if you took a break, 0 if not", window=window),
+            "answer": Answer("whether you took a break", window=window, labels=("No", "Yes")),
+            "organisation": "St. Anna hospital, occupational health",
+            "purpose": "to choose the reminder that everybody on the wards gets from January on",
+            "contact": "breaks@st-anna.example",
             "aggregation": Aggregation(20),
             "first_day": datetime.now(UTC).date() - timedelta(days=2),
             "last_day": datetime.now(UTC).date() + timedelta(days=60 + self.begun),
@@ -229,7 +234,7 @@ AHEAD = """(() => {
 
 def _late(page: Page, stage: Stage) -> Iterator[str]:
     """What becomes of answers whose round has too few, is not told of, or is over."""
-    for name, outcome in (("uncounted", "Too few took part"), ("unknown", "do not say")):
+    for name, outcome in (("uncounted", "Too few took part"), ("unknown", "Nobody says what")):
         stage.begin(question=f"Which greeting is {name}?")
         _fresh(page, stage, "text=Keep my answer")
         _pass(page, stage, 3900)
@@ -270,6 +275,9 @@ def _apart(page: Page, stage: Stage) -> Iterator[str]:
     page.route("**/terms", lambda route: route.abort())
     yield from _anew(page, stage, "offline", None)
     page.unroute("**/terms")
+    stage.begin(question="Which greeting was liked?")
+    stage.both.coordinator.stop(stage.digest)
+    yield from _anew(page, stage, "over", None)
     stage.publish(question="Which greeting is not signed?")
     yield from _anew(page, stage, "unsigned", None)
     page.add_init_script("delete Crypto.prototype.subtle")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.browser.axe import violations
-from tests.browser.shots import SCHEMES, SIZES, Scheme, released
+from tests.browser.shots import SCHEMES, SIZES, Scheme, fresh_window
 from tests.browser.staging import Stage, scenes, staged
 from tests.service.test_pages import HOSTILE
 
@@ -46,7 +46,7 @@ def watching(
     browser: Browser, address: str, size: str = "desktop", scheme: Scheme = "light"
 ) -> Iterator[Page]:
     """A page that is open and live; whatever a browser complains of fails."""
-    with released(browser, size, scheme) as page:
+    with fresh_window(browser, size, scheme) as page:
         complaints: list[str] = []
         page.on("console", lambda said: complaints.append(said.text))
         page.on("pageerror", lambda problem: complaints.append(str(problem)))
@@ -93,7 +93,7 @@ def test_the_page_asks_nobody_but_the_coordinator_and_is_small(
 ) -> None:
     stage.begin()
     stage.hold()
-    with released(browser, "desktop", "light") as page:
+    with fresh_window(browser, "desktop", "light") as page:
         answers: list[Any] = []
         page.on("response", lambda one: answers.append(one))
         page.goto(stage.page)
@@ -143,7 +143,7 @@ def test_a_coordinator_that_goes_away_is_said_to(
     browser: Browser, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.begin()
-    with released(browser, "phone", "dark") as page:
+    with fresh_window(browser, "phone", "dark") as page:
         page.goto(stage.page)
         page.wait_for_selector(".live[data-state=live]", state="attached")
         page.route("**/live?*", lambda route: route.abort())

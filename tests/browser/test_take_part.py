@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.browser.axe import violations
-from tests.browser.shots import released
+from tests.browser.shots import SIZES, fresh_window
 from tests.browser.staging import OPTIONS, QUESTION, SOON, Stage, lowered, staged, steps
 from tests.browser.test_pages import FOCUSABLE, LARGEST, SHIFTS, reached
 from tests.service.served import wait_for
 from tests.service.test_pages import HOSTILE
 
 from tacit.aggregation.two_servers import TwoServerRound
+from tacit.algorithms.registry import begin
+from tacit.experiment import Experiment
 from tacit.service.http import pages
 from tacit.service.timing import Timing
 from tacit.signatures import SIGNATURE_SIZE, Signed, sign
+from tacit.terms import Answer, Noise, Promise
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Request
@@ -62,10 +65,11 @@ def asked(page: Page) -> Iterator[list[Request]]:
     yield found
 
 
+@pytest.mark.parametrize("proofs", [0, 1])
 def test_somebody_takes_part_from_the_terms_to_the_receipt(
-    context: BrowserContext, stage: Stage
+    context: BrowserContext, stage: Stage, proofs: int
 ) -> None:
-    stage.begin(timing=SOON, window=2)
+    stage.begin(timing=SOON, window=2, proofs=proofs)
     page = context.new_page()
     with asked(page) as requests:
         page.goto(address(stage))
@@ -77,11 +81,12 @@ def test_somebody_takes_part_from_the_terms_to_the_receipt(
         assert option in OPTIONS
         page.check("input[value='1']")
         page.click("text=Keep my answer")
-        page.wait_for_selector("text=Kept on this device: 1")
+        page.wait_for_selector("text=Kept on this device: Yes")
         sends = page.inner_text("[data-say=sends]")
         assert not [one for one in requests if one.method == "PUT"]
         page.wait_for_selector("text=Both halves have arrived")
     _check_sent(page, stage, requests)
+    assert any(one.url.endswith("/static/prio3.js") for one in requests) == bool(proofs)
     assert page.evaluate("() => new Date().toLocaleTimeString()") >= sends
     given = {one["round"]: one["given"] for one in stage.rounds if one["option"] == option}
     assert sum(given.values()) == 1
@@ -111,7 +116,7 @@ def _check_sent(page: Page, stage: Stage, requests: list[Request]) -> None:
         assert one.method in ("GET", "POST", "PUT")
         if one.method == "GET":
             assert one.post_data is None
-            assert re.search(r"/(static/[a-z.-]+|take-part|terms|outcome)$", one.url)
+            assert re.search(r"/(static/[a-z0-9.-]+|take-part|terms|outcome)$", one.url)
     assert page.inner_text("[data-fate=helper]").startswith("It has arrived. SHA-256")
     assert "ε = 1 of 1" in page.inner_text("#spent")
 
@@ -195,7 +200,7 @@ def test_reloading_going_back_and_a_second_tab_show_the_same(
         assert {one.method for one in requests} == {"GET"}
     second.check("input[value='0']")
     second.click("text=Keep my answer")
-    page.wait_for_selector("text=Kept on this device: 0")
+    page.wait_for_selector("text=Kept on this device: No")
     page.click("text=Withdraw")
     second.wait_for_selector("text=You have withdrawn")
     assert sum(one["given"] for one in stage.rounds) == 1
@@ -310,7 +315,7 @@ def test_no_step_of_taking_part_has_an_obstacle(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages, "FRESH", 0.0)
-    with staged(tmp_path) as alone, released(browser, "desktop", "light") as page:
+    with staged(tmp_path) as alone, fresh_window(browser, "desktop", "light") as page:
         for name in steps(page, alone):
             for scheme in ("light", "dark"):
                 page.emulate_media(color_scheme=scheme)
@@ -324,3 +329,70 @@ def test_taking_part_has_no_obstacle(context: BrowserContext, stage: Stage) -> N
     page = agreed(context, stage)
     wait_for(lambda: page.inner_text("#spent") != "–")
     assert violations(page) == []
+
+
+FIRST_SCREEN = """() => {
+  const { bottom } = document.querySelector("[data-do=join]").getBoundingClientRect();
+  return bottom + scrollY <= innerHeight;
+}"""
+TALKATIVE: dict[str, Any] = {
+    "question": "Which of these reminders, if any, gets people on our wards to take a break?",
+    "organisation": "St. Anna hospital, occupational health and safety",
+    "promise": Promise(Fraction(1), participations=3),
+    "noise": Noise(Fraction(3)),
+}
+
+
+def about(options: tuple[str, ...] = OPTIONS, **chosen: Any) -> Experiment:
+    """An experiment of two servers whose answers and participations are chosen."""
+    asked = {"horizon": 4000, "epsilon": Fraction(1), "trust": "two-servers", "smallest": 23}
+    binary = chosen.get("levels", 1) == 1
+    return begin("private-med", options, **({"levels": 1, "binary": binary} | asked | chosen))
+
+
+@pytest.mark.parametrize("size", list(SIZES))
+@pytest.mark.parametrize("many", [False, True], ids=["staged", "talkative"])
+def test_the_button_is_on_the_first_screen(
+    browser: Browser, stage: Stage, size: str, many: bool
+) -> None:
+    options = (*OPTIONS, "A bell") if many else OPTIONS
+    made = about(options, participations=3 if many else 1)
+    stage.begin(timing=LATER, options=options, made=made, **(TALKATIVE if many else {}))
+    with fresh_window(browser, size, "light") as page:
+        page.goto(address(stage))
+        page.wait_for_selector("[data-do=join]")
+        assert page.evaluate(FIRST_SCREEN)
+
+
+def test_answers_have_the_words_of_the_terms(context: BrowserContext, stage: Stage) -> None:
+    words = ("not at all", "a little", "much")
+    answer = Answer("how much you liked it", levels=2, window=3600, labels=words)
+    noise = Noise(Fraction(2))
+    stage.begin(timing=LATER, answer=answer, noise=noise, made=about(levels=2))
+    page = agreed(context, stage)
+    assert page.locator(".choice").all_inner_texts() == list(words)
+    assert "“not at all” is sent" in page.inner_text("#now")
+    page.check("text=a little")
+    page.click("text=Keep my answer")
+    page.wait_for_selector("text=Kept on this device: a little.")
+
+
+def test_an_experiment_that_is_over_asks_nobody_to_agree(
+    context: BrowserContext, stage: Stage
+) -> None:
+    """Whoever takes part already sees how that goes on."""
+    stage.begin(timing=LATER)
+    page = agreed(context, stage)
+    stage.both.coordinator.stop(stage.digest)
+    page.reload()
+    page.wait_for_selector("form")
+    page.click("text=Withdraw")
+    page.wait_for_selector("text=You have withdrawn")
+    assert page.locator("[data-do=join]").count() == 0
+    other = context.browser.new_context() if context.browser else context
+    late = other.new_page()
+    late.goto(address(stage))
+    late.wait_for_selector("text=nobody is asked any more")
+    assert late.inner_text("#step") == "It is over"
+    assert late.locator("[data-do=join]").count() == 0
+    other.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -18,8 +19,10 @@ from tests.browser.site import World, world
 from tests.browser.vectors import CLIENT, RUNNER, known
 from tests.service.parties import PINS, terms
 from tests.terms.mutations import mutated
+from tests.vdaf.test_vectors import DRAFTS, OWN
 
 from tacit.aggregation import OwnNoise, SumView, TwoServerSession
+from tacit.aggregation.verified import MODULUS
 from tacit.client import Ledger
 from tacit.errors import Refusal
 from tacit.terms import ROLES, Noise, Promise, Terms
@@ -97,6 +100,62 @@ def test_halves_from_javascript_are_summed_by_the_servers_of_python(length: int)
             session.server(role).take(bytes.fromhex(half), session.now)
     sums = tuple(sum(column) for column in zip(*values, strict=True))
     assert session.finish() == SumView(sums, 3)
+
+
+def proof_vectors() -> dict[str, Any]:
+    """Seeds and reports of the VDAF draft's vectors, where they are found, and of ours."""
+    xofs, reports = [], []
+    for file in (*DRAFTS, *OWN):
+        vector = json.loads(file.read_text(encoding="utf-8"))
+        if file.stem.startswith("XofTurboShake128"):
+            asked = {name: vector[name] for name in ("seed", "dst", "binder")}
+            xofs.append(asked | {"name": file.stem, "bytes": vector["expanded_vec_field128"]})
+        known = file.stem.startswith(("Prio3Count_", "Prio3Sum_")) and vector["shares"] == 2
+        done = any(step["operation"] == "shard" for step in vector.get("operations", ()))
+        for report in vector["reports"] if known and done else ():
+            reports.append(
+                {
+                    "name": file.stem,
+                    "limit": vector.get("max_measurement"),
+                    "context": vector["ctx"],
+                    "measurement": report["measurement"],
+                    "drawn": report["rand"],
+                    "shares": report["input_shares"],
+                }
+            )
+    return {"xofs": xofs, "reports": reports}
+
+
+def test_proofs_from_javascript_are_the_vectors_byte_for_byte() -> None:
+    """Prio3Count and Prio3Sum, up to limits of 10^15; the draft's vectors where they are found."""
+    vectors = proof_vectors()
+    assert {"Prio3Count_tacit", "Prio3Sum_tacit_1", "Prio3Sum_tacit_large"} <= {
+        one["name"] for one in vectors["reports"]
+    }
+    assert node("proofs", vectors) == []
+    for one in vectors["reports"]:
+        one["measurement"] = 1 - min(one["measurement"], 1)
+    assert len(node("proofs", vectors)) == len(vectors["reports"])
+
+
+def test_proofs_from_javascript_convince_the_servers_of_python() -> None:
+    """All levels of two metrics; the servers drop nothing."""
+    noise = OwnNoise(6, Fraction(12), lambda _: 0)
+    session = TwoServerSession(7, 2, MODULUS, 2, noise, verified=True)
+    values = [[place, 6 - place] for place in range(7)]
+    halves = node(
+        "halves",
+        {
+            "terms": session.pinned.terms.encode().decode(),
+            "announcement": session.announcement.hex(),
+            "places": [session.server(0).slot(place).encode().hex() for place in range(7)],
+            "values": values,
+        },
+    )
+    for report in halves:
+        for role, half in enumerate(report):
+            session.server(role).take(bytes.fromhex(half), session.now)
+    assert session.finish() == SumView((21, 21), 7)
 
 
 def test_rounding_and_splitting_are_uniform() -> None:
@@ -189,10 +248,17 @@ def test_a_device_reports_from_node_with_a_storage_of_its_own() -> None:
         assert sorted(hashlib.sha256(body).hexdigest() for body in bodies) == sorted(digests)
 
 
-def test_the_module_is_one_small_file_without_imports() -> None:
+def imported(source: bytes) -> list[str]:
+    """What a module imports, all of it on demand."""
+    assert not re.search(rb"^import|import [{*]", source, re.MULTILINE)
+    return re.findall(r"""import\("(.*?)"\)""", source.decode())
+
+
+def test_the_module_is_small_and_loads_trust_models_and_proofs_only_where_needed() -> None:
     source = (CLIENT / "tacit.js").read_bytes()
-    assert len(gzip.compress(source, 9)) < 13_500
-    assert b"import" not in source.replace(b"importKey", b"").replace(b"imported", b"").replace(
-        b"importLedger", b""
-    )
+    assert len(gzip.compress(source, 9)) < 12_288
+    assert imported(source) == ["./two-servers.js", "./local.js", "./copies.js"]
+    assert imported((CLIENT / "two-servers.js").read_bytes()) == ["./prio3.js"]
+    assert imported((CLIENT / "local.js").read_bytes()) == []
+    assert imported((CLIENT / "prio3.js").read_bytes()) == []
     assert "dependencies" not in (CLIENT / "package.json").read_text(encoding="utf-8")

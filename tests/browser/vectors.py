@@ -20,7 +20,8 @@ def known() -> dict[str, Any]:
         "primitives": shared / "primitives.json",
         "plain": shared / "two-servers-x25519_aes.json",
         "seeded": shared / "two-servers-seed.json",
+        "proven": shared / "two-servers-verified.json",
     }
     read = {name: json.loads(path.read_text(encoding="utf-8")) for name, path in files.items()}
-    read["twoServers"] = [read.pop("plain"), read.pop("seeded")]
+    read["twoServers"] = [read.pop(name) for name in ("plain", "seeded", "proven")]
     return read

@@ -98,18 +98,18 @@ LEARNERS = ("tests/bandits/test_every_learner.py",)
 
 TARGETS: tuple[Target, ...] = (
     # coins and draws of noise
-    Target("noise/coins.py", "below", (limits, counts), COINS),
-    Target("noise/coins.py", "random_bits", (limits,), COINS),
-    Target("noise/coins.py", "Chance.flip", (limits,), COINS),
-    Target("noise/coins.py", "flip_exp", (limits, counts), COINS),
+    Target("sampling/coins.py", "below", (limits, counts), COINS),
+    Target("sampling/coins.py", "random_bits", (limits,), COINS),
+    Target("sampling/coins.py", "Chance.flip", (limits,), COINS),
+    Target("sampling/coins.py", "flip_exp", (limits, counts), COINS),
     Target(
         "noise/distribution.py", "NoiseDistribution.draw", (swap("self._draw_one()", "0"),), DRAWS
     ),
-    Target("noise/laplace.py", "draw_laplace", (counts, swap("random_bits(1)", "0")), DRAWS),
+    Target("sampling/draws.py", "draw_laplace", (counts, swap("random_bits(1)", "0")), DRAWS),
     Target("noise/laplace.py", "PolyaDifference._draw_one", (noise, signs), DRAWS),
-    Target("noise/skellam.py", "Skellam._draw_one", (noise, signs), DRAWS),
+    Target("sampling/draws.py", "draw_skellam", (signs,), DRAWS),
     Target("noise/binomial.py", "Binomial._draw_one", (noise,), DRAWS),
-    Target("noise/gaussian.py", "DiscreteGaussian._draw_one", (counts,), DRAWS),
+    Target("sampling/draws.py", "draw_gaussian", (counts,), DRAWS),
     Target(
         "noise/wrapping.py",
         "wrap_probability",
@@ -670,7 +670,7 @@ TARGETS: tuple[Target, ...] = (
         (swap("below(self.modulus)", "below(2)"), swap("below(self.modulus)", "0"), counts),
         DEVICES,
     ),
-    Target("protocols/split_and_mix.py", "shares_needed", (counts, signs), SPLITTING),
+    Target("trust.py", "split_shares", (counts, signs), SPLITTING),
     Target(
         "protocols/split_and_mix.py",
         "mixed",
@@ -930,8 +930,8 @@ TARGETS: tuple[Target, ...] = (
     Target("aggregation/aggregator.py", "Aggregator._take_share", (checks, limits), TWO_SERVERS),
     Target("aggregation/aggregator.py", "Aggregator._take_list", (checks,), TWO_SERVERS),
     Target(
-        "aggregation/aggregator.py",
-        "_Working.wrap",
+        "aggregation/pending.py",
+        "PendingVault.wrap",
         (swap("os.urandom(NONCE_SIZE)", "bytes(NONCE_SIZE)"),),
         TWO_SERVERS,
     ),
@@ -1246,13 +1246,13 @@ EQUIVALENT: dict[str, str] = {
     "privacy/loss.py: Direction.epsilon: upper > delta -> upper >= delta": (
         "where the mass so far is δ to the last bit the candidate is ln 0, which settles nothing"
     ),
-    "noise/coins.py: random_bits: count > WORD -> count >= WORD": (
+    "sampling/coins.py: random_bits: count > WORD -> count >= WORD": (
         "64 fair bits are the same from the pool or straight from the operating system"
     ),
-    "noise/coins.py: Chance.flip: u >= high -> u > high": (
+    "sampling/coins.py: Chance.flip: u >= high -> u > high": (
         "a word equal to the upper bound goes to settle(), which decides by further digits"
     ),
-    "noise/gaussian.py: DiscreteGaussian._draw_one: 1 -> 2": (
+    "sampling/draws.py: draw_gaussian: 1 -> 2": (
         "the scale of the proposal changes how often it is rejected, not what is accepted"
     ),
     "rounds/round_runner.py: seen: len(messages) > protocol.participants -> "

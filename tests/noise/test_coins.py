@@ -29,17 +29,11 @@ from tacit.noise import (
     DiscreteLaplace,
     NoiseDistribution,
     Polya,
-    Skellam,
-    binomial,
-    coins,
-    gaussian,
-    inversion,
-    laplace,
-    skellam,
 )
-from tacit.noise import polya_draws as walking
-from tacit.noise.coins import exp_bounds
-from tacit.noise.polya_draws import PolyaWalk
+from tacit.sampling import coins, draws, inversion
+from tacit.sampling import polya as walking
+from tacit.sampling.coins import exp_bounds
+from tacit.sampling.polya import PolyaWalk
 
 RATES = st.one_of(
     st.fractions(0, 3, max_denominator=10**6),
@@ -108,9 +102,9 @@ def bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> Enumerate:
     for module in (coins, walking, inversion):
         monkeypatch.setattr(module, "WORD", SMALL_WORD)
         monkeypatch.setattr(module, "word", lambda: random_bits(SMALL_WORD))
-    for module in (coins, laplace):
+    for module in (coins, draws):
         monkeypatch.setattr(module, "random_bits", random_bits)
-    monkeypatch.setattr(laplace, "ONE_OVER_E", Chance(Fraction(1), Fraction(1)))
+    monkeypatch.setattr(draws, "ONE_OVER_E", Chance(Fraction(1), Fraction(1)))
     monkeypatch.setattr(coins, "ONE_OVER_E", Chance(Fraction(1), Fraction(1)))
 
     def enumerate_draw(
@@ -195,18 +189,18 @@ def test_uniform_integers_are_uniform(bit_by_bit: Enumerate, bound: int) -> None
 
 
 EXACT_DRAWS: dict[str, tuple[NoiseDistribution, Callable[[], Callable[[], int]]]] = {
-    "biased binomial": (Binomial(7, 0.3), lambda: binomial.ones.__wrapped__(7, Fraction(0.3)).draw),
+    "biased binomial": (Binomial(7, 0.3), lambda: draws.ones.__wrapped__(7, Fraction(0.3)).draw),
     "binomial": (
         Binomial(3, Fraction(9, 10)),
-        lambda: binomial.ones.__wrapped__(3, Fraction(9, 10)).draw,
+        lambda: draws.ones.__wrapped__(3, Fraction(9, 10)).draw,
     ),
     "gaussian": (
         DiscreteGaussian(1.25),
-        lambda: gaussian.gaussian.__wrapped__(Fraction(25, 16)).draw,
+        lambda: draws.gaussian.__wrapped__(Fraction(25, 16)).draw,
     ),
     "narrow gaussian": (
         DiscreteGaussian(0.25),
-        lambda: gaussian.gaussian.__wrapped__(Fraction(1, 16)).draw,
+        lambda: draws.gaussian.__wrapped__(Fraction(1, 16)).draw,
     ),
     "geometric walk": (
         Polya(1, CHANCES[1]),
@@ -246,7 +240,7 @@ def test_draws_have_exactly_their_probabilities(bit_by_bit: Enumerate, name: str
 
 def test_poisson_draws_have_exactly_their_probabilities(bit_by_bit: Enumerate) -> None:
     mean = Fraction(17, 10)
-    masses, undecided = bit_by_bit(skellam.poisson.__wrapped__(mean).draw, 18)
+    masses, undecided = bit_by_bit(draws.poisson.__wrapped__(mean).draw, 18)
     assert undecided < Fraction(1, 1000)
     with digits():
         assert_exact(
@@ -264,7 +258,7 @@ def test_64_tied_digits_are_settled_by_the_next_word(monkeypatch: pytest.MonkeyP
 
 
 def test_a_table_settles_64_tied_digits_by_the_next_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    part = binomial.ones.__wrapped__(1, Fraction(1, 3))  # F(0) = 2/3 = 0.1010...
+    part = draws.ones.__wrapped__(1, Fraction(1, 3))  # F(0) = 2/3 = 0.1010...
     for following, outcome in [(0, 0), (0xFFFFFFFFFFFFFFFF, 1)]:
         words = iter([0xAAAAAAAAAAAAAAAA, following])
         monkeypatch.setattr(inversion, "word", lambda words=words: next(words))
@@ -273,7 +267,7 @@ def test_a_table_settles_64_tied_digits_by_the_next_word(monkeypatch: pytest.Mon
 
 def test_tables_enclose_the_distribution_function() -> None:
     """At 64 bits and at 192, lower and upper bounds are at most 3 apart and hold the truth."""
-    part, distribution = binomial.ones(40, Fraction(1, 7)), Binomial(40, Fraction(1, 7))
+    part, distribution = draws.ones(40, Fraction(1, 7)), Binomial(40, Fraction(1, 7))
     with digits(120):
         truth = reference(distribution)
         for bits in (64, 192):
@@ -340,9 +334,9 @@ def rebuilt(distribution: NoiseDistribution) -> NoiseDistribution:
     """The same distribution with nothing worked out yet."""
     for cache in (
         exp_bounds,
-        skellam.poisson,
-        binomial.ones,
-        gaussian.gaussian,
+        draws.poisson,
+        draws.ones,
+        draws.gaussian,
         walking.polya_walk,
     ):
         cache.cache_clear()
@@ -463,7 +457,7 @@ def test_a_walk_does_not_remember_more_thresholds_than_agreed(
 
 
 def test_wide_laws_are_drawn_in_parts() -> None:
-    parts, _ = Skellam(10**9)._poisson
+    parts, _ = draws.poisson_parts(Fraction(10**9, 2))
     assert parts == 64
     distribution = Binomial(10**9, 0.3)
     assert len(distribution._parts) == 13

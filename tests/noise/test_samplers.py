@@ -14,7 +14,7 @@ from tests.noise.battery import adjacent_ratios, chi_square, signs, suspicions
 from tests.noise.distributions import DRAWABLE, LAWS
 
 from tacit.noise import Chance, DiscreteLaplace, NoiseDistribution, Polya, Skellam
-from tacit.noise.coins import ONE_OVER_E, below, flip_exp, random_bits
+from tacit.sampling.coins import ONE_OVER_E, below, flip_exp, random_bits
 
 EACH = pytest.mark.parametrize("name", DRAWABLE)
 DRAWS = 40_000  # as many as catch the wrong samplers below

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -38,6 +38,16 @@ from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
+from tacit.protocols.statistic_sums import (
+    CentralStatistic,
+    ExactStatistic,
+    SecureStatistic,
+    ShuffledStatistic,
+    StatisticTotals,
+    TwoServerStatistic,
+    UnaryStatistic,
+)
+from tacit.protocols.statistics import MomentStatistic, TableStatistic
 from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, Verified, paper_modulus
 from tacit.trust import TrustModel
 from tacit.types import Aggregate, Codec, Estimate, Floats, Integers, Levels
@@ -373,6 +383,23 @@ def ball(build: Callable[[], Any], people: int = 6) -> Case:
     return Case(build, list(vectors_), Given(vectors_), 0, seen)
 
 
+CELLS = [0, 0, 0, 1, 2, 3, 3, 5, 0, 4] * 2  # of 20 participants in a table of six cells
+PAIRED = [((600, -300), 1), ((1000, 0), 0), ((-700, 700), 1), ((0, 0), 1), ((0, 999), 0)]
+TABLE, MOMENTS = TableStatistic(1, 3), MomentStatistic(2, 1000)
+
+
+def statistic(build: Callable[[], Any], reports: list[Any], kind: Any) -> Case:
+    """Reports of a statistic; what is seen of the first sum is its noise, or its number of ones."""
+    sums = np.array([kind.encode(report) for report in reports]).sum(axis=0)
+    total = int(sums[0])
+
+    def seen(protocol: Any, released: Aggregate, _: Any) -> int:
+        half = protocol.modulus // 2
+        return int((released.values[0] + half) % protocol.modulus - half)
+
+    return Case(build, reports, StatisticTotals(sums, len(reports)), total, seen)
+
+
 CASES: dict[str, Case] = {
     **{name: a_sum(name, example) for name, example in EXAMPLES.items()},
     "vector-plain": vector(lambda: vectors.Plain(6, 3, 1.0), 0, None),
@@ -398,6 +425,30 @@ CASES: dict[str, Case] = {
         lambda: SecureBall(6, 3, 2.0, TEN, noise_kind="discrete-gaussian")
     ),
     "ball-shuffle": ball(lambda: ShuffledBall(20, 3, 2.0, TEN), people=20),
+    "statistic-exact": replace(
+        statistic(lambda: ExactStatistic(20, TABLE), CELLS, TABLE), seen=None
+    ),
+    "statistic-central-table": statistic(
+        lambda: CentralStatistic(20, TABLE, PureDP(1.0)), CELLS, TABLE
+    ),
+    "statistic-two-table": statistic(
+        lambda: TwoServerStatistic(20, TABLE, PureDP(1.0)), CELLS, TABLE
+    ),
+    "statistic-secagg-table": statistic(
+        lambda: SecureStatistic(20, TABLE, PureDP(1.0)), CELLS, TABLE
+    ),
+    "statistic-shuffle-table": statistic(
+        lambda: ShuffledStatistic(20, TABLE, PureDP(1.0)), CELLS, TABLE
+    ),
+    "statistic-local-table": statistic(
+        lambda: UnaryStatistic(20, TABLE, PureDP(1.0)), CELLS, TABLE
+    ),
+    "statistic-two-moments": statistic(
+        lambda: TwoServerStatistic(5, MOMENTS, TEN), PAIRED, MOMENTS
+    ),
+    "statistic-secagg-moments": statistic(
+        lambda: SecureStatistic(5, MOMENTS, TEN), PAIRED, MOMENTS
+    ),
     "separate-sums": Case(
         separate,
         PLAYED,

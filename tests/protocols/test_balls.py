@@ -23,8 +23,8 @@ from tacit.protocols.l2_sums import (
     ball_noise,
     movement,
 )
-from tacit.protocols.split_and_mix import shares_needed
 from tacit.testing.statistics import UNSEEDED
+from tacit.trust import split_shares
 from tacit.types import Fit
 
 TARGETS = [ApproximateDP(1.0, 1e-5), ApproximateDP(0.2, 1e-5), ApproximateDP(10.0, 0.25)]
@@ -146,7 +146,7 @@ def test_a_shuffler_pays_for_its_shares_within_delta() -> None:
     slack = 3 * (1 + math.exp(10)) * 2.0**-protocol.security
     spent = NearlyGaussianLoss(hidden(protocol), movement(protocol.steps, 3), 3, 39).delta(10.0)
     assert spent + slack <= target.delta
-    assert protocol.shares == shares_needed(39, protocol.modulus, protocol.security)
+    assert protocol.shares == split_shares(39, protocol.modulus, protocol.security)
     message = protocol.randomize([0.5, 0.0, 0.0])
     assert [len(row) for row in message] == [protocol.shares] * 3
     with pytest.raises(TacitError, match="splitting for a shuffler alone costs"):

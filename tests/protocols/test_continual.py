@@ -51,8 +51,7 @@ from tacit.protocols.prefix_delivery import Noise, Presence
 from tacit.protocols.prefix_messages import Bits, Shares
 from tacit.protocols.prefix_noise import calibrated
 from tacit.protocols.prefix_sums import PrefixRound, PrefixSums
-from tacit.protocols.split_and_mix import shares_needed
-from tacit.trust import TrustModel
+from tacit.trust import TrustModel, split_shares
 from tacit.types import Arm, Floats, Round
 
 SILO, CENTRAL, SHUFFLER = TrustModel.SILO, TrustModel.CENTRAL, TrustModel.SHUFFLER
@@ -810,10 +809,10 @@ def test_shares_add_up_to_the_number_and_all_but_the_last_are_fresh() -> None:
     sums = build("square-root", SHUFFLER, "discrete-gaussian", steps=2)
     form = sums.form(0)
     assert isinstance(form, Shares)
-    assert form.count == shares_needed(20, 1 << 64)
+    assert form.count == split_shares(20, 1 << 64)
     curious = build("square-root", SHUFFLER, "discrete-gaussian", steps=2, corrupt=1).form(0)
     assert isinstance(curious, Shares)
-    assert curious.count == shares_needed(19, 1 << 64) > form.count
+    assert curious.count == split_shares(19, 1 << 64) > form.count
     encoder = sums.encoder()
     message = encoder.randomize(np.full(3, 0.7))
     assert message.shape == (3, form.count)

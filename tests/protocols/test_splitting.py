@@ -11,8 +11,9 @@ from scipy import stats
 from tacit.errors import TacitError
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import ApproximateDP, PureDP
-from tacit.protocols.split_and_mix import SplitAndMix, mixed, shares_needed
+from tacit.protocols.split_and_mix import SplitAndMix, mixed
 from tacit.protocols.sums import SecureSum
+from tacit.trust import split_shares
 
 
 def test_shares_of_a_message_add_up_to_it() -> None:
@@ -47,10 +48,10 @@ def test_any_shares_but_all_are_uniform() -> None:
 
 def test_the_number_of_shares_follows_the_theorem() -> None:
     for users, modulus, security in [(19, 100, 40), (1000, 2**20, 60), (10**6, 2**40, 80)]:
-        k = shares_needed(users, modulus, security)
+        k = split_shares(users, modulus, security)
         bound = 2 + (2 * security + math.log2(modulus)) / (math.log2(users) - math.log2(math.e))
         assert bound <= k < bound + 1
-    assert shares_needed(10**12, 2**10, security=1) == 3  # fewer are never enough
+    assert split_shares(10**12, 2**10, security=1) == 3  # fewer are never enough
 
 
 def test_too_few_users_are_refused_and_sent_to_secure_aggregation() -> None:

@@ -7,8 +7,9 @@ import copy
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 from fastapi import Request
 from tests.service.pairs import Pair, experiment_of, sqlite_pair
 from tests.service.served import ADMIN, TIMING, TOKEN, Threads, served, wait_for
+from tests.terms.test_words import ALL as TRUST_MODELS
 
 from tacit.service.answers import EndReason
 from tacit.service.demo import report
@@ -27,6 +29,8 @@ from tacit.service.demo.play import DemoProgress
 from tacit.service.http import pages
 from tacit.service.pages import experimenter, participant, sentences
 from tacit.terms import Answer, Terms
+from tacit.terms.visibility import visibility
+from tacit.terms.words import caution, handling, honesty, likelihood
 
 HOSTILE = "\"><script>alert(1)</script><img src=x onerror=alert(2)>&amp; {{7*7}} 'x'"
 OPTIONS = (HOSTILE, "</title></style>", "plain")
@@ -238,6 +242,115 @@ def answers_of(pair: Pair) -> dict[bytes, int]:
 
     pair.link.exchange = exchange  # type: ignore[method-assign]
     return sizes
+
+
+@pytest.mark.parametrize("made", TRUST_MODELS)
+def test_who_sees_what_is_drawn_for_the_trust_model_of_the_terms(
+    view: dict[str, Any], made: Callable[[], Terms]
+) -> None:
+    terms = made()
+    drawn = experimenter.parts(view | {"terms": terms.document()}, True)["parties"]
+    found, seen = Tags(drawn), visibility(terms)
+    assert found.names.count("h3") == 1 + len(terms.parties)
+    assert drawn.count('class="passed ') == len(seen.passages)
+    for party, sight in zip(terms.parties, seen.sights, strict=True):
+        assert {party.role.capitalize(), party.address, sight.sees, sight.never} <= set(found.texts)
+    for passage in seen.passages:
+        assert any(text.endswith(passage.several) for text in found.texts)
+    assert seen.device in found.texts
+    assert ("Helper" in found.texts) == (terms.trust == "two-servers")
+
+
+@pytest.mark.parametrize("made", TRUST_MODELS)
+def test_what_was_promised_is_that_of_the_trust_model(
+    view: dict[str, Any], made: Callable[[], Terms]
+) -> None:
+    terms = made()
+    promised = sentences.promised(view | {"terms": terms.document()})
+    for line in (*caution(terms), *likelihood(terms.promise, "a person"), honesty(terms)):
+        assert line in promised.more
+    assert f"ε = {terms.promise.epsilon}" in promised.more
+    assert ("δ" in promised.more) == bool(terms.promise.delta)
+
+
+@pytest.mark.parametrize("made", TRUST_MODELS)
+def test_participants_of_every_trust_model_read_what_it_means(made: Callable[[], Terms]) -> None:
+    """Browsers take part where their device can; elsewhere nobody is asked to agree."""
+    terms = made()
+    found = Tags(participant.page(terms, "running", "../../"))
+    text = " ".join(found.texts)
+    said = (*caution(terms), *likelihood(terms.promise), honesty(terms), *handling(terms))
+    for line in said:
+        assert line in text
+    browsers = (terms.trust, terms.proofs) in participant.IN_BROWSERS
+    assert ("Your browser is checking the terms." in text) == browsers
+    assert ("take part with an app. Nothing has been sent" in text) == (not browsers)
+    lanes = [value for name, value in found.attributes if name == "data-lane"]
+    assert tuple(lanes) == visibility(terms).receivers
+
+
+def test_who_asks_what_for_and_whom_to_write_to_comes_before_the_terms(both: Threads) -> None:
+    told = {"organisation": "A hospital", "purpose": "better breaks", "contact": "us@b.example"}
+    text = participant.page(both.terms(OPTIONS, **told), "running", "../../")
+    before = text[: text.index('<dl class="terms')]
+    assert all(word in before for word in told.values())
+    silent = participant.page(both.terms(OPTIONS), "running", "../../")
+    assert 'class="asks"' not in silent
+
+
+@pytest.mark.parametrize("state", ["stopped", "finished"])
+def test_an_experiment_that_is_over_offers_nothing_to_agree_to(both: Threads, state: str) -> None:
+    assert "I agree" in participant.page(both.terms(OPTIONS), "running", "../../")
+    over = participant.page(both.terms(OPTIONS), state, "../../")
+    assert "I agree" not in over
+    assert 'data-do="join"' not in over
+    assert "nobody is asked any more" in over
+
+
+def test_rounds_side_by_side_are_one_step_of_the_chart(view: dict[str, Any]) -> None:
+    """Three options were tried at once, twice; every step has the answers until then."""
+    side_by_side = experimenter.columns(view["status"]["rounds"])
+    found = experimenter.steps(view["history"], side_by_side)
+    ended = [column for column in side_by_side if _over(column)]
+    assert len(found) == len(ended) < len(view["history"])
+    assert found[0]["answers"] == sum(one["reports"] or 0 for one in ended[0].values())
+    assert all(one["mean"] is not None for one in found[0]["options"])
+    counts = [one["answers"] for one in found]
+    assert counts == sorted(counts)
+    assert counts[-1] == view["status"]["people"]["reported"]
+
+
+def _over(column: dict[str, dict[str, Any]]) -> bool:
+    return all(one["stage"] in ("opened", "refused") for one in column.values())
+
+
+def test_the_charts_have_dates_and_numbers_on_their_axes(view: dict[str, Any]) -> None:
+    made = experimenter.parts(view, True)
+    first = datetime.fromtimestamp(view["history"][0]["time"], tz=UTC)
+    for part in ("intervals", "rounds"):
+        assert f"{first:%Y-%m-%d}" in made[part]
+    total = view["status"]["people"]["reported"]
+    assert f"<small>{total:,} answers</small>" in made["intervals"]
+    assert "100%" in Tags(made["intervals"]).texts
+
+
+def test_every_dash_and_missing_end_is_explained(view: dict[str, Any]) -> None:
+    control, first, second = view["estimates"]["options"]
+    known = control | {"mean": 0.2, "lift": None, "lift_low": None, "lift_high": None}
+    without = [known, first | {"mean": None, "lift": None}, second | {"mean": 0.5, "lift": None}]
+    about = said(view, options=without, control=control["option"])
+    notes = sentences.unknowns(about)
+    assert [note.partition(":")[0] for note in notes] == ["–", "No lift"]
+    texts = Tags(experimenter.parts(about, True)["options"]).texts
+    assert set(notes) < set(texts)
+    assert "control" in texts
+    open_ended = {"mean": 0.5, "lift": 1.5, "lift_low": 0.1, "lift_high": None}
+    found = said(view, options=[known, first | open_ended], control=control["option"])
+    assert [note.partition(":")[0] for note in sentences.unknowns(found)] == ["No limit"]
+    assert "+10% to no limit" in Tags(experimenter.parts(found, True)["options"]).texts
+    closed = open_ended | {"lift_high": 2.0}
+    found = said(view, options=[known, first | closed], control=control["option"])
+    assert sentences.unknowns(found) == []
 
 
 # Over HTTP

@@ -19,6 +19,7 @@ FAMILIES: dict[str, tuple[Any, Any]] = {
     "arms": (call_options.ArmsAlgorithm, call_options.ArmsOptions),
     "linear": (call_options.LinearAlgorithm, call_options.LinearOptions),
     "federated": (call_options.SilosAlgorithm, call_options.SilosOptions),
+    "contextual": (call_options.ContextualAlgorithm, call_options.ContextualOptions),
 }
 
 

@@ -9,7 +9,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from tests.terms.examples import KEYS, approvals, offer, parties, pinned, terms
+from tests.terms.examples import KEYS, approvals, masked, offer, parties, pinned, terms
+from tests.terms.test_noise import SIGMA, VARIANCE, local, shuffled, under
 
 from tacit.errors import Refusal
 from tacit.signatures import Signed, public_key, sign
@@ -34,8 +35,23 @@ def vectors() -> dict[str, Any]:
         "terms": [_entry(first, 0, 1), _entry(second, 0, 2)],
         "approvals_of_the_second": [signature.hex() for signature in approvals(second)],
         "labels": {kind.name: sign(kind, b"the same message", KEYS[0]).hex() for kind in Signed},
+        "models": [_entry(made) for made in models()],
         "offers": [_offer(scale) for scale in ("48", "4799/100", "4801/100", "1000/3")],
     }
+
+
+def models() -> list[Terms]:
+    """Terms whose devices add the noise, of every trust model and distribution."""
+    gaussian = 12 * SIGMA
+    return [
+        masked(),
+        under("skellam", VARIANCE),
+        under("discrete-gaussian", gaussian),
+        shuffled("binomial", Fraction(5)),
+        shuffled("discrete-laplace", Fraction(1)),
+        local("discrete-laplace", Fraction(6)),
+        local("randomized-response", Fraction(6)),
+    ]
 
 
 def _entry(made: Terms, *who: int) -> dict[str, Any]:

@@ -209,6 +209,16 @@ def test_terms_of_shared_noise_that_cannot_hold_are_rejected(changes: Any, words
         masked(**changes)
 
 
+def test_terms_in_words_state_the_least_noise_of_a_round() -> None:
+    """Found: the scale was printed, though rounds may announce less."""
+    least = Noise(Fraction(60), minimum=Fraction(97, 2))
+    assert "noise of scale 97/2 or more, added by servers" in "\n".join(
+        in_words(terms(noise=least))
+    )
+    rehearsed = Noise(Fraction(7), "devices", REHEARSED, Fraction(40))
+    assert "rehearsed noise of variance 40 or more" in "\n".join(in_words(masked(noise=rehearsed)))
+
+
 def test_terms_in_words_say_everything_and_round_the_promise_up() -> None:
     text = "\n".join(in_words(terms()))
     for said in (
@@ -216,9 +226,11 @@ def test_terms_in_words_say_everything_and_round_the_promise_up() -> None:
         "a note; a bell",
         "from 0 to 60 in 4 steps, about what happens within 1 day",
         "up to 3 times, from 2026-11-01 to 2026-12-31",
-        "at most 1.65 times as likely",  # e^(1/2) = 1.6487…
+        "more than 1.65 times more or less likely.",  # e^(1/2) = 1.6487…
+        "for all of up to 3 times together",
+        "One of the two servers must be honest",
         "(1/2, 0)-DP towards the other server, the collector and all other participants together",
-        "discrete-laplace noise of scale 48, added by servers",
+        "discrete-laplace noise of scale 48 or more, added by servers",
         *(f"It assumes that {one.text()}." for one in terms().assumptions),
         "fewer than 50 reports",
         "encrypted with hpke-x25519-aes128gcm; round keys are destroyed at most 1 day after",
@@ -239,9 +251,10 @@ def test_terms_in_words_say_everything_and_round_the_promise_up() -> None:
     )
     text = "\n".join(in_words(other))
     for said in (
-        "masked",
+        "hides it under masks",
         "e^30",
-        "at most 1/1000000",
+        "With a probability of at most 1 in 1,000,000, more than that may be learned.",
+        "The coordinator must follow the protocol, and at most 3 or 10% of a round's participants",
         "within 90 seconds",
         f"invited, by whoever has the key {fingerprint(public_key(KEYS[3]))}",
         "Who asks: The walking club",

@@ -30,7 +30,7 @@ from tacit.aggregation.wire import (
 )
 from tacit.errors import integer, require
 from tacit.signatures import SIGNATURE_SIZE, Signed, sign
-from tacit.terms import DIGEST_SIZE, Offer, Pinned, check_party_key
+from tacit.terms import DIGEST_SIZE, Offer, PinnedTerms, check_party_key
 
 _BINDING = struct.Struct(f">{DIGEST_SIZE}sHIIQ")
 _DIVISOR = struct.Struct(">I")
@@ -176,7 +176,9 @@ def endorse(description: bytes, key: Ed25519PrivateKey) -> bytes:
     return sign(Signed.ROUND, description, key)
 
 
-def endorse_offer(pinned: Pinned, described: RoundDescription, key: Ed25519PrivateKey) -> bytes:
+def endorse_offer(
+    pinned: PinnedTerms, described: RoundDescription, key: Ed25519PrivateKey
+) -> bytes:
     """Sign a description as a party of the pinned terms, if it complies with them."""
     pinned.check(described.offer())
     check_party_key(pinned.terms, key)
@@ -188,7 +190,7 @@ def announce(description: bytes, signatures: Sequence[bytes]) -> bytes:
     return description + b"".join(signatures)
 
 
-def accept(kind: type[DescriptionT], pinned: Pinned, message: bytes) -> DescriptionT:
+def accept(kind: type[DescriptionT], pinned: PinnedTerms, message: bytes) -> DescriptionT:
     """Parse a round that all parties of the pinned terms signed and that complies with them.
 
     Raises `Refusal` otherwise. Results are cached.
@@ -199,7 +201,7 @@ def accept(kind: type[DescriptionT], pinned: Pinned, message: bytes) -> Descript
 
 
 @lru_cache(maxsize=ACCEPTED)
-def _accepted(kind: type[Any], pinned: Pinned, message: bytes) -> Any:
+def _accepted(kind: type[Any], pinned: PinnedTerms, message: bytes) -> Any:
     end = len(message) - SIGNATURE_SIZE * len(pinned.keys)
     least = f"more than the {len(message) - end} bytes of its signatures"
     expect(end > 0, "announcement", f"{len(message)} bytes long", least)

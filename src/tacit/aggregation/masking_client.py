@@ -72,7 +72,7 @@ from tacit.aggregation.wire import (
     records,
 )
 from tacit.signatures import Signed, public_key, sign, verify
-from tacit.terms import Pinned
+from tacit.terms import PinnedTerms
 
 
 class MaskingClient:
@@ -84,7 +84,7 @@ class MaskingClient:
     """
 
     def __init__(
-        self, pinned: Pinned, announcement: bytes, bits: int = BITS, source: Source = SYSTEM
+        self, pinned: PinnedTerms, announcement: bytes, bits: int = BITS, source: Source = SYSTEM
     ) -> None:
         announced = accept(MaskingRound, pinned, announcement)
         check_withstands(announced, pinned.terms.aggregation, bits)
@@ -111,6 +111,7 @@ class MaskingClient:
         self._spoilt: dict[int, bytes] = {}  # invalid encrypted shares
         self._pairs: dict[int, bytes] = {}  # seeds of the pairwise masks in the masked numbers
         self._left: set[int] = set()
+        self._agreed: frozenset[bytes] | None = None  # addresses of the agreed survivors
 
     __reduce_ex__ = never_copied
 
@@ -118,6 +119,27 @@ class MaskingClient:
         return (
             f"MaskingClient(round={self.round.identity.hex()}, address={self.address.hex()[:16]}…)"
         )
+
+    @property
+    def public_keys(self) -> bytes:
+        """The three public keys that the neighbours of this client are told."""
+        return self.address + self._masking_public + self._signing_public
+
+    @property
+    def neighbours(self) -> dict[bytes, bytes]:
+        """The public keys of the neighbours, by address; empty before `share`."""
+        return {one.address: b"".join(one[1:]) for one in self._neighbours.values()}
+
+    def agree(self, survivors: AbstractSet[bytes]) -> None:
+        """Reveal shares for this set of survivors only, given by address; once and for all.
+
+        Participants that know each other can sign the set first. Then no two of them reveal for
+        different sets.
+        """
+        with self._lock:
+            if self._agreed is not None and self._agreed != survivors:
+                raise Refusal("client has agreed to another set of survivors in this round")
+            self._agreed = frozenset(survivors)
 
     def join(self) -> bytes:
         """The first message: this client's public keys."""
@@ -288,6 +310,7 @@ class MaskingClient:
             raise Refusal("LEFT names neighbours that the client does not mask with")
         check_minimum(survivors, self.round.minimum)
         self._check_staying(self._pairs.keys() - set(left))
+        self._check_agreed(self._pairs.keys() - set(left), left)
         self._left = set(left)
         return pack_shares({number: self._held[number][SharedSecret.MASKING] for number in left})
 
@@ -351,6 +374,7 @@ class MaskingClient:
             raise Refusal("REQUEST names other neighbours than the remaining ones")
         check_minimum(survivors, self.round.minimum)
         self._check_staying(stayed)
+        self._check_agreed(stayed, left)
         self._left |= set(left)
         shares = {number: self._held[number][SharedSecret.OWN] for number in stayed}
         shares |= {number: self._held[number][SharedSecret.MASKING] for number in left}
@@ -405,6 +429,15 @@ class MaskingClient:
     def _check_staying(self, staying: Iterable[int]) -> None:
         """Reject a request that leaves fewer than `threshold` pairwise masks secret."""
         self._check_enough(len(set(staying)), "surviving neighbours")
+
+    def _check_agreed(self, stayed: Iterable[int], left: Iterable[int]) -> None:
+        """Reject fates of neighbours that differ from the agreed set of survivors."""
+        if self._agreed is None:
+            return
+        fates = [(number, True) for number in stayed] + [(number, False) for number in left]
+        for number, survived in fates:
+            if (self._neighbours[number].address in self._agreed) is not survived:
+                raise Refusal(f"neighbour {number} has another fate than in the agreed survivors")
 
     def _check_enough(self, count: int, what: str) -> None:
         rule = f"at least the threshold of {self._threshold}. Leave this round: nothing was sent"

@@ -81,7 +81,7 @@ from tacit.aggregation.wire import (
 )
 from tacit.errors import TacitError
 from tacit.records import Records
-from tacit.terms import Pinned
+from tacit.terms import PinnedTerms
 
 _DIGEST_SIZE = 32
 _DECIDED = struct.Struct(">BI")  # stage, number of messages that count
@@ -176,7 +176,7 @@ class MaskingServer:
         where = f"round={self.round.identity.hex()}, stage={self.stage.name}"
         return f"MaskingServer({where}, clients={len(self._by_address)})"
 
-    def endorse(self, pinned: Pinned, key: Ed25519PrivateKey, bits: int = BITS) -> bytes:
+    def endorse(self, pinned: PinnedTerms, key: Ed25519PrivateKey, bits: int = BITS) -> bytes:
         """Sign the description that the record is bound to, if it complies with the terms."""
         check_withstands(self.round, pinned.terms.aggregation, bits)
         return endorse_offer(pinned, self.round, key)

@@ -30,7 +30,7 @@ from tacit.aggregation.agreement import KEY_SIZE, Channel, derive, public_bytes
 from tacit.aggregation.announcements import (
     WHOLE_NOISE,
     Binding,
-    RoundDescription,
+    LiveRound,
     SharedNoise,
     accept,
 )
@@ -65,10 +65,14 @@ from tacit.aggregation.wire import (
     SIZE_LIMIT,
     Kind,
     body,
+    check_modulus,
     described,
+    front,
     head,
     header,
     identity_of,
+    last_modulus,
+    pack_integer,
     packed,
     records,
     unpacked,
@@ -78,8 +82,10 @@ from tacit.records import Records
 from tacit.terms import Offer, Pinned
 
 ID_SIZE = 16
+BIT = 2
+"""The modulus of rounds whose messages are bits."""
 
-_HEAD = struct.Struct(">IIIIIB")
+_HEAD = struct.Struct(">QIIIIIIB")
 _BATCH_HEAD = struct.Struct(">I")
 _VIEW_HEAD = struct.Struct(">III")  # reports, undecryptable messages, repeated messages
 _SEEN_SIZE = 16
@@ -89,22 +95,28 @@ _KEYS_INFO = b"tacit mixing keys v2"
 
 
 class ShuffleRole(Enum):
-    """The two parties of the shuffle model; the value is the name of their record."""
+    """The two parties of the shuffle model in the order of the terms.
 
-    SHUFFLER = b"shuffler"
+    The value is the name of their record.
+    """
+
     ANALYZER = b"analyzer"
+    SHUFFLER = b"shuffler"
 
 
 @dataclass(frozen=True)
-class ShufflerRound(RoundDescription):
-    """Public description of a round: terms, counts, message format, noise and keys.
+class ShufflerRound(LiveRound):
+    """Public description of a round: terms, counts, message format, times, noise and keys.
 
-    Each of `reports` clients sends `messages` messages of `size` bytes about `metrics` metrics,
-    which include a share of the noise. A new round has a fresh random identity.
+    The client of each of `slots` slots sends `messages` messages of `size` bytes about `metrics`
+    metrics, which include a share of the noise. Slots are assigned until `assigned_until` and
+    reports accepted until `binding.closes`. A round without release `grace` seconds later is
+    aborted. A message is a bit, or an additive share modulo `modulus`; with several metrics it is
+    label · modulus + number. A new round has a fresh random identity.
     """
 
     binding: Binding
-    reports: int
+    slots: int
     minimum: int
     size: int
     shuffler: bytes
@@ -114,13 +126,22 @@ class ShufflerRound(RoundDescription):
     identity: bytes = field(default_factory=new_identity)
     metrics: int = 1
     noise: SharedNoise = WHOLE_NOISE
+    assigned_until: int = 0
+    grace: int = 0
+    modulus: int = BIT
 
     def __post_init__(self) -> None:
-        check_counts(self.reports, self.minimum)
+        check_counts(self.slots, self.minimum)
+        until, closes = self.assigned_until, self.binding.closes
+        require(0 <= until <= closes, "assigned_until", until, f"from 0 to the deadline, {closes}")
+        require(0 <= self.grace < 1 << 32, "grace", self.grace, "from 0 to 2^32 - 1")
         integer("size", self.size, at_least=1)
         integer("messages", self.messages, at_least=1)
         integer("metrics", self.metrics, at_least=1)
-        size = self.reports * self.messages * self.encrypted_size
+        check_modulus(self.modulus)
+        whole = self.messages % self.metrics == 0
+        require(whole, "messages", self.messages, f"a multiple of the {self.metrics} metrics")
+        size = self.slots * self.messages * self.encrypted_size
         rule = f"below {SIZE_LIMIT}. Split the round into several"
         require(size < SIZE_LIMIT, "size of the batch in bytes", size, rule)
         sizes = [len(one) for one in (self.identity, self.shuffler, self.analyzer)]
@@ -135,10 +156,18 @@ class ShufflerRound(RoundDescription):
 
     def encode(self) -> bytes:
         """Serialize the round description."""
-        counts = (self.reports, self.minimum, self.size, self.messages, self.metrics)
-        front = header(Kind.MIXING_ROUND, self.identity) + self.binding.encode()
-        keys = self.shuffler + self.analyzer
-        return front + _HEAD.pack(*counts, self.suite) + self.noise.encode() + keys
+        counts = (self.slots, self.minimum, self.size, self.messages, self.metrics)
+        times = (self.assigned_until, self.grace)
+        return b"".join(
+            (
+                header(Kind.MIXING_ROUND, self.identity),
+                self.binding.encode(),
+                _HEAD.pack(*times, *counts, self.suite),
+                self.noise.encode(),
+                self.shuffler + self.analyzer,
+                pack_integer(self.modulus),
+            )
+        )
 
     @classmethod
     def decode(cls, message: bytes) -> ShufflerRound:
@@ -146,13 +175,14 @@ class ShufflerRound(RoundDescription):
         with described():
             binding, rest = Binding.first(body(message, Kind.MIXING_ROUND))
             fields, rest = head(_HEAD, rest, "description")
-            reports, minimum, size, messages, metrics, number = fields
+            until, grace, slots, minimum, size, messages, metrics, number = fields
             suite = suite_numbered(number)
             noise, rest = SharedNoise.first(rest)
-            shuffler, analyzer = records(rest, suite.public_size, 2, "list of keys")
+            keys = front(rest, 2 * suite.public_size, "list of keys")
+            shuffler, analyzer = records(keys, suite.public_size, 2, "list of keys")
             return cls(
                 binding,
-                reports,
+                slots,
                 minimum,
                 size,
                 shuffler,
@@ -162,18 +192,24 @@ class ShufflerRound(RoundDescription):
                 identity_of(message),
                 metrics,
                 noise,
+                until,
+                grace,
+                last_modulus(rest[len(keys) :]),
             )
 
     def offer(self) -> Offer:
         """The fields that a client checks against its terms."""
         return self.binding.offer(
             kind="mixing",
-            slots=self.reports,
+            slots=self.slots,
             minimum=self.minimum,
             metrics=self.metrics,
             suite=self.suite.identifier,
+            grace=self.grace,
             divisor=self.noise.divisor,
             total=self.noise.total,
+            modulus=None if self.modulus == BIT else self.modulus,
+            parts=self.messages // self.metrics,
         )
 
     @cached_property
@@ -245,7 +281,7 @@ def prepare_party(
     Repeated calls return the same keys. `source` is for test vectors only.
     """
     secret = PartyRoundState(store, role.value, identity).prepare(source(_SECRET_SIZE))
-    return _keys(secret, identity, suite).public()
+    return party_keys(secret, identity, suite).public()
 
 
 def shuffler_outcome(
@@ -307,7 +343,7 @@ class _ShuffleParty(ABC):
             self._keys = None
             self._forget()
             return
-        self._keys = _keys(entry.content, self.round.identity, self.round.suite)
+        self._keys = party_keys(entry.content, self.round.identity, self.round.suite)
         if self._keys.public() != self.round.public(self._role):
             raise TacitError(f"round names other keys than the {self._role.name.lower()} prepared")
 
@@ -331,7 +367,7 @@ class Shuffler(_ShuffleParty):
     @property
     def full(self) -> bool:
         """Whether the batch is complete and should be closed."""
-        return len(self._taken) >= self.round.reports
+        return len(self._taken) >= self.round.slots
 
     def take(self, message: bytes) -> None:
         """Decrypt the outer layer of one report and keep its messages; a repetition is ignored."""
@@ -342,7 +378,7 @@ class Shuffler(_ShuffleParty):
             if digest in self._taken:
                 return
             if self.full:
-                raise Refusal(f"round is full: it accepts {self.round.reports} reports")
+                raise Refusal(f"round is full: it accepts {self.round.slots} reports")
             expect_size("report", data, self.round.report_size - HEADER_SIZE)
             inner = keys.encryption.decrypt(data, _outer_info(self.round.context))
             self._keep(digest, inner)
@@ -486,7 +522,7 @@ class Analyzer(_ShuffleParty):
         line = _line(self.round, keys, starts=False)
         content = line.decrypt(header(Kind.BATCH, self.round.identity), data)
         (reports,), rest = head(_BATCH_HEAD, content, "batch")
-        most = self.round.reports
+        most = self.round.slots
         expect(reports <= most, "number of reports of the batch", reports, f"at most {most}")
         size, count = self.round.encrypted_size, reports * self.round.messages
         return reports, records(rest, size, count, "batch")
@@ -515,7 +551,7 @@ class Analyzer(_ShuffleParty):
         return _VIEW_HEAD.pack(reports, unopened, repeated) + b"".join(released.values())
 
 
-def _keys(secret: bytes, identity: bytes, suite: HpkeSuite) -> ServerKeys:
+def party_keys(secret: bytes, identity: bytes, suite: HpkeSuite) -> ServerKeys:
     """A party's keys for one round, derived from the secret in its record."""
     return ServerKeys.new(suite, io.BytesIO(derive(secret, identity, _KEYS_INFO, 256)).read)
 

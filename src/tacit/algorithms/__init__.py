@@ -4,6 +4,7 @@ import sys
 from types import ModuleType
 
 from tacit.algorithms.arms_problem import ArmsProblem
+from tacit.algorithms.contextual_problem import ContextualProblem
 from tacit.algorithms.linear_problem import LinearProblem
 from tacit.algorithms.problems import Problem, option
 from tacit.algorithms.registry import Algorithm, algorithm, algorithms, lookup
@@ -22,6 +23,7 @@ sys.modules[__name__].__class__ = _Package
 __all__ = [
     "Algorithm",
     "ArmsProblem",
+    "ContextualProblem",
     "LinearProblem",
     "Problem",
     "SilosProblem",

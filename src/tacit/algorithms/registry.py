@@ -20,6 +20,7 @@ from tacit.trust import TrustModel
 if TYPE_CHECKING:
     from tacit.algorithms.problems import Problem
     from tacit.experiment import Experiment
+    from tacit.privacy import Guarantee
 
 GROUP = "tacit.algorithms"
 OWN = (
@@ -29,11 +30,20 @@ OWN = (
     "tkms21",
     "private_klucb",
     "private_med",
+    "private_contextual",
     "lzj22",
     "zc24",
 )
-HIDDEN = ("binary", "control", "levels", "smallest", "table")  # fields that are no options
+HIDDEN = (
+    "binary",
+    "control",
+    "features",
+    "levels",
+    "smallest",
+    "table",
+)  # fields that are no options
 Build = TypeVar("Build", bound=Callable[[Any], Any])
+Also = Callable[[Any], "Guarantee | None"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,7 @@ class Algorithm:
     options: tuple[str, ...]
     defaults: Mapping[str, Any] = field(default_factory=dict)
     cautions: Mapping[str, str] = field(default_factory=dict)
+    also: Also | None = None
 
     @property
     def trust(self) -> str:
@@ -68,7 +79,7 @@ class Algorithm:
 
     @property
     def family(self) -> str:
-        """Family of problems: arms, linear or federated."""
+        """Family of problems: arms, linear, federated or contextual."""
         return self.problem.family
 
     def ask(self, options: Mapping[str, Any], others: Iterable[str] = ()) -> Problem:
@@ -116,6 +127,7 @@ def algorithm(
     options: Iterable[str] | None = None,
     defaults: Mapping[str, Any] | None = None,
     cautions: Mapping[str, str] | None = None,
+    also: Also | None = None,
 ) -> Callable[[Build], Build]:
     """Register a function from problems to experiments under a name.
 
@@ -138,6 +150,8 @@ def algorithm(
         runs.
     cautions : mapping, optional
         Warnings for readers of a run, by value of an option.
+    also : callable, optional
+        Derives the guarantee of a problem in another form, such as Rényi divergences.
 
     Returns
     -------
@@ -171,7 +185,7 @@ def algorithm(
         models = (trust,) if isinstance(trust, str) else tuple(trust)
         trusts = tuple(_trust_model(name, one) for one in models)
         about = (paper, trusts, promise, problem, build, taken, dict(defaults or {}))
-        _KNOWN[name] = Algorithm(name, *about, dict(cautions or {}))
+        _KNOWN[name] = Algorithm(name, *about, dict(cautions or {}), also)
         return build
 
     return enter

@@ -24,6 +24,7 @@ class RunOutcome:
     gaps: Floats | None
     checkpoints: tuple[int, ...]
     means: Floats | None = None
+    single: tuple[float, float] | None = None  # regret of the best option, and of uniform choice
     released: int = 0
     rounds: int = 0
     wrapped: int = 0

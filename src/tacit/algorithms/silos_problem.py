@@ -51,6 +51,8 @@ class SilosPrivacy:
         App. G.4).
     noise : str
         The kind of shared noise.
+    missing : int
+        Silos that may be missing from a synchronisation.
 
     Examples
     --------
@@ -72,9 +74,12 @@ class SilosPrivacy:
     visits: int = option(1, "Batches in which one participant may be.")
     visits_per_batch: int = option(1, "How often one participant may be in each batch.")
     noise: Noise = option("discrete-gaussian", f"Noise to share: {', '.join(get_args(Noise))}.")
+    missing: int = option(
+        0, "Silos that may be missing from a synchronisation; the noise is shared among the others."
+    )
 
     def __post_init__(self) -> None:
-        check_counts(self, participations=1, visits=1, visits_per_batch=1)
+        check_counts(self, participations=1, visits=1, visits_per_batch=1, missing=0)
         if self.participations > 1 and self.visits * self.visits_per_batch > 1:
             raise TacitError(
                 f"participations is {self.participations}, but visits limit them, too: give one "

@@ -41,6 +41,7 @@ OURS = (
     *("noise", "mode", "schedule", "norm", "budgets"),
 )
 TRUSTED = tuple(name for name in OURS if name != "lazy")
+SHARED = (*OURS, "missing")
 CALIBRATED = (
     "its confidence is calibrated, not proved: it holds for one action at one synchronisation as "
     "often as it says, as far as that was measured; use --mode rigorous for a proof"
@@ -95,7 +96,7 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> Experiment:
     paper="tacit",
     trust=TrustModel.SECURE_AGGREGATION,
     promise="(ε, δ)-DP of the released sums",
-    options=OURS,
+    options=SHARED,
 )
 def secagg_fedlinucb(problem: SilosProblem) -> Experiment:
     """Shares of noise under secure aggregation."""

@@ -309,6 +309,11 @@ def secagg_fedlinucb(problem: SilosProblem) -> PrivateSums:
             "schedule and mode are for lazy silos; others synchronise every sync rounds: use "
             "--lazy, or leave schedule and mode out"
         )
+    if problem.privacy.missing:
+        raise TacitError(
+            f"missing is {problem.privacy.missing}; silos that are not lazy must all report: use "
+            "--lazy, or leave missing out"
+        )
     return _tight(problem, "square-root", TrustModel.SECURE_AGGREGATION, problem.privacy.noise)
 
 
@@ -329,11 +334,17 @@ def centred(problem: SilosProblem, trust: TrustModel, noise: Noise) -> PrivateSu
     """Prefix sums of weighted rewards less ½ and of xxᵀ, for lazy silos on their schedule.
 
     The factorization minimizes the sum of all releases' variances, each divided by the rounds it
-    contains. With a trusted server there are no shares, hence no curious silo.
+    contains. With a trusted server there are no shares, hence no curious silo. Where silos may be
+    missing from a synchronisation, it is the tree, whose rows have independent noise.
     """
     batches = problem.batches
     importance = tuple(1 / rounds for rounds in accumulate(batches))
-    shape = factorize("optimal", len(batches), importance)
+    missing = problem.privacy.missing
+    shape = (
+        factorize("tree", len(batches))
+        if missing
+        else factorize("optimal", len(batches), importance)
+    )
     numbers = moments.size(problem.dimension + (problem.constant is None))
     moved = moments.centred_sensitivity(WEIGHT)
     return _calibrated(problem, (shape, problem.silos, numbers, moved), trust, noise, max(batches))
@@ -361,6 +372,7 @@ def _calibrated(
         people=people,
         corrupt=int(trust.shares_noise and problem.silos > 1),
         presence=coming(problem, eager=False),
+        missing=problem.privacy.missing,
     )
     return finished(problem, protocol, EXACT)
 

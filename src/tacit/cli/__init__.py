@@ -53,6 +53,10 @@ LISTED: dict[str, dict[str, tuple[str, str]]] = {
         "serve": ("serving", "Run one of the two servers."),
         "doctor": ("doctor", "Check a deployment from outside."),
     },
+    "Federations": {
+        "silo": ("silos", "Set up and run the agent of a silo."),
+        "federation": ("silos", "Define a federation of silos and make its terms."),
+    },
 }
 HOMES = {name: home for section in LISTED.values() for name, (home, _) in section.items()}
 LOOK: dict[str, Any] = {

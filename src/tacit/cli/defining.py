@@ -49,7 +49,7 @@ def new(
     values: dict[str, Any] = {
         "question": question or "Which greeting do people like best?",
         "options": tuple(option or ("Hello", "Hi", "Good day")),
-        "meaning": meaning or "1 if you wrote back within the time, 0 if not",
+        "meaning": meaning or "whether you wrote back within the time",
         "first_day": today,
         "last_day": today + timedelta(days=days),
         "epsilon": epsilon,

@@ -207,6 +207,11 @@ def _say_estimates(said: dict[str, Any]) -> None:
     for row in said["options"]:
         if row["paused"]:
             sentence(f"{row['option']} is paused", row["paused"])
+    if any(row["lift_low"] is not None and row["lift_high"] is None for row in said["options"]):
+        sentence(
+            NO_LIMIT,
+            "the control's interval still includes 0, so a lift over it may be of any size",
+        )
     sentence("which is best", verdict(said))
     if said["sample_ratio"]["mismatch"]:
         sentence(
@@ -240,10 +245,14 @@ def _between(low: float | None, high: float | None) -> str | None:
     return None if low is None or high is None else f"{low:.4g} to {high:.4g}"
 
 
+NO_LIMIT = "no limit"
+
+
 def _lifts(low: float | None, high: float | None) -> str | None:
     if low is None and high is None:
         return None
-    return f"{'?' if low is None else f'{low:+.1%}'} to {'?' if high is None else f'{high:+.1%}'}"
+    ends = (NO_LIMIT if end is None else f"{end:+.1%}" for end in (low, high))
+    return " to ".join(ends)
 
 
 @grouped

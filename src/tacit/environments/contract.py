@@ -50,6 +50,14 @@ class World(ABC):
         return None
 
     @property
+    def single(self) -> tuple[float, float] | None:
+        """Regret per participant of one option for everybody, the best, and of uniform choice.
+
+        None where contexts do not matter, or means are unknown.
+        """
+        return None
+
+    @property
     def horizon(self) -> int | None:
         """The number of recorded participants that suffices for any learner; None if unlimited."""
         return None

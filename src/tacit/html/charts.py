@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -19,6 +20,8 @@ LEFT, RIGHT, TOP, BOTTOM = 54, 12, 10, 46
 STEPS_WIDE, STEPS_HIGH = 1000, 400
 DASHES = ("", "7 4", "2 3", "9 3 2 3")
 MOST_TICKS = 6
+LABELS = 5  # most times below a chart of steps
+DAILY = 3 * 86_400  # seconds beyond which times are given as days
 LOWEST = 1e-12
 
 
@@ -134,11 +137,46 @@ class Chart:
 
 
 @dataclass(frozen=True)
+class TimeLabel:
+    """A label below a step: a time in seconds since 1970, and a count.
+
+    `daily`: the day is enough, as steps are days apart. `last`: it ends where the chart ends.
+    """
+
+    time: int
+    count: int | None = None
+    daily: bool = False
+    last: bool = False
+
+
+def time_labels(
+    times: Sequence[int], steps: int, counts: Sequence[int] = ()
+) -> list[TimeLabel | None]:
+    """Labels of at most five of `steps` steps, of which the first have these times and counts.
+
+    Labels are so far apart that they do not overlap; the last step that has a time has one.
+
+    >>> [None if one is None else one.time for one in time_labels([5, 6, 7, 8, 9, 10], 8)]
+    [5, None, 7, None, None, 10, None, None]
+    """
+    apart, last = -(-steps // LABELS), len(times) - 1
+    daily = bool(times) and max(times) - min(times) > DAILY
+    chosen = {n for n in range(0, last, apart) if last - n >= apart} | {last}
+    return [
+        TimeLabel(times[n], counts[n] if counts else None, daily, n > steps - apart)
+        if n in chosen
+        else None
+        for n in range(steps)
+    ]
+
+
+@dataclass(frozen=True)
 class StepChart:
-    """Intervals with means by round, each until the next round, on a linear axis."""
+    """Intervals with means by step, each until the next step, on a linear axis."""
 
     axis: Axis
     rounds: int
+    labels: Sequence[TimeLabel | None] = ()
 
     def y(self, value: float) -> int:
         """Vertical position of a value."""
@@ -158,6 +196,11 @@ class StepChart:
         start, end, level = pieces[0]
         rest = "".join(f"V{at}H{ends[to]}" for _, to, at in pieces[1:])
         return f"M{ends[start]} {level}H{ends[end]}{rest}"
+
+
+def utc(seconds: int) -> datetime:
+    """A time in seconds since 1970, in UTC."""
+    return datetime.fromtimestamp(seconds, tz=UTC)
 
 
 def evenly(values: Sequence[T], most: int) -> Sequence[T]:

@@ -6,13 +6,13 @@ Definition 5). Privacy accounting is in `tacit.privacy`.
 """
 
 from tacit.noise.binomial import Binomial
-from tacit.noise.coins import Chance
 from tacit.noise.distribution import NoiseDistribution
 from tacit.noise.gaussian import DiscreteGaussian, sum_divergence
 from tacit.noise.laplace import DiscreteLaplace, Polya, PolyaDifference
 from tacit.noise.skellam import Skellam
 from tacit.noise.table import Table, convolve, modular_pmf
 from tacit.noise.wrapping import wrap_probability
+from tacit.sampling.coins import Chance
 
 __all__ = [
     "Binomial",

@@ -11,18 +11,19 @@ import math
 import os
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import Number, integer, positive, probability
-from tacit.noise.coins import random_bits
 from tacit.noise.cumulants import OUTSIDE, Cumulants
 from tacit.noise.distribution import Floats, Integers, NoiseDistribution, plain, refuse_power
-from tacit.noise.inversion import Inversion, rational_side
 from tacit.noise.log_functions import deviance, stirling_error
+from tacit.sampling.coins import random_bits
+from tacit.sampling.draws import ones
+from tacit.sampling.inversion import Inversion
 
 _CHUNK = 1 << 20
 _MOST_BITS = 1 << 20
@@ -193,17 +194,3 @@ class Binomial(NoiseDistribution):
                 bits = np.frombuffer(os.urandom(8 * len(part)), dtype=np.uint64)
                 part += np.bitwise_count(bits >> np.uint64(64 - spare))
         return result
-
-
-@lru_cache(maxsize=64)
-def ones(n: int, p: Fraction) -> Inversion:
-    """Exact draws of Bin(n, p) by inversion; the ratio of neighbouring weights is (n-k+1) p / (k
-    (1-p)).
-    """
-    yes, no = p.numerator, p.denominator - p.numerator
-    mode = (n + 1) * yes // p.denominator
-    return Inversion(
-        mode,
-        left=rational_side(lambda j: ((mode - j + 1) * no, (n - mode + j) * yes)),
-        right=rational_side(lambda j: ((n - mode - j + 1) * yes, (mode + j) * no)),
-    )

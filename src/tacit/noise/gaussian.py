@@ -9,24 +9,20 @@ Steinke 2021); for moderate sizes `power` gives the exact distribution of the su
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import Number, integer, positive
-from tacit.noise.coins import exp_bounds, flip_exp
 from tacit.noise.cumulants import Cumulants
 from tacit.noise.distribution import Floats, NoiseDistribution, plain, refuse_power
-from tacit.noise.inversion import Inversion
-from tacit.noise.laplace import DiscreteLaplace, draw_laplace
+from tacit.noise.laplace import DiscreteLaplace
 from tacit.noise.table import Table, convolution_power
-
-LARGEST_INVERTED = 256  # sigma up to which draws use a table, of about 20 sigma entries
+from tacit.sampling.draws import draw_gaussian
 
 
 @dataclass(frozen=True)
@@ -116,11 +112,6 @@ class DiscreteGaussian(NoiseDistribution):
         result: Floats = s * centre / 2 + log_shifted - math.log(self._sums[0])
         return result
 
-    @cached_property
-    def _inverted(self) -> Inversion | None:
-        square = Fraction(self.sigma) ** 2
-        return gaussian(square) if square <= LARGEST_INVERTED**2 else None
-
     def power(self, times: Number) -> NoiseDistribution:
         """The exact distribution of a sum of whole copies, as a table; a fraction raises
         TacitError.
@@ -200,42 +191,7 @@ class DiscreteGaussian(NoiseDistribution):
         return values.reshape(size) if size is not None else values[0]
 
     def _draw_one(self) -> int:
-        """Inversion; for a large sigma CKS20 Algorithm 3, which accepts a discrete Laplace proposal
-        of scale t with probability e^{-(|y| - σ²/t)² / (2σ²)}.
-        """
-        if self._inverted:
-            return self._inverted.draw()
-        square = Fraction(self.sigma) ** 2
-        scale = math.isqrt(square.numerator // square.denominator) + 1
-        while True:
-            y = draw_laplace(scale, 1)
-            if flip_exp((abs(y) - square / scale) ** 2 / (2 * square)):
-                return y
-
-
-@lru_cache(maxsize=64)
-def gaussian(square: Fraction) -> Inversion:
-    """Exact draws for this sigma² by inversion; the weight at ±j is e^{-(2j-1)/(2σ²)} times that of
-    its neighbour towards zero.
-    """
-
-    def side(guard: int) -> Iterator[tuple[int, int, int | None]]:
-        one = low = high = 1 << guard
-        ratio_low, ratio_high = exp_bounds(1 / (2 * square), guard)
-        factor_low, factor_high = exp_bounds(1 / square, guard)
-        while True:
-            low, high = low * ratio_low >> guard, -(-high * ratio_high >> guard)
-            ratio_low, ratio_high = (
-                ratio_low * factor_low >> guard,
-                -(-ratio_high * factor_high >> guard),
-            )
-            yield (
-                low,
-                high,
-                -(-high * ratio_high // (one - ratio_high)) if ratio_high < one else None,
-            )
-
-    return Inversion(0, left=side, right=side)
+        return draw_gaussian(Fraction(self.sigma) ** 2)
 
 
 def sum_divergence(sigma: float, n: int) -> float:

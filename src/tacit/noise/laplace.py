@@ -20,12 +20,13 @@ from scipy.special import gammaln
 
 from tacit.errors import Number, TacitError, positive, probability
 from tacit.noise.chernoff import tail_bound
-from tacit.noise.coins import ONE_OVER_E, Chance, below, flip_exp, random_bits
 from tacit.noise.cumulants import OUTSIDE, Cumulants
 from tacit.noise.distribution import Floats, NoiseDistribution, plain
 from tacit.noise.log_functions import deviance, log_gamma_ratio, stirling_error
-from tacit.noise.polya_draws import PolyaWalk, polya_walk
 from tacit.noise.wrapping import wrap_probability
+from tacit.sampling.coins import Chance
+from tacit.sampling.draws import draw_laplace
+from tacit.sampling.polya import PolyaWalk, polya_walk
 
 LONGEST_TABLE = 20_000_000
 SADDLE_FROM = 16.0
@@ -143,25 +144,6 @@ class DiscreteLaplace(NoiseDistribution):
 
     def _draw_one(self) -> int:
         return draw_laplace(*Fraction(self.scale).as_integer_ratio())
-
-
-def draw_laplace(numerator: int, denominator: int) -> int:
-    """One exact draw of scale numerator/denominator (CKS20 Algorithm 2).
-
-    Draws a geometric magnitude in units of the numerator, divides it down and adds a sign; minus
-    zero is rejected.
-    """
-    while True:
-        remainder = below(numerator)
-        if not flip_exp(Fraction(remainder, numerator)):
-            continue
-        whole = 0
-        while ONE_OVER_E.flip():
-            whole += 1
-        magnitude = (remainder + numerator * whole) // denominator
-        negative = random_bits(1)
-        if magnitude or not negative:
-            return -magnitude if negative else magnitude
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tacit.errors import TacitError
-from tacit.noise.coins import Chance
 from tacit.noise.distribution import STORABLE, stored_name
+from tacit.sampling.coins import Chance
 
 DistributionT = TypeVar("DistributionT", bound=type)
 

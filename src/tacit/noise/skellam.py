@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -20,8 +19,8 @@ import numpy.typing as npt
 from tacit.errors import Number, positive
 from tacit.noise.cumulants import OUTSIDE, Cumulants
 from tacit.noise.distribution import Floats, NoiseDistribution, plain
-from tacit.noise.inversion import Inversion, rational_side
 from tacit.noise.log_functions import log_scaled_bessel
+from tacit.sampling.draws import draw_skellam
 
 
 @dataclass(frozen=True)
@@ -94,18 +93,7 @@ class Skellam(NoiseDistribution):
         )
 
     def _draw_one(self) -> int:
-        parts, part = self._poisson
-        return sum(part.draw() - part.draw() for _ in range(parts))
-
-    @cached_property
-    def _poisson(self) -> tuple[int, Inversion]:
-        """A Poisson variable of half the variance, in equal parts with small tables; at most 64
-        parts up to 2^31.
-        """
-        half = Fraction(self.variance) / 2
-        largest = min(max(1 << 16, int(half // 64)), 1 << 24)
-        parts = -(-half // largest)
-        return parts, poisson(half / parts)
+        return draw_skellam(Fraction(self.variance))
 
 
 def skellam_renyi(variance: float, l2: float, dimension: int, order: int) -> float:
@@ -121,15 +109,3 @@ def skellam_renyi(variance: float, l2: float, dimension: int, order: int) -> flo
         3 * l1 / (2 * variance),
     )
     return order * l2**2 / (2 * variance) + correction
-
-
-@lru_cache(maxsize=64)
-def poisson(mean: Fraction) -> Inversion:
-    """Exact Poisson draws by inversion; the ratio of neighbouring weights is mean / k."""
-    numerator, denominator = mean.as_integer_ratio()
-    mode = numerator // denominator
-    return Inversion(
-        mode,
-        left=rational_side(lambda j: ((mode - j + 1) * denominator, numerator)),
-        right=rational_side(lambda j: (numerator, (mode + j) * denominator)),
-    )

@@ -102,3 +102,42 @@ class NearlyGaussianLoss:
         if rho is None or psi > 1:
             return math.inf
         return ConcentratedDP(rho).epsilon_at(delta * math.exp(-psi)) + 2 * psi
+
+
+@dataclass(frozen=True)
+class GroupedGaussianLoss:
+    """The loss of a vector of integers whose coordinates have noise of several widths.
+
+    A group is (distribution, unit, coordinates): the real value of a coordinate is its integer
+    times the unit. The query has l2 sensitivity `sensitivity` in real values. Rounded Gaussians of
+    standard deviation σ_g on coordinates of group g are a Gaussian mechanism, whose sensitivity
+    relative to its noise is at most that of the group of least unit · σ_g. The distances of all
+    coordinates add up, as in `NearlyGaussianLoss`; so do the divergences of `shares`.
+
+    >>> from tacit.noise import DiscreteGaussian
+    >>> groups = ((DiscreteGaussian(43000.0), 1e-4, 8), (DiscreteGaussian(21500.0), 2e-4, 36))
+    >>> GroupedGaussianLoss(groups, 1.0).delta(1.0) < 1e-6
+    True
+    """
+
+    groups: tuple[tuple[NoiseDistribution, float, int], ...]
+    sensitivity: float
+    shares: int = 1
+
+    @property
+    def std(self) -> float:
+        """The least standard deviation of a coordinate, in real values."""
+        return min(one.std * unit for one, unit, _ in self.groups)
+
+    def delta(self, epsilon: float) -> float:
+        """An upper bound on the least δ at ε."""
+        psi = sum(
+            NearlyGaussianLoss(one, 1.0, count, self.shares).divergence
+            for one, _, count in self.groups
+        )
+        inner = epsilon - 2 * psi
+        if not inner >= 0:
+            return 1.0
+        distance = sum(count * distance_from_gaussian(one) for one, _, count in self.groups)
+        exact = GaussianLoss(self.std, self.sensitivity).delta(inner)
+        return min(1.0, math.exp(psi) * (exact + (1 + math.exp(min(inner, 700.0))) * distance))

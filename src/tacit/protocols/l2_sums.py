@@ -21,16 +21,16 @@ import numpy.typing as npt
 
 from tacit.errors import TacitError, integer, positive
 from tacit.noise import DiscreteGaussian, NoiseDistribution, Skellam
-from tacit.noise.coins import below
 from tacit.privacy import ApproximateDP, Target, ThreatModel, View, derived
 from tacit.privacy.accounting import in_distinct_rounds
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.privacy.search import least
 from tacit.protocols.contract import Protocol, random_level
-from tacit.protocols.split_and_mix import mixed, shares_needed
+from tacit.protocols.split_and_mix import mixed
 from tacit.protocols.vector_noise import bare, each_time, gaussian_ratio
 from tacit.protocols.vectors import noise_proxy
-from tacit.trust import SHUFFLE_SECURITY
+from tacit.sampling.coins import below
+from tacit.trust import SHUFFLE_SECURITY, split_shares
 from tacit.types import Aggregate, Estimate, Floats, Integers, Reports, VectorError
 
 ROUNDING = 0.01  # relative increase of the sensitivity that rounding may cause
@@ -287,7 +287,7 @@ class ShuffledBall(SecureBall):
     @cached_property
     def shares(self) -> int:
         """As many as hide everything but their sum."""
-        return shares_needed(self.honest, self.modulus, self.security)
+        return split_shares(self.honest, self.modulus, self.security)
 
     @property
     def security(self) -> int:

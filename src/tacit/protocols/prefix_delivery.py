@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 from tacit.assumptions import (
     Assumption,
     DishonestAtMost,
     JointPrivacy,
+    ReleasedOnlyAbove,
     Scope,
     Spread,
     TrustedSilo,
@@ -24,8 +26,7 @@ from tacit.assumptions import (
 from tacit.errors import integer
 from tacit.noise import Binomial, DiscreteGaussian, NoiseDistribution, Skellam
 from tacit.protocols.prefix_messages import MODULUS_BITS, Bits, Form, Shares, Words
-from tacit.protocols.split_and_mix import shares_needed
-from tacit.trust import SHUFFLE_SECURITY, TrustModel, View
+from tacit.trust import SHUFFLE_SECURITY, TrustModel, View, split_shares
 
 if TYPE_CHECKING:
     from tacit.protocols.prefix_sums import PrefixSums
@@ -113,6 +114,8 @@ class PrefixDelivery:
         Whether silos add noise to their messages.
     own_noise : bool
         Whether silos may have individual noise and weights.
+    shares : bool
+        Whether only the sum over silos is seen, so that silos may be missing.
     no_prefix : str
         Why silos cannot send prefix sums themselves; empty if they can.
     """
@@ -121,6 +124,7 @@ class PrefixDelivery:
     noises: tuple[Noise, ...] = ("none",)
     silos_draw = False
     own_noise = False
+    shares = False
     no_prefix = ""
 
     def alone(self, noise: Noise) -> bool:  # noqa: ARG002
@@ -164,11 +168,17 @@ class Aggregated(PrefixDelivery):
 
     view = View.OPENED_SUM
     noises: tuple[Noise, ...] = ("discrete-gaussian", "skellam")
-    silos_draw = True
+    silos_draw = shares = True
 
     def assumptions(self, sums: PrefixSums) -> set[Assumption]:
-        """Visited silos are trusted; at most `corrupt` others withhold or reveal their shares."""
-        return {TrustedSilo(), DishonestAtMost(Scope.SILOS, sums.corrupt)}
+        """Visited silos are trusted; at most `corrupt` others withhold or reveal their shares.
+
+        Where silos may be missing, no row is released with fewer than the rest.
+        """
+        trusted = {TrustedSilo(), DishonestAtMost(Scope.SILOS, sums.corrupt)}
+        if not sums.missing:
+            return trusted
+        return {*trusted, ReleasedOnlyAbove(1 - Fraction(sums.missing, sums.silos))}
 
 
 class Shuffled(Aggregated):
@@ -178,6 +188,7 @@ class Shuffled(Aggregated):
     """
 
     view = View.SHUFFLED
+    shares = False
     noises: tuple[Noise, ...] = ("discrete-gaussian", "skellam", "binomial", "gaussian")
     no_prefix = (
         "shuffled prefix sums put every participant in all later messages (ZC24 Remark 5.6): use "
@@ -195,7 +206,7 @@ class Shuffled(Aggregated):
     def form(self, sums: PrefixSums, step: int) -> Form:
         """Shares that add up to each integer, or as many bits as there are levels and noise."""
         if sums.noise != "binomial":
-            return Shares(count=shares_needed(sums.honest, 1 << MODULUS_BITS))
+            return Shares(count=split_shares(sums.honest, 1 << MODULUS_BITS))
         most, noise = math.ceil(sums.largest(step)), int(sums.share.support[1])
         return Bits(2 * most + noise, most + round(sums.share.mean))
 

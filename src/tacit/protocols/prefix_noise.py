@@ -33,6 +33,7 @@ def calibrated(
     people: int = 1,
     corrupt: int = 0,
     presence: Presence = ONCE,
+    missing: int = 0,
 ) -> PrefixSums:
     """The protocol with the least noise for a target, checked against it.
 
@@ -57,6 +58,7 @@ def calibrated(
         people,
         corrupt,
         presence,
+        missing=missing,
     )
     if not draft.integral:
         return replace(draft, sigma=unit * draft.movement)

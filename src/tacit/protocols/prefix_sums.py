@@ -61,6 +61,9 @@ class PrefixSums:
     `silos` - `corrupt` silos. The guarantee therefore holds against `corrupt` silos that reveal
     their shares to the server or are curious themselves.
 
+    Of the tree, a row may be released without up to `missing` silos; shares are made for so many
+    fewer.
+
     Under `silo` trust, every silo may have individual noise, `sigmas`; `sigma` is then the least.
     The server sees each message and may apply a public weight of at most 1, `weights`.
     """
@@ -78,6 +81,7 @@ class PrefixSums:
     presence: Presence = ONCE
     sigmas: tuple[float, ...] = ()
     weights: tuple[float, ...] = ()
+    missing: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "trust", TrustModel(self.trust))
@@ -90,11 +94,12 @@ class PrefixSums:
         integer("size", self.size, at_least=1)
         integer("people", self.people, at_least=1)
         integer("scale", self.scale, at_least=1)
-        if not 0 <= self.corrupt < self.silos:
+        if not 0 <= self.corrupt < self.silos - self.missing:
             raise TacitError(
-                f"corrupt is {self.corrupt} of {self.silos} silos; at least one silo must add its "
-                "noise"
+                f"corrupt is {self.corrupt} and missing {self.missing} of {self.silos} silos; at "
+                "least one silo must add its noise"
             )
+        self._check_missing()
         positive(
             "sensitivity",
             self.sensitivity,
@@ -126,6 +131,16 @@ class PrefixSums:
                     f"{MODULUS_BITS} bits, or one of them a "
                     f"double: use a coarser scale than {self.scale}"
                 )
+
+    def _check_missing(self) -> None:
+        """Rows of other factorizations need every silo, since their noise is correlated."""
+        integer("missing", self.missing, at_least=0)
+        if self.missing and (self.shape.kind != "tree" or not self.delivery.shares):
+            raise TacitError(
+                f"missing is {self.missing} with the {self.shape.kind} factorization under trust "
+                f"{self.trust}; silos may be missing only from the tree's rows under secure "
+                "aggregation: use these, or wait for every silo"
+            )
 
     def _check_own_noise(self) -> None:
         """Individual noise is given for each silo, or for none."""
@@ -182,7 +197,7 @@ class PrefixSums:
     @property
     def honest(self) -> int:
         """The number of silos whose shares the guarantee needs."""
-        return self.silos - self.corrupt
+        return self.silos - self.corrupt - self.missing
 
     @property
     def adding(self) -> int:
@@ -409,7 +424,7 @@ class PrefixSums:
         """The noise of `silos` identical silos in the released row of one step."""
         if not self.integral:
             return self.draw(None, rng, math.sqrt(self.row_variance * silos / self.silos))
-        whole = self.corrupt == 0 and not self.alone
+        whole = self.honest == self.silos and not self.alone
         distribution = self.total if whole else self.share.sum_of_shares(silos)
         return self.draw(distribution, rng) / self.scale
 
@@ -525,7 +540,7 @@ class PrefixRound(Protocol):
             raise TacitError(f"silos trust {sums.trust}: open the step with the sums' open()")
         self.sums, self.step, self.guarantee = sums, step, guarantee
         self._released, self._held = released, held
-        self.participants = self.minimum = sums.silos
+        self.participants, self.minimum = sums.silos, sums.silos - sums.missing
         self.coordinates = sums.size
         self.bits_per_participant = sums.bits_per_silo / sums.shape.steps
 

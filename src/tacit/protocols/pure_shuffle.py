@@ -23,12 +23,12 @@ from tacit.assumptions import CompleteGroups, DishonestAtMost, Scope
 from tacit.errors import TacitError, as_fraction, integer, positive
 from tacit.noise import Chance, PolyaDifference, Table
 from tacit.noise.chernoff import widest
-from tacit.noise.coins import below
 from tacit.noise.distribution import NoiseDistribution
 from tacit.noise.serialize import register
 from tacit.privacy import PureDP, View, derived
 from tacit.protocols.certificates import PureShuffleParameters, TableRow, certified, groups
 from tacit.protocols.contract import SumProtocol
+from tacit.sampling.coins import below
 from tacit.types import Aggregate, ErrorDistribution, Floats, Integers
 
 LARGEST = 700.0  # largest exponent that does not overflow

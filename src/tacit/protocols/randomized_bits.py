@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import TacitError, integer
-from tacit.noise import Binomial, Chance, Table
+from tacit.noise import Binomial, Table
 from tacit.noise.chernoff import widest
 from tacit.noise.serialize import register
 from tacit.noise.table import product
@@ -25,9 +25,8 @@ from tacit.privacy import PureDP, View, derived
 from tacit.privacy.accounting import about
 from tacit.privacy.calibration import LARGEST_EPSILON
 from tacit.protocols.contract import SumProtocol
+from tacit.sampling.draws import HALF, flip_response
 from tacit.types import Aggregate, ErrorDistribution, Floats, Integers
-
-HALF = Chance(Fraction(1, 2))
 
 
 @register
@@ -116,15 +115,8 @@ class RandomizedBits(SumProtocol):
         return self.encode(x) ^ lie
 
     def lie(self) -> bool:
-        """True with probability exactly 1 / (1 + e^ε).
-
-        A fair coin decides: one side keeps the bit; the other flips it with probability e^-ε, else
-        the coin is tossed again.
-        """
-        while not HALF.flip():
-            if Chance(Fraction(1), self.epsilon).flip():
-                return True
-        return False
+        """True with probability exactly 1 / (1 + e^ε)."""
+        return flip_response(self.epsilon)
 
     def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
         """The bits that all participants send."""

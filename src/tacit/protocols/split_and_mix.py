@@ -14,36 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import TacitError, integer
+from tacit.errors import TacitError
 from tacit.noise import NoiseDistribution, Table
-from tacit.noise.coins import below
 from tacit.privacy import ApproximateDP, Target, View
 from tacit.privacy.guarantees import state_arithmetic
 from tacit.protocols.contract import Protocol
 from tacit.protocols.sums import ModularSum, SecureSum
-from tacit.trust import SHUFFLE_SECURITY
+from tacit.sampling.coins import below
+from tacit.trust import FEWEST_SPLIT, SHUFFLE_SECURITY, split_shares
 from tacit.types import Aggregate, Integers
 
-FEWEST_USERS = 19
+FEWEST_USERS = FEWEST_SPLIT
 LARGEST = 700.0  # largest exponent that does not overflow; δ reaches 1 long before
-
-
-def shares_needed(users: int, modulus: int, security: int = SHUFFLE_SECURITY) -> int:
-    """k = ⌈2 + (2σ + log₂ m) / (log₂ n - log₂ e)⌉, for n >= 19 (Balle et al. 2020).
-
-    >>> shares_needed(10_000, 2**32, security=40)
-    12
-    """
-    count = integer(
-        "users",
-        users,
-        at_least=FEWEST_USERS,
-        remedy="split-and-mix is proven from 19 users on; use secure aggregation for fewer",
-    )
-    return max(
-        3,
-        math.ceil(2 + (2 * security + math.log2(modulus)) / (math.log2(count) - math.log2(math.e))),
-    )
 
 
 def mixed(released: Target, security: int) -> ApproximateDP:
@@ -72,7 +54,7 @@ class SplitAndMix(ModularSum):
         self.inner = inner
         self.participants, self.precision = inner.participants, inner.precision
         self.minimum, self.modulus, self.honest = inner.minimum, inner.modulus, inner.honest
-        self.shares = shares_needed(self.honest, self.modulus, security)
+        self.shares = split_shares(self.honest, self.modulus, security)
         self.guarantee = mixed(inner.guarantee, security)
         self.bits_per_participant = self.shares * (self.modulus - 1).bit_length()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from tacit.algorithms.arms_problem import Better, Index, Rewards, Through
+from tacit.algorithms.contextual_problem import Contexts, StatisticKind
 from tacit.algorithms.linear_problem import Reports
 from tacit.algorithms.problems import Constants, Noise
 from tacit.algorithms.silos_problem import Field, Mode, Schedule
@@ -25,6 +26,7 @@ DistributedLinear = Literal["dpe", "cdp-dpe", "ldp-dpe", "sdp-dpe", "secagg-dpe"
 SingleLinear = Literal["pe", "cdp-pe", "ldp-pe", "sdp-pe", "secagg-pe"]
 LinearAlgorithm = DistributedLinear | SingleLinear
 PaperSilos = Literal["fedlinucb", "ldp-fedlinucb", "sdp-fedlinucb", "sdp-fedlinucb-vec"]
+ContextualAlgorithm = Literal["private-contextual"] | Literal["contextual-thompson"]
 SilosAlgorithm = PaperSilos | Literal["secagg-fedlinucb", "jdp-linucb"]
 
 
@@ -43,12 +45,17 @@ class RunOptions(TypedDict, total=False):
     poisoned: float
     horizon: Whole
     epsilon: float
+
+
+class PaperOptions(RunOptions, total=False):
+    """Options of the papers' families."""
+
     participations: Whole
     constants: Constants
     failure_probability: float
 
 
-class ArmsOptions(RunOptions, total=False):
+class ArmsOptions(PaperOptions, total=False):
     """Options of multi-armed bandits; see `ArmsProblem`."""
 
     arms: Whole
@@ -73,7 +80,7 @@ class ArmsOptions(RunOptions, total=False):
     guardrail_means: Sequence[float] | None
 
 
-class LinearOptions(RunOptions, total=False):
+class LinearOptions(PaperOptions, total=False):
     """Options of linear bandits; see `LinearProblem`."""
 
     alpha: float
@@ -90,7 +97,7 @@ class LinearOptions(RunOptions, total=False):
     covering: float | None
 
 
-class SilosOptions(RunOptions, total=False):
+class SilosOptions(PaperOptions, total=False):
     """Options of federated bandits; see `SilosProblem`."""
 
     silos: Whole
@@ -107,5 +114,21 @@ class SilosOptions(RunOptions, total=False):
     noise: Noise
     actions: Whole
     deviation: float
+    missing: Whole
     data: str | None
     field: Field
+
+
+class ContextualOptions(RunOptions, total=False):
+    """Options of contextual bandits; see `ContextualProblem`."""
+
+    arms: Whole
+    statistic: StatisticKind | None
+    first_round: Whole | None
+    growth: float | None
+    evaluation: float
+    delta: float | None
+    trust: str
+    contexts: Contexts
+    dimension: Whole
+    segments: Whole

@@ -127,7 +127,8 @@ def stages(
 ) -> Generator[None, None, RunOutcome]:
     """Run an experiment, pausing after each of the learner's proposals; see `run`."""
     learner, means, rng = experiment.learner, world.means, sources[0]
-    outcome = RunOutcome(experiment, None if means is None else world.gaps, checkpoints, means)
+    gaps = None if means is None else world.gaps
+    outcome = RunOutcome(experiment, gaps, checkpoints, means, world.single)
     poisoning = Poisoning.of(conditions.poisoned, world) if conditions.poisoned else None
     with suppress(OutOfData):  # the run ends when the recorded data are used up
         while rounds := experiment.propose():

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, Unpack, overload
 
 import numpy as np
 
-from tacit.algorithms import ArmsProblem, LinearProblem, SilosProblem
+from tacit.algorithms import ArmsProblem, ContextualProblem, LinearProblem, SilosProblem
 from tacit.algorithms.problems import Problem, merged_options
 from tacit.algorithms.registry import Algorithm, lookup, spelled
 from tacit.assumptions import DishonestAtMost, DistinctRounds, Poisoned
@@ -21,6 +21,8 @@ from tacit.privacy import Guarantee, PureDP, weakest
 from tacit.simulation.call_options import (
     ArmsAlgorithm,
     ArmsOptions,
+    ContextualAlgorithm,
+    ContextualOptions,
     LinearAlgorithm,
     LinearOptions,
     SilosAlgorithm,
@@ -102,7 +104,7 @@ def _parted(options: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
 
 def _documented(function: Function) -> Function:
     """Add every option with its help text to the documentation, for `help()`."""
-    options = merged_options((ArmsProblem, LinearProblem, SilosProblem))
+    options = merged_options((ArmsProblem, LinearProblem, SilosProblem, ContextualProblem))
     lines = ["", "    Other Parameters", "    ----------------"]
     for name, declared in options.items():
         kind = declared.kind.__name__ if isinstance(declared.kind, type) else str(declared.kind)
@@ -123,6 +125,12 @@ def simulate(
 @overload
 def simulate(
     algorithm: SilosAlgorithm, environment: World | None = None, **options: Unpack[SilosOptions]
+) -> Result: ...
+@overload
+def simulate(
+    algorithm: ContextualAlgorithm,
+    environment: World | None = None,
+    **options: Unpack[ContextualOptions],
 ) -> Result: ...
 @overload
 def simulate(algorithm: Algorithm, environment: World | None = None, **options: Any) -> Result: ...
@@ -245,6 +253,20 @@ def promise_of(
     return found.given(*recorded_by, *_poisoned(found, poisoned))
 
 
+def restated(result: Result) -> Guarantee | None:
+    """The guarantee of a result in the form that its paper's theorem states, where that is another:
+    Rényi divergences of `dist-rdp-se`, the ρ of `dist-cdp-se`.
+
+    >>> restated(simulate("dist-cdp-se", horizon=2000, constants="paper", runs=1)).short
+    '0.6667-zCDP'
+    """
+    entry = lookup(result.algorithm)
+    if entry.also is None or result.guarantee is None or "environment" in result.configuration:
+        return None
+    known = result.configuration
+    return entry.also(entry.problem.of(**{k: known[k] for k in entry.options if k in known}))
+
+
 def weakest_recorded(stored: Iterable[object]) -> Guarantee | None:
     """The weakest guarantee that the runs recorded; None if a run recorded none."""
     found = [Guarantee.from_data(data) if isinstance(data, Mapping) else None for data in stored]
@@ -328,6 +350,12 @@ def compare(
     names: Iterable[SilosAlgorithm],
     environment: World | None = None,
     **options: Unpack[SilosOptions],
+) -> Results: ...
+@overload
+def compare(
+    names: Iterable[ContextualAlgorithm],
+    environment: World | None = None,
+    **options: Unpack[ContextualOptions],
 ) -> Results: ...
 @overload
 def compare(

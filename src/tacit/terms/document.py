@@ -23,6 +23,7 @@ from tacit.assumptions import (
     Assumption,
     BoundedAdversary,
     DishonestAtMost,
+    DistinctRounds,
     HonestDevice,
     HonestServers,
     NonColludingShuffler,
@@ -33,11 +34,16 @@ from tacit.assumptions import (
 )
 from tacit.errors import Refusal, TacitError, require
 from tacit.signatures import KEY_SIZE
+from tacit.terms.accounting import SLACK, gaussian_delta, skellam_delta
 from tacit.terms.canonical import canonical, parsed, plain, read
 from tacit.terms.parts import (
+    BINOMIAL,
+    DISCRETE_GAUSSIAN,
     DISCRETE_LAPLACE,
+    RANDOMIZED_RESPONSE,
     REHEARSED,
     SEMI_HONEST,
+    SKELLAM,
     Aggregation,
     Answer,
     Noise,
@@ -48,7 +54,7 @@ from tacit.terms.parts import (
     check_text,
     check_whole,
 )
-from tacit.trust import SHUFFLE_SECURITY, TrustModel, View
+from tacit.trust import MASKING_SECURITY, SHUFFLE_SECURITY, TrustModel, View
 
 VERSION = 3
 DIGEST_SIZE = 32
@@ -61,7 +67,7 @@ MOST_NO_SHOW = Fraction(9, 10)
 ROLES = {
     TrustModel.TWO_SERVERS: ("coordinator", "helper"),
     TrustModel.SECURE_AGGREGATION: ("coordinator",),
-    TrustModel.SHUFFLER: ("shuffler", "analyzer"),
+    TrustModel.SHUFFLER: ("analyzer", "shuffler"),
     TrustModel.LOCAL: ("coordinator",),
 }
 """The parties of each trust model, in the order of their keys and signatures."""
@@ -77,6 +83,15 @@ VIEWS = {
     (TrustModel.LOCAL, "devices"): View.MESSAGE,
 }
 """The adversary's view, by trust model and by the party that adds the noise."""
+
+NOISES = {
+    (TrustModel.TWO_SERVERS, "servers"): (DISCRETE_LAPLACE,),
+    (TrustModel.TWO_SERVERS, "devices"): (DISCRETE_LAPLACE,),
+    (TrustModel.SECURE_AGGREGATION, "devices"): (DISCRETE_LAPLACE, SKELLAM, DISCRETE_GAUSSIAN),
+    (TrustModel.SHUFFLER, "devices"): (DISCRETE_LAPLACE, BINOMIAL),
+    (TrustModel.LOCAL, "devices"): (DISCRETE_LAPLACE, RANDOMIZED_RESPONSE),
+}
+"""The distributions of noise, by trust model and by the party that adds it."""
 
 KINDS = {
     (TrustModel.TWO_SERVERS, 0): "two-servers",
@@ -97,6 +112,11 @@ HPKE_SUITES = (
 MASKING_SUITE = "masking-x25519-chacha20poly1305"
 POST_QUANTUM_SUITE = HPKE_SUITES[2]
 
+_FORMULAS = {
+    TrustModel.SHUFFLER: f"participations·metrics·(1 + e^epsilon)·2^-{SHUFFLE_SECURITY}",
+    TrustModel.SECURE_AGGREGATION: f"participations·2^-{MASKING_SECURITY}",
+}
+_BOUNDED_BY_DELTA = (SKELLAM, DISCRETE_GAUSSIAN, BINOMIAL)
 _DELTA_STEP = Fraction(1, 2**80)  # smallest_shuffler_delta is a multiple
 _LARGEST_EXPONENT = 60  # e^60 2^-60 > 1
 _DAY = 86_400
@@ -227,10 +247,12 @@ class Terms:
         if self.trust is TrustModel.LOCAL:
             return frozenset((HonestDevice(),))
         about = self.aggregation
-        shared = {
+        shared: set[Assumption] = {
             DishonestAtMost(Scope.ROUND, about.dishonest_count, about.dishonest_fraction),
             ReleasedOnlyAbove(1 - about.missing_fraction),
         }
+        if self.promise.participations > 1 and self.noise.distribution in _BOUNDED_BY_DELTA:
+            shared.add(DistinctRounds())
         if self.trust is TrustModel.SHUFFLER:
             return frozenset(shared | {NonColludingShuffler(), BoundedAdversary()})
         summed = frozenset(shared | {SemiHonestServer(), BoundedAdversary()})
@@ -297,6 +319,28 @@ class Terms:
     def cost(self) -> Fraction:
         """The ε that one round may cost a participant: ε divided by the participations."""
         return self.promise.epsilon / self.promise.participations
+
+    @property
+    def delta_cost(self) -> Fraction:
+        """The δ that one round costs a participant: δ divided by the participations."""
+        return self.promise.delta / self.promise.participations
+
+    @property
+    def aggregation_delta(self) -> Fraction:
+        """The part of δ that the aggregation needs by itself, whatever the noise is."""
+        if self.trust is TrustModel.SECURE_AGGREGATION:
+            return smallest_masking_delta(self)
+        split = self.trust is TrustModel.SHUFFLER and self.noise.distribution == DISCRETE_LAPLACE
+        return smallest_shuffler_delta(self) if split else Fraction(0)
+
+    @property
+    def each(self) -> tuple[Fraction, Fraction]:
+        """ε and δ that noise has to achieve for one metric in one round, under basic composition:
+        equal parts, δ without that of the aggregation.
+        """
+        metrics = len(self.answer.metrics)
+        left = self.promise.delta - self.aggregation_delta
+        return self.cost / metrics, left / (self.promise.participations * metrics)
 
     @property
     def first_second(self) -> int:
@@ -419,24 +463,66 @@ def _check_model(terms: Terms) -> None:
 def _check_noise(terms: Terms) -> None:
     """Reject noise that does not achieve the guarantee, as far as this module knows."""
     noise, promise, metrics = terms.noise, terms.promise, len(terms.answer.metrics)
-    laplace = noise.distribution == DISCRETE_LAPLACE
-    if noise.by == "servers":
-        rule = f"{DISCRETE_LAPLACE} where servers add the noise"
-        require(laplace, "noise.distribution", noise.distribution, rule)
-        require(not promise.delta, "delta", promise.delta, "0 where servers add the noise")
+    allowed = NOISES[terms.trust, noise.by]
+    rehearsed = noise.distribution == REHEARSED and noise.by == "devices"
+    rule = f"{' or '.join(allowed)} with trust {terms.trust.value} and noise by {noise.by}"
+    known = rehearsed or noise.distribution in allowed
+    require(known, "noise.distribution", noise.distribution, rule)
+    pure = noise.by == "servers" or terms.trust is TrustModel.LOCAL
+    rule = "0 where servers add the noise, and with trust local"
+    require(not pure or not promise.delta, "delta", promise.delta, rule)
+    if noise.distribution == RANDOMIZED_RESPONSE:
+        rule = f"1 with {RANDOMIZED_RESPONSE}, which flips one bit"
+        require(terms.answer.levels == 1, "levels", terms.answer.levels, rule)
+    if noise.distribution in _BOUNDED_BY_DELTA:
+        _check_delta(terms)
+    laplace = noise.distribution in (DISCRETE_LAPLACE, RANDOMIZED_RESPONSE)
     wanted = Fraction(terms.answer.levels * promise.participations * metrics) / promise.epsilon
     rule = (
         f"at least {wanted} for epsilon {promise.epsilon}, {terms.answer.levels} levels, "
         f"{promise.participations} participations and {metrics} metrics. Raise the scale"
     )
     require(not laplace or noise.least >= wanted, "noise.minimum", noise.least, rule)
-    if laplace and terms.trust is TrustModel.SHUFFLER:
-        smallest = smallest_shuffler_delta(terms)
-        rule = (
-            f"at least {smallest} with trust shuffler: participations·metrics·(1 + e^epsilon)"
-            f"·2^-{SHUFFLE_SECURITY}. Raise delta, or choose trust two-servers for delta 0"
-        )
-        require(promise.delta >= smallest, "delta", promise.delta, rule)
+    smallest, formula = terms.aggregation_delta, _FORMULAS.get(terms.trust, "0")
+    rule = (
+        f"at least {smallest} with trust {terms.trust.value}: {formula}. Raise delta, or choose "
+        "trust two-servers for delta 0"
+    )
+    require(rehearsed or promise.delta >= smallest, "delta", promise.delta, rule)
+
+
+def _check_delta(terms: Terms) -> None:
+    """Reject noise whose δ at the minimum is larger than that of the terms.
+
+    Metrics and participations compose basically: each gets an equal part of ε and δ. Bits are
+    verified round by round (`Pinned.check`), as their number depends on the size of the round.
+    """
+    noise, (epsilon, delta) = terms.noise, terms.each
+    rule = f"above 0 with {noise.distribution} noise"
+    require(delta > 0, "delta", terms.promise.delta, rule)
+    if noise.distribution == BINOMIAL:
+        return
+    found = {SKELLAM: skellam_delta, DISCRETE_GAUSSIAN: gaussian_delta}[noise.distribution](
+        noise.least, terms.answer.levels, epsilon
+    )
+    rule = (
+        f"larger: a metric of {terms.answer.levels} levels has a delta of {found:.3g} at epsilon "
+        f"{epsilon} then, and must have {float(delta):.3g}"
+    )
+    require(found <= delta * (1 + Fraction(SLACK)), "noise.minimum", noise.least, rule)
+
+
+def smallest_masking_delta(terms: Terms) -> Fraction:
+    """The δ of secure aggregation by masking alone: participations·2^-40.
+
+    A round reveals more than its sum only where too many neighbours of a participant drop out or
+    are corrupted. Devices join rounds where that has a probability of at most γ = 2^-40
+    (`tacit.aggregation.masking.check_withstands`). The graph is drawn whatever the answers are, so
+    the event has the same probability for neighbouring data: with P = (1-γ) P₀ + γ P₁ and P₀(E) <=
+    e^ε Q₀(E) + δ, P(E) <= e^ε Q(E) + δ + γ. One graph serves all metrics of a round; over the
+    participations of a participant γ adds up.
+    """
+    return Fraction(terms.promise.participations, 1 << MASKING_SECURITY)
 
 
 def smallest_shuffler_delta(terms: Terms) -> Fraction:
@@ -457,17 +543,25 @@ def smallest_shuffler_delta(terms: Terms) -> Fraction:
 
 
 def check_live(terms: Terms) -> None:
-    """Reject terms of rehearsals, and of a shuffler; devices and live parties call it.
+    """Reject terms of rehearsals; devices and live parties call it.
 
-    Terms do not state into how many shares a report is split, on which the δ of a shuffler rests.
+    Where devices share the noise, reject an issuer of invitations that is a party of the terms: it
+    could surround a participant with participants of its own. Shares that are split and mixed are
+    by invitation only, because one spoilt message aborts a round.
     """
     distribution = terms.noise.distribution
-    rule = f"{DISCRETE_LAPLACE} outside of rehearsals in one process. Publish terms with it"
+    allowed = NOISES[terms.trust, terms.noise.by]
+    rule = f"{' or '.join(allowed)} outside of rehearsals in one process. Publish terms with it"
     live = distribution != REHEARSED
     require(live, "noise.distribution", repr(distribution), rule, Refusal)
-    stated = terms.trust is not TrustModel.SHUFFLER
-    rule = "one whose rounds the terms describe whole. Choose two-servers"
-    require(stated, "trust", terms.trust.value, rule, Refusal)
+    if terms.trust.shares_noise:
+        other = terms.issuer not in terms.keys
+        rule = "a key of no party of the terms: a party could invent participants"
+        require(other, "issuer", terms.issuer.hex(), rule, Refusal)
+    if terms.trust is TrustModel.SHUFFLER and distribution == DISCRETE_LAPLACE:
+        rule = f"invitation with {DISCRETE_LAPLACE} noise and trust shuffler"
+        invited = terms.admission == "invitation"
+        require(invited, "admission", repr(terms.admission), rule, Refusal)
 
 
 def _check_parties(terms: Terms) -> None:

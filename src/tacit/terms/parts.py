@@ -15,7 +15,23 @@ from tacit.signatures import KEY_SIZE
 from tacit.terms.canonical import LARGEST, read_fraction
 
 DISCRETE_LAPLACE = "discrete-laplace"
-"""The distribution of noise: `Terms` verifies its minimum against epsilon."""
+RANDOMIZED_RESPONSE = "randomized-response"
+SKELLAM = "skellam"
+DISCRETE_GAUSSIAN = "discrete-gaussian"
+BINOMIAL = "binomial"
+DISTRIBUTIONS = (
+    DISCRETE_LAPLACE,
+    RANDOMIZED_RESPONSE,
+    SKELLAM,
+    DISCRETE_GAUSSIAN,
+    BINOMIAL,
+)
+"""Distributions of noise that are verified against ε and δ, and what their parameter is.
+
+The parameter is the scale of discrete Laplace noise, 1/ε of one bit of randomized response, the
+variance of Skellam noise, σ of discrete Gaussian noise, and the variance of all noise bits
+together.
+"""
 
 REHEARSED = "rehearsed"
 """In place of a distribution: terms of rehearsals in one process, whose noise is not verified.
@@ -93,8 +109,9 @@ class Promise:
 class Noise:
     """The noise on every metric, and the party that adds it.
 
-    `minimum` is a lower bound on the noise that a round announces: the scale of discrete Laplace
-    noise, the variance in terms of rehearsals. None stands for the value that `scale` gives.
+    `scale` is the parameter of the distribution (`DISTRIBUTIONS`), the standard deviation in terms
+    of rehearsals. `minimum` is a lower bound on that of a round, on the variance in rehearsals.
+    None stands for the value that `scale` gives.
     `share_divisor` names the rule by which a round divides noise among devices.
     """
 
@@ -110,8 +127,8 @@ class Noise:
 
     @property
     def parameter(self) -> Fraction:
-        """The quantity that `minimum` bounds: the scale, or its square, the variance."""
-        return self.scale if self.distribution == DISCRETE_LAPLACE else self.scale**2
+        """The quantity that `minimum` bounds: the parameter; in rehearsals the variance."""
+        return self.scale**2 if self.distribution == REHEARSED else self.scale
 
     @property
     def least(self) -> Fraction:
@@ -123,11 +140,11 @@ class Noise:
         """Reject unknown distributions and rules, and a minimum that the scale does not reach."""
         distribution, least = self.distribution, self.least
         require(
-            distribution in (DISCRETE_LAPLACE, REHEARSED),
+            distribution in (*DISTRIBUTIONS, REHEARSED),
             "noise.distribution",
             repr(distribution),
-            f"{DISCRETE_LAPLACE}, the one that is verified against epsilon. Only rehearsals in one "
-            f"process say {REHEARSED}",
+            f"one of {', '.join(DISTRIBUTIONS)}, which are verified against epsilon. Only "
+            f"rehearsals in one process say {REHEARSED}",
         )
         divisor = self.share_divisor
         require(divisor == SHARE_DIVISOR, "share_divisor", repr(divisor), repr(SHARE_DIVISOR))

@@ -7,17 +7,21 @@ are compared, so that a browser can do the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.errors import Refusal, require
 from tacit.records import Records
 from tacit.signatures import Signed, fingerprint, public_key, sign, verify
+from tacit.terms import parts
+from tacit.terms.accounting import SLACK, binomial_delta, gaussian_delta
 from tacit.terms.document import POST_QUANTUM_SUITE, Terms
-from tacit.trust import TrustModel
+from tacit.terms.parts import Aggregation
+from tacit.trust import FEWEST_SPLIT, TrustModel, split_shares
 
 
 @dataclass(frozen=True)
@@ -26,8 +30,9 @@ class Offer:
 
     `scale` is that of each server's own noise; None where devices draw the noise. There each device
     draws one of `divisor` shares of noise whose parameter is `total`: the scale of discrete Laplace
-    noise, the variance in rehearsals. `closes` is the deadline in seconds since 1970; round keys
-    live `grace` seconds longer.
+    noise, the bias of noise bits, the variance in rehearsals. A shuffled report has `parts`
+    messages per metric: the levels and noise bits, or shares of one number. `closes` is the
+    deadline in seconds since 1970; round keys live `grace` seconds longer.
     """
 
     terms: bytes
@@ -45,6 +50,37 @@ class Offer:
     scale: Fraction | None = None
     divisor: int | None = None
     total: Fraction | None = None
+    parts: int | None = None
+
+
+class AggregatedTerms(Protocol):
+    """Terms of any kind whose rounds are aggregated: those of experiments and of federations."""
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """How many participants of a round may be missing or dishonest."""
+
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """The long-term keys of the parties that sign rounds."""
+
+
+class PinnedTerms(Hashable, Protocol):
+    """Terms with keys from a trusted source, as clients and servers of an aggregation need them."""
+
+    @property
+    def terms(self) -> AggregatedTerms:
+        """The terms."""
+
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """The pinned keys of the parties that sign rounds."""
+
+    def check_signed_round(self, description: bytes, signatures: Sequence[bytes]) -> None:
+        """Reject a description that not all parties have signed."""
+
+    def check(self, offer: Offer) -> Fraction:
+        """Return the cost of a round; reject one that is weaker than the terms."""
 
 
 @dataclass(frozen=True)
@@ -153,10 +189,11 @@ class Pinned:
                 "share divisor or total noise of the round is missing: must be announced where "
                 "devices add the noise"
             )
-        self._check_least("total noise", offer.total)
         if self.terms.trust is TrustModel.LOCAL:
+            self._check_least("total noise", offer.total)
             rule = "1 with trust local, where the adversary sees each message alone"
             _require(offer.divisor == 1, "share divisor", offer.divisor, rule)
+            return
         certain = slots - about.missing(slots)
         rule = f"at least {certain}: {about.missing(slots)} of {slots} reports may be missing"
         _require(offer.minimum >= certain, "minimum", offer.minimum, rule)
@@ -166,6 +203,48 @@ class Pinned:
             "dishonest reports"
         )
         _require(1 <= offer.divisor <= honest, "share divisor", offer.divisor, rule)
+        match self.terms.noise.distribution:
+            case parts.BINOMIAL:
+                self._check_bits(offer, offer.divisor, offer.total)
+            case parts.DISCRETE_GAUSSIAN:
+                self._check_least("total noise", offer.total)
+                self._check_gaussian(offer.divisor, offer.total, offer.levels)
+            case _:
+                self._check_least("total noise", offer.total)
+        if self.terms.trust is TrustModel.SHUFFLER:
+            self._check_parts(offer, offer.divisor)
+
+    def _check_bits(self, offer: Offer, divisor: int, bias: Fraction) -> None:
+        """Reject noise bits of all certain honest reports that do not achieve ε and δ."""
+        bits = (offer.parts or 0) - offer.levels
+        rule = f"above the {offer.levels} levels of an answer: the rest are noise bits"
+        _require(bits >= 1, "number of messages per metric", offer.parts, rule)
+        _require(0 < bias < 1, "bias of noise bits", bias, "above 0 and below 1")
+        self._check_least("variance of the noise bits", divisor * bits * bias * (1 - bias))
+        epsilon, delta = self.terms.each
+        found = binomial_delta(divisor * bits, bias, offer.levels, epsilon)
+        self._check_enough(found, delta)
+
+    def _check_gaussian(self, divisor: int, sigma: Fraction, levels: int) -> None:
+        epsilon, delta = self.terms.each
+        self._check_enough(gaussian_delta(sigma, levels, epsilon, divisor), delta)
+
+    def _check_enough(self, found: float, delta: Fraction) -> None:
+        enough = found <= delta * (1 + Fraction(SLACK))
+        rule = f"at most {float(delta):.3g}, that of one metric in the terms. Announce more noise"
+        _require(enough, "delta of the noise", f"{found:.3g}", rule)
+
+    def _check_parts(self, offer: Offer, divisor: int) -> None:
+        """Reject too few additive shares of one number to hide all but their sum."""
+        if self.terms.noise.distribution != parts.DISCRETE_LAPLACE:
+            return
+        if offer.modulus is None or offer.parts is None:
+            raise Refusal("modulus or number of messages of the round is missing: must be stated")
+        rule = f"at least {FEWEST_SPLIT}: splitting and mixing is proven from there on"
+        _require(divisor >= FEWEST_SPLIT, "share divisor", divisor, rule)
+        least = split_shares(divisor, offer.modulus)
+        rule = f"at least {least} for {divisor} honest reports modulo {offer.modulus}"
+        _require(offer.parts >= least, "number of messages per metric", offer.parts, rule)
 
     def succeeded_by(
         self,
@@ -260,7 +339,7 @@ def approve_successor(old: Terms, new: Terms, key: Ed25519PrivateKey, records: R
     return sign(Signed.SUCCESSOR, new.encode(), key)
 
 
-def check_party_key(terms: Terms, key: Ed25519PrivateKey) -> None:
+def check_party_key(terms: AggregatedTerms, key: Ed25519PrivateKey) -> None:
     """Reject a key that is not the long-term key of a party of the terms."""
     own = public_key(key)
     rule = "the long-term key of a party of the terms"

@@ -1,37 +1,70 @@
-"""Terms in plain words, for participants who decide whether to take part."""
+"""Terms in plain words, for participants who decide whether to take part.
+
+`likelihood` renders (ε, δ), `honesty` names who must be honest, `handling` says what happens to an
+answer; `in_words` renders everything that terms state. All of it follows from the fields of the
+terms and is never signed or compared.
+"""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
 
-from tacit.assumptions import Assumption
+from tacit.assumptions import Assumption, percent
 from tacit.signatures import fingerprint
 from tacit.terms.document import Terms
-from tacit.terms.parts import REHEARSED
+from tacit.terms.parts import (
+    BINOMIAL,
+    DISCRETE_GAUSSIAN,
+    DISCRETE_LAPLACE,
+    RANDOMIZED_RESPONSE,
+    REHEARSED,
+    SKELLAM,
+    Aggregation,
+    Promise,
+)
+from tacit.trust import TrustModel
 
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
-_SPLIT = (
-    "Your answer is split in two before it leaves your device; each server gets one share, which "
-    "alone says nothing."
-)
-_MODEL = {
-    "two-servers": _SPLIT,
-    "verified": f"{_SPLIT} Together they check that the answer is one of the possible ones, and "
-    "drop it if it is not, without seeing it: that nobody can spoil the result with an impossible "
-    "answer needs both servers to be honest.",
-    "masking": "Your answer leaves your device masked; the server can take the masks off a sum of "
-    "answers, and off no single one as long as it follows the protocol.",
-    "mixing": "Your answer is shuffled with others' before it is read; shuffler and analyzer must "
-    "not work together.",
-    "local": "Your device adds all of the noise before anything leaves it.",
+_HANDLING = {
+    TrustModel.TWO_SERVERS: "Your answer is split in two before it leaves your device; each server "
+    "gets one share, which alone says nothing.",
+    TrustModel.SECURE_AGGREGATION: "Your device adds noise to your answer and hides it under masks "
+    "that cancel out only in the sum of many answers; the server learns that sum.",
+    TrustModel.SHUFFLER: "Your device adds noise to your answer and encrypts it twice; the "
+    "shuffler mixes it with others without being able to read any, and the analyzer reads them "
+    "without knowing whose they are.",
+    TrustModel.LOCAL: "Your device adds all of the noise to your answer before anything leaves it, "
+    "so that even the message that it sends says little about your answer.",
 }
-
+_PROVEN = (
+    "Together they check that the answer is one of the possible ones, and drop it if it is not, "
+    "without seeing it: that nobody can spoil the result with an impossible answer needs both "
+    "servers to be honest."
+)
+_PARAMETERS = {
+    DISCRETE_LAPLACE: "scale",
+    SKELLAM: "variance",
+    DISCRETE_GAUSSIAN: "standard deviation",
+    BINOMIAL: "variance",
+    REHEARSED: "variance",
+}
 _REHEARSAL = (
     "These are the terms of a rehearsal: nobody has checked that the noise keeps this promise, and "
     "no device takes part."
 )
+OBEDIENT = (
+    "This protects you against a coordinator that follows the protocol only: another one could "
+    "invent everybody else who takes part."
+)
+"""First line of the guarantee where devices share the noise and anyone may take part."""
+
+_CODE = {
+    TrustModel.TWO_SERVERS: "If the code or the keys on your device come from one of them, it must "
+    "be that one.",
+    TrustModel.LOCAL: "The code on your device must not come from the server.",
+}
 
 
 def in_words(terms: Terms) -> list[str]:
@@ -48,13 +81,13 @@ def in_words(terms: Terms) -> list[str]:
         f"{answer.high} in {answer.levels} {_plural('step', answer.levels)}"
         f"{_labels(answer.labels)}{_window(answer.window)}.",
         f"You take part {times}, from {terms.first_day} to {terms.last_day}.",
-        _MODEL[terms.kind],
-        f"All that you ever report here, together, makes anything that others may find out at most "
-        f"{factor(promise.epsilon)} times as likely as other answers of yours would"
-        f"{_exceptions(promise.delta)}.",
+        *handling(terms),
+        *caution(terms),
+        *likelihood(promise),
+        honesty(terms),
+        *([_CODE[terms.trust]] if terms.trust in _CODE else []),
         f"That is ({promise.epsilon}, {promise.delta})-DP towards {terms.view.text()}, replacing "
-        f"your answers; each metric gets {terms.noise.distribution} noise of scale "
-        f"{terms.noise.scale}, added by {terms.noise.by}.",
+        f"your answers; each metric gets {_noise(terms)}, added by {terms.noise.by}.",
         *(f"It assumes that {one.text()}." for one in assumed(terms)),
         *([_REHEARSAL] if terms.noise.distribution == REHEARSED else []),
         f"Nothing is released for fewer than {about.minimum_batch_size} "
@@ -76,6 +109,79 @@ def in_words(terms: Terms) -> list[str]:
             else []
         ),
     ]
+
+
+def handling(terms: Terms) -> list[str]:
+    """What happens to an answer, as sentences."""
+    return [_HANDLING[terms.trust], *([_PROVEN] if terms.proofs else [])]
+
+
+def likelihood(promise: Promise, who: str = "you") -> list[str]:
+    """What the guarantee means for a participant, as sentences; numbers are rounded up.
+
+    >>> likelihood(Promise(Fraction(1)))  # doctest: +ELLIPSIS
+    ['If you had answered differently, ... more than 2.72 times more or less likely.']
+    """
+    often = promise.participations
+    said = [
+        f"If {who} had answered differently, nothing that anybody learns would become more than "
+        f"{factor(promise.epsilon)} times more or less likely."
+    ]
+    if often > 1:
+        said.append(f"That is for all of up to {often} times together, not for each of them.")
+    if promise.delta:
+        chance = _chance(promise.delta)
+        said.append(f"With a probability of at most {chance}, more than that may be learned.")
+    return said
+
+
+def caution(terms: Terms) -> list[str]:
+    """The caution before the guarantee, where it is needed: `OBEDIENT`."""
+    invented = terms.trust.shares_noise and terms.admission == "open"
+    return [OBEDIENT] if invented else []
+
+
+def honesty(terms: Terms) -> str:
+    """Who must be honest for the guarantee to hold, as a sentence."""
+    others = _others(terms.aggregation)
+    match terms.trust, terms.noise.by:
+        case TrustModel.TWO_SERVERS, "servers":
+            return "One of the two servers must be honest, no matter which."
+        case TrustModel.TWO_SERVERS, _:
+            return f"Both servers must be honest, and {others}."
+        case TrustModel.SHUFFLER, _:
+            return f"Shuffler and analyzer must not work together, and {others}."
+        case TrustModel.SECURE_AGGREGATION, _:
+            return f"The coordinator must follow the protocol, and {others}."
+    return "Nobody but your own device must be honest."
+
+
+def _others(about: Aggregation) -> str:
+    """How many participants may be dishonest or missing, as a clause."""
+    part, missing = about.dishonest_fraction, about.missing_fraction
+    counts = [f"{about.dishonest_count:,}"] if about.dishonest_count or not part else []
+    many = " or ".join([*counts, *([percent(part)] if part else [])])
+    lost = f", and {percent(missing)} be missing" if missing else ", and none be missing"
+    return f"at most {many} of a round's participants may be dishonest{lost}"
+
+
+def _chance(delta: Fraction) -> str:
+    """A probability, rounded up.
+
+    >>> _chance(Fraction(1, 10**6)), _chance(Fraction(3, 10**6)), _chance(Fraction(1, 3))
+    ('1 in 1,000,000', '1 in 333,333', '34%')
+    """
+    if delta > Fraction(1, 10):
+        return f"{math.ceil(delta * 100)}%"
+    return f"1 in {delta.denominator // delta.numerator:,}"
+
+
+def _noise(terms: Terms) -> str:
+    """The least noise on each metric, with the parameter of its distribution."""
+    noise = terms.noise
+    if noise.distribution == RANDOMIZED_RESPONSE:
+        return f"{noise.distribution}, which flips one answer in 1 + e^(1/{noise.least}) or more"
+    return f"{noise.distribution} noise of {_PARAMETERS[noise.distribution]} {noise.least} or more"
 
 
 def assumed(terms: Terms) -> list[Assumption]:
@@ -124,7 +230,3 @@ def factor(epsilon: Fraction) -> str:
         return f"e^{epsilon}"
     whole, rest = divmod(math.ceil(math.exp(epsilon) * 100 * (1 + 1e-12)), 100)
     return f"{whole}.{rest:02}".rstrip("0").rstrip(".")
-
-
-def _exceptions(delta: Fraction) -> str:
-    return "" if delta == 0 else f", but for exceptions with a probability of at most {delta}"

@@ -15,6 +15,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "arms": {"arms": 3, "horizon": 2_000},
     "linear": {"dimension": 3, "actions": 8, "horizon": 400},
     "federated": {"silos": 3, "dimension": 3, "actions": 4, "sync": 5, "horizon": 22},
+    "contextual": {"arms": 3, "dimension": 4, "horizon": 2_000},
 }
 
 

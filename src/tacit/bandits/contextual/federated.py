@@ -167,12 +167,16 @@ class FederatedLinUCB(SiloLearner):
 
     def _plan(self) -> Plan:
         """The next `sync` participants of every silo; a shorter last batch is not reported."""
-        last = min(self.played + self.sync, self.horizon)
-        radii = tuple(self.radius(step) for step in range(self.played + 1, last + 1))
+        steps = min(self.sync, self.horizon - self.played)
+        return [(self.policy(steps), self.silos, steps == self.sync)]
+
+    def policy(self, steps: int) -> LinUCBPolicy:
+        """The policy after the last release, for so many steps."""
+        first = self.played + 1
+        radii = tuple(self.radius(step) for step in range(first, first + steps))
         gram = tuple(tuple(row) for row in self._gram.tolist())
         how = (self.lazy, self.clip, self.scaled, self.shift)
-        policy = LinUCBPolicy(tuple(self._bias.tolist()), gram, radii, *how)
-        return [(policy, self.silos, len(radii) == self.sync)]
+        return LinUCBPolicy(tuple(self._bias.tolist()), gram, radii, *how)
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:  # noqa: ARG002
         """Unpack, regularise and repair the sums of a released prefix sum."""

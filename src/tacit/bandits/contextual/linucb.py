@@ -107,8 +107,11 @@ class LinUCB:
         """Whether all steps of this policy are done."""
         return self.step == self.steps and self._chosen is None
 
-    def look(self, contexts: Floats) -> Floats:
-        """Contexts (silos × actions × dimension) as features with actions last, within bounds."""
+    def look(self, contexts: Floats, *, bounded: bool = False) -> Floats:
+        """Contexts (silos × actions × dimension) as features with actions last, within bounds.
+
+        `bounded` contexts have norm at most 1 by construction and are not checked.
+        """
         silos, d = len(self.bias), self.bias.shape[1] - (self.policy.shrink is not None)
         if contexts.ndim != 3 or contexts.shape[::2] != (silos, d) or not contexts.shape[1]:
             raise TacitError(
@@ -117,6 +120,8 @@ class LinUCB:
             )
         features = contexts.transpose(0, 2, 1)
         self._check_constant(features)
+        if bounded:
+            return features
         squares = np.einsum("sda,sda->sa", features, features)
         if float(squares.max()) <= (1 + TOLERANCE) ** 2:
             return features
@@ -138,7 +143,7 @@ class LinUCB:
             f"{value:g} for every action: declare no intercept, and one is appended"
         )
 
-    def _lifted(self, features: Floats) -> Floats:
+    def lifted(self, features: Floats) -> Floats:
         """The features, with the appended intercept if there is one."""
         a = self.policy.shrink
         if a is None:
@@ -155,14 +160,14 @@ class LinUCB:
                 f"all {self.steps} participants of this round have been served: report, and start "
                 "the next round"
             )
-        features = self._lifted(features)
+        features = self.lifted(features)
         if self.policy.in_turn:
             return self._take(features, np.full(len(features), self.step % features.shape[2]))
         return self._take(features, np.argmax(self._widths(features) + self._values(features), 1))
 
     def outlook(self, features: Floats) -> tuple[Floats, Floats]:
         """Every action's estimated value (minus ½ with a weight) and its confidence width."""
-        lifted = self._lifted(features)
+        lifted = self.lifted(features)
         return self._values(lifted), self._widths(lifted)
 
     def _values(self, features: Floats) -> Floats:

@@ -173,12 +173,15 @@ class PrivateLinUCB(SiloLearner):
         """The next batch of every silo; the rest after the last batch is played, not reported."""
         left, due = self.horizon - self.played, self.schedule[self._released :]
         released = bool(due) and due[0] <= left
-        rounds = due[0] if released else left
+        return [(self.policy(due[0] if released else left), self.silos, released)]
+
+    def policy(self, steps: int) -> LinUCBPolicy:
+        """The policy after the last release, for so many steps."""
         reported = sum(self.schedule[: self._released])
-        policy = LinUCBPolicy(
+        return LinUCBPolicy(
             tuple(self._bias.tolist()),
             _rows(self._gram),
-            (self.radius(reported),) * rounds,
+            (self.radius(reported),) * steps,
             lazy=True,
             clip=self.clip,
             shift=self._shift,
@@ -188,7 +191,6 @@ class PrivateLinUCB(SiloLearner):
             shrink=self.shrink,
             in_turn=self._released == 0,
         )
-        return [(policy, self.silos, released)]
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:  # noqa: ARG002
         """Unpack, regularise and repair the sums of a released prefix sum."""

@@ -35,3 +35,20 @@ def geometric(horizon: int) -> tuple[int, ...]:
         batches.append(batch)
         done += batch
     return tuple(batches)
+
+
+def growing(horizon: int, first: int, growth: float) -> tuple[int, ...]:
+    """Sizes of rounds that grow by a factor and add up to the horizon; the last may be longer.
+
+    >>> growing(1000, 100, 2.0)
+    (100, 200, 700)
+    """
+    sizes, left, size = list[int](), horizon, float(first)
+    while left > 0:
+        now = min(round(size), left)
+        if left - now < size * growth / 2:
+            now = left
+        sizes.append(now)
+        left -= now
+        size *= growth
+    return tuple(sizes)

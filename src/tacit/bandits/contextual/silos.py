@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 
+from tacit.bandits.contextual.linucb import LinUCBPolicy
 from tacit.bandits.contract import Learner
 
 
@@ -37,3 +38,7 @@ class SiloLearner(Learner):
     @abstractmethod
     def statistics(self) -> SiloStatistics:
         """What a silo reports per batch."""
+
+    @abstractmethod
+    def policy(self, steps: int) -> LinUCBPolicy:
+        """The policy after the last release, for so many steps; also after the horizon."""

@@ -36,6 +36,7 @@ from tacit.service.http.shutdown import Shutdown
 from tacit.service.pages import STATIC, experimenter, participant, sentences
 from tacit.service.pages.experimenter import Parts
 from tacit.terms import Terms
+from tacit.terms.document import LEADING
 
 FRESH = 2.0  # seconds that a snapshot is cached
 PACE = 1.0  # seconds between polls of a stream
@@ -97,7 +98,8 @@ class Views:
 
     def _look(self, digest: bytes) -> ExperimentSnapshot:
         view = self._seen(digest)
-        up = self._answers(view["terms"]["parties"][1]["address"])
+        others = [one for one in view["terms"]["parties"] if one["role"] not in LEADING]
+        up = all(self._answers(one["address"]) for one in others)
         return ExperimentSnapshot(view, experimenter.parts(view, up), sentences.announced(view, up))
 
     def _answers(self, address: str) -> bool:

@@ -6,18 +6,18 @@ Each part has a name and is replaced as a whole when it changes; the rest of the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from fractions import Fraction
-from functools import partial
+from itertools import accumulate, groupby
 from typing import Any
 
 from tacit import html
-from tacit.html.charts import Axis, StepChart, evenly
+from tacit.html.charts import Axis, StepChart, evenly, time_labels
 from tacit.service.pages import sentences
+from tacit.service.pages.parties import drawing
 from tacit.service.pages.sentences import View
 
 COLOURS = 8
-LEAST_ROUNDS, MOST_ROUNDS = 8, 80  # on the axis of the chart of intervals
+LEAST_STEPS, MOST_STEPS = 8, 80  # on the axis of the chart of intervals
 LEAST_COLUMNS, MOST_COLUMNS = 20, 40  # of the chart of rounds
 APART = 5  # seconds between deadlines of rounds that are not concurrent
 MOST_ROWS = 60  # of the tables under charts
@@ -31,13 +31,17 @@ def parts(view: View, up: bool) -> Parts:
     """
     options, rounds = view["estimates"]["options"], view["status"]["rounds"]
     colours = {one["option"]: f"o{n % COLOURS}" for n, one in enumerate(options)}
-    shown = evenly(view["history"], MOST_ROUNDS)
-    chart = StepChart(_axis(view, shown), max(len(shown), LEAST_ROUNDS))
+    side_by_side = columns(rounds)
+    shown = evenly(steps(view["history"], side_by_side), MOST_STEPS)
+    wide = max(len(shown), LEAST_STEPS)
+    times, counts = [one["time"] for one in shown], [one["answers"] for one in shown]
+    chart = StepChart(_axis(view, shown), wide, time_labels(times, wide, counts))
+    strip = side_by_side[-MOST_COLUMNS:]
+    closing = [end for column in strip if (end := max(one["closes"] for one in column.values()))]
     values = {
         "colours": colours,
         "faded": _faded,
         "number": sentences.number(view),
-        "utc": partial(datetime.fromtimestamp, tz=UTC),
         "chart": chart,
         "bands": [_band(one, colours[one["option"]], shown) for one in _back_to_front(view)],
         "labels": _labels(view, chart.axis.ticks()),
@@ -45,8 +49,9 @@ def parts(view: View, up: bool) -> Parts:
             name: sum(one["given"] or 0 for one in rounds if one["option"] == name)
             for name in colours
         },
-        "columns": columns(rounds)[-MOST_COLUMNS:],
-        "least_columns": LEAST_COLUMNS,
+        "columns": strip,
+        "deadlines": time_labels(closing, max(len(strip), LEAST_COLUMNS)),
+        "drawn": drawing(sentences.terms_of(view), view["passed"]),
         "most_rows": MOST_ROWS,
     }
     return html.parts(__package__, "parts.html", view=view, up=up, say=sentences, **values)
@@ -82,6 +87,20 @@ def _holds(view: View) -> str:
 
 
 # Charts
+
+
+def steps(
+    history: Sequence[dict[str, Any]], side_by_side: Sequence[Mapping[str, dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """The estimates after each column of concurrent rounds, with the answers until then.
+
+    Rounds that are held side by side close one after another within moments; they are one step.
+    """
+    places = {one["number"]: n for n, column in enumerate(side_by_side) for one in column.values()}
+    answers = accumulate(moment["reports"] or 0 for moment in history)
+    known = [moment | {"answers": count} for moment, count in zip(history, answers, strict=True)]
+    grouped = groupby(known, key=lambda moment: places.get(moment["round"]))
+    return [list(group)[-1] for _, group in grouped]
 
 
 def _faded(one: dict[str, Any]) -> bool:

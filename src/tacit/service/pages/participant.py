@@ -8,14 +8,32 @@ nothing is sent.
 from __future__ import annotations
 
 from tacit import html
+from tacit.service.pages.sentences import OVER
 from tacit.service.readers import in_words as duration
-from tacit.terms import Terms, in_words
-from tacit.terms.words import factor
+from tacit.terms import HPKE_SUITES, Answer, Terms, in_words
+from tacit.terms.visibility import visibility
+from tacit.terms.words import caution, handling, honesty, likelihood
+from tacit.trust import TrustModel
+
+IN_BROWSERS = ((TrustModel.TWO_SERVERS, 0), (TrustModel.TWO_SERVERS, 1))
+"""Trust models and range proofs that the browser's device supports."""
+
+CANNOT_TELL = {
+    TrustModel.TWO_SERVERS: "your answer. Both halves are needed for that, and each server adds up "
+    "its halves with noise before anything leaves it.",
+    TrustModel.SECURE_AGGREGATION: "your answer. It is masked, and the masks cancel out only in "
+    "the sum of a round, which has noise.",
+    TrustModel.SHUFFLER: "your answer. The shuffler cannot read it; the analyzer, who reads all of "
+    "them with their noise, cannot tell which is yours.",
+    TrustModel.LOCAL: "your answer for sure. What was sent has so much noise that any other answer "
+    "might have given the same.",
+}
 
 
 def page(terms: Terms, state: str, root: str) -> str:
     """The whole page."""
     answer = terms.answer
+    browsers = (terms.trust, terms.proofs) in IN_BROWSERS and terms.suite == HPKE_SUITES[0]
     return html.render(
         __package__,
         "participant.html",
@@ -23,9 +41,32 @@ def page(terms: Terms, state: str, root: str) -> str:
         root=root,
         terms=terms,
         state=state,
+        over=state in OVER,
+        browsers=browsers,
         digest=terms.digest.hex(),
         lines=in_words(terms),
         within=f", about the next {duration(answer.window)}" if answer.window else "",
-        factor=factor(terms.promise.epsilon),
-        unanswered=min(max(answer.low, 0), answer.high),
+        handling=handling(terms),
+        protection=[*caution(terms), *likelihood(terms.promise)],
+        honesty=honesty(terms),
+        receivers=[one for one in terms.parties if one.role in visibility(terms).receivers],
+        cannot_tell=CANNOT_TELL[terms.trust],
+        choices=choices(answer),
+        unanswered=_unanswered(answer),
     )
+
+
+def choices(answer: Answer) -> list[tuple[str, str]]:
+    """The values that participants choose from, with their words; of two, the higher one first.
+
+    >>> choices(Answer("whether you slept well", labels=("No", "Yes")))
+    [('1', 'Yes'), ('0', 'No')]
+    """
+    found = [(str(answer.value(level)), label) for level, label in enumerate(answer.labels)]
+    return found[::-1] if len(found) == 2 else found
+
+
+def _unanswered(answer: Answer) -> str:
+    """What is sent for a participant who answers nothing: zero, or the value next to it."""
+    value = min(max(answer.low, 0), answer.high)
+    return next((f"“{label}”" for own, label in choices(answer) if own == str(value)), str(value))

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from tacit.terms.words import factor
+from tacit.terms import Terms
+from tacit.terms.canonical import canonical
+from tacit.terms.words import caution, honesty, likelihood
+from tacit.trust import TrustModel
 
 View = dict[str, Any]
 """An experiment as returned by `Coordinator.view` or `Coordinator.public`."""
@@ -31,10 +34,17 @@ ENDINGS = {
     "last-day-passed": "The last day has come: no further round would close in time.",
     "stopped-by-hand": "The experimenter stopped it.",
 }
+PROMISED = {
+    TrustModel.TWO_SERVERS: "No server ever sees anybody's answer.",
+    TrustModel.SECURE_AGGREGATION: "Nobody sees an answer: only sums of masked answers.",
+    TrustModel.SHUFFLER: "Nobody can tell whose answer is which, and each has noise.",
+    TrustModel.LOCAL: "Nobody sees an answer without noise.",
+}
 VERDICTS = {
     "best": "best",
     "worse": "worse",
     "open": "open",
+    "unavailable": "not available",
     "paused": "paused",
     "removed": "taken out",
 }
@@ -170,18 +180,53 @@ def listed(names: Sequence[str]) -> str:
     return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 
+def terms_of(view: View) -> Terms:
+    """The signed terms of the experiment."""
+    return Terms.decode(canonical(view["terms"]))
+
+
 def promised(view: View) -> Said:
     """Answer to "What were people promised?"."""
-    promise = view["terms"]["guarantee"]
-    epsilon = Fraction(promise["epsilon"])
-    times = promise["participations"]
-    often = "" if times == 1 else f", over up to {times} times that somebody takes part"
-    return Said(
-        "Nobody sees anybody's answer, as long as one of the two servers is honest.",
-        f"Whatever anybody finds out is at most {factor(epsilon)} times as likely with a person's "
-        f"true answers as with any others{often} (ε = {promise['epsilon']}). Who takes part on a "
-        "page of the coordinator's must trust the coordinator.",
+    terms = terms_of(view)
+    promise, leader = terms.promise, terms.parties[terms.leader]
+    delta = f" and δ = {promise.delta}" if promise.delta else ""
+    page = f"Who takes part on a page of the {leader.role} must trust the {leader.role}."
+    numbers = f"That is ε = {promise.epsilon}{delta}."
+    said = (*caution(terms), *likelihood(promise, "a person"), numbers, honesty(terms), page)
+    return Said(PROMISED[terms.trust], " ".join(said))
+
+
+def unknowns(view: View) -> list[str]:
+    """An explanation of every dash and every missing end in the table of options."""
+    options, control = view["estimates"]["options"], view["status"]["control"]
+    others = [one for one in options if one["option"] != control and one["mean"] is not None]
+    said = []
+    if any(one["mean"] is None for one in options):
+        said.append("–: no round of this option has been released yet.")
+    if any(one["lift"] is None for one in others):
+        said.append(
+            "No lift: it is a multiple of the control's mean, so it needs answers from 0 on and a "
+            "mean of the control above 0."
+        )
+    if any(one["lift"] is not None and one["lift_high"] is None for one in others):
+        said.append(
+            "No limit: the control's interval still includes 0, so a lift may be of any size."
+        )
+    return said
+
+
+def lift(one: dict[str, Any]) -> Said:
+    """A lift and its interval.
+
+    >>> lift({"lift": 0.5, "lift_low": -0.1, "lift_high": None}).more
+    '-10% to no limit'
+    """
+    if one["lift"] is None:
+        return Said("no lift")
+    low, high = (
+        "no limit" if end is None else f"{end:+.0%}" for end in (one["lift_low"], one["lift_high"])
     )
+    return Said(f"{one['lift']:+.0%}", f"{low} to {high}")
 
 
 def standing(view: View, up: bool) -> str:

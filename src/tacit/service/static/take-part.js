@@ -48,21 +48,28 @@ function render(found) {
     sends: found.sendsAt ? when(found.sendsAt) : "",
     left: found.sendsAt ? left(found.sendsAt) : "",
     deadline: found.deadline ? when(found.deadline) : "",
-    recorded: found.recorded === null ? "" : `Kept on this device: ${found.recorded}. Nothing has been sent.`,
+    recorded: found.recorded === null ? "" : `Kept on this device: ${inWords(found.recorded)}. Nothing has been sent.`,
     network: navigator.onLine ? "" : "This device is offline. It sends when it is back, until the deadline.",
   });
   receipt(found);
   ledger();
 }
 
+/** An answer as it was chosen: by its words, where there are any. */
+function inWords(recorded) {
+  const label = (value) => [...now.querySelectorAll("[data-label]")].find((one) => one.value === `${value}`)?.dataset.label ?? value;
+  if (device.terms.answer.metrics.length === 1) return label(recorded);
+  return Object.entries(JSON.parse(recorded)).map(([name, value]) => `${name}: ${label(value)}`).join(", ");
+}
+
 /** Exactly what left, to whom, and what became of it. */
 function receipt({ stage, sent, charge }) {
   const gone = sent.length > 0;
   const nothing = stage === "fresh" ? "Nothing has left it." : "It asked for a place with a random number; nothing about you has left it.";
-  at("here").textContent = gone ? `Two sealed halves, and nothing else about your answer. Cost: ε = ${charge ?? "0, given back"}.` : nothing;
-  for (const role of ["coordinator", "helper"]) {
+  at("here").textContent = gone ? `${about.sent}, and nothing else about your answer. Cost: ε = ${charge ?? "0, given back"}.` : nothing;
+  for (const lane of document.querySelectorAll("[data-lane]")) {
+    const role = lane.dataset.lane;
     const half = sent.find((one) => one.party === role);
-    const lane = document.querySelector(`[data-lane=${role}]`);
     lane.dataset.state = !half ? "" : half.acknowledged ? "taken" : "going";
     document.querySelector(`[data-bytes=${role}]`).textContent = half ? `${half.bytes.toLocaleString()} sealed bytes` : "nothing yet";
     const fate = !half ? "–" : half.acknowledged ? "It has arrived." : half.refused ? `Not taken: ${half.refused}.` : "On its way; it is sent again until it arrives.";
@@ -92,7 +99,7 @@ function trouble(problem, again) {
   if (problem instanceof Offline) {
     failures += 1;
     timer = setTimeout(again, pause(failures));
-    return show("offline", { why: navigator.onLine ? "One of the two servers does not answer now." : "This device is offline." });
+    return show("offline", { why: navigator.onLine ? "A server does not answer now." : "This device is offline." });
   }
   const why = problem instanceof Refused ? problem.message : `Something went wrong here: ${problem.message}`;
   show("turned-down", { why: sentence(why) });
@@ -172,4 +179,4 @@ const checking = now.querySelector(".needs-script");
 if (checking) {
   checking.hidden = false;
   open();
-} else title.textContent = "Not yet";
+} else title.textContent = now.querySelector(".not-now").dataset.title;

@@ -1,11 +1,12 @@
 // Times in the reader's own way (the page has them in UTC), and when to try again.
 
-const short = { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" };
+const day = { month: "short", day: "numeric" };
+const short = { ...day, hour: "2-digit", minute: "2-digit" };
 
 /** Rewrites all times within an element. */
 export function localize(within) {
   for (const one of within.querySelectorAll("time[datetime]")) {
-    one.textContent = new Date(one.dateTime).toLocaleString(undefined, short);
+    one.textContent = new Date(one.dateTime).toLocaleString(undefined, "daily" in one.dataset ? day : short);
   }
 }
 

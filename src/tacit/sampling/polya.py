@@ -12,7 +12,7 @@ from functools import lru_cache
 from threading import Lock
 
 from tacit.errors import as_fraction
-from tacit.noise.coins import WORD, Chance, word
+from tacit.sampling.coins import WORD, Chance, word
 
 MOST_THRESHOLDS = 1 << 16
 

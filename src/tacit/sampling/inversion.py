@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
-from tacit.noise.coins import WORD, word
+from tacit.sampling.coins import WORD, word
 
 # Bounds on the weights at distance 1, 2, ... from the mode, in units of (the mode's weight) /
 # 2^guard, each with a bound on the sum of all later weights, or None while no bound is known. Ends

@@ -1,0 +1,237 @@
+"""Contextual bandit problems: which option is best for whom, without seeing who."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+
+from tacit.algorithms.problems import (
+    DEFAULT_DELTA,
+    ENVIRONMENT,
+    PRIVACY,
+    Problem,
+    Start,
+    check_counts,
+    group,
+    option,
+)
+from tacit.contextual.feature_maps import FeatureMap
+from tacit.errors import TacitError, one_of, positive, probability
+from tacit.trust import TrustModel
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tacit.algorithms.run_outcome import RunOutcome
+    from tacit.environments.contract import World
+    from tacit.privacy import ApproximateDP, PureDP
+
+StatisticKind = Literal["tables", "moments"]
+Contexts = Literal["random", "interactions", "segments"]
+CONTEXTUAL_TRUSTS = (
+    TrustModel.TWO_SERVERS,
+    TrustModel.SECURE_AGGREGATION,
+    TrustModel.CENTRAL,
+    TrustModel.SHUFFLER,
+    TrustModel.LOCAL,
+)
+MOST_CELLS = 80  # of context and option, up to which tables are the default
+REAL_LEVELS = 16  # of rewards that are not bits
+
+
+@dataclass(frozen=True)
+class ContextualPrivacy:
+    """The requested guarantee of a contextual experiment; each participant comes once.
+
+    Examples
+    --------
+    >>> ContextualPrivacy(epsilon=0.5).target("tables").short
+    '(0.5, 0)-DP'
+    """
+
+    epsilon: float = option(1.0, "Epsilon of the guarantee.")
+    delta: float | None = option(
+        None, f"Delta of the guarantee; by default 0 for tables, {DEFAULT_DELTA:g} for moments."
+    )
+    trust: str = option(CONTEXTUAL_TRUSTS[0].value, f"Trust model: {', '.join(CONTEXTUAL_TRUSTS)}.")
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon, "for no privacy use contextual-thompson")
+        if self.delta is not None:
+            probability("delta", self.delta, "leave delta out for tables", zero=True)
+        one_of("trust", self.trust, CONTEXTUAL_TRUSTS)
+
+    def target(self, statistic: StatisticKind) -> PureDP | ApproximateDP:
+        """The guarantee to meet with this statistic."""
+        from tacit.privacy import ApproximateDP, PureDP
+
+        if statistic == "tables":
+            if self.delta:
+                raise TacitError(
+                    f"delta is {self.delta:g}: must be left out for tables, whose guarantee is "
+                    "pure. For a delta use --statistic moments."
+                )
+            return PureDP(self.epsilon)
+        if self.delta == 0:
+            raise TacitError(
+                "delta is 0: must be above 0 for moments, whose noise is Gaussian. Leave delta out "
+                "for 1e-6, or use --statistic tables."
+            )
+        return ApproximateDP(self.epsilon, DEFAULT_DELTA if self.delta is None else self.delta)
+
+
+@dataclass(frozen=True)
+class ContextualEnvironment:
+    """The simulated contexts and rewards."""
+
+    contexts: Contexts = option(
+        "random",
+        "Simulated contexts: random features, dummies with interactions, or segments.",
+    )
+    dimension: int = option(8, "Number of features.")
+    segments: int = option(20, "Number of segments, with segments.")
+
+    def __post_init__(self) -> None:
+        one_of("contexts", self.contexts, get_args(Contexts))
+        check_counts(self, dimension=2, segments=2)
+
+    def world(self, options: int, rng: np.random.Generator) -> World:
+        """A random instance."""
+        from tacit.environments.contextual import random_linear, random_segments
+
+        if self.contexts == "segments":
+            return random_segments(self.segments, options, rng)
+        return random_linear(self.contexts, options, self.dimension, rng)
+
+
+@dataclass(frozen=True)
+class ContextualProblem(Problem):
+    """A contextual problem: each participant has a context, and devices choose the option.
+
+    Parameters
+    ----------
+    arms, horizon : int
+        Number of options and of participants.
+    statistic : {"tables", "moments"}, optional
+        What devices report; by default tables for categories with up to 80 cells of context and
+        option, else moments.
+    first_round, growth
+        Participants of the first round, and the factor between rounds.
+    evaluation : float
+        Share of participants who get one option for everybody, by which the gain is measured.
+    privacy : ContextualPrivacy
+        The requested guarantee.
+    environment : ContextualEnvironment
+        The simulated contexts and rewards.
+    """
+
+    family: ClassVar[str] = "contextual"
+    extras: ClassVar[tuple[str, ...]] = (
+        "bits_per_user",
+        "batches",
+        "reward_mean",
+        "single_regret",
+        "uniform_regret",
+        "wrapped",
+    )
+
+    arms: int = option(5, "Number of options.")
+    statistic: StatisticKind | None = option(
+        None,
+        "What devices report: tables or moments; by default tables up to "
+        f"{MOST_CELLS} cells of context and option.",
+    )
+    first_round: int | None = option(
+        None, "Participants of the first round; by default enough to see through the noise."
+    )
+    growth: float | None = option(
+        None, "Factor between the sizes of rounds; 1.4 for tables, 1.5 for moments."
+    )
+    evaluation: float = option(
+        0.0, "Share of participants who get one option for everybody, to measure the gain."
+    )
+    privacy: ContextualPrivacy = group(ContextualPrivacy, PRIVACY)
+    environment: ContextualEnvironment = group(ContextualEnvironment, ENVIRONMENT)
+    features: FeatureMap | None = None
+    binary: bool = True
+
+    def __post_init__(self) -> None:
+        check_counts(self, arms=2, horizon=1)
+        if self.statistic is not None:
+            one_of("statistic", self.statistic, get_args(StatisticKind))
+        if self.first_round is not None:
+            check_counts(self, first_round=1)
+        if self.growth is not None and not 1 < self.growth < float("inf"):
+            raise TacitError(f"growth is {self.growth:g}: must be above 1, such as 1.5")
+        remedy = "the share of participants who get one option for everybody, such as 0.05"
+        probability("evaluation", self.evaluation, remedy, zero=True)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The options' names."""
+        return () if self.features is None else self.features.options
+
+    def chosen(self) -> tuple[StatisticKind, str]:
+        """The statistic, and why."""
+        features = self.features
+        if features is None:
+            raise TacitError("features are missing: a contextual experiment needs a feature map")
+        cells = features.segments * len(features.options)
+        if self.statistic == "tables" and not cells:
+            raise TacitError(
+                "statistic is tables, but the context has numbers: must be categories only. Use "
+                "--statistic moments."
+            )
+        if self.statistic is not None:
+            return self.statistic, "asked for"
+        if not cells:
+            return "moments", "the context has numbers"
+        if cells <= MOST_CELLS:
+            return "tables", f"{cells} cells of context and option, at most {MOST_CELLS}"
+        return "moments", f"{cells} cells of context and option, more than {MOST_CELLS}"
+
+    def start(self, seed: int, world: World | None) -> Start:
+        """One generator for the instance, one for participants, one for noise."""
+        import numpy as np
+
+        from tacit.bandits.contextual.ellipsoid import scaled_map
+        from tacit.environments.contextual import ContextualWorld
+
+        first, rng, noise = (
+            np.random.default_rng(s) for s in np.random.SeedSequence([seed, 0xC7]).spawn(3)
+        )
+        found = self.environment.world(self.arms, first) if world is None else world.fresh(rng)
+        if not isinstance(found, ContextualWorld):
+            raise TacitError(
+                f"environment is {type(found).__name__}; it must be one of contexts, such as "
+                "ContextFunction"
+            )
+        if found.features is None:
+            found = found.mapped(scaled_map(found.fields, found.names, found.matrices))
+        return Start(found, rng, noise)
+
+    def fitted(self, world: World, seed: int) -> Self:  # noqa: ARG002
+        """Take over the environment's public feature map."""
+        from tacit.environments.contextual import ContextualWorld
+
+        if not isinstance(world, ContextualWorld) or world.features is None:
+            raise TacitError(f"environment is {type(world).__name__}; it must be one of contexts")
+        arms = len(world.features.options)
+        return replace(self, features=world.features, arms=arms, binary=world.binary)
+
+    def record(self, outcome: RunOutcome) -> dict[str, Any]:
+        """The metrics of a contextual run."""
+        notes = outcome.notes
+        reports = max(1.0, float(notes.get("reports", 0.0)))
+        single = outcome.single
+        statistic, reason = self.chosen()
+        return {
+            "batches": outcome.released,
+            "users": outcome.played,
+            "bits_per_user": outcome.bits / max(1, outcome.played),
+            "wrapped": outcome.wrapped,
+            "reward_mean": float(notes.get("reward", 0.0)) / reports,
+            "single_regret": None if single is None else single[0] * outcome.played,
+            "uniform_regret": None if single is None else single[1] * outcome.played,
+            "statistic": f"{statistic} ({reason})",
+        }

@@ -1,0 +1,236 @@
+"""Private contextual bandits: devices choose by a published policy; not from the papers.
+
+`private-contextual` releases one noisy sum of statistics per round under every trust model, tables
+or moments. `contextual-thompson` is the same learner without noise. Each participant comes once.
+The guarantee is towards replacing a participant's context, potential rewards and choices.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from tacit import assumptions
+from tacit.algorithms.contextual_problem import (
+    CONTEXTUAL_TRUSTS,
+    REAL_LEVELS,
+    ContextualProblem,
+    StatisticKind,
+)
+from tacit.algorithms.lazy_imports import (
+    experiment,
+    factories,
+    mechanism,
+    policy_learners,
+    privacy,
+    slice_mechanism,
+    statistic_sums,
+)
+from tacit.algorithms.registry import algorithm
+from tacit.errors import TacitError
+from tacit.trust import TrustModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tacit.bandits.contextual.policy_learners import PolicyLearner
+    from tacit.experiment import Experiment
+    from tacit.privacy import ApproximateDP, Guarantee, PrivacyStatus, PureDP
+    from tacit.protocols.mechanism import Mechanism, PerRound
+    from tacit.protocols.statistic_sums import StatisticSum
+
+SMALL_CELLS = 24  # of context and option, up to which shuffler and local model serve tables
+GROWTH: dict[str, float] = {"tables": 1.4, "moments": 1.5}
+FIRST_TABLE = 8.0  # participants of the first round per cell, in standard deviations of its noise
+FIRST_MOMENTS = 5.2  # participants of the first round per √d³, in standard deviations
+LEAST_FIRST = 64
+OPTIONS = (
+    "arms",
+    "horizon",
+    "statistic",
+    "first_round",
+    "growth",
+    "evaluation",
+    "contexts",
+    "dimension",
+    "segments",
+)
+
+
+@algorithm(
+    "private-contextual",
+    paper="tacit",
+    trust=CONTEXTUAL_TRUSTS,
+    promise="(ε, 0)-DP with tables, (ε, δ)-DP with moments",
+    problem=ContextualProblem,
+    options=(*OPTIONS, "epsilon", "delta", "trust"),
+)
+def private_contextual(problem: ContextualProblem) -> Experiment:
+    """Tables or moments under the requested trust model."""
+    statistic, _ = problem.chosen()
+    target = problem.privacy.target(statistic)
+    check_cost(problem, statistic)
+    return compose(problem, statistic, target)
+
+
+@algorithm(
+    "contextual-thompson",
+    paper="tacit",
+    trust=TrustModel.NONE,
+    promise="nothing",
+    problem=ContextualProblem,
+    options=OPTIONS,
+)
+def contextual_thompson(problem: ContextualProblem) -> Experiment:
+    """The same rounds without noise."""
+    return compose(problem, problem.chosen()[0], None)
+
+
+def check_cost(problem: ContextualProblem, statistic: StatisticKind) -> None:
+    """Reject the shuffler and the local model where they cost too much, with what they cost."""
+    trust, features = problem.privacy.trust, problem.features
+    assert features is not None
+    if trust not in (TrustModel.SHUFFLER, TrustModel.LOCAL):
+        return
+    remedy = "Use two-servers or secure-aggregation, or fewer segments and options."
+    if statistic == "moments":
+        cost = (
+            "every participant's own noise leaves moments less than the best single option earns"
+            if trust == TrustModel.LOCAL
+            else f"a participant would send {_moment_bits(features.dimension):,} bits"
+        )
+        raise TacitError(f"trust is {trust}: must be another for moments: {cost}. {remedy}")
+    cells = features.segments * len(features.options)
+    if cells > SMALL_CELLS:
+        rate = math.exp(-problem.privacy.epsilon)
+        std = math.sqrt(rate) / (1 - rate) * 2
+        cost = (
+            f"the noise in a cell of n reports has a standard deviation of {std:.2g} √n, and a "
+            f"cell holds n/{cells} of them"
+            if trust == TrustModel.LOCAL
+            else f"a participant would send {_table_bits(cells):,} bits"
+        )
+        raise TacitError(
+            f"trust is {trust} with {cells} cells of context and option: must be at most "
+            f"{SMALL_CELLS}: {cost}. {remedy}"
+        )
+
+
+def _table_bits(cells: int) -> int:
+    """Bits of a shuffled table in a round of 10,000."""
+    made = statistic_sums.table_sum(
+        10_000,
+        segments=cells,
+        options=1,
+        trust=TrustModel.SHUFFLER,
+        target=privacy.PureDP(1.0),
+    )
+    return int(made.bits_per_participant)
+
+
+def _moment_bits(dimension: int) -> int:
+    """Bits of shuffled moments in a round of 10,000."""
+    size = dimension + dimension * (dimension + 1) // 2
+    target = privacy.ApproximateDP(1.0, 1e-6)
+    made = factories.vector_of(
+        10_000,
+        size,
+        1.0,
+        trust=TrustModel.SHUFFLER,
+        bound=1.0,
+        target=target,
+        constants="tight",
+        noise="skellam",
+        client_std=0.0,
+    )
+    return int(made.bits_per_participant)
+
+
+def compose(
+    problem: ContextualProblem, statistic: StatisticKind, target: PureDP | ApproximateDP | None
+) -> Experiment:
+    """The learner of a statistic, with the protocols of its rounds."""
+    features = problem.features
+    assert features is not None
+    trust = TrustModel.NONE if target is None else TrustModel(problem.privacy.trust)
+    how: dict[str, Any] = {"trust": trust, "target": target}
+    make: Callable[..., StatisticSum] = statistic_sums.moment_sum
+    if statistic == "tables":
+        make = statistic_sums.table_sum
+        how |= {"segments": features.segments, "options": len(features.options)}
+    else:
+        how |= {
+            "dimension": features.dimension,
+            "resolution": features.resolution,
+            "levels": 1 if problem.binary else REAL_LEVELS,
+        }
+    smallest = LEAST_FIRST if trust.shares_noise else 1
+    if smallest > problem.horizon:
+        raise TacitError(
+            f"horizon is {problem.horizon}: must be at least {smallest}, the smallest round of "
+            f"{trust}"
+        )
+    small = make(max(smallest, 2), **how)
+    status = stated(small.guarantee)
+    policies = mechanism.PerRound(make, how, status, smallest)
+    kinds: dict[str, type[PolicyLearner]] = {
+        "tables": policy_learners.TableThompson,
+        "moments": policy_learners.LinearThompson,
+    }
+    learner = kinds[statistic](
+        features.to_dict(),
+        problem.horizon,
+        first=min(problem.first_round or first_round(problem, statistic, small), problem.horizon),
+        growth=problem.growth or GROWTH[statistic],
+        evaluation=problem.evaluation,
+    )
+    hidden: Mechanism = policies
+    if problem.evaluation:
+        hidden = slice_mechanism.SliceMechanism(policies, slices(problem, trust, smallest))
+    return experiment.Experiment.of(learner, hidden, features.options)
+
+
+def slices(problem: ContextualProblem, trust: TrustModel, smallest: int) -> PerRound:
+    """Sums of one option's rewards in the evaluation slice, under the same trust model."""
+    how: dict[str, Any] = {"binary": problem.binary}
+    pure = privacy.PureDP(problem.privacy.epsilon)
+    makes: dict[TrustModel, tuple[Any, dict[str, Any]]] = {
+        TrustModel.NONE: (factories.exact, {}),
+        TrustModel.CENTRAL: (
+            factories.central_laplace,
+            {"target": pure, "failure_probability": None},
+        ),
+        TrustModel.TWO_SERVERS: (factories.two_servers_laplace, {"target": pure}),
+        TrustModel.SECURE_AGGREGATION: (
+            factories.polya_tight,
+            {"target": pure, "dropout": 0.0},
+        ),
+        TrustModel.SHUFFLER: (
+            factories.split_and_mix,
+            {"target": pure, "failure_probability": None},
+        ),
+        TrustModel.LOCAL: (factories.response, {"target": pure}),
+    }
+    make, more = makes[trust]
+    how = more if trust == TrustModel.LOCAL else how | more
+    return mechanism.PerRound(make, how, stated(make(max(smallest, 2), **how).guarantee), smallest)
+
+
+def stated(guarantee: Guarantee | None) -> PrivacyStatus:
+    """The guarantee of the run: that of a round, with what it protects."""
+    if guarantee is None:
+        return privacy.NonPrivate()
+    protects = assumptions.Protects(assumptions.Secret.CONTEXT_AND_REWARDS)
+    return privacy.status_of(guarantee.given(protects, assumptions.PublicMembership()))
+
+
+def first_round(problem: ContextualProblem, statistic: StatisticKind, small: StatisticSum) -> int:
+    """Participants of the first round: the noise of one round, relative to what it measures."""
+    features = problem.features
+    assert features is not None
+    std = float(small.error(small.participants).stated[0]) * small.participants
+    if statistic == "moments":
+        usual = FIRST_MOMENTS * max(std, 1.0) * features.dimension**1.5
+    else:
+        usual = FIRST_TABLE * max(std, 1.0) * features.segments * len(features.options)
+    return int(max(LEAST_FIRST, min(math.ceil(usual), problem.horizon // 10)))

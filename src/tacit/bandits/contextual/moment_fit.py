@@ -1,0 +1,152 @@
+"""Linear models fitted to noisy moments, round by round and direction by direction.
+
+Round r releases u = Σ x (y - ½) and V = Σ x xᵀ, each with noise. For the parameter θ of centred
+rewards, u - Vθ has covariance about R²V + ν I: rewards of variance at most R² = ¼, and the noise of
+u and of V times θ. An estimate weights the rounds: Σ M (u - Vθ) = 0. A round's best weight in a
+direction of eigenvalue l of its own V is l / (R² l + ν), so that rounds in which noise exceeds the
+signal hardly count. Eigenvalues are those of the round's noisy V, less a part of the noise's
+spectral norm; weights from V pooled over rounds would spoil the first, small rounds.
+
+The covariance is calibrated on average. It decides what is explored, and is no confidence set:
+`tacit.bandits.contextual.confidence` has those.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.types import Floats
+
+VARIANCE = 0.25  # largest variance of a reward in [0, 1]
+PRECISION = 8.0  # of the prior on each coefficient of centred rewards
+BELOW = 0.15  # of √d standard deviations of the noise in V, that eigenvalues are lowered by
+WIDEST = 1.0  # largest variance of a coefficient
+PASSES = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Released moments of all rounds: one row per round.
+
+    Parameters
+    ----------
+    first
+        Noisy sums of x (y - ½), rounds × d.
+    second
+        Noisy sums of x xᵀ, rounds × d × d.
+    people
+        Participants.
+    first_noise, second_noise
+        Variance of the noise in an entry of `first`, and in an off-diagonal entry of `second`,
+        which is half of that in a diagonal one.
+    """
+
+    first: Floats
+    second: Floats
+    people: Floats
+    first_noise: Floats
+    second_noise: Floats
+
+    @property
+    def dimension(self) -> int:
+        """The number of features."""
+        return int(self.first.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class LinearFit:
+    """An estimated parameter with its covariance, and what a participant of a round adds.
+
+    Parameters
+    ----------
+    mean, covariance
+        Of the parameter of centred rewards.
+    each
+        Σ x xᵀ per participant, averaged over the rounds.
+    noise
+        Variance of the noise in a coordinate of the last round's u - Vθ.
+    """
+
+    mean: Floats
+    covariance: Floats
+    each: Floats
+    noise: float
+
+    def after(self, people: float) -> Floats:
+        """The covariance as if this many more participants of one round were known."""
+        if not people:
+            return self.covariance
+        seen = self.each * people
+        size = np.eye(len(self.mean))
+        inner = VARIANCE * seen + (self.noise + 1e-9) * size
+        known = seen @ np.linalg.solve(inner, seen)
+        return np.asarray(np.linalg.inv(np.linalg.inv(self.covariance) + known))
+
+
+def prior(dimension: int) -> LinearFit:
+    """The fit before any round."""
+    size = np.eye(dimension)
+    return LinearFit(np.zeros(dimension), size / PRECISION, size / dimension, 0.0)
+
+
+def fitted(moments: Moments, start: LinearFit) -> LinearFit:
+    """The weighted fit of all rounds; `start` is the fit of the rounds before."""
+    d, people = moments.dimension, moments.people
+    size, fit = np.eye(d), start
+    noisy = float(moments.first_noise.max()) > 0
+    own, axes = np.linalg.eigh(moments.second)
+    lowered = np.maximum(own - BELOW * math.sqrt(d) * np.sqrt(moments.second_noise)[:, None], 0.0)
+    for _ in range(PASSES):
+        length = float(fit.mean @ fit.mean) * (1 + 2 / d) + float(np.trace(fit.covariance)) / 2
+        noise = moments.first_noise + moments.second_noise * length
+        gains = lowered / np.maximum(VARIANCE * lowered + noise[:, None], 1e-300)
+        weights = np.einsum("rij,rj,rkj->rik", axes, gains, axes) if noisy else size / VARIANCE
+        weights = np.broadcast_to(weights, moments.second.shape)
+        inner = np.einsum("rij,rjk->ik", weights, moments.second)
+        ridge = PRECISION * size
+        lowest = float(np.linalg.eigvalsh((inner + inner.T) / 2 + ridge)[0])
+        if lowest < PRECISION:  # noise made the matrix indefinite
+            ridge = ridge + (PRECISION - lowest) * size
+        inverse = np.linalg.inv(inner + ridge)
+        mean = inverse @ np.einsum("rij,rj->i", weights, moments.first)
+        spread = VARIANCE * moments.second + noise[:, None, None] * size
+        outer = np.einsum("rij,rjk,rlk->il", weights, spread, weights) + ridge @ ridge / PRECISION
+        covariance = inverse @ outer @ inverse.T
+        values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+        covariance = (vectors * np.clip(values, 1e-12, WIDEST)) @ vectors.T
+        share = people / (people / d * VARIANCE + noise)
+        fit = LinearFit(mean, covariance, _pooled(moments, share), float(noise[-1]))
+    return fit
+
+
+def _pooled(moments: Moments, share: Floats) -> Floats:
+    """Σ x xᵀ per participant over all rounds, with eigenvalues at least those of its noise."""
+    held = float(share @ moments.people)
+    pooled = np.einsum("r,rij->ij", share, moments.second) / held
+    values, vectors = np.linalg.eigh((pooled + pooled.T) / 2)
+    floor = math.sqrt(float(share**2 @ moments.second_noise)) / held + 1e-9
+    return np.asarray((vectors * np.maximum(values, floor)) @ vectors.T)
+
+
+def root_of(covariance: Floats) -> Floats:
+    """A matrix R with R Rᵀ = covariance."""
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+def best_weight(mean: Floats) -> float:
+    """The weight w of x (y - ½) with the least noise in u - Vθ.
+
+    The noise of u has variance ∝ Δ(w)²/w², that of Vθ ∝ Δ(w)² |θ|² (1 + 1/d)/2, with Δ(w)² =
+    2 (1 + w²/8)²; weights are at most √8, where the sensitivity is that of u alone.
+
+    >>> round(best_weight(np.zeros(8)) ** 2, 3), round(best_weight(np.full(8, 0.2)) ** 2, 3)
+    (8.0, 4.0)
+    """
+    length = float(mean @ mean) * (1 + 1 / len(mean))
+    squares = np.array([0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0])
+    cost = (1 + squares / 8) ** 2 * (1 / squares + length / 2)
+    return float(math.sqrt(squares[cost.argmin()]))

@@ -1,0 +1,432 @@
+"""Learners of contextual experiments whose devices choose: rounds of published Thompson policies.
+
+Every round publishes a policy, which devices follow with randomness of their own. Its covariance
+shrinks within the round, as if the data of the round's earlier parts were known: part j of J is
+followed by a random Jth of the devices. Sizes of rounds are fixed in advance. The first round draws
+from the prior.
+
+A part of every round, the evaluation slice, is assigned at random to one option for everybody, each
+option equally often. Its arm summary is that of an experiment without contexts, with anytime-valid
+intervals, and so is the comparison with it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from itertools import islice, product
+from typing import Any
+
+import numpy as np
+
+from tacit.assumptions import Secret
+from tacit.bandits.contextual import moment_fit
+from tacit.bandits.contextual.confidence import ContextAnswer, cell_bounds, linear_set
+from tacit.bandits.contextual.device_choices import LinearChoice, TableChoice
+from tacit.bandits.contextual.ellipsoid import rows_of
+from tacit.bandits.contextual.moment_fit import LinearFit, Moments
+from tacit.bandits.contextual.schedules import growing
+from tacit.bandits.contextual.table_fit import (
+    Histograms,
+    TableFit,
+    best_probabilities,
+    fitted_table,
+    table_prior,
+)
+from tacit.bandits.contract import Learner, Plan
+from tacit.contextual.feature_maps import Category, FeatureMap
+from tacit.contextual.policies import shares_of
+from tacit.errors import TacitError, integer, probability
+from tacit.types import Arm, ArmSummary, Estimate, Floats, Round
+
+MOST_LISTED = 64  # contexts that are answered for by default
+PARTS = 6  # of a round, with shrinking covariance
+BOLDNESS = 0.6  # standard deviations of Thompson draws
+TABLE_BOLDNESS = 0.7
+FARTHEST = 30.0  # largest tilt of a moment generating function
+FIRST = 1.0  # standard deviation of the first round's draws, for features about 1 long
+
+
+class PolicyLearner(Learner):
+    """Base of learners that publish a policy per round.
+
+    Parameters
+    ----------
+    features
+        The feature map as plain data (`FeatureMap.to_dict`).
+    horizon
+        Number of participants.
+    first, growth
+        Size of the first round, and the factor between rounds.
+    evaluation
+        Share of participants in the evaluation slice.
+    """
+
+    def __init__(
+        self,
+        features: Mapping[str, Any],
+        horizon: int,
+        *,
+        first: int,
+        growth: float,
+        evaluation: float = 0.0,
+    ) -> None:
+        self.features = features
+        self.map = FeatureMap.from_dict(features)
+        super().__init__(len(self.map.options), horizon)
+        self.first, self.growth = integer("first", first, at_least=1), float(growth)
+        if not 1 < self.growth < float("inf"):
+            raise TacitError(f"growth is {growth}: must be above 1, such as 1.8")
+        remedy = "the share of participants who get one option for everybody, such as 0.05"
+        self.evaluation = float(probability("evaluation", evaluation, remedy, zero=True))
+        self.sizes = growing(self.horizon, self.first, self.growth)
+        self._step = 0
+        self._paused: list[int] = []
+
+    @property
+    def secret(self) -> Secret:
+        """Context, potential rewards and choices."""
+        return Secret.CONTEXT_AND_REWARDS
+
+    def best(self) -> None:
+        """None: the best option depends on the context."""
+
+    @abstractmethod
+    def answers(
+        self, level: float = 0.95, contexts: Sequence[Mapping[str, Any]] | None = None
+    ) -> list[ContextAnswer]:
+        """The best option in each context, and how sure that is, at all times simultaneously.
+
+        Parameters
+        ----------
+        level
+            Confidence level.
+        contexts
+            Contexts to answer for; by default all combinations of values, numbers in the middle.
+
+        Returns
+        -------
+        list of ContextAnswer
+            Empty before the first release.
+        """
+
+    def contexts(self) -> list[dict[str, Any]]:
+        """All combinations of categories, with numbers in the middle; at most 64."""
+        values = [
+            [(one.name, value) for value in one.values]
+            if isinstance(one, Category)
+            else [(one.name, (one.low + one.high) / 2)]
+            for one in self.map.fields
+        ]
+        return [dict(chosen) for chosen in islice(product(*values), MOST_LISTED)]
+
+    @abstractmethod
+    def _policy(self, people: int) -> Any:
+        """The assignment of the next round of this many participants."""
+
+    @abstractmethod
+    def _update(self, round_: Round, estimate: Estimate) -> None:
+        """Take in the statistics of a round."""
+
+    def _plan(self) -> Plan:
+        """The round of the published policy, and beside it one per option in the slice."""
+        left = self.horizon - self.played
+        people = min(self.sizes[self._step], left) if self._step < len(self.sizes) else left
+        self._step += 1
+        each = int(people * self.evaluation / self.arms)
+        yield self._policy(people - each * self.arms), people - each * self.arms
+        if each:
+            yield from ((Arm(option), each) for option in range(self.arms))
+
+    def _learn(self, round_: Round, estimate: Estimate) -> None:
+        if not isinstance(round_.assignment, Arm):
+            self._update(round_, estimate)
+
+    def standings(
+        self, names: Sequence[str], level: float = 0.95, control: int = 0
+    ) -> list[ArmSummary]:
+        """The summary of each option in the evaluation slice; empty without one."""
+        return super().standings(names, level, control) if self.evaluation else []
+
+    def _answer(
+        self,
+        context: Mapping[str, Any],
+        best: int,
+        means: Floats,
+        interval: tuple[float, float],
+        lead: float,
+    ) -> ContextAnswer:
+        decision = "best" if lead > 0 else "open"
+        name, mean = self.map.options[best], float(np.clip(means[best], 0.0, 1.0))
+        return ContextAnswer(dict(context), name, mean, *interval, lead, decision)
+
+    def pause(self, option: int) -> None:
+        """Offer the option to nobody from the next round on."""
+        if option not in self._paused:
+            self._paused.append(option)
+        if len(self._paused) == self.arms:
+            raise TacitError("all options would be paused: keep at least one")
+
+    def _state(self) -> dict[str, Any]:
+        return {"step": self._step, "paused": list(self._paused)}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self._step, self._paused = state["step"], list(state["paused"])
+
+
+class LinearThompson(PolicyLearner):
+    """Thompson sampling on devices with a linear model, from noisy moments.
+
+    Parameters
+    ----------
+    features, horizon, first, growth, evaluation
+        As for `PolicyLearner`.
+    boldness
+        Standard deviations of Thompson draws; 1 draws from the whole posterior.
+
+    Examples
+    --------
+    >>> from tacit.bandits.contextual.ellipsoid import scaled_map
+    >>> from tacit.contextual.feature_maps import BoundedNumber, interactions
+    >>> fields = (BoundedNumber("age", 18, 90),)
+    >>> features = scaled_map(fields, ("a", "b"), interactions(fields, ("a", "b")))
+    >>> learner = LinearThompson(features.to_dict(), 1000, first=100, growth=1.8)
+    >>> round_ = learner.propose()[0]
+    >>> round_.participants, round_.assignment.coordinates
+    (100, 14)
+    """
+
+    def __init__(
+        self,
+        features: Mapping[str, Any],
+        horizon: int,
+        *,
+        first: int,
+        growth: float,
+        evaluation: float = 0.0,
+        boldness: float = BOLDNESS,
+    ) -> None:
+        super().__init__(features, horizon, first=first, growth=growth, evaluation=evaluation)
+        self.boldness = float(boldness)
+        d = self.map.dimension
+        self.fit: LinearFit = moment_fit.prior(d)
+        self._moments = Moments(
+            np.zeros((0, d)), np.zeros((0, d, d)), np.zeros(0), np.zeros(0), np.zeros(0)
+        )
+
+    @property
+    def moments(self) -> Moments:
+        """The released moments of all rounds."""
+        return self._moments
+
+    def _policy(self, people: int) -> LinearChoice:
+        d = self.map.dimension
+        if not len(self._moments.people):
+            roots = np.eye(d)[None] * FIRST
+        else:
+            ahead = [people * part / PARTS for part in range(PARTS)]
+            roots = np.array([moment_fit.root_of(self.fit.after(more)) for more in ahead])
+            roots *= self.boldness
+        weight = moment_fit.best_weight(self.fit.mean if len(self._moments.people) else _usual(d))
+        mean = tuple(self.fit.mean.tolist())
+        return LinearChoice(mean, rows_of(roots), tuple(self._paused), weight)
+
+    def _update(self, round_: Round, estimate: Estimate) -> None:  # noqa: ARG002
+        d = self.map.dimension
+        total, people = np.asarray(estimate.total, dtype=float), int(estimate.error.participants)
+        noise = (np.asarray(estimate.error.stated, dtype=float) * people) ** 2
+        rows, columns = np.triu_indices(d)
+        second = np.zeros((d, d))
+        second[rows, columns] = second[columns, rows] = total[d:]
+        old = self._moments
+        self._moments = Moments(
+            np.vstack([old.first, total[None, :d]]),
+            np.concatenate([old.second, second[None]]),
+            np.append(old.people, people),
+            np.append(old.first_noise, noise[0]),
+            np.append(old.second_noise, noise[d] / 2),
+        )
+        self.fit = moment_fit.fitted(self._moments, self.fit)
+
+    def answers(
+        self, level: float = 0.95, contexts: Sequence[Mapping[str, Any]] | None = None
+    ) -> list[ContextAnswer]:
+        """From the confidence set of the parameter, under the linear model."""
+        if not len(self._moments.people):
+            return []
+        sure = linear_set(self._moments, self.map, self.horizon, level)
+        found = []
+        for context in self.contexts() if contexts is None else contexts:
+            vectors = np.array(self.map.exact(self.map.code(context)))
+            means = self.predictions(context)
+            best = int(np.argmax(means))
+            others = [k for k in range(self.arms) if k != best]
+            rows = np.vstack([vectors[best : best + 1], vectors[best] - vectors[others]])
+            low, high = sure.bounds(rows)
+            interval = float(max(0.5 + low[0], 0.0)), float(min(0.5 + high[0], 1.0))
+            found.append(self._answer(context, best, means, interval, float(low[1:].min())))
+        return found
+
+    def predictions(self, context: Mapping[str, Any]) -> Floats:
+        """The estimated mean reward of every option in a context."""
+        vectors = np.array(self.map.of(context), dtype=float) / self.map.resolution
+        return np.asarray(0.5 + vectors @ self.fit.mean)
+
+    def _state(self) -> dict[str, Any]:
+        moments, fit = self._moments, self.fit
+        return super()._state() | {
+            "first": moments.first.tolist(),
+            "second": moments.second.tolist(),
+            "people": moments.people.tolist(),
+            "first_noise": moments.first_noise.tolist(),
+            "second_noise": moments.second_noise.tolist(),
+            "mean": fit.mean.tolist(),
+            "covariance": fit.covariance.tolist(),
+            "each": fit.each.tolist(),
+            "noise": fit.noise,
+        }
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        super()._restore(state)
+        d = self.map.dimension
+        self._moments = Moments(
+            np.array(state["first"]).reshape(-1, d),
+            np.array(state["second"]).reshape(-1, d, d),
+            np.array(state["people"]),
+            np.array(state["first_noise"]),
+            np.array(state["second_noise"]),
+        )
+        self.fit = LinearFit(
+            np.array(state["mean"]),
+            np.array(state["covariance"]),
+            np.array(state["each"]),
+            state["noise"],
+        )
+
+
+class TableThompson(PolicyLearner):
+    """Thompson sampling with one mean per segment and option, from noisy histograms.
+
+    Parameters
+    ----------
+    features, horizon, first, growth, evaluation
+        As for `PolicyLearner`; the context has categories only.
+    boldness
+        Standard deviations of Thompson draws.
+
+    Examples
+    --------
+    >>> from tacit.contextual.feature_maps import Category, FeatureMap
+    >>> fields = (Category("device", ("phone", "desktop")),)
+    >>> features = FeatureMap(fields, ("a", "b"), ((((0.5, 0.0, 0.0),)),) * 2)
+    >>> learner = TableThompson(features.to_dict(), 1000, first=100, growth=1.5)
+    >>> learner.propose()[0].assignment.weights
+    ((32768, 32768), (32768, 32768))
+    """
+
+    def __init__(
+        self,
+        features: Mapping[str, Any],
+        horizon: int,
+        *,
+        first: int,
+        growth: float,
+        evaluation: float = 0.0,
+        boldness: float = TABLE_BOLDNESS,
+    ) -> None:
+        super().__init__(features, horizon, first=first, growth=growth, evaluation=evaluation)
+        self.boldness, self.segments = float(boldness), self.map.segments
+        if not self.segments:
+            raise TacitError("the context has numbers: tables need categories only. Use moments.")
+        self.fit: TableFit = table_prior(self.segments, self.arms)
+        shape = (0, self.segments, self.arms)
+        empty, none = np.zeros(shape), np.zeros(0)
+        self._seen = Histograms(empty, empty, empty, none, none, none, none)
+
+    @property
+    def histograms(self) -> Histograms:
+        """The released histograms of all rounds."""
+        return self._seen
+
+    def _policy(self, people: int) -> TableChoice:
+        chances = np.full((self.segments, self.arms), 1 / self.arms)
+        if len(self._seen.people):
+            last = self._seen.policies[-1]
+            chances = np.zeros_like(chances)
+            for part in range(PARTS):
+                plays = people * self.fit.shares[:, None] * last * part / PARTS
+                spread = self.boldness**2 * self.fit.after(plays)
+                chances += best_probabilities(self.fit.mean, spread) / PARTS
+        if self._paused:
+            chances[:, self._paused] = 0.0
+        return TableChoice(tuple(shares_of(row) for row in chances.tolist()))
+
+    def _update(self, round_: Round, estimate: Estimate) -> None:
+        assignment = round_.assignment
+        assert isinstance(assignment, TableChoice)
+        total, people = np.asarray(estimate.total, dtype=float), int(estimate.error.participants)
+        cells = total.reshape(self.segments, self.arms, 2)
+        noise = (float(estimate.error.stated[0]) * people) ** 2
+        old = self._seen
+        self._seen = Histograms(
+            np.concatenate([old.wins, cells[None, :, :, 1]]),
+            np.concatenate([old.losses, cells[None, :, :, 0]]),
+            np.concatenate([old.policies, assignment.probabilities[None]]),
+            np.append(old.people, people),
+            np.append(old.noise, noise),
+            np.append(old.proxy, float(estimate.error.proxies[0]) * people**2),
+            np.append(old.reach, min(float(estimate.error.reaches[0]) / people, FARTHEST)),
+        )
+        self.fit = fitted_table(self._seen)
+
+    def answers(
+        self, level: float = 0.95, contexts: Sequence[Mapping[str, Any]] | None = None
+    ) -> list[ContextAnswer]:
+        """From the confidence intervals of all cells."""
+        if not len(self._seen.people):
+            return []
+        low, high = cell_bounds(self._seen, level)
+        found = []
+        for context in self.contexts() if contexts is None else contexts:
+            segment, means = self.map.segment(context), self.predictions(context)
+            best = int(np.argmax(means))
+            interval = float(low[segment, best]), float(high[segment, best])
+            others = [k for k in range(self.arms) if k != best]
+            lead = interval[0] - float(high[segment, others].max())
+            found.append(self._answer(context, best, means, interval, lead))
+        return found
+
+    def predictions(self, context: Mapping[str, Any]) -> Floats:
+        """The estimated mean reward of every option in a context."""
+        return np.asarray(0.5 + self.fit.mean[self.map.segment(context)])
+
+    def _state(self) -> dict[str, Any]:
+        seen = self._seen
+        return super()._state() | {
+            "wins": seen.wins.tolist(),
+            "losses": seen.losses.tolist(),
+            "policies": seen.policies.tolist(),
+            "people": seen.people.tolist(),
+            "noise": seen.noise.tolist(),
+            "proxy": seen.proxy.tolist(),
+            "reach": seen.reach.tolist(),
+        }
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        super()._restore(state)
+        shape = (-1, self.segments, self.arms)
+        wins, losses, policies = (
+            np.array(state[name], dtype=float).reshape(shape)
+            for name in ("wins", "losses", "policies")
+        )
+        people, noise, proxy, reach = (
+            np.array(state[name], dtype=float) for name in ("people", "noise", "proxy", "reach")
+        )
+        self._seen = Histograms(wins, losses, policies, people, noise, proxy, reach)
+        if len(people):
+            self.fit = fitted_table(self._seen)
+
+
+def _usual(dimension: int) -> Floats:
+    """A parameter of the length that is usual before anything is known."""
+    return np.full(dimension, 0.4 / dimension**0.5)

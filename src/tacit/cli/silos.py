@@ -1,0 +1,214 @@
+"""Commands of federations: a silo's agent (`silo`) and the coordinator's files (`federation`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.cli.operating import agreed, needs_live, print_lines, refuse_old
+from tacit.cli.options import CommandGroup, Json
+from tacit.cli.printing import print_json, sentence, show
+from tacit.errors import InvalidFile, TacitError
+
+if TYPE_CHECKING:
+    from tacit.silos.federation import FederationTerms
+
+SiloFile = Annotated[Path, typer.Argument(help="The silo's silo.toml.")]
+FederationFile = Annotated[Path, typer.Argument(help="The coordinator's federation.toml.")]
+SILO_FILE, FEDERATION_FILE = Path("silo.toml"), Path("federation.toml")
+
+
+# A silo
+
+
+def new_silo(
+    directory: Annotated[Path, typer.Argument(help="New directory of the silo.")],
+    name: Annotated[str | None, typer.Option(help="Name in the terms; the directory's.")] = None,
+    port: Annotated[int, typer.Option(help="Port of the agent, on this machine only.")] = 8710,
+    like: Annotated[
+        Path | None, typer.Option(help="federation.toml whose columns and actions to declare.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a silo: its configuration to edit, long-term key, tokens, and card for the coordinator.
+
+    Example: tacit silo new north --like study/federation.toml
+    """
+    with needs_live():
+        from tacit.silos import config
+    declared = config.DECLARED if like is None else config.declared_in(like)
+    card = config.create_silo(directory, name or directory.name, port, declared)
+    made = {
+        "silo": card.name,
+        "configuration": str(directory / "silo.toml"),
+        "card": str(directory / "card.toml"),
+        "key": card.key,
+    }
+    show(made, "a silo", as_json)
+
+
+def check_silo(
+    path: SiloFile = SILO_FILE,
+    sign: Annotated[
+        bool, typer.Option("--sign", help="Sign the terms after they were read.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Sign without asking.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Read the terms: what leaves the silo, under which guarantee, and what absences do.
+
+    Terms that differ from the silo's own declarations or exceed its budget are rejected. Before
+    there are terms, the configuration alone is checked, and the card is written anew.
+    """
+    with needs_live():
+        from tacit.silos import config
+        from tacit.silos.explanations import explain, facts
+        from tacit.silos.federation import read_federation, sign_federation, write_federation
+    told = config.read_entries(config.SiloConfig, path)
+    file = path.parent / told.terms
+    if not file.exists():
+        key = config.load_key(path, told)
+        told.context  # noqa: B018  (rejects declarations that contradict each other)
+        card = config.write_card(path.parent, told, key)
+        show({"silo": card.name, "terms": "none yet", "key": card.key}, str(path), as_json)
+        return
+    terms, signed = read_federation(file.read_text(encoding="utf-8"))
+    found = config.differences(told, terms)
+    if found:
+        raise InvalidFile(str(file), found)
+    number = terms.number(told.name)
+    if as_json:
+        print_json(facts(terms, number) | {"signed": sorted(signed)})
+    else:
+        print_lines(explain(terms, number))
+        sentence("signed by", ", ".join(sorted(signed)) or "nobody yet")
+    if not sign or told.name in signed:
+        return
+    if not (yes or agreed("Sign these terms?")):
+        raise TacitError("the terms are not signed: read them, then give --sign --yes")
+    signed[told.name] = sign_federation(terms, config.load_key(path, told))
+    file.write_text(write_federation(terms, signed), encoding="utf-8")
+    if not as_json:
+        sentence("signed", f"{file}; send it to the coordinator")
+
+
+def serve_silo(path: SiloFile = SILO_FILE) -> None:
+    """Run the silo's agent on this machine until SIGTERM or ^C."""
+    with needs_live():
+        from tacit.silos import config
+        from tacit.silos.http import agent_app, serve_agent
+    told = config.read_entries(config.SiloConfig, path)
+    tokens = [told.token(path.parent, name) for name in config.TOKENS]
+    app = agent_app(config.open_agent(path), *tokens)
+    serve_agent(app, told.host, told.port)
+
+
+def silo_status(path: SiloFile = SILO_FILE, as_json: Json = False) -> None:
+    """Print the state of a silo, for its own staff: counts never leave the silo."""
+    with needs_live():
+        from tacit.silos.config import open_agent
+    show(open_agent(path).status(), "a silo", as_json)
+
+
+def export_policy(
+    path: SiloFile = SILO_FILE,
+    out: Annotated[Path, typer.Option(help="File to write.")] = Path("policy.json"),
+    as_json: Json = False,
+) -> None:
+    """Export the newest policy as JSON; `tacit.silos.exported.load_policy` reads it."""
+    with needs_live():
+        from tacit.silos.config import open_agent
+    refuse_old(out)
+    exported = open_agent(path).export()
+    out.write_text(exported.to_json(), encoding="utf-8")
+    show({"policy": str(out), "synchronisations": exported.step}, "exported", as_json)
+
+
+# The coordinator
+
+
+def new_federation(
+    directory: Annotated[Path, typer.Argument(help="New directory of the coordinator.")],
+    as_json: Json = False,
+) -> None:
+    """Make a federation: its definition to edit, and the coordinator's long-term key."""
+    with needs_live():
+        from tacit.silos.config import create_federation
+    key = create_federation(directory)
+    made = {"federation": str(directory / "federation.toml"), "key": key.hex()}
+    show(made, "a federation", as_json)
+
+
+def make_terms(
+    path: FederationFile = FEDERATION_FILE,
+    card: Annotated[list[Path] | None, typer.Option(help="A silo's card.toml.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write the terms of a federation and sign them as its coordinator; silos sign next."""
+    with needs_live():
+        from tacit.signatures import public_key
+        from tacit.silos import config
+        from tacit.silos.federation import sign_federation, write_federation
+    told = config.read_entries(config.FederationConfig, path)
+    cards = [config.read_entries(config.SiloCard, one) for one in card or ()]
+    key = config.load_key(path, told)
+    terms = told.make_terms(public_key(key), tuple(one.party() for one in cards))
+    file = path.parent / told.terms
+    refuse_old(file)
+    signed = {"coordinator": sign_federation(terms, key)}
+    file.write_text(write_federation(terms, signed), encoding="utf-8")
+    show(_summary(terms) | {"file": str(file)}, "terms", as_json)
+
+
+def join_signatures(
+    path: FederationFile = FEDERATION_FILE,
+    signed_file: Annotated[
+        list[Path] | None, typer.Option("--signed", help="A silo's copy of the signed terms.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Join the signatures of all silos; the terms are then complete."""
+    with needs_live():
+        from tacit.silos import config
+        from tacit.silos.federation import pin_federation, read_federation, write_federation
+    told = config.read_entries(config.FederationConfig, path)
+    file = path.parent / told.terms
+    terms, signed = read_federation(file.read_text(encoding="utf-8"))
+    for one in signed_file or ():
+        other, more = read_federation(one.read_text(encoding="utf-8"))
+        if other != terms:
+            raise TacitError(f"{one} has other terms: let the silo sign {file}")
+        signed |= more
+    whole = write_federation(terms, signed)
+    pin_federation(whole)
+    file.write_text(whole, encoding="utf-8")
+    show(_summary(terms) | {"signed": len(signed)}, "terms", as_json)
+
+
+def _summary(terms: FederationTerms) -> dict[str, Any]:
+    return {
+        "silos": len(terms.silos),
+        "synchronisations": len(terms.batches),
+        "features": terms.context.dimension,
+        "digest": terms.digest.hex(),
+    }
+
+
+GROUPS = {
+    "silo": CommandGroup(
+        "A silo of a federation: set up, read terms, run the agent, export the policy.",
+        {
+            "new": new_silo,
+            "check": check_silo,
+            "serve": serve_silo,
+            "status": silo_status,
+            "export": export_policy,
+        },
+    ),
+    "federation": CommandGroup(
+        "The coordinator of a federation: define it, make its terms.",
+        {"new": new_federation, "terms": make_terms, "join": join_signatures},
+    ),
+}

@@ -1,0 +1,176 @@
+"""Policies that a round publishes and a device follows: Thompson draws on the device.
+
+A `LinearPolicy` has an estimated parameter and square roots of its covariance. A device draws one
+of the roots, a parameter from the normal distribution that it stands for, and picks the option
+with the largest predicted reward. The roots belong to parts of a round: later ones are smaller,
+as if the earlier parts' data were known already. A `TablePolicy` has the probability of every
+option in every segment.
+
+The draws decide what a participant is offered and protect nobody, so they may be floating point.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from tacit.errors import TacitError, integer
+
+ONE = 1 << 16  # probabilities of a table policy are multiples of 1/ONE
+
+
+@dataclass(frozen=True)
+class LinearPolicy:
+    """Thompson sampling with a linear model of rewards.
+
+    Parameters
+    ----------
+    mean : tuple of float
+        The estimated parameter, for features of length at most 1.
+    roots : tuple
+        Square matrices R; a device draws one of them and the parameter mean + R z, with z standard
+        normal.
+    paused : tuple of int
+        Options that are not chosen.
+
+    Examples
+    --------
+    >>> policy = LinearPolicy((0.0, 0.1), (((0.1, 0.0), (0.0, 0.1)),))
+    >>> policy.choose([(10, 0), (10, 5)], part=0, normals=(0.0, 0.0))
+    1
+    """
+
+    mean: tuple[float, ...]
+    roots: tuple[tuple[tuple[float, ...], ...], ...]
+    paused: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        size = len(self.mean)
+        shapes = {(len(root), *(len(row) for row in root)) for root in self.roots}
+        if not self.roots or shapes != {(size, *[size] * size)}:
+            raise TacitError(f"roots of the policy must be {size} by {size} matrices, one or more")
+
+    def choose(
+        self, features: Sequence[Sequence[float]], part: int, normals: Sequence[float]
+    ) -> int:
+        """The option for these features, part of the round and standard normal numbers.
+
+        Parameters
+        ----------
+        features : sequence
+            One vector per option; a common scale does not matter.
+        part : int
+            The drawn root.
+        normals : sequence of float
+            Drawn standard normal numbers, one per feature.
+
+        Returns
+        -------
+        int
+            The option with the largest prediction, the first of equal ones.
+        """
+        drawn = list(self.mean)
+        for place, row in enumerate(self.roots[part]):
+            for factor, normal in zip(row, normals, strict=True):
+                drawn[place] += factor * normal
+        best, found = -1, 0.0
+        for option, vector in enumerate(features):
+            if option in self.paused:
+                continue
+            value = 0.0
+            for a, b in zip(vector, drawn, strict=True):
+                value += a * b
+            if best < 0 or value > found:
+                best, found = option, value
+        if best < 0:
+            raise TacitError("all options are paused: there is none to choose")
+        return best
+
+    def draw(self, features: Sequence[Sequence[float]]) -> int:
+        """The option for these features, with randomness of the operating system."""
+        source = random.SystemRandom()
+        part = source.randrange(len(self.roots))
+        return self.choose(features, part, [source.gauss(0.0, 1.0) for _ in self.mean])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The policy as plain data."""
+        return {
+            "mean": list(self.mean),
+            "roots": [[list(row) for row in root] for root in self.roots],
+            "paused": list(self.paused),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The policy that `to_dict` wrote."""
+        roots = tuple(tuple(tuple(row) for row in root) for root in data["roots"])
+        return cls(tuple(data["mean"]), roots, tuple(data["paused"]))
+
+
+@dataclass(frozen=True)
+class TablePolicy:
+    """The probability of every option in every segment.
+
+    Parameters
+    ----------
+    weights : tuple
+        One row per segment: probabilities as integers that sum to 65,536.
+
+    Examples
+    --------
+    >>> policy = TablePolicy(((16384, 49152), (65536, 0)))
+    >>> policy.choose(0, 20_000), policy.choose(1, 65_535)
+    (1, 0)
+    """
+
+    weights: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        for place, row in enumerate(self.weights):
+            if sum(row) != ONE or min(row) < 0:
+                raise TacitError(
+                    f"weights of segment {place} are {list(row)}: must be 0 or more and sum to "
+                    f"{ONE:,}"
+                )
+
+    def choose(self, segment: int, drawn: int) -> int:
+        """The option in a segment for an integer drawn from 0 to 65,535."""
+        holds = 0 <= segment < len(self.weights)
+        if not holds:
+            raise TacitError(f"segment is {segment}: must be 0 to {len(self.weights) - 1}")
+        left = integer("drawn", drawn, at_least=0)
+        for option, weight in enumerate(self.weights[segment]):
+            if left < weight:
+                return option
+            left -= weight
+        raise TacitError(f"drawn is {drawn}: must be below {ONE:,}")
+
+    def draw(self, segment: int) -> int:
+        """The option in a segment, with randomness of the operating system."""
+        return self.choose(segment, random.SystemRandom().randrange(ONE))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The policy as plain data."""
+        return {"weights": [list(row) for row in self.weights]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The policy that `to_dict` wrote."""
+        return cls(tuple(tuple(row) for row in data["weights"]))
+
+
+def shares_of(probabilities: Sequence[float]) -> tuple[int, ...]:
+    """Probabilities as integers that sum to 65,536, by largest remainders.
+
+    >>> shares_of((0.5, 0.25, 0.25))
+    (32768, 16384, 16384)
+    """
+    total = sum(probabilities)
+    scaled = [ONE * max(p, 0.0) / total for p in probabilities]
+    parts = [int(value) for value in scaled]
+    order = sorted(range(len(parts)), key=lambda k: parts[k] - scaled[k])
+    for k in order[: ONE - sum(parts)]:
+        parts[k] += 1
+    return tuple(parts)

@@ -1,0 +1,498 @@
+"""Sums of a statistic's integer vectors, one class per trust model.
+
+- `CentralStatistic`: a trusted server adds the noise.
+- `TwoServerStatistic`: two servers each add the full noise; one of them must be honest. Outsiders
+  face both: the guarantee states their ε as well.
+- `SecureStatistic`: every participant adds a share of the noise, and secure aggregation releases
+  only the sums. `ShuffledStatistic` replaces it by a shuffler of additive shares.
+- `UnaryStatistic`: the local model of tables, by optimized unary encoding.
+- `ExactStatistic`: no privacy.
+
+Rounds have disjoint participants, and a participant's report depends on nothing but that
+participant's data and the published policy. So the guarantee of a round is that of the run, by
+adaptive parallel composition: earlier releases do not depend on the participant, later ones are
+functions of the round's release and of other participants.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tacit.errors import TacitError, integer
+from tacit.noise import Binomial, Chance, NoiseDistribution, Table
+from tacit.noise.table import product
+from tacit.privacy import PureDP, Target, ThreatModel, View, derived
+from tacit.protocols.contract import Protocol
+from tacit.protocols.split_and_mix import mixed
+from tacit.protocols.statistics import MomentStatistic, Statistic, TableStatistic
+from tacit.protocols.sums import TWO_SERVERS
+from tacit.protocols.vector_noise import bare
+from tacit.protocols.vectors import noise_proxy
+from tacit.sampling.coins import below
+from tacit.trust import SHUFFLE_SECURITY, TrustModel, split_shares
+from tacit.types import Aggregate, Estimate, Floats, Integers, VectorError
+
+ROOM = 40.0  # standard deviations of noise that the modulus leaves room for
+WIDEST = 62  # bits of a modulus, so that simulations can use 64-bit integers
+HALF = Chance(Fraction(1, 2))
+
+
+@dataclass(frozen=True, eq=False)
+class StatisticTotals:
+    """What the participants of a simulated round report, summed up.
+
+    Parameters
+    ----------
+    sums : array of int
+        The sum of all reports, by coordinate.
+    reports : int
+        The number of reports.
+    """
+
+    sums: Integers
+    reports: int
+
+
+class StatisticSum(Protocol):
+    """Base class of sums of a statistic.
+
+    Parameters
+    ----------
+    participants : int
+        Largest number of reports in the round.
+    statistic : Statistic
+        What each participant reports.
+    """
+
+    minimum = 1
+
+    def __init__(self, participants: int, statistic: Statistic) -> None:
+        self.participants = integer("participants", participants, at_least=1)
+        self.statistic, self.coordinates = statistic, statistic.size
+        self._prepare()
+        widest = max((one.std for one in set(self.noise(self.participants))), default=0.0)
+        most = self.participants * statistic.largest + ROOM * widest
+        bits = math.ceil(math.log2(2 * most + 2))
+        if bits > WIDEST:
+            raise TacitError(
+                f"sums of {self.participants:,} reports need {bits} bits: must be at most "
+                f"{WIDEST}. Use smaller rounds or a coarser resolution."
+            )
+        self.modulus = 1 << bits
+        self.bits_per_participant = float(self.coordinates * bits * self.copies)
+
+    @property
+    def copies(self) -> int:
+        """How many numbers are sent for each number of a report."""
+        return 1
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Set noise and guarantee."""
+
+    @abstractmethod
+    def noise(self, reports: int) -> tuple[NoiseDistribution, ...]:
+        """The noise in the sum of this many reports, by coordinate; empty for none."""
+
+    def randomize(self, x: Any) -> Any:
+        """The participant's integers modulo m; the servers add the noise."""
+        return [value % self.modulus for value in self.statistic.encode(x)]
+
+    def combine(self, messages: Sequence[Any]) -> Aggregate:
+        """The sums modulo m, with the servers' noise where they add it."""
+        self.check_reports(len(messages))
+        columns = zip(*messages, strict=True)
+        drawn = self.server_noise()
+        sums = (
+            (sum(column) + extra) % self.modulus
+            for column, extra in zip(columns, drawn, strict=True)
+        )
+        return Aggregate(tuple(sums), len(messages))
+
+    def server_noise(self) -> list[int]:
+        """The servers' noise by coordinate, drawn exactly."""
+        return [0] * self.coordinates
+
+    def analyze(self, released: Aggregate) -> Estimate:
+        """The estimated sums in real values, with the variance of their noise."""
+        self.check_reports(released.reports)
+        half = self.modulus // 2
+        read = [(value + half) % self.modulus - half for value in released.values]
+        total = np.array(read, dtype=float) * self.statistic.units
+        return Estimate(total, self.error(released.reports), self.guarantee_id, released.wrapped)
+
+    def error(self, reports: int) -> VectorError:
+        """The noise in the mean of each coordinate."""
+        scale = self.statistic.units / reports
+        noise = self.noise(reports)
+        if not noise:
+            zeros = np.zeros(self.coordinates)
+            return VectorError(reports, zeros, np.full(self.coordinates, math.inf), zeros)
+        known = {one: (*noise_proxy(one), one.std) for one in dict.fromkeys(noise)}
+        proxies, reaches, stds = np.array([known[one] for one in noise]).T
+        return VectorError(reports, proxies * scale**2, reaches / scale, stds * scale)
+
+    def simulate(self, load: StatisticTotals, rng: np.random.Generator) -> Estimate:
+        """The sums with all noise."""
+        self.check_reports(load.reports)
+        noisy = load.sums + self.sample_noise(load.reports, rng)
+        half = self.modulus // 2
+        wrapped = bool((noisy >= half).any() or (noisy < -half).any())
+        values = tuple((noisy % self.modulus).tolist())
+        return self.analyze(Aggregate(values, load.reports, wrapped))
+
+    def sample_noise(self, reports: int, rng: np.random.Generator) -> Integers:
+        """The noise in every coordinate, for simulation: one array per distribution."""
+        total = np.zeros(self.coordinates, dtype=np.int64)
+        noise = self.noise(reports)
+        for one in dict.fromkeys(noise):
+            places = np.flatnonzero([other == one for other in noise])
+            total[places] = self._sampled(one, len(places), rng)
+        return total
+
+    def _sampled(self, one: NoiseDistribution, count: int, rng: np.random.Generator) -> Any:
+        return one.sample(rng, count)
+
+    def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
+        """The first sum with the noise that protects a participant, about `total`."""
+        return _about(self.noise(reports)[0], total)
+
+
+class ExactStatistic(StatisticSum):
+    """No privacy: the sums themselves."""
+
+    guarantee = None
+
+    def _prepare(self) -> None:
+        pass
+
+    def noise(self, reports: int) -> tuple[NoiseDistribution, ...]:  # noqa: ARG002
+        """None."""
+        return ()
+
+    def view_distribution(self, total: int, reports: int) -> NoiseDistribution:  # noqa: ARG002
+        """Raises: exact sums have no distribution."""
+        raise TacitError("an exact sum has no distribution: use a protocol with noise")
+
+
+class PrivateStatistic(StatisticSum):
+    """Base class of sums with noise."""
+
+    view: ClassVar[View]
+    guarantee: Target
+
+    def __init__(self, participants: int, statistic: Statistic, target: Target) -> None:
+        if target.participations != 1:
+            raise TacitError(
+                f"participations is {target.participations}: must be 1, because each participant "
+                "of a contextual experiment comes once"
+            )
+        self.target = target
+        super().__init__(participants, statistic)
+
+    def _prepare(self) -> None:
+        self.own = self.statistic.noise(self.target)
+        self.guarantee = derived(bare(self.target, self.view), *dict.fromkeys(self.own))
+
+
+class CentralStatistic(PrivateStatistic):
+    """A trusted server sums the reports and releases noisy sums.
+
+    >>> CentralStatistic(100, TableStatistic(2, 2), PureDP(1.0)).guarantee.short
+    '(1, 0)-DP'
+    """
+
+    view = View.SERVER_OUTPUT
+
+    def noise(self, reports: int) -> tuple[NoiseDistribution, ...]:  # noqa: ARG002
+        """The server's noise."""
+        return self.own
+
+    def server_noise(self) -> list[int]:
+        """One draw per coordinate."""
+        return _drawn(self.own)
+
+
+class TwoServerStatistic(PrivateStatistic):
+    """Reports are secret-shared between two servers, and each adds noise that suffices alone.
+
+    The guarantee is towards the other server, who knows its own noise; the remark
+    `TowardsOutsiders` states what both servers' noise gives towards everybody else.
+
+    >>> protocol = TwoServerStatistic(100, TableStatistic(2, 2), PureDP(1.0))
+    >>> protocol.guarantee.short, protocol.guarantee.view.value
+    ('(1, 0)-DP', 'other-server')
+    """
+
+    view = View.OTHER_SERVER
+
+    @property
+    def copies(self) -> int:
+        """One share for each server."""
+        return 2
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        outside = self.statistic.outsiders(self.target, self.own)
+        self.guarantee = derived(
+            self.guarantee.given(*TWO_SERVERS, outside), *dict.fromkeys(self.own)
+        )
+        sums = {one: _twice(one) for one in dict.fromkeys(self.own)}
+        self._both = tuple(sums[one] for one in self.own)
+
+    def noise(self, reports: int) -> tuple[NoiseDistribution, ...]:  # noqa: ARG002
+        """Both servers' noise; for discrete Gaussians, the nearby one that the accounting uses."""
+        return self._both
+
+    def server_noise(self) -> list[int]:
+        """An independent draw of each server per coordinate."""
+        return [a + b for a, b in zip(_drawn(self.own), _drawn(self.own), strict=True)]
+
+    def sample_noise(self, reports: int, rng: np.random.Generator) -> Integers:  # noqa: ARG002
+        """Both servers' draws."""
+        total = np.zeros(self.coordinates, dtype=np.int64)
+        for one in dict.fromkeys(self.own):
+            places = np.flatnonzero([other == one for other in self.own])
+            total[places] = one.sample(rng, len(places)) + one.sample(rng, len(places))
+        return total
+
+    def view_distribution(self, total: int, reports: int) -> NoiseDistribution:  # noqa: ARG002
+        """The first sum less the other server's noise."""
+        return _about(self.own[0], total)
+
+    def released_distribution(self, total: int, reports: int) -> NoiseDistribution:  # noqa: ARG002
+        """The first released sum, with both servers' noise."""
+        return _about(self._both[0], total)
+
+
+class SecureStatistic(PrivateStatistic):
+    """Each participant adds a share of the noise; secure aggregation releases only the sums.
+
+    Shares are made for all participants but one, who may be curious and knows their own share.
+    """
+
+    view = View.OPENED_SUM
+
+    def _prepare(self) -> None:
+        self.minimum, self.honest = self.participants, ThreatModel().honest(self.participants)
+        total = self.statistic.noise(self._asked(), self.honest)
+        shares = {one: _share(one, self.honest) for one in dict.fromkeys(total)}
+        self.own = tuple(shares[one] for one in total)
+        made = bare(self.target, self.view).given(*ThreatModel().assumptions())
+        self.guarantee = derived(made, *dict.fromkeys(self.own))
+
+    def _asked(self) -> Target:
+        """What the noise in the sums must meet."""
+        return self.target
+
+    def noise(self, reports: int) -> tuple[NoiseDistribution, ...]:
+        """The sums of all shares; for discrete Gaussians, the nearby one that the accounting
+        uses.
+        """
+        sums = {one: one.sum_of_shares(reports) for one in dict.fromkeys(self.own)}
+        return tuple(sums[one] for one in self.own)
+
+    def randomize(self, x: Any) -> Any:
+        """(integer + share) mod m per coordinate; the shares are drawn before the data are read."""
+        drawn = _drawn(self.own)
+        values = self.statistic.encode(x)
+        return [(value + extra) % self.modulus for value, extra in zip(values, drawn, strict=True)]
+
+
+class ShuffledStatistic(SecureStatistic):
+    """`SecureStatistic` with a shuffler: every number is split into additive shares modulo m.
+
+    The shuffled shares reveal only the sums, up to 2^-60 (`tacit.protocols.split_and_mix`). Needs
+    at least 19 honest participants; the guarantee has a δ of that order.
+    """
+
+    view = View.SHUFFLED
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        about = mixed(self.guarantee, SHUFFLE_SECURITY)
+        self.guarantee = derived(about, *dict.fromkeys(self.own))
+
+    @property
+    def security(self) -> int:
+        """σ, with a union bound over all coordinates."""
+        return SHUFFLE_SECURITY + math.ceil(math.log2(self.coordinates))
+
+    @cached_property
+    def copies(self) -> int:
+        """As many shares as hide everything but their sum."""
+        return split_shares(self.honest, 1 << WIDEST, self.security)
+
+    def randomize(self, x: Any) -> Any:
+        """One row of shares per coordinate."""
+        rows = []
+        for number in super().randomize(x):
+            parts = [below(self.modulus) for _ in range(self.copies - 1)]
+            rows.append([*parts, (number - sum(parts)) % self.modulus])
+        return rows
+
+    def combine(self, messages: Sequence[Any]) -> Aggregate:
+        """The sum of all shares per label, modulo m."""
+        return super().combine([[sum(row) for row in message] for message in messages])
+
+
+class UnaryStatistic(StatisticSum):
+    """Local model of tables: each participant sends one randomized bit per cell.
+
+    The bit of the participant's cell is 1 with probability ½, every other one with probability
+    q = 1/(1 + e^ε): optimized unary encoding (Wang, Blocki, Li & Jha 2017). Two cells' bits differ
+    in distribution between any two participants, and the likelihood ratio is at most
+    (½ / q) · ((1 - q) / ½) = e^ε.
+    """
+
+    guarantee: PureDP
+
+    def __init__(self, participants: int, statistic: TableStatistic, target: Target) -> None:
+        if not isinstance(target, PureDP) or target.participations != 1:
+            raise TacitError(
+                f"target is {target.short}: must be pure, for one participation, in local tables"
+            )
+        self.target = target
+        super().__init__(participants, statistic)
+
+    def _prepare(self) -> None:
+        self.epsilon = Fraction(self.target.epsilon)
+        rare = math.exp(-float(self.epsilon))
+        self.lie = rare / (1 + rare)
+        self.guarantee = derived(bare(self.target, View.MESSAGE), HALF)
+
+    def noise(self, reports: int) -> tuple[NoiseDistribution, ...]:  # noqa: ARG002
+        """No additive noise: bits are randomized."""
+        return ()
+
+    def randomize(self, x: Any) -> list[int]:
+        """One bit per cell; all bits are drawn before the cell is read."""
+        others = [int(self._lies()) for _ in range(self.coordinates)]
+        own = int(HALF.flip())
+        return [
+            own if one else other
+            for one, other in zip(self.statistic.encode(x), others, strict=True)
+        ]
+
+    def _lies(self) -> bool:
+        """True with probability exactly 1 / (1 + e^ε), as in `randomized_bits`."""
+        while not HALF.flip():
+            if Chance(Fraction(1), self.epsilon).flip():
+                return True
+        return False
+
+    def analyze(self, released: Aggregate) -> Estimate:
+        """The debiased number of reports in each cell."""
+        self.check_reports(released.reports)
+        ones = np.array(released.values, dtype=float)
+        total = (ones - released.reports * self.lie) / (0.5 - self.lie)
+        return Estimate(total, self.error(released.reports), self.guarantee_id, released.wrapped)
+
+    def error(self, reports: int) -> VectorError:
+        """Stretched bits are independent and sub-Gaussian; the spread is that of empty cells."""
+        stretch = 1 / (0.5 - self.lie)
+        proxy = np.full(self.coordinates, stretch**2 / (4 * reports))
+        std = stretch * math.sqrt(self.lie * (1 - self.lie) / reports)
+        reach = np.full(self.coordinates, math.inf)
+        return VectorError(reports, proxy, reach, np.full(self.coordinates, std))
+
+    def simulate(self, load: StatisticTotals, rng: np.random.Generator) -> Estimate:
+        """The number of ones in every cell."""
+        self.check_reports(load.reports)
+        ones = rng.binomial(load.sums, 0.5) + rng.binomial(load.reports - load.sums, self.lie)
+        return self.analyze(Aggregate(tuple(ones.tolist()), load.reports))
+
+    def view_distribution(self, total: int, reports: int) -> Table:  # noqa: ARG002
+        """The first bit of a participant who is (1) or is not (0) in its cell."""
+        one = 0.5 if total else self.lie
+        return Table.of(0, np.array([1 - one, one]))
+
+    def released_distribution(self, total: int, reports: int) -> Table:
+        """The number of ones for the first cell."""
+        told: Floats = np.ones(1)
+        for count, bias in ((total, 0.5), (reports - total, self.lie)):
+            if count:
+                told = product(told, Binomial(count, bias).pmf(np.arange(count + 1)))
+        return Table.of(0, told / told.sum())
+
+
+def _drawn(noise: Sequence[NoiseDistribution]) -> list[int]:
+    """One exact draw per coordinate."""
+    return [int(one.draw()) for one in noise]
+
+
+def _twice(one: NoiseDistribution) -> NoiseDistribution:
+    """The sum of two draws; for discrete Gaussians, the nearby distribution."""
+    return one.power(2) if one.divisible else one.sum_of_shares(2)
+
+
+def _share(one: NoiseDistribution, honest: int) -> NoiseDistribution:
+    """A share of noise that is added up by this many honest participants."""
+    return one.share(honest) if one.divisible else one.nearby_share(honest)
+
+
+def _about(one: NoiseDistribution, total: int) -> NoiseDistribution:
+    """The distribution about `total`."""
+    if total == 0:
+        return one
+    low, high = one.window(-80.0)
+    return Table.of(low + total, one.pmf(np.arange(low, high + 1)))
+
+
+def statistic_sum(
+    participants: int, statistic: Statistic, trust: str, target: Target | None
+) -> StatisticSum:
+    """The sum of a statistic under a trust model; without a target, exact sums."""
+    if target is None:
+        return ExactStatistic(participants, statistic)
+    kinds: dict[str, type[PrivateStatistic]] = {
+        TrustModel.CENTRAL: CentralStatistic,
+        TrustModel.TWO_SERVERS: TwoServerStatistic,
+        TrustModel.SECURE_AGGREGATION: SecureStatistic,
+        TrustModel.SHUFFLER: ShuffledStatistic,
+    }
+    if trust == TrustModel.LOCAL and isinstance(statistic, TableStatistic):
+        return UnaryStatistic(participants, statistic, target)
+    if trust not in kinds or (
+        trust == TrustModel.SHUFFLER and not isinstance(statistic, TableStatistic)
+    ):
+        raise TacitError(
+            f"trust is {trust}: moments need central, two-servers or secure-aggregation"
+        )
+    return kinds[trust](participants, statistic, target)
+
+
+def table_sum(
+    participants: int,
+    weight: float = 1.0,  # noqa: ARG001  (tables have none)
+    *,
+    segments: int,
+    options: int,
+    trust: str,
+    target: Target | None,
+) -> StatisticSum:
+    """The protocol of a round of tables."""
+    return statistic_sum(participants, TableStatistic(segments, options), trust, target)
+
+
+def moment_sum(
+    participants: int,
+    weight: float = 2.0,
+    *,
+    dimension: int,
+    resolution: int,
+    levels: int,
+    trust: str,
+    target: Target | None,
+) -> StatisticSum:
+    """The protocol of a round of moments."""
+    statistic = MomentStatistic(dimension, resolution, levels, weight)
+    return statistic_sum(participants, statistic, trust, target)

@@ -1,0 +1,314 @@
+"""Statistics of contextual experiments, and the noise that makes their sums private.
+
+Each participant reports one integer vector. A `TableStatistic` is one-hot: a replaced participant
+takes one from a cell and adds one to another, so that discrete Laplace noise of scale 2/ε in every
+cell is (ε, 0)-DP. A `MomentStatistic` holds x (y - ½) and the upper triangle of x xᵀ as integers on
+a grid. Its sensitivity is that of both together (`centred_sensitivity`), in coordinates where
+off-diagonal entries count √2 times and x (y - ½) counts `weight` times. Discrete Gaussian noise is
+accounted for by its distance from a Gaussian (`tacit.privacy.gaussian_distance`). Features are on
+the grid already, so that no rounding adds to the sensitivity.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.assumptions import TowardsOutsiders
+from tacit.contextual.statistics import MomentReport, TableReport
+from tacit.errors import TacitError
+from tacit.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
+from tacit.privacy import ApproximateDP, PureDP, Target, privacy_loss
+from tacit.privacy.composition import ComposedLoss
+from tacit.privacy.gaussian import GaussianLoss
+from tacit.privacy.gaussian_distance import GroupedGaussianLoss
+from tacit.privacy.guarantees import READ_AT
+from tacit.privacy.search import least
+from tacit.protocols.vector_noise import gaussian_ratio
+from tacit.types import Floats, Integers, Visitors
+
+CLOSE = 2e-4  # relative excess of the noise over the least
+SLACK = 1e-9  # relative rounding error of a sensitivity computed in doubles
+HEAVIEST = math.sqrt(8)  # largest weight for which the sensitivity is tight
+
+
+def centred_sensitivity(weight: float) -> float:
+    """√2 (1 + w²/8): the l2 sensitivity of (w (y - ½) x, xxᵀ) to replacing one (x, y).
+
+    `tacit.bandits.contextual.moments` has the proof, for ‖x‖ <= 1 and 0 <= y <= 1.
+
+    >>> round(centred_sensitivity(2.0) ** 2, 6)
+    4.5
+    """
+    return math.sqrt(2) * (1 + weight**2 / 8) * (1 + SLACK)
+
+
+class Statistic(ABC):
+    """An integer vector that each participant reports, and how its sums are made private.
+
+    Attributes
+    ----------
+    size : int
+        Integers in a report.
+    largest : int
+        Largest absolute value of an integer in a report.
+    """
+
+    size: int
+    largest: int
+
+    @abstractmethod
+    def encode(self, report: Any) -> list[int]:
+        """A participant's integers; anything outside the declared range is rejected."""
+
+    @abstractmethod
+    def noise(self, target: Target, shares: int = 1) -> tuple[NoiseDistribution, ...]:
+        """The least noise of each coordinate that meets the target, as a sum of that many shares.
+
+        Raises
+        ------
+        TacitError
+            If this statistic has no noise for such a target.
+        """
+
+    @abstractmethod
+    def outsiders(self, target: Target, noise: tuple[NoiseDistribution, ...]) -> TowardsOutsiders:
+        """The guarantee of two independent draws of this noise in every coordinate."""
+
+    @property
+    @abstractmethod
+    def units(self) -> Floats:
+        """The real value of one, by coordinate."""
+
+    @abstractmethod
+    def total(
+        self, visitors: Visitors, options: npt.NDArray[np.intp], levels: Integers
+    ) -> Integers:
+        """The sum of simulated participants' reports, exactly."""
+
+    @property
+    @abstractmethod
+    def precision(self) -> int:
+        """Levels above 0 to which rewards are rounded."""
+
+
+@dataclass(frozen=True)
+class TableStatistic(Statistic):
+    """A histogram over segment, option and outcome; reports are cells.
+
+    Examples
+    --------
+    >>> table = TableStatistic(segments=20, options=4)
+    >>> table.size, table.noise(PureDP(1.0))[0].variance > 7.8
+    (160, True)
+    """
+
+    segments: int
+    options: int
+    largest = 1
+
+    @cached_property
+    def report(self) -> TableReport:
+        """The device's part."""
+        return TableReport(self.segments, self.options)
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """Two cells per segment and option."""
+        return self.report.size
+
+    def encode(self, report: Any) -> list[int]:
+        """A one in the participant's cell."""
+        return self.report.vector(report)
+
+    def noise(self, target: Target, shares: int = 1) -> tuple[NoiseDistribution, ...]:  # noqa: ARG002
+        """Discrete Laplace noise of scale 2/ε, which shares add up to exactly."""
+        if not isinstance(target, PureDP):
+            raise TacitError(
+                f"delta is {target.delta:g}: must be left out for tables, whose guarantee is pure"
+            )
+        return (DiscreteLaplace(2 / Fraction(target.epsilon)),) * self.size
+
+    def outsiders(self, target: Target, noise: tuple[NoiseDistribution, ...]) -> TowardsOutsiders:  # noqa: ARG002
+        """Two cells move by one each; their exact losses compose, read at δ = 1e-6."""
+        return TowardsOutsiders(_both_laplace(noise[0]), READ_AT)
+
+    @property
+    def units(self) -> Floats:
+        """Counts."""
+        return np.ones(self.size)
+
+    @property
+    def precision(self) -> int:
+        """Outcomes are bits."""
+        return 1
+
+    def total(
+        self, visitors: Visitors, options: npt.NDArray[np.intp], levels: Integers
+    ) -> Integers:
+        """The number of participants in every cell."""
+        cells = (visitors.segments * self.options + options) * 2 + levels
+        return np.bincount(cells, minlength=self.size).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class MomentStatistic(Statistic):
+    """Moments of features and reward; reports are pairs of features and level.
+
+    Parameters
+    ----------
+    dimension, resolution, levels
+        As for `MomentReport`.
+    weight : float
+        The weight of x (y - ½) relative to x xᵀ: with more of it, the first has less noise.
+
+    Examples
+    --------
+    >>> moments = MomentStatistic(dimension=2, resolution=1000)
+    >>> moments.encode(((6, 8), 1)), len(moments.noise(ApproximateDP(1.0, 1e-6)))
+    ([6, 8, 36, 48, 64], 5)
+    """
+
+    dimension: int
+    resolution: int
+    levels: int = 1
+    weight: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.weight <= HEAVIEST * (1 + SLACK):
+            raise TacitError(f"weight is {self.weight:g}: must be above 0 and at most √8")
+
+    @cached_property
+    def report(self) -> MomentReport:
+        """The device's part."""
+        return MomentReport(self.dimension, self.resolution, self.levels)
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """d + d (d + 1) / 2."""
+        return self.report.size
+
+    @property
+    def largest(self) -> int:  # type: ignore[override]
+        """The largest product of two features, or of a feature and a centred reward."""
+        return max(self.resolution**2, self.levels * self.resolution)
+
+    def encode(self, report: Any) -> list[int]:
+        """The moments of (features, level)."""
+        features, level = report
+        return self.report.vector(tuple(features), level)
+
+    @cached_property
+    def units(self) -> Floats:
+        """1/(2 levels resolution) for x (y - ½), 1/resolution² for x xᵀ."""
+        first = np.full(self.dimension, 1 / (2 * self.levels * self.resolution))
+        return np.concatenate([first, np.full(self.size - self.dimension, self.resolution**-2.0)])
+
+    @property
+    def precision(self) -> int:
+        """The levels of rewards."""
+        return self.levels
+
+    def total(
+        self, visitors: Visitors, options: npt.NDArray[np.intp], levels: Integers
+    ) -> Integers:
+        """Moments of the chosen features; doubles hold them exactly below 2^53."""
+        chosen = visitors.features[np.arange(len(options)), options].astype(float)
+        first = (2.0 * levels - self.levels) @ chosen
+        rows, columns = np.triu_indices(self.dimension)
+        upper = (chosen.T @ chosen)[rows, columns]
+        return np.asarray(np.rint(np.concatenate([first, upper])), dtype=np.int64)
+
+    @cached_property
+    def scales(self) -> tuple[float, float, float]:
+        """Real value of one in the coordinates of the sensitivity: of x (y - ½), of diagonal and of
+        off-diagonal entries.
+        """
+        square = self.resolution**-2.0
+        return self.weight / (2 * self.levels * self.resolution), square, math.sqrt(2) * square
+
+    def noise(self, target: Target, shares: int = 1) -> tuple[NoiseDistribution, ...]:
+        """Discrete Gaussian noise, equally wide in the coordinates of the sensitivity."""
+        if not isinstance(target, ApproximateDP):
+            raise TacitError(
+                "delta is 0: must be above 0 for moments, whose noise is Gaussian. Give a delta, "
+                "such as 1e-6."
+            )
+        first, diagonal, other = _moment_noise(self, target, shares)
+        upper: list[NoiseDistribution] = [
+            diagonal if i == j else other
+            for i in range(self.dimension)
+            for j in range(i, self.dimension)
+        ]
+        return (*(first,) * self.dimension, *upper)
+
+    def loss(self, noise: Sequence[NoiseDistribution], shares: int = 1) -> GroupedGaussianLoss:
+        """The loss of noise in x (y - ½), in diagonal and in off-diagonal entries."""
+        d = self.dimension
+        counts = (d, d, d * (d - 1) // 2)
+        groups = tuple(
+            (one, unit, count)
+            for one, unit, count in zip(noise, self.scales, counts, strict=True)
+            if count
+        )
+        return GroupedGaussianLoss(groups, centred_sensitivity(self.weight), shares)
+
+    def outsiders(self, target: Target, noise: tuple[NoiseDistribution, ...]) -> TowardsOutsiders:
+        """From the Gaussian mechanism of √2 times the width, checked for this noise."""
+        if not isinstance(target, ApproximateDP):
+            raise TacitError("moments have no pure guarantee")
+        stated = _both_gaussian(target)
+        d = self.dimension
+        distinct = (noise[0], noise[d], noise[min(d + 1, len(noise) - 1)])
+        both = [one.sum_of_shares(2) for one in distinct]
+        if self.loss(both, shares=2).delta(stated) > target.delta:
+            raise TacitError(f"both servers' noise does not earn ({stated:g}, {target.delta:g})-DP")
+        return TowardsOutsiders(stated, target.delta)
+
+
+@lru_cache(maxsize=4096)
+def _moment_noise(
+    statistic: MomentStatistic, target: ApproximateDP, shares: int
+) -> tuple[NoiseDistribution, NoiseDistribution, NoiseDistribution]:
+    """The least noise of x (y - ½), of diagonal and of off-diagonal entries."""
+    start = gaussian_ratio(target) * centred_sensitivity(statistic.weight) * (1 + CLOSE)
+
+    def made(std: float) -> list[NoiseDistribution]:
+        return [DiscreteGaussian.of_std(std / unit) for unit in statistic.scales]
+
+    def meets(std: float) -> bool:
+        return statistic.loss(made(std), shares).delta(target.epsilon) <= target.delta
+
+    std = start
+    for _ in range(12):
+        if meets(std):
+            first, diagonal, other = made(least(meets, std, relative=CLOSE / 4))
+            return first, diagonal, other
+        std *= 1.05
+    raise TacitError(
+        f"no discrete Gaussian noise of {shares:,} shares earns {target.short}: use a finer "
+        "resolution, a larger delta, or smaller rounds"
+    )
+
+
+@lru_cache(maxsize=256)
+def _both_laplace(noise: NoiseDistribution) -> float:
+    """ε at δ = 1e-6 of two cells that each move by one under two draws of noise."""
+    loss = privacy_loss(noise.power(2), 1, log_floor=math.log(READ_AT) - 40)
+    return float(ComposedLoss(((loss, 2),)).epsilon(READ_AT))
+
+
+@lru_cache(maxsize=256)
+def _both_gaussian(target: ApproximateDP) -> float:
+    """ε at the target's δ of √2 times the target's Gaussian noise, rounded up to three digits."""
+    found = GaussianLoss(math.sqrt(2) * gaussian_ratio(target), 1.0).epsilon(0.99 * target.delta)
+    digits = 2 - math.floor(math.log10(found))
+    return float(math.ceil(found * 10**digits) / 10**digits)

@@ -1,0 +1,1 @@
+../../../../clients/js/prio3.js

@@ -1,0 +1,401 @@
+"""A silo's agent: it decides, keeps records, and answers the coordinator's messages.
+
+The agent holds everything about participants. A record enters one row, after its outcome is known;
+a row's noise is drawn once, and its noisy message is on disk before anything is sent. Reports go
+out when the terms say so. The agent checks every message against the terms and answers a repeated
+message with the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tacit.errors import Refusal, TacitError, require
+from tacit.protocols.prefix_sums import Encoder
+from tacit.records import Records
+from tacit.signatures import fingerprint, public_key
+from tacit.silos.database import CommittedRow, SiloDatabase, StoredDecision
+from tacit.silos.exported import ExportedPolicy
+from tacit.silos.federation import PinnedFederation
+from tacit.silos.messages import (
+    COORDINATOR,
+    SiloMessage,
+    SyncStage,
+    pack_survivors,
+    read_survivors,
+)
+from tacit.silos.policies import PolicyActor, decode_policy, export_policy, sum_records
+from tacit.silos.silo_masking import SiloMasking
+from tacit.types import Floats
+
+Context = Mapping[str, Any] | Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True)
+class SiloDecision:
+    """A decision for one participant.
+
+    Parameters
+    ----------
+    id : str
+        Names the decision when its outcome is recorded.
+    action : str
+        The action to take; its index as text where actions have no names.
+    estimate, width : float
+        The estimated mean reward of the action and its confidence width.
+    """
+
+    id: str
+    action: str
+    estimate: float
+    width: float
+
+
+@dataclass(frozen=True)
+class SiloIdentity:
+    """Whose agent it is: the signed terms, the silo's name in them, and its long-term key."""
+
+    pinned: PinnedFederation
+    name: str
+    key: Ed25519PrivateKey
+
+    def __post_init__(self) -> None:
+        own, named = public_key(self.key), self.pinned.terms.silos[self.number].key
+        rule = f"{fingerprint(named)}, which the terms name for {self.name}"
+        require(own == named, "key of the silo", fingerprint(own), rule)
+
+    def __repr__(self) -> str:
+        return f"SiloIdentity({self.name})"
+
+    @property
+    def number(self) -> int:
+        """The silo's number in the terms."""
+        return self.pinned.terms.number(self.name)
+
+
+class SiloAgent:
+    """The agent of one silo.
+
+    Parameters
+    ----------
+    identity : SiloIdentity
+        Terms, name and key.
+    database : SiloDatabase
+        The silo's own database.
+    records : Records
+        Records outside of backups: which message a row has.
+    clock : callable
+        Seconds since 1970; reports are rejected before they are due.
+    """
+
+    def __init__(
+        self,
+        identity: SiloIdentity,
+        database: SiloDatabase,
+        records: Records,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.identity, self.terms = identity, identity.pinned.terms
+        self._sums = identity.pinned.derived
+        self._own = self._sums.sums.of(identity.number)
+        self._database, self._records, self._clock = database, records, clock
+        self._lock = threading.RLock()
+        self._masking: SiloMasking | None = None
+        self._actor: tuple[int, PolicyActor] | None = None
+        self._position = 0
+
+    # Decisions
+
+    def decide(self, context: Context) -> SiloDecision:
+        """Decide for one participant and store the decision.
+
+        Parameters
+        ----------
+        context : mapping, or one row of features per action
+            As the terms declare it.
+
+        Returns
+        -------
+        SiloDecision
+
+        Raises
+        ------
+        TacitError
+            If the context is not as declared, or no policy has arrived yet.
+        """
+        with self._lock:
+            step, actor = self._current()
+            proposal = actor.propose(self.terms.context.table(context), self._position)
+            identity, chosen = secrets.token_hex(16), proposal.action
+            with self._database.transaction():
+                self._database.add_decision(
+                    StoredDecision(identity, step, proposal.features, chosen)
+                )
+            self._position += 1
+        names = self.terms.context.actions
+        return SiloDecision(
+            identity,
+            names[chosen] if names else str(chosen),
+            float(proposal.estimates[chosen]),
+            float(proposal.widths[chosen]),
+        )
+
+    def record(
+        self, decision: SiloDecision | str, outcome: float, action: str | None = None
+    ) -> None:
+        """Record the outcome of a decision, once; the record waits for its synchronisation.
+
+        Parameters
+        ----------
+        decision : SiloDecision or str
+            The decision, or its id.
+        outcome : float
+            The outcome as the terms measure it; it becomes a reward in [0, 1].
+        action : str, optional
+            What was really done, where it was not what was proposed.
+
+        Raises
+        ------
+        TacitError
+            If the decision is unknown, or another outcome was recorded for it.
+        """
+        identity = decision if isinstance(decision, str) else decision.id
+        reward = self.terms.reward.reward(outcome)
+        with self._lock:
+            found = self._database.decision(identity)
+            if found is None:
+                raise TacitError(f"decision is {identity!r}: must be one that decide returned")
+            taken = found.proposed if action is None else self._action(action, found)
+            if found.reward is not None:
+                if (found.taken, found.reward) != (taken, reward):
+                    raise TacitError(
+                        f"decision {identity} has an outcome already: it enters a synchronisation "
+                        "as it was first recorded"
+                    )
+                return
+            with self._database.transaction():
+                self._database.set_outcome(identity, taken, reward)
+
+    def _action(self, action: str, decision: StoredDecision) -> int:
+        if self.terms.context.actions:
+            return self.terms.context.action(action)
+        count = len(decision.features)
+        within = action.isdecimal() and int(action) < count
+        require(within, "action", repr(action), f"a number below {count}")
+        return int(action)
+
+    def _current(self) -> tuple[int, PolicyActor]:
+        """The newest policy."""
+        if self._actor is None:
+            found = self._database.policy()
+            if found is None:
+                raise TacitError("no policy has arrived yet: wait for the coordinator's first one")
+            policy = decode_policy(found[1], self._sums.policy)
+            self._actor = found[0], PolicyActor(policy)
+            self._position = self._database.made(found[0])
+        return self._actor
+
+    # What stays inside the silo
+
+    def status(self) -> dict[str, Any]:
+        """The state of the silo, for its own staff: it never leaves the silo."""
+        with self._lock:
+            found, rows = self._database.policy(), self._database.rows()
+            counts = self._database.counts()
+        steps = len(self.terms.batches)
+        step = None if found is None else found[0]
+        return {
+            "silo": self.identity.name,
+            "terms": self.terms.digest.hex(),
+            "policy": step,
+            "rows": len(rows),
+            "of": steps,
+            "finished": step is not None and step >= steps,
+            "next_due": None if len(rows) >= steps else self.terms.due(len(rows)),
+            **counts,
+            "waiting": counts["outcomes"] - counts["synchronised"],
+        }
+
+    def export(self) -> ExportedPolicy:
+        """The newest policy, for use without an agent."""
+        with self._lock:
+            step, actor = self._current()
+        return export_policy(self.terms.context, actor, step)
+
+    # Synchronisation
+
+    def respond(self, stage: str, message: bytes) -> bytes:  # noqa: ARG002
+        """Answer a coordinator's message; reject anything that the terms do not cover.
+
+        Parameters
+        ----------
+        stage : str
+            The engine's name of the stage; the signed message decides.
+        message : bytes
+            The coordinator's message.
+
+        Returns
+        -------
+        bytes
+            The signed answer; the same for the same message.
+
+        Raises
+        ------
+        Refusal
+            If the message is forged, out of order, too early, or weaker than the terms.
+        """
+        with self._lock:
+            asked = SiloMessage.decode(message, self.terms)
+            to_us = asked.sender == COORDINATOR and asked.recipient == self.identity.number + 1
+            parties = (asked.sender, asked.recipient)
+            rule = f"from 0, the coordinator, to {self.identity.number + 1}"
+            require(to_us, "direction of the message", parties, rule, Refusal)
+            answer = _HANDLERS[asked.stage](self, asked)
+            return asked.answer(answer).encode(self.identity.key)
+
+    def _take_policy(self, asked: SiloMessage) -> bytes:
+        policy = decode_policy(asked.payload, self._sums.policy)
+        found = self._database.policy()
+        if found is not None and asked.step <= found[0]:
+            if (asked.step, asked.payload) != found:
+                raise Refusal(
+                    f"policy is of step {asked.step}: step {found[0]} has one already, and a step "
+                    "has one policy"
+                )
+            return b""
+        steps = len(self.terms.batches)
+        require(asked.step <= steps, "step of the policy", asked.step, f"at most {steps}", Refusal)
+        rows = self._database.rows()
+        absent = asked.step - len(rows)
+        if absent > 0 and not self.terms.missing:
+            raise Refusal(
+                f"policy is of step {asked.step}, but row {len(rows)} of this silo was never asked "
+                "for: under these terms every row needs every silo"
+            )
+        with self._database.transaction():
+            for step in range(len(rows), asked.step):
+                zero = np.zeros(self._sums.sums.size)
+                self._database.add_row(CommittedRow(step, zero, None), [])
+            self._database.add_policy(asked.step, asked.payload)
+        self._masking, self._actor, self._position = None, (asked.step, PolicyActor(policy)), 0
+        return b""
+
+    def _row(self, step: int) -> CommittedRow:
+        """The row of the current step: committed now, if it is due, or before."""
+        found, rows = self._database.policy(), self._database.rows()
+        if found is None or found[0] != step or step >= len(self.terms.batches):
+            raise Refusal(f"row is {step}: must be that of the newest policy; others are final")
+        if len(rows) == step:
+            due, now = self.terms.due(step), self._clock()
+            rule = f"at least {due:.0f}, when row {step} is due"
+            require(now >= due, "time of the request", f"{now:.0f}", rule, Refusal)
+            rows.append(self._commit(step, [row.vector for row in rows]))
+        row = rows[step]
+        if row.message is None:
+            raise Refusal(f"row {step} was committed without a message")
+        self._check_once(row)
+        return row
+
+    def _commit(self, step: int, before: list[Floats]) -> CommittedRow:
+        """Draw the noise of a row and commit its message, in one transaction."""
+        encoder = Encoder(self._own, history=before)
+        with self._database.transaction():
+            records = self._database.waiting(self.terms.batches[step])
+            done = [
+                (one.features[one.taken], one.reward)
+                for one in records
+                if one.taken is not None and one.reward is not None
+            ]
+            vector = sum_records(self._sums.policy, done)
+            message = np.asarray(encoder.randomize(vector)).tobytes()
+            row = CommittedRow(step, vector, message)
+            self._database.add_row(row, [one.id for one in records])
+        return row
+
+    def _check_once(self, row: CommittedRow) -> None:
+        """Reject a row whose message differs from the one on record: the database was restored."""
+        assert row.message is not None
+        digest = hashlib.sha256(row.message).digest()
+        if self._first(b"row", row.step, digest) != digest:
+            raise Refusal(
+                f"row {row.step} has another message on record: the database was restored from a "
+                "copy, and a second draw of noise is not accounted for. Leave the federation"
+            )
+
+    def _first(self, what: bytes, step: int, digest: bytes) -> bytes | None:
+        """The first digest of this kind for a row, on record outside of backups."""
+        name = what + self.terms.digest + self.identity.number.to_bytes(2, "big")
+        return self._records.replace(name + step.to_bytes(4, "big"), None, digest)
+
+    def _report(self, asked: SiloMessage) -> bytes:
+        if self._sums.masked:
+            raise Refusal("stage is REPORT: under these terms messages are masked")
+        message = self._row(asked.step).message
+        assert message is not None
+        return message
+
+    def _join(self, asked: SiloMessage) -> bytes:
+        if not self._sums.masked:
+            raise Refusal("stage is JOIN: under these terms messages are not masked")
+        row = self._row(asked.step)
+        if self._masking is None or self._masking.attempt != asked.attempt:
+            assert row.message is not None
+            words = [int(word) for word in np.frombuffer(row.message, dtype=np.uint64)]
+            self._masking = SiloMasking(self.identity.pinned, self.identity.key, asked, words)
+        return self._masking.join()
+
+    def _attempt(self, asked: SiloMessage) -> SiloMasking:
+        masking = self._masking
+        if masking is None or (masking.attempt, masking.step) != (asked.attempt, asked.step):
+            raise Refusal("attempt is unknown: it must start with JOIN, and ends with the process")
+        return masking
+
+    def _share(self, asked: SiloMessage) -> bytes:
+        return self._attempt(asked).share(asked.payload)
+
+    def _check(self, asked: SiloMessage) -> bytes:
+        return self._attempt(asked).check(asked.payload)
+
+    def _mask(self, asked: SiloMessage) -> bytes:
+        return self._attempt(asked).mask(asked.payload)
+
+    def _sign_survivors(self, asked: SiloMessage) -> bytes:
+        """Sign the survivors of a row: one set per row, ever."""
+        masking = self._attempt(asked)
+        survivors = read_survivors(asked.payload, self.terms)
+        masking.check_survivors(survivors)
+        packed = pack_survivors(survivors)
+        stored = self._database.set_survivors(asked.step, packed)
+        digest = hashlib.sha256(packed).digest()
+        if stored != packed or self._first(b"survivors", asked.step, digest) != digest:
+            raise Refusal(f"row {asked.step} has other survivors, which this silo signed before")
+        return masking.sign_survivors(survivors)
+
+    def _reveal(self, asked: SiloMessage) -> bytes:
+        return self._attempt(asked).reveal(asked.payload)
+
+
+def _unknown(_agent: SiloAgent, asked: SiloMessage) -> bytes:
+    raise Refusal(f"stage is {asked.stage.name}: this agent does not answer it")
+
+
+_HANDLERS: Mapping[SyncStage, Callable[[SiloAgent, SiloMessage], bytes]] = {
+    SyncStage.POLICY: SiloAgent._take_policy,
+    SyncStage.REPORT: SiloAgent._report,
+    SyncStage.JOIN: SiloAgent._join,
+    SyncStage.SHARE: SiloAgent._share,
+    SyncStage.CHECK: SiloAgent._check,
+    SyncStage.MASK: SiloAgent._mask,
+    SyncStage.SURVIVORS: SiloAgent._sign_survivors,
+    SyncStage.REVEAL: SiloAgent._reveal,
+    SyncStage.EVALUATE: _unknown,
+}

@@ -1,0 +1,363 @@
+"""Files of a federation: `silo.toml` of a silo, `federation.toml` of the coordinator, and cards.
+
+A silo's file declares contexts, actions, outcome and budget on its own; `tacit silo check` compares
+them with the terms before the silo signs. Paths are relative to the file. All errors are reported
+together.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tomllib
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from tacit.errors import InvalidFile, TacitError
+from tacit.keyfiles import KeyFile, load_signing_key, save_signing_key
+from tacit.records import RecordDirectory
+from tacit.signatures import fingerprint, public_key
+from tacit.silos.agent import SiloAgent, SiloIdentity
+from tacit.silos.context import ContextColumn, ContextSpec
+from tacit.silos.database import SiloDatabase
+from tacit.silos.federation import (
+    FederationTerms,
+    PinnedFederation,
+    RewardSpec,
+    SiloParty,
+    SyncSchedule,
+    pin_federation,
+)
+
+TOKENS = ("application-token", "engine-token")
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def _fraction(value: object) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, Fraction)):
+        raise ValueError("must be a number, such as 1 or '1/100000'")
+    return Fraction(str(value))
+
+
+Exact = Annotated[Fraction, BeforeValidator(_fraction)]
+
+
+class _Entries(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class ColumnEntry(_Entries):
+    """A declared column of contexts."""
+
+    name: str
+    kind: str = "number"
+    low: Exact = Fraction(0)
+    high: Exact = Fraction(1)
+    levels: tuple[str, ...] = ()
+
+
+class OutcomeEntry(_Entries):
+    """How an outcome becomes a reward in [0, 1]."""
+
+    meaning: str
+    worst: Exact = Fraction(0)
+    best: Exact = Fraction(1)
+
+
+class BudgetEntry(_Entries):
+    """The largest (ε, δ) that the silo's participants may be exposed to."""
+
+    epsilon: Exact
+    delta: Exact
+
+
+class Declarations(_Entries):
+    """What all silos of a federation declare alike."""
+
+    actions: tuple[str, ...]
+    columns: tuple[ColumnEntry, ...]
+    outcome: OutcomeEntry
+
+    @property
+    def context(self) -> ContextSpec:
+        """The declared contexts and actions."""
+        columns = tuple(ContextColumn(**dict(column)) for column in self.columns)
+        return ContextSpec(columns, self.actions)
+
+    @property
+    def reward(self) -> RewardSpec:
+        """The declared outcome."""
+        return RewardSpec(self.outcome.meaning, self.outcome.worst, self.outcome.best)
+
+
+class SiloConfig(Declarations):
+    """The configuration of a silo's agent."""
+
+    name: str
+    budget: BudgetEntry
+    terms: Path = Path("terms.json")
+    key: Path = Path("silo.key")
+    lock_file: Path = Path("lock")
+    database: Path = Path("silo.sqlite")
+    records: Path = Path("records")
+    host: str = "127.0.0.1"
+    port: int = Field(8710, ge=1, le=65_535)
+
+    def token(self, folder: Path, which: str) -> str:
+        """One of the two tokens, from a file that only its owner can read."""
+        path = folder / which
+        if path.stat().st_mode & 0o077:
+            raise TacitError(f"{path} can be read by others: chmod 600 {path}")
+        return path.read_text(encoding="utf-8").strip()
+
+
+class ScheduleEntry(_Entries):
+    """When silos synchronise: see `SyncSchedule`."""
+
+    horizon: int = Field(ge=1)
+    sync: int = Field(25, ge=1)
+    kind: str = "geometric"
+    starts: int = Field(0, ge=0)
+    pace: int = Field(0, ge=0)
+    patience: int = Field(86_400, ge=0)
+
+
+class FederationConfig(Declarations):
+    """The definition of a federation, by its coordinator."""
+
+    question: str
+    schedule: ScheduleEntry
+    algorithm: str = "secagg-fedlinucb"
+    mode: str = "calibrated"
+    norm: Exact = Fraction(2)
+    missing: int = Field(0, ge=0)
+    key: Path = Path("coordinator.key")
+    lock_file: Path = Path("lock")
+    records: Path = Path("records")
+    terms: Path = Path("terms.json")
+
+    def make_terms(self, coordinator: bytes, silos: tuple[SiloParty, ...]) -> FederationTerms:
+        """The terms of this definition with these parties."""
+        return FederationTerms(
+            question=self.question,
+            algorithm=self.algorithm,
+            context=self.context,
+            reward=self.reward,
+            schedule=SyncSchedule(**dict(self.schedule)),
+            coordinator=coordinator,
+            silos=silos,
+            mode=self.mode,
+            norm=self.norm,
+            missing=self.missing,
+        )
+
+
+class SiloCard(_Entries):
+    """The public data of a silo, for the coordinator."""
+
+    name: str
+    key: str
+    epsilon: Exact
+    delta: Exact
+
+    def party(self) -> SiloParty:
+        """The silo as the terms name it."""
+        return SiloParty(self.name, bytes.fromhex(self.key), self.epsilon, self.delta)
+
+
+Entries = TypeVar("Entries", bound=_Entries)
+
+
+def read_entries(kind: type[Entries], path: Path) -> Entries:
+    """Read a file of this kind; report all of its errors together."""
+    try:
+        return kind.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as problem:
+        raise TacitError(f"{path} is not readable ({problem.strerror}): name another") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise TacitError(f"{path} is no TOML file ({problem}): correct it") from None
+    except ValidationError as problem:
+        found = [
+            f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}"
+            for one in problem.errors(include_url=False)
+        ]
+        raise InvalidFile(str(path), found) from None
+
+
+def load_key(path: Path, config: SiloConfig | FederationConfig) -> Ed25519PrivateKey:
+    """The long-term key beside a configuration file."""
+    folder = path.parent
+    return load_signing_key(folder / config.key, KeyFile(folder / config.lock_file))
+
+
+def load_terms(path: Path, config: SiloConfig | FederationConfig) -> PinnedFederation:
+    """The terms beside a configuration file, signed by everybody."""
+    return pin_federation((path.parent / config.terms).read_text(encoding="utf-8"))
+
+
+def differences(config: SiloConfig, terms: FederationTerms) -> list[str]:
+    """How terms differ from what a silo declares, or exceed its budget; empty if they do not."""
+    found = []
+    if terms.context != config.context:
+        found.append("columns or actions of the terms differ from those declared in silo.toml")
+    if terms.reward != config.reward:
+        found.append("outcome of the terms differs from the one declared in silo.toml")
+    number = terms.number(config.name)
+    if not terms.private:
+        found.append("algorithm of the terms protects nothing: fedlinucb is for tests")
+        return found
+    stated = terms.silos[number]
+    for name in ("epsilon", "delta"):
+        most, wanted = vars(config.budget)[name], vars(stated)[name]
+        if wanted > most:
+            found.append(f"{name} of the terms is {wanted}: must be at most {most}, the budget")
+    return found
+
+
+def open_agent(path: Path) -> SiloAgent:
+    """The agent of a configuration file; reject terms weaker than the file."""
+    config = read_entries(SiloConfig, path)
+    if config.host not in LOOPBACK:
+        raise TacitError(
+            f"host is {config.host}: must be one of {', '.join(LOOPBACK)}; an agent listens to "
+            "processes of its own machine only"
+        )
+    pinned = load_terms(path, config)
+    found = differences(config, pinned.terms)
+    if found:
+        raise InvalidFile(str(path.parent / config.terms), found)
+    identity = SiloIdentity(pinned, config.name, load_key(path, config))
+    database = SiloDatabase(path.parent / config.database, pinned.terms.digest)
+    used = bool(database.rows())
+    records = RecordDirectory(path.parent / config.records, used=used)
+    return SiloAgent(identity, database, records)
+
+
+DECLARED = """\
+actions = ["drug", "surgery"]
+
+# How an outcome becomes a reward: worst is 0, best is 1, in between linearly.
+[outcome]
+meaning = "days in hospital"
+worst = 30
+best = 0
+
+# Bounds are declared, never taken from data. Values beyond them are clipped.
+[[columns]]
+name = "age"
+kind = "number"
+low = 18
+high = 90
+
+[[columns]]
+name = "severe"
+kind = "boolean"
+"""
+
+SILO = """\
+# The agent of one silo: tacit silo serve {path}
+name = "{name}"
+terms = "terms.json"     # the signed terms, from the coordinator
+host = "127.0.0.1"
+port = {port}
+
+# NEVER include `records` in a backup: a restored agent could draw a row's noise a second time.
+database = "silo.sqlite"
+records = "records"
+
+{declared}
+# The most that participants of this silo may be exposed to, by all reports together.
+[budget]
+epsilon = 1
+delta = "1/100000"
+"""
+
+FEDERATION = """\
+# A federation and its coordinator: tacit federation terms {path} --card …
+question = "Which treatment shortens the stay?"
+algorithm = "secagg-fedlinucb"
+# Silos that may be missing from a synchronisation. 0: all wait for everybody.
+missing = 0
+
+{declared}
+[schedule]
+horizon = 2500   # records of each silo
+starts = 0       # seconds since 1970
+pace = 0         # milliseconds per record; 0: when the coordinator asks
+patience = 86400 # seconds to wait for an absent silo before the federation ends
+"""
+
+
+def _write(path: Path, text: str, mode: int = 0o600) -> None:
+    if path.exists():
+        raise TacitError(f"{path} exists and is not overwritten: choose another directory")
+    path.touch(mode=mode)
+    path.write_text(text, encoding="utf-8")
+
+
+def _new_key(folder: Path, name: str) -> Ed25519PrivateKey:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = Ed25519PrivateKey.generate()
+    _write(folder / "lock", secrets.token_hex(32) + "\n")
+    save_signing_key(folder / name, key, KeyFile(folder / "lock"))
+    return key
+
+
+def create_silo(folder: Path, name: str, port: int, declared: str = DECLARED) -> SiloCard:
+    """Make a silo's directory: configuration, key, tokens and public card."""
+    text = SILO.format(path=folder / "silo.toml", name=name, port=port, declared=declared)
+    if (folder / "silo.toml").exists():
+        raise TacitError(f"{folder} has a silo already: choose another directory")
+    key = _new_key(folder, "silo.key")
+    _write(folder / "silo.toml", text)
+    for token in TOKENS:
+        _write(folder / token, secrets.token_urlsafe(32) + "\n")
+    config = read_entries(SiloConfig, folder / "silo.toml")
+    return write_card(folder, config, key)
+
+
+def write_card(folder: Path, config: SiloConfig, key: Ed25519PrivateKey) -> SiloCard:
+    """Write a silo's public card; an older one is replaced."""
+    public, budget = public_key(key), config.budget
+    card = SiloCard(name=config.name, key=public.hex(), epsilon=budget.epsilon, delta=budget.delta)
+    lines = [
+        f"# Public data of a silo; compare the key over another channel: {fingerprint(public)}",
+        f'name = "{card.name}"',
+        f'key = "{card.key}"',
+        f'epsilon = "{card.epsilon}"',
+        f'delta = "{card.delta}"',
+    ]
+    (folder / "card.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return card
+
+
+def create_federation(folder: Path, declared: str = DECLARED) -> bytes:
+    """Make a coordinator's directory; return its public key."""
+    if (folder / "federation.toml").exists():
+        raise TacitError(f"{folder} has a federation already: choose another directory")
+    key = _new_key(folder, "coordinator.key")
+    text = FEDERATION.format(path=folder / "federation.toml", declared=declared)
+    _write(folder / "federation.toml", text)
+    return public_key(key)
+
+
+def declared_in(path: Path) -> str:
+    """The declarations of a federation, as text for a silo's file."""
+    config = read_entries(FederationConfig, path)
+    lines = [f"actions = [{', '.join(_quoted(one) for one in config.actions)}]", "", "[outcome]"]
+    outcome = config.outcome
+    lines += [f"meaning = {_quoted(outcome.meaning)}"]
+    lines += [f'worst = "{outcome.worst}"', f'best = "{outcome.best}"']
+    for one in config.columns:
+        lines += ["", "[[columns]]", f"name = {_quoted(one.name)}", f'kind = "{one.kind}"']
+        lines += [f'low = "{one.low}"', f'high = "{one.high}"']
+        lines += [f"levels = [{', '.join(_quoted(level) for level in one.levels)}]"]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: Any) -> str:
+    escaped = str(text).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

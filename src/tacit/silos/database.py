@@ -1,0 +1,249 @@
+"""A silo's SQLite database: policies, decisions with their outcomes, and committed rows.
+
+Every write is one transaction that is on disk before it returns. Nothing in here leaves the silo
+but a row's noisy message. The digest of each message is also in the records (`tacit.records`),
+which are in no backup: a database that was rolled back cannot draw a row's noise anew.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tacit.errors import TacitError, Unavailable
+from tacit.types import Floats
+
+FORMAT = 1
+_SCHEMA = """
+CREATE TABLE about (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE policies (step INTEGER PRIMARY KEY, content BLOB NOT NULL);
+CREATE TABLE decisions (
+    id TEXT PRIMARY KEY,
+    step INTEGER NOT NULL,
+    features BLOB NOT NULL,
+    actions INTEGER NOT NULL,
+    proposed INTEGER NOT NULL,
+    taken INTEGER,
+    reward REAL,
+    known INTEGER,
+    row INTEGER
+) WITHOUT ROWID;
+CREATE INDEX waiting ON decisions (known) WHERE row IS NULL AND known IS NOT NULL;
+CREATE INDEX made ON decisions (step);
+CREATE TABLE rows (
+    step INTEGER PRIMARY KEY,
+    vector BLOB NOT NULL,
+    message BLOB,
+    survivors BLOB
+);
+CREATE TABLE evaluations (
+    number INTEGER PRIMARY KEY,
+    question BLOB NOT NULL,
+    message BLOB NOT NULL,
+    survivors BLOB
+);
+"""
+
+
+@dataclass(frozen=True)
+class StoredDecision:
+    """A decision: the features of all actions, and what was proposed, done and earned.
+
+    `features` has one row per action. `taken` and `reward` are None until the outcome is known,
+    `row` until the record has entered a synchronisation.
+    """
+
+    id: str
+    step: int
+    features: Floats
+    proposed: int
+    taken: int | None = None
+    reward: float | None = None
+    row: int | None = None
+
+
+@dataclass(frozen=True)
+class CommittedRow:
+    """A silo's contribution to one row: its vector, and the noisy message if it made one.
+
+    `survivors` is the set for which the silo has revealed, once it has signed one.
+    """
+
+    step: int
+    vector: Floats
+    message: bytes | None
+    survivors: bytes | None = None
+
+
+class SiloDatabase:
+    """The database of one silo; `:memory:` is for simulations."""
+
+    def __init__(self, path: str | Path, terms: bytes) -> None:
+        self._lock = threading.RLock()
+        try:
+            self._connection = sqlite3.connect(
+                str(path), isolation_level=None, check_same_thread=False
+            )
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
+        except sqlite3.Error as problem:
+            raise TacitError(f"database is {path}: it cannot be opened ({problem})") from None
+        with self.transaction():
+            self._prepare(path, terms)
+
+    def _prepare(self, path: str | Path, terms: bytes) -> None:
+        tables = self._connection.execute("SELECT name FROM sqlite_master").fetchall()
+        if not tables:
+            for statement in _SCHEMA.split(";"):
+                self._connection.execute(statement)
+            self._connection.executemany(
+                "INSERT INTO about VALUES (?, ?)", [("format", FORMAT), ("terms", terms)]
+            )
+        about = dict(self._connection.execute("SELECT name, value FROM about"))
+        if about != {"format": FORMAT, "terms": terms}:
+            raise TacitError(
+                f"database is {path}, which belongs to other terms or another version: name "
+                "another file for this federation"
+            )
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing; on disk when it ends."""
+        with self._lock:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield
+                self._commit()
+            except sqlite3.Error as problem:
+                self._roll_back()
+                raise Unavailable(
+                    f"the database is unavailable ({problem}); nothing was changed: retry later"
+                ) from None
+            except BaseException:
+                self._roll_back()
+                raise
+
+    def _commit(self) -> None:
+        self._connection.execute("COMMIT")
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    # Policies
+
+    def policy(self) -> tuple[int, bytes] | None:
+        """The newest policy and its step; None before the first."""
+        with self._lock:
+            found = self._connection.execute(
+                "SELECT step, content FROM policies ORDER BY step DESC LIMIT 1"
+            ).fetchone()
+        return None if found is None else (found[0], found[1])
+
+    def add_policy(self, step: int, content: bytes) -> None:
+        """Store a new policy."""
+        self._connection.execute("INSERT INTO policies VALUES (?, ?)", (step, content))
+
+    # Decisions
+
+    def made(self, step: int) -> int:
+        """How many decisions were made under the policy of a step."""
+        with self._lock:
+            found = self._connection.execute(
+                "SELECT COUNT(*) FROM decisions WHERE step = ?", (step,)
+            ).fetchone()
+        return int(found[0])
+
+    def add_decision(self, decision: StoredDecision) -> None:
+        """Store a new decision."""
+        features = np.ascontiguousarray(decision.features, dtype=np.float64)
+        self._connection.execute(
+            "INSERT INTO decisions (id, step, features, actions, proposed) VALUES (?, ?, ?, ?, ?)",
+            (decision.id, decision.step, features.tobytes(), len(features), decision.proposed),
+        )
+
+    def decision(self, identity: str) -> StoredDecision | None:
+        """A decision; None if there is none of this identity."""
+        with self._lock:
+            found = self._connection.execute(
+                "SELECT id, step, features, actions, proposed, taken, reward, row FROM decisions "
+                "WHERE id = ?",
+                (identity,),
+            ).fetchone()
+        return None if found is None else _decision(found)
+
+    def set_outcome(self, identity: str, taken: int, reward: float) -> None:
+        """Store what was done and earned."""
+        self._connection.execute(
+            "UPDATE decisions SET taken = ?, reward = ?, known = "
+            "(SELECT COALESCE(MAX(known), 0) + 1 FROM decisions) WHERE id = ? AND known IS NULL",
+            (taken, reward, identity),
+        )
+
+    def waiting(self, limit: int) -> list[StoredDecision]:
+        """The records that have entered no row, in the order in which outcomes became known."""
+        found = self._connection.execute(
+            "SELECT id, step, features, actions, proposed, taken, reward, row FROM decisions "
+            "WHERE row IS NULL AND known IS NOT NULL ORDER BY known LIMIT ?",
+            (limit,),
+        )
+        return [_decision(one) for one in found]
+
+    def counts(self) -> dict[str, int]:
+        """Decisions, known outcomes and records in rows; they stay inside the silo."""
+        with self._lock:
+            found = self._connection.execute(
+                "SELECT COUNT(*), COUNT(known), COUNT(row) FROM decisions"
+            ).fetchone()
+        return {"decisions": found[0], "outcomes": found[1], "synchronised": found[2]}
+
+    # Rows
+
+    def rows(self) -> list[CommittedRow]:
+        """All committed rows, by step."""
+        with self._lock:
+            found = self._connection.execute(
+                "SELECT step, vector, message, survivors FROM rows ORDER BY step"
+            ).fetchall()
+        return [CommittedRow(one[0], np.frombuffer(one[1]), one[2], one[3]) for one in found]
+
+    def add_row(self, row: CommittedRow, records: list[str]) -> None:
+        """Store a row, and that these records have entered it."""
+        self._connection.execute(
+            "INSERT INTO rows (step, vector, message) VALUES (?, ?, ?)",
+            (row.step, np.ascontiguousarray(row.vector).tobytes(), row.message),
+        )
+        self._connection.executemany(
+            "UPDATE decisions SET row = ? WHERE id = ?", [(row.step, one) for one in records]
+        )
+
+    def set_survivors(self, step: int, survivors: bytes) -> bytes:
+        """Store the set for which the silo reveals, unless one is stored; return the stored one."""
+        with self.transaction():
+            self._connection.execute(
+                "UPDATE rows SET survivors = ? WHERE step = ? AND survivors IS NULL",
+                (survivors, step),
+            )
+            found = self._connection.execute(
+                "SELECT survivors FROM rows WHERE step = ?", (step,)
+            ).fetchone()
+        return bytes(found[0])
+
+
+def _decision(
+    found: tuple[str, int, bytes, int, int, int | None, float | None, int | None],
+) -> StoredDecision:
+    identity, step, features, actions, proposed, taken, reward, row = found
+    table = np.frombuffer(features).reshape(actions, -1)
+    return StoredDecision(identity, step, table, proposed, taken, reward, row)

@@ -1,0 +1,107 @@
+"""The coordinator's side of one attempt to aggregate a row: all stages of masking over an exchange.
+
+Between masking and revealing, all survivors sign who survived (`tacit.silos.silo_masking`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tacit.aggregation.announcements import Binding, announce
+from tacit.aggregation.interface import SumView, new_identity
+from tacit.aggregation.masking import ADDRESS_SIZE, MaskingRound
+from tacit.aggregation.masking_server import MaskingServer, MaskingStage, prepare_server
+from tacit.aggregation.wire import packed, unpacked
+from tacit.errors import Refusal, require
+from tacit.protocols.prefix_messages import MODULUS_BITS
+from tacit.records import Records
+from tacit.signatures import SIGNATURE_SIZE
+from tacit.silos.federation import PinnedFederation
+from tacit.silos.messages import SyncStage, pack_survivors
+from tacit.silos.silo_masking import KEYS_SIZE
+
+Ask = Callable[[SyncStage, Mapping[int, bytes], int, bytes], Mapping[int, bytes]]
+
+
+class MaskingAttempt:
+    """One attempt at one row; every message is about it and no other."""
+
+    def __init__(
+        self, pinned: PinnedFederation, key: Ed25519PrivateKey, records: Records, step: int
+    ) -> None:
+        terms, derived = pinned.terms, pinned.derived
+        self._terms, self.step, self.identity = terms, step, new_identity()
+        count = len(terms.silos)
+        self.server = MaskingServer(
+            MaskingRound(
+                Binding(terms.digest, option=step),
+                self.identity,
+                count,
+                count - terms.missing,
+                1 << MODULUS_BITS,
+                derived.sums.size,
+                terms.neighbourhood,
+                prepare_server(records, self.identity),
+                derived.noise,
+            ),
+            records,
+        )
+        signature = self.server.endorse(pinned, key)
+        self._announcement = announce(self.server.round.encode(), [signature])
+        self._cards: dict[int, bytes] = {}
+
+    def run(self, ask: Ask) -> SumView:
+        """Run all stages; raise `Refusal` if too few silos answer."""
+        outgoing = self._join(ask)
+        cards = [self._cards.get(number, b"") for number in range(len(self._terms.silos))]
+        setups = {number: packed([setup, *cards]) for number, setup in outgoing.items()}
+        outgoing, _ = self._stage(ask, SyncStage.SHARE, setups)
+        outgoing, _ = self._stage(ask, SyncStage.CHECK, outgoing)
+        outgoing, survivors = self._stage(ask, SyncStage.MASK, outgoing)
+        signatures = self._agree(ask, survivors)
+        while self.server.stage is not MaskingStage.RELEASED:
+            asked = {number: packed([one, *signatures]) for number, one in outgoing.items()}
+            outgoing, _ = self._stage(ask, SyncStage.REVEAL, asked)
+        return self.server.view()
+
+    def _join(self, ask: Ask) -> dict[int, bytes]:
+        everybody = dict.fromkeys(range(len(self._terms.silos)), self._announcement)
+        for number, answer in ask(SyncStage.JOIN, everybody, self.step, self.identity).items():
+            joining, card = _pair(answer)
+            self.server.take(joining)
+            self._cards[number] = card
+        return self._addressed(self.server.close())
+
+    def _stage(
+        self, ask: Ask, stage: SyncStage, messages: Mapping[int, bytes]
+    ) -> tuple[dict[int, bytes], list[int]]:
+        """Ask the silos, close the stage; its outgoing messages and the silos that answered."""
+        answers = ask(stage, messages, self.step, self.identity)
+        for answer in answers.values():
+            self.server.take(answer)
+        return self._addressed(self.server.close()), sorted(answers)
+
+    def _agree(self, ask: Ask, survivors: list[int]) -> list[bytes]:
+        """The survivors' signatures; all of them are needed."""
+        listed = dict.fromkeys(survivors, pack_survivors(survivors))
+        signed = ask(SyncStage.SURVIVORS, listed, self.step, self.identity)
+        absent = [self._terms.silos[n].name for n in survivors if n not in signed]
+        if absent:
+            raise Refusal(f"{', '.join(absent)} did not sign the survivors")
+        sizes = {len(one) for one in signed.values()}
+        require(sizes == {SIGNATURE_SIZE}, "sizes of signatures", sizes, "64", Refusal)
+        return [signed[number] for number in survivors]
+
+    def _addressed(self, messages: Mapping[bytes, bytes]) -> dict[int, bytes]:
+        """Messages by address as messages by silo."""
+        numbers = {card[:ADDRESS_SIZE]: number for number, card in self._cards.items()}
+        return {numbers[address]: message for address, message in messages.items()}
+
+
+def _pair(answer: bytes) -> tuple[bytes, bytes]:
+    parts = unpacked(answer)
+    fits = len(parts) == 2 and len(parts[1]) == KEYS_SIZE + SIGNATURE_SIZE
+    require(fits, "answer to JOIN", f"{len(answer)} bytes long", "two parts", Refusal)
+    return parts[0], parts[1]

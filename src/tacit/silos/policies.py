@@ -1,0 +1,132 @@
+"""A silo's policy: its messages, its checks against the terms, and decisions by it.
+
+Silos are lazy: decisions depend on released sums only, and a record changes nothing until it is
+part of a released row.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from tacit.bandits.contextual import moments
+from tacit.bandits.contextual.linucb import CENTRE, LinUCB, LinUCBPolicy
+from tacit.errors import Refusal, TacitError
+from tacit.silos.context import ContextSpec
+from tacit.silos.exported import ExportedPolicy
+from tacit.types import Floats
+
+_FIXED = ("lazy", "clip", "scaled", "weight", "constant", "shrink")
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The proposed action, with the estimated mean reward and the confidence width of all."""
+
+    action: int
+    features: Floats
+    estimates: Floats
+    widths: Floats
+
+
+def encode_policy(policy: LinUCBPolicy) -> bytes:
+    """A policy as JSON; numbers survive exactly."""
+    return json.dumps(asdict(policy), allow_nan=False).encode()
+
+
+def decode_policy(data: bytes, like: LinUCBPolicy) -> LinUCBPolicy:
+    """A policy of the terms whose first one is `like`; anything else raises `Refusal`.
+
+    What decides the sensitivity of a silo's sums must be as in the terms.
+    """
+    try:
+        entries = json.loads(data)
+        names = {one.name for one in fields(LinUCBPolicy)}
+        if not isinstance(entries, dict) or set(entries) != names:
+            raise Refusal("policy has other fields than a policy of this version")
+        policy = LinUCBPolicy(**{name: _frozen(value) for name, value in entries.items()})
+        _check(policy, like)
+    except (ValueError, TypeError, AttributeError, RecursionError) as problem:
+        if isinstance(problem, TacitError):
+            raise
+        raise Refusal(f"policy is invalid ({problem!r})") from None
+    return policy
+
+
+def _check(policy: LinUCBPolicy, like: LinUCBPolicy) -> None:
+    for name in _FIXED:
+        found, wanted = vars(policy)[name], vars(like)[name]
+        if type(found) is not type(wanted) or found != wanted:
+            raise Refusal(f"{name} of the policy is {found}: must be {wanted}, as in the terms")
+    size = len(like.bias)
+    gram = np.array(policy.gram, dtype=float)
+    square = [gram] if policy.covariance is None else [gram, np.array(policy.covariance)]
+    numbers = [np.array(policy.bias), np.array(policy.radii), np.array([policy.shift]), *square]
+    shaped = len(policy.bias) == size and all(one.shape == (size, size) for one in square)
+    if not shaped or not policy.radii or not all(np.isfinite(one).all() for one in numbers):
+        raise Refusal(f"policy has not {size} features, no steps, or numbers that are not finite")
+    if np.linalg.eigvalsh((gram + gram.T) / 2)[0] <= 0:
+        raise Refusal("Gram matrix of the policy is not positive definite")
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(one) for one in value) if isinstance(value, list) else value
+
+
+class PolicyActor:
+    """Decisions by one policy, without state: the caller counts them."""
+
+    def __init__(self, policy: LinUCBPolicy) -> None:
+        self.policy = policy
+        self._actor = LinUCB(policy)
+
+    def propose(self, table: Floats, position: int) -> Proposal:
+        """The decision at this position under the policy, for features actions × dimension."""
+        actor = self._actor
+        actor.step = min(position, actor.steps - 1)
+        features = actor.look(table[None])
+        values, widths = actor.outlook(features)
+        bounds = values + widths
+        turn = self.policy.in_turn
+        action = position % bounds.shape[1] if turn else int(np.argmax(bounds, axis=1)[0])
+        centre = CENTRE if self.policy.weight else 0.0
+        lifted = actor.lifted(features)[0].T
+        return Proposal(action, lifted, values[0] + centre, widths[0])
+
+    @property
+    def parameter(self) -> Floats:
+        """The estimate of the parameter (of rewards minus ½ with a weight)."""
+        solved = np.linalg.solve(np.array(self.policy.gram), np.array(self.policy.bias))
+        return np.asarray(solved)
+
+
+def sum_records(policy: LinUCBPolicy, records: list[tuple[Floats, float]]) -> Floats:
+    """The vector of a batch: of each record the features of what was done, and the reward.
+
+    An unused slot is the zero vector.
+    """
+    size = len(policy.bias)
+    bias, gram = np.zeros(size), np.zeros((size, size))
+    for x, reward in records:
+        bias += x * (reward - CENTRE if policy.weight else reward)
+        gram += x[:, None] * x[None, :]
+    return moments.pack(bias, gram, scaled=policy.scaled, weight=policy.weight or 1.0)
+
+
+def export_policy(context: ContextSpec, actor: PolicyActor, step: int) -> ExportedPolicy:
+    """The policy in terms of scaled contexts, for use without an agent."""
+    policy, parameter = actor.policy, actor.parameter
+    centre = CENTRE if policy.weight else 0.0
+    if context.columns:
+        effects = context.by_action(parameter)
+        effects[:, 0] += centre
+        return ExportedPolicy(context, step, effects)
+    if policy.shrink is None:
+        return ExportedPolicy(context, step, np.concatenate([[centre], parameter])[None])
+    intercept = math.sqrt(1 - policy.shrink**2) * parameter[-1] + centre
+    slopes = policy.shrink * parameter[:-1]
+    return ExportedPolicy(context, step, np.concatenate([[intercept], slopes])[None])

@@ -1,0 +1,130 @@
+"""δ of integer noise in plain Python, so that a device verifies the terms that it is shown.
+
+A sum that moves by at most s levels is (ε, δ)-DP with noise X if, for both signs,
+δ >= Σ_x max(0, P[X = x] - e^ε P[X = x ∓ s]). The distributions here are log-concave, so smaller
+movements need less. Sums over 15 standard deviations and 100 more; what is left out is below
+10^-40. Floating point: probabilities follow from ratios of neighbours and are normalized, so that
+results are accurate to about a relative 10^-9, and `SLACK` covers that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+
+SLACK = 1e-9
+"""Relative excess of a computed δ that is accepted."""
+
+MOST_TERMS = 1 << 22
+"""Most terms of a sum; a device rejects wider noise."""
+
+_CACHED = 256
+_LARGE = 1e250
+
+
+def _reach(deviation: float) -> int:
+    return math.ceil(15 * deviation) + 100
+
+
+def _excess(pmf: Sequence[float], shift: int, epsilon: Fraction) -> float:
+    """The larger hockey-stick divergence of the two signs of a shift."""
+    factor = math.exp(min(float(epsilon), 700.0))
+    moved = [0.0] * shift
+    one = math.fsum(
+        max(0.0, p - factor * q) for p, q in zip([*pmf, *moved], [*moved, *pmf], strict=True)
+    )
+    other = math.fsum(
+        max(0.0, p - factor * q) for p, q in zip([*moved, *pmf], [*pmf, *moved], strict=True)
+    )
+    return max(one, other)
+
+
+@lru_cache(maxsize=_CACHED)
+def skellam_delta(variance: Fraction, shift: int, epsilon: Fraction) -> float:
+    """δ of Skellam noise of this variance; 1 if the sum is too wide to compute.
+
+    >>> skellam_delta(Fraction(1424, 100), 1, Fraction(1)) < 1.01e-6
+    True
+    """
+    reach = _reach(math.sqrt(variance))
+    if reach + shift > MOST_TERMS:
+        return 1.0
+    return _excess(_mirrored(_bessel(float(variance), reach)), shift, epsilon)
+
+
+def _bessel(variance: float, reach: int) -> list[float]:
+    """e^-v I_k(v) for k = 0..reach, by Miller's backward recurrence; all terms are positive."""
+    values = [0.0] * (reach + 1)
+    above, here = 0.0, 1e-300
+    for k in range(reach + 50, 0, -1):
+        above, here = here, above + 2 * k / variance * here
+        if k - 1 <= reach:
+            values[k - 1] = here
+        if here > _LARGE:
+            above, here = above / _LARGE, here / _LARGE
+            values[k - 1 :] = [value / _LARGE for value in values[k - 1 :]]
+    total = values[0] + 2 * math.fsum(values[1:])
+    return [value / total for value in values]
+
+
+@lru_cache(maxsize=_CACHED)
+def gaussian_delta(sigma: Fraction, shift: int, epsilon: Fraction, shares: int = 1) -> float:
+    """δ of discrete Gaussian noise; of the sum of `shares` discrete Gaussians of σ²/shares each.
+
+    The sum's probabilities differ from one draw's by a factor of at most e^τ, τ = 10 Σ_k
+    e^{-2π²σ²k/(k+1)/shares} (Kairouz, Liu & Steinke 2021, Corollary 12), so δ is at most e^τ times
+    that of one draw at ε - 2τ.
+    """
+    deviation = float(sigma)
+    reach = _reach(deviation)
+    if reach + shift > MOST_TERMS:
+        return 1.0
+    apart = _divergence(deviation / math.sqrt(shares), shares)
+    if 2 * apart >= epsilon:
+        return 1.0
+    weights = [math.exp(-(x * x) / (2 * deviation**2)) for x in range(reach + 1)]
+    total = weights[0] + 2 * math.fsum(weights[1:])
+    pmf = _mirrored([weight / total for weight in weights])
+    return math.exp(apart) * _excess(pmf, shift, epsilon - 2 * Fraction(apart))
+
+
+def _divergence(sigma: float, shares: int) -> float:
+    """τ of `shares` discrete Gaussians of this sigma; the last 10,000 terms bound all others."""
+    if shares == 1:
+        return 0.0
+    if sigma < 0.5:
+        return math.inf
+    rate = -2 * (math.pi * sigma) ** 2
+    first = min(shares - 1, 10_000)
+    terms = math.fsum(math.exp(rate * k / (k + 1)) for k in range(1, first + 1))
+    return 10 * (terms + (shares - 1 - first) * math.exp(rate * first / (first + 1)))
+
+
+@lru_cache(maxsize=_CACHED)
+def binomial_delta(bits: int, bias: Fraction, shift: int, epsilon: Fraction) -> float:
+    """δ of the number of ones among `bits` independent bits of this bias.
+
+    >>> binomial_delta(126, Fraction(286, 1000), 1, Fraction(1)) < 1.1e-6
+    True
+    """
+    p, mean = float(bias), bits * float(bias)
+    reach = _reach(math.sqrt(mean * (1 - p)))
+    low, high = max(0, math.floor(mean) - reach), min(bits, math.ceil(mean) + reach)
+    if high - low + shift > MOST_TERMS:
+        return 1.0
+    odds, mode = float(bias / (1 - bias)), math.floor(mean)
+    right, left = [1.0], [1.0]
+    for x in range(mode, high):
+        right.append(right[-1] * odds * (bits - x) / (x + 1))
+    for x in range(mode, low, -1):
+        left.append(left[-1] * x / (odds * (bits - x + 1)))
+    weights = left[:0:-1] + right
+    total = math.fsum(weights)
+    return _excess([weight / total for weight in weights], shift, epsilon)
+
+
+def _mirrored(half: list[float]) -> list[float]:
+    """A symmetric list from its values at 0, 1, 2, …"""
+    return half[:0:-1] + half

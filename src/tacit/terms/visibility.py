@@ -1,0 +1,139 @@
+"""Who sees what under each trust model: parties, the messages between them, and their content.
+
+The sentences follow from the trust model, the range proofs and the party that adds the noise. Pages
+draw them, `tacit experiment check` prints them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tacit.terms.document import Terms
+from tacit.trust import TrustModel
+
+DEVICES = "devices"
+"""The sender of reports: not a party of the terms."""
+
+
+@dataclass(frozen=True)
+class PartySight:
+    """What a party of the terms sees of participants, and what it never sees."""
+
+    role: str
+    sees: str
+    never: str
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Messages from the devices, or from a party, to a party: one of them, and several."""
+
+    sender: str
+    receiver: str
+    one: str
+    several: str
+
+
+@dataclass(frozen=True)
+class Visibility:
+    """What devices do, what each party sees, in the order of the terms, and what is sent."""
+
+    device: str
+    sights: tuple[PartySight, ...]
+    passages: tuple[Passage, ...]
+
+    @property
+    def receivers(self) -> tuple[str, ...]:
+        """The roles to which devices send."""
+        return tuple(one.receiver for one in self.passages if one.sender == DEVICES)
+
+
+_FIXED = "at a time that was fixed before the answer"
+_MODELS = {
+    TrustModel.TWO_SERVERS: Visibility(
+        f"Each splits its answer in two, encrypts the shares, and sends them {_FIXED}.",
+        (
+            PartySight(
+                "coordinator",
+                "how many got which option, one share of each answer, sums with the noise of both "
+                "servers",
+                "anybody's answer",
+            ),
+            PartySight("helper", "the other shares, its own noise", "anybody's answer, or the sum"),
+        ),
+        (
+            Passage(DEVICES, "coordinator", "encrypted share", "encrypted shares"),
+            Passage(DEVICES, "helper", "encrypted share", "encrypted shares"),
+            Passage("helper", "coordinator", "noisy sum", "noisy sums"),
+        ),
+    ),
+    TrustModel.SHUFFLER: Visibility(
+        f"Each adds its share of the noise to its answer, encrypts it for the analyzer and once "
+        f"more for the shuffler, and sends it {_FIXED}.",
+        (
+            PartySight("shuffler", "who reports in which round, and when", "what a report says"),
+            PartySight(
+                "analyzer",
+                "how many got which option, and reports with their noise, in random order",
+                "whose report is which",
+            ),
+        ),
+        (
+            Passage(DEVICES, "shuffler", "encrypted report", "encrypted reports"),
+            Passage("shuffler", "analyzer", "shuffled round", "shuffled rounds"),
+        ),
+    ),
+    TrustModel.SECURE_AGGREGATION: Visibility(
+        "Each adds its share of the noise to its answer, and hides the result under masks that "
+        "cancel out in the sum of a round.",
+        (
+            PartySight(
+                "coordinator",
+                "how many got which option, masked reports, sums with the noise of all devices",
+                "a single report without its mask",
+            ),
+        ),
+        (Passage(DEVICES, "coordinator", "masked report", "masked reports"),),
+    ),
+    TrustModel.LOCAL: Visibility(
+        f"Each adds all of the noise to its answer itself, and sends the result {_FIXED}.",
+        (
+            PartySight(
+                "coordinator",
+                "how many got which option, and each answer with its noise",
+                "an answer without noise",
+            ),
+        ),
+        (Passage(DEVICES, "coordinator", "noisy answer", "noisy answers"),),
+    ),
+}
+
+
+def visibility(terms: Terms) -> Visibility:
+    """Who sees what under these terms.
+
+    Where devices share the noise, two servers see sums with that noise; range proofs tell both
+    servers which reports are out of range.
+    """
+    found = _MODELS[terms.trust]
+    if terms.trust is TrustModel.TWO_SERVERS and terms.noise.by == DEVICES:
+        own, other = found.sights
+        sees = "how many got which option, one share of each answer, sums with the noise of devices"
+        both = (replace(own, sees=sees), replace(other, sees="the other shares"))
+        found = replace(found, device=_NOISY, sights=both)
+    if terms.proofs:
+        sights = tuple(
+            replace(one, sees=f"{one.sees}; whether a report is in range") for one in found.sights
+        )
+        found = replace(found, device=_PROVEN, sights=sights)
+    return found
+
+
+_NOISY = (
+    "Each adds its share of the noise to its answer, splits the result in two, encrypts the "
+    f"shares, and sends them {_FIXED}."
+)
+_PROVEN = (
+    "Each splits its answer in two, with a proof that it is a possible one, encrypts the shares, "
+    f"and sends them {_FIXED}."
+)

@@ -1,0 +1,218 @@
+"""`tacit silo` and `tacit federation`, from new directories to signed terms and an exported policy;
+and agents whose processes are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tacit.cli import silos as commands
+from tacit.errors import Refusal, TacitError, Unavailable
+from tacit.records import MemoryRecords, RecordDirectory
+from tacit.silos import config
+from tacit.silos.coordinator import CoordinatorTiming, FederationCoordinator, SiloAbsent
+from tacit.silos.exchange import InProcessExchange
+from tacit.silos.exported import ExportedPolicy, load_policy
+from tacit.silos.relay import AgentRelay
+
+SILOS, FIRST_PORT = 3, 18710
+
+
+def set_up(folder: Path) -> None:
+    """A federation of three silos with signed terms, made by the commands."""
+    study = folder / "study"
+    config.create_federation(study)
+    definition = study / "federation.toml"
+    text = definition.read_text()
+    definition.write_text(text.replace("horizon = 2500", "horizon = 40"))
+    homes = [folder / f"silo{number}" for number in range(SILOS)]
+    for number, home in enumerate(homes):
+        commands.new_silo(home, port=FIRST_PORT + number, like=definition, as_json=True)
+    commands.make_terms(definition, [home / "card.toml" for home in homes], as_json=True)
+    for home in homes:
+        shutil.copy(study / "terms.json", home)
+        commands.check_silo(home / "silo.toml", sign=True, yes=True, as_json=True)
+    commands.join_signatures(definition, [home / "terms.json" for home in homes], as_json=True)
+    for home in homes:
+        shutil.copy(study / "terms.json", home)
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made once: deriving a key's encryption takes a while on purpose."""
+    folder = tmp_path_factory.mktemp("signed")
+    set_up(folder)
+    return folder
+
+
+@pytest.fixture
+def definition(tmp_path: Path, signed: Path) -> Path:
+    shutil.copytree(signed, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "study" / "federation.toml"
+
+
+def coordinator_of(definition: Path, exchange: InProcessExchange) -> FederationCoordinator:
+    told = config.read_entries(config.FederationConfig, definition)
+    pinned = config.load_terms(definition, told)
+    records = RecordDirectory(definition.parent / "records")
+    timing = CoordinatorTiming(deadline=20, retry=0.2)
+    key = config.load_key(definition, told)
+    return FederationCoordinator(pinned, key, exchange, records, timing)
+
+
+def test_from_new_directories_to_an_exported_policy(
+    tmp_path: Path, definition: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "silo1"
+    capsys.readouterr()
+    commands.check_silo(home / "silo.toml", as_json=True)
+    checked = json.loads(capsys.readouterr().out)
+    assert 0.999 < checked["epsilon"] <= 1
+    assert checked["delta"] == 1e-5
+    assert (checked["missing"], checked["largest_missing"]) == (0, 0)
+    assert checked["signed"] == ["coordinator", "silo0", "silo1", "silo2"]
+    agents = {f"silo{n}": config.open_agent(tmp_path / f"silo{n}" / "silo.toml") for n in range(3)}
+    coordinator = coordinator_of(
+        definition,
+        InProcessExchange({n: lambda n=n: agents[n] for n in agents}),  # type: ignore[misc]
+    )
+    coordinator.run()
+    assert coordinator.step == len(coordinator.terms.batches)
+    commands.silo_status(home / "silo.toml", as_json=True)
+    assert json.loads(capsys.readouterr().out)["finished"]
+    out = tmp_path / "policy.json"
+    commands.export_policy(home / "silo.toml", out, as_json=True)
+    choose = load_policy(out)
+    assert choose({"age": 50, "severe": False}) in ("drug", "surgery")
+
+
+def test_an_exported_policy_needs_numpy_only(tmp_path: Path) -> None:
+    spec = config.Declarations.model_validate(
+        {
+            "actions": ("a", "b"),
+            "columns": [{"name": "x", "low": -1, "high": "3/2"}],
+            "outcome": {"meaning": "y"},
+        }
+    ).context
+    path = tmp_path / "policy.json"
+    exported = ExportedPolicy(spec, 3, np.array([[0.5, 0.1], [0.6, -0.3]]))
+    path.write_text(exported.to_json())
+    code = (
+        "import sys\n"
+        "from tacit.silos.exported import load_policy\n"
+        f"choose = load_policy({str(path)!r})\n"
+        "print(choose({'x': -1}), choose({'x': 1.5}))\n"
+        "print(sorted({'scipy', 'cryptography', 'pydantic', 'typer'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["b a", "[]"]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("epsilon = 1\n", 'epsilon = "1/2"\n'), "must be at most 1/2, the budget"),
+        (('high = "90"', 'high = "91"'), "columns or actions of the terms differ"),
+        (('worst = "30"', 'worst = "31"'), "outcome of the terms differs"),
+        (('host = "127.0.0.1"', 'host = "0.0.0.0"'), "of its own machine only"),
+        (("port = 1871", "port = 0\nport2 = 1871"), "2 errors"),
+    ],
+)
+def test_an_agent_rejects_what_is_weaker_than_its_file(
+    tmp_path: Path, definition: Path, change: tuple[str, str], told: str
+) -> None:
+    assert definition.exists()
+    path = tmp_path / "silo0" / "silo.toml"
+    text = path.read_text()
+    assert change[0] in text
+    path.write_text(text.replace(*change, 1))
+    with pytest.raises(TacitError, match=told):
+        config.open_agent(path)
+
+
+@contextmanager
+def running(path: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """An agent in a process of its own, reachable."""
+    process = subprocess.Popen([sys.executable, "-m", "tacit", "silo", "serve", str(path)])
+    relay = AgentRelay("127.0.0.1", port, "wrong token")
+    for _ in range(600):
+        try:
+            relay.respond("POLICY", b"")
+        except Unavailable as problem:
+            if "status 401" in str(problem):
+                break
+            time.sleep(0.1)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(20)
+
+
+@pytest.mark.slow
+def test_twenty_kills(tmp_path: Path, definition: Path) -> None:
+    """SIGKILL at random moments of a synchronisation; afterwards every row is released once."""
+    path, port = tmp_path / "silo0" / "silo.toml", FIRST_PORT
+    others = {f"silo{n}": config.open_agent(tmp_path / f"silo{n}" / "silo.toml") for n in (1, 2)}
+    relay = AgentRelay.of(port, path.parent / "engine-token")
+    rng, kills = random.Random(1), 0
+    victim: list[subprocess.Popen[bytes]] = []
+
+    class Killing:
+        """The relay; it kills the agent before or after some of its answers."""
+
+        def respond(self, stage: str, message: bytes) -> bytes:
+            nonlocal kills
+            if victim and kills < 20 and rng.random() < 0.5:
+                before = rng.random() < 0.5
+                if not before:
+                    relay.respond(stage, message)
+                kills += 1
+                os.kill(victim.pop().pid, signal.SIGKILL)
+                raise Refusal("killed")
+            try:
+                return relay.respond(stage, message)
+            except Unavailable:
+                raise Refusal("away") from None
+
+    responders = {"silo0": lambda: Killing(), **{n: lambda n=n: others[n] for n in others}}
+    exchange = InProcessExchange(responders)  # type: ignore[arg-type]
+    for _ in range(60):
+        with running(path, port) as process:
+            victim[:] = [process]
+            coordinator = coordinator_of(definition, exchange)
+            while victim and not coordinator.finished:
+                try:
+                    coordinator.deliver()
+                    coordinator.synchronise()
+                except SiloAbsent:
+                    continue
+            if coordinator.finished:
+                break
+    assert kills == 20
+    assert coordinator.step == len(coordinator.terms.batches)
+
+
+def test_records_are_bound_to_their_terms(definition: Path) -> None:
+    told = config.read_entries(config.FederationConfig, definition)
+    pinned, key = config.load_terms(definition, told), config.load_key(definition, told)
+    records = MemoryRecords()
+    FederationCoordinator(pinned, key, InProcessExchange({}), records)
+    state = json.loads(records.read(b"federation") or b"")
+    records.replace(
+        b"federation", records.read(b"federation"), json.dumps(state | {"terms": "00"}).encode()
+    )
+    with pytest.raises(TacitError, match="belong to other terms"):
+        FederationCoordinator(pinned, key, InProcessExchange({}), records)

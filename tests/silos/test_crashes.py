@@ -1,0 +1,187 @@
+"""Agents and coordinator that stop at any commit: no noise drawn twice, all rows released."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.silos.harness import LocalFederation
+
+from tacit.errors import Refusal
+from tacit.records import MemoryRecords
+from tacit.silos import silo_masking
+from tacit.silos.coordinator import SiloAbsent
+from tacit.silos.database import SiloDatabase
+from tacit.silos.exchange import InProcessExchange
+from tacit.silos.federation import SyncSchedule
+
+BATCH, ROWS = 2, 2
+SCHEDULE = SyncSchedule(horizon=BATCH * ROWS, sync=BATCH, kind="fixed")
+
+
+class Stopped(BaseException):
+    """The process stops here."""
+
+
+class Boundaries:
+    """Counts commits and stops the process right before or after one of them."""
+
+    def __init__(self, stop: int | None) -> None:
+        self.count, self.stop = 0, stop
+
+    def around(self, act: Callable[..., Any]) -> Callable[..., Any]:
+        """The function with a boundary on either side."""
+
+        def bounded(*given: Any) -> Any:
+            self._pass()
+            result = act(*given)
+            self._pass()
+            return result
+
+        return bounded
+
+    def _pass(self) -> None:
+        self.count += 1
+        if self.count == self.stop:
+            raise Stopped
+
+
+@contextmanager
+def bounded(stop: int | None) -> Iterator[tuple[Boundaries, dict[Any, set[tuple[int, ...]]]]]:
+    """Stop at a boundary; note every message that is ever masked, by silo and row."""
+    passed = Boundaries(stop)
+    masked: dict[Any, set[tuple[int, ...]]] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        for kind, name in ((SiloDatabase, "_commit"), (MemoryRecords, "replace")):
+            patch.setattr(kind, name, passed.around(getattr(kind, name)))
+        start = silo_masking.SiloMasking.__init__
+
+        def noted(self: Any, pinned: Any, key: Any, asked: Any, values: Any) -> None:
+            masked.setdefault((asked.recipient, asked.step), set()).add(tuple(values))
+            start(self, pinned, key, asked, values)
+
+        patch.setattr(silo_masking.SiloMasking, "__init__", noted)
+        yield passed, masked
+
+
+class Restarting(InProcessExchange):
+    """An agent that stops is absent for this message, and starts anew."""
+
+    def __init__(self, federation: LocalFederation) -> None:
+        super().__init__(federation.exchange().responders)
+        self.federation = federation
+
+    def exchange(self, stage: str, messages: Any, deadline: float) -> Any:
+        answers: dict[str, bytes] = {}
+        for name, message in messages.items():
+            try:
+                answers |= super().exchange(stage, {name: message}, deadline)
+            except Stopped:
+                self.federation.restart(self.federation.terms.number(name))
+        return answers
+
+
+def run_with_a_stop(folder: Path, stop: int | None) -> int:
+    """Run a federation that stops once; return the number of boundaries."""
+    with bounded(None):
+        federation = LocalFederation.of(3, folder=folder, schedule=SCHEDULE)
+    played: set[int] = set()
+    with bounded(stop) as (passed, masked):
+        exchange = Restarting(federation)
+        for _ in range(40):
+            try:
+                coordinator = federation.coordinator(exchange)
+                while not coordinator.finished:
+                    coordinator.deliver()
+                    if coordinator.step not in played:
+                        play(federation, played, coordinator.step)
+                    coordinator.synchronise()
+                coordinator.deliver()
+                break
+            except (Stopped, SiloAbsent):
+                continue
+        boundaries = passed.count
+    check(federation, masked)
+    return boundaries
+
+
+def play(federation: LocalFederation, played: set[int], step: int) -> None:
+    """Two patients per silo; an agent that stops is started, its patient comes again."""
+    played.add(step)
+    for number in range(3):
+        for _ in range(BATCH):
+            for _attempt in range(3):
+                agent = federation.agents[f"silo{number}"]
+                try:
+                    decision = agent.decide({"age": 50, "severe": True})
+                    agent.record(decision, 1)
+                    break
+                except Stopped:
+                    federation.restart(number)
+
+
+def check(federation: LocalFederation, masked: dict[Any, set[tuple[int, ...]]]) -> None:
+    """Every row is the sum of the messages that each silo committed, once."""
+    coordinator = federation.coordinator()
+    assert coordinator.step == ROWS
+    assert set(masked) == {(silo + 1, step) for silo in range(3) for step in range(ROWS)}
+    assert all(len(values) == 1 for values in masked.values())
+    mechanism: Any = coordinator.experiment.mechanism
+    for step in range(ROWS):
+        rows = [agent._database.rows()[step] for agent in federation.agents.values()]
+        words = np.array([np.frombuffer(row.message or b"", np.uint64) for row in rows])
+        total = words.sum(axis=0, dtype=np.uint64).view(np.int64) / mechanism.sums.scale
+        np.testing.assert_array_equal(mechanism.released[step], total)
+        assert len({row.survivors for row in rows}) == 1
+    for agent in federation.agents.values():
+        entered = agent._database._connection.execute(
+            "SELECT COUNT(*) FROM decisions WHERE row IS NOT NULL"
+        ).fetchone()[0]
+        assert entered <= BATCH * ROWS
+
+
+@pytest.fixture
+def boundaries(tmp_path: Path) -> int:
+    (tmp_path / "whole").mkdir()
+    return run_with_a_stop(tmp_path / "whole", None)
+
+
+def test_a_stop_at_some_boundaries(tmp_path: Path, boundaries: int) -> None:
+    assert boundaries > 60
+    for stop in range(3, boundaries, 41):
+        folder = tmp_path / str(stop)
+        folder.mkdir()
+        run_with_a_stop(folder, stop)
+
+
+@pytest.mark.extended
+def test_a_stop_at_every_boundary(tmp_path: Path, boundaries: int) -> None:
+    for stop in range(1, boundaries + 1):
+        folder = tmp_path / str(stop)
+        folder.mkdir()
+        run_with_a_stop(folder, stop)
+
+
+def test_a_restored_database_draws_no_second_noise(tmp_path: Path) -> None:
+    federation = LocalFederation.of(3, folder=tmp_path, schedule=SCHEDULE)
+    coordinator = federation.coordinator()
+    coordinator.deliver()
+    federation.agents["silo0"]._database._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    copy = (tmp_path / "silo0.sqlite").read_bytes()
+    coordinator.synchronise()
+    federation.agents["silo0"]._database.close()
+    for left in tmp_path.glob("silo0.sqlite*"):
+        left.unlink()
+    (tmp_path / "silo0.sqlite").write_bytes(copy)
+    restored = federation.restart(0)
+    assert restored.status()["rows"] == 0
+    federation.records["coordinator"] = MemoryRecords()  # the coordinator colludes: row 0 again
+    other = federation.coordinator()
+    with pytest.raises(SiloAbsent):
+        other.synchronise()
+    with pytest.raises(Refusal, match="has another message on record"):
+        restored._row(0)

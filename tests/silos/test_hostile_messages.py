@@ -1,0 +1,269 @@
+"""Replayed, forged, reordered and foreign messages, at the agent and at the coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from tests.silos.harness import LocalFederation
+
+from tacit.aggregation.wire import packed, unpacked
+from tacit.bandits.contextual.linucb import LinUCBPolicy
+from tacit.errors import Refusal, TacitError
+from tacit.silos.coordinator import FederationCoordinator, SiloAbsent
+from tacit.silos.federation import SyncSchedule, pin_federation, sign_federation, write_federation
+from tacit.silos.messages import COORDINATOR, SiloMessage, SyncStage, pack_survivors
+from tacit.silos.policies import encode_policy
+
+STAGES = ["POLICY", "JOIN", "SHARE", "CHECK", "MASK", "SURVIVORS", "REVEAL"]
+
+
+class Wire:
+    """An exchange that keeps all messages, and alters some on their way."""
+
+    def __init__(self, federation: LocalFederation) -> None:
+        self.inner = federation.exchange()
+        self.asked: dict[str, list[dict[str, bytes]]] = {}
+        self.answered: dict[str, list[dict[str, bytes]]] = {}
+        self.forth: Any = lambda _stage, messages: messages
+        self.back: Any = lambda _stage, answers: answers
+
+    def exchange(
+        self, stage: str, messages: Mapping[str, bytes], deadline: float
+    ) -> Mapping[str, bytes]:
+        sent = self.forth(stage, dict(messages))
+        self.asked.setdefault(stage, []).append(sent)
+        answers = dict(self.inner.exchange(stage, sent, deadline))
+        self.answered.setdefault(stage, []).append(answers)
+        back: Mapping[str, bytes] = self.back(stage, answers)
+        return back
+
+
+class Setting:
+    """A federation of three silos, whose first row is released."""
+
+    def __init__(self) -> None:
+        schedule = SyncSchedule(horizon=40)
+        self.federation = LocalFederation.of(3, schedule=schedule)
+        self.wire = Wire(self.federation)
+        self.coordinator: FederationCoordinator = self.federation.coordinator(self.wire)
+        self.agent = self.federation.agents["silo0"]
+        self.coordinator.deliver()
+        self.federation.play(3, np.random.default_rng(8))
+        self.coordinator.synchronise()
+
+    def next(self) -> None:
+        """Play the next row."""
+        self.coordinator.deliver()
+        self.federation.play(3, np.random.default_rng(9))
+        self.coordinator.synchronise()
+
+    def rejected(self, message: bytes, match: str) -> None:
+        """The agent rejects a message and changes nothing."""
+        before = self.agent.status()
+        with pytest.raises(Refusal, match=match):
+            self.agent.respond("any", message)
+        assert self.agent.status() == before
+
+
+@pytest.fixture
+def setting() -> Setting:
+    return Setting()
+
+
+def test_messages_of_earlier_rows_are_rejected_and_repeated_ones_answered_alike(
+    setting: Setting,
+) -> None:
+    reveal = setting.wire.asked["REVEAL"][0]["silo0"]
+    first = setting.wire.answered["REVEAL"][0]["silo0"]
+    assert setting.agent.respond("REVEAL", reveal) == first
+    setting.next()
+    for stage in STAGES:
+        setting.rejected(setting.wire.asked[stage][0]["silo0"], "policy|attempt|final")
+
+
+def test_reordered_messages_are_rejected() -> None:
+    federation = LocalFederation.of(3)
+    wire = Wire(federation)
+    coordinator = federation.coordinator(wire)
+    agent = federation.agents["silo0"]
+    coordinator.deliver()
+
+    def ahead(stage: str, messages: dict[str, bytes]) -> dict[str, bytes]:
+        """Silo 0 is asked to mask before it has checked shares."""
+        if stage == "SHARE":
+            asked = SiloMessage.decode(messages["silo0"], federation.terms)
+            early = replace(asked, stage=SyncStage.MASK).encode(federation.key)
+            with pytest.raises(Refusal):
+                agent.respond("MASK", early)
+            early = replace(asked, stage=SyncStage.REVEAL).encode(federation.key)
+            with pytest.raises(Refusal, match="signatures"):
+                agent.respond("REVEAL", early)
+        return messages
+
+    wire.forth = ahead
+    coordinator.synchronise()
+    assert coordinator.step == 1
+
+
+def test_foreign_and_altered_messages_are_rejected(setting: Setting) -> None:
+    setting.coordinator.deliver()
+    terms = setting.federation.terms
+    policy = encode_policy(setting.coordinator.policy())
+    asked = SiloMessage(terms.digest, SyncStage.POLICY, 1, COORDINATOR, 1, payload=policy)
+    setting.rejected(asked.encode(Ed25519PrivateKey.generate()), "did not sign")
+    good = asked.encode(setting.federation.key)
+    for place in (5, 40, 60, len(good) - 1):
+        altered = good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :]
+        setting.rejected(altered, "did not sign|must be")
+    setting.rejected(good[:50], "size")
+    other = replace(asked, sender=2).encode(setting.federation.keys[1])
+    setting.rejected(other, "direction")
+    setting.rejected(replace(asked, recipient=2).encode(setting.federation.key), "direction")
+    elsewhere = LocalFederation.of(3)
+    setting.rejected(replace(asked, terms=elsewhere.terms.digest).encode(setting.federation.key), "terms of the message")  # fmt: skip # noqa: E501
+    setting.rejected(replace(asked, step=9).encode(setting.federation.key), "at most|never asked")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"weight": 100.0},
+        {"scaled": False},
+        {"lazy": False},
+        {"constant": None},
+        {"bias": (float("1e400"),) * 6},
+        {"radii": ()},
+        {"gram": ((0.0,) * 6,) * 6},
+    ],
+)
+def test_policies_that_weaken_the_terms_are_rejected(
+    setting: Setting, change: dict[str, Any]
+) -> None:
+    """The weight decides the sensitivity of a silo's sums: a larger one voids the guarantee."""
+    policy: LinUCBPolicy = replace(setting.coordinator.policy(), **change)
+    payload = b'{"bias": 1}' if "bias" in change else encode_policy(policy)
+    terms = setting.federation.terms
+    asked = SiloMessage(terms.digest, SyncStage.POLICY, 1, COORDINATOR, 1, payload=payload)
+    setting.rejected(asked.encode(setting.federation.key), "policy|Gram")
+
+
+@pytest.mark.parametrize("stage", STAGES[1:])
+def test_the_coordinator_counts_forged_and_replayed_answers_as_none(stage: str) -> None:
+    federation = LocalFederation.of(3)
+    wire = Wire(federation)
+    coordinator = federation.coordinator(wire)
+    coordinator.deliver()
+    coordinator.synchronise()
+    old = wire.answered[stage][0]["silo1"]
+    coordinator.deliver()
+    forged = SiloMessage.decode(old, federation.terms)
+    for false in (
+        old,  # of another row
+        forged.encode(Ed25519PrivateKey.generate()),
+        replace(forged, sender=1).encode(federation.keys[1]),  # as another silo
+        b"nothing",
+    ):
+        wire.back = lambda now, answers, false=false: (
+            answers | {"silo1": false} if now == stage else answers
+        )
+        with pytest.raises(SiloAbsent):
+            coordinator.synchronise()
+    assert coordinator.step == 1
+    wire.back = lambda _stage, answers: answers
+    coordinator.synchronise()
+    assert coordinator.step == 2
+
+
+def test_a_silo_signs_one_set_of_survivors_per_row() -> None:
+    federation = LocalFederation.of(4, missing=1, schedule=SyncSchedule(horizon=40))
+    wire = Wire(federation)
+    coordinator = federation.coordinator(wire)
+    coordinator.deliver()
+
+    def lose(stage: str, messages: dict[str, bytes]) -> dict[str, bytes]:
+        return {n: m for n, m in messages.items() if (n, stage) != lost}
+
+    wire.forth = lose
+    lost = ("silo3", "MASK")
+    wire.back = lambda stage, answers: {} if stage == "REVEAL" else answers
+    with pytest.raises(SiloAbsent):
+        coordinator.synchronise()
+    wire.back = lambda _stage, answers: answers
+    lost = ("silo2", "MASK")  # another set for the same row
+    with pytest.raises(SiloAbsent, match="did not sign the survivors"):
+        coordinator.synchronise()
+    lost = ("", "")  # all four, for the same row
+    with pytest.raises(SiloAbsent, match="did not sign the survivors"):
+        coordinator.synchronise()
+    for agent in federation.agents.values():  # restored from copies made before they signed
+        agent._database._connection.execute("UPDATE rows SET survivors = NULL")
+    lost = ("silo2", "MASK")
+    with pytest.raises(SiloAbsent, match="did not sign the survivors"):
+        coordinator.synchronise()
+    for agent in federation.agents.values():
+        agent._database._connection.execute("UPDATE rows SET survivors = NULL")
+    lost = ("silo3", "MASK")
+    coordinator.synchronise()
+    assert coordinator.step == 1
+
+
+def test_survivors_that_others_did_not_sign_get_nothing() -> None:
+    """A coordinator that tells silos different sets, or invents their signatures."""
+    federation = LocalFederation.of(4, missing=1, schedule=SyncSchedule(horizon=40))
+    wire = Wire(federation)
+    coordinator = federation.coordinator(wire)
+    coordinator.deliver()
+
+    def two_sets(stage: str, messages: dict[str, bytes]) -> dict[str, bytes]:
+        if stage != "SURVIVORS":
+            return messages
+        asked = SiloMessage.decode(messages["silo0"], federation.terms)
+        fewer = replace(asked, payload=pack_survivors([0, 1, 2])).encode(federation.key)
+        return messages | {"silo0": fewer}
+
+    wire.forth = two_sets
+    with pytest.raises(SiloAbsent):
+        coordinator.synchronise()
+    assert not any(wire.answered.get("REVEAL", [{}]))
+
+
+def test_a_coordinator_cannot_invent_silos() -> None:
+    """Keys of an attempt are signed with the silos' keys of the terms."""
+    federation = LocalFederation.of(3)
+    wire = Wire(federation)
+    coordinator = federation.coordinator(wire)
+    coordinator.deliver()
+
+    def swap(stage: str, messages: dict[str, bytes]) -> dict[str, bytes]:
+        if stage != "SHARE":
+            return messages
+        asked = SiloMessage.decode(messages["silo0"], federation.terms)
+        parts = unpacked(asked.payload)
+        parts[2] = parts[2][:-1] + bytes([parts[2][-1] ^ 1])
+        altered = replace(asked, payload=packed(parts)).encode(federation.key)
+        return messages | {"silo0": altered}
+
+    wire.forth = swap
+    with pytest.raises(SiloAbsent):
+        coordinator.synchronise()
+    assert "silo0" not in wire.answered["SHARE"][0]
+
+
+def test_terms_need_every_signature() -> None:
+    federation = LocalFederation.of(3)
+    terms, signed = federation.terms, federation.pinned.signatures
+    names = ["coordinator", "silo0", "silo1", "silo2"]
+    whole = write_federation(terms, dict(zip(names, signed, strict=True)))
+    assert pin_federation(whole) == federation.pinned
+    with pytest.raises(Refusal, match="signatures of silo2 are missing"):
+        pin_federation(write_federation(terms, dict(zip(names[:3], signed[:3], strict=True))))
+    swapped = dict(zip(names, (signed[0], signed[2], signed[1], signed[3]), strict=True))
+    with pytest.raises(Refusal, match="did not sign"):
+        pin_federation(write_federation(terms, swapped))
+    with pytest.raises(TacitError, match="one that the terms name"):
+        sign_federation(terms, Ed25519PrivateKey.generate())

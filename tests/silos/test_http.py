@@ -1,0 +1,118 @@
+"""The agent over local HTTP: tokens, problems, decisions; and the relay of an engine."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from tests.silos.harness import LocalFederation, serving
+
+from tacit.errors import Refusal, Unavailable
+from tacit.silos.exchange import InProcessExchange
+from tacit.silos.http import agent_app
+from tacit.silos.relay import AgentRelay
+
+APPLICATION, ENGINE = "application", "engine"
+
+
+class Caller:
+    """Requests to the first silo's agent, with a token."""
+
+    def __init__(self, federation: LocalFederation, token: str) -> None:
+        self.app = agent_app(federation.agents["silo0"], APPLICATION, ENGINE)
+        self.headers = {"authorization": f"Bearer {token}"}
+
+    def post(self, path: str, **body: Any) -> httpx.Response:
+        return asyncio.run(self._ask("POST", path, body))
+
+    def get(self, path: str) -> httpx.Response:
+        return asyncio.run(self._ask("GET", path, {}))
+
+    async def _ask(self, method: str, path: str, body: dict[str, Any]) -> httpx.Response:
+        way = httpx.ASGITransport(app=self.app)
+        async with httpx.AsyncClient(transport=way, base_url="http://agent") as client:
+            return await client.request(method, path, headers=self.headers, **body)
+
+
+def test_an_application_decides_and_records() -> None:
+    federation = LocalFederation.of(3)
+    client = Caller(federation, APPLICATION)
+    early = client.post("/decide", json={"context": {"age": 50, "severe": True}})
+    assert early.status_code == 422
+    assert "no policy has arrived" in early.json()["detail"]
+    federation.coordinator().deliver()
+    made = client.post("/decide", json={"context": {"age": 50, "severe": True}})
+    assert made.status_code == 200
+    decision = made.json()
+    assert set(decision) == {"id", "action", "estimate", "width"}
+    assert client.post("/record", json={"id": decision["id"], "outcome": 1}).status_code == 204
+    assert client.get("/status").json()["waiting"] == 1
+    assert client.get("/policy").json()["format"] == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "told"),
+    [
+        ("/decide", {"context": {"age": 50}}, "context lacks severe"),
+        ("/decide", {"context": {"age": "old", "severe": True}}, "age is 'old'"),
+        ("/decide", {"context": {"age": 50, "severe": True}, "more": 1}, "nothing but"),
+        ("/decide", {"context": [1, 2]}, "must be an object"),
+        ("/decide", [], "object"),
+        ("/record", {"id": "none", "outcome": 1}, "must be one that decide returned"),
+        ("/record", {"id": 3, "outcome": 1}, "texts"),
+        ("/record", {"id": "none", "outcome": "good"}, "must be a number"),
+    ],
+)
+def test_wrong_requests_name_the_field_and_the_rule(path: str, body: object, told: str) -> None:
+    federation = LocalFederation.of(3)
+    federation.coordinator().deliver()
+    answer = Caller(federation, APPLICATION).post(path, json=body)
+    assert answer.status_code == 422
+    assert told in answer.json()["detail"]
+
+
+def test_each_token_opens_its_own_doors() -> None:
+    federation = LocalFederation.of(3)
+    engine, application, nobody = (Caller(federation, t) for t in (ENGINE, APPLICATION, "other"))
+    for client in (engine, nobody):
+        assert client.get("/status").status_code == 401
+        assert client.post("/decide", json={}).status_code == 401
+    for client in (application, nobody):
+        assert client.post("/respond/POLICY", content=b"x").status_code == 401
+    rejected = engine.post("/respond/POLICY", content=b"x" * 200)
+    assert rejected.status_code == 409
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[LocalFederation, dict[str, AgentRelay]]]:
+    """Three agents behind real sockets."""
+    federation = LocalFederation.of(3)
+    with serving(federation, APPLICATION, ENGINE) as ports:
+        yield federation, {n: AgentRelay("127.0.0.1", port, ENGINE) for n, port in ports.items()}
+
+
+def test_a_synchronisation_through_relays(
+    served: tuple[LocalFederation, dict[str, AgentRelay]],
+) -> None:
+    federation, relays = served
+    exchange = InProcessExchange({name: lambda n=name: relays[n] for name in relays})  # type: ignore[misc]
+    coordinator = federation.coordinator(exchange)
+    coordinator.deliver()
+    federation.play(3, np.random.default_rng(1))
+    coordinator.synchronise()
+    assert coordinator.step == 1
+    with pytest.raises(Refusal, match="see its log"):
+        relays["silo0"].respond("POLICY", b"x" * 200)
+
+
+def test_a_relay_without_its_agent() -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+    with pytest.raises(Unavailable, match="tacit silo serve"):
+        AgentRelay("127.0.0.1", port, ENGINE).respond("POLICY", b"")

@@ -1,0 +1,276 @@
+"""Noise of every distribution in terms and rounds, against independent accounting."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from tests.terms.examples import KEYS, masked, offer, pinned, shared, terms
+
+from tacit.assumptions import DistinctRounds
+from tacit.errors import Refusal, TacitError
+from tacit.noise import Binomial, DiscreteGaussian, NoiseDistribution, Skellam, sum_divergence
+from tacit.privacy.loss import privacy_loss
+from tacit.signatures import public_key
+from tacit.terms import Answer, Noise, Offer, Party, Promise, Terms
+from tacit.terms.accounting import binomial_delta, gaussian_delta, skellam_delta
+from tacit.trust import TrustModel, split_shares
+
+DELTA = Fraction(1, 10**6)
+ONE = {
+    "answer": Answer("1 if yes", levels=1),
+    "promise": Promise(Fraction(1), DELTA),
+}
+VARIANCE = Fraction(14240876, 10**6)  # a little more than calibrate("skellam", …) finds
+SIGMA = Fraction(4230780, 10**6)  # a little more than calibrate("discrete-gaussian", …) finds
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(1), Fraction(7, 3)])
+@pytest.mark.parametrize(
+    ("found", "distribution", "shift"),
+    [
+        (lambda e: skellam_delta(Fraction(9, 2), 1, e), Skellam(Fraction(9, 2)), 1),
+        (lambda e: skellam_delta(Fraction(5000), 16, e), Skellam(5000), 16),
+        (lambda e: gaussian_delta(Fraction(9, 2), 2, e), DiscreteGaussian(4.5), 2),
+        (lambda e: gaussian_delta(Fraction(1, 2), 1, e), DiscreteGaussian(0.5), 1),
+        (lambda e: binomial_delta(126, Fraction(2, 7), 1, e), Binomial(126, Fraction(2, 7)), 1),
+        (lambda e: binomial_delta(3, Fraction(1, 2), 2, e), Binomial(3, Fraction(1, 2)), 2),
+        (lambda e: binomial_delta(9000, Fraction(1, 9), 20, e), Binomial(9000, Fraction(1, 9)), 20),
+        (lambda e: binomial_delta(7, Fraction(1, 900), 1, e), Binomial(7, Fraction(1, 900)), 1),
+    ],
+)
+def test_a_device_finds_the_delta_that_servers_find(
+    found: Any, distribution: NoiseDistribution, shift: int, epsilon: Fraction
+) -> None:
+    exact = privacy_loss(distribution, shift).delta(float(epsilon))
+    assert found(epsilon) == pytest.approx(exact, rel=1e-9, abs=1e-22)
+
+
+def test_shares_of_discrete_gaussians_are_charged_their_distance_from_one_draw() -> None:
+    sigma, shares = Fraction(8), 400
+    assert gaussian_delta(sigma, 1, Fraction(1), shares) == 1.0  # shares of σ = 0.4
+    some = Fraction(24)  # shares of σ = 1.2
+    apart = Fraction(sum_divergence(1.2, shares))
+    assert 0 < apart < Fraction(1, 100)
+    alone = gaussian_delta(some, 20, 1 - 2 * apart)
+    assert gaussian_delta(some, 20, Fraction(1), shares) == pytest.approx(
+        math.exp(apart) * alone, rel=1e-9
+    )
+
+
+def under(distribution: str, parameter: Fraction, **changes: Any) -> Terms:
+    """Terms of secure aggregation with this noise on one bit."""
+    noise = Noise(parameter, "devices", distribution)
+    return masked(noise=noise, claim="semi-honest", **ONE | changes)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "parameter"), [("skellam", VARIANCE), ("discrete-gaussian", SIGMA)]
+)
+def test_terms_need_the_noise_of_their_delta(distribution: str, parameter: Fraction) -> None:
+    made = under(distribution, parameter)
+    assert Terms.decode(made.encode()) == made
+    assert (made.cost, made.delta_cost) == (Fraction(1), DELTA)
+    for changes in (
+        {"promise": Promise(Fraction(1), DELTA / 2)},
+        {"promise": Promise(Fraction(9, 10), DELTA)},
+        {"promise": Promise(Fraction(1), DELTA, participations=2)},
+        {"answer": Answer("2 levels", levels=2)},
+        {"answer": Answer("2 numbers", ("one", "other"))},
+    ):
+        with pytest.raises(TacitError, match=r"noise\.minimum is .* has a delta of"):
+            under(distribution, parameter, **changes)
+    with pytest.raises(TacitError, match=r"noise\.minimum is"):
+        under(distribution, parameter / 2)
+    with pytest.raises(TacitError, match="delta is 0: must be above 0"):
+        under(distribution, parameter, promise=Promise(Fraction(1)))
+
+
+def test_many_rare_bits_are_summed_as_precisely_as_few() -> None:
+    """Found: factorials of 10^11 bits, whose logarithms are good to 2·10^-4, were subtracted; so
+    many rare bits are nearly a Poisson number of ones.
+    """
+    bits, mean, shift, epsilon = 10**11, 400, 20, 1.0
+    ones = stats.poisson.pmf(np.arange(1200), mean)
+    moved = np.concatenate([np.zeros(shift), ones[:-shift]])
+    near = max(
+        np.maximum(p - math.e**epsilon * q, 0).sum() for p, q in ((ones, moved), (moved, ones))
+    )
+    assert binomial_delta(bits, Fraction(mean, bits), shift, Fraction(1)) == pytest.approx(
+        near, rel=1e-6
+    )
+
+
+def test_noise_with_a_delta_is_for_participations_in_different_rounds() -> None:
+    """Found: two reports in one round move its sum twice under one draw of the noise, of which
+    equal parts of δ do not account; terms did not say so.
+    """
+    twice = Promise(Fraction(1), DELTA, participations=2)
+    for made in (
+        under("skellam", 8 * VARIANCE, promise=twice),
+        under("discrete-gaussian", 4 * SIGMA, promise=twice),
+        shuffled("binomial", Fraction(5), promise=twice),
+    ):
+        assert DistinctRounds() in made.assumptions
+        assert Terms.decode(made.encode()) == made
+        once = replace(made, promise=Promise(Fraction(1), DELTA))
+        assert DistinctRounds() not in once.assumptions
+    pure = under("discrete-laplace", Fraction(2), promise=twice)
+    assert DistinctRounds() not in pure.assumptions
+    # at the least noise, both reports in one round need a larger δ than that of the terms
+    each, least = under("skellam", 8 * VARIANCE, promise=twice).each, 8 * VARIANCE
+    while skellam_delta(least, 1, each[0]) <= each[1]:
+        least *= Fraction(99, 100)
+    assert skellam_delta(least / Fraction(99, 100), 2, Fraction(1)) > DELTA
+
+
+def test_masked_noise_leaves_room_for_what_masks_reveal() -> None:
+    made = under("skellam", VARIANCE)
+    assert made.aggregation_delta == Fraction(1, 2**40)
+    assert made.each == (Fraction(1), DELTA - Fraction(1, 2**40))
+    tight = Fraction(skellam_delta(VARIANCE, 1, Fraction(1)))
+    assert tight < DELTA
+    under("skellam", VARIANCE, promise=Promise(Fraction(1), tight + Fraction(1, 2**40)))
+    short = Promise(Fraction(1), tight + Fraction(1, 2**41))
+    with pytest.raises(TacitError, match=r"noise\.minimum is .* has a delta of"):
+        under("skellam", VARIANCE, promise=short)
+    both = replace(made, promise=Promise(Fraction(30), DELTA, participations=3))
+    assert both.each == (Fraction(10), (DELTA - Fraction(3, 2**40)) / 3)
+
+
+def round_of(of: Terms, **changes: Any) -> Offer:
+    base = replace(
+        shared(), terms=of.digest, levels=1, metrics=1, window=0, total=of.noise.least, modulus=None
+    )
+    return replace(base, **changes)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "parameter"),
+    [("skellam", VARIANCE), ("discrete-gaussian", 12 * SIGMA), ("discrete-laplace", Fraction(1))],
+)
+def test_rounds_need_the_shares_of_their_terms(distribution: str, parameter: Fraction) -> None:
+    shown = pinned(under(distribution, parameter))
+    assert shown.check(round_of(shown.terms)) == 1
+    shown.check(round_of(shown.terms, total=2 * parameter))
+    for weaker in ({"total": parameter / 2}, {"divisor": 71}, {"minimum": 79}, {"divisor": 0}):
+        with pytest.raises(Refusal, match="of the round is"):
+            shown.check(round_of(shown.terms, **weaker))
+
+
+def test_rounds_of_narrow_gaussian_shares_are_rejected() -> None:
+    """Shares of σ = 0.51 are not close enough to parts of one draw."""
+    shown = pinned(under("discrete-gaussian", SIGMA))
+    with pytest.raises(Refusal, match="delta of the noise of the round is"):
+        shown.check(round_of(shown.terms))
+
+
+def shuffled(distribution: str, parameter: Fraction, **changes: Any) -> Terms:
+    parties = tuple(
+        Party(role, f"https://{role}.example", public_key(key))
+        for role, key in zip(("analyzer", "shuffler"), KEYS[:2], strict=True)
+    )
+    about: dict[str, Any] = {
+        "trust": TrustModel.SHUFFLER,
+        "noise": Noise(parameter, "devices", distribution),
+        "parties": parties,
+        "suite": "",
+        "aggregation": replace(masked().aggregation, claim="semi-honest"),
+        **ONE,
+    }
+    return terms(**about | changes)
+
+
+def test_noise_bits_are_verified_round_by_round() -> None:
+    shown = pinned(shuffled("binomial", Fraction(5)))
+    bits, honest = 2, 70
+    least = next(
+        Fraction(bias, 100)
+        for bias in range(1, 51)
+        if binomial_delta(bits * honest, Fraction(bias, 100), 1, Fraction(1)) <= 1e-6
+    )
+    about = {
+        "kind": "mixing",
+        "suite": shown.terms.suite,
+        "divisor": honest,
+        "total": least,
+        "parts": 1 + bits,
+    }
+    assert shown.check(round_of(shown.terms, **about)) == 1
+    for weaker in (
+        {"total": least - Fraction(1, 100)},
+        {"parts": bits},
+        {"parts": 1},
+        {"parts": None},
+        {"total": Fraction(0)},
+        {"total": Fraction(1)},
+        {"divisor": honest + 1},
+        {"divisor": honest // 2},
+    ):
+        with pytest.raises(Refusal, match="of the round is"):
+            shown.check(round_of(shown.terms, **about | weaker))
+
+
+def test_numbers_are_split_into_enough_shares() -> None:
+    shown = pinned(shuffled("discrete-laplace", Fraction(1)))
+    modulus, honest = 1009, 70
+    enough = split_shares(honest, modulus)
+    about = {
+        "kind": "mixing",
+        "suite": shown.terms.suite,
+        "divisor": honest,
+        "parts": enough,
+        "modulus": modulus,
+    }
+    assert shown.check(round_of(shown.terms, **about)) == 1
+    for weaker in ({"parts": enough - 1}, {"parts": 1}, {"divisor": 18}, {"modulus": 1 << 90}):
+        with pytest.raises(Refusal, match="of the round is"):
+            shown.check(round_of(shown.terms, **about | weaker))
+    for missing in ({"parts": None}, {"modulus": None}):
+        with pytest.raises(Refusal, match="is missing"):
+            shown.check(round_of(shown.terms, **about | missing))
+
+
+def local(distribution: str, parameter: Fraction, **changes: Any) -> Terms:
+    about: dict[str, Any] = {
+        "trust": TrustModel.LOCAL,
+        "noise": Noise(parameter, "devices", distribution),
+        "parties": terms().parties[:1],
+        "answer": Answer("1 if yes"),
+        "promise": Promise(Fraction(1, 2), participations=3),
+    }
+    return terms(**about | changes)
+
+
+@pytest.mark.parametrize("distribution", ["discrete-laplace", "randomized-response"])
+def test_local_noise_is_whole_on_every_device(distribution: str) -> None:
+    shown = pinned(local(distribution, Fraction(6)))
+    about = {
+        "kind": "local",
+        "levels": 1,
+        "metrics": 1,
+        "window": 0,
+        "modulus": None,
+        "scale": None,
+        "divisor": 1,
+        "total": Fraction(6),
+        "terms": shown.terms.digest,
+    }
+    assert shown.check(offer(**about)) == Fraction(1, 6)
+    for weaker in ({"divisor": 2}, {"total": Fraction(599, 100)}, {"total": None}):
+        with pytest.raises(Refusal):
+            shown.check(offer(**about | weaker))
+    with pytest.raises(TacitError, match=r"noise\.minimum is 3"):
+        local(distribution, Fraction(3))
+    with pytest.raises(TacitError, match="delta is 1/1000000: must be 0"):
+        local(distribution, Fraction(6), promise=Promise(Fraction(1, 2), DELTA, 3))
+
+
+def test_randomized_response_is_for_bits() -> None:
+    with pytest.raises(TacitError, match="levels is 2: must be 1"):
+        local("randomized-response", Fraction(12), answer=Answer("2 levels", levels=2))
