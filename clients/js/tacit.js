@@ -263,7 +263,7 @@ export async function seal(recipient, info, message, pair) {
 // Trust models, loaded where terms name them
 
 const TOOLS = { must, unhex, utf8, concat, big, bits, digits, sha256, uniform, limit, numberSize, ratio, above, parse, spell, isKey, isPure, seal, sensitivity };
-const MODULES = { "two-servers": () => import("./two-servers.js"), local: () => import("./local.js") };
+const MODULES = { "two-servers": () => import("./two-servers.js"), shuffler: () => import("./shuffler.js"), local: () => import("./local.js") };
 const models = {};
 
 export async function modelOf({ trust }) {
