@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # tests start many processes; modules compiled once serve all of them
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test test-extended test-all coverage check mutants verify bench docs reference claims clean
+.PHONY: setup demo test test-extended test-all coverage check mutants verify bench docs reference claims dist clean
 .DEFAULT_GOAL := setup
 
 setup: $(READY)
@@ -66,6 +66,10 @@ bench: $(READY)
 docs: $(READY)
 	$(BIN)/sphinx-build --quiet --fail-on-warning docs docs/_build
 
+# wheel, source distribution, hashes and bill of materials into dist/
+dist: $(READY)
+	$(BIN)/python packaging/dist.py
+
 # every number and picture of README and docs, recomputed; about an hour, in the background
 claims: $(READY)
 	nice -n 10 $(BIN)/python docs/claims.py
@@ -78,4 +82,4 @@ reference: $(READY)
 	$(BIN)/python docs/explanation/walks.py > docs/explanation/.new && mv docs/explanation/.new docs/explanation/walks.md
 
 clean:
-	rm -rf $(VENV) docs/_build demo-output .coverage
+	rm -rf $(VENV) docs/_build docs/gallery dist demo-output .coverage

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from decimal import ROUND_FLOOR, Context
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar, get_type_hints
@@ -180,12 +180,11 @@ class ReleasedOnlyAbove(Assumption):
         return isinstance(other, ReleasedOnlyAbove) and self.fraction >= other.fraction
 
     def text(self) -> str:
-        """Render as a clause, with the fraction as a percentage, rounded down."""
+        """Render as a clause, with the fraction as a percentage, rounded up: no fewer reports."""
         if self.fraction == 1:
             return "a batch is released only if all of its reports arrive"
-        return (
-            f"a batch is released only if at least {percent(self.fraction)} of its reports arrive"
-        )
+        part = percent(self.fraction, ROUND_CEILING)
+        return f"a batch is released only if at least {part} of its reports arrive"
 
 
 @dataclass(frozen=True)
@@ -716,13 +715,13 @@ def _implied(stated: Assumption, needed: Assumption) -> bool:
     return stated.implies(needed) if own else stated == needed
 
 
-def percent(part: Fraction) -> str:
-    """Format a fraction as a percentage, rounded down to four digits.
+def percent(part: Fraction, towards: str = ROUND_FLOOR) -> str:
+    """Format a fraction as a percentage of four digits, rounded down, or up with `ROUND_CEILING`.
 
-    >>> percent(Fraction(1, 10)), percent(Fraction(2, 3)), percent(Fraction("0.123456"))
-    ('10%', '66.66%', '12.34%')
+    >>> percent(Fraction(1, 10)), percent(Fraction(2, 3)), percent(Fraction(2, 3), ROUND_CEILING)
+    ('10%', '66.66%', '66.67%')
     """
-    rounding = Context(prec=4, rounding=ROUND_FLOOR)
+    rounding = Context(prec=4, rounding=towards)
     whole = part * 100
     return f"{float(rounding.divide(whole.numerator, whole.denominator)):.4g}%"
 

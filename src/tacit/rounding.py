@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
 
 
 def up(value: float, digits: int = 4) -> str:
@@ -33,7 +34,7 @@ def down(value: float, digits: int = 4) -> str:
     return f"{float(rounding.create_decimal(repr(float(value)))):.{digits}g}"
 
 
-def no_less(value: float) -> float:
+def no_less(value: float | Fraction) -> float:
     """Return the nearest float that is not below a number, which may be a fraction."""
     near = float(value)
     return near if near >= value else math.nextafter(near, math.inf)

@@ -15,6 +15,9 @@ from tacit.errors import integer
 SHUFFLE_SECURITY = 60
 """σ: shuffled additive shares reveal only their sum, up to a statistical distance of 2^-σ."""
 
+MASKING_SECURITY = 40
+"""Bits: a masked round reveals more than its sum with a probability of at most 2^-40."""
+
 
 FEWEST_SPLIT = 19
 """Fewest honest participants for which splitting and mixing shares is proven."""
@@ -68,6 +71,10 @@ class TrustModel(StrEnum):
     def shares_noise(self) -> bool:
         """Whether each participant adds a share of the noise, which suffices only in the sum."""
         return self in (TrustModel.SHUFFLER, TrustModel.SECURE_AGGREGATION)
+
+
+DEPLOYABLE = (TrustModel.TWO_SERVERS, TrustModel.LOCAL, TrustModel.SHUFFLER)
+"""Trust models that the live service serves (`tacit.service.trust_models`)."""
 
 
 class Neighbours(Enum):

@@ -399,8 +399,9 @@ class ArmSummary:
         The lift relative to the control with its interval: 0.1 is 10 % more than the control. The
         upper end is None where there is none.
     decision
-        `best` (better than every other option), `worse` (than some other), `open`, `removed`, or
-        `paused` by a guardrail.
+        `best` (better than every other option), `worse` (than some other), `open`, `removed`,
+        `paused` by a guardrail, or `unavailable`: sums are misread with a probability that leaves
+        nothing of the failure probability, so there are neither intervals nor decisions.
     always
         True: intervals and decision are anytime-valid. False: they are normal approximations for
         one look.

@@ -93,6 +93,19 @@ def test_a_printed_radius_that_does_not_hold_is_remarked_upon(command: Command) 
     assert "too narrow" in " ".join(out.split())
 
 
+def test_sums_that_are_misread_too_often_leave_no_interval_and_that_is_explained(
+    command: Command,
+) -> None:
+    asked = ("simulate", "--algorithm", "dist-dp-se", "--arms", 2, "--horizon", 3000, "--runs", 1)
+    _, printed, _ = command(*asked, "--constants", "paper")
+    assert "0.0000 – 1.0000" not in printed
+    assert "unavailable" in printed
+    assert "no 95% intervals and no decisions: the printed modulus" in " ".join(printed.split())
+    _, tight, _ = command(*asked)
+    assert "unavailable" not in tight
+    assert "no 95% intervals" not in tight
+
+
 def test_a_single_run_has_no_standard_error(command: Command) -> None:
     words = ("simulate", "--algorithm", "klucb", *SMALL["arms"], "--runs", 1)
     assert result(command(*words, "--json"))["regret_sem"] is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -447,6 +448,28 @@ def test_the_weakest_of_several() -> None:
             weakest(strange)
 
 
+def test_rounds_of_different_accounting_have_no_weakest_guarantee() -> None:
+    """Rényi divergences of different orders, or one and a comparison with Gaussian noise, do not
+    add up over the rounds of one participant.
+    """
+    target = ApproximateDP(1.0, 1e-5, participations=3)
+    methods = [
+        Accounting(Method.GAUSSIAN, 3),
+        Accounting(Method.RENYI, 3, Fraction(8)),
+        Accounting(Method.RENYI, 3, Fraction(9)),
+    ]
+    for one in methods:
+        for other in methods:
+            pair = [target.given(one), replace(target, epsilon=0.5).given(other)]
+            if one == other:
+                assert weakest(pair) == target.given(one)
+                continue
+            with pytest.raises(TacitError, match="by different methods, which do not compose"):
+                weakest(pair)
+    once = replace(target, participations=1)  # metrics of one round
+    assert weakest([once.given(methods[0]), once.given(methods[1])]) is not None
+
+
 def test_together_keeps_the_strongest() -> None:
     ones = [DishonestAtMost(Scope.ROUND, count) for count in (3, 1, 2)]
     assert together(ones) == {ROUND}
@@ -565,3 +588,29 @@ def test_an_assumption_from_outside_covers_only_its_equal() -> None:
     needed = DishonestAtMost(Scope.ROUND, 1)
     assert uncovered([needed], [Fine()]) == (needed,)
     assert together([needed], [Fine()]) == {needed, Fine()}
+
+
+def test_a_guarantee_from_outside_is_rejected_and_hides_none_of_tacits() -> None:
+    """Found: a class whose `implies` is always true was printed as exact, and a class without a
+    kind of its own was read instead of tacit's.
+    """
+
+    class Mine(PureDP):
+        def implies(self, other: Guarantee) -> bool:  # noqa: ARG002
+            return True
+
+    with pytest.raises(TacitError, match=r"guarantee is a .*Mine; its class must be one of tacit"):
+        Mine(100.0)
+    assert type(Guarantee.from_data(PureDP(1.0).to_data())) is PureDP
+
+
+@pytest.mark.parametrize("fraction", ["2/3", "1/7", "99999/100000", "123456/1000000"])
+def test_fractions_of_a_batch_are_never_stated_too_mildly(fraction: str) -> None:
+    """Found: "at least 66.66% arrive" where two thirds have to."""
+    needed = Fraction(fraction)
+    arrive = re.search(r"at least ([\d.]+)%", ReleasedOnlyAbove(needed).text())
+    curious = re.search(r"at most ([\d.]+)%", DishonestAtMost(Scope.ROUND, 0, needed).text())
+    assert arrive is not None
+    assert curious is not None
+    assert needed <= Fraction(arrive.group(1)) / 100 <= needed * Fraction(1002, 1000)
+    assert needed * Fraction(998, 1000) <= Fraction(curious.group(1)) / 100 <= needed

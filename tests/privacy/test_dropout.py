@@ -175,7 +175,7 @@ def test_stated_dishonest_participants_leave_the_honest_shares(participants: int
         assert threat.honest(participants) <= max(1, arrived - dishonest.limit(participants))
 
 
-def test_printed_fractions_are_rounded_down_and_stored_ones_are_not() -> None:
+def test_printed_fractions_assume_no_less_and_stored_ones_are_exact() -> None:
     dishonest, _ = ThreatModel(corrupt=0.12346, curious=0).assumptions()
     assert dishonest == DishonestAtMost(Scope.ROUND, 0, Fraction(12346, 100_000))
     assert dishonest.text() == (
@@ -183,4 +183,4 @@ def test_printed_fractions_are_rounded_down_and_stored_ones_are_not() -> None:
     )
     _, released = ThreatModel(dropout=Fraction(1, 3)).assumptions()
     assert released == ReleasedOnlyAbove(Fraction(2, 3))
-    assert released.text() == "a batch is released only if at least 66.66% of its reports arrive"
+    assert released.text() == "a batch is released only if at least 66.67% of its reports arrive"

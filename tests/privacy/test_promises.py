@@ -522,12 +522,12 @@ def test_the_parts_of_several_participations_add_up_to_no_more_than_the_whole(ti
     assert each_time(PureDP(1.0, participations=times)).epsilon == pytest.approx(1 / times)
 
 
-def test_a_part_of_a_pure_budget_is_never_rounded_up() -> None:
-    """In floats 3 · (0.1 / 3) is above 0.1, for instance."""
+def test_the_parts_of_a_pure_budget_are_the_budget() -> None:
+    """In floats 3 · (0.1 / 3) is above 0.1, for instance, and 7 · (0.7 / 7) below 0.7."""
     for times in range(2, 200):
         for epsilon in (0.1, 0.7, 1.0, 3.3):
             part = each_time(PureDP(epsilon, participations=times))
-            assert Fraction(part.epsilon) * times <= Fraction(epsilon)
+            assert Fraction(part.epsilon) * times == Fraction(epsilon)
 
 
 def test_no_more_mass_is_dropped_from_a_divergence_than_may_be() -> None:

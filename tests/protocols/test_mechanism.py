@@ -5,6 +5,7 @@ stored guarantee that states more than a round earns is rejected.
 from __future__ import annotations
 
 import json
+from copy import copy
 from dataclasses import asdict, fields, replace
 from fractions import Fraction
 from functools import partial, wraps
@@ -37,6 +38,7 @@ from tacit.assumptions import (
 from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.names import name_of
+from tacit.noise import DiscreteLaplace
 from tacit.privacy import (
     ApproximateDP,
     Arithmetic,
@@ -65,6 +67,7 @@ from tacit.protocols.mechanism import (
     PerRound,
     Releases,
     _ours,
+    falls_short,
     from_outside,
     plain,
     rich,
@@ -127,6 +130,14 @@ MECHANISMS: dict[str, tuple[PerRound, Round]] = {
 
 def through_json(mechanism: Mechanism) -> Mechanism:
     return Mechanism.from_dict(json.loads(json.dumps(mechanism.to_dict(), allow_nan=False)))
+
+
+def unchecked(mechanism: PerRound, **changes: Any) -> PerRound:
+    """A copy with other fields, without the checks of the constructor: only `open` is left."""
+    made = copy(mechanism)
+    for name, value in changes.items():
+        object.__setattr__(made, name, value)
+    return made
 
 
 def described(protocol: Protocol) -> dict[str, Any]:
@@ -494,15 +505,15 @@ def test_a_stored_guarantee_states_all_assumptions_of_its_smallest_round() -> No
     stored = PerRound(factories.polya_tight, how, Guaranteed(earned), smallest=64).to_dict()
     assert Mechanism.from_dict(stored).guarantee == earned
     fewer = stored["arguments"] | {"dropout": 0.1}  # noise for fewer dropouts than are stated
-    with pytest.raises(TacitError, match="not stated: released-only-above: the stored noise"):
+    with pytest.raises(TacitError, match="not stated: released-only-above: its noise"):
         Mechanism.from_dict(stored | {"arguments": fewer})
     more = stored["arguments"] | {"dropout": 0.5}
     assert Mechanism.from_dict(stored | {"arguments": more}).guarantee == earned
     honest = stored["arguments"] | {"corrupt": 0.1}
-    with pytest.raises(TacitError, match="not stated: dishonest-at-most: the stored noise"):
+    with pytest.raises(TacitError, match="not stated: dishonest-at-most: its noise"):
         Mechanism.from_dict(stored | {"arguments": honest})
     removed = replace(earned, assumptions=frozenset())
-    both = "not stated: dishonest-at-most, released-only-above: the stored noise"
+    both = "not stated: dishonest-at-most, released-only-above: its noise"
     with pytest.raises(TacitError, match=both):
         Mechanism.from_dict(with_guarantee(stored, removed))
 
@@ -515,10 +526,10 @@ def test_printed_noise_of_a_smaller_smallest_round_is_rejected() -> None:
     mechanism = PerRound(factories.polya_paper, how, Guaranteed(earned), smallest=64)
     stored = mechanism.to_dict()
     assert Mechanism.from_dict(stored) == mechanism
-    with pytest.raises(TacitError, match="the stored noise, guarantee or smallest round"):
+    with pytest.raises(TacitError, match="noise, guarantee or smallest round"):
         Mechanism.from_dict(stored | {"smallest": 4})
     with pytest.raises(TacitError, match="its noise was changed"):
-        replace(mechanism, smallest=4).open(Round(0, 4, Arm(0)))
+        unchecked(mechanism, smallest=4).open(Round(0, 4, Arm(0)))
 
 
 OVERSTATED = [
@@ -538,10 +549,10 @@ def test_a_guarantee_that_states_more_than_a_round_earns_is_rejected(
     mechanism, round_ = MECHANISMS[name]
     assert mechanism.guarantee is not None
     more = overstated(mechanism.guarantee)[change]
-    with pytest.raises(TacitError, match="the stored noise, guarantee or smallest round"):
+    with pytest.raises(TacitError, match="noise, guarantee or smallest round"):
         Mechanism.from_dict(with_guarantee(mechanism.to_dict(), more))
     with pytest.raises(TacitError, match="its noise was changed"):
-        replace(mechanism, privacy=Guaranteed(more)).open(round_)
+        unchecked(mechanism, privacy=Guaranteed(more)).open(round_)
 
 
 def test_an_assumption_that_no_round_needs_may_be_missing() -> None:
@@ -562,10 +573,10 @@ def test_ideal_arithmetic_is_not_restored_as_exact() -> None:
     stored = mechanism.to_dict()
     assert Mechanism.from_dict(stored) == mechanism
     exact = state_arithmetic(ideal, Arithmetic.EXACT)
-    with pytest.raises(TacitError, match="the stored noise, guarantee or smallest round"):
+    with pytest.raises(TacitError, match="noise, guarantee or smallest round"):
         Mechanism.from_dict(with_guarantee(stored, exact))
     with pytest.raises(TacitError, match="its noise was changed"):
-        replace(mechanism, privacy=Guaranteed(exact)).open(ARM)
+        unchecked(mechanism, privacy=Guaranteed(exact)).open(ARM)
 
 
 def test_budgets_of_silos_that_no_round_earns_are_rejected() -> None:
@@ -577,10 +588,10 @@ def test_budgets_of_silos_that_no_round_earns_are_rejected() -> None:
     same = SilosDP(*numbers, budgets=(numbers, numbers), **found.about)
     less = replace(same, budgets=(numbers, (found.epsilon / 9, found.delta)))
     assert Mechanism.from_dict(with_guarantee(mechanism.to_dict(), same)).guarantee == same
-    with pytest.raises(TacitError, match="the stored noise, guarantee or smallest round"):
+    with pytest.raises(TacitError, match="noise, guarantee or smallest round"):
         Mechanism.from_dict(with_guarantee(mechanism.to_dict(), less))
     with pytest.raises(TacitError, match="its noise was changed"):
-        replace(mechanism, privacy=Guaranteed(less)).open(round_)
+        unchecked(mechanism, privacy=Guaranteed(less)).open(round_)
 
 
 @pytest.mark.parametrize("name", ["secagg-dpe", "sdp-pe", "cdp-dpe", "dist-dp-se", "vb-sdp-ae"])
@@ -596,7 +607,7 @@ def test_a_stored_guarantee_is_derived_anew_and_rejected_where_it_states_more(na
     for change, more in overstated(found).items():
         if change.startswith("protects"):  # what data a report holds, no protocol knows
             continue
-        with pytest.raises(TacitError, match="the stored noise, guarantee or smallest round"):
+        with pytest.raises(TacitError, match="noise, guarantee or smallest round"):
             Mechanism.from_dict(with_guarantee(stored, more))
 
 
@@ -625,14 +636,57 @@ def test_a_round_that_earns_less_than_the_run_states_is_rejected() -> None:
         replace(mechanism.guarantee, participations=2),
     ):
         with pytest.raises(TacitError, match="its noise was changed"):
-            replace(mechanism, privacy=Guaranteed(more)).open(ARM)
-    with pytest.raises(TacitError, match=r"earns no guarantee, not \(1, 0\)-DP"):
-        PerRound(factories.exact, {"binary": True}, Guaranteed(PureDP(1.0))).open(ARM)
+            unchecked(mechanism, privacy=Guaranteed(more)).open(ARM)
+    with pytest.raises(TacitError, match=r"a small round earns no guarantee, not \(1, 0\)-DP"):
+        PerRound(factories.exact, {"binary": True}, Guaranteed(PureDP(1.0)))
+    bare = unchecked(PerRound(factories.exact, {"binary": True}), privacy=Guaranteed(PureDP(1.0)))
+    with pytest.raises(TacitError, match=r"round 3 earns no guarantee, not \(1, 0\)-DP"):
+        bare.open(ARM)
     asked = PerRound(factories.exact, {"binary": True}, KnownPerRound(PureDP(1.0)))
     with pytest.raises(TacitError, match=r"earns no guarantee, the experiment asks for \(1, 0\)"):
         asked.open(ARM)
     with pytest.raises(TacitError, match=r"target of the rounds is None; .* asks for, \(1, 0\)"):
         Mechanism.from_dict(asked.to_dict())
+
+
+@pytest.mark.parametrize("name", ["arms", "arms-guarantee", "design", "design-each"])
+def test_a_mechanism_that_states_more_than_a_small_round_earns_is_not_made(name: str) -> None:
+    """Found: a mechanism made by hand printed its guarantee until its first round was opened."""
+    mechanism, _ = MECHANISMS[name]
+    stated = mechanism.guarantee
+    assert isinstance(stated, (PureDP, ApproximateDP))
+    for more in (replace(stated, epsilon=0.9), with_assumptions(stated, frozenset())):
+        with pytest.raises(TacitError, match=r"a small round (earns|needs) .*: its noise,"):
+            replace(mechanism, privacy=Guaranteed(more))
+    with pytest.raises(TacitError, match="a small round earns no guarantee"):
+        PerRound(factories.exact, {"binary": True}, mechanism.privacy)
+
+
+def test_a_guarantee_of_a_class_from_outside_is_never_enough() -> None:
+    class Mine(PureDP):
+        def __post_init__(self) -> None:
+            """Nothing."""
+
+        def implies(self, other: Guarantee) -> bool:  # noqa: ARG002
+            return True
+
+    mine = Mine(100.0)
+    assert falls_short(PureDP(1.0), PureDP(1.0)) == ""
+    assert "from outside tacit" in falls_short(mine, PureDP(0.001))
+    assert "from outside tacit" in falls_short(PureDP(1.0), mine)
+
+
+def test_an_argument_of_a_class_from_outside_is_recognised() -> None:
+    class Quiet(DiscreteLaplace):
+        pass
+
+    def made(noise: DiscreteLaplace, **more: Any) -> PerRound:
+        how = {"precision": 1, "distribution": noise, "target": PureDP(1.0), "modulus": 10**4}
+        return PerRound(factories._shared_by_all, how | more)
+
+    assert not from_outside(made(DiscreteLaplace(2), order=None))
+    assert not from_outside(made(DiscreteLaplace(2), order=Fraction(1, 2)))
+    assert from_outside(made(Quiet(2)))
 
 
 def test_the_privacy_status_of_a_mechanism_is_rendered() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,9 @@ from tacit.aggregation import (
     run_two_servers,
 )
 from tacit.errors import TacitError
-from tacit.protocols.contract import Protocol
+from tacit.privacy import PureDP
+from tacit.protocols import factories
+from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.joint import JointSums
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.vectors import SeparateSums
@@ -377,3 +380,22 @@ def test_the_hybrid_suite_opens_the_same(name: str) -> None:
     through = "mixing" if name == "split-and-mix" else "two-servers"
     real = carry(protocol, messages, through, suite=HpkeSuite.HYBRID)
     assert real == protocol.combine(messages)
+
+
+@pytest.mark.parametrize("clients", [20, 64, 100])
+@pytest.mark.parametrize(
+    "make", [factories.response, partial(factories.local_laplace, paper=False)]
+)
+def test_messages_that_are_private_alone_pass_masking_in_rounds_of_any_size(
+    make: Callable[[int, PureDP], SumProtocol], clients: int
+) -> None:
+    """Such a protocol needs no minimum batch size; masking needs more than may be corrupted."""
+    protocol = make(clients, PureDP(1.0))
+    assert protocol.minimum == 1
+    least = minimum(protocol, "masking")
+    assert clients // 10 < least < clients
+    messages = [protocol.randomize(1.0) for _ in range(clients)]
+    gone = frozenset(range(clients - least))  # as many as may be missing
+    found = carry(protocol, messages[len(gone) :], "masking")
+    expected = protocol.combine(messages[len(gone) :])
+    assert (found.values, found.reports) == (expected.values, least)

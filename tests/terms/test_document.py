@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +30,7 @@ from tacit.assumptions import (
     SemiHonestServer,
 )
 from tacit.errors import Refusal, TacitError
+from tacit.noise import DiscreteLaplace
 from tacit.privacy import PureDP
 from tacit.protocols.split_and_mix import mixed
 from tacit.signatures import public_key
@@ -48,7 +51,7 @@ from tacit.terms import (
     check_live,
     check_successor,
 )
-from tacit.terms.document import smallest_shuffler_delta
+from tacit.terms.document import smallest_masking_delta, smallest_shuffler_delta
 from tacit.trust import SHUFFLE_SECURITY, TrustModel, View
 
 EVERY = [(path, value) for path, values in MUTATIONS.items() for value in values]
@@ -68,8 +71,8 @@ def under(trust: TrustModel, by: str, **changes: Any) -> Terms:
             for role, key in zip(roles, KEYS, strict=False)
         ),
     }
-    if trust is TrustModel.SHUFFLER:
-        base["promise"] = Promise(Fraction(1, 2), Fraction(1, 10**16), participations=3)
+    if trust in (TrustModel.SHUFFLER, TrustModel.SECURE_AGGREGATION):
+        base["promise"] = Promise(Fraction(1, 2), Fraction(1, 10**11), participations=3)
     return terms(**base | changes)
 
 
@@ -238,6 +241,46 @@ def test_shuffler_terms_state_at_least_the_delta_of_their_shares(
         with pytest.raises(Refusal, match=r"delta is .* with trust shuffler: .* Raise delta, or"):
             Terms.decode(text.encode())
     assert made(Fraction(0), TrustModel.TWO_SERVERS).promise.delta == 0
+
+
+@pytest.mark.parametrize("participations", [1, 3])
+def test_masking_terms_state_at_least_the_delta_of_their_rounds(participations: int) -> None:
+    """Found: a masked round may reveal more than its sum with 2^-40, and terms said delta 0."""
+
+    def made(delta: Fraction, trust: TrustModel = TrustModel.SECURE_AGGREGATION) -> Terms:
+        promise = Promise(Fraction(1, 2), delta, participations)
+        return under(trust, "devices", promise=promise)
+
+    smallest = Fraction(participations, 2**40)
+    accepted = made(smallest)
+    assert smallest_masking_delta(accepted) == smallest
+    assert Terms.decode(accepted.encode()) == accepted
+    for delta in (Fraction(0), smallest - Fraction(1, 2**60)):
+        rule = f"delta is {delta}: must be at least {smallest} with trust secure-aggregation"
+        with pytest.raises(TacitError, match=rule):
+            made(delta)
+        with pytest.raises(Refusal, match=rule):
+            Terms.decode(mutated(accepted, ("guarantee", "delta"), str(delta)).encode())
+    assert made(Fraction(0), TrustModel.TWO_SERVERS).promise.delta == 0
+    rehearsed = Noise(Fraction(48), "devices", REHEARSED)
+    pure = Promise(Fraction(1, 2), participations=participations)
+    under(TrustModel.SECURE_AGGREGATION, "devices", promise=pure, noise=rehearsed)
+
+
+def test_what_a_round_reveals_by_chance_adds_its_probability_to_delta() -> None:
+    """With probability γ, whatever the answers are, everything is revealed: δ is γ, at every ε of
+    the noise, and γ adds up over participations.
+    """
+    gamma, kept = 2.0**-10, DiscreteLaplace(1).pmf(np.arange(-60, 61))
+    p, q = (
+        np.concatenate([(1 - gamma) * np.roll(kept, moved), gamma * np.eye(2)[moved]])
+        for moved in (0, 1)
+    )
+    p2, q2 = np.outer(p, p), np.outer(q, q)
+    # np.roll wraps: 2^-80 of mass at the ends
+    assert np.maximum(p - math.e * q, 0).sum() == pytest.approx(gamma, rel=1e-9)
+    both = np.maximum(p2 - math.e**2 * q2, 0).sum()
+    assert 1.99 * gamma < both <= 2 * gamma
 
 
 def test_no_delta_suffices_for_shuffler_terms_of_a_very_large_epsilon() -> None:

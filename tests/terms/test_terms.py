@@ -209,6 +209,16 @@ def test_terms_of_shared_noise_that_cannot_hold_are_rejected(changes: Any, words
         masked(**changes)
 
 
+def test_terms_in_words_state_the_least_noise_of_a_round() -> None:
+    """Found: the scale was printed, though rounds may announce less."""
+    least = Noise(Fraction(60), minimum=Fraction(97, 2))
+    assert "noise of scale 97/2 or more, added by servers" in "\n".join(
+        in_words(terms(noise=least))
+    )
+    rehearsed = Noise(Fraction(7), "devices", REHEARSED, Fraction(40))
+    assert "rehearsed noise of variance 40 or more" in "\n".join(in_words(masked(noise=rehearsed)))
+
+
 def test_terms_in_words_say_everything_and_round_the_promise_up() -> None:
     text = "\n".join(in_words(terms()))
     for said in (
@@ -220,7 +230,7 @@ def test_terms_in_words_say_everything_and_round_the_promise_up() -> None:
         "for all of up to 3 times together",
         "One of the two servers must be honest",
         "(1/2, 0)-DP towards the other server, the collector and all other participants together",
-        "discrete-laplace noise of scale 48, added by servers",
+        "discrete-laplace noise of scale 48 or more, added by servers",
         *(f"It assumes that {one.text()}." for one in terms().assumptions),
         "fewer than 50 reports",
         "encrypted with hpke-x25519-aes128gcm; round keys are destroyed at most 1 day after",

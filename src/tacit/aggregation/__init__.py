@@ -22,7 +22,14 @@ from tacit.aggregation.announcements import Binding, SharedNoise, accept, announ
 from tacit.aggregation.blame import Blame, Misbehaviour
 from tacit.aggregation.collecting import Collector, prepare_collector
 from tacit.aggregation.encryption import HpkeSuite, PrivateKey, ServerKeys
-from tacit.aggregation.graph import Claim, Neighbourhood, Security, neighbourhood, security
+from tacit.aggregation.graph import (
+    Claim,
+    Neighbourhood,
+    Security,
+    least_minimum,
+    neighbourhood,
+    security,
+)
 from tacit.aggregation.in_process import (
     Dropouts,
     MaskingPlan,
@@ -95,6 +102,7 @@ __all__ = [
     "aborted_by_both",
     "accept",
     "announce",
+    "least_minimum",
     "masking_outcome",
     "neighbourhood",
     "prepare_collector",

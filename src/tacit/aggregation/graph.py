@@ -262,6 +262,18 @@ def neighbourhood(
     )
 
 
+def least_minimum(clients: int, minimum: int) -> int:
+    """The minimum batch size for masking: at least 2, since masks are pairwise.
+
+    Where all clients in it may be corrupted, it is n - floor(n/10), as usual in `neighbourhood`.
+
+    >>> least_minimum(64, 1), least_minimum(64, 40), least_minimum(3, 1)
+    (58, 40, 2)
+    """
+    least = max(2, minimum)
+    return least if least > _tenth(clients) else clients - _tenth(clients)
+
+
 def _part(name: str, share: Number | None, clients: int) -> int:
     """floor(share·clients), where a float means the decimal that it prints as: 0.3 of 10 is 3."""
     if share is None:

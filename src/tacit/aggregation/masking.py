@@ -49,6 +49,7 @@ from tacit.aggregation.wire import (
 )
 from tacit.errors import require
 from tacit.terms import MASKING_SUITE, Aggregation, Offer
+from tacit.trust import MASKING_SECURITY
 
 ADDRESS_SIZE = KEY_SIZE
 """A client's address is its public key for encryption."""
@@ -151,7 +152,7 @@ class MaskingRound(RoundDescription):
         return security(self.neighbourhood, self.reports, self.minimum, corrupt, claim)
 
 
-BITS = 40
+BITS = MASKING_SECURITY
 """Default security of a round, in bits, that only the sum is revealed."""
 
 

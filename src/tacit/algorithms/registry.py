@@ -20,6 +20,7 @@ from tacit.trust import TrustModel
 if TYPE_CHECKING:
     from tacit.algorithms.problems import Problem
     from tacit.experiment import Experiment
+    from tacit.privacy import Guarantee
 
 GROUP = "tacit.algorithms"
 OWN = (
@@ -42,6 +43,7 @@ HIDDEN = (
     "table",
 )  # fields that are no options
 Build = TypeVar("Build", bound=Callable[[Any], Any])
+Also = Callable[[Any], "Guarantee | None"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class Algorithm:
     options: tuple[str, ...]
     defaults: Mapping[str, Any] = field(default_factory=dict)
     cautions: Mapping[str, str] = field(default_factory=dict)
+    also: Also | None = None
 
     @property
     def trust(self) -> str:
@@ -124,6 +127,7 @@ def algorithm(
     options: Iterable[str] | None = None,
     defaults: Mapping[str, Any] | None = None,
     cautions: Mapping[str, str] | None = None,
+    also: Also | None = None,
 ) -> Callable[[Build], Build]:
     """Register a function from problems to experiments under a name.
 
@@ -146,6 +150,8 @@ def algorithm(
         runs.
     cautions : mapping, optional
         Warnings for readers of a run, by value of an option.
+    also : callable, optional
+        Derives the guarantee of a problem in another form, such as Rényi divergences.
 
     Returns
     -------
@@ -179,7 +185,7 @@ def algorithm(
         models = (trust,) if isinstance(trust, str) else tuple(trust)
         trusts = tuple(_trust_model(name, one) for one in models)
         about = (paper, trusts, promise, problem, build, taken, dict(defaults or {}))
-        _KNOWN[name] = Algorithm(name, *about, dict(cautions or {}))
+        _KNOWN[name] = Algorithm(name, *about, dict(cautions or {}), also)
         return build
 
     return enter

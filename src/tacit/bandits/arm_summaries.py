@@ -116,6 +116,7 @@ def answers(tallies: Sequence[Tally], names: Sequence[str], setting: Setting) ->
     decisions |= dict.fromkeys(setting.absent, "removed")
     if 0 < len(worse) == len(present) - 1:
         decisions[leader] = "best"
+    undecided = "open" if sure else "unavailable"
     rows = []
     for k, name in enumerate(names):
         low, high = intervals[k]
@@ -136,7 +137,7 @@ def answers(tallies: Sequence[Tally], names: Sequence[str], setting: Setting) ->
                 lift,
                 lift_low,
                 lift_high,
-                decisions.get(k, "open"),
+                decisions.get(k, undecided),
                 always=True,
             )
         )

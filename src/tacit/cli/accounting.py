@@ -13,6 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tacit.cli.guarantee_kinds import (
+    GuaranteeKind,
+    check_orders,
+    guarantee_numbers,
+    one_guarantee,
+    stated,
+)
 from tacit.cli.options import ConstantsChoice, Json, Whole
 from tacit.cli.printing import print_json, show, table
 from tacit.errors import TacitError, integer, positive
@@ -42,7 +49,7 @@ class NormChoice(StrEnum):
 # keys of records that hold numbers of guarantees: rounded up
 PROMISED = (
     *("epsilon", "delta", "target_epsilon", "epsilon0", "randomized_response_epsilon"),
-    *("exact", "renyi", "advanced", "best"),
+    *("exact", "renyi", "advanced", "best", "rho", "target_rho"),
 )
 SHOWN = ("epsilon_at_least",)  # keys that hold lower bounds: rounded down
 FAIR = 0.5
@@ -78,6 +85,15 @@ SensitivityOption = Annotated[
     ),
 ]
 EpsilonOption = Annotated[float | None, typer.Option(help="Epsilon of the guarantee.")]
+KindOption = Annotated[
+    GuaranteeKind,
+    typer.Option("--as", help="Kind of guarantee: pure, approximate, renyi (RDP) or zcdp."),
+]
+OrdersOption = Annotated[
+    str | None,
+    typer.Option(help="With --as renyi: orders, such as 2,4,8."),
+]
+RhoOption = Annotated[float | None, typer.Option(help="With --as zcdp: rho.")]
 SecondsOption = Annotated[
     float | None, typer.Option(help="Approximate duration (with --algorithm).")
 ]
@@ -88,11 +104,17 @@ DeltaOption = Annotated[
 
 def calibrate(
     noise: NoiseOption,
-    epsilon: Annotated[float, typer.Option(help="Epsilon of the target.")],
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="Epsilon of the target; with --as renyi the divergence at --orders."),
+    ] = None,
     sensitivity: SensitivityOption = 1,
     delta: Annotated[
         float, typer.Option(help="Delta of the target; 0 for a pure guarantee.")
     ] = 0.0,
+    kind: KindOption = GuaranteeKind.approximate,
+    rho: RhoOption = None,
+    orders: OrdersOption = None,
     participations: ParticipationsOption = 1,
     users: Annotated[
         float | None,
@@ -119,14 +141,16 @@ def calibrate(
 ) -> None:
     """Find the least noise that gives a target guarantee.
 
-    Example: tacit calibrate --noise binomial --sensitivity 1 --epsilon 1 --delta 1e-5
+    Examples: tacit calibrate --noise binomial --sensitivity 1 --epsilon 1 --delta 1e-5;
+    tacit calibrate --noise discrete-gaussian --sensitivity 10 --as zcdp --rho 0.5
     """
     from tacit.privacy import calibrate as find
 
+    target = one_guarantee(kind, epsilon, delta, rho, orders)
     result = find(
         noise.value,
         _whole(sensitivity),
-        replace(_target(epsilon, delta), participations=participations),
+        replace(target, participations=participations),
         constants=constants.value,
         users=None if users is None else integer("users", users, at_least=1),
         bits=bits,
@@ -139,13 +163,12 @@ def calibrate(
         "constants": result.constants,
         "sensitivity": _whole(sensitivity),
         "participations": participations,
-        "epsilon": result.epsilon,
-        "delta": result.delta,
+        **guarantee_numbers(result.guarantee, as_json),
         "variance": float(result.distribution.variance),
         "std": result.distribution.std,
         **_parameters(result.distribution),
         "meets_target": result.meets_target,
-        "target_epsilon": epsilon,
+        **({"target_epsilon": epsilon} if rho is None else {"target_rho": rho}),
         "guarantee": _said(result.guarantee, as_json),
         "derivation": result.derivation,
     }
@@ -173,11 +196,15 @@ def privacy(
         float, typer.Option(help="Fraction of the noise shares that arrive.")
     ] = 1.0,
     participations: ParticipationsOption = 1,
+    kind: KindOption = GuaranteeKind.approximate,
+    orders: OrdersOption = None,
     as_json: Json = False,
 ) -> None:
-    """Compute the guarantee of given noise: epsilon at a delta, or delta at an epsilon.
+    """Compute the guarantee of given noise: epsilon at a delta, or delta at an epsilon; or the pure
+    epsilon, the Rényi divergences, or the rho of zCDP.
 
-    Example: tacit privacy --noise skellam --variance 1388 --sensitivity 10 --delta 1e-5
+    Examples: tacit privacy --noise skellam --variance 1388 --sensitivity 10 --delta 1e-5;
+    tacit privacy --noise skellam --variance 1388 --sensitivity 10 --as renyi --orders 2,8
     """
     from tacit.assumptions import Accounting, Assumption, DistinctRounds, Method
     from tacit.privacy import (
@@ -190,13 +217,22 @@ def privacy(
         privacy_loss,
     )
 
+    biased = None if bias == FAIR else bias
+    said = {"scale": scale, "variance": variance, "sigma": sigma, "trials": trials, "bias": biased}
+    width = _width(noise, said)
+    check_orders(kind, orders)
+    if kind is not GuaranteeKind.approximate:
+        vain = {"--epsilon": epsilon, "--arriving": None if arriving == 1 else arriving}
+        _refuse(vain, f"not for --as {kind.value}")
+        drawn = _gaussian_or_integer(noise, width, bias)
+        found = stated(kind, drawn, _whole(sensitivity), participations, orders)
+        described = {"noise": noise.value, "sensitivity": _whole(sensitivity)}
+        _show_kind(found, drawn, described, delta, as_json)
+        return
     if (epsilon is None) == (delta is None):
         raise TacitError(
             "give exactly one of --delta (to compute epsilon) and --epsilon (to compute delta)"
         )
-    biased = None if bias == FAIR else bias
-    said = {"scale": scale, "variance": variance, "sigma": sigma, "trials": trials, "bias": biased}
-    width = _width(noise, said)
     loss: PrivacyLoss | ComposedLoss | GaussianLoss
     distribution: NoiseDistribution | Gaussian
     if noise is NoiseKind.gaussian:
@@ -248,21 +284,37 @@ def privacy(
 
 
 def compose(
-    epsilon: Annotated[float, typer.Option(help="Epsilon of one participation.")],
-    delta: Annotated[float, typer.Option(help="Delta of the total.")],
     participations: ParticipationsOption,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="Epsilon of one participation; with --as renyi the divergence at --orders."
+        ),
+    ] = None,
+    delta: Annotated[float | None, typer.Option(help="Delta of the total.")] = None,
     batch_delta: Annotated[
         float, typer.Option(help="Delta of one participation; 0 for a pure guarantee.")
     ] = 0.0,
+    kind: KindOption = GuaranteeKind.approximate,
+    rho: RhoOption = None,
+    orders: OrdersOption = None,
     as_json: Json = False,
 ) -> None:
     """Compose the guarantees of several participations, by each method of accounting.
 
-    Example: tacit compose --epsilon 0.1 --participations 100 --delta 1e-5
+    Examples: tacit compose --epsilon 0.1 --participations 100 --delta 1e-5;
+    tacit compose --as zcdp --rho 0.01 --participations 10 --delta 1e-6
     """
     from tacit.assumptions import DistinctRounds, PrivateMessages
-    from tacit.privacy import compose_participations
+    from tacit.privacy import ApproximateDP, compose_participations, repeat
 
+    single = one_guarantee(kind, epsilon, batch_delta, rho, orders)
+    if kind is not GuaranteeKind.approximate and not isinstance(single, ApproximateDP):
+        title = f"{participations} participations of {single.short}"
+        _show_kind(repeat(single, participations), None, {}, delta, as_json, title)
+        return
+    if delta is None or epsilon is None:
+        raise TacitError("--delta of the total is missing: give it, such as 1e-6, or use --as pure")
     result = compose_participations(_target(epsilon, batch_delta), participations, delta)
     alone = PrivateMessages(epsilon, batch_delta)
     assumed = frozenset({alone, result.accounting, DistinctRounds()})
@@ -485,6 +537,25 @@ def _target(epsilon: float, delta: float) -> PureDP | ApproximateDP:
     return PureDP(epsilon) if delta == 0 else ApproximateDP(epsilon, delta)
 
 
+def _show_kind(
+    guarantee: Guarantee,
+    distribution: NoiseDistribution | Gaussian | None,
+    about: dict[str, Any],
+    delta: float | None,
+    as_json: bool,
+    title: str = "",
+) -> None:
+    """Print a pure, Rényi or concentrated guarantee, and the (ε, δ) that it implies."""
+    spread = {} if distribution is None else {"variance": float(distribution.variance)}
+    record = {**about, **guarantee_numbers(guarantee, as_json, delta), **spread}
+    record |= {} if distribution is None else _parameters(distribution)
+    record |= {
+        "participations": guarantee.participations,
+        "guarantee": _said(guarantee, as_json),
+    }
+    show(record, title or f"privacy of {about['noise']} noise", as_json, PROMISED)
+
+
 def _promise(
     epsilon: float,
     delta: float,
@@ -523,6 +594,16 @@ def _width(noise: NoiseKind, said: dict[str, float | None]) -> dict[str, float]:
         wanted = " or ".join(f"--{name}" for name in needed)
         raise TacitError(f"{noise.value} noise needs exactly one of {wanted}")
     return given
+
+
+def _gaussian_or_integer(
+    noise: NoiseKind, width: dict[str, float], bias: float
+) -> NoiseDistribution | Gaussian:
+    from tacit.privacy import Gaussian
+
+    if noise is NoiseKind.gaussian:
+        return Gaussian(_std(width))
+    return _distribution(noise, width, bias)
 
 
 def _distribution(noise: NoiseKind, width: dict[str, float], bias: float) -> NoiseDistribution:

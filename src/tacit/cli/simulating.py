@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.algorithms.registry import check_together, lookup
+from tacit.cli.guarantee_kinds import guarantee_numbers
 from tacit.cli.options import (
     Algorithm,
     Json,
@@ -28,6 +29,7 @@ from tacit.cli.options import (
 )
 from tacit.cli.printing import INTERRUPTED, cell, count_of, no_less, print_json, sentence, table
 from tacit.errors import TacitError
+from tacit.rounding import up
 
 if TYPE_CHECKING:
     from tacit.simulation import Result, Results
@@ -126,11 +128,15 @@ def summarised(result: Result) -> dict[str, Any]:
     """The summary of a result that `--json` prints."""
     promised = result.as_json() or {}
     clipped = result.mean("clipped") if result.runs and "clipped" in result.runs[0] else 0.0
+    from tacit.simulation.study import restated
+
     found = warnings(promised.get("epsilon"), promised.get("delta"), clipped)
     cautions = lookup(result.algorithm).cautions
     chosen = [cautions.get(result.configuration.get(name, "")) for name in ("constants", "mode")]
     found += [f"{result.algorithm}: {caution}" for caution in chosen if caution]
-    return result.summary() | {"rounds": result.mean("rounds"), "warnings": found}
+    other = restated(result)
+    also = {} if other is None else {"restated": other.to_dict() | guarantee_numbers(other, True)}
+    return result.summary() | also | {"rounds": result.mean("rounds"), "warnings": found}
 
 
 def replayed(result: Result, environment: Any) -> dict[str, Any]:
@@ -170,6 +176,8 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
         if result.configuration.get("guardrail"):
             guardrail(summary.get("estimates", []), result.configuration)
         sentence("guarantee", result.promise)
+        if "restated" in summary:
+            sentence("as in the theorem", as_in_theorem(summary["restated"]))
         if "statistic" in result.runs[0]:
             sentence("statistic", result.runs[0]["statistic"])
         settings = [
@@ -180,6 +188,14 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
         sentence("configuration", ", ".join(settings))
         notes(summary, environment)
     stopped(result.done.interrupted, len(result.runs), result.done.asked)
+
+
+def as_in_theorem(found: dict[str, Any]) -> str:
+    """The Rényi divergences or ρ of a guarantee, as a sentence."""
+    if "rho" in found:
+        return f"{up(found['rho'])}-zCDP, to the same adversary and under the same assumptions."
+    curve = ", ".join(f"({order:g}, {up(value)})" for order, value in found["renyi_curve"])
+    return f"(α, ε(α))-RDP at {curve}, to the same adversary and under the same assumptions."
 
 
 def labels(per: str) -> dict[str, str]:
@@ -258,6 +274,14 @@ def paused(runs: dict[str, int], all_runs: int) -> list[list[Any]]:
     return [["paused by the guardrail", f"{option} (in {n} {of})"] for option, n in runs.items()]
 
 
+MISREAD = "unavailable"  # the decision where sums are misread too often
+NO_INTERVALS = (
+    "no 95% intervals and no decisions: the printed modulus is so small that sums are misread "
+    "(they wrap around) with a probability that leaves nothing of the 5%. Active options are those "
+    "that the learner's own radii leave. Use --constants tight for intervals."
+)
+
+
 def standings(rows: list[dict[str, Any]]) -> None:
     """Print the arm summary at the end of the first run, best option first."""
     if not rows:
@@ -277,7 +301,7 @@ def standings(rows: list[dict[str, Any]]) -> None:
             row["option"],
             row["participants"],
             row["mean"],
-            f"{row['low']:.4f} – {row['high']:.4f}",
+            "–" if row["decision"] == MISREAD else f"{row['low']:.4f} – {row['high']:.4f}",
             lift(row),
             f"{row['best']:.1%}",
             row["decision"],
@@ -288,6 +312,8 @@ def standings(rows: list[dict[str, Any]]) -> None:
     always = all(row["always"] for row in rows)
     when = "anytime-valid" if always else "normal approximation"
     table(f"arm summary of the first run ({when}){first}", headings, body)
+    if any(row["decision"] == MISREAD for row in rows):
+        sentence("note", NO_INTERVALS)
 
 
 def guardrail(rows: list[dict[str, Any]], configuration: dict[str, Any]) -> None:
@@ -315,6 +341,8 @@ def lift(row: dict[str, Any]) -> str:
     """Format an option's lift over the first option, with its interval."""
     if row["lift_low"] is None:
         return "–"
+    if row["decision"] == MISREAD:
+        return "–" if row["lift"] is None else f"{row['lift']:+.0%}"
     high = "∞" if row["lift_high"] is None else f"{row['lift_high']:+.0%}"
     middle = "–" if row["lift"] is None else f"{row['lift']:+.0%}"
     return f"{middle} ({row['lift_low']:+.0%} – {high})"

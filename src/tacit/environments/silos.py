@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ class Silos(World):
     silos: int
     parameter: Floats
     deviation: float  # standard deviation of the reward's noise
+    bounded: ClassVar[bool] = False  # whether features have norm at most 1 by construction
 
     @property
     def dimension(self) -> int:
@@ -82,7 +83,7 @@ class Silos(World):
         actor = round_.assignment.start(self.silos)
         everyone, lost, known = np.arange(self.silos), [], True
         while not actor.finished:
-            features = actor.look(self.contexts(rng))
+            features = actor.look(self.contexts(rng), bounded=self.bounded)
             chosen = actor.choose(features)
             means = self.mean_rewards(features)
             got = None if means is None else means[everyone, chosen]
@@ -214,6 +215,8 @@ _NEVER = 1 << 62
 @dataclass(frozen=True, eq=False)
 class SharedSilos(Synthetic):
     """A synthetic instance whose participants come from `SharedDraws`."""
+
+    bounded: ClassVar[bool] = True
 
     draws: SharedDraws = field(kw_only=True)
     place: int = field(kw_only=True)

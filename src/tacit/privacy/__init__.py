@@ -25,6 +25,7 @@ from tacit.privacy.composition import (
     compose_participations,
     dominating_loss,
 )
+from tacit.privacy.divergences import concentrated_of, renyi_of
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
 from tacit.privacy.guarantees import (
     ORDERS,
@@ -37,7 +38,7 @@ from tacit.privacy.guarantees import (
     RenyiDP,
     View,
 )
-from tacit.privacy.joint_guarantees import compose, weakest
+from tacit.privacy.joint_guarantees import compose, repeat, weakest, weakest_divergence
 from tacit.privacy.loss import PrivacyLoss, privacy_loss, renyi_divergence
 from tacit.privacy.shuffling import Clones, RandomizedResponse
 from tacit.privacy.silos import SilosDP
@@ -87,6 +88,7 @@ __all__ = [
     "compose",
     "compose_losses",
     "compose_participations",
+    "concentrated_of",
     "derived",
     "dominating_loss",
     "dropout_loss",
@@ -99,7 +101,10 @@ __all__ = [
     "privacy_of",
     "promised",
     "renyi_divergence",
+    "renyi_of",
+    "repeat",
     "skellam_renyi",
     "status_of",
     "weakest",
+    "weakest_divergence",
 ]

@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
-from tacit.assumptions import Accounting
+from tacit.assumptions import Accounting, DistinctRounds
 from tacit.errors import Number, TacitError, integer, positive, probability
 from tacit.noise import Binomial, NoiseDistribution
 from tacit.privacy import closed_forms
@@ -27,15 +27,16 @@ from tacit.privacy.accounting import (
     in_distinct_rounds,
     resolved_loss,
 )
+from tacit.privacy.divergences import concentration, divergence, renyi_of
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
-from tacit.privacy.guarantees import ApproximateDP, ConcentratedDP, PureDP, View
+from tacit.privacy.guarantees import ApproximateDP, ConcentratedDP, PureDP, RenyiDP, View
 from tacit.privacy.search import RELATIVE, least, least_integer, least_root
 from tacit.privacy.threat_model import ThreatModel
 from tacit.privacy.vectors import l2_guarantee, linf_loss
 
 Kind = type[NoiseDistribution] | type[Gaussian]
 Norm = Literal["linf", "l2"]
-Target = PureDP | ApproximateDP | ConcentratedDP
+Target = PureDP | ApproximateDP | ConcentratedDP | RenyiDP
 LEAST_EPSILON, LARGEST_EPSILON = 1e-9, 500
 WIDEST_APART = 100.0  # log ratio of two distributions beyond which no bound is computed
 
@@ -48,17 +49,20 @@ class Calibration:
     ----------
     kind, constants : str
         Family of the noise; "tight" or "paper".
-    target : PureDP, ApproximateDP or ConcentratedDP
+    target : PureDP, ApproximateDP, ConcentratedDP or RenyiDP
     distribution : NoiseDistribution or Gaussian
         Distribution of the total noise.
     epsilon : float
-        The true ε at the target's δ (ε of a pure target, ρ of a concentrated one).
+        The true ε at the target's δ (ε of a pure target, ρ of a concentrated one, the divergence at
+        the first order of a Rényi one).
     derivation : str
         How `epsilon` was derived.
     share : NoiseDistribution, optional
         Distribution that each of `users` adds; for binomial noise, `bits_per_user` biased bits
         each.
     users : int, optional
+    curve : tuple
+        The true (α, ε(α)) at the orders of a Rényi target.
     """
 
     kind: str
@@ -69,6 +73,7 @@ class Calibration:
     derivation: str
     share: NoiseDistribution | None = None
     users: int | None = None
+    curve: tuple[tuple[float, float], ...] = ()
 
     @property
     def integer_distribution(self) -> NoiseDistribution:
@@ -90,7 +95,11 @@ class Calibration:
     @property
     def meets_target(self) -> bool:
         """Whether the noise achieves the target; a paper's closed form may not."""
-        wanted = self.target.rho if isinstance(self.target, ConcentratedDP) else self.target.epsilon
+        target = self.target
+        if isinstance(target, RenyiDP):
+            pairs = zip(self.curve, target.curve, strict=True)
+            return all(true <= wanted for (_, true), (_, wanted) in pairs)
+        wanted = target.rho if isinstance(target, ConcentratedDP) else target.epsilon
         return self.epsilon <= wanted
 
     @property
@@ -103,8 +112,11 @@ class Calibration:
         target = self.target
         if (self.users or 1) > 1:
             target = target.given(*ThreatModel(curious=0).assumptions())
-        if isinstance(target, ConcentratedDP):
-            return derived(replace(target, rho=self.epsilon), self.distribution)
+        if isinstance(target, (ConcentratedDP, RenyiDP)):
+            composed = target.given(DistinctRounds()) if target.participations > 1 else target
+            concentrated = isinstance(target, ConcentratedDP)
+            true: dict[str, Any] = {"rho": self.epsilon} if concentrated else {"curve": self.curve}
+            return derived(replace(composed, **true), self.distribution)
         target = target.given(*in_distinct_rounds(target))
         return derived(replace(target, epsilon=self.epsilon), self.distribution)
 
@@ -130,7 +142,7 @@ def calibrate(
     sensitivity : Number
         The most that one participation changes the sum; an integer unless noise is continuous or
         `norm` is "l2".
-    target : PureDP, ApproximateDP or ConcentratedDP
+    target : PureDP, ApproximateDP, ConcentratedDP or RenyiDP
         Covers all of its participations together.
     constants : {"tight", "paper"}
         Exact accounting, or the papers' closed forms.
@@ -195,7 +207,12 @@ def calibrate(
                 f"epsilon is {target.epsilon:g}; below {LEAST_EPSILON:g} it is 0 for all that can "
                 "be computed: use a larger epsilon, or discrete-laplace noise and delta 0"
             )
-    if not isinstance(target, ConcentratedDP) and target.epsilon > LARGEST_EPSILON:
+    if isinstance(target, RenyiDP) and (dimension > 1 or norm == "l2"):
+        raise TacitError(
+            "a Rényi target is calibrated for one coordinate: leave dimension and norm out, or use "
+            "a concentrated target"
+        )
+    if isinstance(target, (PureDP, ApproximateDP)) and target.epsilon > LARGEST_EPSILON:
         raise TacitError(
             f"epsilon is {target.epsilon:g}; above {LARGEST_EPSILON} it gives no meaningful "
             "privacy: use a smaller epsilon"
@@ -282,6 +299,8 @@ class _Problem:
     def _spread(self) -> float:
         if isinstance(self.target, ConcentratedDP):
             return 1 / math.sqrt(2 * self.target.rho)
+        if isinstance(self.target, RenyiDP):
+            return max(math.sqrt(order / (2 * value)) for order, value in self.target.curve)
         if isinstance(self.target, PureDP):
             return 1 / self.target.epsilon
         epsilon, delta = self.target.epsilon, self.target.delta
@@ -307,6 +326,9 @@ class _Problem:
         target = self.target
         if isinstance(target, ConcentratedDP):
             return math.log(self.account(distribution)[0] / target.rho)
+        if isinstance(target, RenyiDP):
+            found = (self.times * self._divergence(distribution, a) / v for a, v in target.curve)
+            return math.log(max(found) * (1 + 1e-15))
         single = self.dimension == self.times == 1
         if isinstance(target, ApproximateDP) and single and not distribution.continuous:
             delta = resolved_loss(distribution, self.whole, target.delta).delta(target.epsilon)
@@ -319,6 +341,9 @@ class _Problem:
         target = self.target
         if isinstance(target, ConcentratedDP):
             return self._rho(distribution), "divergence of shifted distributions, all orders"
+        if isinstance(target, RenyiDP):
+            worst = self.times * self._divergence(distribution, target.curve[0][0])
+            return worst, "divergence of shifted distributions, at each order"
         delta = target.delta if isinstance(target, ApproximateDP) else 0.0
         if distribution.continuous:
             return (
@@ -344,9 +369,17 @@ class _Problem:
         """The integer sensitivity of one participation."""
         return math.floor(self.sensitivity)
 
+    def _divergence(self, distribution: NoiseDistribution | Gaussian, order: float) -> float:
+        moved = self.sensitivity if distribution.continuous else self.whole
+        return divergence(distribution, float(moved), order)
+
     def _rho(self, distribution: NoiseDistribution | Gaussian) -> float:
         if distribution.continuous:
             return distribution.concentration(self.l2)
+        if self.dimension == 1:
+            single = concentration(distribution, self.whole)
+            if single is not None:
+                return self.times * single
         rho, pure = distribution.concentration(self.l2), distribution.pure_loss(self.sensitivity)
         if rho is not None:
             return rho
@@ -406,8 +439,15 @@ class _Problem:
         share = (
             None if users is None or distribution.continuous else distribution.nearby_share(users)
         )
+        curve: tuple[tuple[float, float], ...] = ()
+        if isinstance(self.target, RenyiDP):
+            orders = [order for order, _ in self.target.curve]
+            moved = self.sensitivity if distribution.continuous else self.whole
+            found = renyi_of(distribution, float(moved), orders, participations=self.times)
+            true = dict(found.curve)
+            curve = tuple((order, true[order]) for order in orders)
         return Calibration(
-            self.kind, constants, self.target, distribution, epsilon, how, share, users
+            self.kind, constants, self.target, distribution, epsilon, how, share, users, curve
         )
 
 
@@ -516,7 +556,9 @@ def _paper(problem: _Problem, users: int | None) -> Calibration:
             f"the papers have no closed form for {problem.kind} noise beyond one coordinate: use "
             "constants='tight'"
         )
-    if isinstance(problem.target, ConcentratedDP) or (pure and problem.kind != "discrete-laplace"):
+    if isinstance(problem.target, (ConcentratedDP, RenyiDP)) or (
+        pure and problem.kind != "discrete-laplace"
+    ):
         raise TacitError(
             f"the paper's closed form for {problem.kind} noise needs a target with epsilon and "
             "delta"

@@ -28,6 +28,7 @@ from tacit.assumptions import (
     uncovered,
 )
 from tacit.errors import TacitError, integer, positive, probability
+from tacit.names import is_own
 from tacit.rounding import no_less, up
 from tacit.trust import Neighbours as Neighbours
 from tacit.trust import View as View
@@ -124,6 +125,12 @@ class Guarantee(ABC):
     arithmetic: Arithmetic = field(default=Arithmetic.UNSTATED, init=False)
 
     def __post_init__(self) -> None:
+        if not is_own(type(self)):
+            raise TacitError(
+                f"guarantee is a {type(self).__qualname__}; its class must be one of tacit's, "
+                "which derives and compares guarantees: use PureDP, ApproximateDP, RenyiDP or "
+                "ConcentratedDP"
+            )
         remedy = "it bounds how often one participant takes part"
         often = integer("participations", self.participations, at_least=1, remedy=remedy)
         object.__setattr__(self, "participations", often)
@@ -212,7 +219,7 @@ class Guarantee(ABC):
         >>> Guarantee.from_data(PureDP(1.0).to_data()) == PureDP(1.0)
         True
         """
-        kinds = {one.kind: one for one in _with_subclasses(*KINDS)}
+        kinds = {one.kind: one for one in _with_subclasses(*KINDS) if is_own(one)}
         kind = kinds.get(str(data.get("kind")))
         if kind is None:
             raise TacitError(
@@ -557,11 +564,17 @@ class RenyiDP(Guarantee):
     def short(self) -> str:
         """The point of the curve nearest to order 10."""
         order, value = min(self.curve, key=lambda point: abs(point[0] - 10))
-        return f"({order:g}, {up(value)})-RDP and {len(self.curve) - 1} other orders"
+        others = len(self.curve) - 1
+        more = f" and {others} other order{'s' * (others > 1)}" if others else ""
+        return f"({order:g}, {up(value)})-RDP{more}"
 
     def _meaning(self) -> str:
         implied = f"({up(self.epsilon_at(1e-5), 3)}, 1e-05)-DP"
-        return f"is bounded at {len(self.curve)} Rényi orders, which implies {implied}"
+        orders = f"{len(self.curve)} order{'s' * (len(self.curve) > 1)}"
+        return (
+            "changes the distribution of the outputs by a Rényi divergence that is bounded at "
+            f"{orders}, which implies {implied}"
+        )
 
     def delta_at(self, epsilon: float) -> float:
         """The best order's bound: e^{(α-1)(ε(α)-ε)} (1-1/α)^α / (α-1) (CKS20 Proposition 12)."""
@@ -613,7 +626,10 @@ class ConcentratedDP(Guarantee):
 
     def _meaning(self) -> str:
         implied = f"({up(self.epsilon_at(1e-5), 3)}, 1e-05)-DP"
-        return f"is bounded at every Rényi order, which implies {implied}"
+        return (
+            "changes the distribution of the outputs by a Rényi divergence of at most ρα at every "
+            f"order α, which implies {implied}"
+        )
 
     def delta_at(self, epsilon: float) -> float:
         """The infimum of the Rényi bounds over real orders."""

@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
-from tacit.assumptions import Assumption, DistinctRounds, MetricsPerParticipation, together
-from tacit.errors import TacitError
+from tacit.assumptions import (
+    Accounting,
+    Assumption,
+    DistinctRounds,
+    MetricsPerParticipation,
+    together,
+)
+from tacit.errors import TacitError, integer
 from tacit.privacy.guarantees import (
     ApproximateDP,
     Arithmetic,
@@ -21,6 +28,10 @@ from tacit.privacy.guarantees import (
     RenyiDP,
     state_arithmetic,
 )
+from tacit.rounding import no_less
+
+Repeated = TypeVar("Repeated", bound=PureDP | ConcentratedDP | RenyiDP)
+Divergence = TypeVar("Divergence", ConcentratedDP, RenyiDP)
 
 
 def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
@@ -55,6 +66,54 @@ def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
     }
     made = state_arithmetic(_composed(items, about), _common_arithmetic(items))
     return made if _alike_and_pure(items) else made.given(DistinctRounds())
+
+
+def weakest_divergence(guarantees: Sequence[Divergence]) -> Divergence:
+    """The Rényi or zCDP guarantee of a participant who has one of these: largest numbers.
+
+    Rényi ones must be stated at the same orders. All assumptions are kept.
+
+    >>> weakest_divergence([ConcentratedDP(0.1), ConcentratedDP(0.2)]).short
+    '0.2-zCDP'
+    """
+    numbers: dict[str, Any] = {"assumptions": _joined_assumptions(guarantees)}
+    if isinstance(guarantees[0], ConcentratedDP):
+        numbers["rho"] = max(item.rho_bound() for item in guarantees)
+    else:
+        curves = [dict(item.curve) for item in guarantees if isinstance(item, RenyiDP)]
+        if any(curve.keys() != curves[0].keys() for curve in curves):
+            raise TacitError(
+                "Rényi guarantees at different orders have no weakest one: use the same orders"
+            )
+        largest = tuple((order, max(curve[order] for curve in curves)) for order in curves[0])
+        numbers["curve"] = largest
+    made: Divergence = replace(guarantees[0], **numbers)
+    return state_arithmetic(made, _common_arithmetic(guarantees))
+
+
+def repeat(guarantee: Repeated, times: int) -> Repeated:
+    """The guarantee of `times` participations: ε, divergences or ρ add up, rounded up.
+
+    >>> repeat(PureDP(0.1), 3).short, repeat(ConcentratedDP(0.1), 3).short
+    ('(0.3, 0)-DP', '0.3-zCDP')
+    """
+    count = integer("times", times, at_least=1)
+
+    def total(value: float) -> float:
+        return no_less(Fraction(value) * count)
+
+    match guarantee:
+        case PureDP():
+            numbers: dict[str, Any] = {"epsilon": total(guarantee.epsilon)}
+        case ConcentratedDP():
+            numbers = {"rho": total(guarantee.rho)}
+        case _:
+            numbers = {"curve": tuple((order, total(value)) for order, value in guarantee.curve)}
+    often = guarantee.participations * count
+    if count > 1 and not isinstance(guarantee, PureDP):
+        numbers["assumptions"] = together(guarantee.assumptions, [DistinctRounds()])
+    made: Repeated = replace(guarantee, participations=often, **numbers)
+    return state_arithmetic(made, guarantee.arithmetic)
 
 
 def _alike_and_pure(items: Sequence[Guarantee]) -> bool:
@@ -123,7 +182,8 @@ def weakest(guarantees: Sequence[Guarantee | None]) -> PureDP | ApproximateDP | 
     """Return the guarantee that holds for everybody if each participant has one of these.
 
     It has the largest ε, the largest δ, the fewest participations and all assumptions; None if a
-    participant has none. All guarantees must share view and neighbours.
+    participant has none. All guarantees must share view and neighbours, and those of several
+    participations the method of accounting: a participant may be in rounds of each of them.
 
     >>> found = weakest([ApproximateDP(1.0, 1e-6), ApproximateDP(0.5, 1e-5)])
     >>> found.short, weakest([PureDP(1.0), None])
@@ -140,6 +200,13 @@ def weakest(guarantees: Sequence[Guarantee | None]) -> PureDP | ApproximateDP | 
             "guarantees about different neighbours or views have no weakest one: state them for "
             "one view first"
         )
+    methods = {_methods(item) for item in items}
+    if len(methods) > 1:
+        raise TacitError(
+            "guarantees of several participations are accounted for by different methods, which do "
+            f"not compose ({'; '.join(sorted(filter(None, methods)))}): use one kind of noise and "
+            "one order in all rounds"
+        )
     numbers = [item for item in items if isinstance(item, (PureDP, ApproximateDP))]
     if len(numbers) < len(items):
         raise TacitError(
@@ -154,3 +221,10 @@ def weakest(guarantees: Sequence[Guarantee | None]) -> PureDP | ApproximateDP | 
     deltas = [item.delta for item in numbers if isinstance(item, ApproximateDP)]
     made = ApproximateDP(epsilon, max(deltas), **about) if deltas else PureDP(epsilon, **about)
     return state_arithmetic(made, _common_arithmetic(items))
+
+
+def _methods(guarantee: Guarantee) -> str:
+    """The accounting of several participations, as identifiers; empty for one participation."""
+    found = [one for one in guarantee.assumptions if isinstance(one, Accounting)]
+    listed = [f"{one.method.value} {one.order}" for one in found if guarantee.participations > 1]
+    return ", ".join(sorted(listed))

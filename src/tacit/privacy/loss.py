@@ -125,13 +125,7 @@ class PrivacyLoss:
             raise TacitError(
                 "this loss is already composed; add the Rényi divergences of its parts instead"
             )
-        distribution, sensitivity = self.renyi_source
-        signs = (1,) if distribution.symmetric else (1, -1)
-        return max(
-            renyi_divergence(distribution, sign * shift, order)
-            for shift in _shifts(distribution, sensitivity)
-            for sign in signs
-        )
+        return worst_renyi(*self.renyi_source, order)
 
 
 def privacy_loss(
@@ -280,6 +274,16 @@ def _blocks(
         atoms = np.concatenate([high, np.where(usable, low, high)])
         found.append(Direction.of(atoms, np.concatenate([p * share, p * (1 - share)]), infinite))
     return tuple(found)
+
+
+def worst_renyi(distribution: NoiseDistribution, sensitivity: int, order: float) -> float:
+    """The Rényi divergence at the worst shift up to the sensitivity, in the worse direction."""
+    signs = (1,) if distribution.symmetric else (1, -1)
+    return max(
+        renyi_divergence(distribution, sign * shift, order)
+        for shift in _shifts(distribution, sensitivity)
+        for sign in signs
+    )
 
 
 def renyi_divergence(distribution: NoiseDistribution, shift: int, order: float) -> float:

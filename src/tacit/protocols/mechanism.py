@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from fractions import Fraction
@@ -112,6 +112,11 @@ class Mechanism(ABC):
         """The protocol of a small round, if its size is known."""
         return None
 
+    @property
+    def made_of(self) -> Sequence[Mechanism]:
+        """The mechanisms that this one is composed of."""
+        return ()
+
     def printed(self, found: Guarantee | None = None) -> Guarantee | None:
         """The guarantee as shown to readers.
 
@@ -137,10 +142,12 @@ class Mechanism(ABC):
             delta = target.delta if isinstance(target, ApproximateDP) else 0.0
             asked = AskedFor(float(target.epsilon), float(delta))
             shown = shown.given(asked, *target.assumptions)
-        if not from_outside(self):
+        foreign = [part for part in (*self.made_of, self) if from_outside(part)]
+        if not foreign:
             return shown
-        remark = _checked(self.example())
-        return state_arithmetic(shown, Arithmetic.UNSTATED).given(remark)
+        remarks = [_checked(part.example()) for part in foreign]
+        least = min(remarks, key=lambda one: (one.draws, one.participants))
+        return state_arithmetic(shown, Arithmetic.UNSTATED).given(least)
 
     def text(self) -> str:
         """The privacy of a run as a sentence."""
@@ -201,6 +208,13 @@ class PerRound(Mechanism):
                 f"privacy is {self.privacy!r}; it must be Guaranteed(guarantee), "
                 "KnownPerRound(target) or NonPrivate()"
             )
+        if isinstance(self.privacy, Guaranteed):
+            small = self.example()
+            problem = "" if small is None else self._weaker(small.guarantee)
+            if problem:
+                raise TacitError(
+                    f"a small round {problem}: its noise, guarantee or smallest round was changed"
+                )
 
     def open(self, round_: Round) -> Protocol:
         """The protocol for the size of the round.
@@ -322,22 +336,17 @@ class PerRound(Mechanism):
             )
 
     def _check_small_round(self) -> None:
-        """Reject a stored privacy status that a small round does not earn under the stored
-        assumptions; other sizes are checked at `open`.
+        """Reject a stored privacy status that says more or less than a small round earns; the
+        constructor has compared the guarantee, `open` compares that of other sizes.
         """
         small = self.example()
         earned = None if small is None else small.guarantee
         _check_descriptions(self.stated, () if earned is None else earned.assumptions)
-        if small is None:
-            return
-        problem = self._weaker(small.guarantee)
-        if isinstance(self.privacy, NonPrivate) and small.guarantee is not None:
-            problem = f"earns {small.guarantee.short}, the experiment states non-private"
+        problem = "" if small is None else self._weaker(earned)
+        if isinstance(self.privacy, NonPrivate) and earned is not None:
+            problem = f"earns {earned.short}, the experiment states non-private"
         if problem:
-            raise TacitError(
-                f"a small round {problem}: the stored noise, guarantee or smallest round was "
-                "changed"
-            )
+            raise TacitError(f"a small round {problem}: the stored noise or status was changed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -418,6 +427,8 @@ def falls_short(earned: Guarantee | None, stated: Guarantee) -> str:
     """Why the earned guarantee does not imply the stated one; empty if it does."""
     if earned is None:
         return f"earns no guarantee, not {stated.short}"
+    if not (is_own(type(earned)) and is_own(type(stated))):
+        return "has a guarantee of a class from outside tacit, which proves nothing"
     if earned.implies(stated):
         return ""
     if earned.metrics < stated.metrics:
@@ -635,15 +646,20 @@ def from_outside(mechanism: Mechanism) -> bool:
         inside = (mechanism.sums, mechanism.sums.shape, mechanism.sums.presence)
         return not all(is_own(type(one)) for one in inside)
     if not isinstance(mechanism, PerRound):
-        return False
-    if not is_own(mechanism.make) or any(map(_names_others, mechanism.arguments.values())):
+        return False  # its parts are asked themselves
+    if not is_own(mechanism.make) or any(map(_of_others, mechanism.arguments.values())):
         return True
     protocol = mechanism.example()
     return protocol is not None and not all(map(_ours, parts_of(protocol)))
 
 
-def _names_others(argument: Any) -> bool:
-    """Whether an argument names a function, as `tacit.names` writes it, that is not tacit's."""
+def _of_others(argument: Any) -> bool:
+    """Whether an argument is a value of a class that is neither Python's nor tacit's, or names a
+    function, as `tacit.names` writes it, that is not tacit's.
+    """
+    kind = type(argument)
+    if kind.__module__ not in ("builtins", "fractions") and not is_own(kind):
+        return True
     return isinstance(argument, str) and ":" in argument and not argument.startswith(f"{PACKAGE}.")
 
 

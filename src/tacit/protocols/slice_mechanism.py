@@ -7,13 +7,15 @@ former, which is that of the run by parallel composition.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from tacit.errors import TacitError
 from tacit.names import name_of
-from tacit.privacy import PrivacyStatus
+from tacit.privacy import Guaranteed, PrivacyStatus
+from tacit.privacy.guarantees import state_arithmetic
 from tacit.privacy.status import status_from_data, status_to_data
 from tacit.protocols.contract import Protocol
 from tacit.protocols.mechanism import Mechanism, PerRound, falls_short
@@ -45,10 +47,25 @@ class SliceMechanism(Mechanism):
                 "because a participant may be in either"
             )
 
-    @property
+    @cached_property
     def privacy(self) -> PrivacyStatus:  # type: ignore[override]
-        """The status of policy rounds, which slices imply."""
-        return self.policies.privacy
+        """The status of policy rounds, which slices imply, without what it says of these alone.
+
+        A remark such as `TowardsOutsiders` is about the noise of policy rounds; that of slices is
+        other noise.
+        """
+        status, other = self.policies.privacy, self.slices.guarantee
+        if not isinstance(status, Guaranteed) or other is None:
+            return status
+        stated = status.guarantee
+        kept = {one for one in stated.assumptions if one.needed or one in other.assumptions}
+        made = replace(stated, assumptions=frozenset(kept))
+        return Guaranteed(state_arithmetic(made, stated.arithmetic))
+
+    @property
+    def made_of(self) -> Sequence[Mechanism]:
+        """The mechanisms of both kinds of rounds."""
+        return (self.policies, self.slices)
 
     @property
     def smallest(self) -> int:  # type: ignore[override]

@@ -15,17 +15,31 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit.assumptions import BoundedAdversary, PinnedKeys, RangeProofs
+from tacit.assumptions import Accounting, BoundedAdversary, PinnedKeys, RangeProofs
 from tacit.errors import Number, TacitError, integer
 from tacit.noise import DiscreteLaplace, NoiseDistribution, Table, modular_pmf
 from tacit.noise.chernoff import tail_bound
-from tacit.privacy import PureDP, Target, ThreatModel, View, derived, promised
+from tacit.privacy import (
+    ConcentratedDP,
+    PureDP,
+    RenyiDP,
+    Target,
+    ThreatModel,
+    View,
+    concentrated_of,
+    derived,
+    promised,
+    renyi_of,
+)
+from tacit.privacy.divergences import SHOWN
+from tacit.privacy.guarantees import Kept
 from tacit.protocols.contract import SumProtocol, as_they_are
 from tacit.types import Aggregate, ErrorDistribution, Integers
 
@@ -188,6 +202,30 @@ class SecureSum(ModularSum):
     def view_distribution(self, total: int, reports: int) -> Table:
         """The sum of the levels and all shares, modulo m."""
         return self._shifted(self.share, reports, total)
+
+    def renyi(self, orders: Iterable[float] = SHOWN) -> RenyiDP:
+        """The guarantee as Rényi divergences of the same noise, against the same adversary."""
+        return self._restated(renyi_of(*self._certain, orders, **self._use))
+
+    def concentrated(self) -> ConcentratedDP:
+        """The guarantee as zCDP of the same noise, against the same adversary."""
+        return self._restated(concentrated_of(*self._certain, **self._use))
+
+    @property
+    def _certain(self) -> tuple[NoiseDistribution, int]:
+        """The noise that is certain to be in the sum, and the sensitivity."""
+        return self.distribution, self.precision
+
+    @property
+    def _use(self) -> dict[str, Any]:
+        often = self.guarantee.participations
+        return {"participations": often, "apart": self.share.closeness(self.honest)}
+
+    def _restated(self, found: Kept) -> Kept:
+        """The derived guarantee for the view and the assumptions of the round."""
+        assumed = {one for one in self.guarantee.assumptions if not isinstance(one, Accounting)}
+        made = found.at(view=self.guarantee.view).given(*assumed)
+        return derived(made, self.distribution, self.share)
 
 
 class ServedSum(ModularSum):

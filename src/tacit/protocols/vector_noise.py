@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tacit.errors import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, NoiseDistribution, Skellam
@@ -79,9 +79,7 @@ def each_time(target: Target) -> Target:
     if times == 1:
         return target
     if isinstance(target, PureDP):
-        part = target.epsilon / times
-        if Fraction(part) * times > Fraction(target.epsilon):  # the quotient was rounded up
-            part = math.nextafter(part, 0.0)
+        part: Any = Fraction(target.epsilon) / times  # exact: N of them are the target
         return replace(target, epsilon=part, participations=1)
     level = target.delta
     once = replace(target, delta=level / (2 * times), participations=1)

@@ -13,6 +13,7 @@ from typing import Any
 from tacit.aggregation import (
     ShuffledView,
     SumView,
+    least_minimum,
     run_masking,
     run_shuffler,
     run_two_servers,
@@ -29,12 +30,16 @@ RUNS: dict[str, Callable[..., Any]] = {
     "mixing": run_shuffler,
     "verified": run_verified,
 }
-FEWEST = {"masking": 2}  # masks are pairwise
 
 
 def minimum(protocol: Protocol, through: str) -> int:
-    """The minimum batch size: the protocol's, or that of the aggregation if larger."""
-    return max(protocol.minimum, FEWEST.get(through, 1))
+    """The minimum batch size: the protocol's, or that of the aggregation if larger.
+
+    Messages that are private on their own need no minimum; masking then has its usual one.
+    """
+    if through == "masking":
+        return least_minimum(protocol.participants, protocol.minimum)
+    return protocol.minimum
 
 
 def carry(protocol: Protocol, messages: Sequence[Any], through: str, **how: Any) -> Aggregate:

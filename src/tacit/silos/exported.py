@@ -1,6 +1,6 @@
 """An exported policy: small JSON, and a function that chooses an action by it. Needs NumPy only.
 
-The format is in docs/reference/wire-formats/silos.md. A policy is post-processing of
+The format is in docs/reference/wire-formats/federations.md. A policy is post-processing of
 released sums: using or publishing it costs no privacy budget.
 """
 

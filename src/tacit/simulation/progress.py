@@ -15,14 +15,15 @@ BETWEEN_LINES = 15.0  # seconds between lines
 @contextmanager
 def bar(
     label: str, total: int, done: int, shown: bool, *, lines: bool = False
-) -> Iterator[Callable[[], None]]:
-    """Yield the function to call after each run; it advances a progress bar on standard error.
+) -> Iterator[Callable[[int], None]]:
+    """Yield the function to call with the number of finished runs; it advances a progress bar on
+    standard error.
 
     The bar appears after `WORTH_A_BAR` seconds. If standard error is not a terminal, `lines` asks
     for a line every `BETWEEN_LINES` seconds; otherwise nothing is shown.
     """
     if not shown or not sys.stderr.isatty():
-        yield _lines(label, total, done) if lines and shown else lambda: None
+        yield _lines(label, total, done) if lines and shown else lambda _: None
         return
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress
@@ -37,7 +38,7 @@ def bar(
     timer = threading.Timer(WORTH_A_BAR, drawn.start)
     timer.start()
     try:
-        yield lambda: drawn.advance(task)
+        yield lambda runs: drawn.advance(task, runs)
     finally:
         timer.cancel()
         timer.join()
@@ -45,12 +46,12 @@ def bar(
             drawn.stop()
 
 
-def _lines(label: str, total: int, before: int) -> Callable[[], None]:
+def _lines(label: str, total: int, before: int) -> Callable[[int], None]:
     start, done, told = time.monotonic(), before, time.monotonic()
 
-    def advance() -> None:
+    def advance(runs: int) -> None:
         nonlocal done, told
-        done += 1
+        done += runs
         now = time.monotonic()
         if now - told >= BETWEEN_LINES:
             told = now

@@ -101,7 +101,7 @@ def over_seeds(
                     done[seed] = {"seed": seed, **record}
                     if log is not None:
                         log.add(seed, json.dumps(done[seed]))
-                    advance()
+                    advance(1)
         except KeyboardInterrupt:
             interrupted = True
     records = [done[seed] for seed in todo if seed in done]

@@ -253,6 +253,20 @@ def promise_of(
     return found.given(*recorded_by, *_poisoned(found, poisoned))
 
 
+def restated(result: Result) -> Guarantee | None:
+    """The guarantee of a result in the form that its paper's theorem states, where that is another:
+    Rényi divergences of `dist-rdp-se`, the ρ of `dist-cdp-se`.
+
+    >>> restated(simulate("dist-cdp-se", horizon=2000, constants="paper", runs=1)).short
+    '0.6667-zCDP'
+    """
+    entry = lookup(result.algorithm)
+    if entry.also is None or result.guarantee is None or "environment" in result.configuration:
+        return None
+    known = result.configuration
+    return entry.also(entry.problem.of(**{k: known[k] for k in entry.options if k in known}))
+
+
 def weakest_recorded(stored: Iterable[object]) -> Guarantee | None:
     """The weakest guarantee that the runs recorded; None if a run recorded none."""
     found = [Guarantee.from_data(data) if isinstance(data, Mapping) else None for data in stored]

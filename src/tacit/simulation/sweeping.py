@@ -212,32 +212,27 @@ def _in_order(study: Study) -> list[int]:
 def _run(swept: Swept, left: list[int], way: ExecutionConfig, store: StudyStore | None) -> None:
     """Run cells and log the finished ones."""
     total, done = swept.study.cells, len(swept.rows)
-    answers = _answers(swept.study, left, way)
+    task = Bundles(swept.study, tuple(swept.study.bundles(left)))
+    answers = _answers(task, way)
     with (
         bar(swept.study.name, total, done, way.progress, lines=True) as advance,
         closing(answers),
     ):
-        for cell, answer in answers:
-            if isinstance(answer, Failure):
-                told = {**swept.study.told(cell), "error": answer.reason}
-                swept.failures.append({**told, "trace": answer.trace})
-            else:
-                swept.rows[cell] = answer
-                if store is not None:
-                    store.add(cell, answer)
-            advance()
+        for number, bundle in answers:
+            failed = isinstance(bundle, Failure)
+            found = [(cell, bundle) for cell in task.cells[number]] if failed else bundle
+            for cell, answer in found:
+                if isinstance(answer, Failure):
+                    told = {**swept.study.told(cell), "error": answer.reason}
+                    swept.failures.append({**told, "trace": answer.trace})
+                else:
+                    swept.rows[cell] = answer
+                    if store is not None:
+                        store.add(cell, answer)
+            advance(len(found))
 
 
-def _answers(study: Study, cells: list[int], way: ExecutionConfig) -> Answers:
-    """Yield the row or failure of each cell, bundle by bundle."""
-    task = Bundles(study, tuple(study.bundles(cells)))
-    with closing(_bundled(task, way)) as answers:
-        for number, answer in answers:
-            failed = isinstance(answer, Failure)
-            yield from ((cell, answer) for cell in task.cells[number]) if failed else answer
-
-
-def _bundled(task: Bundles, way: ExecutionConfig) -> Answers:
+def _answers(task: Bundles, way: ExecutionConfig) -> Answers:
     numbers = range(len(task.cells))
     if way.engine == "ray":
         yield from on_ray(task, numbers, way.address, way.workers or None)

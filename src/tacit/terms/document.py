@@ -23,6 +23,7 @@ from tacit.assumptions import (
     Assumption,
     BoundedAdversary,
     DishonestAtMost,
+    DistinctRounds,
     HonestDevice,
     HonestServers,
     NonColludingShuffler,
@@ -53,7 +54,7 @@ from tacit.terms.parts import (
     check_text,
     check_whole,
 )
-from tacit.trust import SHUFFLE_SECURITY, TrustModel, View
+from tacit.trust import MASKING_SECURITY, SHUFFLE_SECURITY, TrustModel, View
 
 VERSION = 3
 DIGEST_SIZE = 32
@@ -66,7 +67,7 @@ MOST_NO_SHOW = Fraction(9, 10)
 ROLES = {
     TrustModel.TWO_SERVERS: ("coordinator", "helper"),
     TrustModel.SECURE_AGGREGATION: ("coordinator",),
-    TrustModel.SHUFFLER: ("shuffler", "analyzer"),
+    TrustModel.SHUFFLER: ("analyzer", "shuffler"),
     TrustModel.LOCAL: ("coordinator",),
 }
 """The parties of each trust model, in the order of their keys and signatures."""
@@ -111,6 +112,11 @@ HPKE_SUITES = (
 MASKING_SUITE = "masking-x25519-chacha20poly1305"
 POST_QUANTUM_SUITE = HPKE_SUITES[2]
 
+_FORMULAS = {
+    TrustModel.SHUFFLER: f"participations·metrics·(1 + e^epsilon)·2^-{SHUFFLE_SECURITY}",
+    TrustModel.SECURE_AGGREGATION: f"participations·2^-{MASKING_SECURITY}",
+}
+_BOUNDED_BY_DELTA = (SKELLAM, DISCRETE_GAUSSIAN, BINOMIAL)
 _DELTA_STEP = Fraction(1, 2**80)  # smallest_shuffler_delta is a multiple
 _LARGEST_EXPONENT = 60  # e^60 2^-60 > 1
 _DAY = 86_400
@@ -241,10 +247,12 @@ class Terms:
         if self.trust is TrustModel.LOCAL:
             return frozenset((HonestDevice(),))
         about = self.aggregation
-        shared = {
+        shared: set[Assumption] = {
             DishonestAtMost(Scope.ROUND, about.dishonest_count, about.dishonest_fraction),
             ReleasedOnlyAbove(1 - about.missing_fraction),
         }
+        if self.promise.participations > 1 and self.noise.distribution in _BOUNDED_BY_DELTA:
+            shared.add(DistinctRounds())
         if self.trust is TrustModel.SHUFFLER:
             return frozenset(shared | {NonColludingShuffler(), BoundedAdversary()})
         summed = frozenset(shared | {SemiHonestServer(), BoundedAdversary()})
@@ -318,10 +326,21 @@ class Terms:
         return self.promise.delta / self.promise.participations
 
     @property
+    def aggregation_delta(self) -> Fraction:
+        """The part of δ that the aggregation needs by itself, whatever the noise is."""
+        if self.trust is TrustModel.SECURE_AGGREGATION:
+            return smallest_masking_delta(self)
+        split = self.trust is TrustModel.SHUFFLER and self.noise.distribution == DISCRETE_LAPLACE
+        return smallest_shuffler_delta(self) if split else Fraction(0)
+
+    @property
     def each(self) -> tuple[Fraction, Fraction]:
-        """ε and δ of one metric in one round, under basic composition."""
+        """ε and δ that noise has to achieve for one metric in one round, under basic composition:
+        equal parts, δ without that of the aggregation.
+        """
         metrics = len(self.answer.metrics)
-        return self.cost / metrics, self.delta_cost / metrics
+        left = self.promise.delta - self.aggregation_delta
+        return self.cost / metrics, left / (self.promise.participations * metrics)
 
     @property
     def first_second(self) -> int:
@@ -455,7 +474,7 @@ def _check_noise(terms: Terms) -> None:
     if noise.distribution == RANDOMIZED_RESPONSE:
         rule = f"1 with {RANDOMIZED_RESPONSE}, which flips one bit"
         require(terms.answer.levels == 1, "levels", terms.answer.levels, rule)
-    if noise.distribution in (SKELLAM, DISCRETE_GAUSSIAN, BINOMIAL):
+    if noise.distribution in _BOUNDED_BY_DELTA:
         _check_delta(terms)
     laplace = noise.distribution in (DISCRETE_LAPLACE, RANDOMIZED_RESPONSE)
     wanted = Fraction(terms.answer.levels * promise.participations * metrics) / promise.epsilon
@@ -464,13 +483,12 @@ def _check_noise(terms: Terms) -> None:
         f"{promise.participations} participations and {metrics} metrics. Raise the scale"
     )
     require(not laplace or noise.least >= wanted, "noise.minimum", noise.least, rule)
-    if noise.distribution == DISCRETE_LAPLACE and terms.trust is TrustModel.SHUFFLER:
-        smallest = smallest_shuffler_delta(terms)
-        rule = (
-            f"at least {smallest} with trust shuffler: participations·metrics·(1 + e^epsilon)"
-            f"·2^-{SHUFFLE_SECURITY}. Raise delta, or choose trust two-servers for delta 0"
-        )
-        require(promise.delta >= smallest, "delta", promise.delta, rule)
+    smallest, formula = terms.aggregation_delta, _FORMULAS.get(terms.trust, "0")
+    rule = (
+        f"at least {smallest} with trust {terms.trust.value}: {formula}. Raise delta, or choose "
+        "trust two-servers for delta 0"
+    )
+    require(rehearsed or promise.delta >= smallest, "delta", promise.delta, rule)
 
 
 def _check_delta(terms: Terms) -> None:
@@ -492,6 +510,19 @@ def _check_delta(terms: Terms) -> None:
         f"{epsilon} then, and must have {float(delta):.3g}"
     )
     require(found <= delta * (1 + Fraction(SLACK)), "noise.minimum", noise.least, rule)
+
+
+def smallest_masking_delta(terms: Terms) -> Fraction:
+    """The δ of secure aggregation by masking alone: participations·2^-40.
+
+    A round reveals more than its sum only where too many neighbours of a participant drop out or
+    are corrupted. Devices join rounds where that has a probability of at most γ = 2^-40
+    (`tacit.aggregation.masking.check_withstands`). The graph is drawn whatever the answers are, so
+    the event has the same probability for neighbouring data: with P = (1-γ) P₀ + γ P₁ and P₀(E) <=
+    e^ε Q₀(E) + δ, P(E) <= e^ε Q(E) + δ + γ. One graph serves all metrics of a round; over the
+    participations of a participant γ adds up.
+    """
+    return Fraction(terms.promise.participations, 1 << MASKING_SECURITY)
 
 
 def smallest_shuffler_delta(terms: Terms) -> Fraction:

@@ -47,8 +47,8 @@ _PARAMETERS = {
     DISCRETE_LAPLACE: "scale",
     SKELLAM: "variance",
     DISCRETE_GAUSSIAN: "standard deviation",
-    BINOMIAL: "variance at least",
-    REHEARSED: "scale",
+    BINOMIAL: "variance",
+    REHEARSED: "variance",
 }
 _REHEARSAL = (
     "These are the terms of a rehearsal: nobody has checked that the noise keeps this promise, and "
@@ -177,11 +177,11 @@ def _chance(delta: Fraction) -> str:
 
 
 def _noise(terms: Terms) -> str:
-    """The noise on each metric, with the parameter of its distribution."""
+    """The least noise on each metric, with the parameter of its distribution."""
     noise = terms.noise
     if noise.distribution == RANDOMIZED_RESPONSE:
-        return f"{noise.distribution}, which flips one answer in 1 + e^(1/{noise.scale})"
-    return f"{noise.distribution} noise of {_PARAMETERS[noise.distribution]} {noise.scale}"
+        return f"{noise.distribution}, which flips one answer in 1 + e^(1/{noise.least}) or more"
+    return f"{noise.distribution} noise of {_PARAMETERS[noise.distribution]} {noise.least} or more"
 
 
 def assumed(terms: Terms) -> list[Assumption]:

@@ -107,8 +107,11 @@ class LinUCB:
         """Whether all steps of this policy are done."""
         return self.step == self.steps and self._chosen is None
 
-    def look(self, contexts: Floats) -> Floats:
-        """Contexts (silos × actions × dimension) as features with actions last, within bounds."""
+    def look(self, contexts: Floats, *, bounded: bool = False) -> Floats:
+        """Contexts (silos × actions × dimension) as features with actions last, within bounds.
+
+        `bounded` contexts have norm at most 1 by construction and are not checked.
+        """
         silos, d = len(self.bias), self.bias.shape[1] - (self.policy.shrink is not None)
         if contexts.ndim != 3 or contexts.shape[::2] != (silos, d) or not contexts.shape[1]:
             raise TacitError(
@@ -117,6 +120,8 @@ class LinUCB:
             )
         features = contexts.transpose(0, 2, 1)
         self._check_constant(features)
+        if bounded:
+            return features
         squares = np.einsum("sda,sda->sa", features, features)
         if float(squares.max()) <= (1 + TOLERANCE) ** 2:
             return features

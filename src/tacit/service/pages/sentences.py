@@ -44,6 +44,7 @@ VERDICTS = {
     "best": "best",
     "worse": "worse",
     "open": "open",
+    "unavailable": "not available",
     "paused": "paused",
     "removed": "taken out",
 }
