@@ -29,7 +29,7 @@
       }
       if (k % 3 === 0) drawn += text(x, 218, k > 0 ? `+${k}` : k);
     }
-    const guess = 1 / (1 + Math.exp(-epsilon));
+    const guess = Math.ceil(1000 / (1 + Math.exp(-epsilon))) / 1000; // rounded up
     drawn += text(8, 20, "blue: you said no", "start") + text(8, 40, "red: you said yes", "start");
     drawn += rect(70, 252, 310, 18, "#bbbbbb", 0.6) + rect(70, 252, 310 * guess, 18, "#228833", 0.9);
     drawn += text(62, 266, "guess", "end") + text(388, 266, `${(100 * guess).toFixed(1)}%`, "start");
