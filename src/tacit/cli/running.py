@@ -62,11 +62,12 @@ def create(
         before = defined.succeeds.hex()
         asking = party.terms(before).terms.parties[0]
         terms = defined.terms(asking.address, asking.key).encode().decode()
-        made = party.post(f"/experiments/{before}/successor", {"terms": terms})
+        asked = {"terms": terms, "participants": defined.participants}
+        made = party.post(f"/experiments/{before}/successor", asked)
     else:
         made = party.post("/experiments", {"definition": text})
     published = party.terms(made["digest"])
-    if published.state in ENDED:
+    if published.state in ENDED and not defined.succeeds:
         raise TacitError(
             f"this experiment exists and is {published.state}: change its question, options or "
             f"days, or read its result with tacit experiment estimates {made['digest'][:12]}"
@@ -80,7 +81,7 @@ def create(
         then = {"next": command} if helpers else {}
         print_json({"digest": made["digest"], **keys_of(published), **then})
         return
-    before = "" if published.state == "unsigned" or not helpers else " earlier"
+    before = " earlier" if helpers and published.signed else ""
     sentence(f"published{before}", f"{published.terms.question} ({published.state})")
     sentence("digest", made["digest"])
     say_keys(published)
