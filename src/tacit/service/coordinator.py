@@ -96,7 +96,8 @@ class Coordinator(ServerParty):
     ) -> bytes:
         """Publish an experiment and return the digest of its terms.
 
-        The experiment stays `unsigned` until the helper cosigns. The call is idempotent.
+        The experiment stays `unsigned` until the helper cosigns; without a helper it runs at once.
+        The call is idempotent.
         """
         self._check_own(terms)
         if terms.predecessor:
@@ -120,6 +121,8 @@ class Coordinator(ServerParty):
         with self.store.begin() as transaction:
             transaction.save_terms(terms)
             transaction.add_experiment(row)
+        if terms.helper is None:
+            self._sign(self.terms(terms.digest), ())
         return terms.digest
 
     def succeed(self, terms: Terms) -> bytes:
@@ -136,6 +139,8 @@ class Coordinator(ServerParty):
         approve_successor(known.terms, terms, self.key_for(known.terms), self.records)
         with self.store.begin() as transaction:
             transaction.save_terms(terms)
+        if terms.helper is None:
+            self._sign(self.terms(terms.digest), ())
         return terms.digest
 
     # Rounds with stages
@@ -170,14 +175,25 @@ class Coordinator(ServerParty):
         """
         known = self.terms(digest)
         terms = known.terms
-        verify(Signed.TERMS, terms.encode(), signature, terms.keys[1], "the helper")
-        signatures = (cosign(terms, self.key_for(terms)), signature)
+        if terms.helper is None:
+            raise Conflict(f"trust is {terms.trust.value}, which has no helper: nothing to cosign")
+        named = terms.keys[terms.helper]
+        verify(Signed.TERMS, terms.encode(), signature, named, "the helper")
+        self._sign(known, (signature,), (approval,))
+
+    def _sign(
+        self, known: Registered, theirs: tuple[bytes, ...], approved: tuple[bytes, ...] = ()
+    ) -> None:
+        """Sign terms, with the helper's signature and approval if there is one; start them."""
+        terms = known.terms
+        digest, own = terms.digest, self.position(terms)
+        signatures = (*theirs[:own], cosign(terms, self.key_for(terms)), *theirs[own:])
         approvals: tuple[bytes, ...] = ()
         if terms.predecessor:
             before = self.pinned(terms.predecessor)
             key = self.key_for(before.terms)
             mine = approve_successor(before.terms, terms, key, self.records)
-            approvals = (mine, approval)
+            approvals = (*approved[:own], mine, *approved[own:])
             before.succeeded_by(terms, signatures, approvals)
         Pinned(terms, signatures, terms.keys)
         with self.store.begin() as transaction:
