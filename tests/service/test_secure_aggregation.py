@@ -1,4 +1,4 @@
-"""Live rounds of secure aggregation: exact sums, declared noise, dropouts at each stage, crashes."""
+"""Live rounds of secure aggregation: sums, declared noise, dropouts at each stage, crashes."""
 
 from __future__ import annotations
 
@@ -178,6 +178,7 @@ def released(single: Single) -> list[tuple[str, int, float]]:
     ]
 
 
+@pytest.mark.extended
 def test_an_experiment_by_secure_aggregation_finds_the_best_option(single: Single) -> None:
     digest = single.begin()
     while phones := single.devices(digest, lambda option: int(option == "friendly")):
@@ -192,7 +193,9 @@ def test_an_experiment_by_secure_aggregation_finds_the_best_option(single: Singl
         assert abs(total - reports * (option == "friendly")) < 40
 
 
-@pytest.mark.parametrize("stage", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "stage", [3, *(pytest.param(one, marks=pytest.mark.extended) for one in (0, 1, 2, 4))]
+)
 def test_a_tenth_may_drop_out_before_each_stage(single: Single, stage: int) -> None:
     digest = single.begin()
     phones = single.devices(digest, lambda _: 1)

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from tacit.aggregation.agreement import KEY_SIZE, TAG_SIZE, agree, derive
+from tacit.aggregation.agreement import KEY_SIZE, NONCE_SIZE, TAG_SIZE, agree, derive
 from tacit.aggregation.announcements import WHOLE_NOISE, Binding, LiveRound, SharedNoise
 from tacit.aggregation.graph import Claim, Neighbourhood, Security, security
 from tacit.aggregation.interface import IDENTITY_SIZE, check_counts, expect, expect_size
@@ -159,7 +159,7 @@ class MaskingRound(LiveRound):
     @property
     def masked_size(self) -> int:
         """Bytes of a client's masked numbers on the wire."""
-        return FRONT_SIZE + TAG_SIZE + self.length * number_size(self.modulus)
+        return FRONT_SIZE + NONCE_SIZE + TAG_SIZE + self.length * number_size(self.modulus)
 
     def security(self, corrupt: int | None = None, claim: Claim = Claim.SEMI_HONEST) -> Security:
         """The security of the round with `corrupt` corrupted clients (default: a tenth)."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.aggregation.agreement import KEY_SIZE, TAG_SIZE, derive
+from tacit.aggregation.agreement import KEY_SIZE, NONCE_SIZE, TAG_SIZE, derive
 from tacit.aggregation.announcements import accept
 from tacit.aggregation.interface import (
     CheckedShare,
@@ -46,7 +46,7 @@ from tacit.aggregation.wire import Kind, body, packed
 from tacit.records import Records
 from tacit.terms import Pinned
 
-JOIN_SIZE = FRONT_SIZE + 2 * KEY_SIZE + TAG_SIZE
+JOIN_SIZE = FRONT_SIZE + NONCE_SIZE + 2 * KEY_SIZE + TAG_SIZE
 LARGEST_MESSAGE = 1 << 18
 """Bytes of a stage message at most."""
 

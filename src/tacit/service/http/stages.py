@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Request
 from starlette.concurrency import run_in_threadpool
@@ -41,20 +41,23 @@ def add_stages(app: FastAPI, coordinator: Coordinator, writer: GroupWriter, driv
     content = {_OCTETS: {"schema": {"type": "string"}}}
     found = {"description": "the next message for this device", "content": content}
     none = {"description": "no message yet: ask again"}
-    how = {"tags": ["devices"], "responses": {**responses(404, 410), 200: found, 204: none}}
+    how: dict[str, Any] = {
+        "tags": ["devices"],
+        "responses": {**responses(404, 410), 200: found, 204: none},
+    }
 
     @app.get("/rounds/{identity}/messages/{address}/{after}", response_class=Response, **how)
     async def message(identity: Identity, address: Address, after: After) -> Response:
         """The next message of a round with stages for one device."""
         name, whom = bytes.fromhex(identity), bytes.fromhex(address)
         for _ in range(int(HELD / LOOKS)):
-            said = await run_in_threadpool(coordinator.next_message, name, whom, after)
-            if said:
-                return Response(said, media_type=_OCTETS)
+            asked = await run_in_threadpool(coordinator.next_message, name, whom, after)
+            if asked:
+                return Response(asked, media_type=_OCTETS)
             await asyncio.sleep(LOOKS)
         return Response(status_code=204)
 
-    sent = {"tags": ["devices"], "responses": responses(403, 404, 409, 410)}
+    sent: dict[str, Any] = {"tags": ["devices"], "responses": responses(403, 404, 409, 410)}
 
     @app.put("/rounds/{identity}/messages", status_code=204, response_class=Response, **sent)
     async def answer(identity: Identity, request: Request) -> Response:
@@ -73,9 +76,7 @@ def slot_of(headers: Headers) -> ReportSlot:
     try:
         return ReportSlot.decode(bytes.fromhex(headers.get(SLOT_HEADER.encode(), b"").decode()))
     except (ValueError, UnicodeDecodeError):
-        raise Refusal(
-            f"header {SLOT_HEADER} must have the slot and its token, hexadecimal"
-        ) from None
+        raise Refusal(f"header {SLOT_HEADER} must have a slot and its token in hex") from None
 
 
 class AnswerSizes:
