@@ -125,20 +125,21 @@ class Coordinator(ServerParty):
             self._sign(self.terms(terms.digest), ())
         return terms.digest
 
-    def succeed(self, terms: Terms) -> bytes:
+    def succeed(self, terms: Terms, participants: int | None = None) -> bytes:
         """Publish successor terms and return their digest.
 
         The current terms stay in force until the helper has signed and approved the new ones.
+        `participants`, if given, is the planned number from then on, not fewer than before.
         """
         self._check_own(terms)
         with self.store.read() as transaction:
             known = transaction.terms(terms.predecessor)
             row = transaction.experiment(known.lineage)
         if row.digest == terms.predecessor:
-            _with_options(load(row), terms)  # validate before anyone signs
+            _extended(_with_options(load(row), terms), participants)  # before anyone signs
         approve_successor(known.terms, terms, self.key_for(known.terms), self.records)
         with self.store.begin() as transaction:
-            transaction.save_terms(terms)
+            transaction.save_terms(terms, participants=participants)
         if terms.helper is None:
             self._sign(self.terms(terms.digest), ())
         return terms.digest
@@ -171,7 +172,7 @@ class Coordinator(ServerParty):
         """Store the helper's signature under terms, which puts them into force.
 
         Successor terms also need the helper's approval. They continue an experiment that ended with
-        its last day.
+        its last day, or with its planned participants if they plan more.
         """
         known = self.terms(digest)
         terms = known.terms
@@ -202,7 +203,7 @@ class Coordinator(ServerParty):
             if row.state is State.UNSIGNED:
                 changed = replace(changed, state=State.RUNNING)
             if row.digest == terms.predecessor:
-                experiment = load(row)
+                experiment = _extended(load(row), known.participants)
                 if answers.end_reason(row.state, experiment) is EndReason.LAST_DAY_PASSED:
                     changed = replace(changed, state=State.RUNNING)  # until the new last day
                 experiment = _with_options(experiment, terms)
@@ -360,6 +361,13 @@ def _with_options(experiment: Experiment, terms: Terms) -> Experiment:
     for option in experiment.options:
         if option not in terms.options and option not in removed:
             experiment.remove(option)
+    return experiment
+
+
+def _extended(experiment: Experiment, participants: int | None) -> Experiment:
+    """The experiment for so many participants in all; None and the same number change nothing."""
+    if participants not in (None, experiment.learner.horizon):
+        experiment.extend(participants)
     return experiment
 
 
