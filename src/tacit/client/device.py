@@ -463,8 +463,11 @@ class DeviceCore:
         for post in deliveries:
             yield from self._send(running, post, closes)
         if self._clock() >= closes:
-            self.ledger.expire(running.identity)
-            yield from self._ask(running)
+            terms = running.pinned.terms
+            url = f"{_coordinator(terms).rstrip('/')}/rounds/{running.identity.hex()}"
+            if not (yield from reporter(terms).stages(running, url, self._clock())):
+                self.ledger.expire(running.identity)
+                yield from self._ask(running)
         return True
 
     def _send(self, running: Running, post: Delivery, closes: int) -> Talk[None]:
@@ -523,7 +526,8 @@ class DeviceCore:
             for post in running.deliveries
             if post.encrypted is not None
         ]
-        return [when for when in times if when < closes]
+        stage = reporter(running.pinned.terms).stage_due(running)
+        return [when for when in times if when < closes] + ([] if stage is None else [stage])
 
     def _outcomes_due(self, running: Running) -> list[float]:
         """Times of the next outcome queries."""
