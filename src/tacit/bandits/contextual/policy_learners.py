@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import islice, product
 from typing import Any
 
@@ -23,7 +24,8 @@ from tacit.assumptions import Secret
 from tacit.bandits.contextual import moment_fit
 from tacit.bandits.contextual.confidence import ContextAnswer, cell_bounds, linear_set
 from tacit.bandits.contextual.device_choices import LinearChoice, TableChoice
-from tacit.bandits.contextual.ellipsoid import rows_of
+from tacit.bandits.contextual.ellipsoid import constant_direction, rows_of
+from tacit.bandits.contextual.gains import GainTally, PolicyValue, SingleOptionGain
 from tacit.bandits.contextual.moment_fit import LinearFit, Moments
 from tacit.bandits.contextual.schedules import growing
 from tacit.bandits.contextual.table_fit import (
@@ -82,6 +84,8 @@ class PolicyLearner(Learner):
         self.sizes = growing(self.horizon, self.first, self.growth)
         self._step = 0
         self._paused: list[int] = []
+        self._value: PolicyValue | None = None  # of the policy round beside the pending slices
+        self._gains = [GainTally() for _ in range(self.arms)]
 
     @property
     def secret(self) -> Secret:
@@ -125,14 +129,15 @@ class PolicyLearner(Learner):
         """The assignment of the next round of this many participants."""
 
     @abstractmethod
-    def _update(self, round_: Round, estimate: Estimate) -> None:
-        """Take in the statistics of a round."""
+    def _update(self, round_: Round, estimate: Estimate) -> PolicyValue | None:
+        """Take in the statistics of a round; returns the round's sum of rewards, if it is known."""
 
     def _plan(self) -> Plan:
         """The round of the published policy, and beside it one per option in the slice."""
         left = self.horizon - self.played
         people = min(self.sizes[self._step], left) if self._step < len(self.sizes) else left
         self._step += 1
+        self._value = None
         each = int(people * self.evaluation / self.arms)
         yield self._policy(people - each * self.arms), people - each * self.arms
         if each:
@@ -140,7 +145,26 @@ class PolicyLearner(Learner):
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:
         if not isinstance(round_.assignment, Arm):
-            self._update(round_, estimate)
+            self._value = self._update(round_, estimate)
+        elif self._value is not None:
+            self._gains[round_.arm].add(self._value, float(estimate.total), estimate.error)
+
+    def gains(self, level: float = 0.95) -> list[SingleOptionGain]:
+        """How much more than one option for everybody the policies have earned per participant.
+
+        Parameters
+        ----------
+        level
+            Confidence level of all intervals together, at all times.
+
+        Returns
+        -------
+        list of SingleOptionGain
+            One per option; empty without an evaluation slice.
+        """
+        failure = (1 - float(probability("level", level))) / self.arms
+        pairs = zip(self.map.options, self._gains, strict=True)
+        return [SingleOptionGain(name, *one.interval(failure)) for name, one in pairs if one.people]
 
     def standings(
         self, names: Sequence[str], level: float = 0.95, control: int = 0
@@ -168,10 +192,18 @@ class PolicyLearner(Learner):
             raise TacitError("all options would be paused: keep at least one")
 
     def _state(self) -> dict[str, Any]:
-        return {"step": self._step, "paused": list(self._paused)}
+        return {
+            "step": self._step,
+            "paused": list(self._paused),
+            "value": None if self._value is None else asdict(self._value),
+            "gains": [one.to_dict() for one in self._gains],
+        }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self._step, self._paused = state["step"], list(state["paused"])
+        value = state["value"]
+        self._value = None if value is None else PolicyValue(**value)
+        self._gains = [GainTally.from_dict(one) for one in state["gains"]]
 
 
 class LinearThompson(PolicyLearner):
@@ -209,6 +241,7 @@ class LinearThompson(PolicyLearner):
         super().__init__(features, horizon, first=first, growth=growth, evaluation=evaluation)
         self.boldness = float(boldness)
         d = self.map.dimension
+        self._constant = constant_direction(self.map)
         self.fit: LinearFit = moment_fit.prior(d)
         self._moments = Moments(
             np.zeros((0, d)), np.zeros((0, d, d)), np.zeros(0), np.zeros(0), np.zeros(0)
@@ -231,7 +264,7 @@ class LinearThompson(PolicyLearner):
         mean = tuple(self.fit.mean.tolist())
         return LinearChoice(mean, rows_of(roots), tuple(self._paused), weight)
 
-    def _update(self, round_: Round, estimate: Estimate) -> None:  # noqa: ARG002
+    def _update(self, round_: Round, estimate: Estimate) -> PolicyValue | None:  # noqa: ARG002
         d = self.map.dimension
         total, people = np.asarray(estimate.total, dtype=float), int(estimate.error.participants)
         noise = (np.asarray(estimate.error.stated, dtype=float) * people) ** 2
@@ -247,6 +280,13 @@ class LinearThompson(PolicyLearner):
             np.append(old.second_noise, noise[d] / 2),
         )
         self.fit = moment_fit.fitted(self._moments, self.fit)
+        if self._constant is None:
+            return None
+        reward = float(self._constant @ total[:d]) + people / 2
+        proxy = float(self._constant**2 @ estimate.error.proxies[:d]) * people**2
+        farthest = float(np.abs(self._constant).max())
+        reach = float(estimate.error.reaches[0]) / people / farthest
+        return PolicyValue(reward, people, proxy, min(reach, FARTHEST))
 
     def answers(
         self, level: float = 0.95, contexts: Sequence[Mapping[str, Any]] | None = None
@@ -361,7 +401,7 @@ class TableThompson(PolicyLearner):
             chances[:, self._paused] = 0.0
         return TableChoice(tuple(shares_of(row) for row in chances.tolist()))
 
-    def _update(self, round_: Round, estimate: Estimate) -> None:
+    def _update(self, round_: Round, estimate: Estimate) -> PolicyValue:
         assignment = round_.assignment
         assert isinstance(assignment, TableChoice)
         total, people = np.asarray(estimate.total, dtype=float), int(estimate.error.participants)
@@ -378,6 +418,9 @@ class TableThompson(PolicyLearner):
             np.append(old.reach, min(float(estimate.error.reaches[0]) / people, FARTHEST)),
         )
         self.fit = fitted_table(self._seen)
+        proxy, reach = float(self._seen.proxy[-1]), float(self._seen.reach[-1])
+        wins = float(cells[:, :, 1].sum())
+        return PolicyValue(wins, people, proxy * self.segments * self.arms, reach)
 
     def answers(
         self, level: float = 0.95, contexts: Sequence[Mapping[str, Any]] | None = None
