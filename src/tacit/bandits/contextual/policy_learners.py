@@ -62,6 +62,8 @@ class PolicyLearner(Learner):
         Size of the first round, and the factor between rounds.
     evaluation
         Share of participants in the evaluation slice.
+    smallest
+        Fewest participants of a round that may be released.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class PolicyLearner(Learner):
         first: int,
         growth: float,
         evaluation: float = 0.0,
+        smallest: int = 1,
     ) -> None:
         self.features = features
         self.map = FeatureMap.from_dict(features)
@@ -81,6 +84,7 @@ class PolicyLearner(Learner):
             raise TacitError(f"growth is {growth}: must be above 1, such as 1.8")
         remedy = "the share of participants who get one option for everybody, such as 0.05"
         self.evaluation = float(probability("evaluation", evaluation, remedy, zero=True))
+        self.smallest = integer("smallest", smallest, at_least=1)
         self.sizes = growing(self.horizon, self.first, self.growth)
         self._step = 0
         self._paused: list[int] = []
@@ -139,6 +143,7 @@ class PolicyLearner(Learner):
         self._step += 1
         self._value = None
         each = int(people * self.evaluation / self.arms)
+        each = each if each >= self.smallest else 0
         yield self._policy(people - each * self.arms), people - each * self.arms
         if each:
             yield from ((Arm(option), each) for option in range(self.arms))
@@ -211,7 +216,7 @@ class LinearThompson(PolicyLearner):
 
     Parameters
     ----------
-    features, horizon, first, growth, evaluation
+    features, horizon, first, growth, evaluation, smallest
         As for `PolicyLearner`.
     boldness
         Standard deviations of Thompson draws; 1 draws from the whole posterior.
@@ -236,9 +241,11 @@ class LinearThompson(PolicyLearner):
         first: int,
         growth: float,
         evaluation: float = 0.0,
+        smallest: int = 1,
         boldness: float = BOLDNESS,
     ) -> None:
-        super().__init__(features, horizon, first=first, growth=growth, evaluation=evaluation)
+        how = {"first": first, "growth": growth, "evaluation": evaluation, "smallest": smallest}
+        super().__init__(features, horizon, **how)  # type: ignore[arg-type]
         self.boldness = float(boldness)
         d = self.map.dimension
         self._constant = constant_direction(self.map)
@@ -349,7 +356,7 @@ class TableThompson(PolicyLearner):
 
     Parameters
     ----------
-    features, horizon, first, growth, evaluation
+    features, horizon, first, growth, evaluation, smallest
         As for `PolicyLearner`; the context has categories only.
     boldness
         Standard deviations of Thompson draws.
@@ -372,9 +379,11 @@ class TableThompson(PolicyLearner):
         first: int,
         growth: float,
         evaluation: float = 0.0,
+        smallest: int = 1,
         boldness: float = TABLE_BOLDNESS,
     ) -> None:
-        super().__init__(features, horizon, first=first, growth=growth, evaluation=evaluation)
+        how = {"first": first, "growth": growth, "evaluation": evaluation, "smallest": smallest}
+        super().__init__(features, horizon, **how)  # type: ignore[arg-type]
         self.boldness, self.segments = float(boldness), self.map.segments
         if not self.segments:
             raise TacitError("the context has numbers: tables need categories only. Use moments.")
