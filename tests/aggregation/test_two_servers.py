@@ -394,8 +394,8 @@ def test_what_waits_says_nothing_to_who_has_not_the_secret() -> None:
     stranger = _Working(session.round, 0, bytes(32))
     tokens = {server.slot(number).token for number in range(5)}
     assert len(tokens) == 5
-    assert tokens.isdisjoint({stranger.token(number) for number in range(5)})
-    assert one.name != stranger.name(struct.pack(">I", 0))
+    assert tokens.isdisjoint({stranger.vault.token(number) for number in range(5)})
+    assert one.name != stranger.vault.name(struct.pack(">I", 0))
 
 
 def test_partial_sums_of_different_reports_are_not_added() -> None:

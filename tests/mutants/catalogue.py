@@ -107,9 +107,9 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("sampling/draws.py", "draw_laplace", (counts, swap("random_bits(1)", "0")), DRAWS),
     Target("noise/laplace.py", "PolyaDifference._draw_one", (noise, signs), DRAWS),
-    Target("noise/skellam.py", "Skellam._draw_one", (noise, signs), DRAWS),
+    Target("sampling/draws.py", "draw_skellam", (signs,), DRAWS),
     Target("noise/binomial.py", "Binomial._draw_one", (noise,), DRAWS),
-    Target("noise/gaussian.py", "DiscreteGaussian._draw_one", (counts,), DRAWS),
+    Target("sampling/draws.py", "draw_gaussian", (counts,), DRAWS),
     Target(
         "noise/wrapping.py",
         "wrap_probability",
@@ -930,8 +930,8 @@ TARGETS: tuple[Target, ...] = (
     Target("aggregation/aggregator.py", "Aggregator._take_share", (checks, limits), TWO_SERVERS),
     Target("aggregation/aggregator.py", "Aggregator._take_list", (checks,), TWO_SERVERS),
     Target(
-        "aggregation/aggregator.py",
-        "_Working.wrap",
+        "aggregation/pending.py",
+        "PendingVault.wrap",
         (swap("os.urandom(NONCE_SIZE)", "bytes(NONCE_SIZE)"),),
         TWO_SERVERS,
     ),
@@ -1252,7 +1252,7 @@ EQUIVALENT: dict[str, str] = {
     "sampling/coins.py: Chance.flip: u >= high -> u > high": (
         "a word equal to the upper bound goes to settle(), which decides by further digits"
     ),
-    "noise/gaussian.py: DiscreteGaussian._draw_one: 1 -> 2": (
+    "sampling/draws.py: draw_gaussian: 1 -> 2": (
         "the scale of the proposal changes how often it is rejected, not what is accepted"
     ),
     "rounds/round_runner.py: seen: len(messages) > protocol.participants -> "

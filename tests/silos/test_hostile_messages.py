@@ -200,6 +200,13 @@ def test_a_silo_signs_one_set_of_survivors_per_row() -> None:
     lost = ("", "")  # all four, for the same row
     with pytest.raises(SiloAbsent, match="did not sign the survivors"):
         coordinator.synchronise()
+    for agent in federation.agents.values():  # restored from copies made before they signed
+        agent._database._connection.execute("UPDATE rows SET survivors = NULL")
+    lost = ("silo2", "MASK")
+    with pytest.raises(SiloAbsent, match="did not sign the survivors"):
+        coordinator.synchronise()
+    for agent in federation.agents.values():
+        agent._database._connection.execute("UPDATE rows SET survivors = NULL")
     lost = ("silo3", "MASK")
     coordinator.synchronise()
     assert coordinator.step == 1

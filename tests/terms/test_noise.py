@@ -173,7 +173,7 @@ def test_rounds_of_narrow_gaussian_shares_are_rejected() -> None:
 def shuffled(distribution: str, parameter: Fraction, **changes: Any) -> Terms:
     parties = tuple(
         Party(role, f"https://{role}.example", public_key(key))
-        for role, key in zip(("shuffler", "analyzer"), KEYS[:2], strict=True)
+        for role, key in zip(("analyzer", "shuffler"), KEYS[:2], strict=True)
     )
     about: dict[str, Any] = {
         "trust": TrustModel.SHUFFLER,

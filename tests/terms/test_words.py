@@ -73,7 +73,7 @@ def test_the_line_after_the_promise_names_who_must_be_honest(
 def test_terms_are_those_of_their_trust_model_in_every_sentence(made: Callable[[], Terms]) -> None:
     of: Terms = made()
     seen, text = visibility(of), " ".join((*handling(of), honesty(of)))
-    assert [one.role for one in seen.sights] == [party.role for party in of.parties]
+    assert {one.role for one in seen.sights} == {party.role for party in of.parties}
     assert {one.sender for one in seen.passages} <= {DEVICES, *(one.role for one in of.parties)}
     assert {one.receiver for one in seen.passages} == {
         one.role for one in of.parties if one.role != "helper" or of.trust == "two-servers"

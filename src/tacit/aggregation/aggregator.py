@@ -13,16 +13,12 @@ noise.
 from __future__ import annotations
 
 import hashlib
-import hmac
-import os
 import struct
 import threading
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import add
-
-from cryptography.exceptions import InvalidTag
 
 from tacit.aggregation import masks
 from tacit.aggregation.aggregator_context import (
@@ -31,7 +27,7 @@ from tacit.aggregation.aggregator_context import (
     RoundRecord,
     RoundSecrets,
 )
-from tacit.aggregation.agreement import NONCE_SIZE, Channel, agree, derive
+from tacit.aggregation.agreement import Channel, agree, derive
 from tacit.aggregation.announcements import accept
 from tacit.aggregation.interface import (
     CheckedShare,
@@ -40,12 +36,12 @@ from tacit.aggregation.interface import (
     UnknownRound,
     expect,
 )
+from tacit.aggregation.pending import PendingVault
 from tacit.aggregation.two_servers import (
     DIGEST_SIZE,
     LINK_SIZE,
     SHARE_FRONT,
     SLOT,
-    TOKEN_SIZE,
     WORD_SIZE,
     ReportSlot,
     RoundOutcome,
@@ -122,7 +118,7 @@ class Aggregator:
     def slots(self, numbers: Iterable[int]) -> list[ReportSlot]:
         """The slots with these numbers, with their tokens."""
         working = self._working(self._record())
-        return [ReportSlot(number, working.token(number)) for number in numbers]
+        return working.vault.slots(numbers)
 
     def take(self, message: bytes, now: int) -> None:
         """Accept a report share or the other server's list.
@@ -151,17 +147,13 @@ class Aggregator:
         record = self._record()
         if record.stage is not AggregatorStage.OPEN or now >= self.round.binding.closes:
             raise ClosedRound("round is closed or past its deadline: it accepts no more reports")
-        working = self._working(record)
-        if number >= self.round.slots or not hmac.compare_digest(token, working.token(number)):
-            raise Refusal(f"slot {number} was not assigned in this round, or has another token")
-        name, share = working.name(struct.pack(">I", number)), data[1 : 1 + 4] + data[SHARE_FRONT:]
-        return CheckedShare(name, working.wrap(name, share), share, number)
+        share = data[1 : 1 + 4] + data[SHARE_FRONT:]
+        vault = self._working(record).vault
+        return vault.checked(ReportSlot(number, token), self.round.slots, share)
 
     def same(self, waiting: CheckedShare, there: bytes) -> bool:
         """Whether the table entry `there` contains this report share."""
-        if there == waiting.wrapped:
-            return True
-        return self._working(self._record()).unwrap(waiting.name, there) == waiting.share
+        return there == waiting.wrapped or self._working(self._record()).vault.same(waiting, there)
 
     def names(self, things: Iterable[bytes]) -> list[bytes]:
         """Pseudonymous storage keys for further items of this round.
@@ -170,7 +162,7 @@ class Aggregator:
         afterwards.
         """
         working = self._working(self._record())
-        return [working.name(b"other " + thing) for thing in things]
+        return [working.vault.name(b"other " + thing) for thing in things]
 
     def close(self, now: int) -> Mapping[bytes, bytes]:
         """Advance the round as far as possible; return messages by address.
@@ -228,9 +220,9 @@ class Aggregator:
         ):
             raise Refusal("list of the other server is too long or not in ascending order")
         name = working.list_name
-        wrapped = working.wrap(name, content)
+        wrapped = working.vault.wrap(name, content)
         there = self._table.setdefault(name, wrapped)
-        if there is not wrapped and working.unwrap(name, there) != content:
+        if there is not wrapped and working.vault.unwrap(name, there) != content:
             raise Refusal("list of the other server differs from its earlier one: must be the same")
 
     # Outgoing messages
@@ -266,7 +258,7 @@ class Aggregator:
         wrapped = self._table.get(name)
         if wrapped is None:  # or another process has closed the round and cleared the table
             return self._record()
-        listing = working.unwrap(name, wrapped)
+        listing = working.vault.unwrap(name, wrapped)
         found = self._added(record, listing, self._shares(record))
         if found is None:  # another process listed shares that arrived after these were decrypted
             found = self._added(record, listing, self._shares(record, anew=True))
@@ -415,37 +407,16 @@ class _Working:
         line = self.secrets.keys.line
         self.peer_line = Channel(line, *ends, announced.context, starts=role == 0)
         tokens = derive(agree(line, ends[1 - role]), announced.context, b"tacit places v2")
-        self._tokens = hmac.new(tokens, digestmod="sha256")
+        self.vault = PendingVault(self.secrets.wrapping, self.secrets.naming, tokens)
         self.shares = _ReportShares()
-        self.list_name = self.name(_LISTED)
+        self.list_name = self.vault.name(_LISTED)
         self._key = verify_key(line, ends, announced.identity) if announced.proofs else b""
-
-    def token(self, number: int) -> bytes:
-        """The token of a slot, which both servers can compute."""
-        return _mac(self._tokens, struct.pack(">I", number))[:TOKEN_SIZE]
-
-    def name(self, what: bytes) -> bytes:
-        """Pseudonymous table key; meaningless without the round's secret."""
-        return _mac(self.secrets.naming, what)[:16]
-
-    def wrap(self, name: bytes, content: bytes) -> bytes:
-        """Encrypt a table entry."""
-        nonce = os.urandom(NONCE_SIZE)
-        return nonce + self.secrets.wrapping.encrypt(nonce, content, name)
-
-    def unwrap(self, name: bytes, wrapped: bytes) -> bytes:
-        """Decrypt a table entry."""
-        try:
-            nonce, rest = wrapped[:NONCE_SIZE], wrapped[NONCE_SIZE:]
-            return self.secrets.wrapping.decrypt(nonce, rest, name)
-        except (InvalidTag, ValueError):
-            raise Refusal("stored report share is damaged or of another round") from None
 
     def decrypted(self, name: bytes, wrapped: bytes) -> bytes:
         """Decrypt a report share: tag, verifier share if any, content. Empty if invalid."""
         announced, role = self.round, self.role
         try:
-            share = self.unwrap(name, wrapped)
+            share = self.vault.unwrap(name, wrapped)
             (number,) = struct.unpack_from(">I", share)
             info = share_info(announced.context, role, number)
             content = self.secrets.keys.encryption.decrypt(share[4:], info)
@@ -515,13 +486,6 @@ class _ReportShares:
         """All shares in order, one buffer at a time."""
         for first in sorted(self._parts):
             yield sorted(_cut(bytes(self._parts[first]), self._size))
-
-
-def _mac(keyed: hmac.HMAC, message: bytes) -> bytes:
-    """HMAC-SHA256 with a key that was prepared once."""
-    one = keyed.copy()
-    one.update(message)
-    return one.digest()
 
 
 def partial_head(announced: TwoServerRound) -> struct.Struct:

@@ -7,7 +7,6 @@ never back.
 
 from __future__ import annotations
 
-import hmac
 import io
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,7 +14,6 @@ from enum import IntEnum
 from fractions import Fraction
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tacit.aggregation.agreement import KEY_SIZE, check_public, derive
 from tacit.aggregation.announcements import endorse
@@ -79,8 +77,7 @@ class RoundSecrets:
     def __init__(self, secret: bytes, identity: bytes, suite: HpkeSuite) -> None:
         material = io.BytesIO(derive(secret, identity, b"tacit round keys v2", 256))
         self.keys = ServerKeys.new(suite, material.read)
-        self.wrapping = AESGCM(material.read(KEY_SIZE))
-        self.naming = hmac.new(material.read(KEY_SIZE), digestmod="sha256")
+        self.wrapping, self.naming = material.read(KEY_SIZE), material.read(KEY_SIZE)
 
 
 @dataclass(frozen=True)

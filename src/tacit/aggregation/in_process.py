@@ -398,7 +398,7 @@ class ShufflerSession:
         )
         self.pinned = self.rehearsal.pinned
         self.store, identity = store or MemoryRecords(), new_identity(source)
-        shuffling, analyzing = (
+        analyzing, shuffling = (
             prepare_party(self.store, role, identity, suite, source) for role in ShuffleRole
         )
         self.round = ShufflerRound(
@@ -416,8 +416,8 @@ class ShufflerSession:
         self.analyzer = Analyzer(self.round, self.store)
         first, second = self.rehearsal.keys
         signatures = [
-            endorse_offer(self.pinned, self.shuffler.round, first),
-            endorse_offer(self.pinned, self.analyzer.round, second),
+            endorse_offer(self.pinned, self.analyzer.round, first),
+            endorse_offer(self.pinned, self.shuffler.round, second),
         ]
         self.announcement = announce(self.round.encode(), signatures)
 

@@ -65,10 +65,14 @@ from tacit.aggregation.wire import (
     SIZE_LIMIT,
     Kind,
     body,
+    check_modulus,
     described,
+    front,
     head,
     header,
     identity_of,
+    last_modulus,
+    pack_integer,
     packed,
     records,
     unpacked,
@@ -78,6 +82,8 @@ from tacit.records import Records
 from tacit.terms import Offer, Pinned
 
 ID_SIZE = 16
+BIT = 2
+"""The modulus of rounds whose messages are bits."""
 
 _HEAD = struct.Struct(">QIIIIIIB")
 _BATCH_HEAD = struct.Struct(">I")
@@ -89,10 +95,13 @@ _KEYS_INFO = b"tacit mixing keys v2"
 
 
 class ShuffleRole(Enum):
-    """The two parties of the shuffle model; the value is the name of their record."""
+    """The two parties of the shuffle model in the order of the terms.
 
-    SHUFFLER = b"shuffler"
+    The value is the name of their record.
+    """
+
     ANALYZER = b"analyzer"
+    SHUFFLER = b"shuffler"
 
 
 @dataclass(frozen=True)
@@ -102,7 +111,8 @@ class ShufflerRound(LiveRound):
     The client of each of `slots` slots sends `messages` messages of `size` bytes about `metrics`
     metrics, which include a share of the noise. Slots are assigned until `assigned_until` and
     reports accepted until `binding.closes`. A round without release `grace` seconds later is
-    aborted. A new round has a fresh random identity.
+    aborted. A message is a bit, or an additive share modulo `modulus`; with several metrics it is
+    label · modulus + number. A new round has a fresh random identity.
     """
 
     binding: Binding
@@ -118,6 +128,7 @@ class ShufflerRound(LiveRound):
     noise: SharedNoise = WHOLE_NOISE
     assigned_until: int = 0
     grace: int = 0
+    modulus: int = BIT
 
     def __post_init__(self) -> None:
         check_counts(self.slots, self.minimum)
@@ -127,6 +138,9 @@ class ShufflerRound(LiveRound):
         integer("size", self.size, at_least=1)
         integer("messages", self.messages, at_least=1)
         integer("metrics", self.metrics, at_least=1)
+        check_modulus(self.modulus)
+        whole = self.messages % self.metrics == 0
+        require(whole, "messages", self.messages, f"a multiple of the {self.metrics} metrics")
         size = self.slots * self.messages * self.encrypted_size
         rule = f"below {SIZE_LIMIT}. Split the round into several"
         require(size < SIZE_LIMIT, "size of the batch in bytes", size, rule)
@@ -144,9 +158,16 @@ class ShufflerRound(LiveRound):
         """Serialize the round description."""
         counts = (self.slots, self.minimum, self.size, self.messages, self.metrics)
         times = (self.assigned_until, self.grace)
-        front = header(Kind.MIXING_ROUND, self.identity) + self.binding.encode()
-        keys = self.shuffler + self.analyzer
-        return front + _HEAD.pack(*times, *counts, self.suite) + self.noise.encode() + keys
+        return b"".join(
+            (
+                header(Kind.MIXING_ROUND, self.identity),
+                self.binding.encode(),
+                _HEAD.pack(*times, *counts, self.suite),
+                self.noise.encode(),
+                self.shuffler + self.analyzer,
+                pack_integer(self.modulus),
+            )
+        )
 
     @classmethod
     def decode(cls, message: bytes) -> ShufflerRound:
@@ -157,7 +178,8 @@ class ShufflerRound(LiveRound):
             until, grace, slots, minimum, size, messages, metrics, number = fields
             suite = suite_numbered(number)
             noise, rest = SharedNoise.first(rest)
-            shuffler, analyzer = records(rest, suite.public_size, 2, "list of keys")
+            keys = front(rest, 2 * suite.public_size, "list of keys")
+            shuffler, analyzer = records(keys, suite.public_size, 2, "list of keys")
             return cls(
                 binding,
                 slots,
@@ -172,6 +194,7 @@ class ShufflerRound(LiveRound):
                 noise,
                 until,
                 grace,
+                last_modulus(rest[len(keys) :]),
             )
 
     def offer(self) -> Offer:
@@ -185,6 +208,8 @@ class ShufflerRound(LiveRound):
             grace=self.grace,
             divisor=self.noise.divisor,
             total=self.noise.total,
+            modulus=None if self.modulus == BIT else self.modulus,
+            parts=self.messages // self.metrics,
         )
 
     @cached_property
@@ -256,7 +281,7 @@ def prepare_party(
     Repeated calls return the same keys. `source` is for test vectors only.
     """
     secret = PartyRoundState(store, role.value, identity).prepare(source(_SECRET_SIZE))
-    return _keys(secret, identity, suite).public()
+    return party_keys(secret, identity, suite).public()
 
 
 def shuffler_outcome(
@@ -318,7 +343,7 @@ class _ShuffleParty(ABC):
             self._keys = None
             self._forget()
             return
-        self._keys = _keys(entry.content, self.round.identity, self.round.suite)
+        self._keys = party_keys(entry.content, self.round.identity, self.round.suite)
         if self._keys.public() != self.round.public(self._role):
             raise TacitError(f"round names other keys than the {self._role.name.lower()} prepared")
 
@@ -526,7 +551,7 @@ class Analyzer(_ShuffleParty):
         return _VIEW_HEAD.pack(reports, unopened, repeated) + b"".join(released.values())
 
 
-def _keys(secret: bytes, identity: bytes, suite: HpkeSuite) -> ServerKeys:
+def party_keys(secret: bytes, identity: bytes, suite: HpkeSuite) -> ServerKeys:
     """A party's keys for one round, derived from the secret in its record."""
     return ServerKeys.new(suite, io.BytesIO(derive(secret, identity, _KEYS_INFO, 256)).read)
 

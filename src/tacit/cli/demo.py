@@ -174,4 +174,70 @@ def noise(
     print(f"pictures: {noise} {regret}")
 
 
-GROUPS = {"demo": CommandGroup(demo.__doc__, {"noise": noise}, demo)}
+def silos(
+    patients: Annotated[
+        int, typer.Option(help="Patients of each of the four hospitals.", **Whole)
+    ] = 2000,
+    pace: Annotated[int, typer.Option(help="Milliseconds per patient.", **Whole)] = 40,
+    out: Annotated[Path, typer.Option(help="Directory for the report.")] = Path("demo-output"),
+    seed: Annotated[int, typer.Option(help="Seed of the generated patients.", **Whole)] = 1,
+    as_json: Json = False,
+) -> None:
+    """Let four hospitals learn one policy: an agent each, over NVIDIA FLARE processes of this
+    machine, with generated patients whose outcomes come late or never.
+    """
+    with needs_live():
+        from tacit.silos.demo import report
+        from tacit.silos.demo.play import play
+    from tacit.simulation import files
+
+    if not 100 <= patients <= 100_000:
+        raise TacitError(f"patients is {patients}; it must be from 100 to 100,000")
+    integer("seed", seed, at_least=0)
+    integer("pace", pace, at_least=1)
+    files.probe(out)
+    with _stages(as_json) as watch:
+        shown = play(seed, patients, pace, watch)
+    page = out / "silos.html"
+    with files.whole(page) as partial:
+        partial.write_text(report.page(shown), encoding="utf-8")
+    result = shown.result
+    if as_json:
+        told = {
+            "shared": result.shared,
+            "own": list(result.own),
+            "at_home": [list(pair) for pair in result.at_home],
+            "better": result.better,
+            "received": result.received,
+            "seconds": shown.seconds,
+            "report": str(page),
+        }
+        print_json(told)
+        return
+    sentence("result", report.answer(shown))
+    rows: list[list[Any]] = [
+        [silo.name, f"{own:.4f}", f"{home[1]:.4f}", f"{home[0]:.4f}", status["decisions"]]
+        for silo, own, home, status in zip(
+            shown.terms.silos, result.own, result.at_home, shown.statuses, strict=True
+        )
+    ]
+    heads = ["hospital", "alone", "alone, own patients", "shared, own patients", "patients"]
+    table("mean regret on held-out patients", heads, rows)
+    sentence("shared policy, on all", f"{result.shared:.4f}")
+    sentence("report", str(page))
+    sentence("note", "all processes ran here: this shows the protocol, not the separation of trust")
+
+
+@contextmanager
+def _stages(as_json: bool) -> Iterator[Callable[[str], None]]:
+    """Print each stage on standard error; nothing with JSON."""
+    if as_json:
+        yield lambda _stage: None
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    yield lambda stage: console.print(f"  {stage}", soft_wrap=True, highlight=False)
+
+
+GROUPS = {"demo": CommandGroup(demo.__doc__, {"noise": noise, "silos": silos}, demo)}

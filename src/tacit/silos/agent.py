@@ -324,14 +324,17 @@ class SiloAgent:
     def _check_once(self, row: CommittedRow) -> None:
         """Reject a row whose message differs from the one on record: the database was restored."""
         assert row.message is not None
-        name = b"row" + self.terms.digest + self.identity.number.to_bytes(2, "big")
         digest = hashlib.sha256(row.message).digest()
-        first = self._records.replace(name + row.step.to_bytes(4, "big"), None, digest)
-        if first != digest:
+        if self._first(b"row", row.step, digest) != digest:
             raise Refusal(
                 f"row {row.step} has another message on record: the database was restored from a "
                 "copy, and a second draw of noise is not accounted for. Leave the federation"
             )
+
+    def _first(self, what: bytes, step: int, digest: bytes) -> bytes | None:
+        """The first digest of this kind for a row, on record outside of backups."""
+        name = what + self.terms.digest + self.identity.number.to_bytes(2, "big")
+        return self._records.replace(name + step.to_bytes(4, "big"), None, digest)
 
     def _report(self, asked: SiloMessage) -> bytes:
         if self._sums.masked:
@@ -370,8 +373,10 @@ class SiloAgent:
         masking = self._attempt(asked)
         survivors = read_survivors(asked.payload, self.terms)
         masking.check_survivors(survivors)
-        stored = self._database.set_survivors(asked.step, pack_survivors(survivors))
-        if stored != pack_survivors(survivors):
+        packed = pack_survivors(survivors)
+        stored = self._database.set_survivors(asked.step, packed)
+        digest = hashlib.sha256(packed).digest()
+        if stored != packed or self._first(b"survivors", asked.step, digest) != digest:
             raise Refusal(f"row {asked.step} has other survivors, which this silo signed before")
         return masking.sign_survivors(survivors)
 

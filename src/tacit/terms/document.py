@@ -67,7 +67,7 @@ MOST_NO_SHOW = Fraction(9, 10)
 ROLES = {
     TrustModel.TWO_SERVERS: ("coordinator", "helper"),
     TrustModel.SECURE_AGGREGATION: ("coordinator",),
-    TrustModel.SHUFFLER: ("shuffler", "analyzer"),
+    TrustModel.SHUFFLER: ("analyzer", "shuffler"),
     TrustModel.LOCAL: ("coordinator",),
 }
 """The parties of each trust model, in the order of their keys and signatures."""

@@ -1,0 +1,81 @@
+"""Pending reports of a round: pseudonymous names, encryption at rest and slot tokens.
+
+A party stores reports until a round closes, under keys derived from the round's secret. Once the
+secret is destroyed, names and contents are noise. Slot tokens show that the coordinator assigned a
+slot; every party that checks them can compute them.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import struct
+from collections.abc import Iterable
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from tacit.aggregation.agreement import KEY_SIZE, NONCE_SIZE, derive
+from tacit.aggregation.interface import CheckedShare, Refusal
+from tacit.aggregation.two_servers import TOKEN_SIZE, ReportSlot
+
+NAME_SIZE = 16
+
+
+class PendingVault:
+    """Keys for the pending reports of one round; never saved."""
+
+    def __init__(self, wrapping: bytes, naming: bytes, tokens: bytes) -> None:
+        self._wrapping = AESGCM(wrapping)
+        self._naming = hmac.new(naming, digestmod="sha256")
+        self._tokens = hmac.new(tokens, digestmod="sha256")
+
+    @classmethod
+    def of(cls, secret: bytes, identity: bytes, tokens: bytes) -> PendingVault:
+        """The vault of a round's secret; `tokens` is the key of slot tokens."""
+        keys = derive(secret, identity, b"tacit pending v1", 2 * KEY_SIZE)
+        return cls(keys[:KEY_SIZE], keys[KEY_SIZE:], tokens)
+
+    def slots(self, numbers: Iterable[int]) -> list[ReportSlot]:
+        """The slots with these numbers, with their tokens."""
+        return [ReportSlot(number, self.token(number)) for number in numbers]
+
+    def token(self, number: int) -> bytes:
+        """The token of a slot."""
+        return _mac(self._tokens, struct.pack(">I", number))[:TOKEN_SIZE]
+
+    def checked(self, slot: ReportSlot, slots: int, content: bytes) -> CheckedShare:
+        """The table entry of a report; rejects a slot that was not assigned in this round."""
+        number = slot.number
+        if number >= slots or not hmac.compare_digest(slot.token, self.token(number)):
+            raise Refusal(f"slot {number} was not assigned in this round, or has another token")
+        name = self.name(struct.pack(">I", number))
+        return CheckedShare(name, self.wrap(name, content), content, number)
+
+    def same(self, waiting: CheckedShare, there: bytes) -> bool:
+        """Whether the table entry `there` contains this report."""
+        return there == waiting.wrapped or self.unwrap(waiting.name, there) == waiting.share
+
+    def name(self, what: bytes) -> bytes:
+        """Pseudonymous table key; meaningless without the round's secret."""
+        return _mac(self._naming, what)[:NAME_SIZE]
+
+    def wrap(self, name: bytes, content: bytes) -> bytes:
+        """Encrypt a table entry."""
+        nonce = os.urandom(NONCE_SIZE)
+        return nonce + self._wrapping.encrypt(nonce, content, name)
+
+    def unwrap(self, name: bytes, wrapped: bytes) -> bytes:
+        """Decrypt a table entry."""
+        try:
+            nonce, rest = wrapped[:NONCE_SIZE], wrapped[NONCE_SIZE:]
+            return self._wrapping.decrypt(nonce, rest, name)
+        except (InvalidTag, ValueError):
+            raise Refusal("stored report is damaged or of another round") from None
+
+
+def _mac(keyed: hmac.HMAC, message: bytes) -> bytes:
+    """HMAC-SHA256 with a key that was prepared once."""
+    one = keyed.copy()
+    one.update(message)
+    return one.digest()

@@ -1,0 +1,170 @@
+"""Pending reports of a live round of the shuffler, and the party's signed outcome.
+
+A device sends its slot and token, followed by its encrypted report, to the shuffler. The shuffler
+stores reports under the round's secret (`pending`), and shuffles them once the round has closed.
+The analyzer assigns the slots and accepts no reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tacit.aggregation.agreement import KEY_SIZE, agree, derive
+from tacit.aggregation.announcements import accept
+from tacit.aggregation.interface import (
+    CheckedShare,
+    ClosedRound,
+    Refusal,
+    UnknownRound,
+    expect_size,
+)
+from tacit.aggregation.pending import PendingVault
+from tacit.aggregation.round_state import PartyRoundState, RoundEntry, RoundPhase, ended
+from tacit.aggregation.shuffler import (
+    Shuffler,
+    ShuffleRole,
+    ShufflerRound,
+    party_keys,
+    shuffler_outcome,
+)
+from tacit.aggregation.two_servers import SLOT, ReportSlot
+from tacit.aggregation.wire import Kind, body
+from tacit.records import Records
+from tacit.terms import Pinned
+
+_TOKENS = b"tacit mixing slots v1"
+_OUTCOME = b"outcome of "
+
+
+def addressed(slot: ReportSlot, report: bytes) -> bytes:
+    """A device's request to the shuffler: its slot, then its encrypted report."""
+    return slot.encode() + report
+
+
+class ShufflerReports:
+    """An announced round at the shuffler or the analyzer while it accepts reports.
+
+    `table` holds pending reports; it may be lost or restored at any time. `records` decides.
+    """
+
+    def __init__(
+        self, pinned: Pinned, announcement: bytes, role: ShuffleRole, records: Records
+    ) -> None:
+        self.round = accept(ShufflerRound, pinned, announcement)
+        self.role, self._records = role, records
+        self._state = PartyRoundState(records, role.value, self.round.identity)
+        self._cached: tuple[bytes, PendingVault] | None = None
+
+    @property
+    def report_size(self) -> int:
+        """Bytes of a request to the shuffler; the analyzer takes none."""
+        shuffles = self.role is ShuffleRole.SHUFFLER
+        return SLOT.size + self.round.report_size if shuffles else 0
+
+    def entry(self) -> RoundEntry:
+        """The record of the round; raises `UnknownRound` without one of this description."""
+        found = self._state.find()
+        if found is None or found.context != self.round.context:
+            raise UnknownRound("party has no record of this round: it makes no statement about it")
+        return found
+
+    def slots(self, numbers: Iterable[int]) -> list[ReportSlot]:
+        """The slots with these numbers, with their tokens."""
+        return self._vault().slots(numbers)
+
+    def names(self, things: Iterable[bytes]) -> list[bytes]:
+        """Pseudonymous storage keys for further items of this round."""
+        vault = self._vault()
+        return [vault.name(b"other " + thing) for thing in things]
+
+    def check(self, message: bytes, now: int) -> CheckedShare:
+        """Validate a device's request without I/O; the caller stores it."""
+        if self.role is not ShuffleRole.SHUFFLER:
+            raise Refusal("reports of this experiment go to the shuffler, not to the analyzer")
+        expect_size("report", message, self.report_size)
+        slot, report = ReportSlot.decode(message[: SLOT.size]), message[SLOT.size :]
+        body(report, Kind.WRAPPED, self.round.identity)
+        if now >= self.round.binding.closes:
+            raise ClosedRound("round is past its deadline: it accepts no more reports")
+        return self._vault().checked(slot, self.round.slots, report)
+
+    def same(self, waiting: CheckedShare, there: bytes) -> bool:
+        """Whether the stored entry `there` is this report."""
+        return self._vault().same(waiting, there)
+
+    def shuffle(self, table: Mapping[bytes, bytes]) -> bytes:
+        """The batch for the analyzer, made once; below the minimum batch size it aborts.
+
+        Invalid reports are dropped. Returns an empty message if the round was aborted, and the
+        batch on record if it was made before.
+        """
+        entry = self.entry()
+        shuffler = Shuffler(self.round, self._records)
+        if entry.phase is RoundPhase.OPEN:
+            vault = self._vault()
+            for name, wrapped in table.items():
+                try:
+                    shuffler.take(vault.unwrap(name, wrapped))
+                except Refusal:
+                    continue
+        try:
+            (batch,) = shuffler.close().values()
+        except Refusal:
+            self._state.abort()
+            return b""
+        return batch
+
+    def forget(self) -> None:
+        """Delete the batch once the analyzer has it."""
+        Shuffler(self.round, self._records).forget()
+
+    def abort(self) -> None:
+        """Abort the round unless it is over."""
+        self._state.abort()
+
+    def finish(self, role: int, key: Ed25519PrivateKey) -> bytes:
+        """Sign the outcome of a round that is over, and keep it on record; idempotent.
+
+        `role` is this process's role, under which `recorded_outcome` finds it.
+        """
+        said = shuffler_outcome(self.round, self._records, self.role, key)
+        self._records.replace(_outcome_name(role, self.round.identity), None, said)
+        return said
+
+    def _vault(self) -> PendingVault:
+        entry = self.entry()
+        if entry.phase is not RoundPhase.OPEN:
+            raise ClosedRound(str(ended(entry.phase)))
+        if self._cached is None or self._cached[0] != entry.content:
+            keys = party_keys(entry.content, self.round.identity, self.round.suite)
+            ends = (self.round.shuffler[:KEY_SIZE], self.round.analyzer[:KEY_SIZE])
+            peer = ends[1 if self.role is ShuffleRole.SHUFFLER else 0]
+            tokens = derive(agree(keys.line, peer), self.round.context, _TOKENS)
+            vault = PendingVault.of(entry.content, self.round.identity, tokens)
+            self._cached = (entry.content, vault)
+        return self._cached[1]
+
+
+def bind(records: Records, role: ShuffleRole, described: ShufflerRound) -> None:
+    """Bind a party's record to the only description that it signs for a round."""
+    state = PartyRoundState.bound(records, role.value, described)
+    entry = state.read()
+    if entry.phase is not RoundPhase.OPEN:
+        raise ended(entry.phase)
+    keys = party_keys(entry.content, described.identity, described.suite)
+    if keys.public() != described.public(role):
+        raise Refusal("description names other keys than this party prepared for the round")
+
+
+def recorded_outcome(
+    records: Records, process_role: int, role: ShuffleRole, identity: bytes
+) -> tuple[bool, bytes]:
+    """Whether there is a record of the round, and its signed outcome; empty until it is over."""
+    found = PartyRoundState(records, role.value, identity).find()
+    return found is not None, records.read(_outcome_name(process_role, identity)) or b""
+
+
+def _outcome_name(role: int, identity: bytes) -> bytes:
+    return _OUTCOME + bytes((role,)) + identity

@@ -1,0 +1,118 @@
+"""The noise of a protocol as terms state it, and the comparison of both.
+
+A protocol that is not listed here cannot be deployed: terms would not describe its noise.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import singledispatch
+
+from tacit.errors import TacitError
+from tacit.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution, Skellam
+from tacit.protocols.contract import Protocol, SumProtocol
+from tacit.protocols.joint import JointSums
+from tacit.protocols.randomized_bits import RandomizedBits
+from tacit.protocols.shuffled_bits import ShuffledBits
+from tacit.protocols.split_and_mix import SplitAndMix
+from tacit.protocols.sums import Local, SecureSum, TwoServers
+from tacit.terms import Noise, Terms
+from tacit.terms.parts import BINOMIAL, DISCRETE_GAUSSIAN, RANDOMIZED_RESPONSE, SKELLAM
+
+_BITS = 2  # the stated minimum of noise bits is their variance divided by this
+
+
+@singledispatch
+def stated_noise(protocol: Protocol) -> Noise:
+    """The noise of one metric, as terms state it.
+
+    Raises
+    ------
+    TacitError
+        If terms cannot state the noise of this protocol.
+
+    Examples
+    --------
+    >>> from tacit.privacy import PureDP
+    >>> stated_noise(TwoServers(100, 1, PureDP(1.0))).scale
+    Fraction(1, 1)
+    """
+    raise TacitError(
+        f"{type(protocol).__name__} cannot be deployed: terms state no such noise. Use an "
+        "algorithm that tacit algorithms lists as deployable"
+    )
+
+
+@stated_noise.register
+def _(protocol: TwoServers) -> Noise:
+    return Noise(Fraction(protocol.distribution.scale))
+
+
+@stated_noise.register
+def _(protocol: Local) -> Noise:
+    return _shares(protocol.distribution)
+
+
+@stated_noise.register
+def _(protocol: RandomizedBits) -> Noise:
+    return Noise(1 / protocol.epsilon, "devices", RANDOMIZED_RESPONSE)
+
+
+@stated_noise.register
+def _(protocol: SecureSum) -> Noise:
+    return _shares(protocol.distribution)
+
+
+@stated_noise.register
+def _(protocol: SplitAndMix) -> Noise:
+    return stated_noise(protocol.inner)
+
+
+@stated_noise.register
+def _(protocol: ShuffledBits) -> Noise:
+    bits, bias = protocol.honest * protocol.noise_bits, Fraction(protocol.bias)
+    variance = Fraction(int(bits * bias * (1 - bias) * 1000), 1000)
+    return Noise(variance, "devices", BINOMIAL)
+
+
+@stated_noise.register
+def _(protocol: JointSums) -> Noise:
+    return stated_noise(protocol.part)
+
+
+def _shares(distribution: NoiseDistribution) -> Noise:
+    """Noise that devices share, by its distribution."""
+    match distribution:
+        case DiscreteLaplace(scale=scale):
+            return Noise(Fraction(scale), "devices")
+        case Skellam(variance=variance):
+            return Noise(Fraction(variance), "devices", SKELLAM)
+        case DiscreteGaussian(sigma=sigma):
+            return Noise(Fraction(sigma), "devices", DISCRETE_GAUSSIAN)
+    raise TacitError(f"{distribution!r} cannot be deployed: terms state no such noise")
+
+
+def minimum_noise(protocol: Protocol) -> Noise:
+    """The noise that terms state for all rounds, from the protocol of the smallest one.
+
+    The variance of noise bits changes with the size of a round, so terms state half of it; δ is
+    verified in every round.
+    """
+    noise = stated_noise(protocol)
+    if noise.distribution != BINOMIAL:
+        return noise
+    return Noise(noise.scale / _BITS, noise.by, noise.distribution)
+
+
+def check_stated(protocol: Protocol, terms: Terms) -> None:
+    """Reject a protocol with less noise than the terms state, or with other levels or metrics."""
+    found, wanted, answer = stated_noise(protocol), terms.noise, terms.answer
+    part = protocol.part if isinstance(protocol, JointSums) else protocol
+    precision = part.precision if isinstance(part, SumProtocol) else 0
+    same = (found.by, found.distribution) == (wanted.by, wanted.distribution)
+    sizes = (precision, protocol.coordinates) == (answer.levels, len(answer.metrics))
+    if not same or not sizes or found.least < wanted.least:
+        raise TacitError(
+            "the noise of the experiment differs from that of the terms: use the same levels, "
+            "epsilon, participations and metrics"
+        )

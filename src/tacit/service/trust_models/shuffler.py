@@ -1,0 +1,235 @@
+"""Shuffler: the helper permutes encrypted messages, the coordinator analyzes them.
+
+Devices add the noise and send everything to the helper, which stores envelopes until the deadline,
+permutes their messages and forwards them once. The coordinator decrypts them and learns no sender.
+The cryptography is in `tacit.aggregation.shuffler` and `shuffler_reports`.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from tacit.aggregation.announcements import Binding, LiveRound, SharedNoise, accept, announce
+from tacit.aggregation.announcements import endorse as endorse_description
+from tacit.aggregation.encryption import suite_named, suite_numbered
+from tacit.aggregation.round_state import PartyRoundState, RoundPhase
+from tacit.aggregation.shuffler import (
+    BIT,
+    Analyzer,
+    ShuffleRole,
+    ShufflerRound,
+    prepare_party,
+)
+from tacit.aggregation.shuffler_reports import ShufflerReports, bind, recorded_outcome
+from tacit.aggregation.two_servers import SLOT, RoundOutcome, read_outcome
+from tacit.aggregation.wire import Kind, kind_of
+from tacit.errors import Refusal, TacitError, Unavailable
+from tacit.protocols.contract import Protocol
+from tacit.protocols.joint import JointSums
+from tacit.protocols.shuffled_bits import ShuffledBits
+from tacit.protocols.split_and_mix import SplitAndMix
+from tacit.records import Records
+from tacit.rounds.codecs import Mixed, codec
+from tacit.rounds.round_runner import minimum
+from tacit.rounds.stated_noise import check_stated, stated_noise
+from tacit.service.errors import LOG, TooEarly
+from tacit.service.pending import PendingShares
+from tacit.service.store import RoundRow, Stage
+from tacit.service.trust_models.contract import (
+    CoordinatorEngine,
+    EndedRound,
+    HelperAnswer,
+    HelperEngine,
+    HelperLink,
+    RoundEngine,
+    RoundPlan,
+    ServedRound,
+    linked,
+)
+from tacit.terms import Terms
+
+KIND = "mixing"
+RECEIVED = b"received"
+"""The coordinator's message once it has the batch: the helper deletes its copy."""
+
+
+class ShufflerEngine(RoundEngine):
+    """The part that shuffler and analyzer share."""
+
+    description = ShufflerRound
+    part: ShuffleRole
+    process_role: int
+
+    @staticmethod
+    def check_terms(terms: Terms) -> None:
+        """Nothing beyond the checks of the terms themselves."""
+        if terms.kind != KIND:
+            raise TacitError(f"the terms name {terms.kind} rounds: must be {KIND}")
+
+    def serve(self, row: RoundRow) -> ShufflerReports:
+        """The round in this row."""
+        about = self.context
+        return ShufflerReports(about.pinned, row.announcement, self.part, about.records)
+
+    @staticmethod
+    def recorded_outcome(records: Records, role: int, identity: bytes) -> bytes | None:
+        """The signed outcome in the party's record."""
+        part = list(ShuffleRole)[role]
+        known, said = recorded_outcome(records, role, part, identity)
+        if not known:
+            return None
+        if not said:
+            raise TooEarly(f"round {identity.hex()} is not over: ask again after its deadline")
+        return said
+
+    def _signed(self, described: LiveRound) -> bytes:
+        """Sign the only description of a round whose keys are on record."""
+        assert isinstance(described, ShufflerRound)
+        self.context.pinned.check(described.offer())
+        bind(self.context.records, self.part, described)
+        return endorse_description(described.encode(), self.context.key)
+
+    def _ended(self, served: ShufflerReports) -> bytes:
+        return served.finish(self.process_role, self.context.key)
+
+
+class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
+    """The analyzer."""
+
+    part, process_role = ShuffleRole.ANALYZER, 0
+
+    @staticmethod
+    def codec(protocol: Protocol, terms: Terms) -> Mixed:
+        """Bits or additive shares; rejects noise that differs from that of the terms."""
+        way = codec(protocol, KIND)
+        check_stated(protocol, terms)
+        assert isinstance(way, Mixed)
+        return way
+
+    @staticmethod
+    def traffic(announced: LiveRound) -> tuple[tuple[int, ...], int]:
+        """Bytes of a report to the shuffler, and of the batch per report."""
+        assert isinstance(announced, ShufflerRound)
+        return (0, SLOT.size + announced.report_size), announced.messages * announced.encrypted_size
+
+    def describe(self, plan: RoundPlan, link: HelperLink | None) -> ShufflerRound:
+        """Describe a round with keys of both parties."""
+        terms, identity = self.context.terms, plan.identity
+        way, about, suite = self.codec(plan.protocol, terms), terms.answer, suite_named(terms.suite)
+        theirs = linked(link).keys(terms.digest, identity, suite)  # first: if rejected, make no key
+        own = prepare_party(self.context.records, self.part, identity, suite)
+        noise, modulus = _announced_noise(plan.protocol)
+        return ShufflerRound(
+            Binding(terms.digest, plan.option, about.levels, about.window, plan.closes),
+            plan.slots,
+            max(minimum(way.protocol, KIND), terms.aggregation.minimum_batch_size),
+            way.size,
+            theirs,
+            own,
+            way.count,
+            suite,
+            identity,
+            len(about.metrics),
+            noise,
+            plan.assigned_until,
+            plan.grace,
+            modulus,
+        )
+
+    def endorse(self, description: bytes) -> bytes:
+        """Sign a description whose keys are on record."""
+        return self._signed(ShufflerRound.decode(description))
+
+    def announce(self, description: bytes, signature: bytes, link: HelperLink | None) -> bytes:
+        """Have the helper sign, and verify the announcement."""
+        announcement = linked(link).describe(description, signature)
+        accept(ShufflerRound, self.context.pinned, announcement)
+        return announcement
+
+    def abandon(self, identity: bytes) -> None:
+        """Abort a round that is not over and destroy its keys."""
+        state = PartyRoundState(self.context.records, self.part.value, identity)
+        if state.find() is not None:
+            state.abort()
+
+    def close(
+        self, row: RoundRow, served: ServedRound, link: HelperLink | None
+    ) -> EndedRound | None:
+        """Fetch the batch, decrypt its messages once, and have the helper delete its copy."""
+        assert isinstance(served, ShufflerReports)
+        helper = linked(link)
+        analyzer = Analyzer(served.round, self.context.records)
+        if served.entry().phase is RoundPhase.OPEN:
+            if self.context.clock() >= row.expires:
+                served.abort()
+            elif not self._analyzed(analyzer, served, helper.exchange(row.identity, b"")[1]):
+                return None
+        self._ended(served)
+        if served.entry().phase is not RoundPhase.ANSWERED:
+            return EndedRound(None)
+        with suppress(Unavailable):
+            helper.exchange(row.identity, RECEIVED)
+        return EndedRound(analyzer.view())
+
+    def _analyzed(self, analyzer: Analyzer, served: ShufflerReports, answer: bytes) -> bool:
+        """Take the helper's answer; False until there is one."""
+        if not answer:
+            return False
+        if kind_of(answer) is Kind.OUTCOME:
+            _, said = read_outcome(self.context.pinned, served.round, answer)
+            if said is not RoundOutcome.ABORTED:
+                raise Refusal("helper states an outcome without a batch: must be an abort")
+            served.abort()
+            return True
+        analyzer.take(answer)
+        try:
+            analyzer.close()
+        except Refusal as reason:
+            LOG.warning("round %s is aborted: %s", served.round.identity.hex(), reason)
+            served.abort()
+        return True
+
+
+class ShufflerHelper(ShufflerEngine, HelperEngine):
+    """The shuffler."""
+
+    part, process_role = ShuffleRole.SHUFFLER, 1
+
+    def keys(self, identity: bytes, sealing: int) -> bytes:
+        """Public keys for a new round. Only the HPKE suite of the terms is accepted."""
+        asked, named = suite_numbered(sealing), self.context.terms.suite
+        if asked.identifier != named:
+            raise Refusal(f"suite is {asked.identifier}: must be {named}, the suite of the terms")
+        return prepare_party(self.context.records, self.part, identity, asked)
+
+    def announce(self, described: LiveRound, description: bytes, signature: bytes) -> bytes:
+        """Sign a description after it is on record; return the announcement."""
+        announcement = announce(description, (signature, self._signed(described)))
+        accept(ShufflerRound, self.context.pinned, announcement)
+        return announcement
+
+    def close(self, served: ServedRound, message: bytes, now: int) -> HelperAnswer:
+        """Shuffle the stored reports once; the answer is the batch or a signed abort."""
+        assert isinstance(served, ShufflerReports)
+        if message == RECEIVED:
+            served.forget()
+            return HelperAnswer(ended=Stage.OPENED)
+        if served.entry().phase is RoundPhase.OPEN and now >= (
+            served.round.binding.closes + served.round.grace
+        ):
+            served.abort()
+        batch = served.shuffle(PendingShares(self.context.store, served.round.identity))
+        outcome = self._ended(served)
+        if batch:
+            return HelperAnswer(answer=batch, ended=Stage.OPENED)
+        return HelperAnswer(answer=outcome, ended=Stage.REFUSED)
+
+
+def _announced_noise(protocol: Protocol) -> tuple[SharedNoise, int]:
+    """The shares of the noise and the modulus of a message, as a round announces them."""
+    part = protocol.part if isinstance(protocol, JointSums) else protocol
+    if isinstance(part, ShuffledBits):
+        return SharedNoise(part.honest, part.bias), BIT
+    if isinstance(part, SplitAndMix):
+        return SharedNoise(part.honest, stated_noise(part).scale), part.modulus
+    raise TacitError(f"{type(part).__name__} has no announced noise: use bits, or split and mix")
