@@ -655,7 +655,9 @@ def test_claims_about_one_release_are_not_kept_for_several() -> None:
         meter.spent(),
     ):
         assert remarks(several) == {*WARNINGS, RangeProofs()}
-    for same in (compose([pure]), pure.group(1), curve.repeat(1), weakest([pure, pure])):
+    both = weakest([pure, pure])
+    assert both is not None
+    for same in (compose([pure]), pure.group(1), curve.repeat(1), both):
         assert remarks(same) == {*CLAIMS, *WARNINGS, RangeProofs()}
 
 

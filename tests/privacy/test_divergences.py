@@ -147,10 +147,11 @@ def test_what_holds_for_everybody_drops_no_kind_view_or_participation() -> None:
     participations were stated for all.
     """
     one = RenyiDP(((2.0, 0.1),), participations=3)
-    for strange in (ConcentratedDP(9.0), replace(one, view=View.MESSAGE)):
-        for pair in ([one, strange], [strange, one]):
+    strange: list[Any] = [ConcentratedDP(9.0), replace(one, view=View.MESSAGE)]
+    for other in strange:
+        for both in ([one, other], [other, one]):
             with pytest.raises(TacitError, match="no weakest one"):
-                weakest_divergence(pair)
+                weakest_divergence(both)
     once = RenyiDP(((2.0, 0.2),))
     for pair in ([one, once], [once, one]):
         assert weakest_divergence(pair) == RenyiDP(((2.0, 0.2),))
@@ -164,7 +165,7 @@ def test_a_result_is_restated_for_the_noise_of_its_own_rounds(name: str, rewards
     entry = lookup(name)
     problem = entry.ask(asked)
     made = entry.build(problem.fitted(problem.start(0, None).world, 0))
-    told = restated(simulate(name, runs=1, **asked))
+    told = restated(simulate(lookup(name), runs=1, **asked))
     assert told is not None
     for round_ in made.propose():
         own: Any = made.open(round_)
