@@ -5,7 +5,7 @@ Targets: at least 9 times less regret than dist-dp-se as published (10 options, 
 participants, ε = 0.1, 0.5, 1), 8 times (hard, 10^7, ε = 0.1, 1); with `--index chernoff` 6.5 times,
 with two servers' noise 7 times, all as lower 95% limits; at most 1% of runs over ten times the
 mean; at most 32 rounds; at ε = 1 at most 1.75 times the regret of Thompson sampling. `--table`
-prints instead the table of `docs/explanation/learners.md`: every learner on every kind of instance.
+prints instead the table of `docs/explanation/bandits.md`: every learner on every kind of instance.
 """
 
 from __future__ import annotations

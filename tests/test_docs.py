@@ -234,6 +234,16 @@ def test_pages_say_every_number_that_is_recomputed() -> None:
         assert entry["says"] in page, entry
 
 
+def test_no_page_is_too_long() -> None:
+    words = runpy.run_path(str(ROOT / "docs" / "words.py"))
+    found = words["counted"]()
+    assert max(found.values()) <= words["MOST_OF_A_PAGE"], found
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
 def test_every_public_name_is_on_the_page_of_the_interface() -> None:
     import tacit
 

@@ -1,9 +1,9 @@
 // Types of tacit.js, and what each part does. How to use it: docs/how-to/browser.md.
 
-/** Both servers' long-term Ed25519 keys in hexadecimal digits, from a source that is neither server. */
+/** The servers' long-term Ed25519 keys in hexadecimal digits, from a source that is no server; no helper with trust "local". */
 export interface Pinned {
   coordinator: string;
-  helper: string;
+  helper?: string;
 }
 
 export interface Options {
@@ -31,21 +31,22 @@ export interface Terms {
   readonly first_day: string;
   /** Seconds that round keys live after a round closes, at most 604800. */
   readonly grace: number;
-  readonly guarantee: { readonly delta: "0"; readonly epsilon: string; readonly neighbours: "replace-one"; readonly participations: number; readonly view: "other-server" };
+  readonly guarantee: { readonly delta: "0"; readonly epsilon: string; readonly neighbours: "replace-one"; readonly participations: number; readonly view: "other-server" | "message" };
   /** The Ed25519 key that signs invitations; empty where admission is open. */
   readonly issuer: string;
   readonly last_day: string;
   readonly no_show: string;
-  readonly noise: { readonly by: "servers"; readonly distribution: "discrete-laplace"; readonly minimum: readonly [number, number]; readonly scale: string; readonly share_divisor: "certain" };
+  readonly noise: { readonly by: "servers" | "devices"; readonly distribution: "discrete-laplace" | "randomized-response"; readonly minimum: readonly [number, number]; readonly scale: string; readonly share_divisor: "certain" };
   readonly options: readonly string[];
   readonly organisation: string;
-  readonly parties: readonly [Party, Party];
+  /** Coordinator and helper; the coordinator alone with trust "local". */
+  readonly parties: readonly [Party, Party] | readonly [Party];
   readonly predecessor: string;
   readonly proofs: 0 | 1;
   readonly purpose: string;
   readonly question: string;
   readonly suite: "hpke-x25519-aes128gcm";
-  readonly trust: "two-servers";
+  readonly trust: "two-servers" | "local";
   readonly version: 3;
 }
 
@@ -191,12 +192,7 @@ export interface Round {
   places: number;
   minimum: number;
   length: number;
-  key0: string;
-  key1: string;
-  /** 1 where reports carry a proof that they are in range. */
-  proofs: 0 | 1;
   scale: [bigint, bigint];
-  modulus: bigint;
 }
 export interface Accepted extends Round {
   cost: [bigint, bigint];
@@ -212,20 +208,18 @@ export function readTerms(spelling: string): Promise<Terms>;
 export function checkSigned(terms: Terms, label: string, message: Uint8Array, signatures: Uint8Array[]): Promise<void>;
 /** Refuses terms that do not succeed others, or promise less. */
 export function checkSuccessor(old: Terms, next: Terms): void;
-/** What a description says, read strictly. */
-export function readRound(description: Uint8Array): Round;
 /** The round of an announcement that both parties signed and that keeps to the terms. */
 export function accept(terms: Terms, announcement: Uint8Array): Promise<Accepted>;
 /** Which server says what became of a round: 1 opened, 2 refused, 3 unknown (which is not signed). */
 export function readOutcome(terms: Terms, round: Accepted, message: Uint8Array): Promise<[number, number]>;
 /** The level below a value or the next, at random, so that on average it is the value. */
 export function level(answer: { range: readonly [string, string]; levels: number }, value: Value, draw?: Draw): number;
-/** Both halves of a report of levels. */
-export function split(round: Accepted, place: { number: number; token: Uint8Array }, values: number[], draw?: Draw): Promise<[Uint8Array, Uint8Array]>;
+/** The module of a trust model: two-servers.js or local.js. It makes the report of each party from levels. */
+export function modelOf(terms: { trust: string }): Promise<{
+  encode(terms: Terms, round: Accepted, place: { number: number; token: Uint8Array }, levels: number[]): Promise<Uint8Array[]>;
+}>;
 /** Uniform below a bound, exactly. */
 export function uniform(bound: bigint, draw?: Draw): bigint;
-/** The first numbers of a seed's mask. */
-export function mask(seed: Uint8Array, modulus: bigint, count: number): bigint[];
 /** HPKE's key and nonce from X25519's secret. */
 export function schedule(shared: Uint8Array, enc: Uint8Array, recipient: Uint8Array, info: Uint8Array): Promise<[Uint8Array, Uint8Array]>;
 /** HPKE in base mode, without associated data. */

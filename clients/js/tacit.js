@@ -37,7 +37,6 @@ const settled = async (buffer) => new Uint8Array(await buffer);
 const sha256 = (bytes) => settled(crypto.subtle.digest("SHA-256", bytes));
 const imported = (key, algorithm, ...uses) => crypto.subtle.importKey("raw", key, algorithm, false, uses);
 const random = (size) => crypto.getRandomValues(new Uint8Array(size));
-const provenSize = (levels, count = bits(levels)) => 8 * (count + 2 ** (1 + bits(count)) + (count < 2)); // of a number and its proof
 const numberSize = (modulus) => Math.ceil(bits(modulus - 1n) / 8);
 const limit = (size, bound) => (1n << BigInt(8 * size)) - ((1n << BigInt(8 * size)) % bound);
 
@@ -93,30 +92,28 @@ const has = (shape) => (value) =>
 const is = (wanted) => (value) => value === wanted;
 const text = like(/^(?!\p{White_Space})[^\p{Cc}\p{Cs}\u200e\u200f\u202a-\u202e\u2066-\u2069]+(?<!\p{White_Space})$/u);
 const words = (value) => value === "" || text(value);
-const SUITE3 = "hpke-x25519-aes128gcm";
-const ASSUMPTIONS = '[{"id":"bounded-adversary"},{"count":1,"id":"honest-servers","of":2},{"id":"pinned-keys"}]';
 const SHAPE = {
   admission: like(/^(open|invitation)$/),
   aggregation: has({ claim: is("semi-honest"), dishonest_count: is(0), dishonest_fraction: is("0"), minimum_batch_size: from(1), missing_fraction: is("0") }),
   answer: has({ labels: (value) => plain(value) === "[]" || list(text)(value), levels: from(1), meaning: text, metrics: list(text), range: list(isFraction), window: from(0) }),
-  assumptions: (value) => plain(value) === ASSUMPTIONS,
+  assumptions: Array.isArray,
   contact: words,
   first_day: day,
   grace: (value) => from(0)(value) && value <= 604800,
-  guarantee: has({ delta: is("0"), epsilon: isFraction, neighbours: is("replace-one"), participations: from(1), view: is("other-server") }),
+  guarantee: has({ delta: is("0"), epsilon: isFraction, neighbours: is("replace-one"), participations: from(1), view: text }),
   issuer: like(/^([0-9a-f]{64})?$/),
   last_day: day,
   no_show: (value) => isFraction(value) && (([top, bottom]) => top >= 0n && top * 10n <= bottom * 9n)(parse(value)),
-  noise: has({ by: is("servers"), distribution: is("discrete-laplace"), minimum: isPair, scale: isFraction, share_divisor: is("certain") }),
+  noise: has({ by: text, distribution: text, minimum: isPair, scale: isFraction, share_divisor: is("certain") }),
   options: list(text),
   organisation: words,
   parties: list(has({ address: text, key: like(/^[0-9a-f]{64}$/), role: text })),
   predecessor: like(/^([0-9a-f]{64})?$/),
-  proofs: (value) => value === 0 || value === 1,
+  proofs: from(0),
   purpose: words,
   question: text,
-  suite: is(SUITE3),
-  trust: is("two-servers"),
+  suite: is("hpke-x25519-aes128gcm"),
+  trust: text,
   version: is(3),
 };
 
@@ -131,19 +128,20 @@ export async function readTerms(spelling) {
   must(canonical && `${Object.keys(terms)}` === `${Object.keys(SHAPE)}`, "terms", "the terms are not in canonical form");
   for (const key in SHAPE) must(SHAPE[key](terms[key]), key, `this device does not support ${key} ${JSON.stringify(terms[key])}`);
   const { answer, guarantee, noise, parties, admission, issuer } = terms;
-  const roles = `${parties.map((party) => party.role)}`;
-  must(roles === "coordinator,helper" && parties[0].key !== parties[1].key, "parties", "the parties are not a coordinator and a helper");
+  const { stated, sound: fits = () => true } = await modelOf(terms);
+  const found = { ...terms, ...noise, ...guarantee, assumptions: plain(terms.assumptions), parties: `${parties.map((party) => party.role)}` };
+  for (const key in stated) must(stated[key].includes(found[key]), key, `this device does not support ${key} ${found[key]} with trust ${terms.trust}`);
+  must(new Set(parties.map((party) => party.key)).size === parties.length, "parties", "two parties have the same key");
   const [epsilon, scale, low, high] = [guarantee.epsilon, noise.scale, ...answer.range].map(parse);
-  must(!issuer === (admission === "open"), "issuer", "an issuer is needed for invitations, and only for them");
+  must(!issuer === (admission === "open"), "issuer", "an issuer is needed for invitations only");
   const least = noise.minimum.map(BigInt);
   const sound = above(epsilon, ZERO) && !above(least, scale) && answer.range.length === 2 && [0, answer.levels + 1].includes(answer.labels.length) && above(high, low) && terms.first_day <= terms.last_day;
-  must(sound, "terms", "the terms contradict themselves");
+  must(sound && fits(terms), "terms", "the terms contradict themselves");
   earns(terms, least);
   return Object.freeze({ ...terms, digest: hex(await sha256(bytes)), spelling });
 }
 
 const sensitivity = ({ answer }) => BigInt(answer.levels) * BigInt(answer.metrics.length);
-const cost = (terms, scale) => ratio(sensitivity(terms) * scale[1], scale[0]);
 
 function earns(terms, scale) {
   const { epsilon, participations } = terms.guarantee;
@@ -156,7 +154,7 @@ const verified = async (label, message, signature, key) =>
 
 export async function checkSigned(terms, label, message, signatures) {
   for (const [place, { role, key }] of terms.parties.entries()) {
-    must(signatures.length === 2 && (await verified(label, message, signatures[place], key)), "signatures", `the ${role} did not sign this ${label}`);
+    must(signatures.length === terms.parties.length && (await verified(label, message, signatures[place], key)), "signatures", `the ${role} did not sign this ${label}`);
   }
 }
 
@@ -177,61 +175,50 @@ const isKey = (key) => {
   const w = u * u - 1n; // 0: a small order
   return u < FIELD && (u * w * (w ** 4n - (4n * u * (u * u + 486662n * u + 1n)) ** 2n)) % FIELD;
 };
-const ROUND = {
-  kind: 4, identity: 16, terms: 32, option: 2, levels: 4, window: 4, closes: 8, commitment: 32, assignedUntil: 8, grace: 4, places: 4,
-  minimum: 4, length: 4, suite: 1, collector: 32, line0: 32, key0: 32, line1: 32, key1: 32,
-};
 
-export function readRound(bytes) {
+function reader(bytes) {
   let at = 0;
-  const take = (size) => bytes.slice(at, (at += size));
+  const take = (size) => must(at + size <= bytes.length, "round", "the round is too short") && bytes.slice(at, (at += size));
   const integer = () => ((digits) => (digits[0] ? big(digits) : 0n))(take(take(1)[0]));
-  const round = {};
-  for (const name in ROUND) {
-    if (name === "commitment" && !(round.proofs = +(round.kind === 0x74610228))) continue;
-    round[name] = ROUND[name] < 9 ? Number(big(take(ROUND[name]))) : hex(take(ROUND[name]));
-  }
-  const { key0, key1, scale, modulus } = Object.assign(round, { scale: [integer(), integer()], modulus: integer() });
-  must(round.suite === 3, "suite", `the round's suite, ${round.suite}, is not ${SUITE3}, as the terms say`);
-  must(scale[0] && scale[1] && `${ratio(...scale)}` === `${scale}` && scale[0] < scale[1] << 1000n, "noise", "the servers of this round add no noise");
-  const apart = new Set([key0, key1, round.collector]).size === 3 && round.line0 !== round.line1;
-  must(apart && isKey(key0) && isKey(key1), "keys", "a key of the round is malformed or there twice");
-  const times = (round.proofs || round.kind === 0x74610220) && at === bytes.length && round.assignedUntil <= round.closes;
-  const counts = round.levels && round.minimum && round.minimum <= round.places && round.length && modulus > 1n && round.length * (round.proofs ? provenSize(round.levels) : numberSize(modulus)) < 2 ** 30;
-  must(times && counts, "round", "the times or counts of the round are invalid");
-  return round;
+  const fraction = (top = integer(), bottom = integer()) =>
+    must(top && bottom && gcd(top, bottom) === 1n && top < bottom << 1000n, "noise", "the round has no noise") && [top, bottom];
+  const fields = (shape) => Object.fromEntries(Object.entries(shape).map(([name, size]) => [name, size < 9 ? Number(big(take(size))) : hex(take(size))]));
+  return { take, integer, fraction, fields, over: () => at === bytes.length };
 }
+const FRONT = { kind: 4, identity: 16, terms: 32, option: 2, levels: 4, window: 4, closes: 8 };
 
 export async function accept(terms, announcement) {
-  const [description, ...signatures] = [[0, -128], [-128, -64], [-64]].map((part) => announcement.slice(...part));
-  await checkSigned(terms, "round", description, signatures);
-  const round = readRound(description);
+  const model = await modelOf(terms);
+  const size = Math.max(announcement.length - 64 * terms.parties.length, 0);
+  const description = announcement.slice(0, size);
+  await checkSigned(terms, "round", description, terms.parties.map((_, role) => announcement.slice(size + 64 * role).slice(0, 64)));
+  const read = reader(description);
+  const round = model.read(read, read.fields(FRONT));
+  must(read.over() && round.assignedUntil <= round.closes && round.levels && round.minimum && round.minimum <= round.places && round.length, "round", "the times or counts of the round are invalid");
   const { levels, metrics, window } = terms.answer;
   for (const [field, holds, found] of [
     ["terms", round.terms === terms.digest, round.terms],
-    ["proofs", round.proofs === terms.proofs && (!round.proofs || round.modulus === 2n ** 64n - 2n ** 32n + 1n), round.proofs],
     ["levels", round.levels === levels, round.levels],
     ["metrics", round.length === metrics.length, round.length],
     ["window", round.window === window, round.window],
     ["option", round.option < terms.options.length, round.option],
     ["minimum", round.minimum >= terms.aggregation.minimum_batch_size, round.minimum],
     ["grace", round.grace <= terms.grace, round.grace],
-    ["noise", !above(terms.noise.minimum.map(BigInt), round.scale), spell(round.scale)],
     ["deadline", seconds(terms.first_day) <= round.closes && round.closes < seconds(terms.last_day) + 86400, round.closes],
-    ["modulus", round.modulus > BigInt(round.places) * BigInt(levels), round.modulus],
+    ...model.checks(terms, round),
   ]) must(holds, field, `the round's ${field}, ${found}, is not what the terms promise`);
-  return { ...round, cost: cost(terms, round.scale), margin: round.closes - round.assignedUntil - window, context: await sha256(description) };
+  return { ...round, cost: model.cost(terms, round.scale), margin: round.closes - round.assignedUntil - window, context: await sha256(description) };
 }
 
 export async function readOutcome(terms, round, message) {
   const [role, said] = message.slice(20);
-  const known = hex(message.slice(0, 20)) === `74610224${round.identity}` && role < 2 && said > 0 && said < 4;
+  const known = hex(message.slice(0, 20)) === `74610224${round.identity}` && role < terms.parties.length && said > 0 && said < 4;
   const signed = said === 3 ? message.length === 22 : known && (await verified("outcome", concat(round.context, [role, said]), message.slice(22), terms.parties[role].key));
   must(known && signed, "outcome", "the outcome is not signed, or of another round");
   return [role, said];
 }
 
-// Two halves, sealed with HPKE (RFC 9180)
+// Levels; HPKE (RFC 9180)
 
 export function level({ range, levels }, value, draw = random) {
   const [low, high] = range.map(parse);
@@ -246,31 +233,6 @@ function nothingHappened(answer) {
   const [low, high] = answer.range.map(parse);
   const zero = spell(above(low, ZERO) ? low : lesser(ZERO, high));
   return answer.metrics.map(() => level(answer, zero));
-}
-
-// ChaCha20 (RFC 8439)
-export function mask(seed, modulus, count) {
-  const size = 8 * Math.ceil(bits(modulus - 1n) / 64);
-  const [numbers, stream] = [[], []];
-  for (let block = 0; numbers.length < count; ) {
-    if (stream.length < size) {
-      const start = Uint32Array.of(0x61707865, 0x3320646e, 0x79622d32, 0x6b206574, ...new Uint32Array(seed.slice().buffer), block++, 0, 0, 0);
-      const x = start.slice();
-      for (let n = 0; n < 80; n++) {
-        const [a, b, c, d] = [0, 1, 2, 3].map((row) => 4 * row + ((n + (n & 4 ? row : 0)) & 3));
-        for (const [i, j, k, by] of [[a, b, d, 16], [c, d, b, 12], [a, b, d, 8], [c, d, b, 7]]) {
-          x[i] += x[j];
-          x[k] ^= x[i];
-          x[k] = (x[k] << by) | (x[k] >>> (32 - by));
-        }
-      }
-      stream.push(...new Uint8Array(x.map((word, place) => word + start[place]).buffer));
-      continue;
-    }
-    const word = big(stream.splice(0, size).reverse());
-    if (word < limit(size, modulus)) numbers.push(word % modulus);
-  }
-  return numbers;
 }
 
 const hmac = async (key, message) => settled(crypto.subtle.sign("HMAC", await imported(key, { name: "HMAC", hash: "SHA-256" }, "sign"), message));
@@ -295,30 +257,18 @@ export async function seal(recipient, info, message, pair) {
   return concat(enc, await settled(crypto.subtle.encrypt({ name: "AES-GCM", iv }, await imported(key, "AES-GCM", "encrypt"), message)));
 }
 
-function shared({ modulus, length }, values, draw) {
-  const size = numberSize(modulus);
-  const packed = (numbers) => concat(...numbers.map((number) => digits(number, size)));
-  const seed = length * size > 32 && draw(32);
-  const first = seed ? mask(seed, modulus, length) : values.map(() => uniform(modulus, draw));
-  const second = first.map((part, metric) => (BigInt(values[metric]) - part + modulus) % modulus);
-  return [seed || packed(first), packed(second)];
+// Trust models, loaded where terms name them
+
+const TOOLS = { must, unhex, utf8, concat, big, bits, digits, sha256, uniform, limit, numberSize, ratio, above, parse, spell, isKey, seal, sensitivity };
+const MODULES = { "two-servers": () => import("./two-servers.js"), local: () => import("./local.js") };
+const models = {};
+
+export async function modelOf({ trust }) {
+  must(Object.hasOwn(MODULES, trust), "trust", `this device does not support trust ${trust}`);
+  return (models[trust] ??= (await MODULES[trust]()).default(TOOLS));
 }
 
-export async function split(round, place, values, draw = random) {
-  const { length, levels, proofs, context } = round;
-  must(values.length === length && values.every((value) => Number.isInteger(value) && value >= 0 && value <= levels), "answer", "the values are not levels of the terms");
-  const words = [draw(16), draw(16)];
-  const parts = proofs ? (await import("./prio3.js")).shares(levels, context, values, draw) : shared(round, values, draw);
-  const number = digits(place.number, 4);
-  return Promise.all([0, 1].map(async (role) => {
-    const other = await sha256(concat(utf8("tacit word v2"), words[1 - role]));
-    const info = concat(utf8("tacit half v2"), round.context, [role], number);
-    const sealed = await seal(unhex(role ? round.key1 : round.key0), info, concat(words[role], other.slice(0, 16), parts[role]));
-    return concat(unhex(`74610221${round.identity}`), [role], number, place.token, sealed);
-  }));
-}
-
-// The ledger: successors share an entry; its rounds are participations, by a random name
+// The ledger: an entry's rounds are participations
 
 const entryOf = ({ entries }, digest) => entries.find((entry) => digest in entry.terms);
 const holder = ({ entries }, report) => entries.find((entry) => report in entry.rounds);
@@ -355,12 +305,12 @@ function lastOf(entry, digest) {
 function checkRoom(ledger, entry, cost, besides) {
   const [own, others] = [ownOf(ledger), (one) => counted(one).filter((round) => round !== besides)];
   const beyond = (rounds, limit) => above(plus(cost, total(rounds)), parse(limit));
-  must(others(entry).length < entry.participations, "participations", `this device took part in ${entry.participations} rounds, as often as the terms allow`);
+  must(others(entry).length < entry.participations, "participations", `this device took part ${entry.participations} times, as often as the terms allow`);
   must(!beyond(others(entry), entry.epsilon), "epsilon", "one more round exceeds the privacy budget of the terms");
   must(own === null || !beyond(ledger.entries.flatMap(others), own), "limit", `one more round is beyond your own limit of ${own} over all experiments`);
 }
 
-// Experiments that share a party's key, with their total; the largest first.
+// Experiments that share a party's key; the largest total first.
 function grouped(entries) {
   let groups = [];
   for (const entry of entries) {
@@ -373,7 +323,7 @@ function grouped(entries) {
   return groups.sort((one, other) => (above(spent(other), spent(one)) || (!above(spent(one), spent(other)) && `${one.keys}` > `${other.keys}`) ? 1 : -1)).map(shown);
 }
 
-// Of what is over, account and receipt are kept.
+// Account and receipt are kept.
 function end(round, outcome) {
   if (round.outcome) return;
   Object.assign(round, { outcome, announcement: null, place: null, invitation: null, levels: null, recorded: null });
@@ -385,7 +335,7 @@ export function browserStorage(name = "tacit") {
     const asked = indexedDB.open(name, 2);
     asked.onupgradeneeded = ({ oldVersion }) => {
       if (!oldVersion) return asked.result.createObjectStore("ledger");
-      fail(new Refused("ledger", `the ledger in this browser has format ${oldVersion}, not 2: use the version of tacit that wrote it until its experiments end`));
+      fail(new Refused("ledger", `the ledger in this browser has format ${oldVersion}, not 2: use the version of tacit that wrote it`));
       asked.transaction.abort();
     };
     asked.onsuccess = () => done(asked.result);
@@ -417,7 +367,7 @@ export function browserStorage(name = "tacit") {
   };
 }
 
-const FORMAT = "tacit ledger 3";
+const copies = async () => (await import("./copies.js")).default({ must, hex, unhex, given, amount, ownOf, lower, united, holder, grouped });
 const LONGEST_REPLY = 1 << 20; // bytes
 const asking = (post) => !post.said && post.outcome[0] < 20;
 const under = (address, path) => address.replace(/\/*$/, path);
@@ -426,11 +376,11 @@ export class Device {
   #address; #digest; #pins; #fetch; #now; #storage;
 
   static async open(address, digest, { pinned, limit, database, storage, fetch = globalThis.fetch, now = Date.now }) {
-    must(globalThis.crypto?.subtle, "context", "this page is not from https or localhost");
+    must(globalThis.crypto?.subtle, "context", "this page is not from https");
     const device = new Device();
     device.#address = address;
     device.#digest = hex(unhex(digest, "digest"));
-    device.#pins = [pinned.coordinator, pinned.helper].map((key) => hex(unhex(key, "pinned key")));
+    device.#pins = [pinned.coordinator, pinned.helper].filter(Boolean).map((key) => hex(unhex(key, "pinned key")));
     device.#fetch = fetch;
     device.#now = () => now() / 1000;
     device.#storage = storage ?? browserStorage(database);
@@ -489,9 +439,9 @@ export class Device {
     const line = [];
     for (let next = one; next; one = next && (await this.#copy("the coordinator", next.terms.parties[0].address, next.terms.digest))) {
       const { terms } = one;
-      const other = await this.#copy("the helper", terms.parties[1].address, terms.digest);
-      next = one.successor ?? other.successor;
-      const agree = !other.successor || other.successor.terms.digest === next.terms.digest;
+      const other = terms.parties[1] && (await this.#copy("the helper", terms.parties[1].address, terms.digest));
+      next = one.successor ?? other?.successor;
+      const agree = !other?.successor || other.successor.terms.digest === next.terms.digest;
       must(agree && line.push(one) <= 16, "successor", "the servers name different successors");
       if (!next) break;
       checkSuccessor(terms, next.terms);
@@ -557,10 +507,10 @@ export class Device {
     const same = (old) => said(old) === said(terms);
     must(!entry.withdrawn && agreed.some(same), "agreement", "these terms were not agreed to on this device");
     const vain = roundsOf(entry).filter((round) => !round.outcome || /refused|unknown/.test(round.outcome));
-    must(new Set(vain.map((round) => round.identity)).size < 3, "refused", "three rounds were aborted: this device joins no more rounds");
+    must(new Set(vain.map((round) => round.identity)).size < 3, "refused", "three rounds were aborted: this device joins no more");
     must(invitation ? /^[ -~]+$/.test(invitation) : terms.admission === "open", "invitation", "an invitation is needed to take part");
     try {
-      checkRoom(await this.#storage.read(), entry, cost(terms, parse(terms.noise.scale)));
+      checkRoom(await this.#storage.read(), entry, (await modelOf(terms)).cost(terms, parse(terms.noise.scale)));
     } catch (problem) {
       if (/^(running|paused)$/.test(row.state)) {
         must(terms.options.includes(entry.option), problem.field, problem.message);
@@ -702,7 +652,7 @@ export class Device {
 
   // Charged when both are stored, before anything is sent.
   async #sealed(terms, round, row) {
-    const halves = await split(round, row.place, row.levels);
+    const halves = await (await modelOf(terms)).encode(terms, round, row.place, row.levels);
     const posts = await Promise.all(halves.map(async (sealed, role) => {
       const { role: party, address } = terms.parties[role];
       return {
@@ -758,47 +708,25 @@ export class Device {
   }
 
   async exportLedger() {
-    const ledger = await this.#storage.read();
-    const experiments = ledger.entries.map(({ terms, keys, epsilon, participations, withdrawn, rounds }) => ({
-      terms: Object.keys(terms), keys, epsilon, participations, withdrawn: !!withdrawn,
-      rounds: Object.entries(rounds).map(([report, { identity, cost, charged, outcome }]) => (
-        { round: identity, report, cost, charged: charged || !outcome, refused: outcome === "refused" }
-      )),
-    }));
-    return JSON.stringify({ format: FORMAT, own_limit: ownOf(ledger), experiments, parties: grouped(ledger.entries) }, null, 1);
+    return (await copies()).exported(await this.#storage.read());
   }
 
   async importLedger(text) {
-    const name = (value) => hex(unhex(value, "export"));
+    const { merge } = await copies();
     try {
-      await this.#storage.update((ledger) => {
-        const { format, own_limit: own, experiments } = JSON.parse(text);
-        must(format === FORMAT, "export", `format is ${format}, not ${FORMAT}; use the same version on both devices`);
-        ledger.own = lower(given(own), ownOf(ledger));
-        for (const { terms, keys, epsilon, participations, withdrawn, rounds } of experiments) {
-          must(Number.isInteger(participations) && participations >= 0, "export", `participations ${participations}`);
-          const entry = united(ledger, terms.map(name), amount(epsilon), participations, keys.map(name));
-          entry.withdrawn ||= !!withdrawn;
-          for (const { round, report, cost, charged, refused } of rounds) {
-            must(name(report).length === 32, "export", `report ${report}`);
-            const { rounds } = holder(ledger, name(report)) ?? entry;
-            const known = (rounds[name(report)] ??= { identity: name(round), cost: amount(cost), charged: !!charged, outcome: refused ? "refused" : "elsewhere", posts: [] });
-            known.charged ||= !!charged && known.outcome !== "refused";
-          }
-        }
-      });
+      await this.#storage.update((ledger) => merge(ledger, text));
     } catch (problem) {
       throw new Refused("export", `this is no export of a ledger: ${problem.message}`);
     }
   }
 }
 
-// A refund needs both servers' word.
+// A refund needs the word of two servers.
 function settle(round) {
   if (round.outcome) return;
   const said = round.posts.map((post) => (post.sealed = null, post.said));
   if (!said.includes(1) && round.posts.some(asking)) return;
-  if (said.every((word) => word === 2)) round.charged = false;
+  if (said.length === 2 && said.every((word) => word === 2)) round.charged = false;
   end(round, said.includes(1) ? "opened" : said.includes(2) ? "refused" : "unknown");
 }
 

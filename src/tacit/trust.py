@@ -73,6 +73,10 @@ class TrustModel(StrEnum):
         return self in (TrustModel.SHUFFLER, TrustModel.SECURE_AGGREGATION)
 
 
+DEPLOYABLE = (TrustModel.TWO_SERVERS, TrustModel.LOCAL, TrustModel.SHUFFLER)
+"""Trust models that the live service serves (`tacit.service.trust_models`)."""
+
+
 class Neighbours(Enum):
     """The neighbouring relation of a guarantee: how two neighbouring data sets differ."""
 

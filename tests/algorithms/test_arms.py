@@ -425,13 +425,21 @@ def test_periods_that_square_cost_at_most_four_times() -> None:
         ("vb-sdp-ae", {"delta": 0.0}, r"leave delta out for 1e-06, or use dist-dp-se"),
         ("dist-rdp-se", {"delta": 0.0}, r"this algorithm needs delta > 0"),
         ("shuffle-dp-se", {"dropout": 0.1}, r"complete groups only: .*use dist-dp-se"),
-        ("dist-cdp-se", {"dropout": 0.1}, r"with everyone present: .*use dist-dp-se"),
+        (
+            "dist-cdp-se",
+            {"dropout": 0.1, "constants": "paper"},
+            r"everyone present: .*use dist-dp-se",
+        ),
         (
             "dist-dp-se",
             {"dropout": 0.1, "constants": "paper"},
             r"printed noise is set for everyone",
         ),
-        ("split-dp-se", {"dropout": 0.1}, r"split for everyone present"),
+        (
+            "split-dp-se",
+            {"dropout": 0.1, "constants": "paper"},
+            r"printed noise is set for everyone present",
+        ),
         ("nobody", {}, r"it must be one of adap-klucb, cdp-dpe, cdp-pe, .*tacit algorithms"),
         ("dist-dp-se", {"growth": 1.0}, r"growth is 1; it must be greater than 1"),
     ],

@@ -63,9 +63,22 @@ export async function verdicts(tacit, { texts = [], rounds = [] }) {
 
 /** Halves of reports that Python's servers are to open. */
 export async function halves(tacit, { terms, announcement, places, values }) {
-  const round = await tacit.accept(await tacit.readTerms(terms), unhex(announcement));
+  const shown = await tacit.readTerms(terms);
+  const [model, round] = [await tacit.modelOf(shown), await tacit.accept(shown, unhex(announcement))];
   const one = (place) => ({ number: Number(big(unhex(place).slice(0, 4))), token: unhex(place).slice(4) });
-  return Promise.all(places.map(async (place, number) => (await tacit.split(round, one(place), values[number])).map(hex)));
+  return Promise.all(places.map(async (place, number) => (await model.encode(shown, round, one(place), values[number])).map(hex)));
+}
+
+const LOCAL = globalThis.process ? "../../clients/js/local.js" : "./local.js";
+
+/** Noise from given words. */
+async function local(words, kind, [top, bottom], count) {
+  const draw = (await import(LOCAL)).sampler(() => {
+    if (!words.length) throw new Error("the words are at their end");
+    return words.shift();
+  });
+  const parameter = kind === "laplace" ? [top, bottom] : [bottom, top];
+  return { values: Array.from({ length: count }, () => `${BigInt(draw[kind](parameter))}`), left: words.length };
 }
 
 /** All differences from the vectors, each as a sentence. */
@@ -116,8 +129,15 @@ export async function failures(tacit, { device, terms, primitives, twoServers })
   let draws = 0;
   const drawn = tacit.uniform(3n, (size) => new Uint8Array(size).fill(draws++ ? 0 : 255)); // the last word would favour 0
   same("a word that is drawn again", [draws, `${drawn}`], [2, "0"]);
+  for (const { kind, parameter, words, values } of device.draws) {
+    const drawn = await local(words.match(/.{16}/g).map((word) => BigInt(`0x${word}`)), kind, parameter.map(BigInt), values.length);
+    same(`${kind} of ${parameter}`, [drawn.values, drawn.left], [values, 0]);
+  }
+  const { expBounds } = await import(LOCAL);
+  for (const { rate, bits, bounds } of device.exponentials) same(`e^-${rate}`, expBounds(rate.map(BigInt), BigInt(bits)).map(String), bounds);
+  const { mask } = await tacit.modelOf({ trust: "two-servers" });
   for (const { seed, modulus, numbers } of primitives.masks) {
-    same(`mask modulo ${modulus}`, tacit.mask(unhex(seed), BigInt(modulus), numbers.length).map(String), numbers);
+    same(`mask modulo ${modulus}`, mask(unhex(seed), BigInt(modulus), numbers.length).map(String), numbers);
   }
   const rfc = device.hpke;
   const pair = { privateKey: await privateKey(rfc.ephemeral), publicKey: await publicKey(rfc.enc) };
@@ -131,12 +151,13 @@ export async function failures(tacit, { device, terms, primitives, twoServers })
 }
 
 async function twoServerFailures(tacit, known, streams, same) {
-  const round = await tacit.accept(await tacit.readTerms(known.terms), unhex(known.announcement));
+  const shown = await tacit.readTerms(known.terms);
+  const [model, round] = [await tacit.modelOf(shown), await tacit.accept(shown, unhex(known.announcement))];
   same("context", hex(round.context), known.context);
   const keys = await Promise.all(known.servers.map((server) => privateKey(server.x25519)));
   for (const [number, values] of known.values.entries()) {
     const place = unhex(known.places[number]);
-    const drawn = await tacit.split(round, { number, token: place.slice(4) }, values, from(unhex(streams[number])));
+    const drawn = await model.encode(shown, round, { number, token: place.slice(4) }, values, from(unhex(streams[number])));
     for (const [role, half] of drawn.entries()) {
       const recipient = role ? round.key1 : round.key0;
       const theirs = unhex(known.halves[number][role]);

@@ -13,6 +13,7 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from tests.aggregation.make_vectors import source
 from tests.service.parties import GRACE, JOINING, KEYS, MARGIN, START, pinned, terms
@@ -30,6 +31,9 @@ from tacit.aggregation.wire import pack_integer
 from tacit.client.levels import level
 from tacit.client.report_schedule import check_times
 from tacit.errors import TacitError
+from tacit.sampling import coins
+from tacit.sampling.coins import Chance
+from tacit.sampling.draws import draw_laplace, flip_response
 from tacit.signatures import Signed, sign
 from tacit.terms import (
     LONGEST_GRACE,
@@ -448,6 +452,48 @@ def levels() -> Iterator[dict[str, Any]]:
         yield entry | {"level": found}
 
 
+SCALES = (Fraction(1, 3), Fraction(1), Fraction(7, 2), Fraction(40), Fraction(10**9, 7))
+
+
+def draws() -> Iterator[dict[str, Any]]:
+    """Exact noise from given words, and how many of them it takes.
+
+    The last words of a few streams begin like the bias of a coin, so that more digits decide.
+    """
+    for number, parameter in enumerate((*SCALES, *SCALES)):
+        kind = ("laplace", "response")[number >= len(SCALES)]
+        source_ = random.Random(number)
+        words = [source_.getrandbits(64) for _ in range(4000)]
+        ties = [Chance(Fraction(1), Fraction(1)), Chance(Fraction(1), 1 / parameter)]
+        for place in range(0, len(words), 7):  # a tie with the first or the second bias
+            words[place] = ties[place % 2].bounds(64)[0]
+        left = iter(words)
+        with mock.patch.object(coins, "word", lambda left=left: next(left)):
+            values = [_drawn(kind, parameter) for _ in range(15)]
+        used = len(words) - len(list(left))
+        yield {
+            "kind": kind,
+            "parameter": [str(parameter.numerator), str(parameter.denominator)],
+            "words": "".join(f"{word:016x}" for word in words[:used]),
+            "values": [str(int(value)) for value in values],
+        }
+
+
+def _drawn(kind: str, parameter: Fraction) -> int:
+    if kind == "laplace":
+        return draw_laplace(parameter.numerator, parameter.denominator)
+    return flip_response(1 / parameter)
+
+
+def exponentials() -> Iterator[dict[str, Any]]:
+    """Bounds on e^-rate."""
+    for rate in (Fraction(0), Fraction(1), Fraction(1, 7), Fraction(99, 10), Fraction(300)):
+        for bits in (1, 64, 65, 200):
+            low, high = coins.exp_bounds(rate, bits)
+            top, bottom = rate.as_integer_ratio()
+            yield {"rate": [str(top), str(bottom)], "bits": bits, "bounds": [str(low), str(high)]}
+
+
 def vectors() -> dict[str, Any]:
     """All of them, as plain data."""
     return {
@@ -459,6 +505,8 @@ def vectors() -> dict[str, Any]:
         "rounds": list(rounds()),
         "outcomes": outcomes(),
         "levels": list(levels()),
+        "draws": list(draws()),
+        "exponentials": list(exponentials()),
         "hpke": RFC_9180,
         "streams": [source(f"report {place}")(600).hex() for place in range(3)],
     }

@@ -26,6 +26,9 @@ CLIENT = ROOT / "clients" / "js"
 PAGE = b"<!doctype html><meta charset=utf-8><title>a page of a third host</title>"
 FILES = {
     "/tacit.js": CLIENT / "tacit.js",
+    "/two-servers.js": CLIENT / "two-servers.js",
+    "/local.js": CLIENT / "local.js",
+    "/copies.js": CLIENT / "copies.js",
     "/prio3.js": CLIENT / "prio3.js",
     "/memory.js": CLIENT / "memory.js",
     "/check.mjs": ROOT / "tests" / "browser" / "check.mjs",

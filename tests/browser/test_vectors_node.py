@@ -248,9 +248,17 @@ def test_a_device_reports_from_node_with_a_storage_of_its_own() -> None:
         assert sorted(hashlib.sha256(body).hexdigest() for body in bodies) == sorted(digests)
 
 
-def test_the_module_is_one_small_file_that_loads_proofs_only_where_needed() -> None:
+def imported(source: bytes) -> list[str]:
+    """What a module imports, all of it on demand."""
+    assert not re.search(rb"^import|import [{*]", source, re.MULTILINE)
+    return re.findall(r"""import\("(.*?)"\)""", source.decode())
+
+
+def test_the_module_is_small_and_loads_trust_models_and_proofs_only_where_needed() -> None:
     source = (CLIENT / "tacit.js").read_bytes()
-    assert len(gzip.compress(source, 9)) < 13_700
-    assert re.findall(rb"""import[ (].*?["'](.*?)["']""", source) == [b"./prio3.js"]
-    assert source.count(b'await import("./prio3.js")') == 1  # only where terms ask for proofs
+    assert len(gzip.compress(source, 9)) < 12_288
+    assert imported(source) == ["./two-servers.js", "./local.js", "./copies.js"]
+    assert imported((CLIENT / "two-servers.js").read_bytes()) == ["./prio3.js"]
+    assert imported((CLIENT / "local.js").read_bytes()) == []
+    assert imported((CLIENT / "prio3.js").read_bytes()) == []
     assert "dependencies" not in (CLIENT / "package.json").read_text(encoding="utf-8")

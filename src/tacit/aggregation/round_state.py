@@ -44,6 +44,11 @@ class RoundEntry(NamedTuple):
     context: bytes
     content: bytes = b""
 
+    @property
+    def bound(self) -> bool:
+        """Whether a description of the round was signed."""
+        return self.context != _UNBOUND
+
     def encode(self) -> bytes:
         """Serialize the record."""
         return bytes((self.phase,)) + self.context + self.content

@@ -57,6 +57,8 @@ class Kind(IntEnum):
     MIXING_ROUND = 0x30
     WRAPPED = 0x31
     BATCH = 0x32
+    LOCAL_ROUND = 0x40
+    LOCAL_REPORT = 0x41
 
 
 @contextmanager

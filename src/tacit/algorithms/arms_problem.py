@@ -133,6 +133,16 @@ class ArmsPrivacy:
         """The tolerated dropout and corruption, as arguments of protocol factories."""
         return {"dropout": self.dropout, "corrupt": self.corrupt}
 
+    @property
+    def some_losses(self) -> dict[str, float]:
+        """The same, without those that are 0."""
+        return {name: part for name, part in self.losses.items() if part}
+
+    @property
+    def fixed(self) -> dict[str, int]:
+        """The levels that terms fix, as an argument of protocol factories; empty without terms."""
+        return {} if self.levels is None else {"levels": self.levels}
+
     def reject_losses(self, reason: str, *names: str) -> None:
         """Reject dropout or corruption that an algorithm does not tolerate.
 

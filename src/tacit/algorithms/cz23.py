@@ -71,7 +71,7 @@ def _shared(
         how |= {"failure_probability": problem.failure_probability}
         learner, sizes = _elimination(problem, *tail), _batch_sizes(problem)
         return assemble(problem, learner, paper, smallest=first, sizes=sizes, **how)
-    how = {key: value for key, value in how.items() if key != "scale"}
+    how = {key: value for key, value in how.items() if key != "scale"} | problem.privacy.fixed
     least = problem.privacy.min_batch_size
     learner = _elimination(problem, *tail, smallest=least)
     return assemble(problem, learner, tight, smallest=least, binary=problem.binary, **how)
@@ -151,7 +151,7 @@ def dist_rdp_se(problem: ArmsProblem) -> Experiment:
     "dist-cdp-se",
     trust=TrustModel.SECURE_AGGREGATION,
     promise="(ε, δ)-DP of the released sums",
-    options=(*COMMON, "min_batch_size", "delta", "scale"),
+    options=(*COMMON, *PEOPLE, "delta", "scale"),
     also=_concentrated,
 )
 def dist_cdp_se(problem: ArmsProblem) -> Experiment:
@@ -160,12 +160,9 @@ def dist_cdp_se(problem: ArmsProblem) -> Experiment:
     `paper` takes ε as √(2ρ), `tight` as the ε of (ε, δ)-DP. The radius has the rounding term
     √2/(sε) of the theorem's proof, which its statement absorbs into O(1/ε) (CORRECTIONS 32).
     """
-    problem.privacy.reject_losses(
-        "a sum of discrete Gaussian shares is accounted for with everyone present"
-    )
     e, s = problem.privacy.epsilon, problem.privacy.scale
     tail = (math.sqrt(2) / e + math.sqrt(2) / (s * e), 0.0)
-    how = {"target": problem.privacy.target, "scale": s}
+    how = {"target": problem.privacy.target, "scale": s, **problem.privacy.some_losses}
     return _shared(problem, tail, factories.gaussian_paper, factories.gaussian_tight, **how)
 
 
@@ -189,21 +186,24 @@ def ldp_se(problem: ArmsProblem) -> Experiment:
     ln(2/p)) + 2√2 b ln(2/p).
     """
     e, target, paper = problem.each, problem.privacy.pure, problem.constants == "paper"
-    learner = _elimination(problem, math.sqrt(8) / e, 2 * math.sqrt(2) / e, per_user=True)
+    least, tail = problem.privacy.smallest, (math.sqrt(8) / e, 2 * math.sqrt(2) / e)
+    learner = _elimination(problem, *tail, per_user=True, smallest=least)
     if problem.binary and not paper:
-        return assemble(problem, learner, factories.response, target=target)
-    return assemble(problem, learner, factories.local_laplace, target=target, paper=paper)
+        return assemble(problem, learner, factories.response, smallest=least, target=target)
+    how: dict[str, Any] = {"target": target, "paper": paper, **problem.privacy.fixed}
+    return assemble(problem, learner, factories.local_laplace, smallest=least, **how)
 
 
 @cz23(
     "split-dp-se",
     trust=TrustModel.SHUFFLER,
     promise="(ε, (1 + e^ε) 2^-60)-DP of the shuffled shares",
-    options=(*COMMON, "min_batch_size"),
+    options=(*COMMON, *PEOPLE),
 )
 def split_dp_se(problem: ArmsProblem) -> Experiment:
     """Pólya shares by split-and-mix through a shuffler (App. G.2), from rounds of 20 on."""
-    problem.privacy.reject_losses("shares are split for everyone present")
+    if problem.printed:
+        problem.privacy.reject_losses("the printed noise is set for everyone present")
     least = 1 if problem.printed else problem.privacy.min_batch_size
     smallest = max(split_and_mix.FEWEST_USERS + 1, least)
     tail = (math.sqrt(2) / problem.each, 1 / problem.each)
@@ -212,6 +212,8 @@ def split_dp_se(problem: ArmsProblem) -> Experiment:
         "target": problem.privacy.pure,
         "binary": problem.binary,
         "failure_probability": problem.printed,
+        **problem.privacy.some_losses,
+        **problem.privacy.fixed,
     }
     return assemble(problem, learner, factories.split_and_mix, smallest=smallest, **how)
 

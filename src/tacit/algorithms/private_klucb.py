@@ -77,16 +77,16 @@ def sums(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
             return factories.central_laplace, 1, how | {"failure_probability": None}
         case TrustModel.TWO_SERVERS:
             privacy.reject_losses("each server adds all of the noise itself", "corrupt")
-            levels = {} if privacy.levels is None else {"levels": privacy.levels}
             verified = privacy.through == "verified"
             make = factories.verified_laplace if verified else factories.two_servers_laplace
-            return make, privacy.smallest, how | levels
+            return make, privacy.smallest, how | privacy.fixed
         case TrustModel.LOCAL if problem.binary:
             privacy.reject_losses("every message is private by itself", "corrupt")
-            return factories.response, 1, {"target": privacy.pure}
+            return factories.response, privacy.smallest, {"target": privacy.pure}
         case TrustModel.LOCAL:
             privacy.reject_losses("every message is private by itself", "corrupt")
-            return factories.local_laplace, 1, {"target": privacy.pure, "paper": False}
+            how = {"target": privacy.pure, "paper": False, **privacy.fixed}
+            return factories.local_laplace, privacy.smallest, how
         case TrustModel.SHUFFLER if not privacy.delta:
             privacy.reject_losses("certificates are for complete groups only")
             return (
@@ -95,6 +95,6 @@ def sums(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
                 {"target": privacy.pure},
             )
         case TrustModel.SHUFFLER:
-            how = how | {"target": privacy.target} | privacy.losses
+            how = how | {"target": privacy.target} | privacy.losses | privacy.fixed
             return factories.shuffled_tight, privacy.min_batch_size, how
-    return factories.polya_tight, privacy.min_batch_size, how | privacy.losses
+    return factories.polya_tight, privacy.min_batch_size, how | privacy.losses | privacy.fixed

@@ -61,11 +61,12 @@ def create(
         before = defined.succeeds.hex()
         asking = party.terms(before).terms.parties[0]
         terms = defined.terms(asking.address, asking.key).encode().decode()
-        made = party.post(f"/experiments/{before}/successor", {"terms": terms})
+        asked = {"terms": terms, "participants": defined.participants}
+        made = party.post(f"/experiments/{before}/successor", asked)
     else:
         made = party.post("/experiments", {"definition": text})
     published = party.terms(made["digest"])
-    if published.state in ENDED:
+    if published.state in ENDED and not defined.succeeds:
         raise TacitError(
             f"this experiment exists and is {published.state}: change its question, options or "
             f"days, or read its result with tacit experiment estimates {made['digest'][:12]}"
@@ -78,7 +79,7 @@ def create(
     if as_json:
         print_json({"digest": made["digest"], **keys_of(published), "next": command})
         return
-    before = "" if published.state == "unsigned" else " earlier"
+    before = " earlier" if published.signed else ""
     sentence(f"published{before}", f"{published.terms.question} ({published.state})")
     sentence("digest", made["digest"])
     say_keys(published)

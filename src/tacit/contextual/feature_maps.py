@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from tacit.errors import TacitError, did_you_mean, integer
 
-RESOLUTION = 1024  # default multiples of features
+RESOLUTION = 4096  # default multiples of features
 FINEST = 1 << 20  # so that products of two features are below 2^53
 MOST_EXTREMES = 1 << 16  # contexts that are tried for the largest length
 MOST_OPTIONS = 1000

@@ -131,10 +131,15 @@ def polya_paper(users: int, target: PureDP, failure_probability: float) -> SumPr
 
 @lru_cache(maxsize=CACHE)
 def polya_tight(
-    users: int, target: PureDP, binary: bool, dropout: float, corrupt: float = 0
+    users: int,
+    target: PureDP,
+    binary: bool,
+    dropout: float,
+    corrupt: float = 0,
+    levels: int | None = None,
 ) -> SumProtocol:
     """Secure aggregation of Pólya shares."""
-    g = tight_precision(users, target.epsilon, binary)
+    g = levels or tight_precision(users, target.epsilon, binary)
     return SecureSum(users, g, _laplace(g, target), target, dropout=dropout, corrupt=corrupt)
 
 
@@ -168,9 +173,11 @@ def verified_laplace(
 
 
 @lru_cache(maxsize=CACHE)
-def local_laplace(users: int, target: PureDP, paper: bool) -> SumProtocol:
+def local_laplace(
+    users: int, target: PureDP, paper: bool, levels: int | None = None
+) -> SumProtocol:
     """CZ23 Theorem 6. The precision only has to keep rounding below each user's noise."""
-    g = printed_precision(users, target.epsilon) if paper else COARSEST
+    g = levels or (printed_precision(users, target.epsilon) if paper else COARSEST)
     distribution = _laplace(g, target)
     tau = (12 * math.sqrt(2 * users) + 40) * float(distribution.scale)
     return Local(users, g, distribution, target, paper_modulus(users, g, tau))
@@ -205,10 +212,15 @@ def skellam_paper(
 
 @lru_cache(maxsize=CACHE)
 def skellam_tight(
-    users: int, target: ApproximateDP, binary: bool, dropout: float, corrupt: float = 0
+    users: int,
+    target: ApproximateDP,
+    binary: bool,
+    dropout: float,
+    corrupt: float = 0,
+    levels: int | None = None,
 ) -> SumProtocol:
     """The least Skellam noise for (ε, δ), by exact accounting."""
-    g = tight_precision(users, target.epsilon, binary)
+    g = levels or tight_precision(users, target.epsilon, binary)
     distribution = _skellam_distribution(g, target)
     return SecureSum(users, g, distribution, target, dropout=dropout, corrupt=corrupt)
 
@@ -240,34 +252,55 @@ def gaussian_paper(
 
 
 @lru_cache(maxsize=CACHE)
-def gaussian_tight(users: int, target: ApproximateDP, binary: bool) -> SumProtocol:
+def gaussian_tight(
+    users: int,
+    target: ApproximateDP,
+    binary: bool,
+    dropout: float = 0,
+    corrupt: float = 0,
+    levels: int | None = None,
+) -> SumProtocol:
     """Discrete Gaussian shares; their sum is accounted for exactly (Kairouz, Liu & Steinke
     2021).
     """
-    g = max(
+    g = levels or max(
         tight_precision(users, target.epsilon, binary), printed_precision(users, target.epsilon, 2)
     )
-    distribution = calibrate(
-        "discrete-gaussian", g, target, users=ThreatModel().honest(users)
-    ).integer_distribution
-    return SecureSum(users, g, distribution, target)
+    honest = ThreatModel(dropout, corrupt).honest(users)
+    distribution = calibrate("discrete-gaussian", g, target, users=honest).integer_distribution
+    return SecureSum(users, g, distribution, target, dropout=dropout, corrupt=corrupt)
 
 
 @lru_cache(maxsize=CACHE)
 def split_and_mix(
-    users: int, target: PureDP, binary: bool, failure_probability: float | None
+    users: int,
+    target: PureDP,
+    binary: bool,
+    failure_probability: float | None,
+    dropout: float = 0,
+    corrupt: float = 0,
+    levels: int | None = None,
 ) -> SumProtocol:
     """Pólya shares for a shuffler; printed precision and modulus with a failure probability."""
-    g, modulus = _codec(users, target.epsilon, binary, failure_probability)
-    return SplitAndMix(SecureSum(users, g, _laplace(g, target), target, modulus=modulus))
+    printed, modulus = _codec(users, target.epsilon, binary, failure_probability)
+    g = levels or printed
+    noise = _laplace(g, target)
+    return SplitAndMix(
+        SecureSum(users, g, noise, target, dropout=dropout, corrupt=corrupt, modulus=modulus)
+    )
 
 
 @lru_cache(maxsize=CACHE)
 def shuffled_tight(
-    users: int, target: ApproximateDP, binary: bool, dropout: float, corrupt: float = 0
+    users: int,
+    target: ApproximateDP,
+    binary: bool,
+    dropout: float,
+    corrupt: float = 0,
+    levels: int | None = None,
 ) -> SumProtocol:
     """Shuffled bits with the least noise for (ε, δ)."""
-    g = tight_precision(users, target.epsilon, binary)
+    g = levels or tight_precision(users, target.epsilon, binary)
     bits, bias = shuffle_noise(ThreatModel(dropout, corrupt).honest(users), g, target, exact=False)
     return ShuffledBits(users, g, bits, bias, target, dropout=dropout, corrupt=corrupt)
 

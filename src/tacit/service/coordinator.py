@@ -87,7 +87,8 @@ class Coordinator(ServerParty):
     ) -> bytes:
         """Publish an experiment and return the digest of its terms.
 
-        The experiment stays `unsigned` until the helper cosigns. The call is idempotent.
+        The experiment stays `unsigned` until the helper cosigns; without a helper it runs at once.
+        The call is idempotent.
         """
         self._check_own(terms)
         if terms.predecessor:
@@ -111,40 +112,56 @@ class Coordinator(ServerParty):
         with self.store.begin() as transaction:
             transaction.save_terms(terms)
             transaction.add_experiment(row)
+        if terms.helper is None:
+            self._sign(self.terms(terms.digest), ())
         return terms.digest
 
-    def succeed(self, terms: Terms) -> bytes:
+    def succeed(self, terms: Terms, participants: int | None = None) -> bytes:
         """Publish successor terms and return their digest.
 
         The current terms stay in force until the helper has signed and approved the new ones.
+        `participants`, if given, is the planned number from then on, not fewer than before.
         """
         self._check_own(terms)
         with self.store.read() as transaction:
             known = transaction.terms(terms.predecessor)
             row = transaction.experiment(known.lineage)
         if row.digest == terms.predecessor:
-            _with_options(load(row), terms)  # validate before anyone signs
+            _extended(_with_options(load(row), terms), participants)  # before anyone signs
         approve_successor(known.terms, terms, self.key_for(known.terms), self.records)
         with self.store.begin() as transaction:
-            transaction.save_terms(terms)
+            transaction.save_terms(terms, participants=participants)
+        if terms.helper is None:
+            self._sign(self.terms(terms.digest), ())
         return terms.digest
 
     def cosign(self, digest: bytes, signature: bytes, approval: bytes = b"") -> None:
         """Store the helper's signature under terms, which puts them into force.
 
         Successor terms also need the helper's approval. They continue an experiment that ended with
-        its last day.
+        its last day, or with its planned participants if they plan more.
         """
         known = self.terms(digest)
         terms = known.terms
-        verify(Signed.TERMS, terms.encode(), signature, terms.keys[1], "the helper")
-        signatures = (cosign(terms, self.key_for(terms)), signature)
+        if terms.helper is None:
+            raise Conflict(f"trust is {terms.trust.value}, which has no helper: nothing to cosign")
+        named = terms.keys[terms.helper]
+        verify(Signed.TERMS, terms.encode(), signature, named, "the helper")
+        self._sign(known, (signature,), (approval,))
+
+    def _sign(
+        self, known: Registered, theirs: tuple[bytes, ...], approved: tuple[bytes, ...] = ()
+    ) -> None:
+        """Sign terms, with the helper's signature and approval if there is one; start them."""
+        terms = known.terms
+        digest, own = terms.digest, self.position(terms)
+        signatures = (*theirs[:own], cosign(terms, self.key_for(terms)), *theirs[own:])
         approvals: tuple[bytes, ...] = ()
         if terms.predecessor:
             before = self.pinned(terms.predecessor)
             key = self.key_for(before.terms)
             mine = approve_successor(before.terms, terms, key, self.records)
-            approvals = (mine, approval)
+            approvals = (*approved[:own], mine, *approved[own:])
             before.succeeded_by(terms, signatures, approvals)
         Pinned(terms, signatures, terms.keys)
         with self.store.begin() as transaction:
@@ -153,7 +170,7 @@ class Coordinator(ServerParty):
             if row.state is State.UNSIGNED:
                 changed = replace(changed, state=State.RUNNING)
             if row.digest == terms.predecessor:
-                experiment = load(row)
+                experiment = _extended(load(row), known.participants)
                 if answers.end_reason(row.state, experiment) is EndReason.LAST_DAY_PASSED:
                     changed = replace(changed, state=State.RUNNING)  # until the new last day
                 experiment = _with_options(experiment, terms)
@@ -311,6 +328,13 @@ def _with_options(experiment: Experiment, terms: Terms) -> Experiment:
     for option in experiment.options:
         if option not in terms.options and option not in removed:
             experiment.remove(option)
+    return experiment
+
+
+def _extended(experiment: Experiment, participants: int | None) -> Experiment:
+    """The experiment for so many participants in all; None and the same number change nothing."""
+    if participants not in (None, experiment.learner.horizon):
+        experiment.extend(participants)
     return experiment
 
 

@@ -25,8 +25,10 @@ from tacit.service import readers
 from tacit.service.readers import lasting, shown, words
 from tacit.service.timing import Timing
 from tacit.terms import (
+    LEADING,
     LONGEST_GRACE,
     MOST_NO_SHOW,
+    ROLES,
     Aggregation,
     Answer,
     Noise,
@@ -34,11 +36,13 @@ from tacit.terms import (
     Promise,
     Terms,
 )
+from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
     from tacit.experiment import Experiment
 
 LONGEST = 1 << 16  # characters of a file
+MISSING, DISHONEST = Fraction(1, 5), Fraction(1, 10)  # defaults where devices share the noise
 EVENLY = Fraction(4, 5)  # of participants are split evenly until an option is shown to be worse
 ROUNDS = 32  # default maximum
 FINEST = 100  # levels at most by default
@@ -102,6 +106,24 @@ class Definition(BaseModel):
     contact: Annotated[str, words(200, optional=True)] = _entry(
         "contact", "Where participants write to: an address or a page.", ""
     )
+    trust: Annotated[
+        Literal["two-servers", "local", "shuffler", "secure-aggregation"],
+        AfterValidator(rules.served),
+    ] = _entry(
+        "trust",
+        "Whom participants must trust. two-servers: one of two. local: nobody; needs many more\n"
+        "people. shuffler: a shuffler that does not work with you. secure-aggregation: you, to\n"
+        "follow the protocol.",
+        "two-servers",
+    )
+    proofs: Annotated[bool, AfterValidator(rules.provable)] = _entry(
+        "proofs",
+        "true: every report proves that it is a possible answer (two-servers only).",
+        False,
+    )
+    algorithm: Annotated[str, words(), AfterValidator(rules.known_algorithm)] = _entry(
+        "algorithm", "How options are chosen: see `tacit algorithms`.", "private-med"
+    )
     options: Annotated[readers.Options, AfterValidator(rules.distinct)] = _entry(
         "options", "What participants are given: one of these."
     )
@@ -110,11 +132,16 @@ class Definition(BaseModel):
         "The option that you have today; the others are compared with it. Default: the first.",
         default_factory=lambda found: found["options"][0],
     )
-    control_share: readers.Part = _entry(
+    control_share: Annotated[readers.Part, AfterValidator(rules.reserved)] = _entry(
         "control_share",
         "At least this share of participants get the control, and as many each other option until\n"
-        "it is shown to be worse. 0: whichever leads. Default: 80% of all, split evenly.",
-        default_factory=lambda found: EVENLY / len(found["options"]),
+        "it is shown to be worse. 0: whichever leads. Default: 80% of all, split evenly, where\n"
+        "the algorithm tries options side by side.",
+        default_factory=lambda found: (
+            EVENLY / len(found["options"])
+            if rules.side_by_side(found["algorithm"])
+            else Fraction(0)
+        ),
     )
     succeeds: readers.Digest = _entry(
         "succeeds",
@@ -159,6 +186,24 @@ class Definition(BaseModel):
     admission: Literal["open", "invitation"] = _entry(
         "people.admission", '"open": anyone may take part. "invitation": those you invited.', "open"
     )
+    issuer: Annotated[readers.Digest, AfterValidator(rules.invites)] = _entry(
+        "people.issuer",
+        "Who signs invitations, as a public key. Default: you. Where devices share the noise it\n"
+        "must be somebody else, who could otherwise invent participants.",
+        b"",
+    )
+    missing: Annotated[readers.Part, AfterValidator(rules.where_shared)] = _entry(
+        "people.missing",
+        "Where devices share the noise: the share of a round that may not report. A round with\n"
+        "fewer reports is not released. Default: 20% there, 0 elsewhere.",
+        default_factory=lambda found: MISSING if rules.shares(found["trust"]) else Fraction(0),
+    )
+    dishonest: Annotated[readers.Part, AfterValidator(rules.some_left)] = _entry(
+        "people.dishonest",
+        "Where devices share the noise: the share of a round that may be invented or may leave\n"
+        "the noise out. Default: 10% there, 0 elsewhere.",
+        default_factory=lambda found: DISHONEST if rules.shares(found["trust"]) else Fraction(0),
+    )
     first_day: readers.Day = _entry("people.first_day", "The first day, in UTC.")
     last_day: Annotated[readers.Day, AfterValidator(rules.after_first)] = _entry(
         "people.last_day", "The last day; every round closes before it ends."
@@ -178,6 +223,12 @@ class Definition(BaseModel):
         "promise.epsilon",
         "The promise: no answer makes anything that others learn more than e^epsilon times as\n"
         "likely as another answer would. 1 is strong, 5 is weak; a smaller one takes more people.",
+    )
+    delta: Annotated[readers.Part, AfterValidator(rules.where_needed)] = _entry(
+        "promise.delta",
+        "The probability of exceptions to the promise. Default: 0, or 0.000001 where devices\n"
+        "share the noise.",
+        default_factory=lambda found: rules.usual_delta(found["trust"]),
     )
     min_batch_size: Annotated[
         readers.Count, Field(ge=2), AfterValidator(rules.enough_participants)
@@ -199,7 +250,11 @@ class Definition(BaseModel):
     most: Annotated[readers.Count | None, AfterValidator(rules.of_participants)] = _entry(
         "rounds.most",
         "Maximum number of rounds, one after another.",
-        default_factory=lambda found: None if found["participants"] is None else ROUNDS,
+        default_factory=lambda found: (
+            ROUNDS
+            if found["participants"] is not None and rules.has_option(found["algorithm"], "rounds")
+            else None
+        ),
     )
     guardrail: Annotated[str, words(optional=True), AfterValidator(rules.second_number)] = _entry(
         "guardrail.metric",
@@ -216,11 +271,16 @@ class Definition(BaseModel):
         "How much worse than the control is tolerated, in units of the answer.",
         Fraction(0),
     )
-    helper_address: readers.Address = _entry(
-        "helper.address", "The second server, which another organisation runs."
+    helper_address: Annotated[
+        readers.Address | None, AfterValidator(rules.with_helper("address"))
+    ] = _entry(
+        "helper.address",
+        "The second server, which another organisation runs; none with trust local or\n"
+        "secure-aggregation.",
+        None,
     )
-    helper_key: readers.PublicKey = _entry(
-        "helper.key", "Its key, as its operator told you over another channel."
+    helper_key: Annotated[readers.PublicKey | None, AfterValidator(rules.with_helper("key"))] = (
+        _entry("helper.key", "Its key, as its operator told you over another channel.", None)
     )
     baseline: readers.Number | None = _entry(
         "expected.baseline", "For the forecast only. The mean answer that you expect today,", None
@@ -250,11 +310,22 @@ class Definition(BaseModel):
         return self.levels * self.participations * len(self.answer.metrics) / self.epsilon
 
     @property
+    def trust_model(self) -> TrustModel:
+        """The trust model."""
+        return TrustModel(self.trust)
+
+    @property
+    def approximate(self) -> bool:
+        """Whether the noise of the algorithm needs a δ under the trust model."""
+        return rules.approximate(self.trust, self.algorithm)
+
+    @property
     def smallest(self) -> int:
         """Participants of the smallest round: the minimum batch size plus an allowance for
         dropouts.
         """
-        return rules.smallest(self.min_batch_size, self.dropout)
+        lost = self.missing if self.trust_model.shares_noise else self.dropout
+        return rules.smallest(self.min_batch_size, lost)
 
     @property
     def timing(self) -> Timing:
@@ -272,17 +343,21 @@ class Definition(BaseModel):
             question=self.question,
             options=self.options,
             answer=self.answer,
-            promise=Promise(self.epsilon, participations=self.participations),
-            noise=Noise(self.scale),
-            parties=(
-                Party("coordinator", coordinator_address, coordinator_key),
-                Party("helper", self.helper_address, self.helper_key),
-            ),
+            promise=Promise(self.epsilon, self.delta, self.participations),
+            noise=self._noise(),
+            parties=self._parties(coordinator_address, coordinator_key),
             first_day=self.first_day,
             last_day=self.last_day,
-            aggregation=Aggregation(self.min_batch_size),
+            trust=self.trust_model,
+            proofs=int(self.proofs),
+            aggregation=Aggregation(
+                self.min_batch_size,
+                self.missing,
+                int(self.trust_model.shares_noise),
+                self.dishonest,
+            ),
             admission=self.admission,
-            issuer=coordinator_key if self.admission == "invitation" else b"",
+            issuer=(self.issuer or coordinator_key) if self.admission == "invitation" else b"",
             grace=self.grace,
             no_show=self.no_show,
             organisation=self.organisation,
@@ -291,26 +366,59 @@ class Definition(BaseModel):
             predecessor=self.succeeds,
         )
 
+    def _parties(self, address: str, key: bytes) -> tuple[Party, ...]:
+        """The operators of the servers, in the order of the terms."""
+        helper = (self.helper_address or "", self.helper_key or b"")
+        return tuple(
+            Party(role, *((address, key) if role in LEADING else helper))
+            for role in ROLES[self.trust_model]
+        )
+
+    def _noise(self) -> Noise:
+        """The noise of the smallest round, which that of no round is below."""
+        if self.trust_model is TrustModel.TWO_SERVERS:
+            return Noise(self.scale)
+        from tacit.rounds.stated_noise import minimum_noise
+
+        example = self.experiment().mechanism.example()
+        if example is None:
+            raise TacitError(
+                f"algorithm is {self.algorithm}, whose rounds have no known noise: choose another"
+            )
+        return minimum_noise(example)
+
     def experiment(self) -> Experiment:
         """The experiment (learner and mechanism) before its first round."""
-        from tacit.algorithms.registry import begin
+        from tacit.algorithms.registry import begin, lookup
 
-        ends = self.participants is not None
+        ends, options = self.participants is not None, lookup(self.algorithm).options
+        given: dict[str, Any] = {
+            "horizon": self.participants if ends else ANYBODY,
+            "anytime": not ends,
+            "rounds": self.most,
+            "epsilon": float(self.epsilon) if self.approximate else self.epsilon,
+            "participations": self.participations,
+            "trust": self.trust,
+            "control_share": float(self.control_share),
+            **self._guarded(),
+        }
+        if self.proofs:
+            given["through"] = "verified"
+        if self.trust_model.shares_noise:
+            given |= {
+                "delta": float(self.delta) or None,
+                "dropout": float(self.missing),
+                "corrupt": float(self.dishonest),
+                "min_batch_size": self.smallest,
+            }
         built = begin(
-            "private-med",
+            self.algorithm,
             self.options,
-            horizon=self.participants if ends else ANYBODY,
-            anytime=not ends,
-            rounds=self.most,
-            epsilon=self.epsilon,
-            participations=self.participations,
-            trust="two-servers",
+            **{name: value for name, value in given.items() if name in options},
             binary=self.levels == 1,
             levels=self.levels,
             smallest=self.smallest,
             control=self.options.index(self.control),
-            control_share=float(self.control_share),
-            **self._guarded(),
         )
         if not self.control_share:
             built.keep_control(self.control, 0.0)

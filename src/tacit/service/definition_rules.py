@@ -8,17 +8,190 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections.abc import Callable
 from datetime import date
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationInfo
 
+from tacit.errors import TacitError
 from tacit.service.readers import UNITS, InvalidValue, RuleViolation, in_words, shown, visible
+from tacit.terms import ROLES
+from tacit.trust import TrustModel
+
+if TYPE_CHECKING:
+    from tacit.algorithms.registry import Algorithm
+
+BY_INVITATION = ("split-dp-se", "shuffle-dp-se")
+"""Algorithms whose rounds or groups one spoilt message aborts."""
 
 
 def smallest(min_batch_size: int, dropout: Fraction) -> int:
     """Participants of the smallest round: the minimum batch size with an allowance for dropouts."""
     return math.ceil(min_batch_size / (1 - dropout))
+
+
+def served(trust: str) -> str:
+    """This version serves the trust model."""
+    from tacit.trust import DEPLOYABLE
+
+    if trust not in DEPLOYABLE:
+        raise InvalidValue(f"one of {', '.join(DEPLOYABLE)} in this version")
+    return trust
+
+
+def provable(proofs: bool, info: ValidationInfo) -> bool:
+    """Only two servers verify range proofs."""
+    if proofs and info.data.get("trust", "two-servers") != "two-servers":
+        raise RuleViolation(
+            f"proofs is true, but trust is {shown(info.data['trust'])}: only two-servers verifies "
+            "proofs. Leave proofs out"
+        )
+    return proofs
+
+
+def known_algorithm(name: str, info: ValidationInfo) -> str:
+    """An algorithm for options, which fits the trust model."""
+    entry = _algorithm(name)
+    trust, proofs = info.data.get("trust"), info.data.get("proofs")
+    if trust is not None and trust not in entry.trusts:
+        raise RuleViolation(
+            f"algorithm is {shown(name)}, which fits trust {' or '.join(entry.trusts)}, not "
+            f"{trust}: change one of them"
+        )
+    if proofs and "through" not in entry.options:
+        raise RuleViolation(f"proofs is true, which {name} does not support: use private-med")
+    return name
+
+
+def _algorithm(name: str) -> Algorithm:
+    from tacit.algorithms.arms_problem import ArmsProblem
+    from tacit.algorithms.registry import lookup
+
+    try:
+        entry = lookup(name)
+    except TacitError as unknown:
+        raise RuleViolation(str(unknown)) from None
+    if not issubclass(entry.problem, ArmsProblem):
+        raise RuleViolation(
+            f"algorithm is {shown(name)}, which is {entry.family}; live experiments choose among "
+            "options: use private-med"
+        )
+    return entry
+
+
+def has_option(algorithm: str, option: str) -> bool:
+    """Whether an algorithm has this option."""
+    return option in _algorithm(algorithm).options
+
+
+def side_by_side(algorithm: str) -> bool:
+    """Whether an algorithm tries all options of a round together, and can reserve shares."""
+    return {"control_share", "rounds"} <= set(_algorithm(algorithm).options)
+
+
+def shares(trust: str) -> bool:
+    """Whether devices share the noise of a round."""
+    return TrustModel(trust).shares_noise
+
+
+def approximate(trust: str, algorithm: str) -> bool:
+    """Whether the noise of an algorithm needs a δ under this trust model."""
+    options = _algorithm(algorithm).options
+    if not shares(trust) or "delta" not in options:
+        return False
+    return "trust" not in options or trust == TrustModel.SHUFFLER
+
+
+def usual_delta(trust: str) -> Fraction:
+    """δ by default: 10^-6 where devices share the noise, whose protection may fail, else 0."""
+    return Fraction(1, 10**6) if shares(trust) else Fraction(0)
+
+
+def reserved(share: Fraction, info: ValidationInfo) -> Fraction:
+    """The control's share needs an algorithm that reserves one."""
+    name = info.data.get("algorithm")
+    if share and name is not None and not has_option(name, "control_share"):
+        raise RuleViolation(
+            f"control_share is {share}, which {name} does not support: leave it out, or use "
+            "private-med"
+        )
+    return share
+
+
+def invites(issuer: bytes, info: ValidationInfo) -> bytes:
+    """An issuer of invitations, who is needed where devices share the noise."""
+    trust, admission = info.data.get("trust"), info.data.get("admission")
+    if issuer and admission == "open":
+        raise RuleViolation('people.issuer needs people.admission = "invitation": add it')
+    if not issuer and admission == "invitation" and trust is not None and shares(trust):
+        raise RuleViolation(
+            f"people.issuer is missing; trust {trust} with invitations needs the key of somebody "
+            "who is no party: make one with tacit party new issuer"
+        )
+    if admission == "open" and info.data.get("algorithm") in BY_INVITATION:
+        raise RuleViolation(
+            f'people.admission is "open"; {info.data["algorithm"]} is by invitation only, because '
+            "one spoilt message aborts a round: use invitations, or sdp-ae"
+        )
+    return issuer
+
+
+def where_shared(part: Fraction, info: ValidationInfo) -> Fraction:
+    """A tolerated share of missing participants, where devices share the noise."""
+    trust = info.data.get("trust")
+    if part and trust is not None and not shares(trust):
+        raise InvalidValue(f"0 with trust {trust}, where no device draws a share of the noise")
+    return part
+
+
+def some_left(part: Fraction, info: ValidationInfo) -> Fraction:
+    """Some participants are certain to be honest and present."""
+    where_shared(part, info)
+    missing = info.data.get("missing", Fraction(0))
+    if part + missing >= 1:
+        raise InvalidValue(f"less than {1 - missing}, what people.missing leaves")
+    return part
+
+
+def where_needed(delta: Fraction, info: ValidationInfo) -> Fraction:
+    """δ is 0 for pure noise, and positive where the noise needs it."""
+    found = info.data
+    if not {"trust", "algorithm"} <= found.keys():
+        return delta
+    needed = approximate(found["trust"], found["algorithm"])
+    if needed and not delta:
+        raise InvalidValue(f"above 0, such as 0.000001, with algorithm {found['algorithm']}")
+    if delta and not shares(found["trust"]):
+        raise InvalidValue(f"0 with trust {found['trust']}, whose noise has no exceptions")
+    if needed and found.get("participations", 1) > 1:
+        raise RuleViolation(
+            f"people.participations is {found['participations']}; with the noise of "
+            f"{found['algorithm']} it must be 1: use an algorithm without delta"
+        )
+    return delta
+
+
+def with_helper(name: str) -> Callable[[Any, ValidationInfo], Any]:
+    """An entry of the helper, where the trust model has one."""
+
+    def check(value: Any, info: ValidationInfo) -> Any:
+        trust = info.data.get("trust")
+        if trust is None:
+            return value
+        wanted = len(ROLES[TrustModel(trust)]) > 1
+        if wanted and value is None:
+            raise RuleViolation(
+                f"helper.{name} is missing; add it: it is in the card of the helper's operator"
+            )
+        if not wanted and value is not None:
+            raise RuleViolation(
+                f"helper.{name} is given, but trust {trust} has no helper: delete it"
+            )
+        return value
+
+    return check
 
 
 def distinct(options: tuple[str, ...]) -> tuple[str, ...]:
@@ -88,7 +261,8 @@ def enough_participants(min_batch_size: int, info: ValidationInfo) -> int:
     """Every option can be tried in two rounds of the minimum batch size."""
     found = info.data
     if found.get("participants") is not None and {"options", "dropout"} <= found.keys():
-        least = 2 * len(found["options"]) * smallest(min_batch_size, found["dropout"])
+        lost = max(found["dropout"], found.get("missing", Fraction(0)))
+        least = 2 * len(found["options"]) * smallest(min_batch_size, lost)
         if found["participants"] < least:
             raise RuleViolation(
                 f"people.participants is {found['participants']}; it must be at least {least} "
@@ -111,6 +285,17 @@ def second_number(guardrail: str, info: ValidationInfo) -> str:
     """The guardrail differs from the answer, and has a control to compare with."""
     if guardrail and guardrail == info.data.get("metric"):
         raise InvalidValue("another name than answer.metric")
+    name = info.data.get("algorithm")
+    if guardrail and name is not None and not has_option(name, "guardrail"):
+        raise RuleViolation(
+            f"guardrail.metric is {shown(guardrail)}, which {name} does not support: use "
+            "private-med"
+        )
+    if guardrail and name is not None and approximate(info.data["trust"], name):
+        raise RuleViolation(
+            "guardrail.metric needs noise without delta: use trust two-servers, local or "
+            "secure-aggregation"
+        )
     if guardrail and info.data.get("control_share") == 0:
         raise RuleViolation(
             "control_share is 0, but the guardrail compares options with the control: give the "

@@ -73,6 +73,7 @@ class Forecast:
 
 def forecast(definition: Definition, runs: int = 20, progress: bool = False) -> Forecast:
     """Simulate a definition; a guardrail is modelled only as twice the noise."""
+    from tacit.algorithms.registry import lookup
     from tacit.simulation.study import simulate
     from tacit.studies.plan import plan
 
@@ -95,19 +96,33 @@ def forecast(definition: Definition, runs: int = 20, progress: bool = False) -> 
     }
     chance = participants = rounds = None
     if people is not None:
+        entry = lookup(definition.algorithm)
         means = (*[float(low)] * (len(definition.options) - 1), float(high))
         about: dict[str, Any] = {"means": means, "horizon": people, "until_decided": True}
-        tried = simulate("private-med", trust="two-servers", **about, **common)
+        tried = simulate(entry, **_supported(definition, about | common))
         found, rounds = tried.decided(), tried.mean("rounds")
         chance, participants = float(found["decided_part"]), found["participants_to_decide"]
     if participants is None:
         options = len(definition.options)
         difference: dict[str, Any] = {"baseline": float(low), "gap": float(high - low)}
-        cost = plan(options, trusts=("two-servers",), **difference, **common).costs[0]
+        cost = plan(options, trusts=(definition.trust,), **difference, **common).costs[0]
         participants, rounds = cost.participants, cost.rounds
     days = _days(definition, participants, rounds)
     about_it = (float(baseline), float(lift), expected, runs)
     return Forecast(*about_it, people, chance, participants, rounds, days)
+
+
+def _supported(definition: Definition, asked: dict[str, Any]) -> dict[str, Any]:
+    """The options of a simulation that the definition's algorithm has, with its trust model."""
+    from tacit.algorithms.registry import lookup
+
+    lost = {"dropout": float(definition.missing), "corrupt": float(definition.dishonest)}
+    shared = definition.trust_model.shares_noise
+    given = asked | {"trust": definition.trust} | (lost if shared else {})
+    if shared and definition.delta:
+        given["delta"] = float(definition.delta)
+    known = (*lookup(definition.algorithm).options, "runs", "progress", "until_decided")
+    return {name: value for name, value in given.items() if name in known}
 
 
 def _people(definition: Definition) -> int | None:
@@ -127,7 +142,7 @@ def _days(definition: Definition, participants: int | None, rounds: float | None
 
 def explained(definition: Definition) -> dict[str, list[str]]:
     """The definition in sentences, by topic."""
-    stand_in = sha256(b"a coordinator" + definition.helper_key).digest()
+    stand_in = sha256(b"a coordinator" + (definition.helper_key or b"")).digest()
     terms = definition.terms(STAND_IN, stand_in)
     read, seen = in_words(terms), visibility(terms)
     options, share = definition.options, definition.control_share
@@ -151,6 +166,11 @@ def explained(definition: Definition) -> dict[str, list[str]]:
             *caution(terms),
             honesty(terms),
         ],
+        "Trust model": [
+            f"{definition.trust}{' with range proofs' if definition.proofs else ''}; "
+            f"{definition.algorithm} chooses the options.",
+            *_losses(definition),
+        ],
         "How long it takes": [
             f"From {definition.first_day} to {definition.last_day}"
             f"{'' if people is None else f', or until {people:,} people reported'}.",
@@ -164,6 +184,24 @@ def explained(definition: Definition) -> dict[str, list[str]]:
             "happened.",
         ],
     }
+
+
+def _losses(definition: Definition) -> Iterator[str]:
+    """What missing and dishonest participants cost, where devices share the noise."""
+    if not definition.trust_model.shares_noise:
+        return
+    missing, dishonest = definition.missing, definition.dishonest
+    certain = 1 - missing - dishonest
+    yield (
+        f"The promise holds if at most {float(missing):.0%} of a round are missing and "
+        f"{float(dishonest):.0%} invented or dishonest. So {float(certain):.0%} of a round draw "
+        f"all of the noise: a full round has {float(1 / certain - 1):.0%} more variance than it "
+        "would need if everybody were certain."
+    )
+    yield (
+        f"The smallest round has {definition.smallest} participants, so that "
+        f"{definition.min_batch_size} report in any case; with fewer it is not released."
+    )
 
 
 def _surplus(definition: Definition) -> Iterator[str]:
@@ -193,7 +231,7 @@ def warnings(definition: Definition, today: date) -> Iterator[str]:
         yield f"people.last_day is {definition.last_day}: it is past, so no round will open"
     elif definition.first_day < today:
         yield f"people.first_day is {definition.first_day}: it is past, so it begins at once"
-    parts = urlsplit(definition.helper_address)
+    parts = urlsplit(definition.helper_address or "")
     if parts.scheme == "http" and parts.hostname not in LOOPBACK:
         yield (
             f"helper.address is {definition.helper_address}: without TLS the network sees who "

@@ -294,6 +294,8 @@ def counted(count: int, name: str) -> str:
 def written(value: Any) -> str:
     """A value as text that TOML and YAML both parse."""
     match value:
+        case bool():
+            return str(value).lower()
         case bytes():
             return quoted(value.hex())
         case Fraction() if 10**6 % value.denominator == 0:

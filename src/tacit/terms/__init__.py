@@ -12,9 +12,11 @@ from tacit.terms.document import (
     DIGEST_SIZE,
     HPKE_SUITES,
     KINDS,
+    LEADING,
     LONGEST_GRACE,
     MASKING_SUITE,
     MOST_NO_SHOW,
+    NOISES,
     ROLES,
     VIEWS,
     Terms,
@@ -39,15 +41,18 @@ from tacit.terms.pinned import (
     check_successor,
     cosign,
 )
-from tacit.terms.words import in_words
+from tacit.terms.words import OBEDIENT, in_words
 
 __all__ = [
     "DIGEST_SIZE",
     "HPKE_SUITES",
     "KINDS",
+    "LEADING",
     "LONGEST_GRACE",
     "MASKING_SUITE",
     "MOST_NO_SHOW",
+    "NOISES",
+    "OBEDIENT",
     "REHEARSED",
     "ROLES",
     "VIEWS",

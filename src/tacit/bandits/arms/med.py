@@ -7,7 +7,7 @@ Heuristic: the shares. They are those of MED (Honda & Takemura 2010), which was 
 rewards, one participant at a time. Here sizes depend on an arm's own noisy estimates, so even the
 `chernoff` exponent bounds no probability, and no regret bound is claimed. Proven: privacy, which
 the protocol guarantees for any learner, and that no released batch is smaller than `first` and
-`least` require. Measured: `docs/explanation/learners.md`, by `benchmarks/learners.py`.
+`least` require. Measured: `docs/explanation/bandits.md`, by `benchmarks/learners.py`.
 """
 
 from __future__ import annotations

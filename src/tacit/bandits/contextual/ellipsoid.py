@@ -57,6 +57,8 @@ def scaled_map(
         raise TacitError(
             f"matrices have shape {raw.shape}: must be one finite matrix per option, not all zero"
         )
+    rows = np.abs(raw).max(axis=(0, 2), keepdims=True)  # features may differ in scale
+    raw = raw / np.where(rows > 0, rows, 1.0)
     size = float(np.abs(raw).sum(axis=2).max()) * math.sqrt(raw.shape[1])
     shape = FeatureMap(tuple(fields), tuple(options), rows_of(raw / (4 * size)), resolution=1 << 20)
     points = np.array([vector for code in shape.extremes() for vector in shape.exact(code)])

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
 
 from tacit.assumptions import Secret
 from tacit.bandits.contextual import moment_fit
+from tacit.bandits.contextual.confidence import ContextAnswer, cell_bounds, linear_set
 from tacit.bandits.contextual.device_choices import LinearChoice, TableChoice
 from tacit.bandits.contextual.ellipsoid import rows_of
 from tacit.bandits.contextual.moment_fit import LinearFit, Moments
@@ -32,14 +34,16 @@ from tacit.bandits.contextual.table_fit import (
     table_prior,
 )
 from tacit.bandits.contract import Learner, Plan
-from tacit.contextual.feature_maps import FeatureMap
+from tacit.contextual.feature_maps import Category, FeatureMap
 from tacit.contextual.policies import shares_of
 from tacit.errors import TacitError, integer, probability
 from tacit.types import Arm, ArmSummary, Estimate, Floats, Round
 
+MOST_LISTED = 64  # contexts that are answered for by default
 PARTS = 6  # of a round, with shrinking covariance
 BOLDNESS = 0.6  # standard deviations of Thompson draws
 TABLE_BOLDNESS = 0.7
+FARTHEST = 30.0  # largest tilt of a moment generating function
 FIRST = 1.0  # standard deviation of the first round's draws, for features about 1 long
 
 
@@ -88,6 +92,35 @@ class PolicyLearner(Learner):
         """None: the best option depends on the context."""
 
     @abstractmethod
+    def answers(
+        self, level: float = 0.95, contexts: Sequence[Mapping[str, Any]] | None = None
+    ) -> list[ContextAnswer]:
+        """The best option in each context, and how sure that is, at all times simultaneously.
+
+        Parameters
+        ----------
+        level
+            Confidence level.
+        contexts
+            Contexts to answer for; by default all combinations of values, numbers in the middle.
+
+        Returns
+        -------
+        list of ContextAnswer
+            Empty before the first release.
+        """
+
+    def contexts(self) -> list[dict[str, Any]]:
+        """All combinations of categories, with numbers in the middle; at most 64."""
+        values = [
+            [(one.name, value) for value in one.values]
+            if isinstance(one, Category)
+            else [(one.name, (one.low + one.high) / 2)]
+            for one in self.map.fields
+        ]
+        return [dict(chosen) for chosen in islice(product(*values), MOST_LISTED)]
+
+    @abstractmethod
     def _policy(self, people: int) -> Any:
         """The assignment of the next round of this many participants."""
 
@@ -114,6 +147,18 @@ class PolicyLearner(Learner):
     ) -> list[ArmSummary]:
         """The summary of each option in the evaluation slice; empty without one."""
         return super().standings(names, level, control) if self.evaluation else []
+
+    def _answer(
+        self,
+        context: Mapping[str, Any],
+        best: int,
+        means: Floats,
+        interval: tuple[float, float],
+        lead: float,
+    ) -> ContextAnswer:
+        decision = "best" if lead > 0 else "open"
+        name, mean = self.map.options[best], float(np.clip(means[best], 0.0, 1.0))
+        return ContextAnswer(dict(context), name, mean, *interval, lead, decision)
 
     def pause(self, option: int) -> None:
         """Offer the option to nobody from the next round on."""
@@ -203,6 +248,25 @@ class LinearThompson(PolicyLearner):
         )
         self.fit = moment_fit.fitted(self._moments, self.fit)
 
+    def answers(
+        self, level: float = 0.95, contexts: Sequence[Mapping[str, Any]] | None = None
+    ) -> list[ContextAnswer]:
+        """From the confidence set of the parameter, under the linear model."""
+        if not len(self._moments.people):
+            return []
+        sure = linear_set(self._moments, self.map, self.horizon, level)
+        found = []
+        for context in self.contexts() if contexts is None else contexts:
+            vectors = np.array(self.map.exact(self.map.code(context)))
+            means = self.predictions(context)
+            best = int(np.argmax(means))
+            others = [k for k in range(self.arms) if k != best]
+            rows = np.vstack([vectors[best : best + 1], vectors[best] - vectors[others]])
+            low, high = sure.bounds(rows)
+            interval = float(max(0.5 + low[0], 0.0)), float(min(0.5 + high[0], 1.0))
+            found.append(self._answer(context, best, means, interval, float(low[1:].min())))
+        return found
+
     def predictions(self, context: Mapping[str, Any]) -> Floats:
         """The estimated mean reward of every option in a context."""
         vectors = np.array(self.map.of(context), dtype=float) / self.map.resolution
@@ -276,9 +340,8 @@ class TableThompson(PolicyLearner):
             raise TacitError("the context has numbers: tables need categories only. Use moments.")
         self.fit: TableFit = table_prior(self.segments, self.arms)
         shape = (0, self.segments, self.arms)
-        self._seen = Histograms(
-            np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(0), np.zeros(0)
-        )
+        empty, none = np.zeros(shape), np.zeros(0)
+        self._seen = Histograms(empty, empty, empty, none, none, none, none)
 
     @property
     def histograms(self) -> Histograms:
@@ -311,8 +374,27 @@ class TableThompson(PolicyLearner):
             np.concatenate([old.policies, assignment.probabilities[None]]),
             np.append(old.people, people),
             np.append(old.noise, noise),
+            np.append(old.proxy, float(estimate.error.proxies[0]) * people**2),
+            np.append(old.reach, min(float(estimate.error.reaches[0]) / people, FARTHEST)),
         )
         self.fit = fitted_table(self._seen)
+
+    def answers(
+        self, level: float = 0.95, contexts: Sequence[Mapping[str, Any]] | None = None
+    ) -> list[ContextAnswer]:
+        """From the confidence intervals of all cells."""
+        if not len(self._seen.people):
+            return []
+        low, high = cell_bounds(self._seen, level)
+        found = []
+        for context in self.contexts() if contexts is None else contexts:
+            segment, means = self.map.segment(context), self.predictions(context)
+            best = int(np.argmax(means))
+            interval = float(low[segment, best]), float(high[segment, best])
+            others = [k for k in range(self.arms) if k != best]
+            lead = interval[0] - float(high[segment, others].max())
+            found.append(self._answer(context, best, means, interval, lead))
+        return found
 
     def predictions(self, context: Mapping[str, Any]) -> Floats:
         """The estimated mean reward of every option in a context."""
@@ -326,6 +408,8 @@ class TableThompson(PolicyLearner):
             "policies": seen.policies.tolist(),
             "people": seen.people.tolist(),
             "noise": seen.noise.tolist(),
+            "proxy": seen.proxy.tolist(),
+            "reach": seen.reach.tolist(),
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
@@ -335,8 +419,10 @@ class TableThompson(PolicyLearner):
             np.array(state[name], dtype=float).reshape(shape)
             for name in ("wins", "losses", "policies")
         )
-        people, noise = (np.array(state[name], dtype=float) for name in ("people", "noise"))
-        self._seen = Histograms(wins, losses, policies, people, noise)
+        people, noise, proxy, reach = (
+            np.array(state[name], dtype=float) for name in ("people", "noise", "proxy", "reach")
+        )
+        self._seen = Histograms(wins, losses, policies, people, noise, proxy, reach)
         if len(people):
             self.fit = fitted_table(self._seen)
 

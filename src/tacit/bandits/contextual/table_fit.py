@@ -42,6 +42,8 @@ class Histograms:
         Participants per round.
     noise
         Variance of the noise in a cell, per round.
+    proxy, reach
+        ln E[e^{t · noise}] <= t² · proxy / 2 for |t| <= reach, per round.
     """
 
     wins: Floats
@@ -49,6 +51,8 @@ class Histograms:
     policies: Floats
     people: Floats
     noise: Floats
+    proxy: Floats
+    reach: Floats
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ the servers' side.
 from __future__ import annotations
 
 from tacit.client.trust_models.contract import Reporter
+from tacit.client.trust_models.local import LocalReporter
 from tacit.client.trust_models.shuffler import ShufflerReporter
 from tacit.client.trust_models.two_servers import TwoServerReporter
 from tacit.errors import Refusal
@@ -15,6 +16,7 @@ from tacit.terms import Terms
 REPORTERS: dict[str, Reporter] = {
     "two-servers": TwoServerReporter(),
     "verified": TwoServerReporter(),
+    "local": LocalReporter(),
     "mixing": ShufflerReporter(),
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tacit.errors import TacitError
 from tacit.service.trust_models.contract import CoordinatorEngine, HelperEngine
+from tacit.service.trust_models.local import LocalCoordinator
 from tacit.service.trust_models.shuffler import ShufflerCoordinator, ShufflerHelper
 from tacit.service.trust_models.two_servers import TwoServerCoordinator, TwoServerHelper
 from tacit.terms import Terms
@@ -15,6 +16,7 @@ from tacit.terms import Terms
 COORDINATORS: dict[str, type[CoordinatorEngine]] = {
     "two-servers": TwoServerCoordinator,
     "verified": TwoServerCoordinator,
+    "local": LocalCoordinator,
     "mixing": ShufflerCoordinator,
 }
 HELPERS: dict[str, type[HelperEngine]] = {

@@ -1,0 +1,138 @@
+"""Local model: the coordinator alone sums reports to which devices have added all of the noise.
+
+There is no helper. A report is private by itself, whatever the coordinator does with it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tacit.aggregation.announcements import Binding, LiveRound, SharedNoise, accept, announce
+from tacit.aggregation.encryption import suite_named
+from tacit.aggregation.interface import ClosedRound
+from tacit.aggregation.local import (
+    LocalRound,
+    LocalServer,
+    abandon_local,
+    endorse_local,
+    local_outcome,
+    prepare_local,
+)
+from tacit.protocols.contract import Protocol
+from tacit.protocols.joint import JointSums
+from tacit.protocols.randomized_bits import RandomizedBits
+from tacit.protocols.sums import Local
+from tacit.records import Records
+from tacit.rounds.codecs import Residues
+from tacit.rounds.stated_noise import check_stated
+from tacit.service.errors import LOG, TooEarly
+from tacit.service.pending import PendingShares
+from tacit.service.store import RoundRow
+from tacit.service.trust_models.contract import (
+    CoordinatorEngine,
+    EndedRound,
+    HelperLink,
+    RoundPlan,
+    ServedRound,
+)
+from tacit.terms import Terms
+from tacit.terms.parts import RANDOMIZED_RESPONSE
+
+CLAMPED = 40  # a number is clamped with a probability below 2^-40
+
+
+class LocalCoordinator(CoordinatorEngine):
+    """The only party of the local model."""
+
+    description = LocalRound
+
+    @staticmethod
+    def check_terms(terms: Terms) -> None:
+        """Terms of the local model have no further conditions."""
+
+    @staticmethod
+    def codec(protocol: Protocol, terms: Terms) -> Residues:
+        """Sums of noisy levels; rejects a protocol whose noise is not that of the terms."""
+        check_stated(protocol, terms)
+        part = protocol.part if isinstance(protocol, JointSums) else protocol
+        assert isinstance(part, Local | RandomizedBits)
+        return Residues(protocol, part.modulus)
+
+    @staticmethod
+    def traffic(announced: LiveRound) -> tuple[tuple[int, ...], int]:
+        """Bytes of a report; there is no helper."""
+        assert isinstance(announced, LocalRound)
+        return (announced.report_size,), 0
+
+    def describe(self, plan: RoundPlan, link: HelperLink | None) -> LocalRound:  # noqa: ARG002
+        """Describe a round with a key of its own."""
+        terms, about = self.context.terms, self.context.terms.answer
+        way, suite = self.codec(plan.protocol, terms), suite_named(terms.suite)
+        return LocalRound(
+            Binding(terms.digest, plan.option, about.levels, about.window, plan.closes),
+            plan.slots,
+            max(way.protocol.minimum, terms.aggregation.minimum_batch_size),
+            prepare_local(self.context.records, plan.identity, suite),
+            _room(terms),
+            len(about.metrics),
+            SharedNoise(1, terms.noise.scale),
+            plan.assigned_until,
+            plan.grace,
+            suite,
+            plan.identity,
+        )
+
+    def endorse(self, description: bytes) -> bytes:
+        """Sign a description whose key is on record."""
+        about = self.context
+        return endorse_local(about.pinned, about.records, description, about.key)
+
+    def announce(
+        self,
+        description: bytes,
+        signature: bytes,
+        link: HelperLink | None,  # noqa: ARG002
+    ) -> bytes:
+        """The announcement, with the only signature."""
+        announcement = announce(description, (signature,))
+        accept(LocalRound, self.context.pinned, announcement)
+        return announcement
+
+    def abandon(self, identity: bytes) -> None:
+        """Abort a round that is not over and destroy its key."""
+        abandon_local(self.context.records, identity, self.context.key)
+
+    def serve(self, row: RoundRow) -> LocalServer:
+        """The announced round in this row."""
+        about, table = self.context, PendingShares(self.context.store, row.identity)
+        return LocalServer(about.pinned, row.announcement, about.records, table, about.key)
+
+    def close(
+        self,
+        row: RoundRow,
+        served: ServedRound,
+        link: HelperLink | None,  # noqa: ARG002
+    ) -> EndedRound | None:
+        """Sum the reports of a closing round."""
+        assert isinstance(served, LocalServer)
+        view = served.close(self.context.clock())
+        if view is None:
+            LOG.warning("round %s is aborted: it has too few reports", row.identity.hex())
+        return EndedRound(view)
+
+    @staticmethod
+    def recorded_outcome(records: Records, role: int, identity: bytes) -> bytes | None:  # noqa: ARG004
+        """The signed outcome in the round's record."""
+        try:
+            return local_outcome(records, identity)
+        except ClosedRound:
+            raise TooEarly(
+                f"round {identity.hex()} is not over: ask again after its deadline"
+            ) from None
+
+
+def _room(terms: Terms) -> int:
+    """How far a noisy number may be out of the range of levels; none for randomized response."""
+    if terms.noise.distribution == RANDOMIZED_RESPONSE:
+        return 0
+    return math.ceil(terms.noise.scale * CLAMPED)
