@@ -77,7 +77,7 @@ class FederationCoordinator:
     Attributes
     ----------
     received : dict of str to int
-        Bytes received from each silo since the start of this process.
+        Bytes received from each silo, up to the last released row and since.
     """
 
     def __init__(
@@ -103,11 +103,13 @@ class FederationCoordinator:
                 raise TacitError("records belong to other terms: name another directory")
             self.experiment = Experiment.from_dict(state["experiment"])
             self.ended = bool(state["ended"])
+            self.received |= state["received"]
 
     def _save(self) -> None:
         state = {
             "terms": self.terms.digest.hex(),
             "ended": self.ended,
+            "received": self.received,
             "experiment": self.experiment.to_dict(),
         }
         new = json.dumps(state, allow_nan=False).encode()
