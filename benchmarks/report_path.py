@@ -38,7 +38,7 @@ from tacit.service.coordinator import Coordinator
 from tacit.service.definition import Definition
 from tacit.service.demo.children import free_port
 from tacit.service.helper import Helper
-from tacit.service.http.serve import Server, application, listening
+from tacit.service.http.serve import application, create_server, listening
 from tacit.service.party import ServerParty
 from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import cosign
@@ -120,12 +120,12 @@ def serve(stack: ExitStack, role: str, directory: Path, clock: Clock) -> tuple[C
     card = create_party(role, directory, None, f"127.0.0.1:{free_port()}")
     told = config.load(directory / "party.toml")
     front = application(told, clock=clock)
-    server = Server(front)
+    server = create_server(front)
     sockets = [stack.enter_context(listening(told))]
     thread = threading.Thread(target=server.run, kwargs={"sockets": sockets})
     thread.start()
     stack.callback(thread.join)
-    stack.callback(server.leave)
+    stack.callback(setattr, server, "should_exit", True)
     until(lambda: server.started)
     assert isinstance(front.app, FastAPI)
     party: ServerParty = front.app.state.service.party

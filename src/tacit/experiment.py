@@ -39,7 +39,7 @@ from tacit.bandits.contextual.silos import SiloLearner
 from tacit.bandits.contract import Learner
 from tacit.bandits.guardrail import Guard, Guardrail
 from tacit.bandits.sample_ratio import SampleRatio
-from tacit.errors import TacitError, probability
+from tacit.errors import TacitError, probability, require
 from tacit.privacy import Guarantee, Guaranteed, KnownPerRound
 from tacit.protocols.contract import Protocol
 from tacit.protocols.mechanism import Mechanism, Releases
@@ -236,6 +236,28 @@ class Experiment:
         if option not in self.options:
             raise TacitError(f"option is {option!r}; it must be one of {', '.join(self.options)}")
         return self.options.index(option)
+
+    def extend(self, participants: int) -> None:
+        """Plan for more participants in all, also after the experiment is finished.
+
+        Parameters
+        ----------
+        participants : int
+            The number of participants whose reports are released, more than before.
+
+        Raises
+        ------
+        TacitError
+            If the number is not larger, or if the noise was made for the number before.
+        """
+        if isinstance(self.mechanism, Releases):
+            raise TacitError(
+                "the noise of prefix sums is made for the planned participants: begin another "
+                "experiment"
+            )
+        rule = f"more than {self.learner.horizon}, as planned before"
+        require(participants > self.learner.horizon, "participants", participants, rule)
+        self._managed().extend(participants)
 
     def add(self, option: str) -> None:
         """Add an option, which takes part from the next rounds on."""

@@ -27,6 +27,7 @@ from typing import Any, Protocol
 
 import httpx
 import sqlalchemy as sql
+import uvicorn
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
 from tests.service.balancer import balanced
@@ -40,7 +41,7 @@ from tacit.service.config import PartyConfig, load
 from tacit.service.coordinator import Coordinator
 from tacit.service.helper import Helper
 from tacit.service.http.middleware import Front
-from tacit.service.http.serve import Server, application
+from tacit.service.http.serve import application, create_server
 from tacit.service.party import ServerParty
 from tacit.service.timing import Timing
 from tacit.signatures import SIGNATURE_SIZE, public_key
@@ -92,7 +93,8 @@ def member(directory: Path, role: str, database: str | None = None, **limits: ob
     if database is not None:
         told["database"] = database
     lines = [f"{name} = {json.dumps(value)}" for name, value in told.items()]
-    lines += ["[limits]", *(f"{name} = {json.dumps(value)}" for name, value in limits.items())]
+    own = {"rate": 0} | limits  # one address is all participants here
+    lines += ["[limits]", *(f"{name} = {json.dumps(value)}" for name, value in own.items())]
     (directory / "party.toml").write_text("\n".join(lines) + "\n")
     (directory / "party.toml").chmod(0o600)
     return Member(role, directory / "party.toml", key, url, bound)
@@ -119,16 +121,16 @@ def beside(told: Member) -> Member:
 
 
 @contextmanager
-def running(app: Front, bound: socket.socket) -> Iterator[Server]:
+def running(app: Front, bound: socket.socket) -> Iterator[uvicorn.Server]:
     """A server in a thread of this process."""
-    server = Server(app)
+    server = create_server(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()
     try:
         wait_for(lambda: server.started or not thread.is_alive())
         yield server
     finally:
-        server.leave()
+        server.should_exit = True
         thread.join(STARTING)
         assert not thread.is_alive()
 

@@ -39,7 +39,7 @@ from tacit.records import RecordDirectory
 from tacit.service.errors import Forbidden
 from tacit.service.http import connections
 from tacit.service.http.calls import CallCheck, CallHeader, new_call, sign_call
-from tacit.service.http.connections import Connection, ConnectionLimit
+from tacit.service.http.connections import ConnectionLimit, GuardedConnection
 from tacit.service.http.serve import application
 from tacit.service.store import Store
 from tacit.signatures import public_key
@@ -247,33 +247,36 @@ def test_at_the_limit_the_connection_that_waited_longest_is_closed(
     now, closed = [0.0], list[int]()
     limit = ConnectionLimit(2, clock=lambda: now[0])
 
-    def connection(number: int) -> Connection:
-        return cast("Connection", Closing(partial(closed.append, number)))
+    def admit(number: int) -> None:
+        limit.admit(
+            ("", number), cast("GuardedConnection", Closing(partial(closed.append, number)))
+        )
 
-    some = [connection(number) for number in range(200)]
-    limit.admit(some[0], 1)
-    limit.admit(some[1], 2)
-    limit.active(some[0])
-    limit.admit(some[2], 3)
+    admit(0)
+    admit(1)
+    limit.activate(("", 0))
+    admit(2)
     assert closed == [1]
-    limit.idle(some[0])
-    limit.admit(some[3], 3)
-    limit.admit(some[4], 3)
+    limit.finish(("", 0))
+    admit(3)
+    admit(4)
     assert closed == [1, 2, 0]
     assert len(caplog.records) == 1
     now[0] = connections.QUIET
-    limit.admit(some[5], 3)
+    admit(5)
     assert [record.getMessage()[:39] for record in caplog.records] == [
         "connection limit of 2 reached: closed 1",
         "connection limit of 2 reached: closed 3",
     ]
-    for one in some:
-        limit.active(one)
-    limit.admit(some[6], limit.busy + connections.SLACK)
-    assert closed == [1, 2, 0, 3]
-    limit.active(some[6])
-    limit.admit(some[7], limit.busy + connections.SLACK + 1)
-    assert closed == [1, 2, 0, 3, 7]
+    assert not limit.full
+    for number in range(6, 6 + connections.SLACK):
+        for active in range(number):
+            limit.activate(("", active))
+        admit(number)
+    assert (limit.full, closed) == (True, [1, 2, 0, 3])  # none is idle: their requests get 503
+    limit.activate(("", number))
+    admit(1000)
+    assert closed == [1, 2, 0, 3, 1000]
 
 
 class Closing:
@@ -281,6 +284,9 @@ class Closing:
 
     def __init__(self, abort: Callable[[], None]) -> None:
         self.transport = SimpleNamespace(abort=abort)
+
+    def finish(self) -> None:
+        """The next data begins a head."""
 
 
 # Disks

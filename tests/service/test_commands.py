@@ -345,7 +345,8 @@ def test_options_change_by_successor_terms_that_both_sign(
     )
     assert old.succeeded_by(terms, signatures, approvals).terms.options[-1] == "Hey"
     which = (made["digest"][:12], *config(both, 0), "--json")
-    assert result(command("experiment", "status", *which))["options"][-1] == "Hey"
+    status = result(command("experiment", "status", *which))
+    assert (status["options"][-1], status["people"]["planned"]) == ("Hey", 400)
 
 
 @pytest.mark.extended

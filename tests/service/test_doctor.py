@@ -16,16 +16,17 @@ import pytest
 from tests.cli.commands import Command, refused
 from tests.cli.conftest import command as command
 from tests.service.pairs import experiment_of
-from tests.service.served import TIMING, Threads, served
+from tests.service.served import TIMING, Threads, member, running, served
 
 from tacit.service.doctor import BROKEN, OK, WARNING, Finding, examine, examine_files
+from tacit.service.http.serve import application
 from tacit.signatures import fingerprint
 from tacit.terms import cosign
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
-    with served(tmp_path_factory.mktemp("doctor")) as made:
+    with served(tmp_path_factory.mktemp("doctor"), rate=50, burst=500) as made:
         made.begin()
         yield made
 
@@ -93,6 +94,25 @@ def test_metrics_that_anyone_can_read_are_a_warning_unless_intended(both: Thread
     assert states(examine([both.urls[0]]), both.urls[0])["metrics"] == WARNING
     found = examine([both.urls[0]], metrics_meant=True)
     assert states(found, both.urls[0])["metrics"] == OK
+
+
+@pytest.mark.parametrize(
+    ("limits", "state"),
+    [
+        ({"rate": 5, "burst": 20}, OK),
+        ({"rate": 5, "behind_proxy": True}, BROKEN),
+        ({"rate": 5, "address_header": "X-Real-IP"}, BROKEN),  # clients write it
+        ({"rate": 5, "address_header": "X-Elsewhere"}, BROKEN),  # nobody writes it
+        ({"rate": 0}, BROKEN),
+    ],
+)
+def test_a_party_that_does_not_limit_addresses_is_broken(
+    tmp_path: Path, limits: dict[str, Any], state: str
+) -> None:
+    told = member(tmp_path, "helper", **limits)
+    assert told.bound is not None
+    with running(application(told.config), told.bound):
+        assert states(examine([told.url]), told.url)["limits"] == state
 
 
 @pytest.mark.extended

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tests.service.pairs import OPTIONS, START, Pair, described, experiment_of, sqlite_pair
 from tests.service.test_parties import WORTH, rounds_of
 
+from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.service import answers, round_scheduler
 from tacit.service.store import State
@@ -130,6 +131,58 @@ def test_a_later_last_day_continues_an_experiment_whose_days_have_passed(pair: P
     status = pair.coordinator.status(after)
     assert status["people"]["reported"] > before["people"]["reported"] > 0
     assert status["ended"] == "participants-reached"
+
+
+def extended(pair: Pair, digest: bytes, participants: int | None) -> bytes:
+    """Successor terms with so many participants, signed by both."""
+    old = pair.coordinator.terms(digest).terms
+    terms = replace(old, predecessor=digest)
+    after = pair.coordinator.succeed(terms, participants)
+    signature = cosign(terms, pair.secrets[1])
+    mine, other = (
+        approve_successor(old, terms, key, party.records)
+        for key, party in zip(pair.secrets, (pair.coordinator, pair.helper), strict=True)
+    )
+    pair.helper.admit(terms, (pair.coordinator.signature(after), signature), (mine, other))
+    pair.coordinator.cosign(after, signature, other)
+    return after
+
+
+def test_more_participants_continue_an_experiment_whose_participants_have_reported(
+    pair: Pair,
+) -> None:
+    digest = pair.begin(experiment_of(600))
+    for _ in range(30):
+        pair.hold(digest, WORTH.__getitem__)
+    before = pair.coordinator.status(digest)
+    assert before["ended"] == "participants-reached"
+    assert 0 < before["people"]["reported"] <= 600
+    same = extended(pair, digest, 600)
+    assert pair.coordinator.status(same)["ended"] == "participants-reached"
+    with pytest.raises(TacitError, match="participants is 500: must be more than 600"):
+        pair.coordinator.succeed(replace(pair.coordinator.terms(same).terms, predecessor=same), 500)
+    after = extended(pair, same, 1500)
+    assert pair.coordinator.status(after)["state"] == "running"
+    estimated = pair.coordinator.estimates(after)["options"]
+    assert estimated == pair.coordinator.estimates(digest)["options"]  # nothing is forgotten
+    for _ in range(30):
+        pair.hold(after, WORTH.__getitem__)
+    status = pair.coordinator.status(after)
+    assert (status["ended"], status["people"]["planned"]) == ("participants-reached", 1500)
+    assert before["people"]["reported"] < status["people"]["reported"] <= 1500
+    assert status["people"]["reported"] > 700  # most of those planned in addition came
+
+
+def test_participants_that_are_planned_more_wait_for_both_signatures(pair: Pair) -> None:
+    digest = pair.begin(experiment_of(600))
+    pair.hold(digest, WORTH.__getitem__)
+    terms = replace(pair.coordinator.terms(digest).terms, predecessor=digest)
+    pair.coordinator.succeed(terms, 5000)
+    assert pair.coordinator.status(digest)["people"]["planned"] == 600
+    after = extended(pair, digest, 3000)  # published again, before anybody signed
+    assert pair.coordinator.status(after)["people"]["planned"] == 3000
+    pair.hold(after, WORTH.__getitem__)
+    assert pair.coordinator.status(after)["state"] == "running"
 
 
 @settings(max_examples=15, deadline=None)

@@ -427,10 +427,7 @@ def test_bytes_that_are_no_http_are_answered_and_the_next_is_served(both: Thread
         with socket.create_connection((host, int(port)), timeout=30) as line:
             line.sendall(nonsense)
             said = line.recv(2000)
-            assert said.startswith(b"HTTP/1.1 400 ")
-            assert (
-                json.loads(said.partition(b"\r\n\r\n")[2])["type"] == "/problems/malformed-request"
-            )
+            assert said.startswith(b"HTTP/1.1 400 ")  # by uvicorn, in plain text
     assert both.get(0, "/healthz").status_code == 200
 
 

@@ -17,6 +17,8 @@ from tacit.client.http import (
     TIMEOUT,
     arguments,
     carried,
+    check_proxy,
+    check_tunnel,
     proxied,
     trusted,
     without_cookies,
@@ -39,10 +41,12 @@ class AsyncDevice(DeviceCore):
     http : httpx.AsyncBaseTransport or httpx.AsyncClient, optional
         Transport or client to use. By default the device opens its own connections and uses the
         proxies of the environment.
+    proxy : str, optional
+        URL of an HTTP proxy of a third party; see `Device`.
     sleep : callable, optional
         Replaces `asyncio.sleep` in tests.
     **injected
-        `limit`, `clock` and `source`, see `DeviceCore`.
+        `limit`, `accept`, `clock` and `source`, see `DeviceCore`.
 
     Notes
     -----
@@ -66,12 +70,16 @@ class AsyncDevice(DeviceCore):
         pins: Pins,
         *,
         http: httpx.AsyncBaseTransport | httpx.AsyncClient | None = None,
+        proxy: str | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         **injected: Any,
     ) -> None:
         super().__init__(ledger, pins, **injected)
-        self._owned = http is None
-        if http is None and proxied():
+        self._owned, self._tunnelled = http is None, proxy is not None
+        if proxy is not None:
+            check_proxy(proxy, pins.address, given=http is not None)
+            http = httpx.AsyncHTTPTransport(trusted(), proxy=proxy)
+        elif http is None and proxied():
             http = httpx.AsyncClient(verify=trusted(), timeout=TIMEOUT, mounts=NEARBY)
         self._http = without_cookies(http or httpx.AsyncHTTPTransport(trusted()))
         self._sleep = sleep
@@ -153,6 +161,8 @@ class AsyncDevice(DeviceCore):
             await response.aclose()
 
     async def _sent(self, request: Request) -> httpx.Response:
+        if self._tunnelled:
+            check_tunnel(request.url)
         if isinstance(self._http, httpx.AsyncBaseTransport):
             return await self._http.handle_async_request(carried(request))
         asked = self._http.build_request(**arguments(request))

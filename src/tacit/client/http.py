@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 import httpx
@@ -22,6 +23,7 @@ from tacit.client.entries import Slot, TermsForConsent
 from tacit.client.exchange import LONGEST_REPLY, Reply, Request, Talk
 from tacit.client.ledger import Ledger
 from tacit.client.loopback import NEARBY
+from tacit.errors import Refusal, TacitError, require
 
 T = TypeVar("T")
 TIMEOUT = 10.0  # seconds for one request
@@ -50,10 +52,14 @@ class Device(DeviceCore):
     http : httpx.BaseTransport or httpx.Client, optional
         Transport or client to use, for example for shared connections, other timeouts or proxies.
         By default the device opens its own connections and uses the proxies of the environment.
+    proxy : str, optional
+        URL of an HTTP proxy of a third party, such as "http://proxy.example:3128". All requests,
+        also to this machine, go through tunnels that it opens (CONNECT). The parties then see the
+        proxy's address, and the proxy sees no content. The parties' addresses must be https.
     sleep : callable, optional
         Replaces `time.sleep` in tests.
     **injected
-        `limit`, `clock` and `source`, see `DeviceCore`.
+        `limit`, `accept`, `clock` and `source`, see `DeviceCore`.
 
     Notes
     -----
@@ -77,12 +83,16 @@ class Device(DeviceCore):
         pins: Pins,
         *,
         http: httpx.BaseTransport | httpx.Client | None = None,
+        proxy: str | None = None,
         sleep: Callable[[float], None] = time.sleep,
         **injected: Any,
     ) -> None:
         super().__init__(ledger, pins, **injected)
-        self._owned = http is None
-        if http is None and proxied():
+        self._owned, self._tunnelled = http is None, proxy is not None
+        if proxy is not None:
+            check_proxy(proxy, pins.address, given=http is not None)
+            http = httpx.HTTPTransport(trusted(), proxy=proxy)
+        elif http is None and proxied():
             http = httpx.Client(verify=trusted(), timeout=TIMEOUT, mounts=NEARBY)
         self._http = without_cookies(http or httpx.HTTPTransport(trusted()))
         self._sleep = sleep
@@ -208,10 +218,30 @@ class Device(DeviceCore):
             response.close()
 
     def _sent(self, request: Request) -> httpx.Response:
+        if self._tunnelled:
+            check_tunnel(request.url)
         if isinstance(self._http, httpx.BaseTransport):
             return self._http.handle_request(carried(request))
         asked = self._http.build_request(**arguments(request))
         return self._http.send(asked, stream=True, follow_redirects=False)
+
+
+def check_proxy(proxy: str, address: str, *, given: bool) -> None:
+    """Reject a proxy that would not hide the device, or see what it sends."""
+    if given:
+        raise TacitError("proxy and http are both given: must be one. Set the proxy of http.")
+    parts = urlsplit(proxy)
+    known = parts.scheme in ("http", "https") and parts.hostname
+    require(known, "proxy", repr(proxy), "a URL such as http://proxy.example:3128")
+    check_tunnel(address)
+
+
+def check_tunnel(url: str) -> None:
+    """Reject a URL whose requests a proxy could read."""
+    parts = urlsplit(url)
+    where = f"{parts.scheme}://{parts.netloc}"
+    rule = "https, because the proxy reads http. Ask the operator for TLS, or leave out proxy"
+    require(parts.scheme == "https", "address", where, rule, Refusal)
 
 
 def proxied() -> bool:

@@ -61,8 +61,12 @@ cors_origins = ["*"]
 log_level = "info"
 
 [limits]
-# Requests per second of one address, if the proxy names it: address_header = "X-Real-IP".
+# Requests per second of one address, and at once. Addresses are counted in memory only.
 rate = 20
+burst = 200
+# The header in which the proxy, and nobody else, writes the client's address. Without a proxy
+# leave it out: the address of the connection counts.
+{header}address_header = "X-Real-IP"
 """
 
 CARD = """\
@@ -120,6 +124,7 @@ def create_party(role: str, directory: Path, address: str | None, listen: str | 
         "address": readers.quoted(known),
         "listen": readers.quoted(listening),
         "config": directory / "party.toml",
+        "header": "" if known.startswith("https:") else "# ",
     }
     _write(directory / "card.toml", _card_text(card), 0o644)
     _write(directory / "party.toml", CONFIG.format(**said))

@@ -130,7 +130,9 @@ class Limits(BaseModel):
     second and address. Addresses are counted in memory only.
 
     Behind a proxy all connections come from the proxy's address. No address is counted there unless
-    `address_header` names the header in which the proxy alone writes the client's address.
+    `address_header` names the header in which the proxy alone writes the client's address. By
+    default there is a proxy if the public address is https, or has another port than this process
+    listens on.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -142,13 +144,21 @@ class Limits(BaseModel):
     streams: Positive = 200
     rate: Annotated[int, Field(ge=0)] = 20
     burst: Positive = 200
-    behind_proxy: bool = True
+    behind_proxy: bool | None = None
     address_header: Annotated[str, AfterValidator(_header)] = ""
 
     @property
     def counted(self) -> bool:
         """Whether requests are counted by address."""
-        return self.rate > 0 and (bool(self.address_header) or not self.behind_proxy)
+        return self.rate > 0 and (bool(self.address_header) or self.behind_proxy is False)
+
+    def of(self, address: str, listen: tuple[str, int]) -> Limits:
+        """The limits of a party at this address, which listens there."""
+        if self.behind_proxy is not None:
+            return self
+        public = urlsplit(address)
+        proxied = public.scheme == "https" or (public.port or 80) != listen[1]
+        return self.model_copy(update={"behind_proxy": proxied})
 
 
 def _by_role(pattern: str, **more: Any) -> Any:

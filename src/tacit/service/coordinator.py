@@ -16,6 +16,8 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tacit.aggregation.interface import ClosedRound
+from tacit.aggregation.two_servers import ReportSlot
 from tacit.bandits.arms.managed import Managed
 from tacit.errors import Refusal, TacitError
 from tacit.experiment import Experiment
@@ -30,12 +32,19 @@ from tacit.service.assignment import (
     Ticket,
     at_random,
 )
-from tacit.service.errors import Conflict
-from tacit.service.party import COORDINATOR, Clock, ServerParty, exact_noise
-from tacit.service.store import ExperimentRow, Registered, State, Store, Transaction
+from tacit.service.errors import Conflict, Gone
+from tacit.service.party import (
+    COORDINATOR,
+    CheckedReport,
+    Clock,
+    ServerParty,
+    exact_noise,
+    unknown_round,
+)
+from tacit.service.store import LIVE, ExperimentRow, Registered, State, Store, Transaction
 from tacit.service.timing import Timing
 from tacit.service.trust_models import COORDINATORS, coordinator_engine
-from tacit.service.trust_models.contract import CoordinatorEngine, Noise
+from tacit.service.trust_models.contract import CoordinatorEngine, Noise, StagedRound
 from tacit.signatures import Signed, verify
 from tacit.terms import Pinned, Terms, approve_successor, cosign
 
@@ -116,29 +125,54 @@ class Coordinator(ServerParty):
             self._sign(self.terms(terms.digest), ())
         return terms.digest
 
-    def succeed(self, terms: Terms) -> bytes:
+    def succeed(self, terms: Terms, participants: int | None = None) -> bytes:
         """Publish successor terms and return their digest.
 
         The current terms stay in force until the helper has signed and approved the new ones.
+        `participants`, if given, is the planned number from then on, not fewer than before.
         """
         self._check_own(terms)
         with self.store.read() as transaction:
             known = transaction.terms(terms.predecessor)
             row = transaction.experiment(known.lineage)
         if row.digest == terms.predecessor:
-            _with_options(load(row), terms)  # validate before anyone signs
+            _extended(_with_options(load(row), terms), participants)  # before anyone signs
         approve_successor(known.terms, terms, self.key_for(known.terms), self.records)
         with self.store.begin() as transaction:
-            transaction.save_terms(terms)
+            transaction.save_terms(terms, participants=participants)
         if terms.helper is None:
             self._sign(self.terms(terms.digest), ())
         return terms.digest
+
+    # Rounds with stages
+
+    def staged(self, identity: bytes) -> StagedRound:
+        """An announced, live round whose devices answer in stages."""
+        served = self.server(identity)
+        if not isinstance(served, StagedRound):
+            raise unknown_round(identity)
+        return served
+
+    def next_message(self, identity: bytes, address: bytes, after: int) -> bytes:
+        """The message number `after` of a round for one device; empty until it exists."""
+        try:
+            return self.staged(identity).next_message(address, after)
+        except ClosedRound as reason:
+            raise Gone(str(reason)) from None
+
+    def answer(self, identity: bytes, slot: ReportSlot, message: bytes) -> CheckedReport:
+        """Validate a device's stage message, to be stored with `keep`."""
+        served = self.staged(identity)
+        try:
+            return CheckedReport(identity, served, served.check_answer(slot, message), stages=LIVE)
+        except ClosedRound as reason:
+            raise Gone(str(reason)) from None
 
     def cosign(self, digest: bytes, signature: bytes, approval: bytes = b"") -> None:
         """Store the helper's signature under terms, which puts them into force.
 
         Successor terms also need the helper's approval. They continue an experiment that ended with
-        its last day.
+        its last day, or with its planned participants if they plan more.
         """
         known = self.terms(digest)
         terms = known.terms
@@ -169,7 +203,7 @@ class Coordinator(ServerParty):
             if row.state is State.UNSIGNED:
                 changed = replace(changed, state=State.RUNNING)
             if row.digest == terms.predecessor:
-                experiment = load(row)
+                experiment = _extended(load(row), known.participants)
                 if answers.end_reason(row.state, experiment) is EndReason.LAST_DAY_PASSED:
                     changed = replace(changed, state=State.RUNNING)  # until the new last day
                 experiment = _with_options(experiment, terms)
@@ -327,6 +361,13 @@ def _with_options(experiment: Experiment, terms: Terms) -> Experiment:
     for option in experiment.options:
         if option not in terms.options and option not in removed:
             experiment.remove(option)
+    return experiment
+
+
+def _extended(experiment: Experiment, participants: int | None) -> Experiment:
+    """The experiment for so many participants in all; None and the same number change nothing."""
+    if participants not in (None, experiment.learner.horizon):
+        experiment.extend(participants)
     return experiment
 
 

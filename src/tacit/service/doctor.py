@@ -6,6 +6,7 @@ one, and must be rejected. The terms that the first party publishes lead to the 
 
 from __future__ import annotations
 
+import base64
 import re
 import socket
 import stat
@@ -31,6 +32,7 @@ TIMEOUT = httpx.Timeout(15.0, connect=5.0)
 SKEW = (2.0, 30.0)  # clock skew in seconds: above the first a warning, above the second broken
 ORIGIN = "https://somewhere-else.example"
 NOBODY = "0" * 64
+CLAIMED = "192.0.2.77"  # of a network for documentation (RFC 5737)
 HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -113,6 +115,7 @@ def _examine_party(
             *_closed(client, url, role),
             _headers(url, alive),
             *_cross_origin(client, url),
+            _limited(client, url),
             _metrics(client, url, metrics_meant),
         ]
     published, unreadable = _published(url) if role else ({}, [])
@@ -228,6 +231,24 @@ def _cross_origin(client: httpx.Client, url: str) -> Iterator[Finding]:
         yield Finding(url, "CORS", OK, "any origin may take part, without credentials")
     else:
         yield Finding(url, "CORS", OK, "only the origins in cors_origins may take part")
+
+
+def _limited(client: httpx.Client, url: str) -> Finding:
+    """Requests must be counted by an address that clients cannot choose.
+
+    The request claims an address of documentation networks in the usual headers.
+    """
+    fix = "set limits.rate and limits.address_header in party.toml, and let the proxy "
+    headers = {"X-Real-IP": CLAIMED, "X-Forwarded-For": CLAIMED}
+    told = client.get(f"{url}/healthz", headers=headers).headers.get("ratelimit", "")
+    found = re.search(r"pk=:([A-Za-z0-9+/=]*):", told)
+    if found is None:
+        fix += "write the client's address into that header"
+        return Finding(url, "limits", BROKEN, "requests are not limited per address", fix)
+    if base64.b64decode(found[1]) == CLAIMED.encode():
+        fix += "overwrite that header with the client's address"
+        return Finding(url, "limits", BROKEN, "clients choose the address that they count by", fix)
+    return Finding(url, "limits", OK, "requests are limited per address")
 
 
 def _metrics(client: httpx.Client, url: str, meant: bool) -> Finding:

@@ -277,6 +277,11 @@ class Transaction:
         values = (new.digest, lineage, new.encode(), signed, approved, participants)
         row = dict(zip(_TERMS_ROW, values, strict=True))
         self._insert_new(terms, row)
+        if participants is not None and not signatures:
+            mine = terms.c.digest == new.digest, terms.c.signatures == b""
+            self.connection.execute(
+                sql.update(terms).where(*mine).values(participants=participants)
+            )
         if signatures:
             known = sql.update(terms).where(terms.c.digest == new.digest)
             self.connection.execute(known.values(signatures=signed, approvals=approved))

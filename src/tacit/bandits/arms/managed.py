@@ -115,6 +115,18 @@ class Managed(Learner):
         self._tallies.append(Tally(self.horizon, max(1, self.horizon // self.arms)))
         return self.arms - 1
 
+    def extend(self, horizon: int) -> None:
+        """Continue to a later horizon; from now on only released reports count towards it.
+
+        A fresh inner learner plans for the new horizon from the next rounds on. Bounds of options
+        with estimates stay as they were tuned, and valid.
+        """
+        self.horizon = integer("horizon", horizon, at_least=self.horizon)
+        self.played = sum(tally.participants for tally in self._tallies)
+        for place, tally in enumerate(self._tallies):
+            if not tally.participants:
+                self._tallies[place] = Tally(horizon, max(1, horizon // self.arms))
+
     def pause(self, option: int) -> None:
         """Assign the option to no participant from the next rounds on, until it is resumed."""
         self._check_change(option)
@@ -209,7 +221,8 @@ class Managed(Learner):
         self._inner = self._fresh()
 
     def _plan(self) -> Plan:
-        if self._live != self.present:
+        planned = None if self._inner is None else self._inner.horizon
+        if self._live != self.present or planned != self.horizon:
             self._changed()
         rounds: list[Round] = []
         if self._inner is None:

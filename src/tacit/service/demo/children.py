@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -32,7 +33,7 @@ class Child:
     parent.
     """
 
-    def __init__(self, words: list[str], log: Path, told: str = "") -> None:
+    def __init__(self, words: list[str], log: Path, told: str = "", **environment: str) -> None:
         self.log = log
         with log.open("wb") as output:
             self._process = subprocess.Popen(
@@ -43,6 +44,7 @@ class Child:
                 start_new_session=True,
                 preexec_fn=_die_with_parent if sys.platform == "linux" else None,
                 text=True,
+                env=os.environ | environment,
             )
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):

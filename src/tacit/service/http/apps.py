@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -45,9 +44,11 @@ from tacit.service.http.calls import (
 from tacit.service.http.coalescing_cache import CacheInvalidation, CoalescingCache
 from tacit.service.http.driver import Driver
 from tacit.service.http.metrics import CONTENT_TYPE, Gauges, Metrics
-from tacit.service.http.middleware import Front
+from tacit.service.http.middleware import LIMITS_SCOPE, Front
 from tacit.service.http.pages import add_pages
 from tacit.service.http.problems import ProblemDocument, responses
+from tacit.service.http.shutdown import Shutdown
+from tacit.service.http.stages import AnswerSizes, add_stages
 from tacit.service.http.writer import GroupWriter
 from tacit.service.leases import Leads, Leases, holder_of
 from tacit.service.party import ServerParty
@@ -78,7 +79,7 @@ class Service:
     writer: GroupWriter
     driver: Driver
     leases: Leases
-    closing: threading.Event = field(default_factory=threading.Event)
+    shutdown: Shutdown = field(default_factory=Shutdown)
 
     @classmethod
     def of(cls, party: ServerParty, config: PartyConfig, step: Callable[[Leads], float]) -> Service:
@@ -117,8 +118,9 @@ def coordinator_app(coordinator: Coordinator, config: PartyConfig, link: HelperL
     app = _application("coordinator", service)
     _add_places(app, service, coordinator)
     _add_experiments(app, service, coordinator)
-    add_pages(app, coordinator, config, service.closing)
-    return _fronted(app, service)
+    add_stages(app, coordinator, service.writer, service.driver)
+    add_pages(app, coordinator, config, service.shutdown)
+    return _fronted(app, service, answer=AnswerSizes(coordinator))
 
 
 def helper_app(helper: Helper, config: PartyConfig) -> Front:
@@ -154,7 +156,12 @@ def _application(role: str, service: Service) -> FastAPI:
     return app
 
 
-def _fronted(app: FastAPI, service: Service, check: CallCheck | None = None) -> Front:
+def _fronted(
+    app: FastAPI,
+    service: Service,
+    check: CallCheck | None = None,
+    answer: AnswerSizes | None = None,
+) -> Front:
     document = _document(app)
     app.openapi = lambda: document  # type: ignore[method-assign]
 
@@ -163,9 +170,10 @@ def _fronted(app: FastAPI, service: Service, check: CallCheck | None = None) -> 
         return JSONResponse(document)
 
     config, put = service.config, app.state.reports
-    bodies = BodyRules(config.limits, put.size, _bearer_check(config.admin_token), check)
-    front = Front(app, config.limits, config.cors_origins, service.metrics, bodies, put)
-    front.closing = service.closing
+    bodies = BodyRules(config.limits, put.size, _bearer_check(config.admin_token), check, answer)
+    limits = config.limits.of(config.address, config.listen)
+    front = Front(app, limits, config.cors_origins, service.metrics, bodies, put)
+    front.shutdown = service.shutdown
     return front
 
 
@@ -211,8 +219,9 @@ def _methods(request: Request) -> set[str]:
 
 def _add_health(app: FastAPI, service: Service) -> None:
     @app.get("/healthz", **HEALTH)
-    async def alive() -> models.Health:
-        """Whether the process answers."""
+    async def alive(request: Request, response: Response) -> models.Health:
+        """Whether the process answers; `RateLimit` has what is left to this address."""
+        response.headers.update(request.scope.get(LIMITS_SCOPE, {}))
         return models.Health()
 
     @app.get("/readyz", **HEALTH)
@@ -380,7 +389,7 @@ def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -
         terms = Terms.decode(asked.terms.encode())
         if terms.predecessor.hex() != digest:
             raise Refusal("the predecessor of these terms must be the experiment in the path")
-        coordinator.succeed(terms)
+        coordinator.succeed(terms, asked.participants)
         return models.Created(digest=terms.digest.hex(), terms=asked.terms)
 
     for change in (coordinator.pause, coordinator.resume, coordinator.stop):

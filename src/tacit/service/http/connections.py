@@ -1,8 +1,9 @@
 """HTTP connections: limits on their number, and on the time and the size of a request's head.
 
-The head is the request line and the headers. The application (`middleware`) limits the body; it
-does not exist before the head is complete. At the limit of connections the one that has waited
-longest for a request is closed, so idle connections keep nobody out.
+The head is the request line and the headers. A `GuardedConnection` passes everything on to the
+protocol of uvicorn, which parses it. The application (`middleware`) reports when a head is
+complete, a whole request is received, and a response is sent. At the limit of connections the one
+that has waited longest for a request is closed, so idle connections keep nobody out.
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ import logging
 import resource
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from starlette.responses import JSONResponse
 
 from tacit.service.http.problems import problem
 
 LARGEST = 1 << 15  # maximum bytes of a request line and its headers
 SLOWEST = 20.0  # maximum seconds, from the connection or from the first byte
-SLACK = 64  # connections beyond the limit that get an answer before they are closed
+SLACK = 128  # connections beyond the limit whose requests get 503; more are closed
 QUIET = 60.0  # seconds between log lines about the limit
 LOG = logging.getLogger("tacit.service")
 
@@ -40,8 +42,12 @@ def connection_limit(most: int) -> int:
     return most if soft == resource.RLIM_INFINITY else min(most, soft // 2)
 
 
+Peer = tuple[str, int]
+"""Address and port of a client, which name a connection."""
+
+
 class ConnectionLimit:
-    """The idle connections of a process, which wait for a request, and the limit of all.
+    """The connections of a process, those that wait for a request, and the limit of all.
 
     `admit` closes the oldest idle connection beyond the limit, and the new one if none is idle. One
     log line per minute states how many.
@@ -50,34 +56,50 @@ class ConnectionLimit:
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.most = most
         self._clock = clock
-        self._idle: OrderedDict[Connection, None] = OrderedDict()
+        self._open: dict[Peer, GuardedConnection] = {}
+        self._idle: OrderedDict[Peer, None] = OrderedDict()
         self._closed = 0
         self._quiet_until = 0.0
 
     @property
-    def busy(self) -> int:
-        """The number of connections from which requests are answered with 503."""
-        return self.most + SLACK
+    def full(self) -> bool:
+        """Whether requests are answered with 503: there are more connections than the limit."""
+        return len(self._open) > self.most
 
-    def idle(self, connection: Connection) -> None:
-        """The connection waits for a request from now on."""
-        self._idle[connection] = None
-
-    def active(self, connection: Connection) -> None:
-        """The connection has a request, or is closed."""
-        self._idle.pop(connection, None)
-
-    def admit(self, connection: Connection, number: int) -> None:
-        """Make room for a new connection, the last of this number."""
-        if number > self.most and self._idle:
+    def admit(self, peer: Peer, connection: GuardedConnection) -> None:
+        """Make room for a new connection, which waits for its first request."""
+        self._open[peer] = connection
+        if self.full and self._idle:
             self._close(next(iter(self._idle)))
-        elif number > self.busy + SLACK:
-            self._close(connection)
-        self.idle(connection)
+        elif len(self._open) > self.most + SLACK:
+            self._close(peer)
+            return
+        self._idle[peer] = None
 
-    def _close(self, connection: Connection) -> None:
-        self.active(connection)
-        connection.transport.abort()
+    def leave(self, peer: Peer) -> None:
+        """The connection is closed."""
+        self._idle.pop(peer, None)
+        self._open.pop(peer, None)
+
+    def begin(self, peer: Peer | None) -> None:
+        """The head of a request is complete."""
+        if peer is not None and peer in self._open:
+            self._open[peer].begin()
+
+    def activate(self, peer: Peer | None) -> None:
+        """The whole request is received: the connection waits no longer."""
+        if peer is not None:
+            self._idle.pop(peer, None)
+
+    def finish(self, peer: Peer | None) -> None:
+        """The response is sent: the connection waits for the next request."""
+        if peer is not None and peer in self._open:
+            self._open[peer].finish()
+            self._idle[peer] = None
+
+    def _close(self, peer: Peer) -> None:
+        self._open[peer].transport.abort()
+        self.leave(peer)
         self._closed += 1
         if self._clock() >= self._quiet_until:
             said = (
@@ -87,77 +109,100 @@ class ConnectionLimit:
             self._closed, self._quiet_until = 0, self._clock() + QUIET
 
 
-class Connection(HttpToolsProtocol):
-    """uvicorn connection that limits the heads of requests and closes beyond the limits."""
+class GuardedConnection(asyncio.Protocol):
+    """A connection whose heads are limited in time and size before uvicorn's protocol parses them.
 
-    _head = 0
-    _waiting: asyncio.TimerHandle | None = None
+    Bytes are counted until the application has begun, so a body that follows its head at once
+    counts only if the head is incomplete.
+    """
 
-    def __init__(self, limit: ConnectionLimit, **given: Any) -> None:
-        super().__init__(**given)
+    transport: asyncio.Transport
+
+    def __init__(self, limit: ConnectionLimit, make: Callable[..., Any], **given: Any) -> None:
+        self._inner: asyncio.Protocol = make(**given)
         self._limit = limit
+        self._loop = asyncio.get_running_loop()
+        self._peer: Peer = ("", 0)
+        self._in_head, self._size = True, 0
+        self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timeout of the first head."""
-        super().connection_made(transport)
+        self.transport = transport
+        found = transport.get_extra_info("peername") or ("", id(self))
+        self._peer = (str(found[0]), int(found[1]))
+        self._inner.connection_made(transport)
         self._wait()
-        self._limit.admit(self, len(self.connections))
+        self._limit.admit(self._peer, self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timeout."""
         self._arrived()
-        self._limit.active(self)
-        super().connection_lost(exc)
+        self._limit.leave(self._peer)
+        self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse data, and close if the head exceeds its size limit."""
-        super().data_received(data)
-        if self._waiting is not None and not self.transport.is_closing():
-            self._head += len(data)  # an upper bound: counts all bytes received
-            if self._head > LARGEST:
-                self.send_400_response("")
+        """Pass data on; close if the head exceeds its size limit."""
+        in_head = self._in_head
+        if in_head:
+            self._wait()
+            self._size += len(data)
+        self._inner.data_received(data)
+        if in_head:  # the application begins before this call, if the head is complete
+            self._loop.call_soon(self._check)
 
-    def on_message_begin(self) -> None:
-        """Start the timeout at the first byte of a request."""
-        super().on_message_begin()
-        self._head = 0
-        self._wait()
+    def eof_received(self) -> bool | None:
+        """Pass the end of the data on."""
+        return self._inner.eof_received()
 
-    def on_headers_complete(self) -> None:
-        """Cancel the timeout, check the size, and start the application."""
+    def pause_writing(self) -> None:
+        """Pass flow control on."""
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Pass flow control on."""
+        self._inner.resume_writing()
+
+    def begin(self) -> None:
+        """The head is complete."""
+        self._in_head, self._size = False, 0
         self._arrived()
-        self._head = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-        if self._head > LARGEST:
-            raise ValueError("headers too large")  # stops the parser
-        super().on_headers_complete()
 
-    def on_message_complete(self) -> None:
-        """Count the connection as active while its whole request waits for the response."""
-        super().on_message_complete()
-        if not self.cycle.response_complete:
-            self._limit.active(self)
+    def finish(self) -> None:
+        """The next data begins a head."""
+        self._in_head = True
 
-    def on_response_complete(self) -> None:
-        """Count the connection as idle unless another request is queued."""
-        super().on_response_complete()
-        if self.cycle.response_complete and not self.transport.is_closing():
-            self._limit.idle(self)
-
-    def send_400_response(self, msg: str) -> None:
-        """Respond with 400, or 431 if the head is too large, and close."""
-        large = f"The request line and its headers must have at most {LARGEST} bytes."
-        answer = problem(431, large) if self._head > LARGEST else problem(400, msg)
-        answer.headers["connection"] = "close"
-        head = [b"%b: %b\r\n" % pair for pair in answer.raw_headers]
-        lines = [STATUS_LINE[answer.status_code], *head, b"\r\n", bytes(answer.body)]
-        self.transport.write(b"".join(lines))
-        self.transport.close()
+    def _check(self) -> None:
+        if self._in_head and self._size > LARGEST and not self.transport.is_closing():
+            answer = too_large()
+            lines = [f"HTTP/1.1 431 {HTTPStatus(431).phrase}\r\n".encode()]
+            lines += [b"%b: %b\r\n" % pair for pair in answer.raw_headers]
+            self.transport.write(b"".join([*lines, b"\r\n", bytes(answer.body)]))
+            self.transport.close()
 
     def _wait(self) -> None:
-        if self._waiting is None:
-            self._waiting = self.loop.call_later(SLOWEST, self.timeout_keep_alive_handler)
+        if self._timer is None:
+            self._timer = self._loop.call_later(SLOWEST, self._late)
+
+    def _late(self) -> None:
+        self._timer = None
+        if self._in_head:
+            self.transport.close()
 
     def _arrived(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def is_too_large(scope: Mapping[str, Any]) -> bool:
+    """Whether the head of an ASGI request exceeds its size limit."""
+    target = len(scope.get("raw_path", b"")) + len(scope.get("query_string", b""))
+    size = target + sum(len(name) + len(value) for name, value in scope["headers"])
+    return size > LARGEST
+
+
+def too_large() -> JSONResponse:
+    """The response to a request whose head exceeds its size limit."""
+    detail = f"The request line and its headers must have at most {LARGEST} bytes."
+    return problem(431, detail, {"connection": "close"})

@@ -6,7 +6,9 @@ restored. They are neither stored nor logged.
 
 from __future__ import annotations
 
+import base64
 import ipaddress
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -40,6 +42,22 @@ class Buckets:
         self._buckets[name] = (level - welcome, now)
         self._drop(now)
         return 0.0 if welcome else (1 - level) / self._rate
+
+    def headers(self, address: str) -> dict[str, str]:
+        """The policy, and what is left to an address, as of draft-ietf-httpapi-ratelimit-headers.
+
+        The partition key is the caller's own address, so that an operator can check which one is
+        counted.
+        """
+        name = neighbourhood(address)
+        level, since = self._buckets.get(name, (self._burst, self._clock()))
+        left = int(min(self._burst, level + (self._clock() - since) * self._rate))
+        key = base64.b64encode(name.encode("latin-1", "replace")).decode()
+        window = math.ceil(self._burst / self._rate)
+        return {
+            "RateLimit-Policy": f'"address";q={self._burst};w={window}',
+            "RateLimit": f'"address";r={left};pk=:{key}:',
+        }
 
     def _drop(self, now: float) -> None:
         """Forget full buckets, which equal new ones, and the oldest beyond `MOST_ADDRESSES`."""

@@ -10,21 +10,33 @@ from __future__ import annotations
 import logging
 import math
 import re
-import threading
 import time
 
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tacit.errors import TacitError
 from tacit.service.config import Limits
 from tacit.service.http.bodies import BodyError, BodyRules, is_large, read_body
+from tacit.service.http.connections import (
+    ConnectionLimit,
+    Peer,
+    connection_limit,
+    is_too_large,
+    too_large,
+)
 from tacit.service.http.limits import Buckets
 from tacit.service.http.logs import traced
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.problems import problem, rejected
+from tacit.service.http.shutdown import Shutdown
 
 LOG = logging.getLogger("tacit.service")
+CONNECTIONS = 4096
+HEALTH = "/healthz"
+QUIET = 60.0  # seconds between log lines about requests without an address
+LIMITS_SCOPE = "tacit.limits"  # key of headers about the limit in the ASGI scope
 NOWHERE = "(none)"  # the template of an unknown path
 SECURITY = [
     (b"x-content-type-options", b"nosniff"),
@@ -33,10 +45,10 @@ SECURITY = [
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 ]
 CROSS_ORIGIN = (
-    (re.compile(r"/experiments(/[^/]*/(terms|words))?"), b"GET"),
-    (re.compile(r"/experiments/[^/]*/places"), b"POST"),
-    (re.compile(r"/rounds/[^/]*/outcome"), b"GET"),
-    (re.compile(r"/rounds/[^/]*/reports/[^/]*"), b"PUT"),
+    (re.compile(r"/experiments(/[^/]*/(terms|words))?"), "GET"),
+    (re.compile(r"/experiments/[^/]*/places"), "POST"),
+    (re.compile(r"/rounds/[^/]*/outcome"), "GET"),
+    (re.compile(r"/rounds/[^/]*/reports/[^/]*"), "PUT"),
 )
 """Paths and methods of devices, allowed for pages of other origins."""
 
@@ -44,8 +56,8 @@ CROSS_ORIGIN = (
 class Front:
     """Middleware that enforces limits around an application.
 
-    `reports` handles PUT requests, because reports are the most frequent requests. `closing` is set
-    at shutdown, so that streaming responses end.
+    `reports` handles PUT requests, because reports are the most frequent requests. `connections`
+    is told of each request. `shutdown` ends streaming responses.
     """
 
     def __init__(
@@ -59,13 +71,25 @@ class Front:
     ) -> None:
         self.app = app
         self._reports = reports or app
-        self.closing = threading.Event()
+        self.shutdown = Shutdown()
+        self.connections = ConnectionLimit(connection_limit(CONNECTIONS))
         self._limits = limits
-        self._origins = origins
         self._metrics = metrics
         self._bodies = bodies
         self._buckets = Buckets(limits.rate, limits.burst) if limits.counted else None
         self._header = limits.address_header.lower().encode()
+        self._quiet_until = 0.0
+        self._cross_origin = {
+            method: CORSMiddleware(
+                self._handled,
+                allow_origins=origins,
+                allow_methods=(method,),
+                allow_headers=("content-type", "tacit-invitation"),
+                expose_headers=("Retry-After",),
+                max_age=86400,
+            )
+            for method in ("GET", "POST", "PUT")
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI request."""
@@ -73,8 +97,8 @@ class Front:
             await self.app(scope, receive, send)
             return
         started, status, took = time.perf_counter(), 0, 0.0
-        headers = dict(scope["headers"])
-        added = SECURITY + self._cross_origin(scope, headers)
+        peer = _peer(scope)
+        self.connections.begin(peer)
 
         async def sending(message: Message) -> None:
             nonlocal status, took
@@ -82,29 +106,38 @@ class Front:
                 status, took = message["status"], time.perf_counter() - started
                 given = message.get("headers", [])
                 names = {name for name, _ in given}
-                new = [pair for pair in added if pair[0] not in names]
+                new = [pair for pair in SECURITY if pair[0] not in names]
                 message = {**message, "headers": [*given, *new]}
             await send(message)
 
+        method = _device_method(scope["path"])
+        handle = self._handled if method is None else self._cross_origin[method]
         try:
-            early = self._early(scope, headers)
-            if early is None:
-                await self._answer(scope, headers, receive, sending)
-            else:
-                await early(scope, receive, sending)
-        except BodyError as error:
-            await problem(error.status, str(error), error.headers)(scope, receive, sending)
-        except TacitError as reason:
-            answer = rejected(reason)
-            if is_large(headers, self._limits.request_bytes):  # and its body is unread
-                answer.headers["connection"] = "close"
-            await answer(scope, receive, sending)
+            await handle(scope, receive, sending)
         except Exception as error:
             LOG.error("request failed", extra=traced(error) | {"route": _template(scope)})
             if not status:
                 await problem(500)(scope, receive, sending)
         finally:
+            self.connections.finish(peer)
             self._metrics.request(_template(scope), scope["method"], status, took)
+
+    async def _handled(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request: with an error that is known before its body is read, or not."""
+        headers = dict(scope["headers"])
+        try:
+            early = self._early(scope, headers)
+            if early is None:
+                await self._answer(scope, headers, receive, send)
+            else:
+                await early(scope, receive, send)
+        except BodyError as error:
+            await problem(error.status, str(error), error.headers)(scope, receive, send)
+        except TacitError as reason:
+            answer = rejected(reason)
+            if is_large(headers, self._limits.request_bytes):  # and its body is unread
+                answer.headers["connection"] = "close"
+            await answer(scope, receive, send)
 
     async def _answer(
         self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
@@ -113,55 +146,52 @@ class Front:
         expected = await self._bodies.expected(scope, headers)
         with self._bodies.holding(expected):
             body = await read_body(receive, headers.get(b"content-length"), expected)
+            self.connections.activate(_peer(scope))
             app = self._reports if scope["method"] == "PUT" else self.app
             await app(scope, _again(body, receive), send)
 
     def _early(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
-        """Response before the body is read, if any: rate limit exceeded or CORS preflight."""
-        if self._buckets is not None:
-            wait = self._buckets.wait(self._address(scope, headers))
-            if wait:
-                later = math.ceil(wait)
-                detail = f"Too many requests from this address: retry in {later} s."
-                return problem(429, detail, {"retry-after": str(later)})
-        asked = headers.get(b"access-control-request-method")
-        if scope["method"] == "OPTIONS" and asked is not None and b"origin" in headers:
-            return self._preflight(scope)
+        """Response before the body is read, if a limit is exceeded."""
+        if is_too_large(scope):
+            return too_large()
+        if self.connections.full:
+            detail = "Too many connections; nothing was changed: retry later."
+            return problem(503, detail, {"retry-after": "1", "connection": "close"})
+        address = self._address(scope, headers)
+        if self._buckets is None or address is None:
+            return None
+        wait = self._buckets.wait(address)
+        if wait:
+            later = math.ceil(wait)
+            detail = f"Too many requests from this address: retry in {later} s."
+            return problem(429, detail, {"retry-after": str(later)})
+        if scope["path"] == HEALTH:
+            scope[LIMITS_SCOPE] = self._buckets.headers(address)
         return None
 
-    def _address(self, scope: Scope, headers: dict[bytes, bytes]) -> str:
+    def _address(self, scope: Scope, headers: dict[bytes, bytes]) -> str | None:
+        """The address that a request is counted by; None where the proxy does not name it."""
         if self._header:
-            return headers.get(self._header, b"").rpartition(b",")[2].strip().decode("latin-1")
+            found = headers.get(self._header, b"").rpartition(b",")[2].strip().decode("latin-1")
+            if not found:
+                self._warn()
+            return found or None
         return scope["client"][0] if scope.get("client") else ""
 
-    def _cross_origin(self, scope: Scope, headers: dict[bytes, bytes]) -> list[tuple[bytes, bytes]]:
-        """CORS headers for pages of other origins; never with credentials."""
-        origin = headers.get(b"origin")
-        if origin is None or _device_method(scope["path"]) is None:
-            return []
-        if "*" in self._origins:
-            return [(b"access-control-allow-origin", b"*"), _EXPOSED]
-        varies = (b"vary", b"Origin")
-        if origin.decode("latin-1") not in self._origins:
-            return [varies]
-        return [(b"access-control-allow-origin", origin), _EXPOSED, varies]
-
-    def _preflight(self, scope: Scope) -> Response | None:
-        method = _device_method(scope["path"])
-        if method is None:
-            return None
-        allowed = {
-            "access-control-allow-methods": method.decode(),
-            "access-control-allow-headers": "content-type, tacit-invitation",
-            "access-control-max-age": "86400",
-        }
-        return Response(status_code=204, headers=allowed)
+    def _warn(self) -> None:
+        """Log, at most once a minute, that requests are not counted."""
+        if time.monotonic() >= self._quiet_until:
+            self._quiet_until = time.monotonic() + QUIET
+            said = "requests lack the header %s: limits per address are off (set it in the proxy)"
+            LOG.warning(said, self._limits.address_header)
 
 
-_EXPOSED = (b"access-control-expose-headers", b"Retry-After")
+def _peer(scope: Scope) -> Peer | None:
+    client = scope.get("client")
+    return None if client is None else (client[0], client[1])
 
 
-def _device_method(path: str) -> bytes | None:
+def _device_method(path: str) -> str | None:
     for pattern, method in CROSS_ORIGIN:
         if pattern.fullmatch(path):
             return method

@@ -111,9 +111,12 @@ class CosignRequest(Strict):
 
 
 class SucceedRequest(Strict):
-    """The text of successor terms."""
+    """The text of successor terms; `participants` is the new number of planned participants, in
+    all.
+    """
 
     terms: Annotated[str, Field(max_length=LONGEST_TERMS)]
+    participants: Annotated[int, Field(ge=1, le=10**15)] | None = None
 
 
 class AdmitRequest(Strict):

@@ -14,7 +14,6 @@ import hashlib
 import hmac
 import json
 import re
-import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from tacit.errors import TacitError
 from tacit.service.config import PartyConfig
 from tacit.service.coordinator import Coordinator
 from tacit.service.errors import Unknown, public_message, status
+from tacit.service.http.shutdown import Shutdown
 from tacit.service.pages import STATIC, experimenter, participant, sentences
 from tacit.service.pages.experimenter import Parts
 from tacit.terms import Terms
@@ -119,7 +119,7 @@ class Views:
 class Streams:
     """Server-sent event streams of a process, limited in number."""
 
-    def __init__(self, views: Views, most: int, closing: threading.Event) -> None:
+    def __init__(self, views: Views, most: int, closing: Shutdown) -> None:
         self._views, self._most, self._closing = views, most, closing
         self.open = 0
 
@@ -222,7 +222,7 @@ def _may_look(config: PartyConfig) -> Callable[[Request], bool]:
 
 
 def add_pages(
-    app: FastAPI, coordinator: Coordinator, config: PartyConfig, closing: threading.Event
+    app: FastAPI, coordinator: Coordinator, config: PartyConfig, closing: Shutdown
 ) -> None:
     """Add the routes of a coordinator's pages."""
     views = Views(coordinator.public if config.results == "open" else coordinator.view)

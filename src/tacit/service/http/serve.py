@@ -6,17 +6,13 @@ There is no access log and no `Server` header.
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import gc
 import logging
 import signal
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
-from types import FrameType
-from typing import Any, cast
+from typing import Any
 
 import uvicorn
 
@@ -28,12 +24,7 @@ from tacit.service.coordinator import Coordinator
 from tacit.service.helper import Helper
 from tacit.service.http import logs
 from tacit.service.http.apps import coordinator_app, helper_app
-from tacit.service.http.connections import (
-    Connection,
-    ConnectionLimit,
-    connection_limit,
-    raise_descriptor_limit,
-)
+from tacit.service.http.connections import GuardedConnection, raise_descriptor_limit
 from tacit.service.http.helper_client import HttpLink
 from tacit.service.http.middleware import Front
 from tacit.service.store import Store
@@ -41,7 +32,6 @@ from tacit.service.store import Store
 LOG = logging.getLogger("tacit.service")
 FAREWELL = 10  # maximum seconds for running requests at shutdown
 BACKLOG = 2048
-CONNECTIONS = 4096
 LARGE = 2**16  # bytes of a block that malloc returns to the system
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 IDLE = 15  # seconds until an idle connection closes: longer than clients (httpx: 5) reuse theirs
@@ -62,38 +52,30 @@ def application(config: PartyConfig, **sources: Any) -> Front:
     return coordinator_app(coordinator, config, HttpLink(coordinator))
 
 
-class Server(uvicorn.Server):
-    """uvicorn server that stops through `leave` and installs no signal handlers."""
+def create_server(app: Front) -> uvicorn.Server:
+    """The uvicorn server of an application; setting `should_exit` stops it after running requests.
 
-    def __init__(self, app: Front) -> None:
-        self._closing = app.closing
-        limit = ConnectionLimit(connection_limit(CONNECTIONS))
-        super().__init__(
-            uvicorn.Config(
-                app,
-                access_log=False,
-                log_config=None,
-                server_header=False,
-                proxy_headers=False,
-                http=cast("type[asyncio.Protocol]", partial(Connection, limit)),
-                ws="none",
-                lifespan="on",
-                limit_concurrency=limit.busy,
-                backlog=BACKLOG,
-                timeout_keep_alive=IDLE,
-                timeout_graceful_shutdown=FAREWELL,
-            )
-        )
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Install no signal handlers: the caller installs them."""
-        yield
-
-    def leave(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
-        """Stop after the running requests."""
-        self._closing.set()
-        self.should_exit = True
+    uvicorn's own protocol parses HTTP, behind a `GuardedConnection`.
+    """
+    config = uvicorn.Config(
+        app,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        backlog=BACKLOG,
+        timeout_keep_alive=IDLE,
+        timeout_graceful_shutdown=FAREWELL,
+    )
+    config.load()
+    guarded: Any = partial(GuardedConnection, app.connections, config.http_protocol_class)
+    config.http_protocol_class = guarded
+    server = uvicorn.Server(config)
+    app.shutdown.begun = lambda: server.should_exit
+    return server
 
 
 def listening(config: PartyConfig) -> socket.socket:
@@ -146,9 +128,10 @@ def serve(config: PartyConfig, **sources: Any) -> None:
     give_back()
     raise_descriptor_limit()
     with listening(config) as bound:
-        server = Server(application(config, **sources))
+        server = create_server(application(config, **sources))
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, server.leave)
+            # uvicorn handles signals while it runs, and raises them again when it has stopped
+            signal.signal(number, lambda *_: setattr(server, "should_exit", True))
         settle()
         LOG.info("party started", extra={"role": config.role})
         server.run(sockets=[bound])
