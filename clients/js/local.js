@@ -80,15 +80,16 @@ export function sampler(word = fresh) {
 const divisor = (a, b) => (b ? divisor(b, a % b) : a);
 const lowest = (top, bottom) => [top / divisor(top, bottom), bottom / divisor(top, bottom)];
 
-export default ({ must, unhex, utf8, concat, digits, numberSize, ratio, above, parse, spell, isKey, seal }) => {
+export default ({ must, unhex, utf8, concat, digits, numberSize, ratio, above, parse, spell, isKey, isPure, seal }) => {
   const BODY = { assignedUntil: 8, grace: 4, places: 4, minimum: 4, length: 4, room: 4, suite: 1, key: 32, divisor: 4 };
   const RESPONSE = "randomized-response";
 
-  const stated = {
+  const stated = () => ({
     assumptions: ['[{"id":"honest-device"}]'],
     by: ["devices"], distribution: ["discrete-laplace", RESPONSE], parties: ["coordinator"], proofs: [0], view: ["message"],
-  };
-  const sound = ({ noise, answer, no_show }) => no_show === "0" && (noise.distribution !== RESPONSE || answer.levels === 1);
+  });
+  const sound = (terms) => isPure(terms) && fits(terms);
+  const fits = ({ noise, answer, no_show }) => no_show === "0" && (noise.distribution !== RESPONSE || answer.levels === 1);
 
   function read({ fraction, fields }, front) {
     must(front.kind === 0x74610240, "round", "this is no round of the local model");

@@ -94,13 +94,13 @@ const text = like(/^(?!\p{White_Space})[^\p{Cc}\p{Cs}\u200e\u200f\u202a-\u202e\u
 const words = (value) => value === "" || text(value);
 const SHAPE = {
   admission: like(/^(open|invitation)$/),
-  aggregation: has({ claim: is("semi-honest"), dishonest_count: is(0), dishonest_fraction: is("0"), minimum_batch_size: from(1), missing_fraction: is("0") }),
+  aggregation: has({ claim: is("semi-honest"), dishonest_count: from(0), dishonest_fraction: isFraction, minimum_batch_size: from(1), missing_fraction: isFraction }),
   answer: has({ labels: (value) => plain(value) === "[]" || list(text)(value), levels: from(1), meaning: text, metrics: list(text), range: list(isFraction), window: from(0) }),
   assumptions: Array.isArray,
   contact: words,
   first_day: day,
   grace: (value) => from(0)(value) && value <= 604800,
-  guarantee: has({ delta: is("0"), epsilon: isFraction, neighbours: is("replace-one"), participations: from(1), view: text }),
+  guarantee: has({ delta: isFraction, epsilon: isFraction, neighbours: is("replace-one"), participations: from(1), view: text }),
   issuer: like(/^([0-9a-f]{64})?$/),
   last_day: day,
   no_show: (value) => isFraction(value) && (([top, bottom]) => top >= 0n && top * 10n <= bottom * 9n)(parse(value)),
@@ -128,7 +128,8 @@ export async function readTerms(spelling) {
   must(canonical && `${Object.keys(terms)}` === `${Object.keys(SHAPE)}`, "terms", "the terms are not in canonical form");
   for (const key in SHAPE) must(SHAPE[key](terms[key]), key, `this device does not support ${key} ${JSON.stringify(terms[key])}`);
   const { answer, guarantee, noise, parties, admission, issuer } = terms;
-  const { stated, sound: fits = () => true } = await modelOf(terms);
+  const model = await modelOf(terms);
+  const stated = model.stated(terms);
   const found = { ...terms, ...noise, ...guarantee, assumptions: plain(terms.assumptions), parties: `${parties.map((party) => party.role)}` };
   for (const key in stated) must(stated[key].includes(found[key]), key, `this device does not support ${key} ${found[key]} with trust ${terms.trust}`);
   must(new Set(parties.map((party) => party.key)).size === parties.length, "parties", "two parties have the same key");
@@ -136,18 +137,18 @@ export async function readTerms(spelling) {
   must(!issuer === (admission === "open"), "issuer", "an issuer is needed for invitations only");
   const least = noise.minimum.map(BigInt);
   const sound = above(epsilon, ZERO) && !above(least, scale) && answer.range.length === 2 && [0, answer.levels + 1].includes(answer.labels.length) && above(high, low) && terms.first_day <= terms.last_day;
-  must(sound && fits(terms), "terms", "the terms contradict themselves");
-  earns(terms, least);
+  must(sound && model.sound(terms), "terms", "the terms contradict themselves");
   return Object.freeze({ ...terms, digest: hex(await sha256(bytes)), spelling });
 }
 
 const sensitivity = ({ answer }) => BigInt(answer.levels) * BigInt(answer.metrics.length);
 
-function earns(terms, scale) {
-  const { epsilon, participations } = terms.guarantee;
-  const [e, f] = parse(epsilon);
-  must(scale[0] * e >= sensitivity(terms) * BigInt(participations) * scale[1] * f, "noise", `noise of scale ${spell(scale)} is too small for epsilon ${epsilon}`);
-}
+// Nobody is missing or dishonest, and pure Laplace noise earns the guarantee.
+const isPure = ({ aggregation: { dishonest_count, dishonest_fraction, missing_fraction }, guarantee, noise, answer }) => {
+  const [[e, f], [top, bottom]] = [parse(guarantee.epsilon), noise.minimum.map(BigInt)];
+  const earns = top * e >= sensitivity({ answer }) * BigInt(guarantee.participations) * bottom * f;
+  return `${[dishonest_count, dishonest_fraction, missing_fraction, guarantee.delta]}` === "0,0,0,0" && earns;
+};
 
 const verified = async (label, message, signature, key) =>
   crypto.subtle.verify("Ed25519", await imported(unhex(key), "Ed25519", "verify"), signature, concat(utf8(`tacit ${label} v2`), [0], message));
@@ -159,12 +160,14 @@ export async function checkSigned(terms, label, message, signatures) {
 }
 
 export function checkSuccessor(old, next) {
-  const promised = ({ guarantee, aggregation, noise, grace }) => [
-    ...[guarantee.epsilon, `${guarantee.participations}`, `${-aggregation.minimum_batch_size}`, `-${noise.scale}`, `${grace}`].map(parse),
+  const fixed = ({ answer, trust, proofs, noise, no_show, admission, issuer }) =>
+    plain([answer, trust, proofs, noise.by, noise.distribution, no_show, noise.by === "devices" ? admission + issuer : ""]);
+  const promised = ({ guarantee, aggregation: { minimum_batch_size: batch, missing_fraction: missing, dishonest_count: count, dishonest_fraction: part }, noise, grace }) => [
+    ...[guarantee.epsilon, guarantee.delta, `${guarantee.participations}`, `${grace}`, ...[batch, missing, count, part, noise.scale].map((one) => `-${one}`)].map(parse),
     minus(ZERO, noise.minimum.map(BigInt)),
   ];
   const weaker = promised(next).some((value, place) => above(value, promised(old)[place]));
-  must(next.predecessor === old.digest && plain(next.answer) === plain(old.answer) && next.no_show === old.no_show && !weaker, "successor", "these terms promise less than those before");
+  must(next.predecessor === old.digest && fixed(next) === fixed(old) && !weaker, "successor", "these terms promise less than those before");
 }
 
 // Rounds
@@ -259,8 +262,8 @@ export async function seal(recipient, info, message, pair) {
 
 // Trust models, loaded where terms name them
 
-const TOOLS = { must, unhex, utf8, concat, big, bits, digits, sha256, uniform, limit, numberSize, ratio, above, parse, spell, isKey, seal, sensitivity };
-const MODULES = { "two-servers": () => import("./two-servers.js"), local: () => import("./local.js") };
+const TOOLS = { must, unhex, utf8, concat, big, bits, digits, sha256, uniform, limit, numberSize, ratio, above, parse, spell, isKey, isPure, seal, sensitivity };
+const MODULES = { "two-servers": () => import("./two-servers.js"), shuffler: () => import("./shuffler.js"), local: () => import("./local.js") };
 const models = {};
 
 export async function modelOf({ trust }) {
@@ -310,19 +313,6 @@ function checkRoom(ledger, entry, cost, besides) {
   must(own === null || !beyond(ledger.entries.flatMap(others), own), "limit", `one more round is beyond your own limit of ${own} over all experiments`);
 }
 
-// Experiments that share a party's key; the largest total first.
-function grouped(entries) {
-  let groups = [];
-  for (const entry of entries) {
-    const near = groups.filter(({ keys }) => keys.some((key) => entry.keys.includes(key)));
-    const members = [...near.flatMap((group) => group.members), entry];
-    groups = [...groups.filter((group) => !near.includes(group)), { members, keys: [...new Set(members.flatMap((one) => one.keys))].sort() }];
-  }
-  const spent = ({ members }) => total(members.flatMap(counted));
-  const shown = (group) => ({ keys: group.keys, experiments: group.members.map((one) => Object.keys(one.terms).sort()), spent: spell(spent(group)) });
-  return groups.sort((one, other) => (above(spent(other), spent(one)) || (!above(spent(one), spent(other)) && `${one.keys}` > `${other.keys}`) ? 1 : -1)).map(shown);
-}
-
 // Account and receipt are kept.
 function end(round, outcome) {
   if (round.outcome) return;
@@ -367,7 +357,7 @@ export function browserStorage(name = "tacit") {
   };
 }
 
-const copies = async () => (await import("./copies.js")).default({ must, hex, unhex, given, amount, ownOf, lower, united, holder, grouped });
+const copies = async () => (await import("./copies.js")).default({ must, hex, unhex, given, amount, ownOf, lower, united, holder, above, spell, total, counted });
 const LONGEST_REPLY = 1 << 20; // bytes
 const asking = (post) => !post.said && post.outcome[0] < 20;
 const under = (address, path) => address.replace(/\/*$/, path);
@@ -653,10 +643,10 @@ export class Device {
   // Charged when both are stored, before anything is sent.
   async #sealed(terms, round, row) {
     const halves = await (await modelOf(terms)).encode(terms, round, row.place, row.levels);
-    const posts = await Promise.all(halves.map(async (sealed, role) => {
-      const { role: party, address } = terms.parties[role];
+    const posts = await Promise.all(terms.parties.map(async ({ role: party, address }, role) => {
+      const sealed = halves[role] ?? null; // null: a party that gets none, and says what became of the round
       return {
-        party, address, bytes: sealed.length, digest: hex(await sha256(sealed)), sealed, acknowledged: false, refused: null, said: null,
+        party, address, bytes: sealed?.length, digest: sealed && hex(await sha256(sealed)), sealed, acknowledged: !sealed, refused: null, said: null,
         report: [0, row.sends], outcome: [0, row.asks],
       };
     }));
@@ -703,7 +693,7 @@ export class Device {
     const pending = spell(total(roundsOf(entry).filter((round) => !round.charged && !round.outcome)));
     return {
       spent: spent(roundsOf(entry)), pending, limit: entry.epsilon, taken: counted(entry).length, participations: entry.participations,
-      ownSpent: spent(roundsOf(...entries)), ownLimit: ownOf(ledger), parties: grouped(entries),
+      ownSpent: spent(roundsOf(...entries)), ownLimit: ownOf(ledger), parties: (await copies()).grouped(entries),
     };
   }
 
@@ -731,7 +721,7 @@ function settle(round) {
 }
 
 function shown({ identity: round = null, posts = [], levels, outcome, option = null, recorded = null, sends, closes, cost, charged } = {}) {
-  const sent = posts.map(({ party, address, bytes, digest, acknowledged, refused }) => ({ party, address, bytes, digest, acknowledged, refused }));
+  const sent = posts.filter((post) => post.bytes).map(({ party, address, bytes, digest, acknowledged, refused }) => ({ party, address, bytes, digest, acknowledged, refused }));
   const stage = outcome ?? (levels ? "waiting" : sent.every((post) => post.acknowledged) ? "sent" : "sealed");
   return {
     stage, option, round, recorded, sent, charge: charged ? cost : null,

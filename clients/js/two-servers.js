@@ -1,14 +1,14 @@
 // Trust model "two-servers" of tacit.js: an answer in two shares, each encrypted to one of two servers that add the noise.
 
-export default ({ must, unhex, utf8, concat, big, bits, digits, sha256, uniform, limit, numberSize, ratio, above, spell, isKey, seal, sensitivity }) => {
+export default ({ must, unhex, utf8, concat, big, bits, digits, sha256, uniform, limit, numberSize, ratio, above, spell, isKey, isPure, seal, sensitivity }) => {
   const BODY = { assignedUntil: 8, grace: 4, places: 4, minimum: 4, length: 4, suite: 1, collector: 32, line0: 32, key0: 32, line1: 32, key1: 32 };
   const FIELD = 2n ** 64n - 2n ** 32n + 1n; // of range proofs
   const provenSize = (levels, count = bits(levels)) => 8 * (count + 2 ** (1 + bits(count)) + (count < 2)); // of a number and its proof
 
-  const stated = {
+  const stated = () => ({
     assumptions: ['[{"id":"bounded-adversary"},{"count":1,"id":"honest-servers","of":2},{"id":"pinned-keys"}]'],
     by: ["servers"], distribution: ["discrete-laplace"], parties: ["coordinator,helper"], proofs: [0, 1], view: ["other-server"],
-  };
+  });
 
   function read({ take, integer, fraction, fields }, front) {
     const proofs = +(front.kind === 0x74610228);
@@ -78,5 +78,5 @@ export default ({ must, unhex, utf8, concat, big, bits, digits, sha256, uniform,
     }));
   }
 
-  return { stated, read, checks, cost, encode, mask };
+  return { stated, sound: isPure, read, checks, cost, encode, mask };
 };

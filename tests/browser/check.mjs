@@ -66,7 +66,7 @@ export async function halves(tacit, { terms, announcement, places, values }) {
   const shown = await tacit.readTerms(terms);
   const [model, round] = [await tacit.modelOf(shown), await tacit.accept(shown, unhex(announcement))];
   const one = (place) => ({ number: Number(big(unhex(place).slice(0, 4))), token: unhex(place).slice(4) });
-  return Promise.all(places.map(async (place, number) => (await model.encode(shown, round, one(place), values[number])).map(hex)));
+  return Promise.all(places.map(async (place, number) => (await model.encode(shown, round, one(place), values[number])).map((half) => half && hex(half))));
 }
 
 const LOCAL = globalThis.process ? "../../clients/js/local.js" : "./local.js";
@@ -253,4 +253,18 @@ export async function proofs(_tacit, { xofs, reports }) {
   const kept = prio3.expand(() => word(words.shift()), 3);
   if (`${kept}` !== `5,${prio3.MODULUS - 1n},7`) wrong.push("words beyond the field");
   return wrong;
+}
+
+/** δ of noise bits, as the shuffler's module computes it. */
+export async function deltas(tacit, { cases }) {
+  const { binomialDelta } = await tacit.modelOf({ trust: "shuffler" });
+  return cases.map(({ bits, bias, shift, epsilon }) => binomialDelta(bits, bias, shift, epsilon));
+}
+
+/** How many ones each of many reports of a level has. */
+export async function ones(tacit, { terms, announcement, level, count }) {
+  const shown = await tacit.readTerms(terms);
+  const [model, round] = [await tacit.modelOf(shown), await tacit.accept(shown, unhex(announcement))];
+  const draw = (size) => crypto.getRandomValues(new Uint8Array(size));
+  return Array.from({ length: count }, () => model.randomized(round, [level], draw).reduce((sum, bit) => sum + bit, 0));
 }

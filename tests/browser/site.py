@@ -27,6 +27,7 @@ PAGE = b"<!doctype html><meta charset=utf-8><title>a page of a third host</title
 FILES = {
     "/tacit.js": CLIENT / "tacit.js",
     "/two-servers.js": CLIENT / "two-servers.js",
+    "/shuffler.js": CLIENT / "shuffler.js",
     "/local.js": CLIENT / "local.js",
     "/copies.js": CLIENT / "copies.js",
     "/prio3.js": CLIENT / "prio3.js",

@@ -257,8 +257,13 @@ def imported(source: bytes) -> list[str]:
 def test_the_module_is_small_and_loads_trust_models_and_proofs_only_where_needed() -> None:
     source = (CLIENT / "tacit.js").read_bytes()
     assert len(gzip.compress(source, 9)) < 12_288
-    assert imported(source) == ["./two-servers.js", "./local.js", "./copies.js"]
+    assert imported(source) == [
+        "./two-servers.js",
+        "./shuffler.js",
+        "./local.js",
+        "./copies.js",
+    ]
     assert imported((CLIENT / "two-servers.js").read_bytes()) == ["./prio3.js"]
-    assert imported((CLIENT / "local.js").read_bytes()) == []
-    assert imported((CLIENT / "prio3.js").read_bytes()) == []
+    for name in ("shuffler.js", "local.js", "prio3.js", "copies.js"):
+        assert imported((CLIENT / name).read_bytes()) == []
     assert "dependencies" not in (CLIENT / "package.json").read_text(encoding="utf-8")

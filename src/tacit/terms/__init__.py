@@ -41,6 +41,7 @@ from tacit.terms.pinned import (
     check_party_key,
     check_successor,
     cosign,
+    in_order,
 )
 from tacit.terms.words import OBEDIENT, in_words
 
@@ -76,6 +77,7 @@ __all__ = [
     "check_successor",
     "check_text",
     "cosign",
+    "in_order",
     "in_words",
     "parsed",
 ]
