@@ -183,6 +183,7 @@ def compose(
         first=min(problem.first_round or first_round(problem, statistic, small), problem.horizon),
         growth=problem.growth or GROWTH[statistic],
         evaluation=problem.evaluation,
+        smallest=smallest,
     )
     hidden: Mechanism = policies
     if problem.evaluation:

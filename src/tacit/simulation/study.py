@@ -204,7 +204,7 @@ def asked(entry: Algorithm, environment: World | None, options: dict[str, Any]) 
                 f"{environment.arms}, one per option: record more, give a horizon, or resample"
             )
         return ({"horizon": limit} if limit else {}) | {"arms": environment.arms} | options
-    return options
+    return options if environment.horizon is None else {"horizon": environment.horizon} | options
 
 
 def study(entry: Algorithm, problem: Problem, how: RunConfig, world: World | None = None) -> Result:
