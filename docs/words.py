@@ -1,7 +1,7 @@
 """Counts the words of the documentation, by page and in all, without generated reference.
 
-Run it as `python docs/words.py`. Words outside of code blocks count, tables and footnotes too. Pages
-that scripts print are left out: commands, configuration, HTTP API, the path of a command, gallery.
+Run it as `python docs/words.py`. Words outside of code blocks count, tables and footnotes too.
+Pages that scripts print are left out: commands, configuration, HTTP API, the path of a command.
 """
 
 from __future__ import annotations
