@@ -305,7 +305,8 @@ def answer(question: PlanRequest) -> Plan:
     if len(errors) == len(costs):
         raise errors[0]
     served = {cost.trust: cost for cost in costs if not cost.refused}
-    advice = _by_trust(served, question.expected) if by_trust else _least(served)
+    decides = by_trust and wanted[0].family == "arms"
+    advice = _by_trust(served, question.expected) if decides else _least(served)
     return Plan(costs, advice, lies)
 
 
