@@ -23,6 +23,15 @@ IN_BROWSERS = {
 }
 """Trust models that the browser's device supports, the party that adds the noise, and the noise."""
 
+OTHERS_LEARN = {
+    TrustModel.TWO_SERVERS: "sums of at least {} answers, with noise, and nothing else about your "
+    "answer.",
+    TrustModel.SECURE_AGGREGATION: "sums of at least {} answers, with noise, and nothing else "
+    "about your answer.",
+    TrustModel.SHUFFLER: "the answers of at least {} people with their noise, in random order.",
+    TrustModel.LOCAL: "your answer with its noise, and nothing else about it; what is released is "
+    "about at least {} people.",
+}
 CANNOT_TELL = {
     TrustModel.TWO_SERVERS: "your answer. Both halves are needed for that, and each server adds up "
     "its halves with noise before anything leaves it.",
@@ -54,6 +63,7 @@ def page(terms: Terms, state: str, root: str) -> str:
         protection=[*caution(terms), *likelihood(terms.promise)],
         honesty=honesty(terms),
         receivers=[one for one in terms.parties if one.role in visibility(terms).receivers],
+        others_learn=OTHERS_LEARN[terms.trust].format(terms.aggregation.minimum_batch_size),
         cannot_tell=CANNOT_TELL[terms.trust],
         choices=choices(answer),
         unanswered=_unanswered(answer),
