@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 from tests.algorithms.asking import options_of
 
-from tacit.algorithms import ArmsProblem, SilosProblem, algorithms, lookup, zc24
+from tacit.algorithms import ArmsProblem, SilosProblem, algorithms, lookup, zc24, zc24_noise
 from tacit.algorithms.zc24_noise import (
     WEIGHT,
     PrivateSums,
@@ -25,7 +26,7 @@ from tacit.algorithms.zc24_noise import (
     sdp_fedlinucb_vec,
     secagg_fedlinucb,
 )
-from tacit.assumptions import Derivation, DerivedBy, DishonestAtMost, Scope
+from tacit.assumptions import Derivation, DerivedBy, DishonestAtMost, Scope, VisitsAtMost
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.federated import FederatedLinUCB
 from tacit.bandits.contextual.moments import joint_sensitivity
@@ -510,3 +511,82 @@ def test_an_amplified_guarantee_is_derived_anew(lazy: bool) -> None:
         stated = state_arithmetic(replace(found, **change), found.arithmetic)
         with pytest.raises(TacitError, match="do not earn"):
             Experiment.from_dict(with_guarantee(stored, stated))
+    twice = found.given(VisitsAtMost(1, 2))  # amplification covers one participation
+    twice = state_arithmetic(replace(twice, participations=2), found.arithmetic)
+    stored["mechanism"]["sums"]["presence"]["visits"] = 2
+    with pytest.raises(TacitError, match="do not earn"):
+        Experiment.from_dict(with_guarantee(stored, twice))
+
+
+# What silos send: prefix sums (Algorithm 4), and the printed bits of every data point (App. F.2)
+
+
+def test_prefix_sums_have_the_noise_and_the_guarantee_of_the_nodes() -> None:
+    """P_alt: post-processing of the same noisy nodes by the silo itself."""
+    asked: dict[str, Any] = {"epsilon": 0.5, "delta": 0.1, "constants": "paper", "silos": 5}
+    nodes, sums = (
+        zc24_noise.ldp_fedlinucb(SilosProblem.of(sent=sent, **asked))
+        for sent in ("rows", "prefix-sums")
+    )
+    assert (nodes.sums.shape.kind, sums.sums.shape.kind) == ("tree", "prefix")
+    assert nodes.guarantee == sums.guarantee
+    np.testing.assert_array_equal(nodes.sums.variances, sums.sums.variances)
+    tight = zc24_noise.ldp_fedlinucb(
+        SilosProblem.of(**{**asked, "constants": "tight"}, sent="prefix-sums")
+    )
+    assert tight.sums.shape.kind == "prefix"
+    assert tight.guarantee is not None
+    assert tight.guarantee.epsilon <= 0.5
+
+
+def test_a_silo_that_sends_prefix_sums_adds_up_its_own_noisy_nodes() -> None:
+    problem = SilosProblem.of(
+        epsilon=5.0, delta=0.1, constants="paper", silos=2, dimension=2, sync=5, horizon=40,
+        sent="prefix-sums",
+    )  # fmt: skip
+    sums = zc24_noise.ldp_fedlinucb(problem).sums
+    encoder, released, held = sums.encoder(np.random.default_rng(0)), {}, {}  # type: ignore[var-annotated]
+    other = sums.encoder(np.random.default_rng(1))
+    data = np.arange(8 * sums.size, dtype=float).reshape(8, sums.size) / 100
+    for step in range(8):
+        messages = [one.randomize(data[step]) for one in (encoder, other)]
+        protocol = sums.open(step, released, held, None)
+        found = protocol.analyze(protocol.combine(messages))
+        spread = math.sqrt(sums.variances[step])
+        assert np.abs(found.total - 2 * data[: step + 1].sum(axis=0)).max() < 6 * spread
+
+
+def test_printed_bits_are_those_of_every_data_point() -> None:
+    """b bits of bias ¼ and 2g levels for each of the points of a node, in every number."""
+    problem = SilosProblem.of(
+        epsilon=2.0, delta=0.5, constants="paper", bits="printed",
+        silos=3, dimension=2, sync=4, horizon=16,
+    )  # fmt: skip
+    levels, bits = zc24_noise.printed_bits(problem)
+    assert levels == math.ceil(2 * math.sqrt(12))
+    assert bits == math.ceil(24e4 * levels**2 * math.log(4 * 5 / 0.5) ** 2 / (2**2 * 12))
+    private = zc24_noise.sdp_fedlinucb_vec(problem)
+    sums = private.sums
+    assert sums.row_variance == pytest.approx(12 * bits * 3 / 16 / levels**2, rel=1e-3)
+    form = sums.form(0)
+    assert form.bits == pytest.approx(4 * (2 * levels + bits), rel=1e-3)
+    assert sums.share.support[1] % 4 == 0
+    assert Fraction(sums.share.p) == Fraction(1, 4)  # type: ignore[attr-defined]
+    experiment = lookup("sdp-fedlinucb-vec").build(problem)
+    outcome = drive(experiment, problem.start(0, None).world, np.random.default_rng(0))
+    assert outcome.released == 4
+
+
+def test_the_printed_bits_drown_everything_as_corrections_say() -> None:
+    """7.8·10⁷ in a node where silo-level privacy has 5.8·10⁵ (CORRECTIONS 25)."""
+    asked: dict[str, Any] = {"epsilon": 0.2, "delta": 0.1, "constants": "paper"}
+    printed = zc24_noise.sdp_fedlinucb_vec(SilosProblem.of(bits="printed", **asked)).sums
+    proof = zc24_noise.sdp_fedlinucb_vec(SilosProblem.of(**asked)).sums
+    silo = zc24_noise.ldp_fedlinucb(SilosProblem.of(**asked)).sums
+    assert printed.row_variance == pytest.approx(7.76e7, rel=1e-3)
+    assert silo.row_variance == pytest.approx(5.75e5, rel=1e-3)
+    assert proof.row_variance == pytest.approx(4.295e4, rel=1e-3)
+    with pytest.raises(TacitError, match="too large to send"):
+        printed.encoder()
+    with pytest.raises(TacitError, match="use --constants paper"):
+        zc24_noise.sdp_fedlinucb_vec(SilosProblem.of(epsilon=0.2, delta=0.1, bits="printed"))

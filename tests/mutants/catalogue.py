@@ -966,7 +966,7 @@ TARGETS: tuple[Target, ...] = (
         "check_withstands",
         (
             swap("found.bits >= bits", "True"),
-            swap("about.dishonest(announced.reports)", "0"),
+            swap("about.dishonest(announced.slots)", "0"),
             swap("Claim(about.claim)", "Claim.SEMI_HONEST"),
         ),
         COORDINATOR,

@@ -11,6 +11,7 @@ from typing import Any, cast
 import mpmath as mp
 import numpy as np
 import pytest
+from scipy.special import ndtr
 from tests.noise.distributions import DRAWABLE, LAWS, WIDE, digits, reference
 
 from tacit.noise import (
@@ -223,3 +224,21 @@ def test_numpy_numbers_make_the_same_laws_as_python_numbers() -> None:
     for given, meant in pairs:
         assert repr(given) == repr(meant)
         assert type(given.draw()) is int
+
+
+@pytest.mark.parametrize("p", [Fraction(1, 4), Fraction(1, 2), Fraction(1, 100)])
+@pytest.mark.parametrize("n", [400, 40_000])
+def test_a_sum_of_bits_is_no_farther_from_a_gaussian_than_the_bound_says(
+    n: int, p: Fraction
+) -> None:
+    """The distance itself, summed: 7.6/σ holds with much room."""
+    noise = Binomial(n, p)
+    k = np.arange(n + 1)
+    edges = (np.arange(n + 2) - 0.5 - noise.mean) / noise.std
+    rounded = np.diff(ndtr(edges))
+    true = 0.5 * float(np.abs(noise.pmf(k) - rounded).sum())
+    bound = noise.distance_from_gaussian()
+    assert true <= bound + 1e-12
+    assert true <= 7.6 / noise.std / 5
+    if p != Fraction(1, 2):
+        assert bound == min(1.0, 7.6 / noise.std)

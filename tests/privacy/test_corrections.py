@@ -269,7 +269,7 @@ def test_the_list_of_corrections_shows_the_documented_values(tacit: Tacit, throu
     shown = {
         (row["line"], row["what"], row["setting"]): (row["printed"], row["true"]) for row in found
     }
-    assert {line for line, _, _ in shown} == {7, 13, 15, 16, 17, 24, 25, 26, 27, 32}
+    assert {line for line, _, _ in shown} == {7, 13, 15, 16, 17, 24, 25, 26, 27, 32, 34}
     for key, (printed, true) in DOCUMENTED.items():
         assert shown[key][0] == pytest.approx(printed, rel=6e-4)
         assert shown[key][1] == pytest.approx(true, rel=4e-3)
@@ -292,3 +292,13 @@ def test_32_the_printed_radius_has_the_rounding_term_of_the_proof() -> None:
     assert isinstance(learner, ForgettingElimination)
     assert learner.sigma == pytest.approx(math.sqrt(2) / 0.5 * (1 + 1 / 4))
     assert learner.h == 0
+
+
+def test_34_the_public_code_has_other_noise_than_the_theorems() -> None:
+    found = {row.what: row for row in corrections() if row.line == 34}
+    node = found["deviation of a silo's node"]
+    assert (round(node.printed), round(node.true)) == (26_704, 9_105)
+    shuffled = found["variance of a shuffled node"]
+    assert shuffled.printed == pytest.approx(7.76e7, rel=1e-3)
+    assert round(shuffled.true, 1) == 223.7
+    assert round(found["epsilon of those nodes, one record"].true, 3) == 0.188

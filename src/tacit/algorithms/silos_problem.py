@@ -34,6 +34,8 @@ Budget = tuple[float, float]  # (ε, δ)
 Mode = Literal["rigorous", "calibrated"]
 Schedule = Literal["geometric", "fixed"]
 Field = Literal["title", "body"]
+Sent = Literal["rows", "prefix-sums"]
+PrintedBits = Literal["proof", "printed"]
 LARGEST_BUDGET = 10_000  # largest epsilon of a silo
 
 
@@ -158,6 +160,8 @@ class SilosProblem(Problem):
         Size of the problem, and the rounds between synchronisations.
     lazy, mode, schedule, norm, failure_probability, constants
         How silos act and synchronise, and their confidence sets.
+    sent, bits
+        What silos send: rows or prefix sums; bits as in a proof or as printed.
     privacy : SilosPrivacy
         The requested guarantee.
     environment : SilosEnvironment
@@ -198,6 +202,16 @@ class SilosProblem(Problem):
         "When to synchronise: geometric (by default where silos are lazy), or fixed, every sync "
         "rounds.",
     )
+    sent: Sent = option(
+        "rows",
+        "What a silo sends at a synchronisation: rows of the factorization (nodes of the tree with "
+        "constants of the paper), or prefix-sums that it adds up itself (ZC24 Algorithm 4).",
+    )
+    bits: PrintedBits = option(
+        "proof",
+        "Noise bits with constants of the paper: of the variance in the proof of ZC24 Theorem 5.5, "
+        "or printed (Appendix F.2: g levels and b bits of bias 1/4 for every data point).",
+    )
     norm: float = option(
         1.0, "Largest length of the parameter; of rewards less 1/2 where one feature is constant."
     )
@@ -225,6 +239,8 @@ class SilosProblem(Problem):
         probability("failure_probability", self.failure_probability)
         one_of("constants", self.constants, get_args(Constants))
         one_of("mode", self.mode, get_args(Mode))
+        one_of("sent", self.sent, get_args(Sent))
+        one_of("bits", self.bits, get_args(PrintedBits))
         positive("norm", self.norm, "the parameter's largest length, such as 1")
         if self.schedule is not None:
             one_of("schedule", self.schedule, get_args(Schedule))

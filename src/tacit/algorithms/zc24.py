@@ -62,7 +62,7 @@ def fedlinucb(problem: SilosProblem) -> Experiment:
     "ldp-fedlinucb",
     trust=TrustModel.SILO,
     promise="(ε, δ)-DP of all that a silo sends",
-    options=(*ALL, "budgets"),
+    options=(*ALL, "budgets", "sent"),
 )
 def ldp_fedlinucb(problem: SilosProblem) -> Experiment:
     """Noise of every silo on its own prefix sums (Theorem 5.1)."""
@@ -84,7 +84,7 @@ def sdp_fedlinucb(problem: SilosProblem) -> Experiment:
     "sdp-fedlinucb-vec",
     trust=TrustModel.SHUFFLER,
     promise="(ε, δ)-DP of the shuffled bits",
-    options=ALL,
+    options=(*ALL, "bits"),
 )
 def sdp_fedlinucb_vec(problem: SilosProblem) -> Experiment:
     """Vector sums through a shuffler (Theorem 5.5)."""

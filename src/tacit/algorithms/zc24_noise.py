@@ -201,18 +201,22 @@ def fedlinucb(problem: SilosProblem) -> PrivateSums:
 def ldp_fedlinucb(problem: SilosProblem) -> PrivateSums:
     """Every silo adds its own noise (Theorem 5.1: σ₀² = 8κ (ln(2/δ) + ε) / ε²).
 
-    It is discrete where the paper has real numbers, so that silos can draw it exactly.
+    It is discrete where the paper has real numbers, so that silos can draw it exactly. With
+    `sent="prefix-sums"` a silo adds up its noisy nodes itself and sends prefix sums (Algorithm 4,
+    P_alt): the noise is that of the tree, the guarantee that of its nodes.
     """
     if problem.privacy.budgets is not None:
         return own_noise(problem, ldp_fedlinucb)
+    alternative = problem.sent == "prefix-sums"
     if problem.constants == "tight":
-        return _tight(problem, "square-root", TrustModel.SILO, "discrete-gaussian")
+        kind: Kind = "prefix" if alternative else "square-root"
+        return _tight(problem, kind, TrustModel.SILO, "discrete-gaussian")
     e, d = problem.privacy.epsilon, problem.privacy.delta
     variance = 8 * nodes(problem) * (math.log(2 / d) + e) / e**2
-    protocol = _fine_enough(
-        _tree(problem, math.sqrt(variance), TrustModel.SILO, "discrete-gaussian"),
-        problem.privacy.target,
-    )
+    tree = _tree(problem, math.sqrt(variance), TrustModel.SILO, "discrete-gaussian")
+    if alternative:
+        tree = replace(tree, shape=factorize("prefix", problem.steps))
+    protocol = _fine_enough(tree, problem.privacy.target)
     printed = math.sqrt(problem.silos * nodes(problem) * variance)
     return finished(problem, protocol, EXACT, printed)
 
@@ -260,12 +264,14 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
     """Bits of binomial noise behind a shuffler, node by node (Theorem 5.5, Algorithms 5 to 7).
 
     `paper` takes the variance of the theorem's proof, κ ln(1/δ) ln²(d²κ/δ) / ε², constant 1: with
-    the constants of Appendix F.2 (24·10⁴) its noise would exceed that of silo-level privacy and
-    Figure 2(b) could not be as it is. Its true guarantee is computed from the noise that remains
-    when a curious silo subtracts its own bits.
+    the constants of Appendix F.2 (24·10⁴) its noise exceeds that of silo-level privacy and Figure
+    2(b) could not be as it is; `bits="printed"` has those. The true guarantee is computed from the
+    noise that remains when a curious silo subtracts its own bits.
     """
     e, d = problem.privacy.epsilon, problem.privacy.delta
     if problem.constants == "tight":
+        if problem.bits == "printed":
+            raise TacitError("bits is printed, but constants is tight: use --constants paper")
         return _tight(problem, "tree", TrustModel.SHUFFLER, "binomial")
     limit = 60 * math.sqrt(2 * nodes(problem) * math.log(2 / d))
     if e > limit:
@@ -273,6 +279,8 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
             f"epsilon is {e:g}; it must be at most {limit:.3g} for ZC24 Theorem 5.5: use tight "
             "constants, or secagg-fedlinucb"
         )
+    if problem.bits == "printed":
+        return _printed_bits(problem)
     sigma = (
         math.sqrt(nodes(problem) * math.log(1 / d))
         * math.log(problem.dimension**2 * nodes(problem) / d)
@@ -286,6 +294,37 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
     printed = _tree(problem, others, TrustModel.SHUFFLER, "binomial", scale)
     protocol = replace(printed, corrupt=looking)
     return finished(problem, protocol, EXACT, math.sqrt(nodes(problem)) * sigma)
+
+
+def printed_bits(problem: SilosProblem) -> tuple[int, int]:
+    """Levels g and noise bits b of a data point in the smallest node, as printed in ZC24 App. F.2.
+
+    With n data points g = max{2√n, d, 4} and b = 24·10⁴ g² ln²(4(d² + 1)/δ) / (ε²n).
+
+    >>> printed_bits(SilosProblem.of(epsilon=0.2, delta=0.1))
+    (100, 1654953973)
+    """
+    points, d = problem.silos * problem.sync, problem.dimension
+    levels = math.ceil(max(2 * math.sqrt(points), d, 4))
+    logs = math.log(4 * (d**2 + 1) / problem.privacy.delta)
+    needed = 24e4 * levels**2 * logs**2 / (problem.privacy.epsilon**2 * points)
+    return levels, math.ceil(needed)
+
+
+def _printed_bits(problem: SilosProblem) -> PrivateSums:
+    """Every data point of a node adds g levels and b bits of bias ¼ (Algorithm 5, line 6).
+
+    A node of more points has as many bits in total, as printed; its levels stay those of the
+    smallest node, where printed ones grow with √n, which the noise hides. A silo rounds the sum of
+    its points.
+    """
+    levels, bits = printed_bits(problem)
+    sigma = math.sqrt(bits * problem.silos * problem.sync * 3 / 16) / levels
+    looking = problem.silos - _unknown(problem)
+    others = sigma * math.sqrt(_unknown(problem) / problem.silos)
+    sums = _tree(problem, others, TrustModel.SHUFFLER, "quarter-bits", levels)
+    noisy = replace(sums, corrupt=looking)
+    return finished(problem, noisy, EXACT, math.sqrt(nodes(problem)) * sigma)
 
 
 @lru_cache(maxsize=32)

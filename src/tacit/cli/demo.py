@@ -16,7 +16,8 @@ import typer
 from tacit.cli.operating import needs_live
 from tacit.cli.options import CommandGroup, Json, Whole
 from tacit.cli.printing import print_json, sentence, table
-from tacit.errors import TacitError, integer
+from tacit.errors import TacitError, integer, one_of
+from tacit.trust import DEPLOYABLE, TrustModel
 
 if TYPE_CHECKING:
     from tacit.service.demo.play import DemoProgress
@@ -34,25 +35,35 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep serving after the report, until ^C.")
     ] = (False),
+    trust: Annotated[str, typer.Option(help=f"Trust model: {', '.join(DEPLOYABLE)}.")] = DEPLOYABLE[
+        0
+    ].value,
+    proofs: Annotated[
+        bool, typer.Option("--proofs", help="Let reports prove that they are possible answers.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Run a live private experiment on this machine: two servers, simulated participants over HTTP
+    """Run a live private experiment on this machine: real servers, simulated participants over HTTP
     with the shipped device and cryptography, web pages, and a report. It ends by itself.
     """
     if context.invoked_subcommand is not None:
         return
     with needs_live():
         from tacit.service.demo import report
-        from tacit.service.demo.play import playing
+        from tacit.service.demo.play import DemoSettings, playing
     from tacit.simulation import files
 
     if not LEAST <= people <= MOST:
         raise TacitError(f"people is {people:.4g}; it must be from {LEAST} to {MOST:,}")
     integer("seed", seed, at_least=0)
+    one_of("trust", trust, DEPLOYABLE)
+    if proofs and trust != TrustModel.TWO_SERVERS:
+        raise TacitError(f"--proofs needs --trust two-servers, not {trust}: leave one of them out")
     files.probe(out)
     with ExitStack() as stack:
         with _progress(as_json) as watch:
-            shown = stack.enter_context(playing(people, seed, watch, keep=keep))
+            settings = DemoSettings(people, seed, TrustModel(trust), proofs, keep)
+            shown = stack.enter_context(playing(settings, watch))
         page = out / "report.html"
         with files.whole(page) as partial:
             partial.write_text(report.html(shown), encoding="utf-8")
@@ -96,7 +107,8 @@ def _say(shown: DemoProgress) -> None:
     table(shown.status["question"], heads, rows)
     sentence("sent", " ".join(report.sent(shown)))
     sentence("rejected", " ".join(report.refused(shown)))
-    sentence("note", "both servers ran here: this shows the protocol, not the separation of trust")
+    note = "everything ran here: this shows the protocol, not the separation of trust"
+    sentence("note", note)
 
 
 @contextmanager
@@ -174,4 +186,70 @@ def noise(
     print(f"pictures: {noise} {regret}")
 
 
-GROUPS = {"demo": CommandGroup(demo.__doc__, {"noise": noise}, demo)}
+def silos(
+    patients: Annotated[
+        int, typer.Option(help="Patients of each of the four hospitals.", **Whole)
+    ] = 2000,
+    pace: Annotated[int, typer.Option(help="Milliseconds per patient.", **Whole)] = 40,
+    out: Annotated[Path, typer.Option(help="Directory for the report.")] = Path("demo-output"),
+    seed: Annotated[int, typer.Option(help="Seed of the generated patients.", **Whole)] = 1,
+    as_json: Json = False,
+) -> None:
+    """Let four hospitals learn one policy: an agent each, over NVIDIA FLARE processes of this
+    machine, with generated patients whose outcomes come late or never.
+    """
+    with needs_live():
+        from tacit.silos.demo import report
+        from tacit.silos.demo.play import play
+    from tacit.simulation import files
+
+    if not 100 <= patients <= 100_000:
+        raise TacitError(f"patients is {patients}; it must be from 100 to 100,000")
+    integer("seed", seed, at_least=0)
+    integer("pace", pace, at_least=1)
+    files.probe(out)
+    with _stages(as_json) as watch:
+        shown = play(seed, patients, pace, watch)
+    page = out / "silos.html"
+    with files.whole(page) as partial:
+        partial.write_text(report.page(shown), encoding="utf-8")
+    result = shown.result
+    if as_json:
+        told = {
+            "shared": result.shared,
+            "own": list(result.own),
+            "at_home": [list(pair) for pair in result.at_home],
+            "better": result.better,
+            "received": result.received,
+            "seconds": shown.seconds,
+            "report": str(page),
+        }
+        print_json(told)
+        return
+    sentence("result", report.answer(shown))
+    rows: list[list[Any]] = [
+        [silo.name, f"{own:.4f}", f"{home[1]:.4f}", f"{home[0]:.4f}", status["decisions"]]
+        for silo, own, home, status in zip(
+            shown.terms.silos, result.own, result.at_home, shown.statuses, strict=True
+        )
+    ]
+    heads = ["hospital", "alone", "alone, own patients", "shared, own patients", "patients"]
+    table("mean regret on held-out patients", heads, rows)
+    sentence("shared policy, on all", f"{result.shared:.4f}")
+    sentence("report", str(page))
+    sentence("note", "all processes ran here: this shows the protocol, not the separation of trust")
+
+
+@contextmanager
+def _stages(as_json: bool) -> Iterator[Callable[[str], None]]:
+    """Print each stage on standard error; nothing with JSON."""
+    if as_json:
+        yield lambda _stage: None
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    yield lambda stage: console.print(f"  {stage}", soft_wrap=True, highlight=False)
+
+
+GROUPS = {"demo": CommandGroup(demo.__doc__, {"noise": noise, "silos": silos}, demo)}

@@ -46,7 +46,8 @@ def create(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Publish an experiment at the coordinator; it starts when the helper has signed its terms.
+    """Publish an experiment at the coordinator; it starts when the helper has signed its terms, or
+    at once where the trust model has no helper.
 
     Example: tacit experiment create greeting.toml --config coordinator/party.toml
     """
@@ -71,22 +72,25 @@ def create(
             f"this experiment exists and is {published.state}: change its question, options or "
             f"days, or read its result with tacit experiment estimates {made['digest'][:12]}"
         )
-    coordinator, helper = published.terms.parties
+    coordinator, *helpers = published.terms.parties
     where = f"{coordinator.address}/experiments/{made['digest']}"
     command = f"tacit terms cosign {where} --config helper/party.toml"
     if app is not None:
         write_new(app, json.dumps(_pins(published), indent=2) + "\n")
     if as_json:
-        print_json({"digest": made["digest"], **keys_of(published), "next": command})
+        then = {"next": command} if helpers else {}
+        print_json({"digest": made["digest"], **keys_of(published), **then})
         return
-    before = " earlier" if published.signed else ""
+    before = " earlier" if helpers and published.signed else ""
     sentence(f"published{before}", f"{published.terms.question} ({published.state})")
     sentence("digest", made["digest"])
     say_keys(published)
     if before:
         return
-    sentence("next", f"the operator of the helper at {helper.address} reads the terms and signs:")
-    print(f"  {command}")
+    for helper in helpers:
+        told = f"the operator of the helper at {helper.address} reads the terms and signs:"
+        sentence("next", told)
+        print(f"  {command}")
 
 
 def _pins(published: Published) -> dict[str, Any]:

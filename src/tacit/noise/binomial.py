@@ -19,7 +19,14 @@ import numpy.typing as npt
 
 from tacit.errors import Number, integer, positive, probability
 from tacit.noise.cumulants import OUTSIDE, Cumulants
-from tacit.noise.distribution import Floats, Integers, NoiseDistribution, plain, refuse_power
+from tacit.noise.distribution import (
+    WIDEST_SUMMED,
+    Floats,
+    Integers,
+    NoiseDistribution,
+    plain,
+    refuse_power,
+)
 from tacit.noise.log_functions import deviance, stirling_error
 from tacit.sampling.coins import random_bits
 from tacit.sampling.draws import ones
@@ -27,6 +34,9 @@ from tacit.sampling.inversion import Inversion
 
 _CHUNK = 1 << 20
 _MOST_BITS = 1 << 20
+STEIN = (
+    7.6  # times the inverse of the standard deviation: distance of a sum of bits from a Gaussian
+)
 
 
 @dataclass(frozen=True)
@@ -149,6 +159,16 @@ class Binomial(NoiseDistribution):
             return value, n * (mean - p), n * mean * (1 - mean)
 
         return function
+
+    def distance_from_gaussian(self) -> float:
+        """The sum of all terms where the bits are fair and few enough, else 7.6 / σ.
+
+        The latter holds for all sums of independent bits (Chen, Goldstein & Shao 2011, Theorem
+        7.1).
+        """
+        if self.symmetric and self.std <= WIDEST_SUMMED:
+            return super().distance_from_gaussian()
+        return min(1.0, STEIN / self.std)
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Any:
         """NumPy's binomial."""

@@ -31,12 +31,16 @@ from tacit.trust import SHUFFLE_SECURITY, TrustModel, View, split_shares
 if TYPE_CHECKING:
     from tacit.protocols.prefix_sums import PrefixSums
 
-Noise = Literal["none", "gaussian", "discrete-gaussian", "skellam", "binomial"]
+Noise = Literal["none", "gaussian", "discrete-gaussian", "skellam", "binomial", "quarter-bits"]
+BITS: tuple[Noise, ...] = ("binomial", "quarter-bits")  # sent bit by bit
 
 INTEGER_NOISE: dict[Noise, Callable[[float, int], NoiseDistribution]] = {
     "discrete-gaussian": lambda width, _: DiscreteGaussian(width),
     "skellam": lambda width, _: Skellam(width**2),
     "binomial": lambda width, n: Binomial(2 * n * math.ceil(2 * width**2 / n)),
+    "quarter-bits": lambda width, n: Binomial(
+        4 * n * math.ceil(4 * width**2 / (3 * n)), Fraction(1, 4)
+    ),
 }
 """Integer noise by its standard deviation and the number of parties that draw shares of it."""
 
@@ -189,7 +193,7 @@ class Shuffled(Aggregated):
 
     view = View.SHUFFLED
     shares = False
-    noises: tuple[Noise, ...] = ("discrete-gaussian", "skellam", "binomial", "gaussian")
+    noises: tuple[Noise, ...] = ("discrete-gaussian", "skellam", *BITS, "gaussian")
     no_prefix = (
         "shuffled prefix sums put every participant in all later messages (ZC24 Remark 5.6): use "
         "the tree or the square root"
@@ -205,14 +209,14 @@ class Shuffled(Aggregated):
 
     def form(self, sums: PrefixSums, step: int) -> Form:
         """Shares that add up to each integer, or as many bits as there are levels and noise."""
-        if sums.noise != "binomial":
+        if sums.noise not in BITS:
             return Shares(count=split_shares(sums.honest, 1 << MODULUS_BITS))
         most, noise = math.ceil(sums.largest(step)), int(sums.share.support[1])
         return Bits(2 * most + noise, most + round(sums.share.mean))
 
     def slack(self, sums: PrefixSums, epsilon: float) -> float:
         """The statistical distance of split-and-mix, over all released numbers."""
-        if sums.alone or sums.noise == "binomial":
+        if sums.alone or sums.noise in BITS:
             return 0.0
         return (1 + math.exp(epsilon)) * 2.0**-SHUFFLE_SECURITY * sums.size * sums.shape.steps
 

@@ -34,6 +34,7 @@ from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import Factorization, squared_silos
 from tacit.protocols.prefix_delivery import (
+    BITS,
     DELIVERIES,
     INTEGER_NOISE,
     ONCE,
@@ -110,7 +111,7 @@ class PrefixSums:
                 f"noise is {self.noise!r}; under trust {self.trust} it must be one of "
                 f"{', '.join(self.delivery.noises)}"
             )
-        if self.noise == "binomial" and self.shape.kind in ("square-root", "optimal"):
+        if self.noise in BITS and self.shape.kind in ("square-root", "optimal"):
             raise TacitError(
                 f"bits cannot be weighted by the coefficients of the {self.shape.kind} kind: use "
                 "the tree, or discrete-gaussian noise"
@@ -467,7 +468,7 @@ class Encoder:
     def __post_init__(self) -> None:
         p = self.protocol
         bits = p.bits_per_silo / p.shape.steps
-        if p.noise == "binomial" and bits > MOST_BITS:
+        if p.noise in BITS and bits > MOST_BITS:
             raise TacitError(
                 f"a message would be {bits:.3g} bits, too large to send: use secagg-fedlinucb, "
                 "or a larger epsilon or delta"

@@ -14,7 +14,7 @@ from tacit.algorithms.arms_problem import Better, Index, Rewards, Through
 from tacit.algorithms.contextual_problem import Contexts, StatisticKind
 from tacit.algorithms.linear_problem import Reports
 from tacit.algorithms.problems import Constants, Noise
-from tacit.algorithms.silos_problem import Field, Mode, Schedule
+from tacit.algorithms.silos_problem import Field, Mode, PrintedBits, Schedule, Sent
 
 Whole = float  # a whole number; 1e6 is one
 Elimination = Literal["dist-dp-se", "dist-rdp-se", "dist-cdp-se", "cdp-se", "ldp-se", "dp-se"]
@@ -106,6 +106,8 @@ class SilosOptions(PaperOptions, total=False):
     lazy: bool
     mode: Mode
     schedule: Schedule | None
+    sent: Sent
+    bits: PrintedBits
     norm: float
     delta: float
     budgets: Sequence[float | tuple[float, float]] | None

@@ -30,6 +30,7 @@ from tacit.privacy.audit import Audit, lower_bound, samples_to_refute
 from tacit.protocols.continuous import CentralLaplace, Laplace
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.integer_vectors import LevelProtocol, SecureVector
+from tacit.protocols.prefix_delivery import BITS
 from tacit.protocols.prefix_messages import MODULUS_BITS, MOST_BITS, Bits, Counts, Form
 from tacit.protocols.prefix_sums import PrefixRound, PrefixSums
 from tacit.protocols.randomized_bits import RandomizedBits
@@ -189,7 +190,7 @@ def sendable(protocol: Protocol) -> tuple[Protocol, bool]:
 
     A shuffled row of bits reveals only its count of ones, so devices draw, round and add as before.
     """
-    if not isinstance(protocol, PrefixRound) or protocol.sums.noise != "binomial":
+    if not isinstance(protocol, PrefixRound) or protocol.sums.noise not in BITS:
         return protocol, False
     if protocol.bits_per_participant <= MOST_BITS:
         return protocol, False

@@ -320,6 +320,11 @@ def _same(name: str, found: object, stated: object) -> None:
     _require(found == stated, name, found, f"{stated}, as in the terms")
 
 
+def in_order(terms: Terms, leader: bytes, helper: bytes) -> tuple[bytes, bytes]:
+    """The signatures of two parties in the order of the terms."""
+    return (leader, helper) if terms.leader == 0 else (helper, leader)
+
+
 def cosign(terms: Terms, key: Ed25519PrivateKey) -> bytes:
     """Sign terms that name this party's key."""
     check_party_key(terms, key)

@@ -48,6 +48,7 @@ from tacit.service.http.middleware import LIMITS_SCOPE, Front
 from tacit.service.http.pages import add_pages
 from tacit.service.http.problems import ProblemDocument, responses
 from tacit.service.http.shutdown import Shutdown
+from tacit.service.http.stages import AnswerSizes, add_stages
 from tacit.service.http.writer import GroupWriter
 from tacit.service.leases import Leads, Leases, holder_of
 from tacit.service.party import ServerParty
@@ -117,8 +118,9 @@ def coordinator_app(coordinator: Coordinator, config: PartyConfig, link: HelperL
     app = _application("coordinator", service)
     _add_places(app, service, coordinator)
     _add_experiments(app, service, coordinator)
+    add_stages(app, coordinator, service.writer, service.driver)
     add_pages(app, coordinator, config, service.shutdown)
-    return _fronted(app, service)
+    return _fronted(app, service, answer=AnswerSizes(coordinator))
 
 
 def helper_app(helper: Helper, config: PartyConfig) -> Front:
@@ -154,7 +156,12 @@ def _application(role: str, service: Service) -> FastAPI:
     return app
 
 
-def _fronted(app: FastAPI, service: Service, check: CallCheck | None = None) -> Front:
+def _fronted(
+    app: FastAPI,
+    service: Service,
+    check: CallCheck | None = None,
+    answer: AnswerSizes | None = None,
+) -> Front:
     document = _document(app)
     app.openapi = lambda: document  # type: ignore[method-assign]
 
@@ -163,7 +170,7 @@ def _fronted(app: FastAPI, service: Service, check: CallCheck | None = None) -> 
         return JSONResponse(document)
 
     config, put = service.config, app.state.reports
-    bodies = BodyRules(config.limits, put.size, _bearer_check(config.admin_token), check)
+    bodies = BodyRules(config.limits, put.size, _bearer_check(config.admin_token), check, answer)
     limits = config.limits.of(config.address, config.listen)
     front = Front(app, limits, config.cors_origins, service.metrics, bodies, put)
     front.shutdown = service.shutdown

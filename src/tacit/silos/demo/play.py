@@ -1,0 +1,199 @@
+"""The demonstration: four hospital agents on FLARE processes of this machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.bandits.contextual.linucb import LinUCBPolicy
+from tacit.errors import TacitError, Unavailable
+from tacit.records import RecordDirectory
+from tacit.signatures import public_key
+from tacit.silos import config
+from tacit.silos.application import AgentClient
+from tacit.silos.coordinator import FederationCoordinator
+from tacit.silos.demo.hospital import Decide, Hospital
+from tacit.silos.demo.patients import HOSPITALS, WARD
+from tacit.silos.demo.study import (
+    DELTA,
+    EPSILON,
+    OUTCOME,
+    QUESTION,
+    Cohort,
+    StudyResult,
+    schedule,
+)
+from tacit.silos.exchange import InProcessExchange
+from tacit.silos.exported import ExportedPolicy
+from tacit.silos.federation import FederationTerms, sign_federation, write_federation
+from tacit.silos.flare_network import FlareSite, free_port, running_network, write_job
+
+AHEAD = 25  # seconds between the terms and the start of the schedule
+LONGEST = 240.0  # seconds that the job may take
+Watch = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class DemoFederation:
+    """A finished demonstration: its result, terms, last policy and times."""
+
+    result: StudyResult
+    terms: FederationTerms
+    policy: LinUCBPolicy
+    statuses: tuple[dict[str, Any], ...]
+    seconds: float
+    job: str
+
+
+def _declared() -> str:
+    """The columns and actions of the generated patients, for configuration files."""
+    lines = [f"actions = {list(WARD.actions)}", "[outcome]", f'meaning = "{OUTCOME}"']
+    for one in WARD.columns:
+        lines += ["[[columns]]", f'name = "{one.name}"', f'kind = "{one.kind}"']
+        lines += [f'low = "{one.low}"', f'high = "{one.high}"']
+    return "\n".join(lines) + "\n"
+
+
+def _set_up(folder: Path) -> tuple[Path, list[FlareSite]]:
+    """Directories of the coordinator and of four hospitals, as the commands make them."""
+    study = folder / "study"
+    config.create_federation(study, _declared())
+    sites = []
+    for name in HOSPITALS:
+        port = free_port()
+        config.create_silo(folder / name, name, port, _declared())
+        sites.append(FlareSite(name, port, folder / name / "engine-token"))
+    return study / "federation.toml", sites
+
+
+def _sign(folder: Path, definition: Path, count: int, pace: int) -> FederationTerms:
+    """Make the terms, and let everybody sign them."""
+    told = config.read_entries(config.FederationConfig, definition)
+    key = config.load_key(definition, told)
+    cards = [config.read_entries(config.SiloCard, folder / n / "card.toml") for n in HOSPITALS]
+    made = told.make_terms(public_key(key), tuple(card.party() for card in cards))
+    starts = int(time.time()) + AHEAD
+    fields = {**vars(made), "question": QUESTION, "schedule": schedule(count, starts, pace)}
+    terms = FederationTerms(**{n: fields[n] for n in FederationTerms.__dataclass_fields__})
+    signed = {"coordinator": sign_federation(terms, key)}
+    for name in HOSPITALS:
+        path = folder / name / "silo.toml"
+        own = config.load_key(path, config.read_entries(config.SiloConfig, path))
+        signed[name] = sign_federation(terms, own)
+    for place in (definition.parent, *(folder / name for name in HOSPITALS)):
+        (place / "terms.json").write_text(write_federation(terms, signed), encoding="utf-8")
+    assert (terms.silos[0].epsilon, terms.silos[0].delta) == (EPSILON, DELTA)
+    return terms
+
+
+@contextmanager
+def _agents(folder: Path) -> Iterator[None]:
+    """One process per hospital: `tacit silo serve`."""
+    processes = []
+    try:
+        for name in HOSPITALS:
+            words = [
+                sys.executable,
+                "-m",
+                "tacit",
+                "silo",
+                "serve",
+                str(folder / name / "silo.toml"),
+            ]
+            with (folder / f"{name}.log").open("wb") as log:
+                processes.append(subprocess.Popen(words, stdout=log, stderr=log))
+        yield
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(20)
+
+
+def _client(folder: Path, site: FlareSite) -> AgentClient:
+    return AgentClient(site.port, folder / site.name / "application-token")
+
+
+def _status(client: AgentClient) -> dict[str, Any]:
+    try:
+        return client.status()
+    except Unavailable:
+        return {"policy": None}
+
+
+def _practise(folder: Path, site: FlareSite, hospital: Hospital, batches: tuple[int, ...]) -> None:
+    """Treat a batch of patients under every policy that arrives, until the last one."""
+    client, end = _client(folder, site), time.monotonic() + LONGEST
+    for step, batch in enumerate(batches):
+        while (_status(client)["policy"] or 0) < step or _status(client)["policy"] is None:
+            if time.monotonic() > end:
+                raise TacitError(f"{site.name} got no policy of step {step}: see {folder}")
+            time.sleep(0.1)
+        hospital.treat(batch)
+
+
+def _decide(client: AgentClient) -> Decide:
+    def decide(context: dict[str, Any]) -> tuple[str, str]:
+        made = client.decide(context)
+        return str(made["id"]), str(made["action"])
+
+    return decide
+
+
+def play(seed: int, count: int, pace: int, watch: Watch) -> DemoFederation:
+    """Run the whole demonstration: `count` patients per hospital, `pace` milliseconds each."""
+    began = time.monotonic()
+    cohort = Cohort.draw(seed, count)
+    with tempfile.TemporaryDirectory(prefix="tacit-silos-") as name, ExitStack() as stack:
+        folder = Path(name)
+        watch("making keys and certificates")
+        definition, sites = _set_up(folder)
+        (folder / "flare").mkdir()
+        watch("starting FLARE: a server and four sites")
+        network = stack.enter_context(running_network(folder / "flare", sites, definition))
+        watch("signing terms, starting four agents")
+        terms = _sign(folder, definition, count, pace)
+        stack.enter_context(_agents(folder))
+        hospitals = []
+        for number, site in enumerate(sites):
+            client = _client(folder, site)
+            hospitals.append(cohort.hospital(number, _decide(client), client.record))
+        job = network.submit(write_job(folder / "federation", network.sites))
+        watch("treating patients and learning together")
+        with ThreadPoolExecutor(len(sites)) as pool:
+            running = [
+                pool.submit(_practise, folder, site, hospital, terms.batches)
+                for site, hospital in zip(sites, hospitals, strict=True)
+            ]
+            for one in running:
+                one.result()
+        ended = network.wait(job, LONGEST)
+        if ended != "FINISHED:COMPLETED":
+            raise TacitError(f"the FLARE job ended as {ended}: run the demonstration again")
+        watch("comparing with what every hospital learns alone")
+        clients = [_client(folder, site) for site in sites]
+        statuses = tuple(client.status() for client in clients)
+        exported = ExportedPolicy.from_json(clients[0].policy())
+        coordinator = _reopened(definition)
+        received = {site.name: coordinator.received[site.name] for site in sites}
+        result = cohort.result(exported.effects, hospitals, received)
+        policy = coordinator.policy()
+    seconds = time.monotonic() - began
+    return DemoFederation(result, terms, policy, statuses, seconds, ended)
+
+
+def _reopened(definition: Path) -> FederationCoordinator:
+    """The coordinator as its records have it."""
+    told = config.read_entries(config.FederationConfig, definition)
+    records = RecordDirectory(definition.parent / told.records, used=True)
+    key = config.load_key(definition, told)
+    pinned = config.load_terms(definition, told)
+    return FederationCoordinator(pinned, key, InProcessExchange({}), records)

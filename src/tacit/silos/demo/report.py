@@ -1,0 +1,130 @@
+"""Report of the demonstration: one self-contained HTML page with pictures."""
+
+from __future__ import annotations
+
+import base64
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+
+from tacit import html
+from tacit.silos.demo.patients import HELD_OUT, HOSPITALS, WARD
+from tacit.silos.demo.play import DemoFederation
+from tacit.silos.demo.study import coefficient_widths
+from tacit.silos.explanations import explain
+
+BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#666666"
+
+
+def page(shown: DemoFederation) -> str:
+    """The whole page."""
+    result = shown.result
+    facts = {
+        "mean regret of the shared policy, ε = 1": f"{result.shared:.4f}",
+        **{
+            f"mean regret of {name}'s own non-private LinUCB": f"{own:.4f}"
+            for name, own in zip(HOSPITALS, result.own, strict=True)
+        },
+        "held-out patients": f"{HELD_OUT:,}, of all hospitals alike",
+        "synchronisations": str(len(shown.terms.batches)),
+        "status of the FLARE job": shown.job,
+        "seconds": f"{shown.seconds:.0f}",
+    }
+    text = html.render(
+        __package__ or "",
+        "silos.html",
+        answer=answer(shown),
+        facts=facts,
+        pictures=[
+            ("Regret on held-out patients", picture(_draw_regret, shown)),
+            ("What was learned: coefficients with 95% intervals", picture(_draw_effects, shown)),
+            ("Privacy budget by synchronisation", picture(_draw_budget, shown)),
+        ],
+        seen=who_saw_what(shown),
+        words=explain(shown.terms, 0),
+    )
+    return str(text)
+
+
+def answer(shown: DemoFederation) -> str:
+    """The result in one sentence."""
+    result = shown.result
+    worse = sum(own > result.shared for own in result.own)
+    return (
+        f"On {HELD_OUT:,} patients whom nobody has learned from, the shared policy loses "
+        f"{result.shared:.4f} per patient; it is better than what {worse} of {len(result.own)} "
+        "hospitals learn alone without privacy."
+    )
+
+
+def who_saw_what(shown: DemoFederation) -> list[tuple[str, str]]:
+    """Who saw what, in words."""
+    numbers = len(shown.policy.bias)
+    size = numbers + numbers * (numbers + 1) // 2
+    return [
+        ("A hospital's agent", "its own patients' records, its own noise, and every policy"),
+        (
+            "FLARE's processes",
+            f"signed messages: policies, and {size} masked numbers per hospital and "
+            "synchronisation; no record",
+        ),
+        ("The coordinator", f"{len(shown.terms.batches)} noisy sums over all hospitals"),
+        ("The other hospitals", "the policies, which are made of these sums"),
+        ("Nobody else", "how many patients a hospital had, or which slots were unused"),
+    ]
+
+
+def picture(draw: Any, shown: DemoFederation) -> str:
+    """A drawing as the text of an image."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.2, 3.4), layout="constrained")
+    draw(figure.subplots(), shown)
+    file = BytesIO()
+    figure.savefig(file, format="png", dpi=120)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def _draw_regret(axes: Any, shown: DemoFederation) -> None:
+    result, places = shown.result, np.arange(len(HOSPITALS))
+    axes.bar(places - 0.2, result.own, 0.4, color=ORANGE, label="alone, without privacy")
+    axes.bar(places + 0.2, [result.shared] * len(places), 0.4, color=BLUE, label="shared, ε = 1")
+    axes.set_xticks(places, HOSPITALS)
+    axes.set_ylabel("mean regret")
+    axes.legend()
+
+
+def _draw_effects(axes: Any, shown: DemoFederation) -> None:
+    effects, truth = shown.result.effects, shown.result.truth
+    widths = coefficient_widths(shown.policy)
+    names = ["intercept - ½", *(column.name for column in WARD.columns)]
+    places = np.arange(len(names))
+    for number, (action, colour) in enumerate(zip(WARD.actions, (BLUE, ORANGE), strict=True)):
+        shift = 0.2 * (number - 0.5)
+        centre = np.array([0.5, *([0.0] * len(WARD.columns))])
+        axes.errorbar(
+            places + shift,
+            effects[number] - centre,
+            widths[number],
+            fmt="o",
+            capsize=3,
+            color=colour,
+            label=action,
+        )
+        axes.plot(places + shift, truth[number] - centre, "x", color=GREY)
+    axes.plot([], [], "x", color=GREY, label="truth")
+    axes.axhline(0, color=GREY, linewidth=0.5)
+    axes.set_xticks(places, names)
+    axes.legend()
+
+
+def _draw_budget(axes: Any, shown: DemoFederation) -> None:
+    terms = shown.terms
+    epsilon = float(terms.silos[0].epsilon)
+    releases = np.arange(1, len(terms.batches) + 1)
+    axes.step([0, *releases], [epsilon] * (len(releases) + 1), where="post", color=BLUE)
+    axes.set_ylim(0, 1.3 * epsilon)
+    axes.set_xlabel("synchronisation")
+    axes.set_ylabel("ε of all releases together")
+    axes.set_title("one participant: one record, in one synchronisation", fontsize=9)

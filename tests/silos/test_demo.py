@@ -1,0 +1,87 @@
+"""The demonstration of silos: generated patients, the comparison, the report, the FLARE run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tacit.silos.demo.patients import HOSPITALS, WARD, Patients, own_linucb
+from tacit.silos.demo.study import Cohort, in_process, schedule
+
+SEEDS = 10
+
+
+def test_means_are_probabilities_and_the_truth_has_no_regret() -> None:
+    cohort = Cohort.draw(3)
+    means = cohort.patients.means(cohort.held_out)
+    assert means.shape == (10_000, 2)
+    assert 0.05 <= means.min() <= means.max() <= 0.95
+    assert cohort.patients.regret(cohort.patients.effects, cohort.held_out) == 0
+    assert 0.2 < (means[:, 0] > means[:, 1]).mean() < 0.8  # neither treatment is always better
+
+
+def test_a_hospital_alone_learns_its_own_patients() -> None:
+    patients = Patients.draw(np.random.default_rng(1))
+    rng = np.random.default_rng(2)
+    own = own_linucb(patients, 0, 600, rng)
+    home = np.array([WARD.scaled(patients.context(0, rng)) for _ in range(500)])
+    nothing = np.zeros_like(own)
+    worst = max(patients.regret(nothing + np.array([[a], [1 - a]]), home) for a in (0, 1))
+    assert patients.regret(own, home) <= worst
+
+
+def test_a_small_study_in_one_process() -> None:
+    result = in_process(1, count=100)
+    assert result.effects.shape == result.truth.shape == (2, 5)
+    assert set(result.received) == set(HOSPITALS)
+    assert all(one > 0 for one in result.received.values())
+    assert len(result.own) == len(result.at_home) == len(result.treated) == len(HOSPITALS)
+
+
+def test_the_report_shows_regret_coefficients_and_who_saw_what() -> None:
+    pytest.importorskip("nvflare")
+    from tests.silos.harness import LocalFederation
+
+    from tacit.silos.demo import report
+    from tacit.silos.demo.play import DemoFederation
+
+    federation = LocalFederation.of(4, context=WARD, schedule=schedule(100))
+    coordinator = federation.coordinator()
+    statuses = tuple(agent.status() for agent in federation.agents.values())
+    shown = DemoFederation(
+        in_process(1, count=100),
+        federation.terms,
+        coordinator.policy(),
+        statuses,
+        12.0,
+        "FINISHED:COMPLETED",
+    )
+    page = report.page(shown)
+    assert page.count("data:image/png;base64,") == 3
+    for text in ("north", "Who saw what", "masked numbers", "Every row needs every silo"):
+        assert text in page
+
+
+@pytest.mark.slow
+def test_the_shared_policy_is_better_than_every_hospital_alone_in_nine_of_ten_seeds() -> None:
+    """ε = 1, δ = 1e-5; the noise is the operating system's."""
+    better = [in_process(seed).better for seed in range(SEEDS)]
+    assert sum(better) >= 9
+
+
+@pytest.mark.slow
+def test_the_demonstration_on_flare(tmp_path: Path) -> None:
+    pytest.importorskip("nvflare")
+    words = ["demo", "silos", "--json", "--out", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tacit", *words], capture_output=True, text=True, check=True
+    )
+    told = json.loads(done.stdout)
+    assert told["better"]
+    assert told["seconds"] < 300
+    assert (tmp_path / "silos.html").stat().st_size > 50_000
