@@ -282,16 +282,18 @@ def attack(
 
 
 def algorithms(as_json: Json = False) -> None:
-    """List every named algorithm with its paper, trust model and guarantee."""
+    """List every named algorithm with its paper, trust model, guarantee, and the trust models under
+    which the live service runs it.
+    """
     from tacit.algorithms import algorithms as known
 
-    shown = ("name", "family", "paper", "trust", "promise")
+    shown = ("name", "family", "paper", "trust", "promise", "deployable")
     entries = [{key: getattr(entry, key) for key in shown} for entry in known().values()]
     if as_json:
         print_json({"algorithms": entries})
         return
     table(
         "algorithms",
-        ["name", "family", "paper", "trust model", "guarantee"],
+        ["name", "family", "paper", "trust model", "guarantee", "deployable"],
         [list(entry.values()) for entry in entries],
     )
