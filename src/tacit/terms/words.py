@@ -167,11 +167,11 @@ def honesty(terms: Terms) -> str:
 
 def _others(about: Aggregation) -> str:
     """How many participants may be dishonest or missing, as a clause."""
-    part, missing = about.dishonest_fraction, about.missing_fraction
-    counts = [f"{about.dishonest_count:,}"] if about.dishonest_count or not part else []
-    many = " or ".join([*counts, *([percent(part)] if part else [])])
-    lost = f", and {percent(missing)} be missing" if missing else ", and none be missing"
-    return f"at most {many} of a round's participants may be dishonest{lost}"
+    part, missing, count = about.dishonest_fraction, about.missing_fraction, about.dishonest_count
+    many = percent(part) if part else f"{count:,}"
+    more = f" ({count:,} if that is more)" if part and count else ""
+    lost = f"{percent(missing)} be missing" if missing else "none be missing"
+    return f"at most {many} of a round's participants{more} may be dishonest, and {lost}"
 
 
 def _chance(delta: Fraction) -> str:
