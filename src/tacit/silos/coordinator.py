@@ -28,17 +28,29 @@ from tacit.protocols.prefix_sums import PrefixRound
 from tacit.records import Records
 from tacit.rounds.codecs import released
 from tacit.signatures import public_key
+from tacit.silos.evaluation import (
+    FIRST,
+    EvaluationRequest,
+    EvaluationResult,
+    PinnedEvaluation,
+    estimate,
+)
 from tacit.silos.exchange import Exchange
 from tacit.silos.federation import PinnedFederation
 from tacit.silos.masking_attempt import MaskingAttempt
 from tacit.silos.messages import COORDINATOR, SiloMessage, SyncStage
 from tacit.silos.policies import encode_policy
-from tacit.types import Aggregate, Round
+from tacit.types import Aggregate, Floats, Round
 
 LOG = logging.getLogger("tacit.silos")
 DEADLINE = 60.0  # seconds for one stage
 RETRY = 1.0  # seconds between attempts
 _NAME = b"federation"
+
+
+def _evaluation(number: int) -> bytes:
+    """The name of an evaluation's record."""
+    return b"evaluation" + number.to_bytes(4, "big")
 
 
 class SiloAbsent(Unavailable):
@@ -207,6 +219,40 @@ class FederationCoordinator:
                 self.experiment.skip(rest)
         self._save()
         LOG.info("row %d is released", round_.number)
+
+    def evaluate(self, request: EvaluationRequest) -> EvaluationResult:
+        """Evaluate a policy on the recorded data of all silos; every silo charges it.
+
+        A repeated request gets the stored result: it costs nothing more.
+        """
+        number, encoded = 0, request.encode()
+        while (stored := self._records.read(_evaluation(number))) is not None:
+            if json.loads(stored)["request"] == encoded.hex():
+                break
+            number += 1
+        if stored is None:
+            stored = json.dumps({"request": encoded.hex(), "numbers": None}).encode()
+            self._records.replace(_evaluation(number), None, stored)
+        pinned = PinnedEvaluation(self.terms, self.pinned.signatures, request)
+        sums, state = pinned.derived.sums, json.loads(stored)
+        if state["numbers"] is None:
+            state["numbers"] = self._evaluated(pinned, FIRST + number).tolist()
+            self._records.replace(_evaluation(number), stored, json.dumps(state).encode())
+        return estimate(request, sums, np.array(state["numbers"]))
+
+    def _evaluated(self, pinned: PinnedEvaluation, step: int) -> Floats:
+        """The released sums of an evaluation; all silos are needed."""
+        answers = self._ask(SyncStage.EVALUATE, pinned.request.encode(), step)
+        if len(answers) < len(self.terms.silos):
+            raise SiloAbsent(f"only {len(answers)} silos accept the evaluation")
+        attempt = MaskingAttempt(pinned, self._key, self._records, step)
+        try:
+            view = attempt.run(self._ask_each)
+        except Refusal as problem:
+            attempt.server.abort()
+            raise SiloAbsent(f"evaluation was aborted: {problem}") from None
+        sums = pinned.derived.sums
+        return np.asarray(sums.form(0).read(view.numbers, view.reports) / sums.scale)
 
     def _plain(self, round_: Round, protocol: PrefixRound) -> Aggregate:
         """Messages that silos have made private on their own, or not at all."""

@@ -264,7 +264,9 @@ def restated(result: Result) -> Guarantee | None:
     if entry.also is None or result.guarantee is None or "environment" in result.configuration:
         return None
     known = result.configuration
-    return entry.also(entry.problem.of(**{k: known[k] for k in entry.options if k in known}))
+    problem = entry.problem.of(**{k: known[k] for k in entry.options if k in known})
+    world = problem.start(0, None).world  # rewards may be bits, which have other noise
+    return entry.also(problem.fitted(world, 0))
 
 
 def weakest_recorded(stored: Iterable[object]) -> Guarantee | None:

@@ -37,6 +37,7 @@ LONGEST = 140.0  # the same if it is not
 WINDOW = 5  # seconds from assignment to report: time to answer for manual participants
 WINDOW_KEPT = 20  # the same with `keep`
 JOINING = (9, 25)  # seconds that a round assigns slots, on a fast and on a slow machine
+JOINING_SHARED = 30  # at least, where a round needs most of its participants to be released
 
 
 @dataclass
@@ -109,7 +110,8 @@ def playing(settings: DemoSettings, watch: Watch | None = None) -> Iterator[Demo
         parties = _start(stack, directory, settings.roles)
         slow = time.monotonic() - started  # measures the speed of the machine
         said("publishing the experiment", None)
-        joining = min(max(JOINING[0], round(1.5 * slow)), JOINING[1])
+        shortest = JOINING_SHARED if settings.trust.shares_noise else JOINING[0]
+        joining = min(max(shortest, round(1.5 * slow)), max(shortest, JOINING[1]))
         window = WINDOW_KEPT if settings.keep else WINDOW
         digest = _publish(parties, definition_of(parties.cards[1:], settings, joining, window))
         counts = directory / "counts.json"
