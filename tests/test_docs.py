@@ -234,10 +234,17 @@ def test_pages_say_every_number_that_is_recomputed() -> None:
         assert entry["says"] in page, entry
 
 
+WORDS = runpy.run_path(str(ROOT / "docs" / "words.py"))
+
+
 def test_no_page_is_too_long() -> None:
-    words = runpy.run_path(str(ROOT / "docs" / "words.py"))
-    found = words["counted"]()
-    assert max(found.values()) <= words["MOST_OF_A_PAGE"], found
+    found = WORDS["counted"]()
+    assert max(found.values()) <= WORDS["MOST_OF_A_PAGE"], found
+
+
+@pytest.mark.extended
+def test_the_documentation_is_not_too_long() -> None:
+    assert sum(WORDS["counted"]().values()) <= WORDS["MOST"], "see: python docs/words.py"
 
 
 def test_the_readme_is_short() -> None:

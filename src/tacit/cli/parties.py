@@ -205,12 +205,29 @@ def found(
         from tacit.service import bootstrap
     card = bootstrap.create_party(role.value, directory, address, listen)
     config = directory / "party.toml"
+    commands = _next(card, config)
     if as_json:
-        print_json(_card(card) | {"config": str(config)})
+        print_json(_card(card) | {"config": str(config), "next": commands})
         return
     sentence("created", f"{config}, with its key, lock and admin token beside it")
     _say_card(card, directory)
-    sentence("next", f"tacit serve {card.role} --config {config}")
+    sentence("next", "run these, one after the other:")
+    for one in commands:
+        print(f"  {one}")
+
+
+def _next(card: Card, config: Path) -> list[str]:
+    """The next three commands of the operator of a new party."""
+    serve = f"tacit serve {card.role} --config {config}"
+    if card.role == "helper":
+        url = "https://coordinator.example"
+        cosign = f"tacit terms cosign {url} --config {config}"
+        return [serve, cosign, f"tacit doctor {card.address} --config {config}"]
+    return [
+        serve,
+        "tacit experiment new experiment.toml --helper card.toml",
+        f"tacit experiment create experiment.toml --config {config}",
+    ]
 
 
 def _card(card: Card) -> dict[str, str]:

@@ -25,6 +25,11 @@ from tacit.bandits.contextual import moment_fit
 from tacit.bandits.contextual.confidence import ContextAnswer, cell_bounds, linear_set
 from tacit.bandits.contextual.device_choices import LinearChoice, TableChoice
 from tacit.bandits.contextual.ellipsoid import constant_direction, rows_of
+from tacit.bandits.contextual.expected_moments import (
+    expected_second,
+    policy_shapes,
+    public_features,
+)
 from tacit.bandits.contextual.gains import GainTally, PolicyValue, SingleOptionGain
 from tacit.bandits.contextual.moment_fit import LinearFit, Moments
 from tacit.bandits.contextual.schedules import growing
@@ -37,14 +42,13 @@ from tacit.bandits.contextual.table_fit import (
 )
 from tacit.bandits.contract import Learner, Plan
 from tacit.contextual.feature_maps import Category, FeatureMap
-from tacit.contextual.policies import shares_of
+from tacit.contextual.policies import LinearPolicy, shares_of
 from tacit.errors import TacitError, integer, probability
 from tacit.types import Arm, ArmSummary, Estimate, Floats, Round
 
 MOST_LISTED = 64  # contexts that are answered for by default
 PARTS = 6  # of a round, with shrinking covariance
-BOLDNESS = 0.6  # standard deviations of Thompson draws
-TABLE_BOLDNESS = 0.7
+BOLDNESS = 0.7  # standard deviations of Thompson draws
 FARTHEST = 30.0  # largest tilt of a moment generating function
 FIRST = 1.0  # standard deviation of the first round's draws, for features about 1 long
 
@@ -250,6 +254,8 @@ class LinearThompson(PolicyLearner):
         d = self.map.dimension
         self._constant = constant_direction(self.map)
         self.fit: LinearFit = moment_fit.prior(d)
+        self._choices: list[LinearChoice] = []
+        self._shapes: list[Floats] = []
         self._moments = Moments(
             np.zeros((0, d)), np.zeros((0, d, d)), np.zeros(0), np.zeros(0), np.zeros(0)
         )
@@ -271,7 +277,7 @@ class LinearThompson(PolicyLearner):
         mean = tuple(self.fit.mean.tolist())
         return LinearChoice(mean, rows_of(roots), tuple(self._paused), weight)
 
-    def _update(self, round_: Round, estimate: Estimate) -> PolicyValue | None:  # noqa: ARG002
+    def _update(self, round_: Round, estimate: Estimate) -> PolicyValue | None:
         d = self.map.dimension
         total, people = np.asarray(estimate.total, dtype=float), int(estimate.error.participants)
         noise = (np.asarray(estimate.error.stated, dtype=float) * people) ** 2
@@ -286,7 +292,15 @@ class LinearThompson(PolicyLearner):
             np.append(old.first_noise, noise[0]),
             np.append(old.second_noise, noise[d] / 2),
         )
-        self.fit = moment_fit.fitted(self._moments, self.fit)
+        assignment = round_.assignment
+        assert isinstance(assignment, LinearChoice)
+        self._choices.append(assignment)
+        self._shapes.append(policy_shapes(public_features(self.map), assignment))
+        noisy = float(self._moments.second_noise.max()) > 0
+        expected = self._moments.second
+        if noisy:
+            expected = expected_second(self._shapes, self._moments)
+        self.fit = moment_fit.fitted(self._moments, expected, self.fit)
         if self._constant is None:
             return None
         reward = float(self._constant @ total[:d]) + people / 2
@@ -327,6 +341,7 @@ class LinearThompson(PolicyLearner):
             "people": moments.people.tolist(),
             "first_noise": moments.first_noise.tolist(),
             "second_noise": moments.second_noise.tolist(),
+            "choices": [one.policy.to_dict() | {"weight": one.weight} for one in self._choices],
             "mean": fit.mean.tolist(),
             "covariance": fit.covariance.tolist(),
             "each": fit.each.tolist(),
@@ -343,6 +358,9 @@ class LinearThompson(PolicyLearner):
             np.array(state["first_noise"]),
             np.array(state["second_noise"]),
         )
+        self._choices = [_choice_of(one) for one in state["choices"]]
+        points = public_features(self.map)
+        self._shapes = [policy_shapes(points, one) for one in self._choices]
         self.fit = LinearFit(
             np.array(state["mean"]),
             np.array(state["covariance"]),
@@ -380,7 +398,7 @@ class TableThompson(PolicyLearner):
         growth: float,
         evaluation: float = 0.0,
         smallest: int = 1,
-        boldness: float = TABLE_BOLDNESS,
+        boldness: float = BOLDNESS,
     ) -> None:
         how = {"first": first, "growth": growth, "evaluation": evaluation, "smallest": smallest}
         super().__init__(features, horizon, **how)  # type: ignore[arg-type]
@@ -477,6 +495,11 @@ class TableThompson(PolicyLearner):
         self._seen = Histograms(wins, losses, policies, people, noise, proxy, reach)
         if len(people):
             self.fit = fitted_table(self._seen)
+
+
+def _choice_of(data: Mapping[str, Any]) -> LinearChoice:
+    policy = LinearPolicy.from_dict(data)
+    return LinearChoice(policy.mean, policy.roots, policy.paused, data["weight"])
 
 
 def _usual(dimension: int) -> Floats:
