@@ -289,7 +289,7 @@ FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {
 }
 
 _TRUSTED = "its server is trusted to see every report"
-_STATISTIC = "contextual statistics are simulated only in this version"
+_STATISTIC = "its contextual statistics are simulated only in this version"
 UNCARRIED: dict[type[Protocol], str] = {
     Exact: _TRUSTED,
     Plain: _TRUSTED,
