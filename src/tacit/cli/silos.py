@@ -221,6 +221,57 @@ def join_signatures(
     show(_summary(terms) | {"signed": len(signed)}, "terms", as_json)
 
 
+def rehearse(
+    path: FederationFile = FEDERATION_FILE,
+    silo: Annotated[list[Path] | None, typer.Option(help="silo.toml of a running agent.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Rows to release now; all by default.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run the coordinator against agents on this machine, without an engine: to try things out."""
+    with needs_live():
+        from tacit.records import RecordDirectory
+        from tacit.silos import config
+        from tacit.silos.coordinator import FederationCoordinator
+        from tacit.silos.exchange import InProcessExchange, Responder
+        from tacit.silos.relay import AgentRelay
+    relays: dict[str, Responder] = {}
+    for one in silo or ():
+        agent = config.read_entries(config.SiloConfig, one)
+        relays[agent.name] = AgentRelay.of(agent.port, one.parent / config.TOKENS[1], agent.host)
+    told = config.read_entries(config.FederationConfig, path)
+    pinned = config.load_terms(path, told)
+    absent = [one.name for one in pinned.terms.silos if one.name not in relays]
+    if absent:
+        raise TacitError(f"--silo lacks {', '.join(absent)}: give the silo.toml of every silo")
+    reached = {name: lambda relay=relay: relay for name, relay in relays.items()}
+    coordinator = FederationCoordinator(
+        pinned,
+        config.load_key(path, told),
+        InProcessExchange(reached),
+        RecordDirectory(path.parent / told.records),
+    )
+    coordinator.run(rows)
+    status = coordinator.status()
+    show({"rows": status["rows"], "of": status["of"]} | status["received"], "released", as_json)
+
+
+def make_job(
+    directory: Annotated[Path, typer.Argument(help="New directory of the job.")],
+    path: Annotated[
+        Path, typer.Option("--federation", help="The coordinator's federation.toml.")
+    ] = FEDERATION_FILE,
+    as_json: Json = False,
+) -> None:
+    """Write a FLARE job that names the two installed classes; it contains no code."""
+    with needs_live():
+        from tacit.silos import config
+        from tacit.silos.jobs import write_job
+    refuse_old(directory)
+    terms = config.load_terms(path, config.read_entries(config.FederationConfig, path)).terms
+    write_job(directory, [silo.name for silo in terms.silos])
+    show({"job": str(directory), "sites": len(terms.silos)}, "a FLARE job", as_json)
+
+
 def request_evaluation(
     policy: Annotated[Path, typer.Argument(help="The exported policy to evaluate.")],
     path: Annotated[
@@ -292,6 +343,8 @@ GROUPS = {
             "new": new_federation,
             "terms": make_terms,
             "join": join_signatures,
+            "job": make_job,
+            "rehearse": rehearse,
             "evaluate": request_evaluation,
         },
     ),

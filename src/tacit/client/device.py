@@ -427,6 +427,7 @@ class DeviceCore:
                     float(announced.binding.closes),
                     nothing_happened(pinned.terms.answer),
                     invitation,
+                    pinned.terms.delta_cost,
                 )
             )
             return _kept(self._known(pinned.terms.digest))

@@ -90,6 +90,8 @@ class FederationCoordinator:
     ----------
     received : dict of str to int
         Bytes received from each silo, up to the last released row and since.
+    seconds : list of float
+        How long the attempt took that released each row.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class FederationCoordinator:
         self.pinned, self.terms = pinned, pinned.terms
         self._key, self._exchange, self._records, self._timing = key, exchange, records, timing
         self.received = {silo.name: 0 for silo in self.terms.silos}
+        self.seconds: list[float] = []
         self._stored = records.read(_NAME)
         if self._stored is None:
             self.experiment, self.ended = self.terms.experiment(), False
@@ -116,12 +119,14 @@ class FederationCoordinator:
             self.experiment = Experiment.from_dict(state["experiment"])
             self.ended = bool(state["ended"])
             self.received |= state["received"]
+            self.seconds = list(state["seconds"])
 
     def _save(self) -> None:
         state = {
             "terms": self.terms.digest.hex(),
             "ended": self.ended,
             "received": self.received,
+            "seconds": self.seconds,
             "experiment": self.experiment.to_dict(),
         }
         new = json.dumps(state, allow_nan=False).encode()
@@ -162,9 +167,16 @@ class FederationCoordinator:
 
     # What it does
 
-    def run(self) -> None:
-        """Release all rows, each when it is due; end early where silos stay away too long."""
-        while not self.finished:
+    def run(self, rows: int | None = None) -> None:
+        """Release all rows, each when it is due; end early where silos stay away too long.
+
+        Parameters
+        ----------
+        rows : int, optional
+            The most rows to release now; all that are left by default.
+        """
+        last = len(self.terms.batches) if rows is None else self.step + rows
+        while not self.finished and self.step < last:
             self._patiently(self.deliver)
             if self.finished:
                 break
@@ -207,6 +219,7 @@ class FederationCoordinator:
         SiloAbsent
             If too few silos answered; nothing was released, and the row may be retried.
         """
+        began = time.perf_counter()
         (round_,) = self.experiment.propose()
         protocol = self.experiment.open(round_)
         if not isinstance(protocol, PrefixRound):
@@ -217,6 +230,7 @@ class FederationCoordinator:
         for rest in self.experiment.propose():
             if not rest.released:
                 self.experiment.skip(rest)
+        self.seconds.append(time.perf_counter() - began)
         self._save()
         LOG.info("row %d is released", round_.number)
 
