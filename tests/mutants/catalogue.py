@@ -863,7 +863,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "protocols/mechanism.py",
         "Mechanism.printed",
-        (swap("not from_outside(self)", "True"),),
+        (swap("not foreign", "True"),),
         MECHANISM,
     ),
     Target(
