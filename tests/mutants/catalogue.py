@@ -909,7 +909,6 @@ TARGETS: tuple[Target, ...] = (
     Target("rounds/codecs.py", "_filled", (counts,), ROUNDS),
     Target("rounds/codecs.py", "_words", (checks, counts), ROUNDS),
     Target("rounds/codecs.py", "codec", (checks,), ROUNDS),
-    Target("rounds/round_runner.py", "minimum", (sides,), ROUNDS),
     Target("rounds/round_runner.py", "seen", (limits,), ROUNDS),
     # live servers and devices
     Target(
