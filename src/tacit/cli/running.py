@@ -4,8 +4,6 @@ stop, export.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -298,35 +296,26 @@ def _change(name: str, which: Chosen, as_json: bool) -> None:
 @grouped
 def export(
     file: Annotated[
-        Path, typer.Argument(help="New file: .json for everything, .csv for the estimates.")
+        Path,
+        typer.Argument(help="New file: .json for everything, .csv for every round and option."),
     ],
     which: Chosen,
     as_json: Json = False,
 ) -> None:
-    """Export an experiment to a file: everything (JSON), or the estimates (CSV).
+    """Export an experiment to a file: everything (JSON), or every option after every round (CSV).
 
     Example: tacit experiment export greeting.csv --config coordinator/party.toml
     """
     if file.suffix not in (".json", ".csv"):
         raise TacitError(f"file is {file}; it must end in .json or .csv: rename it")
     party, digest = which.found()
-    said = party.get(f"/experiments/{digest}/export")
     if file.suffix == ".json":
+        said = party.get(f"/experiments/{digest}/export")
         text = json.dumps(said, indent=2, ensure_ascii=False) + "\n"
     else:
-        buffer = io.StringIO()
-        rows = [{k: _safe(v) for k, v in row.items()} for row in said["estimates"]["options"]]
-        writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        text = buffer.getvalue()
+        text = party.text(f"/experiments/{digest}/history.csv")
     write_new(file, text)
     if as_json:
         print_json({"digest": digest, "file": str(file)})
         return
     sentence("written", str(file))
-
-
-def _safe(value: Any) -> Any:
-    """Escape text that a spreadsheet would take for a formula."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" else value

@@ -53,6 +53,7 @@ from tacit.service.http.writer import GroupWriter
 from tacit.service.leases import Leads, Leases, holder_of
 from tacit.service.party import ServerParty
 from tacit.service.store import Registered
+from tacit.service.time_series import csv_text, time_series
 from tacit.service.trust_models.contract import HelperLink
 from tacit.terms import Terms, in_words
 from tacit.version import __version__
@@ -398,6 +399,12 @@ def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -
     for answer in (coordinator.status, coordinator.estimates, coordinator.export):
         name, told = answer.__name__, _answering(answer)
         app.get(f"/experiments/{{digest}}/{name}", name=name, **admin)(told)
+
+    @app.get("/experiments/{digest}/history.csv", response_class=PlainTextResponse, **admin)
+    def history(digest: Digest) -> Response:
+        """The estimates of every option after every round, as CSV."""
+        rows = time_series(coordinator.export(bytes.fromhex(digest))["history"])
+        return Response(csv_text(rows), media_type="text/csv")
 
 
 def _changing(change: Callable[[bytes], None], then: Callable[[], None]) -> Callable[[str], None]:
