@@ -85,7 +85,7 @@ def test_rounds_of_the_local_model_get_the_same_verdict_as_in_python(tmp_path: P
         replace(good, binding=replace(good.binding, window=31)),
         replace(good, binding=replace(good.binding, terms=bytes(32))),
     ]
-    given, expected = [], []
+    given, expected = [], list[str | None]()
     for description in changed:
         body = description.encode()
         whole = announce(body, [endorse(body, SECRETS[0])])

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 from tests.service.deployed import KEYS, definition_of, deployed
 
+from tacit.algorithms import registry
+from tacit.algorithms.arms_problem import ArmsProblem
+from tacit.algorithms.builders import assemble
+from tacit.bandits import ForgettingElimination
 from tacit.errors import TacitError
+from tacit.experiment import Experiment
+from tacit.protocols import factories
 from tacit.service.trust_models import COORDINATORS, HELPERS
 from tacit.terms import KINDS
 from tacit.trust import DEPLOYABLE, TrustModel
@@ -109,3 +115,29 @@ def test_invitations_are_signed_by_the_named_issuer() -> None:
     assert (
         definition_of("local", admission="invitation").terms("https://a", KEYS[0]).issuer == KEYS[0]
     )
+
+
+def test_an_algorithm_of_another_package_is_deployed(tmp_path: Path) -> None:
+    """It registers itself, uses a protocol of tacit, and needs nothing of the service."""
+    name = "outside-halves"
+    registry.algorithm(
+        name,
+        paper="a test",
+        trust=(TrustModel.LOCAL, TrustModel.CENTRAL),
+        promise="(ε, 0)-DP of each message",
+        problem=ArmsProblem,
+        options=("arms", "horizon", "anytime", "epsilon", "participations"),
+    )(halves)
+    try:
+        assert registry.lookup(name).deployable == "local"
+        with deployed(definition_of(algorithm=name), tmp_path) as one:
+            assert one.run(MEANS, seed=3) == "friendly"
+    finally:
+        del registry._KNOWN[name]
+
+
+def halves(problem: ArmsProblem) -> Experiment:
+    """Successive elimination over randomized response."""
+    learner = ForgettingElimination(problem.arms, problem.horizon, growth=2.0, start=4)
+    target = problem.privacy.pure
+    return assemble(problem, learner, factories.response, smallest=10, target=target)

@@ -263,9 +263,10 @@ def rotate(
 
 def make(
     count: Annotated[int, typer.Argument(help="Number of invitations.", **Whole)],
-    config: Annotated[Path, typer.Option(help="The coordinator's party.toml.")] = Path(
-        "party.toml"
-    ),
+    config: Annotated[
+        Path,
+        typer.Option(help="The party.toml whose key the terms name as issuer; also another's."),
+    ] = Path("party.toml"),
     experiment: Annotated[
         str | None, typer.Option(help="First digits of the digest; optional if there is only one.")
     ] = None,
@@ -280,7 +281,13 @@ def make(
     with needs_live():
         from tacit.service import invitations
         from tacit.service.admin import Operated
-    told = configured(config, "coordinator")
+        from tacit.service.config import load
+    told = load(config)
+    if told.role != "coordinator" and url is None:
+        raise TacitError(
+            f"{config} configures a {told.role}, not the coordinator: give the coordinator's "
+            "address with --url"
+        )
     party = Operated(url or listening(told))
     terms = party.terms(party.experiment(experiment)).terms
     if terms.admission != "invitation":

@@ -187,7 +187,7 @@ class Definition(BaseModel):
     admission: Literal["open", "invitation"] = _entry(
         "people.admission", '"open": anyone may take part. "invitation": those you invited.', "open"
     )
-    issuer: Annotated[readers.Digest, AfterValidator(rules.invites)] = _entry(
+    issuer: Annotated[readers.OptionalKey, AfterValidator(rules.invites)] = _entry(
         "people.issuer",
         "Who signs invitations, as a public key. Default: you. Where devices share the noise it\n"
         "must be somebody else, who could otherwise invent participants.",

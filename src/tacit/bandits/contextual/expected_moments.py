@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import nnls
 
 from tacit.bandits.contextual.device_choices import LinearChoice
 from tacit.bandits.contextual.moment_fit import Moments
@@ -67,6 +66,8 @@ def expected_second(shapes: Sequence[Floats], seen: Moments) -> Floats:
         spread = np.sqrt(noise * double + people * SAMPLING) / people
         system.append((shape[:, rows, columns] / spread).T)
         right.append(second[rows, columns] / people / spread)
+    from scipy.optimize import nnls  # slow to import
+
     equal = TOWARDS_EQUAL * CONTEXTS
     system += [equal * np.eye(CONTEXTS), np.full((1, CONTEXTS), SUM)]
     right += [np.full(CONTEXTS, equal / CONTEXTS), np.array([SUM])]
