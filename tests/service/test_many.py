@@ -39,7 +39,7 @@ def rows(pair: Pair) -> int:
 def play(pair: Pair, digest: bytes) -> int:
     """Everybody who is wanted in the open rounds reports, in groups; then the rounds end."""
     pair.step(2)
-    wanted = sum(
+    wanted: int = sum(
         one["places"] - one["given"]
         for one in pair.coordinator.status(digest)["rounds"]
         if one["stage"] == "open"
