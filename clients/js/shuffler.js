@@ -10,10 +10,10 @@ export default ({ must, unhex, utf8, concat, digits, uniform, numberSize, ratio,
   const within = (text) => (([top, bottom]) => top >= 0n && top < bottom)(parse(text));
   const less = (text) => (([top, bottom]) => spell(ratio(bottom - top, bottom)))(parse(text)); // 1 - fraction
 
-  const stated = ({ aggregation: { dishonest_count: count, dishonest_fraction: fraction, missing_fraction: missing } }) => ({
+  const stated = ({ guarantee, aggregation: { dishonest_count: count, dishonest_fraction: fraction, missing_fraction: missing } }) => ({
     assumptions: [
       `[{"id":"bounded-adversary"},{"count":${count},"fraction":"${fraction}","id":"dishonest-at-most","scope":"round"},` +
-        `{"id":"non-colluding-shuffler"},{"fraction":"${less(missing)}","id":"released-only-above"}]`,
+        `${guarantee.participations > 1 ? '{"id":"distinct-rounds"},' : ""}{"id":"non-colluding-shuffler"},{"fraction":"${less(missing)}","id":"released-only-above"}]`,
     ],
     by: ["devices"], distribution: ["binomial"], parties: ["analyzer,shuffler"], proofs: [0], view: ["shuffled"],
   });

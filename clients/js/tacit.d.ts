@@ -24,36 +24,36 @@ export interface Terms {
   readonly digest: string;
   readonly spelling: string;
   readonly admission: "open" | "invitation";
-  readonly aggregation: { readonly claim: "semi-honest"; readonly dishonest_count: 0; readonly dishonest_fraction: "0"; readonly minimum_batch_size: number; readonly missing_fraction: "0" };
+  readonly aggregation: { readonly claim: "semi-honest"; readonly dishonest_count: number; readonly dishonest_fraction: string; readonly minimum_batch_size: number; readonly missing_fraction: string };
   readonly answer: { readonly labels: readonly string[]; readonly levels: number; readonly meaning: string; readonly metrics: readonly string[]; readonly range: readonly [string, string]; readonly window: number };
   readonly assumptions: readonly { readonly id: string; readonly count?: number; readonly of?: number }[];
   readonly contact: string;
   readonly first_day: string;
   /** Seconds that round keys live after a round closes, at most 604800. */
   readonly grace: number;
-  readonly guarantee: { readonly delta: "0"; readonly epsilon: string; readonly neighbours: "replace-one"; readonly participations: number; readonly view: "other-server" | "message" };
+  readonly guarantee: { readonly delta: string; readonly epsilon: string; readonly neighbours: "replace-one"; readonly participations: number; readonly view: "other-server" | "shuffled" | "message" };
   /** The Ed25519 key that signs invitations; empty where admission is open. */
   readonly issuer: string;
   readonly last_day: string;
   readonly no_show: string;
-  readonly noise: { readonly by: "servers" | "devices"; readonly distribution: "discrete-laplace" | "randomized-response"; readonly minimum: readonly [number, number]; readonly scale: string; readonly share_divisor: "certain" };
+  readonly noise: { readonly by: "servers" | "devices"; readonly distribution: "discrete-laplace" | "randomized-response" | "binomial"; readonly minimum: readonly [number, number]; readonly scale: string; readonly share_divisor: "certain" };
   readonly options: readonly string[];
   readonly organisation: string;
-  /** Coordinator and helper; the coordinator alone with trust "local". */
+  /** Coordinator and helper; analyzer and shuffler with trust "shuffler"; the coordinator alone with trust "local". */
   readonly parties: readonly [Party, Party] | readonly [Party];
   readonly predecessor: string;
   readonly proofs: 0 | 1;
   readonly purpose: string;
   readonly question: string;
   readonly suite: "hpke-x25519-aes128gcm";
-  readonly trust: "two-servers" | "local";
+  readonly trust: "two-servers" | "shuffler" | "local";
   readonly version: 3;
 }
 
 export interface Party {
   readonly address: string;
   readonly key: string;
-  readonly role: "coordinator" | "helper";
+  readonly role: "coordinator" | "helper" | "analyzer" | "shuffler";
 }
 
 /** What can be recorded: a number, or its decimal digits, stands for the dyadic number that it is; "1/3" is exact. */
@@ -84,7 +84,7 @@ export interface State {
 }
 
 export interface Half {
-  party: "coordinator" | "helper";
+  party: Party["role"];
   address: string;
   bytes: number;
   /** SHA-256 of the sealed bytes. */
@@ -214,9 +214,9 @@ export function accept(terms: Terms, announcement: Uint8Array): Promise<Accepted
 export function readOutcome(terms: Terms, round: Accepted, message: Uint8Array): Promise<[number, number]>;
 /** The level below a value or the next, at random, so that on average it is the value. */
 export function level(answer: { range: readonly [string, string]; levels: number }, value: Value, draw?: Draw): number;
-/** The module of a trust model: two-servers.js or local.js. It makes the report of each party from levels. */
+/** The module of a trust model: two-servers.js, shuffler.js or local.js. It makes the report of each party from levels. */
 export function modelOf(terms: { trust: string }): Promise<{
-  encode(terms: Terms, round: Accepted, place: { number: number; token: Uint8Array }, levels: number[]): Promise<Uint8Array[]>;
+  encode(terms: Terms, round: Accepted, place: { number: number; token: Uint8Array }, levels: number[]): Promise<(Uint8Array | null)[]>;
 }>;
 /** Uniform below a bound, exactly. */
 export function uniform(bound: bigint, draw?: Draw): bigint;

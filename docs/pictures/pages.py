@@ -1,4 +1,4 @@
-"""Draws page-experimenter.png and page-participant.png: real pages of real parties.
+"""Draws page-experimenter.png, its upper part page-top.png, and page-participant.png: real pages.
 
 Run it as `python docs/pictures/pages.py`; it needs the extra `dev` and Chromium.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+
+from PIL import Image
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent.parent))
@@ -30,6 +32,15 @@ def draw(directory: Path) -> None:
         page.goto(address)
         page.wait_for_selector(".live[data-state=live]")
         keep(page, directory / "page-experimenter.png")
+    crop(directory / "page-experimenter.png", directory / "page-top.png")
+
+
+def crop(whole: Path, part: Path) -> None:
+    """The three answers of the experimenter's page and its first picture, without the margins."""
+    with Image.open(whole) as page:
+        wide, high = page.size
+        left = wide // 5
+        page.crop((left, 0, wide - left, min(high, round(0.98 * (wide - 2 * left))))).save(part)
 
 
 if __name__ == "__main__":

@@ -47,9 +47,9 @@ LEARNER = "noisy sums"
 PICTURES = {
     "central": Picture(
         (
-            Node("device", DEVICE, 0.1, 0.5, bare=True),
+            Node("device", DEVICE, 0.12, 0.5, bare=True),
             Node("server", "every answer;\nadds the noise", 0.5, 0.5, bare=True),
-            Node("learner", LEARNER, 0.9, 0.5),
+            Node("learner", LEARNER, 0.88, 0.5),
         ),
         ((0, 1), (1, 2)),
         factories.central_laplace(
@@ -58,39 +58,39 @@ PICTURES = {
     ),
     "two-servers": Picture(
         (
-            Node("device", DEVICE, 0.1, 0.5, bare=True),
-            Node("coordinator", "random shares;\nadds noise", 0.48, 0.77),
-            Node("helper", "random shares;\nadds noise", 0.48, 0.23),
-            Node("learner", LEARNER, 0.9, 0.5),
+            Node("device", DEVICE, 0.12, 0.5, bare=True),
+            Node("coordinator", "random shares;\nadds noise", 0.48, 0.76),
+            Node("helper", "random shares;\nadds noise", 0.48, 0.24),
+            Node("learner", LEARNER, 0.88, 0.5),
         ),
         ((0, 1), (0, 2), (1, 3), (2, 3)),
         factories.two_servers_laplace(USERS, target=PURE, binary=True).guarantee,
     ),
     "verified": Picture(
         (
-            Node("device", "the answer;\nproves its range", 0.1, 0.5, bare=True),
-            Node("coordinator", "random shares,\nwhether proofs hold;\nadds noise", 0.48, 0.79),
-            Node("helper", "random shares,\nwhether proofs hold;\nadds noise", 0.48, 0.21),
-            Node("learner", LEARNER, 0.9, 0.5),
+            Node("device", "the answer;\nproves its range", 0.12, 0.5, bare=True),
+            Node("coordinator", "random shares,\nproofs hold or not;\nadds noise", 0.48, 0.76),
+            Node("helper", "random shares,\nproofs hold or not;\nadds noise", 0.48, 0.24),
+            Node("learner", LEARNER, 0.88, 0.5),
         ),
         ((0, 1), (0, 2), (1, 3), (2, 3)),
         factories.verified_laplace(USERS, target=PURE, binary=True).guarantee,
     ),
     "secure-aggregation": Picture(
         (
-            Node("device", "the answer;\nadds a share of noise", 0.12, 0.5, bare=True),
-            Node("server", "masked numbers,\nthen their noisy sum", 0.52, 0.5),
-            Node("learner", LEARNER, 0.9, 0.5),
+            Node("device", "the answer;\nadds a share\nof noise", 0.12, 0.5, bare=True),
+            Node("server", "masked numbers,\nthen their\nnoisy sum", 0.52, 0.5),
+            Node("learner", LEARNER, 0.88, 0.5),
         ),
         ((0, 1), (1, 2)),
         factories.polya_tight(USERS, target=PURE, binary=True, dropout=0.0).guarantee,
     ),
     "shuffler": Picture(
         (
-            Node("device", "the answer;\nadds noise bits", 0.1, 0.5, bare=True),
-            Node("shuffler", "who sends,\nencrypted messages", 0.38, 0.5),
-            Node("analyzer", "messages in\nrandom order", 0.65, 0.5),
-            Node("learner", LEARNER, 0.91, 0.5),
+            Node("device", "the answer;\nadds noise bits", 0.12, 0.5, bare=True),
+            Node("shuffler", "who sends,\nencrypted\nmessages", 0.37, 0.5),
+            Node("analyzer", "messages in\nrandom order", 0.63, 0.5),
+            Node("learner", LEARNER, 0.88, 0.5),
         ),
         ((0, 1), (1, 2), (2, 3)),
         factories.shuffled_tight(
@@ -99,9 +99,9 @@ PICTURES = {
     ),
     "local": Picture(
         (
-            Node("device", "the answer;\nadds all noise", 0.1, 0.5, bare=True),
+            Node("device", "the answer;\nadds all noise", 0.12, 0.5, bare=True),
             Node("server", "noisy messages", 0.5, 0.5),
-            Node("learner", "their sums", 0.9, 0.5),
+            Node("learner", "their sums", 0.88, 0.5),
         ),
         ((0, 1), (1, 2)),
         factories.response(USERS, target=PURE).guarantee,
@@ -115,24 +115,30 @@ def draw(picture: Picture, path: Path) -> None:
     mpl.rcParams["svg.fonttype"] = "none"
     rows = len({node.y for node in picture.nodes}) > 1
     figure, (axes, below) = plt.subplots(
-        2, 1, figsize=(7.2, 3.6 if rows else 2.7), height_ratios=(2, 1), layout="constrained"
+        2, 1, figsize=(6.4, 4.6 if rows else 3.4), height_ratios=(5, 4), layout="constrained"
     )
     for one in (axes, below):
         one.set_axis_off()
-        one.set_xlim(-0.02, 1.02)
+        one.set_xlim(-0.03, 1.03)
         one.set_ylim(0, 1)
+    wide, reach = (0.12, 56) if len({node.x for node in picture.nodes}) < 4 else (0.095, 44)
     for start, end in picture.arrows:
         a, b = picture.nodes[start], picture.nodes[end]
         arrow = FancyArrowPatch(
-            (a.x, a.y), (b.x, b.y), arrowstyle="-|>", mutation_scale=16, shrinkA=52, shrinkB=58
+            (a.x, a.y),
+            (b.x, b.y),
+            arrowstyle="-|>",
+            mutation_scale=16,
+            shrinkA=reach,
+            shrinkB=reach + 4,
         )
         axes.add_patch(arrow)
-    half = 0.17 if rows else 0.28
+    half = 0.21 if rows else 0.36
     for node in picture.nodes:
         colour = "#ee6677" if node.bare else "#4477aa"
         box = FancyBboxPatch(
-            (node.x - 0.1, node.y - half),
-            0.2,
+            (node.x - wide, node.y - half),
+            2 * wide,
             2 * half,
             boxstyle="round,pad=0.01",
             facecolor=colour,
@@ -140,14 +146,22 @@ def draw(picture: Picture, path: Path) -> None:
             edgecolor=colour,
         )
         axes.add_patch(box)
-        axes.text(node.x, node.y + 0.6 * half, node.name, ha="center", va="center", weight="bold")
-        axes.text(node.x, node.y - 0.3 * half, node.sees, ha="center", va="center", fontsize=8)
+        axes.text(
+            node.x,
+            node.y + 0.6 * half,
+            node.name,
+            ha="center",
+            va="center",
+            weight="bold",
+            fontsize=12,
+        )
+        axes.text(node.x, node.y - 0.3 * half, node.sees, ha="center", va="center", fontsize=9.5)
     stated = picture.guarantee
     words = [f"{stated.short} towards {stated.view.text()}, if"]
     assumed = {TRUST_OF_VIEW[stated.view], *stated.assumptions}
     words += [f"• {one.text()}" for one in sorted(assumed, key=Assumption.sort_key)]
-    lines = [line for word in words for line in textwrap.wrap(word, 105, subsequent_indent="  ")]
-    below.text(0, 1, "\n".join(lines), va="top", fontsize=8)
+    lines = [line for word in words for line in textwrap.wrap(word, 82, subsequent_indent="  ")]
+    below.text(0, 1, "\n".join(lines), va="top", fontsize=9)
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
 

@@ -87,10 +87,16 @@ class Assumption(ABC):
 
 @dataclass(frozen=True)
 class Remark(Assumption):
-    """Information for readers that restricts nothing: no stated assumption has to imply it."""
+    """Information for readers that restricts nothing: no stated assumption has to imply it.
+
+    It is a claim about one release, unless it `warns` of something. `repeats` is True if the claim
+    is as true of several such releases together: numbers are not.
+    """
 
     needed: ClassVar[bool] = False
     descriptive: ClassVar[bool] = True
+    warns: ClassVar[bool] = False
+    repeats: ClassVar[bool] = False
 
 
 class Scope(StrEnum):
@@ -561,6 +567,7 @@ class RangeProofs(Remark):
     """Reports out of range are dropped without being seen, if both servers are honest."""
 
     identifier: ClassVar[str] = "range-proofs"
+    repeats: ClassVar[bool] = True
 
     def text(self) -> str:
         """Render as a clause of a sentence."""
@@ -608,6 +615,7 @@ class Declared(Remark):
     """
 
     identifier: ClassVar[str] = "declared-by-author"
+    warns: ClassVar[bool] = True
     draws: int = 0
     participants: int = 0
 
@@ -630,6 +638,7 @@ class Poisoned(Remark):
     """In this run more participants are corrupted than the guarantee assumes."""
 
     identifier: ClassVar[str] = "poisoned"
+    warns: ClassVar[bool] = True
     fraction: Fraction
 
     def text(self) -> str:
@@ -654,6 +663,7 @@ class ParticipantsFrom(Remark):
     """Participants are recorded; each occurs at most `occurrences` times, 0 for no limit."""
 
     identifier: ClassVar[str] = "participants-from"
+    warns: ClassVar[bool] = True
     source: Source
     occurrences: int = 1
 
@@ -707,6 +717,26 @@ def together(*sets: Iterable[Assumption]) -> frozenset[Assumption]:
         if not any(_implied(other, one) for other in kept):
             kept = [other for other in kept if not _implied(one, other)] + [one]
     return frozenset(kept)
+
+
+def of_several(assumptions: Iterable[Assumption]) -> frozenset[Assumption]:
+    """Return these without claims about one release that are not true of several together.
+
+    >>> of_several([CompleteGroups(), AskedFor(1.0)])
+    frozenset({CompleteGroups()})
+    """
+    return frozenset(
+        one for one in assumptions if not isinstance(one, Remark) or one.warns or one.repeats
+    )
+
+
+def of_each(sets: Iterable[frozenset[Assumption]]) -> frozenset[Assumption]:
+    """Return all assumptions and warnings of these guarantees, but only claims of every one."""
+    given = list(sets)
+    shared = frozenset.intersection(*given)
+    return frozenset(
+        one for one in together(*given) if not isinstance(one, Remark) or one.warns or one in shared
+    )
 
 
 def _implied(stated: Assumption, needed: Assumption) -> bool:

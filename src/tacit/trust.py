@@ -73,7 +73,12 @@ class TrustModel(StrEnum):
         return self in (TrustModel.SHUFFLER, TrustModel.SECURE_AGGREGATION)
 
 
-DEPLOYABLE = (TrustModel.TWO_SERVERS, TrustModel.LOCAL, TrustModel.SHUFFLER)
+DEPLOYABLE = (
+    TrustModel.TWO_SERVERS,
+    TrustModel.LOCAL,
+    TrustModel.SHUFFLER,
+    TrustModel.SECURE_AGGREGATION,
+)
 """Trust models that the live service serves (`tacit.service.trust_models`)."""
 
 

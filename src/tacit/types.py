@@ -362,8 +362,9 @@ class Estimate:
 
     Examples
     --------
-    >>> Estimate(total=42.0, error=ErrorDistribution(participants=100, precision=10,
-    noise=None)).mean 0.42
+    >>> error = ErrorDistribution(participants=100, precision=10, noise=None)
+    >>> Estimate(total=42.0, error=error).mean
+    0.42
     """
 
     total: Any

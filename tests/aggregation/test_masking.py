@@ -390,7 +390,7 @@ def test_rounds_that_cannot_be_are_not_opened(
 ) -> None:
     announced = MaskingSession([0] * 5, MaskingPlan(3, 10)).server.round
     with pytest.raises(TacitError):
-        replace(announced, reports=reports, minimum=minimum, modulus=modulus, length=length)
+        replace(announced, slots=reports, minimum=minimum, modulus=modulus, length=length)
 
 
 @pytest.mark.parametrize("stage", ["SHARING", "CHECKING", "MASKING", "LEAVING", "REVEALING"])

@@ -20,7 +20,7 @@ KNOWN = json.loads((Path(__file__).parent / "vectors" / "masking.json").read_tex
 ROUND = bytes.fromhex(KNOWN["round"])
 CONTEXT = hashlib.sha256(ROUND).digest()
 PRIME = 2**256 + 297
-SIZES = iter(ROUND[127:])  # of the noise and of the modulus, each with its size before it
+SIZES = iter(ROUND[139:])  # of the noise and of the modulus, each with its size before it
 *NOISE, MODULUS = (
     int.from_bytes(bytes(next(SIZES) for _ in range(next(SIZES))), "big") for _ in range(3)
 )

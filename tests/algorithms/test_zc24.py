@@ -26,7 +26,7 @@ from tacit.algorithms.zc24_noise import (
     sdp_fedlinucb_vec,
     secagg_fedlinucb,
 )
-from tacit.assumptions import Derivation, DerivedBy, DishonestAtMost, Scope
+from tacit.assumptions import Derivation, DerivedBy, DishonestAtMost, Scope, VisitsAtMost
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.federated import FederatedLinUCB
 from tacit.bandits.contextual.moments import joint_sensitivity
@@ -511,6 +511,11 @@ def test_an_amplified_guarantee_is_derived_anew(lazy: bool) -> None:
         stated = state_arithmetic(replace(found, **change), found.arithmetic)
         with pytest.raises(TacitError, match="do not earn"):
             Experiment.from_dict(with_guarantee(stored, stated))
+    twice = found.given(VisitsAtMost(1, 2))  # amplification covers one participation
+    twice = state_arithmetic(replace(twice, participations=2), found.arithmetic)
+    stored["mechanism"]["sums"]["presence"]["visits"] = 2
+    with pytest.raises(TacitError, match="do not earn"):
+        Experiment.from_dict(with_guarantee(stored, twice))
 
 
 # What silos send: prefix sums (Algorithm 4), and the printed bits of every data point (App. F.2)

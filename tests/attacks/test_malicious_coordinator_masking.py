@@ -87,7 +87,7 @@ def test_the_round_that_keeps_to_its_terms_is_joined() -> None:
         ({"neighbourhood": Neighbourhood(52, 28)}, "38.4 bits"),
         ({"modulus": 1000}, "modulus of the round is 1000"),
         ({"length": 2}, "number of metrics"),
-        ({"reports": 2000}, "must be at least 1800"),
+        ({"slots": 2000}, "must be at least 1800"),
     ],
 )
 def test_a_weaker_round_is_refused_before_any_randomness_is_drawn(

@@ -22,6 +22,7 @@ from tests.tables import each_row
 
 from tacit import bandits
 from tacit.bandits import Learner
+from tacit.bandits.contextual.policy_learners import PolicyLearner
 from tacit.environments.silos import Synthetic
 from tacit.errors import TacitError
 from tacit.names import name_of, named
@@ -148,7 +149,8 @@ def concrete(kind: type[Learner] = Learner) -> Iterator[type[Learner]]:
 
 for _module in pkgutil.walk_packages(bandits.__path__, "tacit.bandits."):
     import_module(_module.name)
-LEARNERS = {kind.__name__: kind for kind in concrete()}
+# learners whose policies act on devices have a suite of their own: tests/contextual
+LEARNERS = {one.__name__: one for one in concrete() if not issubclass(one, PolicyLearner)}
 CASES = [
     pytest.param(name, example, id=f"{name}-{i}")
     for name in sorted(LEARNERS)

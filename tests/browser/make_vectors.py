@@ -37,15 +37,18 @@ from tacit.sampling.draws import draw_laplace, flip_response
 from tacit.signatures import Signed, sign
 from tacit.terms import (
     LONGEST_GRACE,
+    ROLES,
     Aggregation,
     Answer,
     Noise,
     Pinned,
     Promise,
     Terms,
+    check_live,
     check_successor,
 )
-from tacit.trust import View
+from tacit.terms.parts import BINOMIAL, RANDOMIZED_RESPONSE
+from tacit.trust import TrustModel, View
 
 ROOT = Path(__file__).parent.parent.parent
 FILE = ROOT / "clients" / "js" / "vectors" / "device.json"
@@ -60,6 +63,9 @@ RFC_9180 = {  # appendix A.1.1
 }
 
 
+IN_BROWSERS = (View.OTHER_SERVER, View.MESSAGE, View.SHUFFLED)
+
+
 # Terms
 
 
@@ -67,9 +73,11 @@ def decided(text: str) -> dict[str, Any]:
     """What a device in Python makes of a text."""
     try:
         made = Terms.decode(text.encode("utf-8", "surrogatepass"))
+        check_live(made)
     except (TacitError, UnicodeError):
         return {"text": text, "digest": None}
-    if made.view is not View.OTHER_SERVER or made.suite != DEFAULT.identifier:
+    shared = made.trust is TrustModel.SHUFFLER and made.noise.distribution != BINOMIAL
+    if made.view not in IN_BROWSERS or shared or made.suite != DEFAULT.identifier:
         return {"text": text, "digest": None}
     return {"text": text, "digest": made.digest.hex()}
 
@@ -95,6 +103,62 @@ def accepted_terms() -> Iterator[Terms]:
     yield terms(no_show=Fraction(9, 10))
     yield terms(answer=replace(terms().answer, labels=("Nö", "Yes")))
     yield terms(proofs=1)
+    yield from local_terms()
+    yield shuffler_terms()
+
+
+def local_terms() -> Iterator[Terms]:
+    """The local model with both kinds of noise, for one server."""
+    about: dict[str, Any] = {"trust": TrustModel.LOCAL, "parties": terms().parties[:1]}
+    yield terms(**about, noise=Noise(Fraction(2), "devices"))
+    yield terms(**about, noise=Noise(Fraction(2), "devices", RANDOMIZED_RESPONSE))
+
+
+def shuffler_terms(**changes: Any) -> Terms:
+    """Noisy bits through a shuffler."""
+    named = zip(terms().parties, ROLES[TrustModel.SHUFFLER], strict=True)
+    about: dict[str, Any] = {
+        "trust": TrustModel.SHUFFLER,
+        "parties": tuple(replace(party, role=role) for party, role in named),
+        "promise": Promise(Fraction(1), Fraction(1, 10**6), 2),
+        "noise": Noise(Fraction(7), "devices", BINOMIAL),
+        "aggregation": Aggregation(40, Fraction(1, 5), 1, Fraction(1, 10)),
+    }
+    return terms(**(about | changes))
+
+
+def refused_elsewhere() -> Iterator[str]:
+    """Terms of other trust models that are sound but for one value, or not for browsers."""
+    local, response = local_terms()
+    for made in (local, response, shuffler_terms()):
+        for path, values in ELSEWHERE.items():
+            for value in values:
+                yield mutated_terms(made, path, value)
+    yield mutated_terms(response, ("answer", "levels"), 2)
+    yield shuffler_terms(admission="invitation", issuer=shuffler_terms().keys[0]).encode().decode()
+    pure = Noise(Fraction(10**6), "devices")
+    yield (
+        shuffler_terms(noise=pure, admission="invitation", issuer=bytes(range(32)))
+        .encode()
+        .decode()
+    )
+
+
+ELSEWHERE: dict[tuple[Any, ...], tuple[Any, ...]] = {
+    ("trust",): ("two-servers", "secure-aggregation", "none", "__proto__", ""),
+    ("proofs",): (1, "0"),
+    ("assumptions",): ([], [{"id": "honest-device"}, {"id": "pinned-keys"}]),
+    ("guarantee", "delta"): ("1", "-1/10", "1/0", 0),
+    ("guarantee", "view"): ("other-server", "opened-sum", ""),
+    ("guarantee", "epsilon"): ("0", "1/100"),
+    ("noise", "by"): ("servers",),
+    ("noise", "distribution"): ("skellam", "rehearsed", "discrete-gaussian"),
+    ("no_show",): ("1/10",),
+    ("aggregation", "missing_fraction"): ("1", "-1/5", "2/10", "1/3"),
+    ("aggregation", "dishonest_fraction"): ("1", "-1/5", "1/3"),
+    ("aggregation", "dishonest_count"): (-1, 2, "1"),
+    ("aggregation", "claim"): ("two-fates",),
+}
 
 
 def spelt(change: Callable[[dict[str, Any]], object]) -> str:
@@ -199,6 +263,9 @@ def mutated(seed: int, count: int) -> list[dict[str, Any]]:
     return found
 
 
+ALONE = terms().parties[:1]
+
+
 def successors() -> Iterator[dict[str, Any]]:
     old = terms(aggregation=Aggregation(3), promise=Promise(Fraction(1), participations=2))
     named = {"predecessor": old.digest, "aggregation": Aggregation(3)}
@@ -219,6 +286,8 @@ def successors() -> Iterator[dict[str, Any]]:
         {"promise": Promise(Fraction(1), participations=1), "noise": Noise(Fraction(1))},
         {"answer": Answer("1 if you liked it", window=61)},
         {"answer": Answer("2 if you liked it", window=60)},
+        {"proofs": 1},
+        {"trust": TrustModel.LOCAL, "noise": Noise(Fraction(2), "devices"), "parties": ALONE},
     ):
         new = terms(**(named | changes))
         try:
@@ -500,6 +569,7 @@ def vectors() -> dict[str, Any]:
         "terms": [
             *(decided(made.encode().decode()) for made in accepted_terms()),
             *(decided(text) for text in refused_texts()),
+            *(decided(text) for text in refused_elsewhere()),
         ],
         "successors": list(successors()),
         "rounds": list(rounds()),

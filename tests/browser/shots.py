@@ -111,6 +111,19 @@ def participant(browser: Browser, stage: Stage, directory: Path) -> None:
             keep_all(page, directory, f"part-{name}")
 
 
+def trust_models(browser: Browser, stage: Stage, directory: Path) -> None:
+    """Both pages where devices add the noise."""
+    for trust in ("local", "shuffler"):
+        stage.begin_with(trust)
+        with fresh_window(browser, "desktop", "light") as page:
+            page.goto(stage.page)
+            page.wait_for_selector(".live[data-state=live]")
+            keep_all(page, directory, trust)
+            page.goto(f"{stage.page}/take-part")
+            page.wait_for_selector("text=I agree")
+            keep_all(page, directory, f"part-{trust}")
+
+
 def main(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     with (
@@ -120,6 +133,7 @@ def main(directory: Path) -> None:
         staged(Path(parties)) as stage,
     ):
         without_script(browser, stage, directory)
+        trust_models(browser, stage, directory)
         participant(browser, stage, directory)
         experimenter(browser, stage, directory)
 

@@ -21,8 +21,10 @@ from tests.service.served import Threads, served, wait_for
 from tacit.aggregation.two_servers import TwoServerRound, split
 from tacit.experiment import Experiment
 from tacit.service.assignment import Assigned, Ticket
+from tacit.service.definition import Definition
 from tacit.service.timing import Timing
-from tacit.terms import Aggregation, Answer
+from tacit.signatures import public_key
+from tacit.terms import Aggregation, Answer, cosign
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
@@ -70,6 +72,37 @@ class Stage:
         made = made or experiment_of(horizon, options)
         made.control = options[0]
         self.digest = self.both.begin(made, timing, **(self._about(window) | changed))
+        self.wait_open()
+
+    def begin_with(self, trust: str) -> None:
+        """An experiment of a trust model whose devices add the noise, with open rounds."""
+        self.begun += 1
+        coordinator, (first, second) = self.both.coordinator, self.both.members
+        helped = {"helper_address": self.both.urls[1], "helper_key": public_key(second.key)}
+        today = datetime.now(UTC).date()
+        defined = Definition.of(
+            question=QUESTION,
+            organisation="St. Anna hospital, occupational health",
+            options=OPTIONS,
+            meaning="whether you took a break",
+            trust=trust,
+            window=2,
+            epsilon=Fraction(1),
+            participants=4000,
+            first_day=today - timedelta(days=2),
+            last_day=today + timedelta(days=60 + self.begun),
+            joining=SOON.joining,
+            margin=SOON.margin,
+            grace=SOON.grace,
+            **(helped | {"delta": Fraction(1, 1000)} if trust == "shuffler" else {}),
+        )
+        terms = defined.terms(self.both.urls[0], public_key(first.key))
+        self.digest = coordinator.create(terms, defined.experiment(), defined.timing)
+        if trust == "shuffler":
+            signature = cosign(terms, second.key)
+            self.both.helper.admit(terms, (coordinator.signature(self.digest), signature))
+            coordinator.cosign(self.digest, signature)
+        self.poke()
         self.wait_open()
 
     def publish(self, **changed: Any) -> None:

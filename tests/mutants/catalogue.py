@@ -77,6 +77,8 @@ MASKING = (
     "tests/aggregation/test_vectors.py",
 )
 VDAF = ("tests/vdaf",)
+FEATURES = ("tests/contextual/test_features.py",)
+STATISTICS = ("tests/protocols/test_statistic_sums.py",)
 VERIFIED = ("tests/aggregation/test_verified.py",)
 SERVER_NOISE = ("tests/service/test_server_noise.py",)
 DEVICE = ("tests/service/test_device_hostile.py",)
@@ -861,7 +863,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "protocols/mechanism.py",
         "Mechanism.printed",
-        (swap("not from_outside(self)", "True"),),
+        (swap("not foreign", "True"),),
         MECHANISM,
     ),
     Target(
@@ -907,7 +909,6 @@ TARGETS: tuple[Target, ...] = (
     Target("rounds/codecs.py", "_filled", (counts,), ROUNDS),
     Target("rounds/codecs.py", "_words", (checks, counts), ROUNDS),
     Target("rounds/codecs.py", "codec", (checks,), ROUNDS),
-    Target("rounds/round_runner.py", "minimum", (sides,), ROUNDS),
     Target("rounds/round_runner.py", "seen", (limits,), ROUNDS),
     # live servers and devices
     Target(
@@ -966,7 +967,7 @@ TARGETS: tuple[Target, ...] = (
         "check_withstands",
         (
             swap("found.bits >= bits", "True"),
-            swap("about.dishonest(announced.reports)", "0"),
+            swap("about.dishonest(announced.slots)", "0"),
             swap("Claim(about.claim)", "Claim.SEMI_HONEST"),
         ),
         COORDINATOR,
@@ -1070,6 +1071,11 @@ TARGETS: tuple[Target, ...] = (
     Target("vdaf/prio3.py", "Prio3.verify_init", (checks,), VDAF),
     Target("vdaf/prio3.py", "Prio3.verifier_shares_to_message", (checks,), VDAF),
     Target("vdaf/prio3.py", "Prio3.verify_next", (checks,), VDAF),
+    Target("contextual/feature_maps.py", "check_length", (checks, limits), FEATURES),
+    Target("contextual/statistics.py", "MomentReport.vector", (checks,), FEATURES),
+    Target("contextual/statistics.py", "TableReport.vector", (checks,), FEATURES),
+    Target("protocols/statistics.py", "MomentStatistic.noise", (checks,), STATISTICS),
+    Target("protocols/statistics.py", "TableStatistic.noise", (checks,), STATISTICS),
     Target("vdaf/histogram.py", "HistogramCircuit.encode", (checks,), VDAF),
     Target("vdaf/histogram.py", "Prio3Histogram.verify_init", (checks,), VDAF),
     Target("vdaf/histogram.py", "Prio3Histogram.verifier_shares_to_message", (checks,), VDAF),

@@ -94,6 +94,15 @@ def test_the_lowest_versions_allowed_work(extra: str, wheel: Path, tmp_path: Pat
     install(python, wheel, extra, constraints)
     run([str(python), "-c", SMOKE[extra]], tmp_path)
     run(
-        [str(python.parent / "tacit"), "calibrate", "--noise", "skellam", "--epsilon", "1"],
+        [
+            str(python.parent / "tacit"),
+            "calibrate",
+            "--noise",
+            "skellam",
+            "--epsilon",
+            "1",
+            "--delta",
+            "1e-6",
+        ],
         tmp_path,
     )

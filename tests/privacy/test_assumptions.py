@@ -18,24 +18,31 @@ from tests.tables import each_row
 from tacit.assumptions import (
     TRUST_OF_VIEW,
     Accounting,
+    AskedFor,
     Assumption,
     BoundedAdversary,
     CompleteGroups,
     Declared,
+    Derivation,
+    DerivedBy,
     DishonestAtMost,
     DistinctRounds,
     HonestServers,
     Method,
     MetricsPerParticipation,
     OwnRecords,
+    ParticipantsFrom,
     PinnedKeys,
     Poisoned,
     Protects,
     RangeProofs,
     ReleasedOnlyAbove,
+    Remark,
     Scope,
     Secret,
+    Source,
     Spread,
+    TowardsOutsiders,
     VisitsAtMost,
     together,
     uncovered,
@@ -51,10 +58,12 @@ from tacit.privacy import (
     Guaranteed,
     KnownPerRound,
     NonPrivate,
+    Odometer,
     PureDP,
     RenyiDP,
     ThreatModel,
     View,
+    advanced_composition,
     calibrate,
     compose,
     derived,
@@ -614,3 +623,48 @@ def test_fractions_of_a_batch_are_never_stated_too_mildly(fraction: str) -> None
     assert curious is not None
     assert needed <= Fraction(arrive.group(1)) / 100 <= needed * Fraction(1002, 1000)
     assert needed * Fraction(998, 1000) <= Fraction(curious.group(1)) / 100 <= needed
+
+
+CLAIMS = (
+    OwnRecords(25, 0.5, 1e-6),
+    TowardsOutsiders(0.69, 1e-6),
+    DerivedBy(Derivation.EXACT_JOINT, 4),
+    AskedFor(1.0),
+)
+WARNINGS = (Declared(), Poisoned(TENTH), ParticipantsFrom(Source.ROW))
+
+
+def remarks(guarantee: Guarantee) -> set[Assumption]:
+    return {one for one in guarantee.assumptions if isinstance(one, Remark)}
+
+
+def test_claims_about_one_release_are_not_kept_for_several() -> None:
+    """Found: twice (1, 0)-DP said (0.69, 1e-6) towards outsiders, the number of one release."""
+    pure = PureDP(1.0).given(*CLAIMS, *WARNINGS, RangeProofs())
+    zero = ConcentratedDP(0.5).given(*CLAIMS, *WARNINGS, RangeProofs())
+    curve = RenyiDP(((2.0, 0.5),)).given(*CLAIMS, *WARNINGS, RangeProofs())
+    meter = Odometer(ApproximateDP(9.0, 1e-5))
+    meter.spend(pure)
+    for several in (
+        compose([pure, pure]),
+        compose([pure, PureDP(1.0).given(*WARNINGS, RangeProofs())]),
+        pure.group(2),
+        zero.group(2),
+        curve.repeat(2),
+        advanced_composition(pure, 2, 1e-6),
+        meter.spent(),
+    ):
+        assert remarks(several) == {*WARNINGS, RangeProofs()}
+    both = weakest([pure, pure])
+    assert both is not None
+    for same in (compose([pure]), pure.group(1), curve.repeat(1), both):
+        assert remarks(same) == {*CLAIMS, *WARNINGS, RangeProofs()}
+
+
+def test_the_weakest_of_several_claims_what_all_of_them_claim() -> None:
+    both = PureDP(1.0).given(*CLAIMS, *WARNINGS)
+    other = PureDP(0.5).given(CLAIMS[3], TowardsOutsiders(0.3, 1e-6), RangeProofs())
+    for pair in ([both, other], [other, both]):
+        found = weakest(pair)
+        assert found is not None
+        assert remarks(found) == {CLAIMS[3], *WARNINGS}

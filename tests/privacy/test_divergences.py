@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from tacit.privacy import (
     Gaussian,
     PureDP,
     RenyiDP,
+    View,
     calibrate,
     concentrated_of,
     renyi_of,
@@ -138,6 +140,37 @@ def test_what_holds_for_everybody_has_the_largest_numbers() -> None:
     assert weakest_divergence([one, other]).curve == ((2.0, 0.2), (4.0, 0.5))
     with pytest.raises(TacitError, match="different orders"):
         weakest_divergence([one, RenyiDP(((3.0, 0.2),))])
+
+
+def test_what_holds_for_everybody_drops_no_kind_view_or_participation() -> None:
+    """Found: a concentrated guarantee beside Rényi ones was left out, and the first one's
+    participations were stated for all.
+    """
+    one = RenyiDP(((2.0, 0.1),), participations=3)
+    strange: list[Any] = [ConcentratedDP(9.0), replace(one, view=View.MESSAGE)]
+    for other in strange:
+        for both in ([one, other], [other, one]):
+            with pytest.raises(TacitError, match="no weakest one"):
+                weakest_divergence(both)
+    once = RenyiDP(((2.0, 0.2),))
+    for pair in ([one, once], [once, one]):
+        assert weakest_divergence(pair) == RenyiDP(((2.0, 0.2),))
+
+
+@pytest.mark.parametrize("rewards", ["bernoulli", "beta"])
+@pytest.mark.parametrize("name", ["dist-rdp-se", "dist-cdp-se"])
+def test_a_result_is_restated_for_the_noise_of_its_own_rounds(name: str, rewards: str) -> None:
+    """Found: divergences of 16 levels were printed where rewards are bits, a fifth too small."""
+    asked: Any = {"horizon": 1000, "means": (0.3, 0.6), "rewards": rewards}
+    entry = lookup(name)
+    problem = entry.ask(asked)
+    made = entry.build(problem.fitted(problem.start(0, None).world, 0))
+    told = restated(simulate(lookup(name), runs=1, **asked))
+    assert told is not None
+    for round_ in made.propose():
+        own: Any = made.open(round_)
+        found = own.renyi() if name == "dist-rdp-se" else own.concentrated()
+        assert found.implies(told)
 
 
 def test_noise_of_a_finite_range_has_neither() -> None:

@@ -454,6 +454,10 @@ def test_a_restored_guarantee_says_no_more_than_its_noise(name: str) -> None:
     ):
         with pytest.raises(TacitError, match=claim.identifier):
             Experiment.from_dict(experiment_with(stored, found.given(claim)))
+    for said in [one for one in found.assumptions if isinstance(one, OwnRecords)]:
+        fewer = found.assumptions - {said} | {replace(said, records=said.records - 1)}
+        with pytest.raises(TacitError, match="own-records"):
+            Experiment.from_dict(experiment_with(stored, with_assumptions(found, fewer)))
 
 
 def test_a_class_from_outside_states_no_guarantee_of_its_own() -> None:

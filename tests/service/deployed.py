@@ -16,8 +16,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.service.pairs import START, Clock, Link
 
 from tacit.client.entries import Running
+from tacit.client.exchange import Reply, Request
 from tacit.client.trust_models import reporter
-from tacit.errors import Refusal
+from tacit.errors import Refusal, TacitError
 from tacit.records import RecordDirectory
 from tacit.service import round_scheduler
 from tacit.service.assignment import Assigned, Ticket
@@ -65,6 +66,7 @@ class Deployed:
     directory: Path
     clock: Clock = field(default_factory=Clock)
     options: dict[str, Any] = field(default_factory=dict)
+    running: list[Running] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         names = ("coordinator", "helper") if self.definition.trust in HELPED else ("coordinator",)
@@ -130,7 +132,40 @@ class Deployed:
             levels=levels,
             deliveries=(),
         )
+        self.running.append(running)
         return reporter(self.pinned.terms).encode(running)
+
+    def answer_stages(self) -> None:
+        """Devices answer further messages of their rounds until every round is over."""
+        for _ in range(12):
+            if not self.running or not self.coordinator.rounds(Stage.OPEN, Stage.CLOSING):
+                break
+            self.running = [one for one in self.running if self._answered(one)]
+            self.step()
+        self.running = []
+
+    def _answered(self, running: Running) -> bool:
+        """One device's stages over direct calls; whether more are to come."""
+        talk = reporter(self.pinned.terms).stages(running, "https://c.example", self.clock.now)
+        try:
+            request = next(talk)
+            while True:
+                request = talk.send(self._reply(running, request))
+        except StopIteration as done:
+            return bool(done.value)
+
+    def _reply(self, running: Running, request: Request) -> Reply:
+        try:
+            if request.method == "GET":
+                *_, address, after = request.url.split("/")
+                where = (running.identity, bytes.fromhex(address), int(after))
+                said = self.coordinator.next_message(*where)
+                return Reply(200, said) if said else Reply(204)
+            answer = self.coordinator.answer(running.identity, running.slot, request.content or b"")
+            (refusal,) = self.coordinator.keep([answer])
+            return Reply(204 if refusal is None else 409)
+        except TacitError:
+            return Reply(410)
 
     def send(self, reports: list[tuple[Assigned, Mapping[int, bytes]]]) -> list[Refusal | None]:
         """Send reports to their parties, each party in one transaction; the answers."""
@@ -158,6 +193,7 @@ class Deployed:
         assert set(self.send(sent)) <= {None}
         self.clock.now += 200
         self.step(3)
+        self.answer_stages()
         return len(asked)
 
     def run(self, means: Mapping[str, float], seed: int, most: int = 40) -> str | None:

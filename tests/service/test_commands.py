@@ -174,8 +174,13 @@ def test_an_experiment_goes_from_a_file_to_estimates(
     for file in (table, whole):
         assert command("experiment", "export", file, *which)[0] == 0
     rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
-    assert [row["option"] for row in rows] == list(load(defined).options)
-    assert json.loads(whole.read_text())["definition"] == defined.read_text()
+    exported, options = json.loads(whole.read_text()), list(load(defined).options)
+    assert [row["option"] for row in rows] == options * len(exported["history"])
+    assert [row["mean"] for row in rows[-len(options) :]] == [
+        str(one["mean"]) for one in exported["history"][-1]["options"]
+    ]
+    assert len({row["round"] for row in rows}) == len(exported["history"]) > 0
+    assert exported["definition"] == defined.read_text()
     assert "give --yes" in refused(command("experiment", "stop", *which))
     assert result(command("experiment", "stop", *which, "--yes", "--json"))["state"] == "stopped"
     assert "to become running" in refused(command("experiment", "resume", *which))

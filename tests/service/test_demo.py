@@ -20,7 +20,8 @@ from tacit.service.definition import parse
 from tacit.service.demo import report
 from tacit.service.demo.children import Child
 from tacit.service.demo.crowd import VisitCounts
-from tacit.service.demo.play import LIKING, DemoProgress, definition_of
+from tacit.service.demo.play import LIKING, DemoProgress, DemoSettings, definition_of
+from tacit.trust import TrustModel
 
 OPTIONS = tuple(LIKING)
 ROOT = Path(__file__).parent.parent.parent
@@ -49,7 +50,7 @@ def test_the_report_answers_three_questions_before_any_picture(shown: DemoProgre
     page = report.html(shown)
     first = page[: page.index('id="people"')]
     assert f"</svg>{OPTIONS[2]}</strong>" in first.replace("\n", "")
-    assert "at most 2.72 times" in first
+    assert "2.72 times" in first
     for question in ("Which is best?", "How sure are we?", "What were people promised?"):
         assert question in first
     assert "2 times a second, different report for the same slot: answered 409." in page
@@ -74,8 +75,11 @@ def test_an_undecided_experiment_is_not_called_decided(shown: DemoProgress) -> N
 
 def test_the_definition_of_the_demonstration_is_one(shown: DemoProgress) -> None:
     card = Card("helper", "http://127.0.0.1:8701", bytes(range(32)))
-    found = parse(definition_of(card, 3000, 6))
+    found = parse(definition_of([card], DemoSettings(), 6))
     assert found.options == OPTIONS
+    assert (found.trust, found.proofs) == ("two-servers", False)
+    alone = parse(definition_of([], DemoSettings(trust=TrustModel.LOCAL), 6))
+    assert (alone.trust, alone.helper_key) == ("local", None)
     assert shown.status["options"] == list(OPTIONS)
 
 

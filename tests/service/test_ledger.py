@@ -480,7 +480,7 @@ def test_a_ledger_of_an_older_format_is_rejected_with_a_remedy(tmp_path: Path) -
     ledger._run("PRAGMA user_version=3")
     ledger.close()
     with pytest.raises(
-        LedgerError, match=r"a ledger of format 3: must be .* 4\. .* use the version"
+        LedgerError, match=r"a ledger of format 3: must be .* 5\. .* use the version"
     ):
         Ledger(tmp_path / "ledger.db")
 
@@ -803,3 +803,29 @@ def test_a_limit_is_a_fraction() -> None:
     ledger.set_own_limit(Fraction(1))
     ledger.set_own_limit(None)
     assert ledger.own_limit is None
+
+
+def test_delta_is_charged_exported_and_merged(tmp_path: Path) -> None:
+    ledger = remembering(":memory:", OFTEN)
+    ledger.join(replace(joining(OFTEN), delta=Fraction(1, 10**6)))
+    assert ledger.spent_delta == 0
+    ledger.charge(bytes(16), halves)
+    assert ledger.spent_delta == Fraction(1, 10**6)
+    (receipt,) = ledger.receipts()
+    assert receipt.delta == Fraction(1, 10**6)
+    assert "and 1/1000000 of δ" in receipt.in_words()[-1]
+    other = Ledger(tmp_path / "other")
+    other.merge(ledger.export())
+    assert other.spent_delta == Fraction(1, 10**6)
+
+
+def test_a_ledger_without_delta_is_upgraded(tmp_path: Path) -> None:
+    ledger = remembering(tmp_path / "old", OFTEN)
+    ledger.join(joining(OFTEN))
+    ledger.charge(bytes(16), halves)
+    spent = ledger.spent
+    ledger._run("ALTER TABLE rounds DROP COLUMN delta")
+    ledger._run("PRAGMA user_version=4")
+    ledger.close()
+    upgraded = Ledger(tmp_path / "old")
+    assert (upgraded.spent, upgraded.spent_delta) == (spent, Fraction(0))

@@ -19,12 +19,13 @@ import tacit.client.trust_models.local as device_side
 from tacit.aggregation.local import LocalRound, LocalServer, encrypt_report, local_outcome
 from tacit.aggregation.two_servers import RoundOutcome, read_outcome
 from tacit.aggregation.wire import HEADER_SIZE
-from tacit.client import Device, Ledger, Pins
+from tacit.client import Acceptance, Device, Ledger, Pins
 from tacit.errors import Refusal, TacitError
 from tacit.noise import DiscreteLaplace
 from tacit.sampling.draws import flip_response
 from tacit.service.errors import Conflict, Gone, TooEarly
 from tacit.service.store import Stage
+from tacit.trust import TrustModel
 
 MEANS = {"plain": 0.1, "friendly": 0.9}
 ALARM = 1e-6  # false-positive rate of a statistical test
@@ -355,3 +356,16 @@ def test_a_device_pins_the_only_server(one: Deployed) -> None:
             pytest.raises(Refusal, match="pinned key"),
         ):
             device.join(one.digest)
+
+
+def test_a_device_joins_only_under_an_accepted_trust_model(one: Deployed) -> None:
+    one.step(2)
+    seen: list[httpx.Request] = []
+    pins, accept = Pins(ADDRESSES[0], KEYS[0].hex()), Acceptance((TrustModel.TWO_SERVERS,))
+    how: dict[str, Any] = {"http": transport(one, seen), "clock": one.clock, "accept": accept}
+    with (
+        Device(Ledger(":memory:"), pins, **how) as device,
+        pytest.raises(Refusal, match="trust is local: must be one of two-servers"),
+    ):
+        device.join(one.digest)
+    assert all(request.method == "GET" for request in seen)

@@ -282,7 +282,7 @@ def test_participants_of_every_trust_model_read_what_it_means(made: Callable[[],
     said = (*caution(terms), *likelihood(terms.promise), honesty(terms), *handling(terms))
     for line in said:
         assert line in text
-    browsers = (terms.trust, terms.proofs) in participant.IN_BROWSERS
+    browsers = terms.trust == "local" or terms.noise.by == "servers"
     assert ("Your browser is checking the terms." in text) == browsers
     assert ("take part with an app. Nothing has been sent" in text) == (not browsers)
     lanes = [value for name, value in found.attributes if name == "data-lane"]

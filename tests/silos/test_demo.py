@@ -60,6 +60,7 @@ def test_the_report_shows_regret_coefficients_and_who_saw_what() -> None:
         statuses,
         12.0,
         "FINISHED:COMPLETED",
+        0.3,
     )
     page = report.page(shown)
     assert page.count("data:image/png;base64,") == 3

@@ -275,3 +275,25 @@ def test_terms_survive_their_encoding() -> None:
     assert FederationTerms.decode(terms.encode()) == terms
     with pytest.raises(Refusal, match="not in canonical form"):
         FederationTerms.decode(terms.encode() + b" ")
+
+
+def exact_delta(noise: Any, moved: int, epsilon: float) -> float:
+    """δ at ε of noise against the same noise moved, summed over its whole distribution."""
+    low, high = noise.window(-60.0)
+    points = np.arange(low - moved, high + moved + 1)
+    here, there = noise.pmf(points), noise.pmf(points - moved)
+    return float(np.maximum(here - np.exp(epsilon) * there, 0.0).sum())
+
+
+@pytest.mark.parametrize(("silos", "missing"), [(3, 0), (4, 0), (4, 1), (6, 2)])
+def test_the_guarantee_of_each_rule_from_the_exact_distribution(silos: int, missing: int) -> None:
+    """With as many silos missing and one corrupted as the terms allow, the shares that are left
+    hide a record that moves all rows as far as it can; one share less does not."""
+    federation = LocalFederation.of(silos, missing=missing, schedule=SyncSchedule(horizon=40))
+    sums = federation.pinned.derived.sums
+    left = silos - missing - 1
+    assert sums.honest == left
+    moved = int(np.ceil(sums.movement * sums.scale))
+    assert exact_delta(sums.share.sum_of_shares(left), moved, 1.0) <= 1.001e-5
+    if left > 1:
+        assert exact_delta(sums.share.sum_of_shares(left - 1), moved, 1.0) > 2e-5

@@ -19,6 +19,7 @@ from tacit.silos.context import ContextSpec
 from tacit.silos.coordinator import FederationCoordinator
 from tacit.silos.exchange import InProcessExchange
 from tacit.silos.federation import SyncSchedule, write_federation
+from tacit.silos.jobs import write_job
 from tacit.simulation.driver import run
 
 flare_network = pytest.importorskip("tacit.silos.flare_network")
@@ -83,11 +84,11 @@ def test_flare_gives_the_simulations_decisions_and_runs_no_code_of_jobs(
     simulated = np.array(NOTED)
 
     code = "from nvflare.apis.executor import Executor as Base\nclass Executor(Base):\n    pass\n"
-    brought = network.submit(flare_network.write_job(tmp_path / "byoc", network.sites, code))
+    brought = network.submit(write_job(tmp_path / "byoc", network.sites, code))
     assert network.wait(brought, 60) == "FINISHED:FAILED_TO_RUN"
     assert "BYOC not permitted" in str(network.session.get_job_meta(brought)["job_deploy_detail"])
 
-    job = network.submit(flare_network.write_job(tmp_path / "job", network.sites))
+    job = network.submit(write_job(tmp_path / "job", network.sites))
     rng, chosen = np.random.default_rng(2), []
     agents = list(federation.agents.values())
     for step in range(STEPS):

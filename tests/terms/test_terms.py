@@ -254,7 +254,7 @@ def test_terms_in_words_say_everything_and_round_the_promise_up() -> None:
         "hides it under masks",
         "e^30",
         "With a probability of at most 1 in 1,000,000, more than that may be learned.",
-        "The coordinator must follow the protocol, and at most 3 or 10% of a round's participants",
+        "The coordinator must follow the protocol, and at most 10% of a round's participants (3 if",
         "within 90 seconds",
         f"invited, by whoever has the key {fingerprint(public_key(KEYS[3]))}",
         "Who asks: The walking club",

@@ -56,8 +56,11 @@ ALL = (terms, proven, masked, shuffled, local)
     [
         (terms, "One of the two servers must be honest, no matter which."),
         (proven, "One of the two servers must be honest, no matter which."),
-        (masked, "The coordinator must follow the protocol, and at most 3 or 10% of a round's"),
-        (shuffled, "Shuffler and analyzer must not work together, and at most 3 or 10% of a"),
+        (
+            masked,
+            "The coordinator must follow the protocol, and at most 10% of a round's participants",
+        ),
+        (shuffled, "Shuffler and analyzer must not work together, and at most 10% of a"),
         (local, "Nobody but your own device must be honest."),
     ],
 )

@@ -100,6 +100,8 @@ def seen(protocol: Any, stated: Any) -> Seen:
         return Seen(nothing, 1, times, max(group_losses(protocol, stated)))
     if name == "SplitAndMix":
         return seen(protocol.inner, stated)
+    if hasattr(protocol, "statistic"):
+        return statistic_sum(protocol, honest)
     if name == "RandomizedBits":
         epsilon = mp.mpf(protocol.epsilon.numerator) / protocol.epsilon.denominator
         return Seen(nothing, 1, times, epsilon)
@@ -121,6 +123,31 @@ def seen(protocol: Any, stated: Any) -> Seen:
     w = slow.width(shift, deviation) if coarse and deviation > slow.WIDE else 1
     distribution, rate = summed(share, adding, w)
     return Seen(distribution, shift // w, copies, None if rate is None else rate * shift)
+
+
+def statistic_sum(protocol: Any, honest: int) -> Seen:
+    """Tables: two cells move by one. Moments: unit vectors x, x' with equal or opposite centred
+    rewards, over their angle; the noise of every coordinate in units of what it measures.
+    """
+    kind, statistic = type(protocol).__name__, protocol.statistic
+    if kind == "UnaryStatistic":
+        epsilon = mp.mpf(protocol.epsilon.numerator) / protocol.epsilon.denominator
+        return Seen(nothing, 1, 1, epsilon)
+    adding = 1 if kind in ("CentralStatistic", "TwoServerStatistic") else honest
+    if not hasattr(statistic, "weight"):
+        distribution, rate = summed(protocol.own[0], adding, 1)
+        return Seen(distribution, 1, 2, rate)
+    d, steps = statistic.dimension, range(-10_000, 10_001)
+    squares = (statistic.weight**2 / 2 * (1 - c) + 2 - 2 * c * c for c in (k / 1e4 for k in steps))
+    units = [statistic.weight / (2 * statistic.levels * statistic.resolution)] * d
+    units += [
+        (1 if i == j else math.sqrt(2)) / statistic.resolution**2
+        for i in range(d)
+        for j in range(i, d)
+    ]
+    pairs = zip(protocol.own, units, strict=True)
+    least = min(float(share.sigma) * unit for share, unit in pairs) * math.sqrt(adding)
+    return Seen(nothing, 1, 1, gaussian=math.sqrt(max(squares)) / least)
 
 
 def group_losses(protocol: Any, stated: Any) -> Iterator[Any]:
@@ -241,6 +268,11 @@ def settings(entry: Algorithm, quick: bool) -> Iterator[dict[str, Any]]:
         {"min_batch_size": 2},  # so that small rounds are released, too
         {"min_batch_size": 2, "trust": "shuffler"},
         *returning(),
+        *(
+            {"contexts": "segments", "segments": 4, "arms": 2, "trust": trust}
+            for trust in ("central", "local", "shuffler", "two-servers", "secure-aggregation")
+        ),
+        {"contexts": "interactions", "trust": "secure-aggregation"},
     ]
     for epsilon, more in itertools.product(epsilons, others):
         options = {"epsilon": epsilon, **more}

@@ -161,6 +161,12 @@ class LiveRound(RoundDescription):
     assigned_until: int
     grace: int
 
+    def check_times(self) -> None:
+        """Reject times out of order; constructors call it."""
+        until, closes = self.assigned_until, self.binding.closes
+        require(0 <= until <= closes, "assigned_until", until, f"from 0 to the deadline, {closes}")
+        require(0 <= self.grace < 1 << 32, "grace", self.grace, "from 0 to 2^32 - 1")
+
 
 DescriptionT = TypeVar("DescriptionT", bound=RoundDescription)
 

@@ -28,8 +28,8 @@ from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from tacit.aggregation.agreement import KEY_SIZE, agree, derive
-from tacit.aggregation.announcements import WHOLE_NOISE, Binding, RoundDescription, SharedNoise
+from tacit.aggregation.agreement import KEY_SIZE, NONCE_SIZE, TAG_SIZE, agree, derive
+from tacit.aggregation.announcements import WHOLE_NOISE, Binding, LiveRound, SharedNoise
 from tacit.aggregation.graph import Claim, Neighbourhood, Security, security
 from tacit.aggregation.interface import IDENTITY_SIZE, check_counts, expect, expect_size
 from tacit.aggregation.share_commitments import COMMITMENT_SIZE, SHARE_PAIR_SIZE
@@ -45,6 +45,7 @@ from tacit.aggregation.wire import (
     header,
     identity_of,
     last_modulus,
+    number_size,
     pack_integer,
 )
 from tacit.errors import require
@@ -57,7 +58,7 @@ ADDRESS_SIZE = KEY_SIZE
 FRONT_SIZE = HEADER_SIZE + ADDRESS_SIZE
 """Bytes in the clear of a message between client and server: header and client address."""
 
-FORMAT = 4
+FORMAT = 5
 """Version of the masking messages, part of the description."""
 
 SETUP_HEAD = struct.Struct(">III")  # own number, clients that joined, number of neighbours
@@ -73,33 +74,37 @@ PROOF_HEAD = struct.Struct(">BI")  # which secret, convicted neighbours
 SEEDS_ENTRY = struct.Struct(f">I{KEY_SIZE}s")  # convicted client, seed of the pairwise mask
 REQUEST_HEAD = struct.Struct(">III")  # survivors in total, surviving neighbours, newly dropped ones
 
-_HEAD = struct.Struct(f">IIIII{KEY_SIZE}s")
+_HEAD = struct.Struct(f">QIIIIII{KEY_SIZE}s")
 
 
 @dataclass(frozen=True)
-class MaskingRound(RoundDescription):
+class MaskingRound(LiveRound):
     """Public description of a round: made by the server, checked by every client.
 
     `binding` names the terms. `length` numbers per report are summed modulo `modulus`. Nothing is
-    released for fewer than `minimum` of at most `reports` clients, each of whom draws a share of
-    the `noise`.
+    released for fewer than `minimum` of at most `slots` clients, each of whom draws a share of the
+    `noise`. Slots are assigned until `assigned_until` and clients join until `binding.closes`. A
+    round without release `grace` seconds later is aborted.
     """
 
     binding: Binding
     identity: bytes
-    reports: int
+    slots: int
     minimum: int
     modulus: int
     length: int
     neighbourhood: Neighbourhood
     server: bytes
     noise: SharedNoise = WHOLE_NOISE
+    assigned_until: int = 0
+    grace: int = 0
 
     def __post_init__(self) -> None:
-        check_counts(self.reports, self.minimum, least=2)
+        check_counts(self.slots, self.minimum, least=2)
+        self.check_times()
         check_modulus(self.modulus)
         check_length(self.length, self.modulus)
-        joined = self.neighbourhood.degree > 1 or self.reports == 2
+        joined = self.neighbourhood.degree > 1 or self.slots == 2
         require(joined, "degree", 1, "at least 2, or the sums of pairs would be revealed")
         sizes, wanted = [len(self.identity), len(self.server)], [IDENTITY_SIZE, KEY_SIZE]
         require(sizes == wanted, "list of sizes of identity and key", sizes, f"{wanted}")
@@ -107,7 +112,9 @@ class MaskingRound(RoundDescription):
     def encode(self) -> bytes:
         """Serialize the round description."""
         fields = _HEAD.pack(
-            self.reports,
+            self.assigned_until,
+            self.grace,
+            self.slots,
             self.minimum,
             self.length,
             self.neighbourhood.degree,
@@ -128,28 +135,35 @@ class MaskingRound(RoundDescription):
             expect(spoken == FORMAT, "masking format of the round", spoken, rule)
             binding, rest = Binding.first(data[1:])
             fields, rest = head(_HEAD, rest, "description")
-            reports, minimum, length, degree, threshold, server = fields
+            until, grace, slots, minimum, length, degree, threshold, server = fields
             noise, rest = SharedNoise.first(rest)
             modulus, among = last_modulus(rest), Neighbourhood(degree, threshold)
             identity = identity_of(message)
-            return cls(binding, identity, reports, minimum, modulus, length, among, server, noise)
+            counts = (slots, minimum, modulus, length)
+            return cls(binding, identity, *counts, among, server, noise, until, grace)
 
     def offer(self) -> Offer:
         """The fields that a client checks against its terms."""
         return self.binding.offer(
             kind="masking",
-            slots=self.reports,
+            slots=self.slots,
             minimum=self.minimum,
             metrics=self.length,
             suite=MASKING_SUITE,
+            grace=self.grace,
             modulus=self.modulus,
             divisor=self.noise.divisor,
             total=self.noise.total,
         )
 
+    @property
+    def masked_size(self) -> int:
+        """Bytes of a client's masked numbers on the wire."""
+        return FRONT_SIZE + NONCE_SIZE + TAG_SIZE + self.length * number_size(self.modulus)
+
     def security(self, corrupt: int | None = None, claim: Claim = Claim.SEMI_HONEST) -> Security:
         """The security of the round with `corrupt` corrupted clients (default: a tenth)."""
-        return security(self.neighbourhood, self.reports, self.minimum, corrupt, claim)
+        return security(self.neighbourhood, self.slots, self.minimum, corrupt, claim)
 
 
 BITS = MASKING_SECURITY
@@ -164,7 +178,7 @@ def check_withstands(announced: MaskingRound, about: Aggregation, bits: int = BI
     """
     known = about.claim in tuple(Claim)
     expect(known, "claim of the terms", about.claim, f"one of {', '.join(Claim)}")
-    found = announced.security(about.dishonest(announced.reports), Claim(about.claim))
+    found = announced.security(about.dishonest(announced.slots), Claim(about.claim))
     rule = f"at least {bits} bits: {found}"
     expect(found.bits >= bits, "security of the round", f"{found.bits:.1f} bits", rule)
 

@@ -383,7 +383,7 @@ class MaskingClient:
 
     def _learn_neighbours(self, data: bytes) -> None:
         (number, joined, degree), rest = head(SETUP_HEAD, data, "SETUP")
-        least, most = self.round.minimum, self.round.reports
+        least, most = self.round.minimum, self.round.slots
         expect(least <= joined <= most, "number of clients", joined, f"from {least} to {most}")
         fitted = self.round.neighbourhood.fit(joined)
         expect(degree == fitted.degree, "number of neighbours", degree, f"{fitted.degree}")
@@ -420,7 +420,7 @@ class MaskingClient:
         unknown = [number for number in numbers if number not in self._neighbours]
         if unknown:
             raise Refusal(f"client {unknown[0]} is not a neighbour of this client")
-        _check_ascending(numbers, self.round.reports, self._number)
+        _check_ascending(numbers, self.round.slots, self._number)
 
     def _check_before_reveal(self) -> None:
         if Kind.REVEAL in self._answers:

@@ -85,7 +85,8 @@ from tacit.terms import PinnedTerms
 
 _DIGEST_SIZE = 32
 _DECIDED = struct.Struct(">BI")  # stage, number of messages that count
-_PARTY = b"masking server"
+PARTY = b"masking server"
+"""The name of the server's record."""
 
 
 class MaskingStage(Enum):
@@ -136,13 +137,13 @@ def prepare_server(store: Records, identity: bytes, source: Source = SYSTEM) -> 
 
     Repeated calls return the same key. `source` is for test vectors only.
     """
-    secret = PartyRoundState(store, _PARTY, identity).prepare(source(KEY_SIZE))
+    secret = PartyRoundState(store, PARTY, identity).prepare(source(KEY_SIZE))
     return public_bytes(X25519PrivateKey.from_private_bytes(secret[:KEY_SIZE]))
 
 
 def masking_outcome(announced: MaskingRound, store: Records, key: Ed25519PrivateKey) -> bytes:
     """The server's signed outcome of a round: see `PartyRoundState.outcome`."""
-    return PartyRoundState(store, _PARTY, announced.identity).outcome(announced, 0, key)
+    return PartyRoundState(store, PARTY, announced.identity).outcome(announced, 0, key)
 
 
 class MaskingServer:
@@ -166,7 +167,7 @@ class MaskingServer:
         self._taken: dict[MaskingStage, dict[bytes, bytes]] = {stage: {} for stage in STAGES}
         self._decided: dict[MaskingStage, frozenset[bytes]] = {}
         self._lock = threading.RLock()
-        self._state = PartyRoundState.bound(store, _PARTY, announced)
+        self._state = PartyRoundState.bound(store, PARTY, announced)
         self._shuffle = shuffle
         self._obey(self._state.read())
 
@@ -228,6 +229,21 @@ class MaskingServer:
                     f"stage of the round is {self.stage.value}: {wanted.value} is not over"
                 )
             return self._outgoing(wanted)
+
+    @property
+    def answered(self) -> int:
+        """Clients whose message of the current stage was accepted."""
+        with self._lock:
+            return len(self._taken[self.stage]) if self.stage in STAGES else 0
+
+    def sent_so_far(self) -> list[Mapping[bytes, bytes]]:
+        """The messages sent at the end of every finished stage, in order."""
+        with self._lock:
+            stage, sent = MaskingStage.JOINING, []
+            while self.stage in STAGES and stage is not self.stage:
+                sent.append(self._outgoing(stage))
+                stage = self._after(stage)
+            return sent
 
     def view(self) -> SumView:
         """The survivors' sum, and the clients known to be malicious."""
@@ -403,8 +419,8 @@ class MaskingServer:
         address = front(data, layout.ADDRESS_SIZE, "JOIN")
         if address in self._by_address:
             raise Refusal("client has already joined, with another message")
-        if len(self._by_address) >= self.round.reports:
-            raise Refusal(f"round is full: it accepts {self.round.reports} reports")
+        if len(self._by_address) >= self.round.slots:
+            raise Refusal(f"round is full: it accepts {self.round.slots} reports")
         channel = Channel(self._key, address, self.round.server, self.round.context, starts=False)
         content = channel.decrypt(bytes(message[: layout.FRONT_SIZE]), data[layout.ADDRESS_SIZE :])
         masking, signing = records(content, KEY_SIZE, 2, "JOIN")

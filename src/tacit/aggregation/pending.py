@@ -46,11 +46,15 @@ class PendingVault:
 
     def checked(self, slot: ReportSlot, slots: int, content: bytes) -> CheckedShare:
         """The table entry of a report; rejects a slot that was not assigned in this round."""
+        self.check_slot(slot, slots)
+        name = self.name(struct.pack(">I", slot.number))
+        return CheckedShare(name, self.wrap(name, content), content, slot.number)
+
+    def check_slot(self, slot: ReportSlot, slots: int) -> None:
+        """Reject a slot that was not assigned in this round."""
         number = slot.number
         if number >= slots or not hmac.compare_digest(slot.token, self.token(number)):
             raise Refusal(f"slot {number} was not assigned in this round, or has another token")
-        name = self.name(struct.pack(">I", number))
-        return CheckedShare(name, self.wrap(name, content), content, number)
 
     def same(self, waiting: CheckedShare, there: bytes) -> bool:
         """Whether the table entry `there` contains this report."""

@@ -132,6 +132,20 @@ class PartyRoundState:
         return front + bytes((said,)) + sign(Signed.OUTCOME, signed, key)
 
 
+def keep_outcome(records: Records, role: int, identity: bytes, said: bytes) -> bytes:
+    """Keep the signed outcome of a round under the role of this process; return the kept one."""
+    return records.replace(_outcome_name(role, identity), None, said) or said
+
+
+def kept_outcome(records: Records, role: int, identity: bytes) -> bytes:
+    """The kept outcome of a round; empty until it is over."""
+    return records.read(_outcome_name(role, identity)) or b""
+
+
+def _outcome_name(role: int, identity: bytes) -> bytes:
+    return b"outcome of " + bytes((role,)) + identity
+
+
 def ended(phase: RoundPhase) -> Refusal:
     """The error for any request about a round that is over."""
     how = {

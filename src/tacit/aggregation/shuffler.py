@@ -132,9 +132,7 @@ class ShufflerRound(LiveRound):
 
     def __post_init__(self) -> None:
         check_counts(self.slots, self.minimum)
-        until, closes = self.assigned_until, self.binding.closes
-        require(0 <= until <= closes, "assigned_until", until, f"from 0 to the deadline, {closes}")
-        require(0 <= self.grace < 1 << 32, "grace", self.grace, "from 0 to 2^32 - 1")
+        self.check_times()
         integer("size", self.size, at_least=1)
         integer("messages", self.messages, at_least=1)
         integer("metrics", self.metrics, at_least=1)

@@ -21,7 +21,13 @@ from tacit.aggregation.interface import (
     expect_size,
 )
 from tacit.aggregation.pending import PendingVault
-from tacit.aggregation.round_state import PartyRoundState, RoundEntry, RoundPhase, ended
+from tacit.aggregation.round_state import (
+    PartyRoundState,
+    RoundEntry,
+    RoundPhase,
+    ended,
+    keep_outcome,
+)
 from tacit.aggregation.shuffler import (
     Shuffler,
     ShuffleRole,
@@ -35,12 +41,6 @@ from tacit.records import Records
 from tacit.terms import Pinned
 
 _TOKENS = b"tacit mixing slots v1"
-_OUTCOME = b"outcome of "
-
-
-def addressed(slot: ReportSlot, report: bytes) -> bytes:
-    """A device's request to the shuffler: its slot, then its encrypted report."""
-    return slot.encode() + report
 
 
 class ShufflerReports:
@@ -127,11 +127,10 @@ class ShufflerReports:
     def finish(self, role: int, key: Ed25519PrivateKey) -> bytes:
         """Sign the outcome of a round that is over, and keep it on record; idempotent.
 
-        `role` is this process's role, under which `recorded_outcome` finds it.
+        `role` is this process's role, under which `kept_outcome` finds it.
         """
         said = shuffler_outcome(self.round, self._records, self.role, key)
-        self._records.replace(_outcome_name(role, self.round.identity), None, said)
-        return said
+        return keep_outcome(self._records, role, self.round.identity, said)
 
     def _vault(self) -> PendingVault:
         entry = self.entry()
@@ -156,15 +155,3 @@ def bind(records: Records, role: ShuffleRole, described: ShufflerRound) -> None:
     keys = party_keys(entry.content, described.identity, described.suite)
     if keys.public() != described.public(role):
         raise Refusal("description names other keys than this party prepared for the round")
-
-
-def recorded_outcome(
-    records: Records, process_role: int, role: ShuffleRole, identity: bytes
-) -> tuple[bool, bytes]:
-    """Whether there is a record of the round, and its signed outcome; empty until it is over."""
-    found = PartyRoundState(records, role.value, identity).find()
-    return found is not None, records.read(_outcome_name(process_role, identity)) or b""
-
-
-def _outcome_name(role: int, identity: bytes) -> bytes:
-    return _OUTCOME + bytes((role,)) + identity

@@ -109,9 +109,7 @@ class TwoServerRound(LiveRound):
         check_counts(self.slots, self.minimum)
         check_modulus(self.modulus)
         check_length(self.length, self.modulus)
-        until, closes = self.assigned_until, self.binding.closes
-        require(0 <= until <= closes, "assigned_until", until, f"from 0 to the deadline, {closes}")
-        require(0 <= self.grace < 1 << 32, "grace", self.grace, "from 0 to 2^32 - 1")
+        self.check_times()
         positive = self.scale is None or 0 < self.scale < 1 << 1000
         require(positive, "scale", self.scale, "above 0 and below 2^1000")
         self._check_keys()

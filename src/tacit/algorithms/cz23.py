@@ -223,6 +223,7 @@ def split_dp_se(problem: ArmsProblem) -> Experiment:
     trust=TrustModel.SHUFFLER,
     promise="(ε, 0)-DP of the shuffled bits, certified for ε of 0.5, 1 or 2 (the next below)",
     options=(*COMMON, "min_batch_size"),
+    deployable=False,  # terms do not state certified groups
 )
 def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
     """Certified groups behind a shuffler: Theorem 3, constructed as in

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 SMALL_CELLS = 24  # of context and option, up to which shuffler and local model serve tables
 GROWTH: dict[str, float] = {"tables": 1.4, "moments": 1.5}
 FIRST_TABLE = 8.0  # participants of the first round per cell, in standard deviations of its noise
-FIRST_MOMENTS = 5.2  # participants of the first round per √d³, in standard deviations
+FIRST_MOMENTS = 6.6  # participants of the first round per √d³, in standard deviations
 LEAST_FIRST = 64
 OPTIONS = (
     "arms",
@@ -183,6 +183,7 @@ def compose(
         first=min(problem.first_round or first_round(problem, statistic, small), problem.horizon),
         growth=problem.growth or GROWTH[statistic],
         evaluation=problem.evaluation,
+        smallest=smallest,
     )
     hidden: Mechanism = policies
     if problem.evaluation:

@@ -15,7 +15,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tacit.errors import TacitError, did_you_mean, one_of
-from tacit.trust import TrustModel
+from tacit.trust import DEPLOYABLE, TrustModel
 
 if TYPE_CHECKING:
     from tacit.algorithms.problems import Problem
@@ -71,11 +71,18 @@ class Algorithm:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     cautions: Mapping[str, str] = field(default_factory=dict)
     also: Also | None = None
+    stated: bool = True
 
     @property
     def trust(self) -> str:
         """The names of its trust models."""
         return ", ".join(self.trusts)
+
+    @property
+    def deployable(self) -> str:
+        """The names of the trust models under which the live service runs it; empty for none."""
+        live = self.stated and self.family == "arms"
+        return ", ".join(one for one in self.trusts if live and one in DEPLOYABLE)
 
     @property
     def family(self) -> str:
@@ -128,6 +135,7 @@ def algorithm(
     defaults: Mapping[str, Any] | None = None,
     cautions: Mapping[str, str] | None = None,
     also: Also | None = None,
+    deployable: bool = True,
 ) -> Callable[[Build], Build]:
     """Register a function from problems to experiments under a name.
 
@@ -152,6 +160,9 @@ def algorithm(
         Warnings for readers of a run, by value of an option.
     also : callable, optional
         Derives the guarantee of a problem in another form, such as Rényi divergences.
+    deployable : bool
+        Whether terms can state its noise, so that the live service can run it for options under
+        the trust models that it serves.
 
     Returns
     -------
@@ -185,7 +196,7 @@ def algorithm(
         models = (trust,) if isinstance(trust, str) else tuple(trust)
         trusts = tuple(_trust_model(name, one) for one in models)
         about = (paper, trusts, promise, problem, build, taken, dict(defaults or {}))
-        _KNOWN[name] = Algorithm(name, *about, dict(cautions or {}), also)
+        _KNOWN[name] = Algorithm(name, *about, dict(cautions or {}), also, deployable)
         return build
 
     return enter
@@ -225,7 +236,7 @@ def lookup(name: str) -> Algorithm:
     """Return the algorithm of a name, or raise an error that suggests a similar one."""
     known = algorithms()
     if name not in known:
-        hint = did_you_mean(name, known) or f"; it must be one of {', '.join(sorted(known))}"
+        hint = did_you_mean(name, known) or "; it must be one that `tacit algorithms` lists"
         raise TacitError(f"algorithm is {name!r}{hint} (see: tacit algorithms)")
     return known[name]
 

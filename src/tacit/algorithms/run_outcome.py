@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.bandits.contextual.policy_learners import PolicyLearner
 from tacit.experiment import Experiment
 from tacit.privacy import Guarantee, KnownPerRound, weakest
 from tacit.protocols.contract import Protocol
@@ -88,6 +89,17 @@ class RunOutcome:
         """The arm summary, one dict per option; empty with more than `MOST_LISTED` options."""
         few = len(self.experiment.options) <= MOST_LISTED
         return [asdict(row) for row in self.experiment.estimates()] if few else []
+
+    @property
+    def answers(self) -> dict[str, list[dict[str, Any]]]:
+        """Which option is best for whom, and the gain over one option; empty without contexts."""
+        learner = self.experiment.learner
+        if not isinstance(learner, PolicyLearner):
+            return {}
+        return {
+            "answers": [asdict(one) for one in learner.answers()],
+            "gains": [asdict(one) for one in learner.gains()],
+        }
 
     @property
     def final_realised(self) -> float | None:

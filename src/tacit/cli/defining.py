@@ -14,7 +14,8 @@ import typer
 from tacit.cli.operating import needs_live, print_lines, write_new
 from tacit.cli.options import Json, Whole, interactive
 from tacit.cli.printing import print_json, sentence
-from tacit.errors import TacitError
+from tacit.errors import TacitError, one_of
+from tacit.trust import DEPLOYABLE, TrustModel
 
 File = Annotated[Path, typer.Argument(help="Definition file, TOML or YAML.")]
 
@@ -32,6 +33,12 @@ def new(
     joining: Annotated[str, typer.Option(help="How long a round can be joined.")] = "6 hours",
     margin: Annotated[str, typer.Option(help="Time for reports to arrive.")] = "1 hour",
     days: Annotated[int, typer.Option(help="Duration in days, from today.", **Whole)] = 30,
+    trust: Annotated[str, typer.Option(help=f"Trust model: {', '.join(DEPLOYABLE)}.")] = DEPLOYABLE[
+        0
+    ].value,
+    algorithm: Annotated[
+        str, typer.Option(help="How options are chosen: see tacit algorithms.")
+    ] = "private-med",
     helper: Annotated[
         Path | None, typer.Option(help="The card.toml from the helper's operator.")
     ] = None,
@@ -43,6 +50,7 @@ def new(
     """
     with needs_live():
         from tacit.service import bootstrap, definition
+        from tacit.terms import ROLES
     today = datetime.now(UTC).date()
     if not 1 <= days <= LONGEST:
         raise TacitError(f"--days is {days:.4g}; it must be from 1 to {LONGEST:,}")
@@ -58,22 +66,28 @@ def new(
         "joining": joining,
         "margin": margin,
     }
+    one_of("trust", trust, DEPLOYABLE)
+    values |= {"trust": trust, "algorithm": algorithm}
+    helped = len(ROLES[TrustModel(trust)]) > 1
+    if helper is not None and not helped:
+        raise TacitError(f"--helper is {helper}, but trust {trust} has no helper: leave it out")
     card = None if helper is None else bootstrap.read_card(helper)
     if card is not None and card.role != "helper":
         raise TacitError(f"{helper} is the card of a {card.role}: give the card of the helper")
-    values["helper_address"] = "https://helper.example" if card is None else card.address
-    values["helper_key"] = bytes(32) if card is None else card.key
+    if helped:
+        values["helper_address"] = "https://helper.example" if card is None else card.address
+        values["helper_key"] = bytes(32) if card is None else card.key
     made = definition.Definition.of(**values)
     shown = {name: value for name, value in vars(made).items() if name not in _LEFT_OUT}
     if card is None:
-        del shown["helper_key"]
+        shown.pop("helper_key")
     text = definition.write(shown, yaml=file.suffix in (".yaml", ".yml"))
     write_new(file, text)
     if as_json:
         print_json({"file": str(file)})
         return
     sentence("written", str(file))
-    if card is None:
+    if card is None and helped:
         sentence(
             "next", "fill in [helper]: address and key are in the card of the helper's operator"
         )

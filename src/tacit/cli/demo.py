@@ -16,7 +16,8 @@ import typer
 from tacit.cli.operating import needs_live
 from tacit.cli.options import CommandGroup, Json, Whole
 from tacit.cli.printing import print_json, sentence, table
-from tacit.errors import TacitError, integer
+from tacit.errors import TacitError, integer, one_of
+from tacit.trust import DEPLOYABLE, TrustModel
 
 if TYPE_CHECKING:
     from tacit.service.demo.play import DemoProgress
@@ -34,25 +35,35 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep serving after the report, until ^C.")
     ] = (False),
+    trust: Annotated[str, typer.Option(help=f"Trust model: {', '.join(DEPLOYABLE)}.")] = DEPLOYABLE[
+        0
+    ].value,
+    proofs: Annotated[
+        bool, typer.Option("--proofs", help="Let reports prove that they are possible answers.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Run a live private experiment on this machine: two servers, simulated participants over HTTP
+    """Run a live private experiment on this machine: real servers, simulated participants over HTTP
     with the shipped device and cryptography, web pages, and a report. It ends by itself.
     """
     if context.invoked_subcommand is not None:
         return
     with needs_live():
         from tacit.service.demo import report
-        from tacit.service.demo.play import playing
+        from tacit.service.demo.play import DemoSettings, playing
     from tacit.simulation import files
 
     if not LEAST <= people <= MOST:
         raise TacitError(f"people is {people:.4g}; it must be from {LEAST} to {MOST:,}")
     integer("seed", seed, at_least=0)
+    one_of("trust", trust, DEPLOYABLE)
+    if proofs and trust != TrustModel.TWO_SERVERS:
+        raise TacitError(f"--proofs needs --trust two-servers, not {trust}: leave one of them out")
     files.probe(out)
     with ExitStack() as stack:
         with _progress(as_json) as watch:
-            shown = stack.enter_context(playing(people, seed, watch, keep=keep))
+            settings = DemoSettings(people, seed, TrustModel(trust), proofs, keep)
+            shown = stack.enter_context(playing(settings, watch))
         page = out / "report.html"
         with files.whole(page) as partial:
             partial.write_text(report.html(shown), encoding="utf-8")
@@ -96,7 +107,8 @@ def _say(shown: DemoProgress) -> None:
     table(shown.status["question"], heads, rows)
     sentence("sent", " ".join(report.sent(shown)))
     sentence("rejected", " ".join(report.refused(shown)))
-    sentence("note", "both servers ran here: this shows the protocol, not the separation of trust")
+    note = "everything ran here: this shows the protocol, not the separation of trust"
+    sentence("note", note)
 
 
 @contextmanager

@@ -108,7 +108,7 @@ def plan(
             record |= {"influence": rows, "picture_of_liars": lies}
         print_json(record)
         return
-    planned(result, names, asked.horizon)
+    planned(result, asked.horizon)
     if asked.poisoned:
         lied(result, asked.poisoned)
     sentence("advice", result.recommendation)
@@ -117,7 +117,7 @@ def plan(
             sentence("picture", drawn)
 
 
-def planned(result: Plan, names: list[str], horizon: int | None) -> None:
+def planned(result: Plan, horizon: int | None) -> None:
     """Print the rows of a plan, without columns that are empty in every row."""
     columns = {
         "participants": "to decide",
@@ -134,20 +134,21 @@ def planned(result: Plan, names: list[str], horizon: int | None) -> None:
         for key, label in columns.items()
         if any(getattr(cost, key) is not None for cost in result.costs if not cost.refused)
     }
+    several = len({cost.algorithm for cost in result.costs}) > 1
     rows = [
         [
-            cost.algorithm if names else cost.trust,
+            cost.algorithm if several else cost.trust,
             *(None if cost.refused else getattr(cost, key) for key in kept),
         ]
         for cost in result.costs
     ]
     served = "" if horizon is None else f"; {horizon:,} served"
     title = f"participants until nine of ten experiments are decided{served}"
-    table(title, ["algorithm" if names else "trust", *kept.values()], rows)
+    table(title, ["algorithm" if several else "trust", *kept.values()], rows)
     for cost in result.costs:
         said = f"not available: {cost.refused}" if cost.refused else cost.guarantee
         said += f" Note: {cost.note}." if cost.note else ""
-        sentence(cost.algorithm if names else cost.trust, said)
+        sentence(cost.algorithm if several else cost.trust, said)
 
 
 def lied(result: Plan, poisoned: float) -> None:
@@ -281,16 +282,18 @@ def attack(
 
 
 def algorithms(as_json: Json = False) -> None:
-    """List every named algorithm with its paper, trust model and guarantee."""
+    """List every named algorithm with its paper, trust model, guarantee, and the trust models under
+    which the live service runs it.
+    """
     from tacit.algorithms import algorithms as known
 
-    shown = ("name", "family", "paper", "trust", "promise")
+    shown = ("name", "family", "paper", "trust", "promise", "deployable")
     entries = [{key: getattr(entry, key) for key in shown} for entry in known().values()]
     if as_json:
         print_json({"algorithms": entries})
         return
     table(
         "algorithms",
-        ["name", "family", "paper", "trust model", "guarantee"],
+        ["name", "family", "paper", "trust model", "guarantee", "deployable"],
         [list(entry.values()) for entry in entries],
     )

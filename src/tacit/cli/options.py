@@ -131,6 +131,7 @@ Clip = Annotated[bool, typer.Option(help="Clip recorded rewards to [0, 1] and co
 Resample = Annotated[bool, typer.Option(help="Sample recorded participants with replacement.")]
 ARGUMENTS = "tacit.arguments"
 ARMS_ONLY = {"replay", "clip", "resample", "user_by_user", "until_decided", "poisoned"}
+CONTEXTUAL_TOO = {"replay", "clip"}
 PROBLEM, RUN, OUTPUT = "Problem", "Run", "Output"
 PANELS = {
     **dict.fromkeys(("algorithm", "algorithms"), PROBLEM),
@@ -180,13 +181,15 @@ class OfAlgorithm(TyperCommand):
     def _of(self, entry: registry.Algorithm) -> Iterator[Any]:
         every = {name for one in algorithms().values() for name in one.problem.options()}
         declared, usual = entry.problem.options(), entry.ask({}).values()
-        others = every | ARMS_ONLY
+        others = every
+        if entry.family != "arms":
+            others |= ARMS_ONLY - (CONTEXTUAL_TOO if entry.family == "contextual" else set())
         for parameter in self.params:
             name = str(parameter.name)
             if name in entry.options:
                 parameter.help = declared[name].help  # type: ignore[attr-defined]
                 parameter.default = usual[name]
-            if name in entry.options or name not in (every if "arms" in declared else others):
+            if name in entry.options or name not in others:
                 yield parameter
 
 
@@ -214,6 +217,12 @@ class OwnData:
 
     def environment(self, family: str) -> Any:
         """The environment that replays the table; None without one."""
+        if self.replay is not None and family == "contextual":
+            from tacit.environments import read_context_log
+
+            if self.resample:
+                raise TacitError("--resample is for arms: a contextual log is used once")
+            return read_context_log(self.replay, clip=self.clip)
         if self.replay is not None and family != "arms":
             raise TacitError(
                 f"--replay is {self.replay}; {family} algorithms take no table of rewards: use one "

@@ -205,12 +205,29 @@ def found(
         from tacit.service import bootstrap
     card = bootstrap.create_party(role.value, directory, address, listen)
     config = directory / "party.toml"
+    commands = _next(card, config)
     if as_json:
-        print_json(_card(card) | {"config": str(config)})
+        print_json(_card(card) | {"config": str(config), "next": commands})
         return
     sentence("created", f"{config}, with its key, lock and admin token beside it")
     _say_card(card, directory)
-    sentence("next", f"tacit serve {card.role} --config {config}")
+    sentence("next", "run these, one after the other:")
+    for one in commands:
+        print(f"  {one}")
+
+
+def _next(card: Card, config: Path) -> list[str]:
+    """The next three commands of the operator of a new party."""
+    serve = f"tacit serve {card.role} --config {config}"
+    if card.role == "helper":
+        url = "https://coordinator.example"
+        cosign = f"tacit terms cosign {url} --config {config}"
+        return [serve, cosign, f"tacit doctor {card.address} --config {config}"]
+    return [
+        serve,
+        "tacit experiment new experiment.toml --helper card.toml",
+        f"tacit experiment create experiment.toml --config {config}",
+    ]
 
 
 def _card(card: Card) -> dict[str, str]:
@@ -246,9 +263,10 @@ def rotate(
 
 def make(
     count: Annotated[int, typer.Argument(help="Number of invitations.", **Whole)],
-    config: Annotated[Path, typer.Option(help="The coordinator's party.toml.")] = Path(
-        "party.toml"
-    ),
+    config: Annotated[
+        Path,
+        typer.Option(help="The party.toml whose key the terms name as issuer; also another's."),
+    ] = Path("party.toml"),
     experiment: Annotated[
         str | None, typer.Option(help="First digits of the digest; optional if there is only one.")
     ] = None,
@@ -263,7 +281,13 @@ def make(
     with needs_live():
         from tacit.service import invitations
         from tacit.service.admin import Operated
-    told = configured(config, "coordinator")
+        from tacit.service.config import load
+    told = load(config)
+    if told.role != "coordinator" and url is None:
+        raise TacitError(
+            f"{config} configures a {told.role}, not the coordinator: give the coordinator's "
+            "address with --url"
+        )
     party = Operated(url or listening(told))
     terms = party.terms(party.experiment(experiment)).terms
     if terms.admission != "invitation":

@@ -4,8 +4,6 @@ stop, export.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -46,7 +44,8 @@ def create(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Publish an experiment at the coordinator; it starts when the helper has signed its terms.
+    """Publish an experiment at the coordinator; it starts when the helper has signed its terms, or
+    at once where the trust model has no helper.
 
     Example: tacit experiment create greeting.toml --config coordinator/party.toml
     """
@@ -71,22 +70,25 @@ def create(
             f"this experiment exists and is {published.state}: change its question, options or "
             f"days, or read its result with tacit experiment estimates {made['digest'][:12]}"
         )
-    coordinator, helper = published.terms.parties
+    coordinator, *helpers = published.terms.parties
     where = f"{coordinator.address}/experiments/{made['digest']}"
     command = f"tacit terms cosign {where} --config helper/party.toml"
     if app is not None:
         write_new(app, json.dumps(_pins(published), indent=2) + "\n")
     if as_json:
-        print_json({"digest": made["digest"], **keys_of(published), "next": command})
+        then = {"next": command} if helpers else {}
+        print_json({"digest": made["digest"], **keys_of(published), **then})
         return
-    before = " earlier" if published.signed else ""
+    before = " earlier" if helpers and published.signed else ""
     sentence(f"published{before}", f"{published.terms.question} ({published.state})")
     sentence("digest", made["digest"])
     say_keys(published)
     if before:
         return
-    sentence("next", f"the operator of the helper at {helper.address} reads the terms and signs:")
-    print(f"  {command}")
+    for helper in helpers:
+        told = f"the operator of the helper at {helper.address} reads the terms and signs:"
+        sentence("next", told)
+        print(f"  {command}")
 
 
 def _pins(published: Published) -> dict[str, Any]:
@@ -294,35 +296,26 @@ def _change(name: str, which: Chosen, as_json: bool) -> None:
 @grouped
 def export(
     file: Annotated[
-        Path, typer.Argument(help="New file: .json for everything, .csv for the estimates.")
+        Path,
+        typer.Argument(help="New file: .json for everything, .csv for every round and option."),
     ],
     which: Chosen,
     as_json: Json = False,
 ) -> None:
-    """Export an experiment to a file: everything (JSON), or the estimates (CSV).
+    """Export an experiment to a file: everything (JSON), or every option after every round (CSV).
 
     Example: tacit experiment export greeting.csv --config coordinator/party.toml
     """
     if file.suffix not in (".json", ".csv"):
         raise TacitError(f"file is {file}; it must end in .json or .csv: rename it")
     party, digest = which.found()
-    said = party.get(f"/experiments/{digest}/export")
     if file.suffix == ".json":
+        said = party.get(f"/experiments/{digest}/export")
         text = json.dumps(said, indent=2, ensure_ascii=False) + "\n"
     else:
-        buffer = io.StringIO()
-        rows = [{k: _safe(v) for k, v in row.items()} for row in said["estimates"]["options"]]
-        writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        text = buffer.getvalue()
+        text = party.text(f"/experiments/{digest}/history.csv")
     write_new(file, text)
     if as_json:
         print_json({"digest": digest, "file": str(file)})
         return
     sentence("written", str(file))
-
-
-def _safe(value: Any) -> Any:
-    """Escape text that a spreadsheet would take for a formula."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" else value

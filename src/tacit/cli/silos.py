@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -126,6 +127,39 @@ def export_policy(
     show({"policy": str(out), "synchronisations": exported.step}, "exported", as_json)
 
 
+def replay_log(
+    log: Annotated[Path, typer.Argument(help="CSV or Parquet file of logged decisions.")],
+    path: Annotated[Path, typer.Option("--silo", help="The silo's silo.toml.")] = SILO_FILE,
+    floor: Annotated[
+        float, typer.Option(help="Declared lower bound on all propensities of the log.")
+    ] = 0.05,
+    seed: Annotated[int, typer.Option(help="Seed of accepting rows.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Replay a log by rejection through the running agent: the federation decides, and learns
+    from the rows whose logged action is the same.
+
+    Example: tacit silo replay log.csv --silo north/silo.toml --floor 0.2
+    """
+    with needs_live():
+        import numpy as np
+
+        from tacit.silos import config
+        from tacit.silos.application import AgentClient
+        from tacit.silos.recorded import read_recorded, replay
+    told = config.read_entries(config.SiloConfig, path)
+    table = read_recorded(log, told.context, told.reward)
+    client = AgentClient(told.port, path.parent / config.TOKENS[0], told.host)
+
+    def decide(context: Any) -> tuple[str, str]:
+        made = client.decide(context)
+        return str(made["id"]), str(made["action"])
+
+    rng = np.random.default_rng(seed)
+    counts = replay(table, range(len(table)), floor, rng, decide, client.record)
+    show({"rows": counts.used, "accepted": counts.accepted}, "replayed", as_json)
+
+
 # The coordinator
 
 
@@ -187,6 +221,101 @@ def join_signatures(
     show(_summary(terms) | {"signed": len(signed)}, "terms", as_json)
 
 
+def rehearse(
+    path: FederationFile = FEDERATION_FILE,
+    silo: Annotated[list[Path] | None, typer.Option(help="silo.toml of a running agent.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Rows to release now; all by default.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run the coordinator against agents on this machine, without an engine: to try things out."""
+    with needs_live():
+        from tacit.records import RecordDirectory
+        from tacit.silos import config
+        from tacit.silos.coordinator import FederationCoordinator
+        from tacit.silos.exchange import InProcessExchange, Responder
+        from tacit.silos.relay import AgentRelay
+    relays: dict[str, Responder] = {}
+    for one in silo or ():
+        agent = config.read_entries(config.SiloConfig, one)
+        relays[agent.name] = AgentRelay.of(agent.port, one.parent / config.TOKENS[1], agent.host)
+    told = config.read_entries(config.FederationConfig, path)
+    pinned = config.load_terms(path, told)
+    absent = [one.name for one in pinned.terms.silos if one.name not in relays]
+    if absent:
+        raise TacitError(f"--silo lacks {', '.join(absent)}: give the silo.toml of every silo")
+    reached = {name: lambda relay=relay: relay for name, relay in relays.items()}
+    coordinator = FederationCoordinator(
+        pinned,
+        config.load_key(path, told),
+        InProcessExchange(reached),
+        RecordDirectory(path.parent / told.records),
+    )
+    coordinator.run(rows)
+    status = coordinator.status()
+    show({"rows": status["rows"], "of": status["of"]} | status["received"], "released", as_json)
+
+
+def make_job(
+    directory: Annotated[Path, typer.Argument(help="New directory of the job.")],
+    path: Annotated[
+        Path, typer.Option("--federation", help="The coordinator's federation.toml.")
+    ] = FEDERATION_FILE,
+    as_json: Json = False,
+) -> None:
+    """Write a FLARE job that names the two installed classes; it contains no code."""
+    with needs_live():
+        from tacit.silos import config
+        from tacit.silos.jobs import write_job
+    refuse_old(directory)
+    terms = config.load_terms(path, config.read_entries(config.FederationConfig, path)).terms
+    write_job(directory, [silo.name for silo in terms.silos])
+    show({"job": str(directory), "sites": len(terms.silos)}, "a FLARE job", as_json)
+
+
+def request_evaluation(
+    policy: Annotated[Path, typer.Argument(help="The exported policy to evaluate.")],
+    path: Annotated[
+        Path, typer.Option("--federation", help="The coordinator's federation.toml.")
+    ] = FEDERATION_FILE,
+    estimator: Annotated[str, typer.Option(help="clipped-ips or doubly-robust.")] = "clipped-ips",
+    clip: Annotated[float, typer.Option(help="Largest importance weight.")] = 10.0,
+    capacity: Annotated[int, typer.Option(help="Most records of a silo that count.")] = 10_000,
+    epsilon: Annotated[str, typer.Option(help="Cost of the evaluation.")] = "1/2",
+    delta: Annotated[str, typer.Option(help="Cost of the evaluation.")] = "1/1000000",
+    as_json: Json = False,
+) -> None:
+    """Request a private evaluation of a policy on the silos' recorded data, or print its result.
+
+    The next FLARE job runs it; every silo charges it to its own budget. The same request again
+    prints the result and costs nothing.
+    """
+    with needs_live():
+        from fractions import Fraction
+
+        from tacit.silos import config
+        from tacit.silos.evaluation import EvaluationRequest
+    asked = EvaluationRequest(
+        policy.read_text(encoding="utf-8"),
+        estimator,
+        Fraction(str(clip)),
+        capacity,
+        Fraction(epsilon),
+        Fraction(delta),
+    )
+    folder = path.parent / "evaluations"
+    folder.mkdir(exist_ok=True)
+    requests = sorted(folder.glob("*.request.json"))
+    same = [one for one in requests if one.read_bytes() == asked.encode()]
+    file = same[0] if same else folder / f"{len(requests):04}.request.json"
+    if not same:
+        file.write_bytes(asked.encode())
+    result = config.result_of(file)
+    if result.exists():
+        show(json.loads(result.read_text(encoding="utf-8")), "evaluation", as_json)
+        return
+    show({"request": str(file), "result": "none yet: run a job"}, "evaluation", as_json)
+
+
 def _summary(terms: FederationTerms) -> dict[str, Any]:
     return {
         "silos": len(terms.silos),
@@ -205,10 +334,18 @@ GROUPS = {
             "serve": serve_silo,
             "status": silo_status,
             "export": export_policy,
+            "replay": replay_log,
         },
     ),
     "federation": CommandGroup(
         "The coordinator of a federation: define it, make its terms.",
-        {"new": new_federation, "terms": make_terms, "join": join_signatures},
+        {
+            "new": new_federation,
+            "terms": make_terms,
+            "join": join_signatures,
+            "job": make_job,
+            "rehearse": rehearse,
+            "evaluate": request_evaluation,
+        },
     ),
 }

@@ -34,6 +34,7 @@ from tacit.rounding import up
 if TYPE_CHECKING:
     from tacit.simulation import Result, Results
 
+MOST_ANSWERS = 20  # rows of a table
 PROMISED = ("epsilon", "delta")  # numbers of guarantees: rounded up
 
 
@@ -173,6 +174,7 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
         title = f"{result.algorithm}, {count_of('run', len(result.runs), result.done.asked)}"
         table(title, None, rows)
         standings(summary.get("estimates", []))
+        answered(summary)
         if result.configuration.get("guardrail"):
             guardrail(summary.get("estimates", []), result.configuration)
         sentence("guarantee", result.promise)
@@ -314,6 +316,30 @@ def standings(rows: list[dict[str, Any]]) -> None:
     table(f"arm summary of the first run ({when}){first}", headings, body)
     if any(row["decision"] == MISREAD for row in rows):
         sentence("note", NO_INTERVALS)
+
+
+def answered(summary: dict[str, Any]) -> None:
+    """Print which option is best for whom at the end of the first run, and the gain of that."""
+    if answers := summary.get("answers"):
+        body = [
+            [
+                ", ".join(f"{name} {cell(value)}" for name, value in row["context"].items()),
+                row["option"],
+                row["mean"],
+                f"{row['low']:.4f} – {row['high']:.4f}",
+                row["decision"],
+            ]
+            for row in answers[:MOST_ANSWERS]
+        ]
+        more = f", the first {len(body)} of {len(answers)}" if len(answers) > len(body) else ""
+        title = f"which option for whom, first run (anytime-valid){more}"
+        table(title, ["context", "option", "mean", "95% interval", "decision"], body)
+    if gains := summary.get("gains"):
+        body = [
+            [row["option"], row["gain"], f"{row['low']:+.4f} – {row['high']:+.4f}"] for row in gains
+        ]
+        title = "mean reward above one option for everybody (anytime-valid)"
+        table(title, ["option for everybody", "gain", "95% interval"], body)
 
 
 def guardrail(rows: list[dict[str, Any]], configuration: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ package depends on `cryptography` and `httpx` and does not import NumPy. See doc
 
 from __future__ import annotations
 
+from tacit.client.acceptance import Acceptance
 from tacit.client.aio import AsyncDevice
 from tacit.client.budget import OWN_LIMIT
 from tacit.client.device import Pins, Unagreed
@@ -25,6 +26,7 @@ from tacit.client.ledger_file import LedgerError
 
 __all__ = [
     "OWN_LIMIT",
+    "Acceptance",
     "AsyncDevice",
     "Device",
     "ExperimentSpending",

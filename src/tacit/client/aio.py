@@ -46,7 +46,7 @@ class AsyncDevice(DeviceCore):
     sleep : callable, optional
         Replaces `asyncio.sleep` in tests.
     **injected
-        `limit`, `clock` and `source`, see `DeviceCore`.
+        `limit`, `accept`, `clock` and `source`, see `DeviceCore`.
 
     Notes
     -----

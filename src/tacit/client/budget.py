@@ -74,6 +74,12 @@ class Budget(LedgerFile):
         with self.together():
             return self._cost(self._all("SELECT cost FROM rounds WHERE charged"))
 
+    @property
+    def spent_delta(self) -> Fraction:
+        """Sum of δ over all charged rounds of all experiments, by basic composition."""
+        with self.together():
+            return self._cost(self._all("SELECT delta FROM rounds WHERE charged"), "delta")
+
     def check_room(self, digest: bytes, cost: Fraction) -> None:
         """Reject a round whose cost exceeds the terms' limits or the participant's own limit."""
         with self.together():
@@ -228,6 +234,7 @@ class Budget(LedgerFile):
                     "cost": row["cost"],
                     "charged": bool(row["charged"]) or row["outcome"] is None,
                     "refused": row["outcome"] == ParticipationOutcome.ABORTED,
+                    **({} if row["delta"] == "0" else {"delta": row["delta"]}),
                 }
                 for row in rounds
             ],
@@ -267,10 +274,10 @@ class Budget(LedgerFile):
         aborted, elsewhere = ParticipationOutcome.ABORTED, ParticipationOutcome.ELSEWHERE
         for one in other.rounds:
             self._run(
-                "INSERT INTO rounds (identity, report, lineage, cost, charged, outcome) "
-                "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (identity, report) DO UPDATE SET "
+                "INSERT INTO rounds (identity, report, lineage, cost, delta, charged, outcome) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (identity, report) DO UPDATE SET "
                 "charged = max(charged, excluded.charged) WHERE outcome IS NOT ?",
-                *(one.identity, one.report, lineage, str(one.cost), one.charged),
+                *(one.identity, one.report, lineage, str(one.cost), str(one.delta), one.charged),
                 *(aborted if one.aborted else elsewhere, aborted),
             )
 

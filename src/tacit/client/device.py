@@ -19,6 +19,7 @@ from tacit.aggregation import ReportSlot, RoundOutcome
 from tacit.aggregation.announcements import LiveRound
 from tacit.aggregation.interface import SYSTEM, Source
 from tacit.aggregation.two_servers import read_outcome
+from tacit.client.acceptance import Acceptance
 from tacit.client.budget import decoded
 from tacit.client.entries import (
     Delivery,
@@ -158,6 +159,8 @@ class DeviceCore:
         The participant's own limit of ε over all experiments of the ledger. It only ever lowers
         the limit in force, which is `OWN_LIMIT` = 8 if none was set; None lowers nothing.
         `Ledger.set_own_limit` raises the limit or switches it off.
+    accept : Acceptance
+        Trust models that the participant accepts; the device joins no weaker one.
     clock : callable
         Returns seconds since 1970; replaced in tests.
     source : callable
@@ -170,13 +173,14 @@ class DeviceCore:
         pins: Pins,
         *,
         limit: Fraction | Unset | None = UNSET,
+        accept: Acceptance = Acceptance(),  # noqa: B008 - a frozen value
         clock: Callable[[], float] = time.time,
         source: Source = SYSTEM,
     ) -> None:
         self.ledger, self.pins = ledger, pins
         if not isinstance(limit, Unset):
             ledger.lower_own_limit(limit)
-        self._clock, self._source = clock, source
+        self._accept, self._clock, self._source = accept, clock, source
 
     # Local operations
 
@@ -358,6 +362,7 @@ class DeviceCore:
         limit applies.
         """
         _check_willing(known, invitation)
+        self._accept.check(known.pinned.terms)
         try:
             terms = known.pinned.terms
             self.ledger.check_room(terms.digest, reporter(terms).least_cost(terms))
@@ -422,6 +427,7 @@ class DeviceCore:
                     float(announced.binding.closes),
                     nothing_happened(pinned.terms.answer),
                     invitation,
+                    pinned.terms.delta_cost,
                 )
             )
             return _kept(self._known(pinned.terms.digest))
@@ -458,8 +464,11 @@ class DeviceCore:
         for post in deliveries:
             yield from self._send(running, post, closes)
         if self._clock() >= closes:
-            self.ledger.expire(running.identity)
-            yield from self._ask(running)
+            terms = running.pinned.terms
+            url = f"{_coordinator(terms).rstrip('/')}/rounds/{running.identity.hex()}"
+            if not (yield from reporter(terms).stages(running, url, self._clock())):
+                self.ledger.expire(running.identity)
+                yield from self._ask(running)
         return True
 
     def _send(self, running: Running, post: Delivery, closes: int) -> Talk[None]:
@@ -518,7 +527,8 @@ class DeviceCore:
             for post in running.deliveries
             if post.encrypted is not None
         ]
-        return [when for when in times if when < closes]
+        stage = reporter(running.pinned.terms).stage_due(running)
+        return [when for when in times if when < closes] + ([] if stage is None else [stage])
 
     def _outcomes_due(self, running: Running) -> list[float]:
         """Times of the next outcome queries."""

@@ -129,6 +129,7 @@ class Joining:
     until: float
     levels: tuple[int, ...]
     invitation: str | None = None
+    delta: Fraction = Fraction(0)
 
     @property
     def report(self) -> bytes:
@@ -263,8 +264,8 @@ class Receipt:
         Question of the experiment and the assigned option.
     joined, reports_at : float
         Times of joining and of sending, in seconds since 1970.
-    cost : Fraction
-        ε of the round.
+    cost, delta : Fraction
+        ε and δ of the round.
     charged : bool
         Whether the cost counts as spent.
     outcome : str or None
@@ -284,6 +285,7 @@ class Receipt:
     charged: bool
     outcome: str | None
     shares: tuple[Sent, ...]
+    delta: Fraction = Fraction(0)
 
     def in_words(self) -> list[str]:
         """Sentences to show to the participant.
@@ -303,5 +305,6 @@ class Receipt:
             )
         if not self.shares:
             told.append("Nothing about your answer has left this device.")
-        spent = f"{self.cost} of ε" if self.charged else "nothing"
+        both = f"{self.cost} of ε" + (f" and {self.delta} of δ" if self.delta else "")
+        spent = both if self.charged else "nothing"
         return [*told, f"It costs {spent}; the round is {self.outcome or 'not over yet'}."]

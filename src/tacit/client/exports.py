@@ -27,6 +27,7 @@ class Participation:
     cost: Fraction
     charged: bool
     aborted: bool
+    delta: Fraction = Fraction(0)
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ def _read_round(row: Mapping[str, Any]) -> Participation:
         _spelt(row["cost"]),
         bool(row["charged"]),
         bool(row["refused"]),
+        _spelt(row.get("delta", "0")),
     )
 
 

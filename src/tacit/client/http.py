@@ -59,7 +59,7 @@ class Device(DeviceCore):
     sleep : callable, optional
         Replaces `time.sleep` in tests.
     **injected
-        `limit`, `clock` and `source`, see `DeviceCore`.
+        `limit`, `accept`, `clock` and `source`, see `DeviceCore`.
 
     Notes
     -----

@@ -202,11 +202,12 @@ class Ledger(Budget):
             if self._joined(lineage, new.identity, new.slot, new.cost, new.joined):
                 return
             self._run(
-                "INSERT INTO rounds VALUES (?, ?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO rounds VALUES (?, ?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 *(new.identity, new.report, lineage, str(new.cost), new.terms, new.option),
                 *(new.joined, new.sends, new.announcement, new.slot.encode(), new.seed),
                 new.invitation,
                 json.dumps(new.levels),
+                str(new.delta),
             )
             self._keep_option(lineage, new.option, new.until, new.identity)
 
@@ -377,6 +378,7 @@ class Ledger(Budget):
             joined=row["joined"],
             reports_at=row["sends"],
             cost=self._fraction(row["cost"]),
+            delta=self._fraction(row["delta"]),
             charged=bool(row["charged"]),
             outcome=row["outcome"],
             shares=tuple(

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from tacit.errors import Unavailable
 
-FORMAT = 4
+FORMAT = 5
+_WITHOUT_DELTA = 4  # the format before, which is upgraded
 _APPLICATION = 0x7AC17001
 _PATIENCE = 10  # seconds to wait for another process's lock
 _PRAGMAS = ("journal_mode=DELETE", "synchronous=EXTRA", "secure_delete=ON", "trusted_schema=OFF")
@@ -37,7 +38,7 @@ CREATE TABLE rounds (
     identity BLOB NOT NULL, report BLOB NOT NULL, lineage INTEGER NOT NULL, cost TEXT NOT NULL,
     charged INTEGER NOT NULL DEFAULT 0, outcome TEXT, terms BLOB, option TEXT, joined REAL,
     sends REAL, announcement BLOB, slot BLOB, seed BLOB, invitation TEXT, levels TEXT,
-    PRIMARY KEY (identity, report)
+    delta TEXT NOT NULL DEFAULT '0', PRIMARY KEY (identity, report)
 );
 CREATE TABLE shares (
     identity BLOB NOT NULL, role INTEGER NOT NULL, address TEXT NOT NULL, size INTEGER NOT NULL,
@@ -89,6 +90,9 @@ class LedgerFile:
                 for statement in filter(str.strip, _SCHEMA.split(";")):
                     self._run(statement)
                 self._run(f"PRAGMA application_id={_APPLICATION}")
+                self._run(f"PRAGMA user_version={FORMAT}")
+            elif found == [_APPLICATION, _WITHOUT_DELTA]:
+                self._run("ALTER TABLE rounds ADD COLUMN delta TEXT NOT NULL DEFAULT '0'")
                 self._run(f"PRAGMA user_version={FORMAT}")
             elif found != [_APPLICATION, FORMAT]:
                 older = (
@@ -165,6 +169,6 @@ class LedgerFile:
         except (ValueError, ZeroDivisionError):
             raise self._unusable(f"{text!r} is no fraction") from None
 
-    def _cost(self, rows: Iterable[sqlite3.Row]) -> Fraction:
-        """The sum of ε over rounds."""
-        return sum((self._fraction(row["cost"]) for row in rows), Fraction(0))
+    def _cost(self, rows: Iterable[sqlite3.Row], of: str = "cost") -> Fraction:
+        """The sum of ε over rounds, or of `delta`."""
+        return sum((self._fraction(row[of]) for row in rows), Fraction(0))

@@ -1,6 +1,8 @@
 """Simulated rewards: Bernoulli, clipped Gaussian and beta rewards, recorded data, functions."""
 
 from tacit.environments.callables import FromFunction
+from tacit.environments.context_logs import ContextLog, read_context_log
+from tacit.environments.contextual import ContextFunction, ContextualWorld, SegmentContexts
 from tacit.environments.contract import Environment, instance_means
 from tacit.environments.guarded import Guarded
 from tacit.environments.recorded import (
@@ -18,6 +20,9 @@ __all__ = [
     "Bernoulli",
     "Beta",
     "ClippedGaussian",
+    "ContextFunction",
+    "ContextLog",
+    "ContextualWorld",
     "Environment",
     "FromFunction",
     "Guarded",
@@ -26,9 +31,11 @@ __all__ = [
     "Recorded",
     "RecordedRun",
     "Replay",
+    "SegmentContexts",
     "check_horizon",
     "from_frame",
     "instance_means",
+    "read_context_log",
     "read_mslr",
     "read_table",
 ]

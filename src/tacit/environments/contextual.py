@@ -123,14 +123,14 @@ class ContextualWorld(World):
                 f"the assignment is a {type(assignment).__name__}: contextual participants follow "
                 "policies. Use a contextual algorithm."
             )
-        tally = _Tally(self, self.features, assignment, protocol)
+        totals = RoundTotals(self, self.features, assignment, protocol)
         for start in range(0, round_.participants, CHUNK):
-            tally.add(min(CHUNK, round_.participants - start), rng)
-        return tally.played()
+            totals.add(min(CHUNK, round_.participants - start), rng)
+        return totals.played()
 
 
-class _Tally:
-    """Sums over the participants of one round."""
+class RoundTotals:
+    """Sums over the participants of one round: rewards, regret, and what the protocol needs."""
 
     def __init__(
         self, world: ContextualWorld, features: FeatureMap, assignment: Any, protocol: Any
@@ -154,11 +154,15 @@ class _Tally:
         """Simulate participants."""
         codes = self.world.codes(count, rng)
         people = Codes(codes, self.map)
-        if isinstance(self.assignment, Arm):
-            options = np.full(count, self.assignment.arm, dtype=np.intp)
-        else:
-            options = self.assignment.options(people, rng)
+        options = self.options(people, rng)
         self.take(people, options, self.world.rewards(codes, options, rng), rng)
+
+    def options(self, people: Codes, rng: np.random.Generator) -> npt.NDArray[np.intp]:
+        """The option of the slice, or those that devices pick."""
+        if isinstance(self.assignment, Arm):
+            return np.full(len(people.codes), self.assignment.arm, dtype=np.intp)
+        chosen: npt.NDArray[np.intp] = self.assignment.options(people, rng)
+        return chosen
 
     def take(
         self,

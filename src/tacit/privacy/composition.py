@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.assumptions import Accounting, DistinctRounds, Method, together
+from tacit.assumptions import Accounting, DistinctRounds, Method, of_several, together
 from tacit.errors import TacitError, integer, positive, probability
 from tacit.privacy.guarantees import (
     ApproximateDP,
@@ -287,7 +287,11 @@ def advanced_composition(
             f"delta adds up to {failure:g} over {count} participations; it must be "
             "below 1: use a smaller delta"
         )
-    about = guarantee.about | {"participations": count * guarantee.participations}
+    kept = of_several(guarantee.assumptions) if count > 1 else guarantee.assumptions
+    about = guarantee.about | {
+        "participations": count * guarantee.participations,
+        "assumptions": kept,
+    }
     made = ApproximateDP(min(epsilon, count * e), failure, **about)
     return made.given(DistinctRounds()) if count > 1 else made
 
@@ -422,7 +426,7 @@ class Odometer:
             self._refuse_beyond(self._composed(spent))
         self._times = spent
         if isinstance(release, Guarantee):
-            self._assumptions = together(self._assumptions, release.assumptions)
+            self._assumptions = together(self._assumptions, of_several(release.assumptions))
 
     def spent(self) -> ApproximateDP:
         """The spent budget at the budget's δ, for a participant in all releases.

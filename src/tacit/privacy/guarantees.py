@@ -24,6 +24,7 @@ from tacit.assumptions import (
     Assumption,
     DistinctRounds,
     MetricsPerParticipation,
+    of_several,
     together,
     uncovered,
 )
@@ -329,6 +330,11 @@ class Guarantee(ABC):
             "PureDP or ConcentratedDP"
         )
 
+    def _without_claims(self, count: int) -> Self:
+        """The same without claims about one release or participant, where there are several."""
+        kept = of_several(self.assumptions) if count > 1 else self.assumptions
+        return state_arithmetic(replace(self, assumptions=kept), self.arithmetic)
+
     def at(self, *, neighbours: Neighbours | None = None, view: View | None = None) -> Self:
         """Return the same numbers for another view or other neighbours.
 
@@ -432,7 +438,7 @@ class PureDP(Guarantee):
     def group(self, size: int) -> PureDP:
         """size · ε."""
         made = replace(self, epsilon=self.epsilon * integer("group size", size, at_least=1))
-        return state_arithmetic(made, self.arithmetic)
+        return state_arithmetic(made, self.arithmetic)._without_claims(size)
 
 
 @dataclass(frozen=True)
@@ -600,7 +606,7 @@ class RenyiDP(Guarantee):
         curve = tuple((order, value * count) for order, value in self.curve)
         made = replace(self, curve=curve, participations=self.participations * count)
         said = made.given(DistinctRounds()) if count > 1 else made
-        return state_arithmetic(said, self.arithmetic)
+        return state_arithmetic(said, self.arithmetic)._without_claims(count)
 
 
 @dataclass(frozen=True)
@@ -678,7 +684,7 @@ class ConcentratedDP(Guarantee):
     def group(self, size: int) -> ConcentratedDP:
         """size² ρ."""
         made = replace(self, rho=self.rho * integer("group size", size, at_least=1) ** 2)
-        return state_arithmetic(made, self.arithmetic)
+        return state_arithmetic(made, self.arithmetic)._without_claims(size)
 
 
 KINDS = (PureDP, ApproximateDP, RenyiDP, ConcentratedDP)

@@ -16,7 +16,8 @@ from tacit.assumptions import (
     Assumption,
     DistinctRounds,
     MetricsPerParticipation,
-    together,
+    of_each,
+    of_several,
 )
 from tacit.errors import TacitError, integer
 from tacit.privacy.guarantees import (
@@ -60,9 +61,10 @@ def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
             "guarantees about different neighbours or views do not compose: state them for one "
             "view first, with .at()"
         )
+    assumptions = _joined_assumptions(items)
     about = first.about | {
         "participations": sum(item.participations for item in items),
-        "assumptions": _joined_assumptions(items),
+        "assumptions": assumptions if len(items) == 1 else of_several(assumptions),
     }
     made = state_arithmetic(_composed(items, about), _common_arithmetic(items))
     return made if _alike_and_pure(items) else made.given(DistinctRounds())
@@ -71,12 +73,21 @@ def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
 def weakest_divergence(guarantees: Sequence[Divergence]) -> Divergence:
     """The Rényi or zCDP guarantee of a participant who has one of these: largest numbers.
 
-    Rényi ones must be stated at the same orders. All assumptions are kept.
+    All must be of one kind, with the same view and neighbours, Rényi ones at the same orders. All
+    assumptions are kept, and the fewest participations.
 
     >>> weakest_divergence([ConcentratedDP(0.1), ConcentratedDP(0.2)]).short
     '0.2-zCDP'
     """
-    numbers: dict[str, Any] = {"assumptions": _joined_assumptions(guarantees)}
+    _check_alike(guarantees)
+    if len({type(item) for item in guarantees}) > 1:
+        raise TacitError(
+            "Rényi and concentrated guarantees have no weakest one together: state all in one kind"
+        )
+    numbers: dict[str, Any] = {
+        "participations": min(item.participations for item in guarantees),
+        "assumptions": _joined_assumptions(guarantees),
+    }
     if isinstance(guarantees[0], ConcentratedDP):
         numbers["rho"] = max(item.rho_bound() for item in guarantees)
     else:
@@ -110,8 +121,10 @@ def repeat(guarantee: Repeated, times: int) -> Repeated:
         case _:
             numbers = {"curve": tuple((order, total(value)) for order, value in guarantee.curve)}
     often = guarantee.participations * count
+    if count > 1:
+        numbers["assumptions"] = of_several(guarantee.assumptions)
     if count > 1 and not isinstance(guarantee, PureDP):
-        numbers["assumptions"] = together(guarantee.assumptions, [DistinctRounds()])
+        numbers["assumptions"] |= {DistinctRounds()}
     made: Repeated = replace(guarantee, participations=often, **numbers)
     return state_arithmetic(made, guarantee.arithmetic)
 
@@ -163,8 +176,8 @@ def _compose_approximately(items: list[Guarantee], about: dict[str, Any]) -> App
 
 
 def _joined_assumptions(items: Sequence[Guarantee]) -> frozenset[Assumption]:
-    """All assumptions of these; of their metrics as many as every one covers."""
-    everything = together(*(item.assumptions for item in items))
+    """All assumptions of these; of their metrics and claims those that every one has."""
+    everything = of_each(item.assumptions for item in items)
     others = {one for one in everything if not isinstance(one, MetricsPerParticipation)}
     metrics = min(item.metrics for item in items)
     return frozenset(others | ({MetricsPerParticipation(metrics)} if metrics > 1 else set()))
@@ -195,11 +208,7 @@ def weakest(guarantees: Sequence[Guarantee | None]) -> PureDP | ApproximateDP | 
     if len(items) < len(guarantees):
         return None
     first = items[0]
-    if any(item.neighbours != first.neighbours or item.view != first.view for item in items):
-        raise TacitError(
-            "guarantees about different neighbours or views have no weakest one: state them for "
-            "one view first"
-        )
+    _check_alike(items)
     methods = {_methods(item) for item in items}
     if len(methods) > 1:
         raise TacitError(
@@ -221,6 +230,15 @@ def weakest(guarantees: Sequence[Guarantee | None]) -> PureDP | ApproximateDP | 
     deltas = [item.delta for item in numbers if isinstance(item, ApproximateDP)]
     made = ApproximateDP(epsilon, max(deltas), **about) if deltas else PureDP(epsilon, **about)
     return state_arithmetic(made, _common_arithmetic(items))
+
+
+def _check_alike(items: Sequence[Guarantee]) -> None:
+    """Reject guarantees about different neighbours or views."""
+    if len({(item.neighbours, item.view) for item in items}) > 1:
+        raise TacitError(
+            "guarantees about different neighbours or views have no weakest one: state them for "
+            "one view first"
+        )
 
 
 def _methods(guarantee: Guarantee) -> str:

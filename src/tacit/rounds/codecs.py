@@ -36,6 +36,14 @@ from tacit.protocols.pure_shuffle import GroupMessage, PureShuffle
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
+from tacit.protocols.statistic_sums import (
+    CentralStatistic,
+    ExactStatistic,
+    SecureStatistic,
+    ShuffledStatistic,
+    TwoServerStatistic,
+    UnaryStatistic,
+)
 from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, Verified
 from tacit.protocols.vectors import CentralVectors as CentralVector
 from tacit.protocols.vectors import LocalVectors as LocalVector
@@ -281,6 +289,7 @@ FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {
 }
 
 _TRUSTED = "its server is trusted to see every report"
+_STATISTIC = "its contextual statistics are simulated only in this version"
 UNCARRIED: dict[type[Protocol], str] = {
     Exact: _TRUSTED,
     Plain: _TRUSTED,
@@ -291,6 +300,12 @@ UNCARRIED: dict[type[Protocol], str] = {
     CentralPrefixRound: _TRUSTED,
     LocalVector: "its messages are private real numbers: send them directly",
     LocalBall: "its messages are private on their own: send them directly",
+    ExactStatistic: _TRUSTED,
+    CentralStatistic: _TRUSTED,
+    TwoServerStatistic: _STATISTIC,
+    SecureStatistic: _STATISTIC,
+    ShuffledStatistic: _STATISTIC,
+    UnaryStatistic: "its messages are private on their own: send them directly",
     SeparateSums: "each of its sums is released separately: use `carry`, or the codec of a part",
 }
 

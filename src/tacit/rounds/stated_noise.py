@@ -9,7 +9,8 @@ from fractions import Fraction
 from functools import singledispatch
 
 from tacit.errors import TacitError
-from tacit.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution, Skellam
+from tacit.noise import NoiseDistribution
+from tacit.noise.parameters import stated_parameter
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.joint import JointSums
 from tacit.protocols.randomized_bits import RandomizedBits
@@ -17,7 +18,7 @@ from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import Local, SecureSum, TwoServers
 from tacit.terms import Noise, Terms
-from tacit.terms.parts import BINOMIAL, DISCRETE_GAUSSIAN, RANDOMIZED_RESPONSE, SKELLAM
+from tacit.terms.parts import BINOMIAL, RANDOMIZED_RESPONSE
 
 _BITS = 2  # the stated minimum of noise bits is their variance divided by this
 
@@ -82,14 +83,8 @@ def _(protocol: JointSums) -> Noise:
 
 def _shares(distribution: NoiseDistribution) -> Noise:
     """Noise that devices share, by its distribution."""
-    match distribution:
-        case DiscreteLaplace(scale=scale):
-            return Noise(Fraction(scale), "devices")
-        case Skellam(variance=variance):
-            return Noise(Fraction(variance), "devices", SKELLAM)
-        case DiscreteGaussian(sigma=sigma):
-            return Noise(Fraction(sigma), "devices", DISCRETE_GAUSSIAN)
-    raise TacitError(f"{distribution!r} cannot be deployed: terms state no such noise")
+    name, parameter = stated_parameter(distribution)
+    return Noise(parameter, "devices", name)
 
 
 def minimum_noise(protocol: Protocol) -> Noise:

@@ -41,7 +41,10 @@ class Operated:
 
     def text(self, path: str) -> str:
         """GET a path; the body as text."""
-        return self._answer("GET", path).text
+        answer = self._answer("GET", path)
+        if not answer.is_success:
+            self._read(answer)
+        return answer.text
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """POST to a path; the decoded JSON, or None for an empty answer."""

@@ -16,6 +16,8 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tacit.aggregation.interface import ClosedRound
+from tacit.aggregation.two_servers import ReportSlot
 from tacit.bandits.arms.managed import Managed
 from tacit.errors import Refusal, TacitError
 from tacit.experiment import Experiment
@@ -30,12 +32,19 @@ from tacit.service.assignment import (
     Ticket,
     at_random,
 )
-from tacit.service.errors import Conflict
-from tacit.service.party import COORDINATOR, Clock, ServerParty, exact_noise
-from tacit.service.store import ExperimentRow, Registered, State, Store, Transaction
+from tacit.service.errors import Conflict, Gone
+from tacit.service.party import (
+    COORDINATOR,
+    CheckedReport,
+    Clock,
+    ServerParty,
+    exact_noise,
+    unknown_round,
+)
+from tacit.service.store import LIVE, ExperimentRow, Registered, State, Store, Transaction
 from tacit.service.timing import Timing
 from tacit.service.trust_models import COORDINATORS, coordinator_engine
-from tacit.service.trust_models.contract import CoordinatorEngine, Noise
+from tacit.service.trust_models.contract import CoordinatorEngine, Noise, StagedRound
 from tacit.signatures import Signed, verify
 from tacit.terms import Pinned, Terms, approve_successor, cosign
 
@@ -134,6 +143,30 @@ class Coordinator(ServerParty):
         if terms.helper is None:
             self._sign(self.terms(terms.digest), ())
         return terms.digest
+
+    # Rounds with stages
+
+    def staged(self, identity: bytes) -> StagedRound:
+        """An announced, live round whose devices answer in stages."""
+        served = self.server(identity)
+        if not isinstance(served, StagedRound):
+            raise unknown_round(identity)
+        return served
+
+    def next_message(self, identity: bytes, address: bytes, after: int) -> bytes:
+        """The message number `after` of a round for one device; empty until it exists."""
+        try:
+            return self.staged(identity).next_message(address, after)
+        except ClosedRound as reason:
+            raise Gone(str(reason)) from None
+
+    def answer(self, identity: bytes, slot: ReportSlot, message: bytes) -> CheckedReport:
+        """Validate a device's stage message, to be stored with `keep`."""
+        served = self.staged(identity)
+        try:
+            return CheckedReport(identity, served, served.check_answer(slot, message), stages=LIVE)
+        except ClosedRound as reason:
+            raise Gone(str(reason)) from None
 
     def cosign(self, digest: bytes, signature: bytes, approval: bytes = b"") -> None:
         """Store the helper's signature under terms, which puts them into force.

@@ -28,6 +28,7 @@ from tacit.terms import (
     LEADING,
     LONGEST_GRACE,
     MOST_NO_SHOW,
+    POST_QUANTUM_SUITE,
     ROLES,
     Aggregation,
     Answer,
@@ -186,7 +187,7 @@ class Definition(BaseModel):
     admission: Literal["open", "invitation"] = _entry(
         "people.admission", '"open": anyone may take part. "invitation": those you invited.', "open"
     )
-    issuer: Annotated[readers.Digest, AfterValidator(rules.invites)] = _entry(
+    issuer: Annotated[readers.OptionalKey, AfterValidator(rules.invites)] = _entry(
         "people.issuer",
         "Who signs invitations, as a public key. Default: you. Where devices share the noise it\n"
         "must be somebody else, who could otherwise invent participants.",
@@ -233,6 +234,12 @@ class Definition(BaseModel):
     min_batch_size: Annotated[
         readers.Count, Field(ge=2), AfterValidator(rules.enough_participants)
     ] = _entry("promise.min_batch_size", "No sum of fewer reports than this is released.", 20)
+    post_quantum: Annotated[bool, AfterValidator(rules.encrypted)] = _entry(
+        "promise.post_quantum",
+        "true: reports that somebody records stay secret from later quantum computers (ML-KEM-768\n"
+        "beside X25519). Browsers cannot take part then. Default: false.",
+        False,
+    )
     joining: Annotated[readers.Duration, lasting(1)] = _entry(
         "rounds.joining", "How long participants can join a round.", 6 * 3600
     )
@@ -358,6 +365,7 @@ class Definition(BaseModel):
             ),
             admission=self.admission,
             issuer=(self.issuer or coordinator_key) if self.admission == "invitation" else b"",
+            suite=POST_QUANTUM_SUITE if self.post_quantum else "",
             grace=self.grace,
             no_show=self.no_show,
             organisation=self.organisation,

@@ -51,6 +51,16 @@ def provable(proofs: bool, info: ValidationInfo) -> bool:
     return proofs
 
 
+def encrypted(post_quantum: bool, info: ValidationInfo) -> bool:
+    """Secure aggregation has one suite, without ML-KEM."""
+    if post_quantum and info.data.get("trust") == "secure-aggregation":
+        raise RuleViolation(
+            "promise.post_quantum is true, but trust is secure-aggregation, whose masks rest on "
+            "X25519. Leave promise.post_quantum out, or choose two-servers"
+        )
+    return post_quantum
+
+
 def known_algorithm(name: str, info: ValidationInfo) -> str:
     """An algorithm for options, which fits the trust model."""
     entry = _algorithm(name)
@@ -128,7 +138,7 @@ def invites(issuer: bytes, info: ValidationInfo) -> bytes:
     if not issuer and admission == "invitation" and trust is not None and shares(trust):
         raise RuleViolation(
             f"people.issuer is missing; trust {trust} with invitations needs the key of somebody "
-            "who is no party: make one with tacit party new issuer"
+            "who is no party: it is in the card that tacit party new helper issuer makes for them"
         )
     if admission == "open" and info.data.get("algorithm") in BY_INVITATION:
         raise RuleViolation(

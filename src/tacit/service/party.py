@@ -65,6 +65,7 @@ class CheckedReport:
     server: ServedRound
     share: CheckedShare
     invitation: bytes = b""
+    stages: tuple[Stage, ...] = (Stage.OPEN,)
 
     def row(self) -> ShareRow:
         """The row to store."""
@@ -278,7 +279,7 @@ class ServerParty(ABC):
             stages = transaction.lock_stages({one.identity for one in waiting})
             for one in waiting:
                 refusal: Refusal | None = None
-                if stages.get(one.identity) is not Stage.OPEN:
+                if stages.get(one.identity) not in one.stages:
                     refusal = _closed()
                 elif one.invitation and not transaction.spend(one.invitation, one.share.name):
                     refusal = Forbidden("this invitation is used: each is for one report")

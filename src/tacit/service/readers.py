@@ -216,6 +216,9 @@ Duration = Annotated[int, DURATION]
 Day = Annotated[date, PlainValidator(day)]
 Address = Annotated[str, PlainValidator(address)]
 PublicKey = Annotated[bytes, PlainValidator(public_key)]
+OptionalKey = Annotated[
+    bytes, PlainValidator(lambda value: value if value == b"" else public_key(value))
+]
 Digest = Annotated[bytes, PlainValidator(lambda value: value if value == b"" else digest(value))]
 
 

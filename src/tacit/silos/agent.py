@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from tacit.protocols.prefix_sums import Encoder
 from tacit.records import Records
 from tacit.signatures import fingerprint, public_key
 from tacit.silos.database import CommittedRow, SiloDatabase, StoredDecision
+from tacit.silos.evaluation import FIRST, EvaluationRequest, PinnedEvaluation
 from tacit.silos.exported import ExportedPolicy
 from tacit.silos.federation import PinnedFederation
 from tacit.silos.messages import (
@@ -34,6 +36,7 @@ from tacit.silos.messages import (
     read_survivors,
 )
 from tacit.silos.policies import PolicyActor, decode_policy, export_policy, sum_records
+from tacit.silos.recorded import RecordedTable
 from tacit.silos.silo_masking import SiloMasking
 from tacit.types import Floats
 
@@ -82,6 +85,22 @@ class SiloIdentity:
         return self.pinned.terms.number(self.name)
 
 
+@dataclass(frozen=True, eq=False)
+class RecordedEvaluations:
+    """Recorded data of a silo, and the budget of all evaluations of it together."""
+
+    table: RecordedTable
+    epsilon: Fraction
+    delta: Fraction
+
+    def check_budget(self, requests: Sequence[EvaluationRequest]) -> None:
+        """Reject evaluations that together cost more (basic composition)."""
+        for name, most in (("epsilon", self.epsilon), ("delta", self.delta)):
+            spent = sum((vars(one)[name] for one in requests), Fraction(0))
+            rule = f"at most {most}, the budget of this silo"
+            require(spent <= most, f"{name} of all evaluations", spent, rule, Refusal)
+
+
 class SiloAgent:
     """The agent of one silo.
 
@@ -95,6 +114,8 @@ class SiloAgent:
         Records outside of backups: which message a row has.
     clock : callable
         Seconds since 1970; reports are rejected before they are due.
+    recorded : RecordedEvaluations, optional
+        Recorded data that may be evaluated, and the budget for it.
     """
 
     def __init__(
@@ -103,11 +124,13 @@ class SiloAgent:
         database: SiloDatabase,
         records: Records,
         clock: Callable[[], float] = time.time,
+        recorded: RecordedEvaluations | None = None,
     ) -> None:
         self.identity, self.terms = identity, identity.pinned.terms
         self._sums = identity.pinned.derived
         self._own = self._sums.sums.of(identity.number)
         self._database, self._records, self._clock = database, records, clock
+        self._recorded = recorded
         self._lock = threading.RLock()
         self._masking: SiloMasking | None = None
         self._actor: tuple[int, PolicyActor] | None = None
@@ -291,6 +314,8 @@ class SiloAgent:
 
     def _row(self, step: int) -> CommittedRow:
         """The row of the current step: committed now, if it is due, or before."""
+        if step >= FIRST:
+            return self._evaluation(step)
         found, rows = self._database.policy(), self._database.rows()
         if found is None or found[0] != step or step >= len(self.terms.batches):
             raise Refusal(f"row is {step}: must be that of the newest policy; others are final")
@@ -350,7 +375,8 @@ class SiloAgent:
         if self._masking is None or self._masking.attempt != asked.attempt:
             assert row.message is not None
             words = [int(word) for word in np.frombuffer(row.message, dtype=np.uint64)]
-            self._masking = SiloMasking(self.identity.pinned, self.identity.key, asked, words)
+            pinned = self._pinned_for(asked.step)
+            self._masking = SiloMasking(pinned, self.identity.key, asked, words)
         return self._masking.join()
 
     def _attempt(self, asked: SiloMessage) -> SiloMasking:
@@ -374,7 +400,8 @@ class SiloAgent:
         survivors = read_survivors(asked.payload, self.terms)
         masking.check_survivors(survivors)
         packed = pack_survivors(survivors)
-        stored = self._database.set_survivors(asked.step, packed)
+        rows = asked.step < FIRST
+        stored = self._database.set_survivors(asked.step, packed) if rows else packed
         digest = hashlib.sha256(packed).digest()
         if stored != packed or self._first(b"survivors", asked.step, digest) != digest:
             raise Refusal(f"row {asked.step} has other survivors, which this silo signed before")
@@ -383,9 +410,42 @@ class SiloAgent:
     def _reveal(self, asked: SiloMessage) -> bytes:
         return self._attempt(asked).reveal(asked.payload)
 
+    # Evaluations
 
-def _unknown(_agent: SiloAgent, asked: SiloMessage) -> bytes:
-    raise Refusal(f"stage is {asked.stage.name}: this agent does not answer it")
+    def _take_evaluation(self, asked: SiloMessage) -> bytes:
+        """Commit and charge the noisy sums of an evaluation, once."""
+        number, known = asked.step - FIRST, self._database.evaluations()
+        if number in known:
+            if known[number][0] != asked.payload:
+                raise Refusal(f"evaluation {number} has another request already")
+            return b""
+        require(number == len(known), "number of the evaluation", number, "the next one", Refusal)
+        if self._recorded is None:
+            raise Refusal("silo has no recorded data to evaluate")
+        request = EvaluationRequest.decode(asked.payload)
+        before = [EvaluationRequest.decode(one) for one, _ in known.values()]
+        self._recorded.check_budget([*before, request])
+        encoder = Encoder(request.sums(self.terms))
+        message = np.asarray(encoder.randomize(request.vector(self._recorded.table))).tobytes()
+        with self._database.transaction():
+            self._database.add_evaluation(number, asked.payload, message)
+        return b""
+
+    def _evaluation(self, step: int) -> CommittedRow:
+        found = self._database.evaluations().get(step - FIRST)
+        if found is None:
+            raise Refusal(f"evaluation {step - FIRST} is unknown: it must start with EVALUATE")
+        row = CommittedRow(step, np.zeros(0), found[1])
+        self._check_once(row)
+        return row
+
+    def _pinned_for(self, step: int) -> PinnedFederation:
+        """The terms that a round of this step is checked against."""
+        pinned = self.identity.pinned
+        if step < FIRST:
+            return pinned
+        question, _ = self._database.evaluations()[step - FIRST]
+        return PinnedEvaluation(pinned.terms, pinned.signatures, EvaluationRequest.decode(question))
 
 
 _HANDLERS: Mapping[SyncStage, Callable[[SiloAgent, SiloMessage], bytes]] = {
@@ -397,5 +457,5 @@ _HANDLERS: Mapping[SyncStage, Callable[[SiloAgent, SiloMessage], bytes]] = {
     SyncStage.MASK: SiloAgent._mask,
     SyncStage.SURVIVORS: SiloAgent._sign_survivors,
     SyncStage.REVEAL: SiloAgent._reveal,
-    SyncStage.EVALUATE: _unknown,
+    SyncStage.EVALUATE: SiloAgent._take_evaluation,
 }

@@ -20,7 +20,7 @@ from tacit.errors import InvalidFile, TacitError
 from tacit.keyfiles import KeyFile, load_signing_key, save_signing_key
 from tacit.records import RecordDirectory
 from tacit.signatures import fingerprint, public_key
-from tacit.silos.agent import SiloAgent, SiloIdentity
+from tacit.silos.agent import RecordedEvaluations, SiloAgent, SiloIdentity
 from tacit.silos.context import ContextColumn, ContextSpec
 from tacit.silos.database import SiloDatabase
 from tacit.silos.federation import (
@@ -31,6 +31,7 @@ from tacit.silos.federation import (
     SyncSchedule,
     pin_federation,
 )
+from tacit.silos.recorded import read_recorded
 
 TOKENS = ("application-token", "engine-token")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -98,6 +99,8 @@ class SiloConfig(Declarations):
 
     name: str
     budget: BudgetEntry
+    recorded: Path | None = None
+    evaluations: BudgetEntry | None = None
     terms: Path = Path("terms.json")
     key: Path = Path("silo.key")
     lock_file: Path = Path("lock")
@@ -233,7 +236,31 @@ def open_agent(path: Path) -> SiloAgent:
     database = SiloDatabase(path.parent / config.database, pinned.terms.digest)
     used = bool(database.rows())
     records = RecordDirectory(path.parent / config.records, used=used)
-    return SiloAgent(identity, database, records)
+    return SiloAgent(identity, database, records, recorded=_recorded(path, config))
+
+
+def _recorded(path: Path, config: SiloConfig) -> RecordedEvaluations | None:
+    """The recorded data that may be evaluated; both a table and a budget are needed."""
+    if config.recorded is None or config.evaluations is None:
+        if (config.recorded is None) != (config.evaluations is None):
+            raise TacitError(
+                f"{path} has only one of recorded and evaluations: give a table and its budget"
+            )
+        return None
+    table = read_recorded(path.parent / config.recorded, config.context, config.reward)
+    budget = config.evaluations
+    return RecordedEvaluations(table, budget.epsilon, budget.delta)
+
+
+def pending_evaluations(path: Path) -> list[Path]:
+    """The requests of evaluations beside a federation's file that have no result yet."""
+    requests = sorted((path.parent / "evaluations").glob("*.request.json"))
+    return [one for one in requests if not result_of(one).exists()]
+
+
+def result_of(request: Path) -> Path:
+    """The file of an evaluation's result."""
+    return request.with_name(request.name.replace(".request.", ".result."))
 
 
 DECLARED = """\
@@ -273,6 +300,12 @@ records = "records"
 [budget]
 epsilon = 1
 delta = "1/100000"
+
+# Recorded data that may be evaluated, besides, and the budget of all evaluations together:
+# put `recorded = "log.csv"` above the first section, and here
+# [evaluations]
+# epsilon = 1
+# delta = "1/100000"
 """
 
 FEDERATION = """\

@@ -28,17 +28,29 @@ from tacit.protocols.prefix_sums import PrefixRound
 from tacit.records import Records
 from tacit.rounds.codecs import released
 from tacit.signatures import public_key
+from tacit.silos.evaluation import (
+    FIRST,
+    EvaluationRequest,
+    EvaluationResult,
+    PinnedEvaluation,
+    estimate,
+)
 from tacit.silos.exchange import Exchange
 from tacit.silos.federation import PinnedFederation
 from tacit.silos.masking_attempt import MaskingAttempt
 from tacit.silos.messages import COORDINATOR, SiloMessage, SyncStage
 from tacit.silos.policies import encode_policy
-from tacit.types import Aggregate, Round
+from tacit.types import Aggregate, Floats, Round
 
 LOG = logging.getLogger("tacit.silos")
 DEADLINE = 60.0  # seconds for one stage
 RETRY = 1.0  # seconds between attempts
 _NAME = b"federation"
+
+
+def _evaluation(number: int) -> bytes:
+    """The name of an evaluation's record."""
+    return b"evaluation" + number.to_bytes(4, "big")
 
 
 class SiloAbsent(Unavailable):
@@ -78,6 +90,8 @@ class FederationCoordinator:
     ----------
     received : dict of str to int
         Bytes received from each silo, up to the last released row and since.
+    seconds : list of float
+        How long the attempt took that released each row.
     """
 
     def __init__(
@@ -93,6 +107,7 @@ class FederationCoordinator:
         self.pinned, self.terms = pinned, pinned.terms
         self._key, self._exchange, self._records, self._timing = key, exchange, records, timing
         self.received = {silo.name: 0 for silo in self.terms.silos}
+        self.seconds: list[float] = []
         self._stored = records.read(_NAME)
         if self._stored is None:
             self.experiment, self.ended = self.terms.experiment(), False
@@ -104,12 +119,14 @@ class FederationCoordinator:
             self.experiment = Experiment.from_dict(state["experiment"])
             self.ended = bool(state["ended"])
             self.received |= state["received"]
+            self.seconds = list(state["seconds"])
 
     def _save(self) -> None:
         state = {
             "terms": self.terms.digest.hex(),
             "ended": self.ended,
             "received": self.received,
+            "seconds": self.seconds,
             "experiment": self.experiment.to_dict(),
         }
         new = json.dumps(state, allow_nan=False).encode()
@@ -150,9 +167,16 @@ class FederationCoordinator:
 
     # What it does
 
-    def run(self) -> None:
-        """Release all rows, each when it is due; end early where silos stay away too long."""
-        while not self.finished:
+    def run(self, rows: int | None = None) -> None:
+        """Release all rows, each when it is due; end early where silos stay away too long.
+
+        Parameters
+        ----------
+        rows : int, optional
+            The most rows to release now; all that are left by default.
+        """
+        last = len(self.terms.batches) if rows is None else self.step + rows
+        while not self.finished and self.step < last:
             self._patiently(self.deliver)
             if self.finished:
                 break
@@ -195,6 +219,7 @@ class FederationCoordinator:
         SiloAbsent
             If too few silos answered; nothing was released, and the row may be retried.
         """
+        began = time.perf_counter()
         (round_,) = self.experiment.propose()
         protocol = self.experiment.open(round_)
         if not isinstance(protocol, PrefixRound):
@@ -205,8 +230,43 @@ class FederationCoordinator:
         for rest in self.experiment.propose():
             if not rest.released:
                 self.experiment.skip(rest)
+        self.seconds.append(time.perf_counter() - began)
         self._save()
         LOG.info("row %d is released", round_.number)
+
+    def evaluate(self, request: EvaluationRequest) -> EvaluationResult:
+        """Evaluate a policy on the recorded data of all silos; every silo charges it.
+
+        A repeated request gets the stored result: it costs nothing more.
+        """
+        number, encoded = 0, request.encode()
+        while (stored := self._records.read(_evaluation(number))) is not None:
+            if json.loads(stored)["request"] == encoded.hex():
+                break
+            number += 1
+        if stored is None:
+            stored = json.dumps({"request": encoded.hex(), "numbers": None}).encode()
+            self._records.replace(_evaluation(number), None, stored)
+        pinned = PinnedEvaluation(self.terms, self.pinned.signatures, request)
+        sums, state = pinned.derived.sums, json.loads(stored)
+        if state["numbers"] is None:
+            state["numbers"] = self._evaluated(pinned, FIRST + number).tolist()
+            self._records.replace(_evaluation(number), stored, json.dumps(state).encode())
+        return estimate(request, sums, np.array(state["numbers"]))
+
+    def _evaluated(self, pinned: PinnedEvaluation, step: int) -> Floats:
+        """The released sums of an evaluation; all silos are needed."""
+        answers = self._ask(SyncStage.EVALUATE, pinned.request.encode(), step)
+        if len(answers) < len(self.terms.silos):
+            raise SiloAbsent(f"only {len(answers)} silos accept the evaluation")
+        attempt = MaskingAttempt(pinned, self._key, self._records, step)
+        try:
+            view = attempt.run(self._ask_each)
+        except Refusal as problem:
+            attempt.server.abort()
+            raise SiloAbsent(f"evaluation was aborted: {problem}") from None
+        sums = pinned.derived.sums
+        return np.asarray(sums.form(0).read(view.numbers, view.reports) / sums.scale)
 
     def _plain(self, round_: Round, protocol: PrefixRound) -> Aggregate:
         """Messages that silos have made private on their own, or not at all."""

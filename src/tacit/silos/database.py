@@ -45,8 +45,7 @@ CREATE TABLE rows (
 CREATE TABLE evaluations (
     number INTEGER PRIMARY KEY,
     question BLOB NOT NULL,
-    message BLOB NOT NULL,
-    survivors BLOB
+    message BLOB NOT NULL
 );
 """
 
@@ -239,6 +238,22 @@ class SiloDatabase:
                 "SELECT survivors FROM rows WHERE step = ?", (step,)
             ).fetchone()
         return bytes(found[0])
+
+    # Evaluations
+
+    def evaluations(self) -> dict[int, tuple[bytes, bytes]]:
+        """The request and the noisy message of every evaluation, by number."""
+        with self._lock:
+            found = self._connection.execute(
+                "SELECT number, question, message FROM evaluations ORDER BY number"
+            ).fetchall()
+        return {one[0]: (one[1], one[2]) for one in found}
+
+    def add_evaluation(self, number: int, question: bytes, message: bytes) -> None:
+        """Store an evaluation; from now on it is charged."""
+        self._connection.execute(
+            "INSERT INTO evaluations VALUES (?, ?, ?)", (number, question, message)
+        )
 
 
 def _decision(

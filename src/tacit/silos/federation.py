@@ -176,7 +176,7 @@ class FederationTerms:
         require(len(parties) == len(keys) + 1, "a key", "used twice", "of one party only")
         require(self.corrupted == 1, "corrupted", self.corrupted, "1, as the noise is shared")
         self._check_missing()
-        limit = 1 << 16
+        limit = 1 << 15  # larger steps are evaluations
         steps = len(self.batches)
         require(steps < limit, "number of synchronisations", steps, f"below {limit}")
 
@@ -384,10 +384,13 @@ class PinnedFederation:
         for name, value in wanted.items():
             found = vars(offer)[name]
             require(found == value, f"{name} of the round", found, f"{value}", Refusal)
-        steps = len(terms.batches)
-        within = 0 <= offer.option < steps
-        require(within, "step of the round", offer.option, f"below {steps}", Refusal)
+        self.check_step(offer.option)
         return Fraction(0)
+
+    def check_step(self, step: int) -> None:
+        """Reject a round of a row that the terms do not have."""
+        steps = len(self.terms.batches)
+        require(0 <= step < steps, "step of the round", step, f"below {steps}", Refusal)
 
 
 def sign_federation(terms: FederationTerms, key: Ed25519PrivateKey) -> bytes:

@@ -8,6 +8,7 @@ coordinator and agents verify each other's signatures.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Mapping
@@ -25,8 +26,16 @@ from nvflare.apis.signal import Signal
 
 from tacit.errors import TacitError
 from tacit.records import RecordDirectory
-from tacit.silos.config import FederationConfig, load_key, load_terms, read_entries
+from tacit.silos.config import (
+    FederationConfig,
+    load_key,
+    load_terms,
+    pending_evaluations,
+    read_entries,
+    result_of,
+)
 from tacit.silos.coordinator import CoordinatorTiming, FederationCoordinator
+from tacit.silos.evaluation import EvaluationRequest
 from tacit.silos.relay import AgentRelay
 
 TOPIC = "tacit"
@@ -105,6 +114,9 @@ class FederationController(Controller):  # type: ignore[misc]
         )
         coordinator.run()
         self.log_info(fl_ctx, f"federation: {coordinator.status()}")
+        for request in pending_evaluations(path):
+            found = coordinator.evaluate(EvaluationRequest.decode(request.read_bytes()))
+            result_of(request).write_text(json.dumps(found.to_dict()), encoding="utf-8")
 
 
 class RelayExecutor(Executor):  # type: ignore[misc]

@@ -28,9 +28,9 @@ from nvflare.lighter.provisioner import Provisioner
 
 from tacit.errors import TacitError
 from tacit.silos.flare import FEDERATION, PORT, TOKEN_FILE
+from tacit.silos.jobs import ALLOWED
 
 ADMIN, SERVER, ORGANISATION = "admin@tacit.example", "localhost", "tacit"
-ALLOWED = ("tacit.silos.flare.FederationController", "tacit.silos.flare.RelayExecutor")
 LOGGING = "nvflare.app_common.logging."
 START = 120.0  # seconds until all sites are connected
 PERMISSIONS = {
@@ -116,37 +116,6 @@ def _restrict(local: Path, folder: Path) -> None:
     (local / "resources.json").write_text(text, encoding="utf-8")
     rules = {"format_version": "1.0", "permissions": PERMISSIONS}
     (local / "authorization.json").write_text(json.dumps(rules), encoding="utf-8")
-
-
-def write_job(folder: Path, sites: Sequence[str], custom: str | None = None) -> Path:
-    """A job that names the two installed classes; `custom` adds code, which sites deny."""
-    config = folder / "app" / "config"
-    config.mkdir(parents=True)
-    meta = {
-        "name": folder.name,
-        "resource_spec": {},
-        "min_clients": len(sites),
-        "deploy_map": {"app": ["server", *sites]},
-    }
-    server = {"workflows": [{"id": "federation", "path": ALLOWED[0], "args": {}}]}
-    client: dict[str, Any] = {
-        "executors": [{"tasks": ["*"], "executor": {"path": ALLOWED[1], "args": {}}}]
-    }
-    if custom is not None:
-        (folder / "app" / "custom").mkdir()
-        (folder / "app" / "custom" / "brought.py").write_text(custom, encoding="utf-8")
-        client["executors"][0]["executor"]["path"] = "brought.Executor"
-    empty: dict[str, list[Any]] = {
-        "task_result_filters": [],
-        "task_data_filters": [],
-        "components": [],
-    }
-    files = {"config_fed_server.json": server, "config_fed_client.json": client}
-    for name, content in files.items():
-        document = {"format_version": 2, **content, **empty}
-        (config / name).write_text(json.dumps(document), encoding="utf-8")
-    (folder / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
-    return folder
 
 
 class FlareNetwork:

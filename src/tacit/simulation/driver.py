@@ -236,6 +236,7 @@ class Trial:
             **problem.record(outcome),
             "winner": experiment.best(),
             "estimates": outcome.estimates if seed == self.first else [],
+            **(outcome.answers if seed == self.first else {}),
             **({} if used is None else {"rows_used": used}),
         }
 

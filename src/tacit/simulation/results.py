@@ -28,7 +28,14 @@ from tacit.version import __version__
 
 Floats = npt.NDArray[np.float64]
 NON_PRIVATE = "none: nothing is guaranteed to a participant"
-CURVES = ("checkpoints", "regret", "realised", "estimates")  # columns that hold lists
+CURVES = (
+    "checkpoints",
+    "regret",
+    "realised",
+    "estimates",
+    "answers",
+    "gains",
+)  # columns that hold lists
 NINE_OF_TEN = 0.9
 
 
@@ -195,6 +202,7 @@ class Result(Tabular):
             **{name: self.mean(name) for name in self.extras if self.runs[0].get(name) is not None},
             "times_lower_bound": self.times_lower_bound,
             **self.winner(),
+            **{name: self.runs[0][name] for name in ("answers", "gains") if name in self.runs[0]},
             **self.decided(),
             **self.paused(),
             "seconds": self.done.seconds,

@@ -204,7 +204,7 @@ def asked(entry: Algorithm, environment: World | None, options: dict[str, Any]) 
                 f"{environment.arms}, one per option: record more, give a horizon, or resample"
             )
         return ({"horizon": limit} if limit else {}) | {"arms": environment.arms} | options
-    return options
+    return options if environment.horizon is None else {"horizon": environment.horizon} | options
 
 
 def study(entry: Algorithm, problem: Problem, how: RunConfig, world: World | None = None) -> Result:
@@ -264,7 +264,9 @@ def restated(result: Result) -> Guarantee | None:
     if entry.also is None or result.guarantee is None or "environment" in result.configuration:
         return None
     known = result.configuration
-    return entry.also(entry.problem.of(**{k: known[k] for k in entry.options if k in known}))
+    problem = entry.problem.of(**{k: known[k] for k in entry.options if k in known})
+    world = problem.start(0, None).world  # rewards may be bits, which have other noise
+    return entry.also(problem.fitted(world, 0))
 
 
 def weakest_recorded(stored: Iterable[object]) -> Guarantee | None:

@@ -27,6 +27,7 @@ from tacit.simulation.results import Result
 from tacit.simulation.study import RunConfig, simulate
 from tacit.studies.influence import TRIED, Influence, influence, reached, right_winners
 from tacit.studies.influence import draw as draw_right_winners
+from tacit.trust import DEPLOYABLE
 
 SETTLED = 0.1  # of the gap: a run has settled when regret per participant is below it
 SHARED = 0.8  # of all participants: split evenly until an option is shown to be worse
@@ -305,7 +306,8 @@ def answer(question: PlanRequest) -> Plan:
     if len(errors) == len(costs):
         raise errors[0]
     served = {cost.trust: cost for cost in costs if not cost.refused}
-    advice = _by_trust(served, question.expected) if by_trust else _least(served)
+    decides = by_trust and wanted[0].family == "arms"
+    advice = _by_trust(served, question.expected) if decides else _least(served)
     return Plan(costs, advice, lies)
 
 
@@ -445,12 +447,13 @@ def _least(served: dict[str, Cost]) -> str:
 
 
 def _by_trust(served: dict[str, Cost], expected: Expected) -> str:
-    """Recommend secure aggregation where feasible, and compare the central and local models with
-    it.
+    """Recommend secure aggregation where it is feasible and deployable, else the next trust model;
+    compare the central and local models with it.
     """
+    order = ("secure-aggregation", "two-servers", "shuffler", "central", "local")
     decided = {
         name: served[name].participants
-        for name in ("secure-aggregation", "two-servers", "shuffler", "central", "local")
+        for name in sorted(order, key=lambda one: one not in DEPLOYABLE)
         if name in served and served[name].participants is not None
     }
     apart = f"{expected.means[0]:g} and {expected.means[-1]:g}"
@@ -473,6 +476,8 @@ def _by_trust(served: dict[str, Cost], expected: Expected) -> str:
         f"{_people(ours)}{'' if days is None else f' ({days:,} days)'}, of whom "
         f"{_people(served[first].worse)} get a worse option."
     ]
+    if first not in DEPLOYABLE:
+        parts.append("This version simulates it and does not deploy it.")
     for name, count in decided.items():
         if name in ("central", "local") and name != first and count and ours:
             ratio = count / ours

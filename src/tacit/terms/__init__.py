@@ -17,6 +17,7 @@ from tacit.terms.document import (
     MASKING_SUITE,
     MOST_NO_SHOW,
     NOISES,
+    POST_QUANTUM_SUITE,
     ROLES,
     VIEWS,
     Terms,
@@ -40,6 +41,7 @@ from tacit.terms.pinned import (
     check_party_key,
     check_successor,
     cosign,
+    in_order,
 )
 from tacit.terms.words import OBEDIENT, in_words
 
@@ -53,6 +55,7 @@ __all__ = [
     "MOST_NO_SHOW",
     "NOISES",
     "OBEDIENT",
+    "POST_QUANTUM_SUITE",
     "REHEARSED",
     "ROLES",
     "VIEWS",
@@ -74,6 +77,7 @@ __all__ = [
     "check_successor",
     "check_text",
     "cosign",
+    "in_order",
     "in_words",
     "parsed",
 ]

@@ -216,6 +216,8 @@ class Pinned:
 
     def _check_bits(self, offer: Offer, divisor: int, bias: Fraction) -> None:
         """Reject noise bits of all certain honest reports that do not achieve ε and δ."""
+        rule = "absent with noise bits: numbers modulo it would have other noise"
+        _require(offer.modulus is None, "modulus", offer.modulus, rule)
         bits = (offer.parts or 0) - offer.levels
         rule = f"above the {offer.levels} levels of an answer: the rest are noise bits"
         _require(bits >= 1, "number of messages per metric", offer.parts, rule)
@@ -318,6 +320,11 @@ def _require(holds: object, name: str, value: object, rule: str, of: str = "the 
 
 def _same(name: str, found: object, stated: object) -> None:
     _require(found == stated, name, found, f"{stated}, as in the terms")
+
+
+def in_order(terms: Terms, leader: bytes, helper: bytes) -> tuple[bytes, bytes]:
+    """The signatures of two parties in the order of the terms."""
+    return (leader, helper) if terms.leader == 0 else (helper, leader)
 
 
 def cosign(terms: Terms, key: Ed25519PrivateKey) -> bytes:

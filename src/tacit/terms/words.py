@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from tacit.assumptions import Assumption, percent
 from tacit.signatures import fingerprint
-from tacit.terms.document import Terms
+from tacit.terms.document import POST_QUANTUM_SUITE, Terms
 from tacit.terms.parts import (
     BINOMIAL,
     DISCRETE_GAUSSIAN,
@@ -50,6 +50,14 @@ _PARAMETERS = {
     BINOMIAL: "variance",
     REHEARSED: "variance",
 }
+_LATER = (
+    "Somebody who records your report cannot read it with a quantum computer later. This does not "
+    "hold for lists that servers exchange, which have no answers, nor for keys that check proofs."
+)
+_NOT_LATER = (
+    "Somebody who records your report may be able to read it with a large quantum computer, once "
+    "there is one."
+)
 _REHEARSAL = (
     "These are the terms of a rehearsal: nobody has checked that the noise keeps this promise, and "
     "no device takes part."
@@ -95,6 +103,7 @@ def in_words(terms: Terms) -> list[str]:
         *_surplus(terms.no_show),
         f"Reports are encrypted with {terms.suite}; round keys are destroyed at most "
         f"{_duration(terms.grace)} after a round closes.",
+        _LATER if terms.suite == POST_QUANTUM_SUITE else _NOT_LATER,
         *(
             f"The {party.role} is at {party.address}, with the key {fingerprint(party.key)}."
             for party in terms.parties
@@ -158,11 +167,11 @@ def honesty(terms: Terms) -> str:
 
 def _others(about: Aggregation) -> str:
     """How many participants may be dishonest or missing, as a clause."""
-    part, missing = about.dishonest_fraction, about.missing_fraction
-    counts = [f"{about.dishonest_count:,}"] if about.dishonest_count or not part else []
-    many = " or ".join([*counts, *([percent(part)] if part else [])])
-    lost = f", and {percent(missing)} be missing" if missing else ", and none be missing"
-    return f"at most {many} of a round's participants may be dishonest{lost}"
+    part, missing, count = about.dishonest_fraction, about.missing_fraction, about.dishonest_count
+    many = percent(part) if part else f"{count:,}"
+    more = f" ({count:,} if that is more)" if part and count else ""
+    lost = f"{percent(missing)} be missing" if missing else "none be missing"
+    return f"at most {many} of a round's participants{more} may be dishonest, and {lost}"
 
 
 def _chance(delta: Fraction) -> str:

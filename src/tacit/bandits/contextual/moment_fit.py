@@ -4,8 +4,8 @@ Round r releases u = Σ x (y - ½) and V = Σ x xᵀ, each with noise. For the p
 rewards, u - Vθ has covariance about R²V + ν I: rewards of variance at most R² = ¼, and the noise of
 u and of V times θ. An estimate weights the rounds: Σ M (u - Vθ) = 0. A round's best weight in a
 direction of eigenvalue l of its own V is l / (R² l + ν), so that rounds in which noise exceeds the
-signal hardly count. Eigenvalues are those of the round's noisy V, less a part of the noise's
-spectral norm; weights from V pooled over rounds would spoil the first, small rounds.
+signal hardly count. Weights are those of the round's expected V (`expected_moments`), which takes
+no noise for signal; weights from V pooled over rounds would spoil the first, small rounds.
 
 The covariance is calibrated on average. It decides what is explored, and is no confidence set:
 `tacit.bandits.contextual.confidence` has those.
@@ -21,9 +21,7 @@ import numpy as np
 from tacit.types import Floats
 
 VARIANCE = 0.25  # largest variance of a reward in [0, 1]
-PRECISION = 8.0  # of the prior on each coefficient of centred rewards
-BELOW = 0.15  # of √d standard deviations of the noise in V, that eigenvalues are lowered by
-WIDEST = 1.0  # largest variance of a coefficient
+PRECISION = 4.0  # of the prior on each coefficient of centred rewards
 PASSES = 3
 
 
@@ -65,7 +63,7 @@ class LinearFit:
     mean, covariance
         Of the parameter of centred rewards.
     each
-        Σ x xᵀ per participant, averaged over the rounds.
+        Expected Σ x xᵀ per participant of the last round.
     noise
         Variance of the noise in a coordinate of the last round's u - Vθ.
     """
@@ -92,43 +90,41 @@ def prior(dimension: int) -> LinearFit:
     return LinearFit(np.zeros(dimension), size / PRECISION, size / dimension, 0.0)
 
 
-def fitted(moments: Moments, start: LinearFit) -> LinearFit:
-    """The weighted fit of all rounds; `start` is the fit of the rounds before."""
+def fitted(moments: Moments, expected: Floats, start: LinearFit) -> LinearFit:
+    """The weighted fit of all rounds.
+
+    Parameters
+    ----------
+    moments
+        The released moments.
+    expected
+        The expected Σ x xᵀ of every round, from its policy; that of exact moments is their own.
+    start
+        The fit of the rounds before.
+
+    Returns
+    -------
+    LinearFit
+    """
     d, people = moments.dimension, moments.people
     size, fit = np.eye(d), start
-    noisy = float(moments.first_noise.max()) > 0
-    own, axes = np.linalg.eigh(moments.second)
-    lowered = np.maximum(own - BELOW * math.sqrt(d) * np.sqrt(moments.second_noise)[:, None], 0.0)
     for _ in range(PASSES):
         length = float(fit.mean @ fit.mean) * (1 + 2 / d) + float(np.trace(fit.covariance)) / 2
         noise = moments.first_noise + moments.second_noise * length
-        gains = lowered / np.maximum(VARIANCE * lowered + noise[:, None], 1e-300)
-        weights = np.einsum("rij,rj,rkj->rik", axes, gains, axes) if noisy else size / VARIANCE
-        weights = np.broadcast_to(weights, moments.second.shape)
-        inner = np.einsum("rij,rjk->ik", weights, moments.second)
+        inner = VARIANCE * expected + (noise[:, None, None] + 1e-9) * size
+        weights = np.linalg.solve(inner, expected)
+        weights = (weights + weights.transpose(0, 2, 1)) / 2
+        held = np.einsum("rij,rjk->ik", weights, moments.second)
         ridge = PRECISION * size
-        lowest = float(np.linalg.eigvalsh((inner + inner.T) / 2 + ridge)[0])
+        lowest = float(np.linalg.eigvalsh((held + held.T) / 2 + ridge)[0])
         if lowest < PRECISION:  # noise made the matrix indefinite
             ridge = ridge + (PRECISION - lowest) * size
-        inverse = np.linalg.inv(inner + ridge)
-        mean = inverse @ np.einsum("rij,rj->i", weights, moments.first)
-        spread = VARIANCE * moments.second + noise[:, None, None] * size
-        outer = np.einsum("rij,rjk,rlk->il", weights, spread, weights) + ridge @ ridge / PRECISION
-        covariance = inverse @ outer @ inverse.T
-        values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
-        covariance = (vectors * np.clip(values, 1e-12, WIDEST)) @ vectors.T
-        share = people / (people / d * VARIANCE + noise)
-        fit = LinearFit(mean, covariance, _pooled(moments, share), float(noise[-1]))
+        total = np.einsum("rij,rj->i", weights, moments.first)
+        mean = np.linalg.solve(held + ridge, total)
+        known = np.einsum("rij,rjk->ik", weights, expected)
+        covariance = np.linalg.inv((known + known.T) / 2 + ridge)
+        fit = LinearFit(mean, covariance, expected[-1] / people[-1], float(noise[-1]))
     return fit
-
-
-def _pooled(moments: Moments, share: Floats) -> Floats:
-    """Σ x xᵀ per participant over all rounds, with eigenvalues at least those of its noise."""
-    held = float(share @ moments.people)
-    pooled = np.einsum("r,rij->ij", share, moments.second) / held
-    values, vectors = np.linalg.eigh((pooled + pooled.T) / 2)
-    floor = math.sqrt(float(share**2 @ moments.second_noise)) / held + 1e-9
-    return np.asarray((vectors * np.maximum(values, floor)) @ vectors.T)
 
 
 def root_of(covariance: Floats) -> Floats:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import islice, product
 from typing import Any
 
@@ -23,7 +24,13 @@ from tacit.assumptions import Secret
 from tacit.bandits.contextual import moment_fit
 from tacit.bandits.contextual.confidence import ContextAnswer, cell_bounds, linear_set
 from tacit.bandits.contextual.device_choices import LinearChoice, TableChoice
-from tacit.bandits.contextual.ellipsoid import rows_of
+from tacit.bandits.contextual.ellipsoid import constant_direction, rows_of
+from tacit.bandits.contextual.expected_moments import (
+    expected_second,
+    policy_shapes,
+    public_features,
+)
+from tacit.bandits.contextual.gains import GainTally, PolicyValue, SingleOptionGain
 from tacit.bandits.contextual.moment_fit import LinearFit, Moments
 from tacit.bandits.contextual.schedules import growing
 from tacit.bandits.contextual.table_fit import (
@@ -35,14 +42,13 @@ from tacit.bandits.contextual.table_fit import (
 )
 from tacit.bandits.contract import Learner, Plan
 from tacit.contextual.feature_maps import Category, FeatureMap
-from tacit.contextual.policies import shares_of
+from tacit.contextual.policies import LinearPolicy, shares_of
 from tacit.errors import TacitError, integer, probability
 from tacit.types import Arm, ArmSummary, Estimate, Floats, Round
 
 MOST_LISTED = 64  # contexts that are answered for by default
 PARTS = 6  # of a round, with shrinking covariance
-BOLDNESS = 0.6  # standard deviations of Thompson draws
-TABLE_BOLDNESS = 0.7
+BOLDNESS = 0.7  # standard deviations of Thompson draws
 FARTHEST = 30.0  # largest tilt of a moment generating function
 FIRST = 1.0  # standard deviation of the first round's draws, for features about 1 long
 
@@ -60,6 +66,8 @@ class PolicyLearner(Learner):
         Size of the first round, and the factor between rounds.
     evaluation
         Share of participants in the evaluation slice.
+    smallest
+        Fewest participants of a round that may be released.
     """
 
     def __init__(
@@ -70,6 +78,7 @@ class PolicyLearner(Learner):
         first: int,
         growth: float,
         evaluation: float = 0.0,
+        smallest: int = 1,
     ) -> None:
         self.features = features
         self.map = FeatureMap.from_dict(features)
@@ -79,9 +88,12 @@ class PolicyLearner(Learner):
             raise TacitError(f"growth is {growth}: must be above 1, such as 1.8")
         remedy = "the share of participants who get one option for everybody, such as 0.05"
         self.evaluation = float(probability("evaluation", evaluation, remedy, zero=True))
+        self.smallest = integer("smallest", smallest, at_least=1)
         self.sizes = growing(self.horizon, self.first, self.growth)
         self._step = 0
         self._paused: list[int] = []
+        self._value: PolicyValue | None = None  # of the policy round beside the pending slices
+        self._gains = [GainTally() for _ in range(self.arms)]
 
     @property
     def secret(self) -> Secret:
@@ -125,22 +137,43 @@ class PolicyLearner(Learner):
         """The assignment of the next round of this many participants."""
 
     @abstractmethod
-    def _update(self, round_: Round, estimate: Estimate) -> None:
-        """Take in the statistics of a round."""
+    def _update(self, round_: Round, estimate: Estimate) -> PolicyValue | None:
+        """Take in the statistics of a round; returns the round's sum of rewards, if it is known."""
 
     def _plan(self) -> Plan:
         """The round of the published policy, and beside it one per option in the slice."""
         left = self.horizon - self.played
         people = min(self.sizes[self._step], left) if self._step < len(self.sizes) else left
         self._step += 1
+        self._value = None
         each = int(people * self.evaluation / self.arms)
+        each = each if each >= self.smallest else 0
         yield self._policy(people - each * self.arms), people - each * self.arms
         if each:
             yield from ((Arm(option), each) for option in range(self.arms))
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:
         if not isinstance(round_.assignment, Arm):
-            self._update(round_, estimate)
+            self._value = self._update(round_, estimate)
+        elif self._value is not None:
+            self._gains[round_.arm].add(self._value, float(estimate.total), estimate.error)
+
+    def gains(self, level: float = 0.95) -> list[SingleOptionGain]:
+        """How much more than one option for everybody the policies have earned per participant.
+
+        Parameters
+        ----------
+        level
+            Confidence level of all intervals together, at all times.
+
+        Returns
+        -------
+        list of SingleOptionGain
+            One per option; empty without an evaluation slice.
+        """
+        failure = (1 - float(probability("level", level))) / self.arms
+        pairs = zip(self.map.options, self._gains, strict=True)
+        return [SingleOptionGain(name, *one.interval(failure)) for name, one in pairs if one.people]
 
     def standings(
         self, names: Sequence[str], level: float = 0.95, control: int = 0
@@ -168,10 +201,18 @@ class PolicyLearner(Learner):
             raise TacitError("all options would be paused: keep at least one")
 
     def _state(self) -> dict[str, Any]:
-        return {"step": self._step, "paused": list(self._paused)}
+        return {
+            "step": self._step,
+            "paused": list(self._paused),
+            "value": None if self._value is None else asdict(self._value),
+            "gains": [one.to_dict() for one in self._gains],
+        }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self._step, self._paused = state["step"], list(state["paused"])
+        value = state["value"]
+        self._value = None if value is None else PolicyValue(**value)
+        self._gains = [GainTally.from_dict(one) for one in state["gains"]]
 
 
 class LinearThompson(PolicyLearner):
@@ -179,7 +220,7 @@ class LinearThompson(PolicyLearner):
 
     Parameters
     ----------
-    features, horizon, first, growth, evaluation
+    features, horizon, first, growth, evaluation, smallest
         As for `PolicyLearner`.
     boldness
         Standard deviations of Thompson draws; 1 draws from the whole posterior.
@@ -204,12 +245,17 @@ class LinearThompson(PolicyLearner):
         first: int,
         growth: float,
         evaluation: float = 0.0,
+        smallest: int = 1,
         boldness: float = BOLDNESS,
     ) -> None:
-        super().__init__(features, horizon, first=first, growth=growth, evaluation=evaluation)
+        how = {"first": first, "growth": growth, "evaluation": evaluation, "smallest": smallest}
+        super().__init__(features, horizon, **how)  # type: ignore[arg-type]
         self.boldness = float(boldness)
         d = self.map.dimension
+        self._constant = constant_direction(self.map)
         self.fit: LinearFit = moment_fit.prior(d)
+        self._choices: list[LinearChoice] = []
+        self._shapes: list[Floats] = []
         self._moments = Moments(
             np.zeros((0, d)), np.zeros((0, d, d)), np.zeros(0), np.zeros(0), np.zeros(0)
         )
@@ -231,7 +277,7 @@ class LinearThompson(PolicyLearner):
         mean = tuple(self.fit.mean.tolist())
         return LinearChoice(mean, rows_of(roots), tuple(self._paused), weight)
 
-    def _update(self, round_: Round, estimate: Estimate) -> None:  # noqa: ARG002
+    def _update(self, round_: Round, estimate: Estimate) -> PolicyValue | None:
         d = self.map.dimension
         total, people = np.asarray(estimate.total, dtype=float), int(estimate.error.participants)
         noise = (np.asarray(estimate.error.stated, dtype=float) * people) ** 2
@@ -246,7 +292,22 @@ class LinearThompson(PolicyLearner):
             np.append(old.first_noise, noise[0]),
             np.append(old.second_noise, noise[d] / 2),
         )
-        self.fit = moment_fit.fitted(self._moments, self.fit)
+        assignment = round_.assignment
+        assert isinstance(assignment, LinearChoice)
+        self._choices.append(assignment)
+        self._shapes.append(policy_shapes(public_features(self.map), assignment))
+        noisy = float(self._moments.second_noise.max()) > 0
+        expected = self._moments.second
+        if noisy:
+            expected = expected_second(self._shapes, self._moments)
+        self.fit = moment_fit.fitted(self._moments, expected, self.fit)
+        if self._constant is None:
+            return None
+        reward = float(self._constant @ total[:d]) + people / 2
+        proxy = float(self._constant**2 @ estimate.error.proxies[:d]) * people**2
+        farthest = float(np.abs(self._constant).max())
+        reach = float(estimate.error.reaches[0]) / people / farthest
+        return PolicyValue(reward, people, proxy, min(reach, FARTHEST))
 
     def answers(
         self, level: float = 0.95, contexts: Sequence[Mapping[str, Any]] | None = None
@@ -280,6 +341,7 @@ class LinearThompson(PolicyLearner):
             "people": moments.people.tolist(),
             "first_noise": moments.first_noise.tolist(),
             "second_noise": moments.second_noise.tolist(),
+            "choices": [one.policy.to_dict() | {"weight": one.weight} for one in self._choices],
             "mean": fit.mean.tolist(),
             "covariance": fit.covariance.tolist(),
             "each": fit.each.tolist(),
@@ -296,6 +358,9 @@ class LinearThompson(PolicyLearner):
             np.array(state["first_noise"]),
             np.array(state["second_noise"]),
         )
+        self._choices = [_choice_of(one) for one in state["choices"]]
+        points = public_features(self.map)
+        self._shapes = [policy_shapes(points, one) for one in self._choices]
         self.fit = LinearFit(
             np.array(state["mean"]),
             np.array(state["covariance"]),
@@ -309,7 +374,7 @@ class TableThompson(PolicyLearner):
 
     Parameters
     ----------
-    features, horizon, first, growth, evaluation
+    features, horizon, first, growth, evaluation, smallest
         As for `PolicyLearner`; the context has categories only.
     boldness
         Standard deviations of Thompson draws.
@@ -332,9 +397,11 @@ class TableThompson(PolicyLearner):
         first: int,
         growth: float,
         evaluation: float = 0.0,
-        boldness: float = TABLE_BOLDNESS,
+        smallest: int = 1,
+        boldness: float = BOLDNESS,
     ) -> None:
-        super().__init__(features, horizon, first=first, growth=growth, evaluation=evaluation)
+        how = {"first": first, "growth": growth, "evaluation": evaluation, "smallest": smallest}
+        super().__init__(features, horizon, **how)  # type: ignore[arg-type]
         self.boldness, self.segments = float(boldness), self.map.segments
         if not self.segments:
             raise TacitError("the context has numbers: tables need categories only. Use moments.")
@@ -361,7 +428,7 @@ class TableThompson(PolicyLearner):
             chances[:, self._paused] = 0.0
         return TableChoice(tuple(shares_of(row) for row in chances.tolist()))
 
-    def _update(self, round_: Round, estimate: Estimate) -> None:
+    def _update(self, round_: Round, estimate: Estimate) -> PolicyValue:
         assignment = round_.assignment
         assert isinstance(assignment, TableChoice)
         total, people = np.asarray(estimate.total, dtype=float), int(estimate.error.participants)
@@ -378,6 +445,9 @@ class TableThompson(PolicyLearner):
             np.append(old.reach, min(float(estimate.error.reaches[0]) / people, FARTHEST)),
         )
         self.fit = fitted_table(self._seen)
+        proxy, reach = float(self._seen.proxy[-1]), float(self._seen.reach[-1])
+        wins = float(cells[:, :, 1].sum())
+        return PolicyValue(wins, people, proxy * self.segments * self.arms, reach)
 
     def answers(
         self, level: float = 0.95, contexts: Sequence[Mapping[str, Any]] | None = None
@@ -425,6 +495,11 @@ class TableThompson(PolicyLearner):
         self._seen = Histograms(wins, losses, policies, people, noise, proxy, reach)
         if len(people):
             self.fit = fitted_table(self._seen)
+
+
+def _choice_of(data: Mapping[str, Any]) -> LinearChoice:
+    policy = LinearPolicy.from_dict(data)
+    return LinearChoice(policy.mean, policy.roots, policy.paused, data["weight"])
 
 
 def _usual(dimension: int) -> Floats:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tacit.client.trust_models.contract import Reporter
 from tacit.client.trust_models.local import LocalReporter
+from tacit.client.trust_models.masking import MaskingReporter
 from tacit.client.trust_models.shuffler import ShufflerReporter
 from tacit.client.trust_models.two_servers import TwoServerReporter
 from tacit.errors import Refusal
@@ -18,6 +19,7 @@ REPORTERS: dict[str, Reporter] = {
     "verified": TwoServerReporter(),
     "local": LocalReporter(),
     "mixing": ShufflerReporter(),
+    "masking": MaskingReporter(),
 }
 
 

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from tacit.aggregation.announcements import LiveRound, accept
 from tacit.client.entries import Running
+from tacit.client.exchange import Talk
 from tacit.terms import Pinned, Terms
 
 
@@ -48,6 +49,18 @@ class Reporter(ABC):
         The ledger charges the round and stores the bytes in one transaction, before anything is
         sent. It calls this once per participation, so noise is drawn once.
         """
+
+    def stages(self, running: Running, url: str, now: float) -> Talk[bool]:  # noqa: ARG002
+        """Exchange further messages about a round that has closed, with the party at this URL.
+
+        Returns whether more are to come. Trust models with one message per party have none.
+        """
+        yield from ()
+        return False
+
+    def stage_due(self, running: Running) -> float | None:  # noqa: ARG002
+        """When `stages` is to be called next, in seconds since 1970; None for never."""
+        return None
 
     @abstractmethod
     def refunds(self, pinned: Pinned, announcement: bytes, outcomes: Sequence[bytes]) -> bool:

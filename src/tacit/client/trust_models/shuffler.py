@@ -11,7 +11,6 @@ from fractions import Fraction
 
 from tacit.aggregation.announcements import accept
 from tacit.aggregation.shuffler import BIT, ShufflerRound, wrap
-from tacit.aggregation.shuffler_reports import addressed
 from tacit.aggregation.two_servers import RoundOutcome, read_outcome
 from tacit.aggregation.wire import number_size
 from tacit.client.entries import Running
@@ -57,7 +56,7 @@ class ShufflerReporter(Reporter):
         helper = running.pinned.terms.helper
         assert helper is not None
         report = wrap(running.pinned, running.announcement, messages)
-        return {helper: addressed(running.slot, report)}
+        return {helper: running.slot.encode() + report}
 
     def refunds(self, pinned: Pinned, announcement: bytes, outcomes: Sequence[bytes]) -> bool:
         """Both parties signed that they aborted."""

@@ -22,17 +22,20 @@ from typing import Any
 
 import httpx
 
-from tacit.aggregation.two_servers import ReportSlot, TwoServerRound
-from tacit.aggregation.wire import Kind, header
-from tacit.client import AsyncDevice, Ledger, Pins
+from tacit.aggregation.announcements import binding_of
+from tacit.aggregation.two_servers import ReportSlot
+from tacit.client import Acceptance, AsyncDevice, Ledger, Pins
+from tacit.client.entries import Running
 from tacit.client.loopback import NEARBY
+from tacit.client.trust_models import reporter
 from tacit.errors import TacitError
 from tacit.service.pages.sentences import OVER
-from tacit.signatures import SIGNATURE_SIZE
+from tacit.terms import Pinned, Terms
 
 AT_ONCE = 400  # maximum number of concurrent participants
 ASKING = 24  # of them with a pending join request
 COMING, COMING_UNASKED = 80.0, 30.0  # arrivals per second, with and without free slots
+SPOILT = 16  # bytes at the end of an encrypted report that a malicious participant replaces
 VANISH, BREAK_OFF, LIE = 0.08, 0.03, 0.02  # dropout, lost-response and malicious fractions
 
 
@@ -41,8 +44,7 @@ class Told:
     """Configuration: servers and their keys, mean of each option, number of participants."""
 
     address: str
-    helper_address: str
-    keys: tuple[str, str]
+    keys: tuple[str, ...]
     experiment: str
     liking: dict[str, float]
     counts: str
@@ -148,7 +150,8 @@ class SimulatedParticipants:
                 await self._lie()
             return
         ledger = Ledger(":memory:")
-        device = AsyncDevice(ledger, self._pins, http=self._http)
+        accept = Acceptance(obedient_coordinator=True)
+        device = AsyncDevice(ledger, self._pins, http=self._http, accept=accept)
         try:
             async with self._asking:
                 await device.terms(self._told.experiment)
@@ -187,17 +190,35 @@ class SimulatedParticipants:
         said = (await self._http.post(url, json=asked)).json()
         if not said["asked"]:
             return
-        announcement = bytes.fromhex(said["announcement"])
-        about = TwoServerRound.decode(announcement[: -2 * SIGNATURE_SIZE])
-        token = bytes.fromhex(said["token"])
+        pinned = await self._pinned_terms()
+        announcement, token = (bytes.fromhex(said[name]) for name in ("announcement", "token"))
+        identity, _ = binding_of(announcement)
         for what, key in (("nonsense", token), ("another", token), ("forged slot", bytes(16))):
             place = ReportSlot(said["place"], key)
-            for role, address in enumerate((self._told.address, self._told.helper_address)):
-                front = header(Kind.HALF, about.identity) + bytes((role,)) + place.encode()
-                body = front + os.urandom(about.share_size(role) - len(front))
-                path = f"/rounds/{about.identity.hex()}/reports/{place.number}"
+            made = Running(
+                identity=identity,
+                pinned=pinned,
+                announcement=announcement,
+                slot=place,
+                seed=b"",
+                joined=0.0,
+                invitation=None,
+                levels=(0,) * len(pinned.terms.answer.metrics),
+                deliveries=(),
+            )
+            for role, report in reporter(pinned.terms).encode(made).items():
+                body = report[:-SPOILT] + os.urandom(SPOILT)
+                address = pinned.terms.parties[role].address
+                path = f"/rounds/{identity.hex()}/reports/{place.number}"
                 status = (await self._http.put(address + path, content=body)).status_code
                 self._refused[f"{what}: {status}"] += 1
+
+    async def _pinned_terms(self) -> Pinned:
+        """The terms as the coordinator shows them; a malicious participant verifies nothing."""
+        url = f"{self._told.address}/experiments/{self._told.experiment}/terms"
+        said = (await self._http.get(url)).json()
+        terms = Terms.decode(said["terms"].encode())
+        return Pinned(terms, tuple(bytes.fromhex(one) for one in said["signatures"]), terms.keys)
 
     def _write(self) -> None:
         self.counts.refused = dict(self._refused)

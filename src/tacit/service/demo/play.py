@@ -6,7 +6,7 @@ import json
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -23,16 +23,21 @@ from tacit.service.admin import Operated
 from tacit.service.bootstrap import Card, create_party
 from tacit.service.demo.children import Child, free_port
 from tacit.service.demo.crowd import Told, VisitCounts
-from tacit.terms import cosign
+from tacit.service.readers import counted
+from tacit.terms import ROLES, cosign, in_order
+from tacit.trust import TrustModel
 
 QUESTION = "Which reminder gets people to take a break?"
 LIKING = {"No reminder": 0.2, "A quiet line": 0.35, "A friendly question": 0.6}
-ROLES = ("coordinator", "helper")
+EPSILON = {TrustModel.LOCAL: 3}
+"""ε by trust model, else 1: in the local model every answer has all of the noise."""
+
 ENOUGH = 90.0  # seconds until the experiment is stopped if it is decided
 LONGEST = 140.0  # the same if it is not
 WINDOW = 5  # seconds from assignment to report: time to answer for manual participants
 WINDOW_KEPT = 20  # the same with `keep`
 JOINING = (9, 25)  # seconds that a round assigns slots, on a fast and on a slow machine
+JOINING_SHARED = 30  # at least, where a round needs most of its participants to be released
 
 
 @dataclass
@@ -43,7 +48,7 @@ class DemoProgress:
     estimates: dict[str, Any]
     counts: VisitCounts
     seconds: float
-    addresses: tuple[str, str]
+    addresses: tuple[str, ...]
     export: dict[str, Any] = field(default_factory=dict)
     requests: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -62,11 +67,27 @@ class DemoProgress:
 
 
 @dataclass(frozen=True)
-class Parties:
-    """Two parties on this machine."""
+class DemoSettings:
+    """What the demonstration shows: people, seed, trust model and range proofs."""
 
-    cards: tuple[Card, Card]
-    operated: tuple[Operated, Operated]
+    people: int = 3000
+    seed: int = 1
+    trust: TrustModel = TrustModel.TWO_SERVERS
+    proofs: bool = False
+    keep: bool = False
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The servers that are started: a helper only where the trust model has one."""
+        return ("coordinator", "helper")[: len(ROLES[self.trust])]
+
+
+@dataclass(frozen=True)
+class Parties:
+    """The parties on this machine, the coordinator first."""
+
+    cards: tuple[Card, ...]
+    operated: tuple[Operated, ...]
     directory: Path
 
 
@@ -74,36 +95,34 @@ Watch = Callable[[str, DemoProgress | None], None]
 
 
 @contextmanager
-def playing(
-    people: int = 3000, seed: int = 1, watch: Watch | None = None, *, keep: bool = False
-) -> Iterator[DemoProgress]:
+def playing(settings: DemoSettings, watch: Watch | None = None) -> Iterator[DemoProgress]:
     """Context manager of one live experiment, until it is decided or over.
 
-    Both servers run as long as the context; with `keep`, participants continue to take part. At the
+    All servers run as long as the context; with `keep`, participants continue to take part. At the
     end no process and no file remains, except what the caller writes.
     """
     said = watch or (lambda _stage, _shown: None)
     with ExitStack() as stack:
         stack.enter_context(_told_to_stop())
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tacit-demo-")))
-        said("starting two servers", None)
+        said(f"starting {counted(len(settings.roles), 'server')}", None)
         started = time.monotonic()
-        parties = _start(stack, directory)
+        parties = _start(stack, directory, settings.roles)
         slow = time.monotonic() - started  # measures the speed of the machine
         said("publishing the experiment", None)
-        joining = min(max(JOINING[0], round(1.5 * slow)), JOINING[1])
-        window = WINDOW_KEPT if keep else WINDOW
-        digest = _publish(parties, definition_of(parties.cards[1], people, joining, window))
+        shortest = JOINING_SHARED if settings.trust.shares_noise else JOINING[0]
+        joining = min(max(shortest, round(1.5 * slow)), max(shortest, JOINING[1]))
+        window = WINDOW_KEPT if settings.keep else WINDOW
+        digest = _publish(parties, definition_of(parties.cards[1:], settings, joining, window))
         counts = directory / "counts.json"
         told = Told(
             parties.cards[0].address,
-            parties.cards[1].address,
-            (parties.cards[0].key.hex(), parties.cards[1].key.hex()),
+            tuple(card.key.hex() for card in parties.cards),
             digest,
             LIKING,
             str(counts),
-            4 * people,
-            seed,
+            4 * settings.people,
+            settings.seed,
         )
         page = f"{parties.cards[0].address}/e/{digest}"
         said(f"watch it at {page}", None)
@@ -112,15 +131,24 @@ def playing(
             ["-m", "tacit.service.demo.crowd"], directory / "crowd.log", json.dumps(asdict(told))
         )
         stack.callback(crowd.end)
-        yield _watched(parties, digest, counts, crowd, said, keep=keep)
+        yield _watched(parties, digest, counts, crowd, said, keep=settings.keep)
 
 
-def definition_of(helper: Card, people: int, joining: int, window: int = WINDOW) -> str:
+def definition_of(
+    helpers: Sequence[Card], settings: DemoSettings, joining: int, window: int = WINDOW
+) -> str:
     """The definition file of the demonstration's experiment."""
+    helper = (
+        {"helper_address": one.address, "helper_key": one.key}
+        if (one := next(iter(helpers), None))
+        else {}
+    )
     today = datetime.now(UTC).date()
     return definition.write(
         {
             "question": QUESTION,
+            "trust": settings.trust.value,
+            "proofs": settings.proofs,
             "options": tuple(LIKING),
             "control": "No reminder",
             "organisation": "A hospital that is made up for this demonstration",
@@ -130,17 +158,16 @@ def definition_of(helper: Card, people: int, joining: int, window: int = WINDOW)
             "metric": "break",
             "levels": 1,
             "window": window,
-            "participants": people,
+            "participants": settings.people,
             "first_day": today - timedelta(days=1),
             "last_day": today + timedelta(days=1),
-            "epsilon": 1,
+            "epsilon": EPSILON.get(settings.trust, 1),
             "min_batch_size": 20,
             "joining": joining,
             "margin": 4,
             "grace": 30,
             "most": 14,
-            "helper_address": helper.address,
-            "helper_key": helper.key,
+            **helper,
         }
     )
 
@@ -159,10 +186,10 @@ def _told_to_stop() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _start(stack: ExitStack, directory: Path) -> Parties:
-    """Start both servers, each with its own directory, key and database."""
+def _start(stack: ExitStack, directory: Path, roles: Sequence[str]) -> Parties:
+    """Start all servers, each with its own directory, key and database."""
     cards, servers = [], []
-    for role in ROLES:
+    for role in roles:
         cards.append(create_party(role, directory / role, None, f"127.0.0.1:{free_port()}"))
         words = ["-m", "tacit", "serve", role, "--config", str(directory / role / "party.toml")]
         log = directory / f"{role}.log"
@@ -170,24 +197,24 @@ def _start(stack: ExitStack, directory: Path) -> Parties:
         stack.callback(servers[-1].end)
     for card, server in zip(cards, servers, strict=True):
         server.wait_for(f"{card.address}/readyz", lambda: None)
-    tokens = [(directory / role / "admin-token").read_text().strip() for role in ROLES]
-    first, second = (
-        Operated(card.address, token) for card, token in zip(cards, tokens, strict=True)
-    )
-    return Parties((cards[0], cards[1]), (first, second), directory)
+    tokens = [(directory / role / "admin-token").read_text().strip() for role in roles]
+    operated = (Operated(card.address, token) for card, token in zip(cards, tokens, strict=True))
+    return Parties(tuple(cards), tuple(operated), directory)
 
 
 def _publish(parties: Parties, text: str) -> str:
     """Publish as the coordinator and sign as the helper's operator; here this program is both."""
-    coordinator, helper = parties.operated
+    coordinator, *helpers = parties.operated
     digest = str(coordinator.post("/experiments", {"definition": text})["digest"])
-    published = coordinator.terms(digest)
-    told = config.load(parties.directory / "helper" / "party.toml")
-    signature = cosign(published.terms, load_signing_key(told.signing_key, told.lock))
-    both = [published.signatures[0].hex(), signature.hex()]
-    document = published.terms.encode().decode()
-    helper.post("/experiments", {"terms": document, "signatures": both})
-    coordinator.post(f"/experiments/{digest}/cosignature", {"signature": both[1]})
+    for helper in helpers:
+        published = coordinator.terms(digest)
+        told = config.load(parties.directory / "helper" / "party.toml")
+        signature = cosign(published.terms, load_signing_key(told.signing_key, told.lock))
+        signed = in_order(published.terms, published.signatures[0], signature)
+        document = published.terms.encode().decode()
+        asked = {"terms": document, "signatures": [one.hex() for one in signed]}
+        helper.post("/experiments", asked)
+        coordinator.post(f"/experiments/{digest}/cosignature", {"signature": signature.hex()})
     return digest
 
 
@@ -225,7 +252,7 @@ def _watched(
     shown = _look(parties, digest, counts, time.monotonic() - started)
     shown.export = coordinator.get(f"/experiments/{digest}/export")
     shown.requests = {
-        role: _answered(one) for role, one in zip(ROLES, parties.operated, strict=True)
+        card.role: _answered(one) for card, one in zip(parties.cards, parties.operated, strict=True)
     }
     return shown
 
@@ -246,7 +273,7 @@ def _look(parties: Parties, digest: str, counts: Path, seconds: float) -> DemoPr
     status = coordinator.get(f"/experiments/{digest}/status")
     estimates = coordinator.get(f"/experiments/{digest}/estimates")
     known = VisitCounts(**json.loads(counts.read_text())) if counts.exists() else VisitCounts()
-    addresses = (parties.cards[0].address, parties.cards[1].address)
+    addresses = tuple(card.address for card in parties.cards)
     return DemoProgress(status, estimates, known, seconds, addresses)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tacit.service.demo.play import DemoProgress
 from tacit.service.pages import experimenter, sentences, style_sheet
+from tacit.trust import TrustModel
 
 
 def html(shown: DemoProgress) -> str:
@@ -40,17 +41,34 @@ def _view(shown: DemoProgress) -> sentences.View:
 
 def sent(shown: DemoProgress) -> list[str]:
     """Sentences about the messages sent by devices."""
-    counts = shown.counts
+    counts, trust = shown.counts, TrustModel(shown.export["terms"]["trust"])
     each = counts.sent_bytes / max(counts.sent, 1)
     return [
         f"{counts.came:,} participants came; {counts.asked:,} got a slot, {counts.unasked:,} got "
         "the best option so far and did not report.",
-        f"{counts.reported:,} reported, each with two encrypted report shares, one per server: "
+        f"{counts.reported:,} reported, each with {_REPORTS[trust]}: "
         f"{counts.sent:,} messages of {each:.0f} bytes on average, {counts.sent_again:,} of them "
         "sent again because a connection broke.",
         f"{counts.vanished:,} dropped out before they reported; {counts.unreported:,} were late.",
-        "No server ever saw an answer: only sums with the noise of both were released.",
+        _RELEASED[trust],
     ]
+
+
+_REPORTS = {
+    TrustModel.TWO_SERVERS: "two encrypted report shares, one per server",
+    TrustModel.LOCAL: "one noisy answer",
+    TrustModel.SHUFFLER: "encrypted messages to the shuffler",
+    TrustModel.SECURE_AGGREGATION: "a masked report",
+}
+_RELEASED = {
+    TrustModel.TWO_SERVERS: "No server ever saw an answer: only sums with the noise of both were "
+    "released.",
+    TrustModel.LOCAL: "The server never saw an answer: every device added all of the noise.",
+    TrustModel.SHUFFLER: "No server ever saw whose answer it was: messages were shuffled, with "
+    "noise of all devices.",
+    TrustModel.SECURE_AGGREGATION: "The server never saw an answer: only sums with noise of all "
+    "devices were released.",
+}
 
 
 def refused(shown: DemoProgress) -> list[str]:

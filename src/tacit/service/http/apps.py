@@ -48,10 +48,12 @@ from tacit.service.http.middleware import LIMITS_SCOPE, Front
 from tacit.service.http.pages import add_pages
 from tacit.service.http.problems import ProblemDocument, responses
 from tacit.service.http.shutdown import Shutdown
+from tacit.service.http.stages import AnswerSizes, add_stages
 from tacit.service.http.writer import GroupWriter
 from tacit.service.leases import Leads, Leases, holder_of
 from tacit.service.party import ServerParty
 from tacit.service.store import Registered
+from tacit.service.time_series import csv_text, time_series
 from tacit.service.trust_models.contract import HelperLink
 from tacit.terms import Terms, in_words
 from tacit.version import __version__
@@ -117,8 +119,9 @@ def coordinator_app(coordinator: Coordinator, config: PartyConfig, link: HelperL
     app = _application("coordinator", service)
     _add_places(app, service, coordinator)
     _add_experiments(app, service, coordinator)
+    add_stages(app, coordinator, service.writer, service.driver)
     add_pages(app, coordinator, config, service.shutdown)
-    return _fronted(app, service)
+    return _fronted(app, service, answer=AnswerSizes(coordinator))
 
 
 def helper_app(helper: Helper, config: PartyConfig) -> Front:
@@ -154,7 +157,12 @@ def _application(role: str, service: Service) -> FastAPI:
     return app
 
 
-def _fronted(app: FastAPI, service: Service, check: CallCheck | None = None) -> Front:
+def _fronted(
+    app: FastAPI,
+    service: Service,
+    check: CallCheck | None = None,
+    answer: AnswerSizes | None = None,
+) -> Front:
     document = _document(app)
     app.openapi = lambda: document  # type: ignore[method-assign]
 
@@ -163,7 +171,7 @@ def _fronted(app: FastAPI, service: Service, check: CallCheck | None = None) -> 
         return JSONResponse(document)
 
     config, put = service.config, app.state.reports
-    bodies = BodyRules(config.limits, put.size, _bearer_check(config.admin_token), check)
+    bodies = BodyRules(config.limits, put.size, _bearer_check(config.admin_token), check, answer)
     limits = config.limits.of(config.address, config.listen)
     front = Front(app, limits, config.cors_origins, service.metrics, bodies, put)
     front.shutdown = service.shutdown
@@ -391,6 +399,12 @@ def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -
     for answer in (coordinator.status, coordinator.estimates, coordinator.export):
         name, told = answer.__name__, _answering(answer)
         app.get(f"/experiments/{{digest}}/{name}", name=name, **admin)(told)
+
+    @app.get("/experiments/{digest}/history.csv", response_class=PlainTextResponse, **admin)
+    def history(digest: Digest) -> Response:
+        """The estimates of every option after every round, as CSV."""
+        rows = time_series(coordinator.export(bytes.fromhex(digest))["history"])
+        return Response(csv_text(rows), media_type="text/csv")
 
 
 def _changing(change: Callable[[bytes], None], then: Callable[[], None]) -> Callable[[str], None]:

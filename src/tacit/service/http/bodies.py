@@ -91,7 +91,8 @@ class BodyRules:
     """The expected body of every request.
 
     `report` is the expected size of a report, or None for other paths. `is_admin` checks an
-    `Authorization` header. `check` is the helper's check of calls.
+    `Authorization` header. `check` is the helper's check of calls. `answer` is the expected body
+    of a stage message, or None for other paths.
     """
 
     def __init__(
@@ -100,8 +101,10 @@ class BodyRules:
         report: Callable[[Scope], Awaitable[int | None]],
         is_admin: Callable[[str], bool],
         check: CallCheck | None = None,
+        answer: Callable[[Scope, Headers], Awaitable[ExpectedBody | None]] | None = None,
     ) -> None:
         self._limits, self._report, self._is_admin, self._check = limits, report, is_admin, check
+        self._answer = answer
         self._held = 0
 
     async def expected(self, scope: Scope, headers: Headers) -> ExpectedBody:
@@ -109,6 +112,8 @@ class BodyRules:
         method, path = scope["method"], scope["path"]
         if method == "PUT" and (size := await self._report(scope)) is not None:
             return ExpectedBody(size, exact=True)
+        if self._answer is not None and (stage := await self._answer(scope, headers)) is not None:
+            return stage
         if method == "POST" and self._check is not None and _CALLS.fullmatch(path):
             return await self._call(scope, self._check, headers)
         if method == "POST" and _ADMIN.fullmatch(path):

@@ -65,7 +65,8 @@ def page(view: View, made: Parts, template: str = "experiment.html", **values: A
     """
     status, holds = view["status"], _holds(view)
     shown = {"title": status["question"], "status": status, "parts": made, "holds": holds}
-    return html.render(__package__, template, **shown, **values)
+    servers = len(view["terms"]["parties"])
+    return html.render(__package__, template, servers=servers, **shown, **values)
 
 
 def index(listed: Sequence[tuple[str, str, str]], root: str) -> str:

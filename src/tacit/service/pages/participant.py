@@ -11,13 +11,27 @@ from tacit import html
 from tacit.service.pages.sentences import OVER
 from tacit.service.readers import in_words as duration
 from tacit.terms import HPKE_SUITES, Answer, Terms, in_words
+from tacit.terms.parts import BINOMIAL, DISCRETE_LAPLACE, RANDOMIZED_RESPONSE
 from tacit.terms.visibility import visibility
 from tacit.terms.words import caution, handling, honesty, likelihood
 from tacit.trust import TrustModel
 
-IN_BROWSERS = ((TrustModel.TWO_SERVERS, 0), (TrustModel.TWO_SERVERS, 1))
-"""Trust models and range proofs that the browser's device supports."""
+IN_BROWSERS = {
+    TrustModel.TWO_SERVERS: ("servers", (DISCRETE_LAPLACE,)),
+    TrustModel.LOCAL: ("devices", (DISCRETE_LAPLACE, RANDOMIZED_RESPONSE)),
+    TrustModel.SHUFFLER: ("devices", (BINOMIAL,)),
+}
+"""Trust models that the browser's device supports, the party that adds the noise, and the noise."""
 
+OTHERS_LEARN = {
+    TrustModel.TWO_SERVERS: "sums of at least {} answers, with noise, and nothing else about your "
+    "answer.",
+    TrustModel.SECURE_AGGREGATION: "sums of at least {} answers, with noise, and nothing else "
+    "about your answer.",
+    TrustModel.SHUFFLER: "the answers of at least {} people with their noise, in random order.",
+    TrustModel.LOCAL: "your answer with its noise, and nothing else about it; what is released is "
+    "about at least {} people.",
+}
 CANNOT_TELL = {
     TrustModel.TWO_SERVERS: "your answer. Both halves are needed for that, and each server adds up "
     "its halves with noise before anything leaves it.",
@@ -33,7 +47,6 @@ CANNOT_TELL = {
 def page(terms: Terms, state: str, root: str) -> str:
     """The whole page."""
     answer = terms.answer
-    browsers = (terms.trust, terms.proofs) in IN_BROWSERS and terms.suite == HPKE_SUITES[0]
     return html.render(
         __package__,
         "participant.html",
@@ -42,7 +55,7 @@ def page(terms: Terms, state: str, root: str) -> str:
         terms=terms,
         state=state,
         over=state in OVER,
-        browsers=browsers,
+        browsers=in_browsers(terms),
         digest=terms.digest.hex(),
         lines=in_words(terms),
         within=f", about the next {duration(answer.window)}" if answer.window else "",
@@ -50,10 +63,19 @@ def page(terms: Terms, state: str, root: str) -> str:
         protection=[*caution(terms), *likelihood(terms.promise)],
         honesty=honesty(terms),
         receivers=[one for one in terms.parties if one.role in visibility(terms).receivers],
+        others_learn=OTHERS_LEARN[terms.trust].format(terms.aggregation.minimum_batch_size),
         cannot_tell=CANNOT_TELL[terms.trust],
         choices=choices(answer),
         unanswered=_unanswered(answer),
     )
+
+
+def in_browsers(terms: Terms) -> bool:
+    """Whether the browser's device can take part under these terms."""
+    by, distributions = IN_BROWSERS.get(terms.trust, ("", ()))
+    noise = terms.noise
+    drawn = noise.by == by and noise.distribution in distributions
+    return drawn and terms.suite == HPKE_SUITES[0]
 
 
 def choices(answer: Answer) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tacit.errors import TacitError
 from tacit.service.trust_models.contract import CoordinatorEngine, HelperEngine
 from tacit.service.trust_models.local import LocalCoordinator
+from tacit.service.trust_models.masking import MaskingCoordinator
 from tacit.service.trust_models.shuffler import ShufflerCoordinator, ShufflerHelper
 from tacit.service.trust_models.two_servers import TwoServerCoordinator, TwoServerHelper
 from tacit.terms import Terms
@@ -18,6 +19,7 @@ COORDINATORS: dict[str, type[CoordinatorEngine]] = {
     "verified": TwoServerCoordinator,
     "local": LocalCoordinator,
     "mixing": ShufflerCoordinator,
+    "masking": MaskingCoordinator,
 }
 HELPERS: dict[str, type[HelperEngine]] = {
     "two-servers": TwoServerHelper,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -121,6 +121,24 @@ class ServedRound(Protocol):
 
     def same(self, waiting: CheckedShare, there: bytes) -> bool:
         """Whether the stored entry `there` is this report."""
+
+
+@runtime_checkable
+class StagedRound(ServedRound, Protocol):
+    """A round whose devices exchange further messages with the party after it has closed."""
+
+    @property
+    def largest_answer(self) -> int:
+        """Bytes of a stage message at most."""
+
+    def check_answer(self, slot: ReportSlot, message: bytes) -> CheckedShare:
+        """Validate a device's stage message without I/O; the caller stores it."""
+
+    def next_message(self, address: bytes, after: int) -> bytes:
+        """The party's message number `after` for a device; empty until it exists.
+
+        Raises `ClosedRound` for a device that is no longer asked, and once the round is over.
+        """
 
 
 class RoundEngine(ABC):

@@ -12,7 +12,7 @@ from contextlib import suppress
 from tacit.aggregation.announcements import Binding, LiveRound, SharedNoise, accept, announce
 from tacit.aggregation.announcements import endorse as endorse_description
 from tacit.aggregation.encryption import suite_named, suite_numbered
-from tacit.aggregation.round_state import PartyRoundState, RoundPhase
+from tacit.aggregation.round_state import PartyRoundState, RoundPhase, kept_outcome
 from tacit.aggregation.shuffler import (
     BIT,
     Analyzer,
@@ -20,7 +20,7 @@ from tacit.aggregation.shuffler import (
     ShufflerRound,
     prepare_party,
 )
-from tacit.aggregation.shuffler_reports import ShufflerReports, bind, recorded_outcome
+from tacit.aggregation.shuffler_reports import ShufflerReports, bind
 from tacit.aggregation.two_servers import SLOT, RoundOutcome, read_outcome
 from tacit.aggregation.wire import Kind, kind_of
 from tacit.errors import Refusal, TacitError, Unavailable
@@ -74,9 +74,8 @@ class ShufflerEngine(RoundEngine):
     @staticmethod
     def recorded_outcome(records: Records, role: int, identity: bytes) -> bytes | None:
         """The signed outcome in the party's record."""
-        part = list(ShuffleRole)[role]
-        known, said = recorded_outcome(records, role, part, identity)
-        if not known:
+        part, said = list(ShuffleRole)[role], kept_outcome(records, role, identity)
+        if PartyRoundState(records, part.value, identity).find() is None:
             return None
         if not said:
             raise TooEarly(f"round {identity.hex()} is not over: ask again after its deadline")

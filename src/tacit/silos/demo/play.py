@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -34,7 +35,8 @@ from tacit.silos.demo.study import (
 from tacit.silos.exchange import InProcessExchange
 from tacit.silos.exported import ExportedPolicy
 from tacit.silos.federation import FederationTerms, sign_federation, write_federation
-from tacit.silos.flare_network import FlareSite, free_port, running_network, write_job
+from tacit.silos.flare_network import FlareSite, free_port, running_network
+from tacit.silos.jobs import write_job
 
 AHEAD = 25  # seconds between the terms and the start of the schedule
 LONGEST = 240.0  # seconds that the job may take
@@ -51,6 +53,7 @@ class DemoFederation:
     statuses: tuple[dict[str, Any], ...]
     seconds: float
     job: str
+    seconds_per_row: float
 
 
 def _declared() -> str:
@@ -185,9 +188,9 @@ def play(seed: int, count: int, pace: int, watch: Watch) -> DemoFederation:
         coordinator = _reopened(definition)
         received = {site.name: coordinator.received[site.name] for site in sites}
         result = cohort.result(exported.effects, hospitals, received)
-        policy = coordinator.policy()
+        policy, per_row = coordinator.policy(), statistics.median(coordinator.seconds)
     seconds = time.monotonic() - began
-    return DemoFederation(result, terms, policy, statuses, seconds, ended)
+    return DemoFederation(result, terms, policy, statuses, seconds, ended, per_row)
 
 
 def _reopened(definition: Path) -> FederationCoordinator:

@@ -28,6 +28,8 @@ def page(shown: DemoFederation) -> str:
         },
         "held-out patients": f"{HELD_OUT:,}, of all hospitals alike",
         "synchronisations": str(len(shown.terms.batches)),
+        "seconds per synchronisation": f"{shown.seconds_per_row:.2f}",
+        "bytes from each hospital": f"{max(result.received.values()):,}",
         "status of the FLARE job": shown.job,
         "seconds": f"{shown.seconds:.0f}",
     }

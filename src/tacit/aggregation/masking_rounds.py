@@ -1,0 +1,250 @@
+"""A live round of masking at its server: slots, stored messages and stages that end by a clock.
+
+Devices send their JOIN with a slot and its token until the round closes. Then the stages of
+`masking_server` run with the devices that are online: each device asks for its next message and
+answers it. Every message is stored, encrypted under the round's secret, before it counts. A stage
+ends when all clients that were asked have answered, or after `stage_seconds`; who is late has
+dropped out. The record decides each stage once, so the server may stop at any point.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tacit.aggregation.agreement import KEY_SIZE, NONCE_SIZE, TAG_SIZE, derive
+from tacit.aggregation.announcements import accept
+from tacit.aggregation.interface import (
+    CheckedShare,
+    ClosedRound,
+    Refusal,
+    SumView,
+    UnknownRound,
+    expect_size,
+)
+from tacit.aggregation.masking import FRONT_SIZE, MaskingRound
+from tacit.aggregation.masking_server import (
+    PARTY,
+    STAGES,
+    MaskingServer,
+    MaskingStage,
+    masking_outcome,
+)
+from tacit.aggregation.pending import PendingVault
+from tacit.aggregation.round_state import (
+    PartyRoundState,
+    RoundEntry,
+    RoundPhase,
+    ended,
+    keep_outcome,
+)
+from tacit.aggregation.two_servers import SLOT, ReportSlot
+from tacit.aggregation.wire import Kind, body, packed
+from tacit.records import Records
+from tacit.terms import Pinned
+
+JOIN_SIZE = FRONT_SIZE + NONCE_SIZE + 2 * KEY_SIZE + TAG_SIZE
+LARGEST_MESSAGE = 1 << 18
+"""Bytes of a stage message at most."""
+
+SLOWEST_STAGE = 60.0  # seconds
+_ANSWERS = {
+    bytes((kind,)): kind
+    for kind in (
+        Kind.SHARES,
+        Kind.CHECKED,
+        Kind.MASKED,
+        Kind.ACCUSED,
+        Kind.KEYS,
+        Kind.SEEDS,
+        Kind.REVEAL,
+        Kind.LAST_SEEDS,
+    )
+}
+_TOKENS = b"tacit masking slots v1"
+
+
+@dataclass
+class _Progress:
+    """A server in memory: rebuilt from stored messages whenever the record changes elsewhere."""
+
+    server: MaskingServer
+    entry: RoundEntry
+    began: float
+    taken: set[bytes] = field(default_factory=set)
+    sent: list[Mapping[bytes, bytes]] = field(default_factory=list)
+
+
+class MaskingReports:
+    """An announced round of masking at its server."""
+
+    def __init__(self, pinned: Pinned, announcement: bytes, records: Records) -> None:
+        self.round = accept(MaskingRound, pinned, announcement)
+        self._records = records
+        self._state = PartyRoundState(records, PARTY, self.round.identity)
+        self._lock = threading.RLock()
+        self._vaults: tuple[bytes, PendingVault] | None = None
+        self._progress: _Progress | None = None
+
+    @property
+    def report_size(self) -> int:
+        """Bytes of a device's first request: its slot and its JOIN."""
+        return SLOT.size + JOIN_SIZE
+
+    @property
+    def stage_seconds(self) -> float:
+        """Longest duration of a stage: all stages fit into the grace."""
+        return max(1.0, min(SLOWEST_STAGE, self.round.grace / len(STAGES)))
+
+    def entry(self) -> RoundEntry:
+        """The record of the round; raises `UnknownRound` without one of this description."""
+        found = self._state.find()
+        if found is None or found.context != self.round.context:
+            raise UnknownRound("server has no record of this round: it makes no statement about it")
+        return found
+
+    def slots(self, numbers: Iterable[int]) -> list[ReportSlot]:
+        """The slots with these numbers, with their tokens."""
+        return self._vault().slots(numbers)
+
+    def names(self, things: Iterable[bytes]) -> list[bytes]:
+        """Pseudonymous storage keys for further items of this round."""
+        vault = self._vault()
+        return [vault.name(b"other " + thing) for thing in things]
+
+    def check(self, message: bytes, now: int) -> CheckedShare:
+        """Validate a device's JOIN without I/O; the caller stores it."""
+        expect_size("report", message, self.report_size)
+        slot, join = ReportSlot.decode(message[: SLOT.size]), message[SLOT.size :]
+        body(join, Kind.JOIN, self.round.identity)
+        if now >= self.round.binding.closes or len(self.entry().content) > KEY_SIZE:
+            raise ClosedRound("round is closed or past its deadline: nobody can join it")
+        return self._vault().checked(slot, self.round.slots, join)
+
+    @property
+    def largest_answer(self) -> int:
+        """Bytes of a stage message at most."""
+        return LARGEST_MESSAGE
+
+    def check_answer(self, slot: ReportSlot, message: bytes) -> CheckedShare:
+        """Validate the frame of a stage message without I/O; the caller stores it.
+
+        Its content is verified by the stage. Each slot has one message of each kind.
+        """
+        kind = _ANSWERS.get(message[3:4])
+        if kind is None:
+            raise Refusal("message is no answer of a client")
+        body(message, kind, self.round.identity)
+        vault = self._vault()
+        vault.check_slot(slot, self.round.slots)
+        name = vault.name(b"answer " + bytes((kind,)) + slot.encode())
+        return CheckedShare(name, vault.wrap(name, message), message, slot.number)
+
+    def same(self, waiting: CheckedShare, there: bytes) -> bool:
+        """Whether the stored entry `there` is this message."""
+        return self._vault().same(waiting, there)
+
+    def advance(self, table: Mapping[bytes, bytes], now: float) -> RoundPhase:
+        """Take stored messages and end every stage that is complete or too old."""
+        with self._lock:
+            if self.entry().phase is not RoundPhase.OPEN:
+                return self._over()
+            progress = self._synchronized(table, now)
+            while progress.server.stage in STAGES and self._due(progress, now):
+                stage = progress.server.stage
+                try:
+                    sent = progress.server.close(stage)
+                except Refusal:
+                    progress.server.abort()
+                    break
+                progress.entry = self._state.read()
+                progress.began = now
+                if progress.server.stage in STAGES:
+                    progress.sent.append(sent)
+            if self.entry().phase is not RoundPhase.OPEN:
+                return self._over()
+            return RoundPhase.OPEN
+
+    def next_message(self, address: bytes, after: int) -> bytes:
+        """The server's message number `after` for a client; empty until it exists.
+
+        Raises `ClosedRound` for a client that is no longer asked, and once the round is over.
+        """
+        with self._lock:
+            if self.entry().phase is not RoundPhase.OPEN:
+                raise ClosedRound(str(ended(self.entry().phase)))
+            if self._progress is None or after >= len(self._progress.sent):
+                return b""
+            message = self._progress.sent[after].get(address)
+            if message is None:
+                raise ClosedRound("client is not asked in this stage: it has dropped out")
+            return message
+
+    def abort(self) -> None:
+        """Abort the round unless it is over."""
+        self._state.abort()
+
+    def view(self) -> SumView:
+        """The released sum."""
+        return MaskingServer(self.round, self._records).view()
+
+    def finish(self, role: int, key: Ed25519PrivateKey) -> bytes:
+        """Sign the outcome of a round that is over, and keep it on record; idempotent."""
+        said = masking_outcome(self.round, self._records, key)
+        return keep_outcome(self._records, role, self.round.identity, said)
+
+    def _over(self) -> RoundPhase:
+        self._progress = None
+        return self.entry().phase
+
+    def _due(self, progress: _Progress, now: float) -> bool:
+        """Whether the current stage may end: all answered, or its time is over."""
+        stage = progress.server.stage
+        if stage is MaskingStage.JOINING:
+            return True  # the round has closed
+        asked = len(progress.sent[-1]) if progress.sent else 0
+        return progress.server.answered >= asked or now - progress.began >= self.stage_seconds
+
+    def _synchronized(self, table: Mapping[bytes, bytes], now: float) -> _Progress:
+        """The server with all stored messages, and all messages that it has sent."""
+        vault, entry, progress = self._vault(), self.entry(), self._progress
+        if progress is None or progress.entry != entry:
+            messages = dict(_unwrapped(vault, table))
+            saved = packed([self.round.encode(), *messages.values()])
+            server = MaskingServer.restore(saved, self._records)
+            progress = _Progress(server, entry, now, set(messages))
+            progress.sent = list(server.sent_so_far())
+            self._progress = progress
+            return progress
+        for name, message in _unwrapped(vault, table, progress.taken):
+            progress.taken.add(name)
+            try:
+                progress.server.take(message)
+            except Refusal:
+                continue
+        return progress
+
+    def _vault(self) -> PendingVault:
+        entry = self.entry()
+        if entry.phase is not RoundPhase.OPEN:
+            raise ClosedRound(str(ended(entry.phase)))
+        secret = entry.content[:KEY_SIZE]
+        if self._vaults is None or self._vaults[0] != secret:
+            tokens = derive(secret, self.round.context, _TOKENS)
+            self._vaults = (secret, PendingVault.of(secret, self.round.identity, tokens))
+        return self._vaults[1]
+
+
+def _unwrapped(
+    vault: PendingVault, table: Mapping[bytes, bytes], known: Iterable[bytes] = ()
+) -> Iterable[tuple[bytes, bytes]]:
+    """Stored messages by name, without those known."""
+    for name, wrapped in table.items():
+        if name not in known:
+            try:
+                yield name, vault.unwrap(name, wrapped)
+            except Refusal:
+                continue

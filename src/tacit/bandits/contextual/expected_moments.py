@@ -1,0 +1,76 @@
+"""The second moments that a published policy is expected to have, from public contexts.
+
+Weights of rounds that are computed from a round's own noisy matrix take noise for signal where a
+policy hardly explores. The policy itself is public: on a fixed sample of contexts, it says which
+features devices choose. The shares of these contexts are fitted to all released matrices, by
+non-negative least squares towards equal shares. A round's expected matrix then depends on its own
+noise through these few shares only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from tacit.bandits.contextual.device_choices import LinearChoice
+from tacit.bandits.contextual.moment_fit import Moments
+from tacit.contextual.feature_maps import Category, FeatureMap, code_size
+from tacit.types import Floats
+
+CONTEXTS = 64  # public contexts of the sample
+DRAWS = 192  # of the policy in each
+TOWARDS_EQUAL = 0.5  # weight of equal shares
+SAMPLING = 0.05  # variance of an entry of x xᵀ between participants
+SUM = 1e4  # weight of the condition that shares add up to 1
+
+
+@lru_cache(maxsize=32)
+def public_features(features: FeatureMap) -> Floats:
+    """Features of evenly spread contexts: contexts × options × dimensions."""
+    rng = np.random.default_rng(0)
+    codes = np.zeros((CONTEXTS, code_size(features.fields)))
+    codes[:, 0], start = 1.0, 1
+    for one in features.fields:
+        order = rng.permutation(CONTEXTS)
+        if isinstance(one, Category):
+            codes[np.arange(CONTEXTS), start + order % one.size] = 1.0
+        else:
+            codes[:, start] = np.linspace(-1.0, 1.0, CONTEXTS)[order]
+        start += one.size
+    return np.array([features.exact(code) for code in codes.tolist()])
+
+
+def policy_shapes(points: Floats, choice: LinearChoice) -> Floats:
+    """E[x xᵀ] of the option that a device picks in each public context, by a fixed sample."""
+    rng, roots = np.random.default_rng(1), np.array(choice.roots)
+    normals = rng.standard_normal((DRAWS, points.shape[2]))
+    drawn = np.einsum("jab,jb->ja", roots[np.arange(DRAWS) % len(roots)], normals) + choice.mean
+    values = np.einsum("ckd,jd->cjk", points, drawn)
+    if choice.paused:
+        values[:, :, list(choice.paused)] = -np.inf
+    picked = values.argmax(axis=2)
+    chances = np.stack([(picked == k).mean(axis=1) for k in range(points.shape[1])], axis=1)
+    return np.asarray(np.einsum("ck,cki,ckj->cij", chances, points, points))
+
+
+def expected_second(shapes: Sequence[Floats], seen: Moments) -> Floats:
+    """The expected Σ x xᵀ of every round, from the shapes of its policy: rounds × d × d."""
+    rows, columns = np.triu_indices(seen.dimension)
+    double = np.where(rows == columns, 2.0, 1.0)
+    system, right = list[Floats](), list[Floats]()
+    for shape, second, people, noise in zip(
+        shapes, seen.second, seen.people, seen.second_noise, strict=True
+    ):
+        spread = np.sqrt(noise * double + people * SAMPLING) / people
+        system.append((shape[:, rows, columns] / spread).T)
+        right.append(second[rows, columns] / people / spread)
+    from scipy.optimize import nnls  # slow to import
+
+    equal = TOWARDS_EQUAL * CONTEXTS
+    system += [equal * np.eye(CONTEXTS), np.full((1, CONTEXTS), SUM)]
+    right += [np.full(CONTEXTS, equal / CONTEXTS), np.array([SUM])]
+    shares, _ = nnls(np.vstack(system), np.concatenate(right), maxiter=50 * CONTEXTS)
+    whole = np.einsum("c,rcij->rij", shares / shares.sum(), np.array(shapes))
+    return np.asarray(whole * seen.people[:, None, None])

@@ -1,0 +1,148 @@
+"""A device's part in secure aggregation: a masking client that lives in memory only.
+
+The device joins with fresh keys at its sending time; the ledger charges the round then. After the
+round has closed it answers the server's messages, stage by stage. A device that stops has dropped
+out: nothing of a masking client is ever saved. Noise shares are drawn once, exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from tacit.aggregation.announcements import accept
+from tacit.aggregation.masking import MaskingRound
+from tacit.aggregation.masking_client import MaskingClient
+from tacit.aggregation.wire import Kind
+from tacit.client.entries import Running
+from tacit.client.exchange import Request, Talk
+from tacit.client.trust_models.contract import Reporter
+from tacit.errors import Refusal, require
+from tacit.sampling.draws import draw_gaussian, draw_laplace_share, draw_skellam
+from tacit.terms import Pinned, Terms
+from tacit.terms.parts import DISCRETE_GAUSSIAN, SKELLAM
+from tacit.trust import View
+
+PAUSE = 0.5
+"""Seconds between questions for the next message, where the server does not hold them."""
+
+_SLOT = "Tacit-Slot"
+_FAILURES = 20  # consecutive failed requests until the device has dropped out
+
+
+@dataclass
+class _Session:
+    """A participation in the memory of this process."""
+
+    client: MaskingClient
+    numbers: list[int]
+    closes: int
+    after: int = 0
+    asks: float = 0.0
+    failures: int = 0
+
+
+class MaskingReporter(Reporter):
+    """Joins with a masking client, then answers the stages of the round."""
+
+    description = MaskingRound
+
+    def __init__(self) -> None:
+        self._sessions: dict[tuple[bytes, int], _Session] = {}
+
+    def check_terms(self, terms: Terms) -> None:
+        """The guarantee must be about released sums."""
+        rule = f"{View.OPENED_SUM.value} with secure aggregation"
+        require(terms.view is View.OPENED_SUM, "view", terms.view.value, rule, Refusal)
+
+    def least_cost(self, terms: Terms) -> Fraction:
+        """An equal part of ε."""
+        return terms.cost
+
+    def encode(self, running: Running) -> Mapping[int, bytes]:
+        """The slot and the JOIN message of a fresh masking client."""
+        assert running.levels is not None
+        pinned = running.pinned
+        announced = accept(MaskingRound, pinned, running.announcement)
+        client = MaskingClient(pinned, running.announcement)
+        numbers = [level + share(pinned.terms, announced) for level in running.levels]
+        self._sessions[_key(running)] = _Session(client, numbers, announced.binding.closes)
+        return {pinned.terms.leader: running.slot.encode() + client.join()}
+
+    def stages(self, running: Running, url: str, now: float) -> Talk[bool]:
+        """Answer all messages that the server has; False once this device is out of the round."""
+        session = self._sessions.get(_key(running))
+        while session is not None:
+            address = session.client.address.hex()
+            reply = yield Request("GET", f"{url}/messages/{address}/{session.after}")
+            if reply.status == 200:
+                if not (yield from self._answered(running, session, url, reply.content)):
+                    break
+            elif reply.status in (204, 0, 429) or reply.status >= 500:
+                session.failures = 0 if reply.status == 204 else session.failures + 1
+                if session.failures >= _FAILURES:
+                    break
+                session.asks = now + PAUSE
+                return True
+            else:
+                break
+        self._sessions.pop(_key(running), None)
+        return False
+
+    def stage_due(self, running: Running) -> float | None:
+        """The deadline of the round, then a pause after each empty answer."""
+        session = self._sessions.get(_key(running))
+        return None if session is None else max(float(session.closes), session.asks)
+
+    def _answered(self, running: Running, session: _Session, url: str, asked: bytes) -> Talk[bool]:
+        """Answer one message of the server; False if the round cannot go on for this device."""
+        try:
+            answer = _answer(session, asked)
+        except Refusal:
+            return False  # too few neighbours are left, or the request is not allowed
+        headers = (
+            (_SLOT, running.slot.encode().hex()),
+            ("Content-Type", "application/octet-stream"),
+        )
+        for _ in range(_FAILURES):
+            reply = yield Request("PUT", f"{url}/messages", answer, headers)
+            if reply.status == 204:
+                session.after += 1
+                return True
+            if 400 <= reply.status < 500 and reply.status != 429:
+                return False
+        return False
+
+    def refunds(self, pinned: Pinned, announcement: bytes, outcomes: Sequence[bytes]) -> bool:  # noqa: ARG002
+        """Never: one coordinator's word proves nothing."""
+        return False
+
+
+def share(terms: Terms, announced: MaskingRound) -> int:
+    """One device's share of the noise on one metric."""
+    divisor, total = announced.noise.divisor, announced.noise.total
+    if terms.noise.distribution == SKELLAM:
+        return draw_skellam(total / divisor)
+    if terms.noise.distribution == DISCRETE_GAUSSIAN:
+        return draw_gaussian(total**2 / divisor)
+    return draw_laplace_share(total, divisor)
+
+
+def _answer(session: _Session, asked: bytes) -> bytes:
+    """The client's answer to a message of the server."""
+    client, kind = session.client, asked[3:4]
+    if kind == bytes((Kind.SETUP,)):
+        return client.share(asked)
+    if kind == bytes((Kind.INBOX,)):
+        return client.check(asked)
+    if kind == bytes((Kind.PAIRS,)):
+        try:
+            return client.mask(asked, session.numbers)
+        except Refusal:
+            return client.accuse(asked)
+    return client.reveal(asked)
+
+
+def _key(running: Running) -> tuple[bytes, int]:
+    return running.identity, running.slot.number

@@ -1,0 +1,144 @@
+"""Secure aggregation with one server (masking): the coordinator alone, devices add the noise.
+
+Devices join while a round is open. After it has closed, the coordinator runs the stages with the
+devices that are online (`tacit.aggregation.masking_rounds`), and learns the sum of the survivors.
+"""
+
+from __future__ import annotations
+
+from tacit.aggregation.announcements import Binding, LiveRound, SharedNoise, accept, announce
+from tacit.aggregation.graph import Claim, neighbourhood
+from tacit.aggregation.masking import MaskingRound
+from tacit.aggregation.masking_rounds import MaskingReports
+from tacit.aggregation.masking_server import PARTY, MaskingServer, prepare_server
+from tacit.aggregation.round_state import PartyRoundState, RoundPhase, kept_outcome
+from tacit.errors import TacitError
+from tacit.protocols.contract import Protocol
+from tacit.protocols.joint import JointSums
+from tacit.protocols.sums import SecureSum
+from tacit.records import Records
+from tacit.rounds.codecs import Residues, codec
+from tacit.rounds.round_runner import minimum
+from tacit.rounds.stated_noise import check_stated, stated_noise
+from tacit.service.errors import TooEarly
+from tacit.service.pending import PendingShares
+from tacit.service.store import RoundRow
+from tacit.service.trust_models.contract import (
+    CoordinatorEngine,
+    EndedRound,
+    HelperLink,
+    RoundPlan,
+    ServedRound,
+)
+from tacit.terms import Terms
+
+KIND = "masking"
+ROLE = 0
+
+
+class MaskingCoordinator(CoordinatorEngine):
+    """The only server."""
+
+    description = MaskingRound
+
+    @staticmethod
+    def check_terms(terms: Terms) -> None:
+        """Nothing beyond the checks of the terms themselves."""
+        if terms.kind != KIND:
+            raise TacitError(f"the terms name {terms.kind} rounds: must be {KIND}")
+
+    @staticmethod
+    def codec(protocol: Protocol, terms: Terms) -> Residues:
+        """Residues; rejects noise that differs from that of the terms."""
+        way = codec(protocol, KIND)
+        check_stated(protocol, terms)
+        assert isinstance(way, Residues)
+        return way
+
+    @staticmethod
+    def traffic(announced: LiveRound) -> tuple[tuple[int, ...], int]:
+        """Bytes of a masked report; the other stages depend on the neighbourhood."""
+        assert isinstance(announced, MaskingRound)
+        return ((announced.masked_size,), 0)
+
+    def serve(self, row: RoundRow) -> MaskingReports:
+        """The round in this row."""
+        return MaskingReports(self.context.pinned, row.announcement, self.context.records)
+
+    @staticmethod
+    def recorded_outcome(records: Records, role: int, identity: bytes) -> bytes | None:
+        """The signed outcome in the server's record."""
+        if PartyRoundState(records, PARTY, identity).find() is None:
+            return None
+        said = kept_outcome(records, role, identity)
+        if not said:
+            raise TooEarly(f"round {identity.hex()} is not over: ask again after its deadline")
+        return said
+
+    def describe(self, plan: RoundPlan, link: HelperLink | None) -> MaskingRound:  # noqa: ARG002
+        """Describe a round whose neighbourhood withstands the adversary of the terms."""
+        terms, about = self.context.terms, self.context.terms.answer
+        tolerated, way = terms.aggregation, self.codec(plan.protocol, terms)
+        least = max(minimum(way.protocol, KIND), tolerated.minimum_batch_size)
+        among = neighbourhood(
+            plan.slots,
+            least,
+            dropout=tolerated.missing_fraction,
+            corrupt=tolerated.dishonest(plan.slots) / plan.slots,
+            claim=Claim(tolerated.claim),
+        )
+        return MaskingRound(
+            Binding(terms.digest, plan.option, about.levels, about.window, plan.closes),
+            plan.identity,
+            plan.slots,
+            least,
+            way.modulus,
+            len(about.metrics),
+            among,
+            prepare_server(self.context.records, plan.identity),
+            _announced_noise(plan.protocol),
+            plan.assigned_until,
+            plan.grace,
+        )
+
+    def endorse(self, description: bytes) -> bytes:
+        """Sign the only description of a round whose key is on record."""
+        server = MaskingServer(MaskingRound.decode(description), self.context.records)
+        return server.endorse(self.context.pinned, self.context.key)
+
+    def announce(self, description: bytes, signature: bytes, link: HelperLink | None) -> bytes:  # noqa: ARG002
+        """The description with this server's signature."""
+        announcement = announce(description, [signature])
+        accept(MaskingRound, self.context.pinned, announcement)
+        return announcement
+
+    def abandon(self, identity: bytes) -> None:
+        """Abort a round that is not over and destroy its key."""
+        state = PartyRoundState(self.context.records, PARTY, identity)
+        if state.find() is not None:
+            state.abort()
+
+    def close(
+        self,
+        row: RoundRow,
+        served: ServedRound,
+        link: HelperLink | None,  # noqa: ARG002
+    ) -> EndedRound | None:
+        """Advance the stages; None while devices still answer."""
+        assert isinstance(served, MaskingReports)
+        now = self.context.clock()
+        if served.entry().phase is RoundPhase.OPEN and now >= row.expires:
+            served.abort()
+        phase = served.advance(PendingShares(self.context.store, row.identity), now)
+        if phase is RoundPhase.OPEN:
+            return None
+        served.finish(ROLE, self.context.key)
+        return EndedRound(served.view() if phase is RoundPhase.ANSWERED else None)
+
+
+def _announced_noise(protocol: Protocol) -> SharedNoise:
+    """The shares of the noise, as a round announces them."""
+    part = protocol.part if isinstance(protocol, JointSums) else protocol
+    if not isinstance(part, SecureSum):
+        raise TacitError(f"{type(part).__name__} has no announced noise: use secure sums")
+    return SharedNoise(part.honest, stated_noise(part).scale)

@@ -1,0 +1,197 @@
+"""Private off-policy evaluation of a given policy on the recorded data of all silos.
+
+Every silo sums a number per record, and the records, over at most `capacity` of them; discrete
+Gaussian noise is shared and the sums pass secure aggregation, as rows do. Each record counts as
+(v, 1) with v in [0, 1], so the l2 sensitivity to replacing it, also by an unused slot, is √2.
+
+Clipped IPS: v = min(1{a = π(x)} / p, c) r / c (Ionides 2008). Doubly robust, with the released
+parameter as reward model r̂, clipped to [0, 1]: ψ = r̂(x, π(x)) + min(1{a = π(x)} / p, c)
+(r - r̂(x, a)) lies in [-c, 1 + c], and v = (ψ + c) / (1 + 2c) (Dudík, Langford & Li 2011).
+Clipping biases both towards less extreme values; the interval does not include that bias.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from tacit.algorithms.silos_problem import LARGEST_BUDGET
+from tacit.errors import Refusal, TacitError, integer, one_of, require
+from tacit.privacy import ApproximateDP
+from tacit.protocols.factorization import factorize
+from tacit.protocols.prefix_noise import calibrated
+from tacit.protocols.prefix_sums import PrefixSums
+from tacit.silos.exported import ExportedPolicy
+from tacit.silos.federation import FederationSums, FederationTerms, PinnedFederation
+from tacit.silos.recorded import RecordedTable
+from tacit.terms import canonical, parsed
+from tacit.terms.canonical import plain, read
+from tacit.trust import TrustModel
+from tacit.types import Floats
+
+ESTIMATORS = ("clipped-ips", "doubly-robust")
+FIRST = 1 << 15
+"""Steps from here on are evaluations: step FIRST + n is evaluation n."""
+
+SIZE = 2  # numbers per silo: the sum of v, and the records
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """What is evaluated, and at which cost.
+
+    Parameters
+    ----------
+    policy : str
+        The exported policy to evaluate, as JSON; of a doubly robust evaluation also the reward
+        model.
+    estimator : {"clipped-ips", "doubly-robust"}
+    clip : Fraction
+        The largest importance weight c.
+    capacity : int
+        The most records of a silo that count.
+    epsilon, delta : Fraction
+        What the evaluation costs every participant.
+    """
+
+    policy: str
+    estimator: str
+    clip: Fraction
+    capacity: int
+    epsilon: Fraction
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        one_of("estimator", self.estimator, ESTIMATORS)
+        require(1 <= self.clip <= 1000, "clip", self.clip, "from 1 to 1000")
+        integer("capacity", self.capacity, at_least=1)
+        within = 0 < self.epsilon <= LARGEST_BUDGET
+        require(within, "epsilon", self.epsilon, f"above 0 and at most {LARGEST_BUDGET}")
+        require(0 < self.delta < 1, "delta", self.delta, "above 0 and below 1")
+        _ = self.exported
+
+    @cached_property
+    def exported(self) -> ExportedPolicy:
+        """The policy to evaluate."""
+        return ExportedPolicy.from_json(self.policy)
+
+    def encode(self) -> bytes:
+        """The canonical encoding."""
+        return canonical(plain(self))
+
+    @classmethod
+    def decode(cls, data: bytes) -> EvaluationRequest:
+        """Parse a request; reject anything else."""
+        try:
+            request: EvaluationRequest = read(cls, parsed(data))
+        except (KeyError, TypeError, AttributeError, ValueError) as problem:
+            raise Refusal(f"request of an evaluation is invalid: {problem}") from None
+        return request
+
+    def sums(self, terms: FederationTerms) -> PrefixSums:
+        """The private sums: least noise for the request's (ε, δ), shared among all silos."""
+        if terms.algorithm != "secagg-fedlinucb":
+            raise Refusal("algorithm of the terms has no secure aggregation: evaluations need it")
+        return calibrated(
+            factorize("tree", 1),
+            len(terms.silos),
+            SIZE,
+            math.sqrt(SIZE),
+            TrustModel.SECURE_AGGREGATION,
+            "discrete-gaussian",
+            ApproximateDP(float(self.epsilon), float(self.delta)),
+            people=self.capacity,
+            corrupt=terms.corrupted,
+            missing=terms.missing,
+        )
+
+    def vector(self, table: RecordedTable) -> Floats:
+        """A silo's sums over its first `capacity` records."""
+        if table.context != self.exported.context:
+            raise Refusal("policy has other columns or actions than the recorded table")
+        count = min(len(table), self.capacity)
+        values = [self._value(table, row) for row in range(count)]
+        return np.array([float(np.sum(values)), float(count)])
+
+    def _value(self, table: RecordedTable, row: int) -> float:
+        """v of one record, in [0, 1]."""
+        estimates = np.clip(self.exported.estimates(table.contexts[row]), 0.0, 1.0)
+        chosen, logged, clip = int(np.argmax(estimates)), table.actions[row], float(self.clip)
+        weight = min(1 / table.propensities[row], clip) if chosen == logged else 0.0
+        reward = float(table.rewards[row])
+        if self.estimator == "clipped-ips":
+            return weight * reward / clip
+        robust = estimates[chosen] + weight * (reward - estimates[logged])
+        return float((robust + clip) / (1 + 2 * clip))
+
+
+@dataclass(frozen=True)
+class PinnedEvaluation(PinnedFederation):
+    """Signed terms of a federation with one evaluation under them: its rounds are checked so."""
+
+    request: EvaluationRequest
+
+    @cached_property
+    def derived(self) -> FederationSums:
+        """The sums of the evaluation."""
+        sums = self.request.sums(self.terms)
+        learning = FederationSums.of(self.terms)
+        return FederationSums(sums, sums.guarantee(float(self.request.delta)), learning.policy)
+
+    def check_step(self, step: int) -> None:
+        """Reject a round that is not one of evaluations."""
+        require(step >= FIRST, "step of the evaluation", step, f"at least {FIRST}", Refusal)
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """The estimated mean reward of a policy, with a 95% interval, and what it cost.
+
+    `records` is the noisy number of records.
+    """
+
+    estimator: str
+    value: float
+    low: float
+    high: float
+    records: float
+    epsilon: float
+    delta: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain data."""
+        return asdict(self)
+
+
+def estimate(request: EvaluationRequest, sums: PrefixSums, numbers: Floats) -> EvaluationResult:
+    """The estimate from released sums.
+
+    The interval is asymptotic: v in [0, 1] with mean m has a variance of at most m (1 - m), and the
+    noise of both sums adds σ² (1 + m²) / n² to that of their ratio.
+    """
+    total, count = (float(number) for number in numbers)
+    if count < 1:
+        raise TacitError(
+            f"noisy number of records is {count:.1f}: too few to evaluate. Use more records, or a "
+            "larger epsilon"
+        )
+    mean = min(max(total / count, 0.0), 1.0)
+    variance = mean * (1 - mean) / count + float(sums.variances[0]) * (1 + mean**2) / count**2
+    half = NormalDist().inv_cdf(0.975) * math.sqrt(variance)
+    clip = float(request.clip)
+    scale, shift = (clip, 0.0) if request.estimator == "clipped-ips" else (1 + 2 * clip, -clip)
+    return EvaluationResult(
+        request.estimator,
+        scale * mean + shift,
+        scale * (mean - half) + shift,
+        scale * (mean + half) + shift,
+        count,
+        float(request.epsilon),
+        float(request.delta),
+    )

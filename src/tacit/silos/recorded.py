@@ -1,0 +1,160 @@
+"""Recorded data of one silo: reading a table, replay by rejection, and terms of evaluations.
+
+A table has the declared context columns and `action`, `outcome` and `propensity`, the probability
+with which the logged action was chosen. It comes from CSV or Parquet. Nothing is imputed, no reward
+is modelled, and no propensity is estimated: a row that lacks one is rejected with its number.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import TacitError, probability
+from tacit.silos.context import ContextColumn, ContextSpec
+from tacit.silos.federation import RewardSpec
+from tacit.types import Floats
+
+LOGGED = ("action", "outcome", "propensity")
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedTable:
+    """Logged decisions of one silo, in their order."""
+
+    context: ContextSpec
+    contexts: tuple[Mapping[str, Any], ...]
+    actions: tuple[int, ...]
+    outcomes: Floats
+    rewards: Floats
+    propensities: Floats
+
+    def __len__(self) -> int:
+        return len(self.contexts)
+
+
+def read_recorded(path: Path, context: ContextSpec, reward: RewardSpec) -> RecordedTable:
+    """Read a CSV or Parquet file of logged decisions.
+
+    Raises
+    ------
+    TacitError
+        If a column is missing, or a value is not as declared; the message names the row.
+    """
+    rows = _parquet(path) if path.suffix == ".parquet" else _csv(path)
+    names = {column.name for column in context.columns} | set(LOGGED)
+    contexts, actions, outcomes, rewards, chances = [], [], [], [], []
+    for number, row in enumerate(rows, start=1):
+        try:
+            if set(row) != names:
+                missing, more = sorted(names - set(row)), sorted(set(row) - names)
+                raise TacitError(f"columns lack {missing} and have {more} too many")
+            known = {one.name: _cell(one, row[one.name]) for one in context.columns}
+            context.scaled(known)
+            outcome = float(row["outcome"])
+            chance = probability("propensity", float(row["propensity"]), one=True)
+            actions.append(context.action(str(row["action"])))
+            rewards.append(reward.reward(outcome))
+        except (TacitError, ValueError, TypeError) as problem:
+            raise TacitError(f"{path} row {number}: {problem}") from None
+        contexts.append(known)
+        outcomes.append(outcome)
+        chances.append(float(chance))
+    if not contexts:
+        raise TacitError(f"{path} has no rows: give a table of logged decisions")
+    arrays = (np.array(one) for one in (outcomes, rewards, chances))
+    return RecordedTable(context, tuple(contexts), tuple(actions), *arrays)
+
+
+def _csv(path: Path) -> Iterable[dict[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise TacitError(f"{path} is not readable ({problem}): give a CSV in UTF-8") from None
+    return csv.DictReader(text)
+
+
+def _parquet(path: Path) -> Iterable[dict[str, Any]]:
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise TacitError("pyarrow is missing: pip install 'tacit[parquet]'") from None
+    try:
+        rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
+    except (OSError, ValueError) as problem:
+        raise TacitError(f"{path} is not readable ({problem}): give a Parquet file") from None
+    return rows
+
+
+def _cell(column: ContextColumn, value: Any) -> Any:
+    """A cell as the column declares it; text of a CSV becomes a value."""
+    if not isinstance(value, str):
+        return value
+    if column.kind == "number":
+        return float(value)
+    return _BOOLEANS.get(value.strip().lower()) if column.kind == "boolean" else value
+
+
+@dataclass(frozen=True)
+class ReplayCounts:
+    """Rows that a replay has used, and those whose outcome was recorded."""
+
+    used: int
+    accepted: int
+
+
+def replay(
+    table: RecordedTable,
+    rows: Iterable[int],
+    floor: float,
+    rng: np.random.Generator,
+    decide: Callable[[Mapping[str, Any]], tuple[str, str]],
+    record: Callable[[str, float], None],
+) -> ReplayCounts:
+    """Replay rows by rejection: the federation decides, and learns where the log did the same.
+
+    A row is accepted if the proposed action is the logged one, with probability `floor` divided by
+    its propensity (Li, Chu, Langford & Wang 2011, for unequal propensities). Then accepted rows are
+    distributed as if the policy had acted.
+
+    Parameters
+    ----------
+    table : RecordedTable
+        Logged decisions.
+    rows : iterable of int
+        The rows to use, in this order.
+    floor : float
+        A declared lower bound on all propensities.
+    rng : numpy.random.Generator
+        Decides which rows are accepted.
+    decide, record
+        The silo's agent: a context to the id of a decision and the proposed action; an id and the
+        outcome.
+
+    Returns
+    -------
+    ReplayCounts
+    """
+    least = float(probability("floor", floor, one=True))
+    below = table.propensities < least
+    if below.any():
+        row = int(np.flatnonzero(below)[0]) + 1
+        raise TacitError(
+            f"propensity of row {row} is {table.propensities[row - 1]:g}: must be at least the "
+            f"declared floor {least:g}"
+        )
+    used = accepted = 0
+    for row in rows:
+        identity, proposed = decide(table.contexts[row])
+        used += 1
+        same = table.context.action(proposed) == table.actions[row]
+        if rng.random() < least / table.propensities[row] and same:
+            record(identity, float(table.outcomes[row]))
+            accepted += 1
+    return ReplayCounts(used, accepted)

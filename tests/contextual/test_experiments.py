@@ -1,0 +1,354 @@
+"""Contextual experiments from end to end: trust models, restarts, answers, logs, refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.tables import extended_but_every
+
+from tacit.algorithms import lookup
+from tacit.assumptions import Protects, PublicMembership, Secret
+from tacit.bandits.contextual.confidence import cell_bounds, linear_set
+from tacit.bandits.contextual.ellipsoid import scaled_map
+from tacit.bandits.contextual.policy_learners import LinearThompson, PolicyLearner, TableThompson
+from tacit.contextual import BoundedNumber, Category
+from tacit.environments import ContextFunction, SegmentContexts, read_context_log
+from tacit.environments.contextual import ContextualWorld, random_linear
+from tacit.errors import TacitError
+from tacit.experiment import Experiment
+from tacit.privacy import ApproximateDP, PureDP, View
+from tacit.simulation import compare, simulate
+from tacit.simulation.driver import run
+
+SMALL: dict[str, Any] = {"arms": 3, "dimension": 4, "horizon": 6000}
+SEGMENTS: dict[str, Any] = {"arms": 2, "contexts": "segments", "segments": 4, "horizon": 6000}
+
+
+def built(seed: int = 1, **options: Any) -> tuple[Experiment, Any]:
+    entry = lookup("private-contextual")
+    problem: Any = entry.ask(options)
+    start = problem.start(seed, None)
+    return entry.build(problem.fitted(start.world, seed)), start
+
+
+def finished(seed: int = 1, **options: Any) -> tuple[Experiment, Any, Any]:
+    experiment, start = built(seed, **options)
+    outcome = run(experiment, start.world, start.rng, noise=start.noise)
+    return experiment, start.world, outcome
+
+
+@pytest.mark.parametrize(
+    ("trust", "options", "view"),
+    [
+        ("central", SMALL, View.SERVER_OUTPUT),
+        ("two-servers", SMALL, View.OTHER_SERVER),
+        ("secure-aggregation", SMALL, View.OPENED_SUM),
+        ("central", SEGMENTS, View.SERVER_OUTPUT),
+        ("two-servers", SEGMENTS, View.OTHER_SERVER),
+        ("secure-aggregation", SEGMENTS, View.OPENED_SUM),
+        ("shuffler", SEGMENTS, View.SHUFFLED),
+        ("local", SEGMENTS, View.MESSAGE),
+    ],
+)
+@pytest.mark.parametrize("evaluation", [0.0, 0.3])
+def test_every_trust_model_runs_under_one_guarantee(
+    trust: str, options: dict[str, Any], view: View, evaluation: float
+) -> None:
+    """Also beside an evaluation slice, and from a file in the middle."""
+    experiment, start = built(trust=trust, evaluation=evaluation, **options)
+    promised = experiment.guarantee
+    assert promised is not None
+    assert promised.view is view
+    assert promised.participations == 1
+    assert {Protects(Secret.CONTEXT_AND_REWARDS), PublicMembership()} <= promised.assumptions
+    kinds = {"segments": PureDP if trust != "shuffler" else ApproximateDP}
+    assert isinstance(promised, kinds.get(options.get("contexts", ""), ApproximateDP))
+    for round_ in experiment.propose():
+        protocol = experiment.open(round_)
+        assert protocol.guarantee is not None
+        assert protocol.guarantee.implies(promised)
+        played = start.world.play(round_, protocol, start.rng)
+        experiment.observe(round_, protocol.simulate(played.load, start.noise))
+    restored = Experiment.from_dict(json.loads(json.dumps(experiment.to_dict(), allow_nan=False)))
+    assert restored.guarantee == promised
+    for one in (experiment, restored):
+        rng = np.random.default_rng(3)
+        outcome = run(one, start.world, rng)
+        assert one.finished
+        assert outcome.played == options["horizon"] - one.learner.sizes[0]  # type: ignore[attr-defined]
+    assert isinstance(experiment.learner, PolicyLearner)
+    assert experiment.learner.to_dict() == restored.learner.to_dict()
+    assert bool(experiment.learner.gains()) == bool(evaluation)
+    assert bool(experiment.estimates()) == bool(evaluation)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"trust": "local"}, "must be another for moments"),
+        ({"trust": "shuffler"}, "would send .* bits"),
+        ({"trust": "local", **SEGMENTS, "segments": 20}, "40 cells .* must be at most 24"),
+        ({"trust": "shuffler", **SEGMENTS, "segments": 20}, "would send .* bits"),
+        ({"statistic": "tables"}, "must be categories only"),
+        ({**SEGMENTS, "delta": 1e-6}, "must be left out for tables"),
+        ({"delta": 0.0}, "must be above 0 for moments"),
+        ({"growth": 1.0}, "must be above 1"),
+        ({"evaluation": 1.5}, "evaluation is 1.5"),
+        ({"epsilon": 0}, "for no privacy use contextual-thompson"),
+        ({"trust": "secure-aggregation", "horizon": 20}, "must be at least 64"),
+        ({"contexts": "interactions", "dimension": 12}, "must be from"),
+    ],
+)
+def test_what_costs_too_much_or_makes_no_sense_is_rejected(
+    options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(TacitError, match=said):
+        built(**options)
+
+
+def test_the_statistic_follows_from_the_size_of_the_context() -> None:
+    def chosen(**options: Any) -> tuple[str, str]:
+        problem: Any = lookup("private-contextual").ask(options)
+        found: tuple[str, str] = problem.fitted(problem.start(0, None).world, 0).chosen()
+        return found
+
+    assert chosen(contexts="segments", segments=20, arms=4)[0] == "tables"
+    assert chosen(contexts="segments", segments=21, arms=4) == (
+        "moments",
+        "84 cells of context and option, more than 80",
+    )
+    assert chosen() == ("moments", "the context has numbers")
+    assert chosen(contexts="segments", segments=2, arms=2, statistic="moments")[1] == "asked for"
+
+
+def test_policies_beat_the_best_single_option() -> None:
+    """Two segments with opposite best options; regret over 12 seeds, far from the single one."""
+    world = SegmentContexts(np.array([[0.3, 0.6], [0.6, 0.3]]), np.array([0.5, 0.5]))
+    for statistic in ("tables", "moments"):
+        result = simulate(
+            "private-contextual",
+            world,
+            statistic=statistic,
+            horizon=20_000,
+            runs=12,
+            workers=1,
+        )
+        single = result.runs[0]["single_regret"]
+        assert result.regret_mean < 0.2 * single
+        assert result.runs[0]["reward_mean"] > 0.55
+
+
+def test_answers_name_the_best_option_for_each_segment() -> None:
+    world = SegmentContexts(np.array([[0.2, 0.7], [0.7, 0.2]]), np.array([0.4, 0.6]))
+    summary = simulate(
+        "private-contextual", world, horizon=60_000, runs=1, evaluation=0.1, workers=1
+    ).summary()
+    found = {row["context"]["segment"]: row for row in summary["answers"]}
+    assert found["segment 1"]["option"] == "option 2"
+    assert found["segment 2"]["option"] == "option 1"
+    assert all((row["decision"] == "best") == (row["lead"] > 0) for row in found.values())
+    assert any(row["decision"] == "best" for row in found.values())
+    assert all(row["low"] <= 0.7 <= row["high"] for row in found.values())
+    for row in summary["gains"]:
+        assert row["low"] > 0.05
+    assert summary["guarantee"]["epsilon"] == 1.0
+
+
+def missed(seed: int, **options: Any) -> bool:
+    """Whether any interval of any round misses: of means, and of differences between options."""
+    experiment, start = built(seed, **options)
+    world, learner = start.world, experiment.learner
+    codes = world.codes(20, np.random.default_rng(seed)).astype(float)
+    means = world.expected(codes)
+    wrong = False
+    while rounds := experiment.propose():
+        for round_ in rounds:
+            protocol = experiment.open(round_)
+            played = world.play(round_, protocol, start.rng)
+            experiment.observe(round_, protocol.simulate(played.load, start.noise))
+        if isinstance(learner, LinearThompson):
+            sure = linear_set(learner.moments, learner.map, learner.horizon, 0.95)
+            vectors = np.array([learner.map.exact(code) for code in codes.tolist()])
+            d = learner.map.dimension
+            apart = (vectors[:, 1:] - vectors[:, :1]).reshape(-1, d)
+            rows = np.vstack([vectors.reshape(-1, d), apart])
+            truth = np.concatenate([means.ravel() - 0.5, (means[:, 1:] - means[:, :1]).ravel()])
+            low, high = sure.bounds(rows)
+        else:
+            assert isinstance(learner, TableThompson)
+            low, high = cell_bounds(learner.histograms, 0.95)
+            truth = world.table
+        wrong |= bool(((low > truth + 1e-9) | (high < truth - 1e-9)).any())
+    return wrong
+
+
+COVERED = [
+    {"arms": 3, "dimension": 4, "horizon": 3000},
+    {"arms": 4, "dimension": 6, "horizon": 3000, "contexts": "interactions", "epsilon": 3.0},
+    {**SEGMENTS, "horizon": 2000},
+    {**SEGMENTS, "horizon": 2000, "trust": "local", "epsilon": 3.0},
+]
+
+
+@pytest.mark.parametrize("options", COVERED, ids=range(4))
+def test_confidence_sets_hold_at_all_rounds(options: dict[str, Any]) -> None:
+    """95 % sets miss in 12 runs at most 4 times, but with probability below 3e-4 if they miss in
+    5 % of all runs; seeds 5000 on were not used for tuning.
+    """
+    assert sum(missed(seed, **options) for seed in range(5000, 5012)) <= 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", COVERED, ids=range(4))
+def test_confidence_sets_hold_in_many_runs(options: dict[str, Any]) -> None:
+    """At most 5 % of 500 runs of each kind miss, 2,000 in all; binomial slack of 3 sigma."""
+    found = sum(missed(seed, **options) for seed in range(6000, 6500))
+    assert found <= 500 * 0.05 + 3 * (500 * 0.05 * 0.95) ** 0.5
+
+
+@pytest.mark.parametrize("seed", extended_but_every(4, [(seed,) for seed in range(8)]))
+def test_gains_hold(seed: int) -> None:
+    """The interval of every option holds the true gain, in one run each (all at 95 %)."""
+    experiment, world, outcome = finished(seed, evaluation=0.2, **{**SEGMENTS, "horizon": 30_000})
+    means = world.shares @ world.table
+    best = float(world.shares @ world.table.max(axis=1))
+    share = 1 - 0.2
+    slice_gap = best - float(means.mean())
+    policy = best - (outcome.final_regret / outcome.played - 0.2 * slice_gap) / share
+    learner = experiment.learner
+    assert isinstance(learner, PolicyLearner)
+    for option, row in enumerate(learner.gains()):
+        assert row.low <= policy - means[option] + 0.002
+        assert row.high >= policy - means[option] - 0.002
+
+
+def test_own_functions_are_simulated() -> None:
+    fields = (Category("device", ("phone", "desktop")), BoundedNumber("age", 18, 90))
+
+    def draw(count: int, rng: np.random.Generator) -> list[dict[str, Any]]:
+        devices = rng.choice(["phone", "desktop"], count).tolist()
+        ages = rng.uniform(18, 90, count).tolist()
+        pairs = zip(devices, ages, strict=True)
+        return [{"device": device, "age": age} for device, age in pairs]
+
+    def mean(context: Any, option: str) -> float:
+        return 0.6 if (option == "new") == (context["device"] == "phone") else 0.3
+
+    def reward(context: Any, option: str, rng: np.random.Generator) -> float:
+        return float(rng.random() < mean(context, option))
+
+    world = ContextFunction(fields, draw, reward, ("old", "new"), mean=mean, binary=True)
+    results = compare(
+        ["private-contextual", "contextual-thompson"], world, horizon=5000, runs=1, workers=1
+    )
+    for result in results:
+        assert result.regret_mean < 0.5 * result.runs[0]["single_regret"]
+    real = ContextFunction(fields, draw, lambda *_: 0.25, ("old", "new"))
+    unknown = simulate("private-contextual", real, horizon=2000, runs=1, workers=1)
+    assert not unknown.regret_known
+    assert unknown.runs[0]["reward_mean"] == pytest.approx(0.25)
+    bad = ContextFunction(fields, draw, lambda *_: 2.0, ("old", "new"))
+    with pytest.raises(TacitError, match="reward returned 2: must be in"):
+        simulate("private-contextual", bad, horizon=2000, runs=1, workers=1)
+
+
+def written(path: Path, rows: int) -> Path:
+    rng = np.random.default_rng(0)
+    lines = ["user,device,age,option,propensity,reward"]
+    for user in range(rows):
+        device, age = rng.choice(["phone", "desktop"]), int(rng.integers(18, 80))
+        option = rng.choice(["A", "B"], p=[0.3, 0.7])
+        chance = 0.3 if option == "A" else 0.7
+        good = rng.random() < (0.7 if (option == "A") == (device == "phone") else 0.3)
+        lines.append(f"{user},{device},{age},{option},{chance},{int(good)}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_logs_are_replayed_by_rejection(tmp_path: Path) -> None:
+    """The policy's mean reward approaches 0.7, where each option alone earns 0.5."""
+    log = read_context_log(written(tmp_path / "log.csv", 24_000))
+    assert log.names == ("A", "B")
+    assert [type(one) for one in log.fields] == [Category, BoundedNumber]
+    assert log.binary
+    assert log.participations == 1
+    result = simulate("private-contextual", log, runs=2, workers=1)
+    record = result.runs[0]
+    assert record["reward_mean"] > 0.6
+    assert record["rows_used"] <= 24_000
+    assert not result.regret_known
+    assert result.guarantee is not None
+    assert "row of the log" in result.promise
+
+
+def test_replay_by_rejection_is_unbiased(tmp_path: Path) -> None:
+    """One option for everybody on the log has the option's mean, within 5 standard errors."""
+    log = read_context_log(written(tmp_path / "log.csv", 12_000))
+    shape = scaled_map(log.fields, log.names, log.matrices)
+    rng = np.random.default_rng(1)
+    world = log.fresh(rng).mapped(shape)
+    from tacit.types import Arm, Round
+
+    played = world.play(Round(0, 2500, Arm(0)), None, rng)
+    assert played.notes["reward"] / 2500 == pytest.approx(0.5, abs=0.05)
+    assert world.used is not None
+    assert 2500 / 0.3 * 0.9 < world.used < 2500 / 0.3 * 1.1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("option,device\nA,x\nB,y\n", "no column reward"),
+        ("option,reward\nA,1\nB,0\n", "has no context"),
+        ("option,reward,device\nA,1,x\nB,2,y\n", "outside"),
+        ("option,reward,propensity,device\nA,1,0,x\nB,0,1,y\n", "propensity must be above 0"),
+    ],
+)
+def test_logs_that_cannot_be_read_are_rejected(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "log.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(TacitError, match=said):
+        read_context_log(tmp_path / "log.csv")
+
+
+def test_declared_fields_are_those_of_the_log(tmp_path: Path) -> None:
+    path = written(tmp_path / "log.csv", 200)
+    fields = (Category("device", ("phone", "desktop", "tablet")),)
+    log = read_context_log(path, fields=fields)
+    assert log.fields == fields
+    with pytest.raises(TacitError, match="no column colour"):
+        read_context_log(path, fields=(Category("colour", ("red", "blue")),))
+    with pytest.raises(TacitError, match="line 2: device is"):
+        read_context_log(path, fields=(Category("device", ("fax", "pager")),))
+
+
+def test_a_paused_option_is_offered_to_nobody() -> None:
+    for options in (SMALL, SEGMENTS):
+        experiment, start = built(**options)
+        learner = experiment.learner
+        assert isinstance(learner, PolicyLearner)
+        learner.pause(0)
+        (round_,) = experiment.propose()
+        world = start.world
+        assert isinstance(world, ContextualWorld)
+        from tacit.environments.contextual import Codes
+
+        assert world.features is not None
+        people = Codes(world.codes(500, start.rng), world.features)
+        assert 0 not in round_.assignment.options(people, start.rng)  # type: ignore[attr-defined]
+        for option in range(1, learner.arms - 1):
+            learner.pause(option)
+        with pytest.raises(TacitError, match="all options would be paused"):
+            learner.pause(learner.arms - 1)
+
+
+def test_random_instances_have_means_in_the_stated_range() -> None:
+    for kind in ("random", "interactions"):
+        world = random_linear(kind, 5, 8, np.random.default_rng(3))
+        means = world.expected(world.codes(20_000, np.random.default_rng(4)).astype(float))
+        assert 0.15 < means.min() < means.max() < 0.65
+        assert world.single is not None
+        assert 0 <= world.single[0] <= world.single[1]

@@ -1,0 +1,108 @@
+"""Sums of contextual statistics, recomputed: neighbouring reports written out, against the noise
+that the fewest honest participants or the one honest server leave.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove
+from tacit.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
+from tacit.privacy import ApproximateDP, Guarantee, PureDP
+from tacit.protocols.statistic_sums import moment_sum, table_sum
+from tacit.trust import TrustModel
+
+SERVED = (TrustModel.CENTRAL, TrustModel.TWO_SERVERS)
+SIZES = (64, 10_000)
+
+
+def unknown(protocol: Any) -> list[NoiseDistribution]:
+    """The noise of each coordinate that nobody but the honest parties knows.
+
+    One server's draw, or the shares of all reports that must arrive less the dishonest ones.
+    """
+    stated: Guarantee = protocol.guarantee
+    bounds = [one for one in stated.assumptions if isinstance(one, DishonestAtMost)]
+    if not bounds:
+        return list(protocol.own)
+    (released,) = (one for one in stated.assumptions if isinstance(one, ReleasedOnlyAbove))
+    arrived = math.ceil(released.fraction * protocol.participants)
+    honest = arrived - bounds[0].limit(protocol.participants)
+    return [one.sum_of_shares(honest) for one in protocol.own]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("trust", [*SERVED, TrustModel.SECURE_AGGREGATION, TrustModel.SHUFFLER])
+@pytest.mark.parametrize("epsilon", [0.3, 2.0])
+def test_a_replaced_cell_of_a_table_costs_epsilon(
+    epsilon: float, trust: TrustModel, size: int
+) -> None:
+    """One cell loses a participant and another gains one: the losses of both add up."""
+    protocol = table_sum(size, segments=3, options=2, trust=trust, target=PureDP(epsilon))
+    assert isinstance(protocol.guarantee, (PureDP, ApproximateDP))
+    assert protocol.guarantee.epsilon == epsilon
+    for noise in unknown(protocol):
+        assert isinstance(noise, DiscreteLaplace)
+        assert 2 / noise.scale <= epsilon * (1 + 1e-12)  # P(k)/P(k+1) = e^(1/scale)
+        assert 2 / noise.scale >= epsilon * (1 - 1e-12)
+    if trust is TrustModel.SHUFFLER:
+        slack = (1 + math.exp(epsilon)) * 2.0**-60
+        assert isinstance(protocol.guarantee, ApproximateDP)
+        assert protocol.guarantee.delta >= slack * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("trust", [*SERVED, TrustModel.SECURE_AGGREGATION])
+@pytest.mark.parametrize(("dimension", "weight"), [(2, 2.0), (3, 1.0), (6, 2.8)])
+def test_a_replaced_pair_of_moments_costs_epsilon_and_delta(
+    dimension: int, weight: float, trust: TrustModel, size: int
+) -> None:
+    """Unit features with ⟨x, x'⟩ = -w²/8 and y = y' = 1, where the proof is tight."""
+    target, resolution = ApproximateDP(1.0, 1e-6), 10_000
+    protocol = moment_sum(
+        size,
+        weight,
+        dimension=dimension,
+        resolution=resolution,
+        levels=1,
+        trust=trust,
+        target=target,
+    )
+    angle = math.acos(-(weight**2) / 8)
+    pair = ((1.0, 0.0), (math.cos(angle), math.sin(angle)))
+    features = [[int(c * resolution) for c in one] + [0] * (dimension - 2) for one in pair]
+    one, other = (np.array(protocol.statistic.encode((x, 1))) for x in features)
+    widths = []
+    for noise in unknown(protocol):
+        assert isinstance(noise, DiscreteGaussian)
+        widths.append(noise.std)
+    mu = float(np.linalg.norm((one - other) / np.array(widths)))
+
+    def delta(shift: float) -> float:
+        return float(norm.cdf(shift / 2 - 1 / shift) - math.e * norm.cdf(-shift / 2 - 1 / shift))
+
+    assert 0.95 * target.delta < delta(mu) <= target.delta
+    assert delta(2 * mu) > 100 * target.delta  # with half of the noise
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_local_tables_are_as_private_as_randomized_response(epsilon: float) -> None:
+    """All messages of all neighbouring cells, with their probabilities."""
+    protocol: Any = table_sum(
+        100, segments=2, options=1, trust=TrustModel.LOCAL, target=PureDP(epsilon)
+    )
+    chances = np.full((4, 4), protocol.lie)
+    np.fill_diagonal(chances, 0.5)
+    messages = np.array(list(itertools.product((0, 1), repeat=4)))
+    likely = np.prod(np.where(messages[None], chances[:, None], 1 - chances[:, None]), axis=2)
+    ratios = [likely[a] / likely[b] for a, b in itertools.permutations(range(4), 2)]
+    assert np.log(np.max(ratios)) == pytest.approx(epsilon, rel=1e-12)
+    drawn = np.array([protocol.randomize(1) for _ in range(4000)])
+    deviation = np.abs(drawn.mean(axis=0) - chances[1]) / np.sqrt(chances[1] * (1 - chances[1]))
+    assert deviation.max() * math.sqrt(4000) < 6.5  # false positives below 4e-10

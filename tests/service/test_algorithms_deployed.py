@@ -1,0 +1,143 @@
+"""Every deployable algorithm runs a small live experiment and ends with the right option."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.service.deployed import KEYS, definition_of, deployed
+
+from tacit.algorithms import registry
+from tacit.algorithms.arms_problem import ArmsProblem
+from tacit.algorithms.builders import assemble
+from tacit.bandits import ForgettingElimination
+from tacit.errors import TacitError
+from tacit.experiment import Experiment
+from tacit.protocols import factories
+from tacit.service.trust_models import COORDINATORS, HELPERS
+from tacit.terms import KINDS
+from tacit.trust import DEPLOYABLE, TrustModel
+
+MEANS = {"plain": 0.1, "friendly": 0.9}
+INVITED = {"admission": "invitation", "issuer": KEYS[2]}
+LIVE: list[tuple[str, str, dict[str, Any]]] = [
+    ("two-servers", "private-med", {}),
+    ("two-servers", "private-klucb", {}),
+    ("shuffler", "sdp-ae", {}),
+    ("shuffler", "vb-sdp-ae", {}),
+    ("shuffler", "private-med", {}),
+    ("shuffler", "private-klucb", {}),
+    ("secure-aggregation", "dist-dp-se", {}),
+    ("secure-aggregation", "dist-rdp-se", {}),
+    ("secure-aggregation", "private-med", {}),
+    ("secure-aggregation", "private-klucb", {}),
+]
+
+
+@pytest.mark.parametrize(
+    ("trust", "algorithm", "more"), [one for one in LIVE if one[0] in DEPLOYABLE]
+)
+@pytest.mark.extended
+def test_an_algorithm_ends_with_the_right_option(
+    tmp_path: Path, trust: str, algorithm: str, more: dict[str, Any]
+) -> None:
+    defined = definition_of(trust, algorithm=algorithm, **more)
+    with deployed(defined, tmp_path) as one:
+        assert one.run(MEANS, seed=1) == "friendly"
+        assert one.coordinator.status(one.digest)["state"] == "finished"
+
+
+def test_the_deployable_trust_models_are_those_that_parties_serve() -> None:
+    served = {trust for (trust, _), kind in KINDS.items() if kind in COORDINATORS}
+    assert set(DEPLOYABLE) <= served
+    assert set(HELPERS) <= set(COORDINATORS)
+
+
+def test_proofs_are_for_two_servers() -> None:
+    assert definition_of("two-servers", proofs=True).terms("https://a.example", KEYS[0]).proofs == 1
+    with pytest.raises(TacitError, match="only two-servers verifies proofs"):
+        definition_of("local", proofs=True)
+    with pytest.raises(TacitError, match="fits trust local, not two-servers"):
+        definition_of("two-servers", algorithm="ldp-se", proofs=True)
+
+
+@pytest.mark.parametrize(
+    ("trust", "changed", "words"),
+    [
+        ("local", {"algorithm": "sdp-ae"}, "fits trust shuffler, not local"),
+        ("local", {"algorithm": "dpe"}, "which is linear; live experiments choose among options"),
+        ("local", {"algorithm": "ldp-es"}, "ldp-se"),
+        ("local", {"missing": "20%"}, 'missing is "20%"; it must be 0 with trust local'),
+        ("local", {"delta": "0.001"}, 'delta is "0.001"; it must be 0 with trust local'),
+        ("local", {"helper_address": "https://h.example"}, "trust local has no helper: delete it"),
+        ("two-servers", {"helper_key": None}, "helper.key is missing; add it"),
+        ("shuffler", {"dishonest": "80%"}, "it must be less than 4/5"),
+        ("shuffler", {"delta": 0}, "it must be above 0, such as 0.000001"),
+        ("shuffler", {"participations": 2}, "people.participations is 2; with the noise of"),
+        ("shuffler", {"guardrail": "complaints"}, "guardrail.metric needs noise without delta"),
+        ("shuffler", {"admission": "invitation"}, "people.issuer is missing; trust shuffler"),
+        ("shuffler", {"algorithm": "split-dp-se"}, "split-dp-se is by invitation only"),
+        ("shuffler", {"algorithm": "sdp-ae", "control_share": "1/5"}, "does not support"),
+        ("local", {"issuer": KEYS[2]}, "people.issuer needs people.admission"),
+    ],
+)
+def test_a_definition_that_fits_no_trust_model_is_rejected(
+    trust: str, changed: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(TacitError, match=words):
+        definition_of(trust, **changed)
+
+
+def test_definitions_state_who_may_be_missing_and_dishonest() -> None:
+    made = definition_of("shuffler", algorithm="sdp-ae")
+    assert (made.missing, made.dishonest, made.delta) == (
+        Fraction(1, 5),
+        Fraction(1, 10),
+        Fraction(1, 10**6),
+    )
+    terms = made.terms("https://a.example", KEYS[0])
+    about = terms.aggregation
+    assert (about.missing_fraction, about.dishonest_count, about.dishonest_fraction) == (
+        Fraction(1, 5),
+        1,
+        Fraction(1, 10),
+    )
+    assert [party.role for party in terms.parties] == ["analyzer", "shuffler"]
+    assert terms.trust is TrustModel.SHUFFLER
+    assert made.smallest == 13
+
+
+def test_invitations_are_signed_by_the_named_issuer() -> None:
+    terms = definition_of("shuffler", **INVITED).terms("https://a.example", KEYS[0])
+    assert terms.issuer == KEYS[2]
+    assert (
+        definition_of("local", admission="invitation").terms("https://a", KEYS[0]).issuer == KEYS[0]
+    )
+
+
+def test_an_algorithm_of_another_package_is_deployed(tmp_path: Path) -> None:
+    """It registers itself, uses a protocol of tacit, and needs nothing of the service."""
+    name = "outside-halves"
+    registry.algorithm(
+        name,
+        paper="a test",
+        trust=(TrustModel.LOCAL, TrustModel.CENTRAL),
+        promise="(ε, 0)-DP of each message",
+        problem=ArmsProblem,
+        options=("arms", "horizon", "anytime", "epsilon", "participations"),
+    )(halves)
+    try:
+        assert registry.lookup(name).deployable == "local"
+        with deployed(definition_of(algorithm=name), tmp_path) as one:
+            assert one.run(MEANS, seed=3) == "friendly"
+    finally:
+        del registry._KNOWN[name]
+
+
+def halves(problem: ArmsProblem) -> Experiment:
+    """Successive elimination over randomized response."""
+    learner = ForgettingElimination(problem.arms, problem.horizon, growth=2.0, start=4)
+    target = problem.privacy.pure
+    return assemble(problem, learner, factories.response, smallest=10, target=target)

@@ -1,0 +1,61 @@
+"""docs/how-to/local.md, word by word but for the port: commands and the device's program."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tacit.service.demo.children import Child, free_port
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "local.md"
+
+
+@pytest.mark.extended
+def test_the_page_about_the_local_model_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    page = PAGE.read_text(encoding="utf-8").replace("8700", str(port))
+    commands = re.findall(r"^\$ (tacit .*)$", page, re.M)
+    assert len(commands) == 7
+    (program,) = re.findall(r"^```py\n(.*?)^```$", page, re.M | re.S)
+    serving: list[Child] = []
+    said: dict[str, str] = {}
+    monkeypatch.chdir(tmp_path)
+    try:
+        for command in commands:
+            words = shlex.split(command)[1:]
+            if words[0] == "serve":
+                serving.append(Child(["-m", "tacit", *words], tmp_path / "serve.log"))
+                serving[0].wait_for(f"http://127.0.0.1:{port}/readyz", lambda: None)
+                continue
+            done = run(["-m", "tacit", *words])
+            said[" ".join(words[:2])] = done
+            if words[:2] == ["experiment", "create"]:
+                told = run(["-c", program])
+    finally:
+        for server in serving:
+            server.end()
+    assert "randomized-response" in said["experiment check"]
+    assert "(running)" in said["experiment create"]
+    assert "cosign" not in said["experiment create"]
+    assert "was taken" in told
+    assert "It costs 3 of ε" in told
+    assert "running" in said["experiment status"]
+
+
+def run(words: list[str]) -> str:
+    done = subprocess.run(
+        [sys.executable, *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

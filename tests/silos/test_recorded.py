@@ -1,0 +1,184 @@
+"""Recorded data: reading, replay by rejection through a federation, private evaluation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from tests.silos.harness import WARD, LocalFederation
+
+from tacit.errors import TacitError
+from tacit.protocols.prefix_sums import Encoder
+from tacit.silos.agent import RecordedEvaluations
+from tacit.silos.coordinator import SiloAbsent
+from tacit.silos.evaluation import EvaluationRequest, estimate
+from tacit.silos.exported import ExportedPolicy
+from tacit.silos.federation import RewardSpec, SyncSchedule
+from tacit.silos.recorded import RecordedTable, read_recorded, replay
+from tacit.types import Floats
+
+REWARD = RewardSpec("recovered, 0 or 1")
+TRUTH = np.array([[0.5, 0.0, -0.3], [0.5, 0.0, 0.3]])  # surgery helps the severe
+CHANCE = (0.7, 0.3)  # of drug and surgery in the logs
+POLICY = ExportedPolicy(WARD, 1, np.array([[0.5, 0.0, -0.2], [0.5, 0.0, 0.2]]))
+
+
+def lines(rng: np.random.Generator, count: int) -> list[str]:
+    """Logged decisions of a clinic that prefers drugs, whatever the patient."""
+    rows = ["age,severe,action,outcome,propensity"]
+    for _ in range(count):
+        age, severe = int(rng.integers(20, 81)), bool(rng.random() < 0.5)
+        action = int(rng.random() < CHANCE[1])
+        mean = TRUTH[action, 0] + TRUTH[action, 2] * (1 if severe else -1)
+        outcome = int(rng.random() < mean)
+        rows.append(f"{age},{severe},{WARD.actions[action]},{outcome},{CHANCE[action]}")
+    return rows
+
+
+def table(folder: Path, seed: int, count: int) -> RecordedTable:
+    path = folder / f"log{seed}.csv"
+    path.write_text("\n".join(lines(np.random.default_rng(seed), count)))
+    return read_recorded(path, WARD, REWARD)
+
+
+def test_a_table_is_read_as_declared_from_csv_and_parquet(tmp_path: Path) -> None:
+    read = table(tmp_path, 1, 50)
+    assert len(read) == 50
+    assert set(read.actions) == {0, 1}
+    assert set(read.propensities) == set(CHANCE)
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    rows = [
+        {**context, "action": WARD.actions[a], "outcome": o, "propensity": p}
+        for context, a, o, p in zip(
+            read.contexts, read.actions, read.outcomes.tolist(), read.propensities, strict=True
+        )
+    ]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "log.parquet")
+    again = read_recorded(tmp_path / "log.parquet", WARD, REWARD)
+    assert again.contexts == read.contexts
+    np.testing.assert_array_equal(again.rewards, read.rewards)
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ("30,True,drug,1,0", "propensity is 0"),
+        ("30,True,leech,1,0.5", "action is 'leech'"),
+        ("30,perhaps,drug,1,0.5", "severe is None"),
+        ("old,True,drug,1,0.5", "could not convert"),
+        ("30,True,drug,,0.5", "could not convert"),
+        ("30,True,drug", "lack|NoneType"),
+    ],
+)
+def test_a_wrong_row_is_rejected_with_its_number(tmp_path: Path, row: str, told: str) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("\n".join([*lines(np.random.default_rng(1), 2), row]))
+    with pytest.raises(TacitError, match=f"row 3: .*({told})"):
+        read_recorded(path, WARD, REWARD)
+    path.write_text("age,severe,action,outcome\n30,True,drug,1\n")
+    with pytest.raises(TacitError, match="row 1: columns lack"):
+        read_recorded(path, WARD, REWARD)
+
+
+def test_replay_by_rejection_through_a_federation(tmp_path: Path) -> None:
+    """Accepted rows are distributed as if the policy had acted: their mean reward is that of the
+    rows' truth, at a false positive rate of 1e-6."""
+    federation = LocalFederation.of(
+        3, algorithm="fedlinucb", schedule=SyncSchedule(horizon=400, sync=200, kind="fixed")
+    )
+    coordinator, rng = federation.coordinator(), np.random.default_rng(5)
+    coordinator.deliver()
+    counts = []
+    for number, agent in enumerate(federation.agents.values()):
+        read = table(tmp_path, number, 400)
+
+        def decide(context: Mapping[str, Any], agent: Any = agent) -> tuple[str, str]:
+            made = agent.decide(context)
+            return made.id, made.action
+
+        counts.append(replay(read, range(400), min(CHANCE), rng, decide, agent.record))
+    for agent, count in zip(federation.agents.values(), counts, strict=True):
+        assert count.used == 400
+        assert agent.status()["outcomes"] == count.accepted
+        # P[accepted] = floor / p · p = floor, whichever action is proposed
+        slack = 5 * math.sqrt(400 * 0.3 * 0.7)
+        assert abs(count.accepted - 400 * min(CHANCE)) < slack
+    coordinator.synchronise()
+    assert coordinator.step == 1
+    with pytest.raises(TacitError, match=r"at least the declared floor 0\.5"):
+        replay(read, range(1), 0.5, rng, decide, agent.record)
+
+
+def request(estimator: str = "clipped-ips", epsilon: str = "1") -> EvaluationRequest:
+    return EvaluationRequest(
+        POLICY.to_json(), estimator, Fraction(4), 800, Fraction(epsilon), Fraction(1, 10**6)
+    )
+
+
+def federation_with_tables(folder: Path, count: int) -> LocalFederation:
+    federation = LocalFederation.of(3)
+    for number, agent in enumerate(federation.agents.values()):
+        logs = table(folder, number, count)
+        agent._recorded = RecordedEvaluations(logs, Fraction(2), Fraction(1, 10**5))
+    return federation
+
+
+@pytest.mark.parametrize("estimator", ["clipped-ips", "doubly-robust"])
+def test_an_evaluation_covers_the_truth_and_is_charged(tmp_path: Path, estimator: str) -> None:
+    federation = federation_with_tables(tmp_path, 800)
+    coordinator = federation.coordinator()
+    found = coordinator.evaluate(request(estimator))
+    assert abs(found.records - 2400) < 200
+    assert found.low - 0.1 < 0.8 < found.high + 0.1  # the policy always does what helps
+    assert found.high - found.low < 1.0
+    assert coordinator.evaluate(request(estimator)) == found  # stored: no second release
+    for agent in federation.agents.values():
+        assert len(agent._database.evaluations()) == 1
+    coordinator.evaluate(request(estimator, "1/2"))
+    with pytest.raises(SiloAbsent, match="only 0 silos accept"):
+        coordinator.evaluate(request(estimator, "3/4"))  # 1 + 1/2 + 3/4 > 2
+
+
+def test_evaluations_move_by_no_more_than_their_sensitivity() -> None:
+    """The vectors of neighbouring tables, over random records and both estimators."""
+    rng = np.random.default_rng(7)
+
+    def vector(asked: EvaluationRequest, rows: int, outcome: float, chance: float) -> Floats:
+        contexts = tuple({"age": 50, "severe": bool(rng.random() < 0.5)} for _ in range(rows))
+        outcomes, chances = np.full(rows, outcome), np.full(rows, chance)
+        actions = tuple(int(one) for one in rng.integers(0, 2, rows))
+        logs = RecordedTable(WARD, contexts, actions, outcomes, outcomes, chances)
+        return asked.vector(logs) if rows else np.zeros(2)
+
+    for estimator in ("clipped-ips", "doubly-robust"):
+        asked = request(estimator)
+        for _ in range(100):
+            one, other = (
+                vector(asked, int(rng.integers(0, 2)), float(rng.integers(0, 2)), chance)
+                for chance in rng.uniform(0.01, 1, 2)
+            )
+            assert np.linalg.norm(one - other) <= math.sqrt(2) + 1e-12
+
+
+def test_evaluation_noise_is_as_declared() -> None:
+    """Silos without records send noise and nothing else: 240 numbers of the devices' own draws,
+    false positive rate 1e-6; half of the noise, none, or the same twice fails."""
+    federation = LocalFederation.of(3)
+    asked = request()
+    sums = asked.sums(federation.terms)
+    assert sums.guarantee(1e-6).epsilon <= 1 + 1e-9
+    drawn = [[Encoder(sums).randomize(np.zeros(2)) for _ in range(3)] for _ in range(120)]
+    words = np.array(drawn).sum(axis=1, dtype=np.uint64).view(np.int64)
+    squares = float(((words / sums.scale) ** 2).sum() / sums.row_variance)
+    assert 1e-6 < 2 * stats.chi2.cdf(squares, words.size) < 2 - 1e-6
+    assert len(np.unique(words)) > words.size / 2
+    with pytest.raises(TacitError, match="too few to evaluate"):
+        estimate(asked, sums, np.array([0.0, -3.0]))
