@@ -82,6 +82,8 @@ class Member:
     key: Ed25519PrivateKey
     port: int
     process: subprocess.Popen[bytes] | None = None
+    file: str = "party.toml"
+    others: tuple[Member, ...] = ()  # further processes of this party
 
     @property
     def url(self) -> str:
@@ -92,13 +94,15 @@ class Member:
         """Seconds that its process has computed, which other loads hardly change."""
         assert self.process is not None
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return own + sum(one.computed() for one in self.others)
 
     def memory(self) -> float:
         """Megabytes that its process has in memory."""
         assert self.process is not None
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+        own = pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+        return own + sum(one.memory() for one in self.others)
 
 
 def member(directory: Path, role: str, database: str) -> Member:
@@ -127,11 +131,24 @@ def member(directory: Path, role: str, database: str) -> Member:
     return Member(role, directory, key, port)
 
 
+def beside(one: Member, number: int) -> Member:
+    """Another process of a party, on a port of its own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    file, text = f"party-{number}.toml", (one.directory / "party.toml").read_text()
+    (one.directory / file).write_text(
+        text.replace(f'listen = "127.0.0.1:{one.port}"', f'listen = "127.0.0.1:{port}"')
+    )
+    (one.directory / file).chmod(0o600)
+    return Member(one.role, one.directory, one.key, port, file=file)
+
+
 def start(one: Member) -> None:
     command = [sys.executable, "-m", "tacit", "serve", one.role]
-    with (one.directory / "log").open("wb") as log:
+    with (one.directory / f"{one.file}.log").open("wb") as log:
         one.process = subprocess.Popen(
-            [*command, "--config", str(one.directory / "party.toml")], stdout=log, stderr=log
+            [*command, "--config", str(one.directory / one.file)], stdout=log, stderr=log
         )
     end = time.monotonic() + 120
     while time.monotonic() < end and one.process.poll() is None:
@@ -140,7 +157,7 @@ def start(one: Member) -> None:
                 return
         except httpx.HTTPError:
             time.sleep(0.1)
-    raise SystemExit((one.directory / "log").read_text())
+    raise SystemExit((one.directory / f"{one.file}.log").read_text())
 
 
 @dataclass
@@ -196,11 +213,15 @@ class Deployment:
 
 
 @contextmanager
-def deployed(directory: Path, databases: tuple[str, str]) -> Iterator[Deployment]:
+def deployed(
+    directory: Path, databases: tuple[str, str], processes: int = 1
+) -> Iterator[Deployment]:
     coordinator, helper = (
         member(directory / role, role, database)
         for role, database in zip(ROLES, databases, strict=True)
     )
+    for one in (coordinator, helper):
+        one.others = tuple(beside(one, number) for number in range(2, processes + 1))
     with ExitStack() as stack:
         parts = []
         for one in (coordinator, helper):
@@ -208,8 +229,9 @@ def deployed(directory: Path, databases: tuple[str, str]) -> Iterator[Deployment
             store.migrate()
             stack.callback(store.close)
             parts.append((one.key, store, RecordDirectory(one.directory / f"{one.role}-records")))
-            start(one)
-            stack.callback(end, one)
+            for each in (one, *one.others):
+                start(each)
+                stack.callback(end, each)
         yield Deployment((coordinator, helper), Coordinator(*parts[0]), Helper(*parts[1]))
 
 
@@ -254,7 +276,7 @@ class Line(asyncio.Protocol):
     @classmethod
     async def to(cls, one: Member) -> Line:
         """A connection to a party."""
-        line = cls(one.port)
+        line = cls(secrets.choice([one, *one.others]).port)
         await line._connect()
         return line
 
@@ -502,6 +524,23 @@ def checked(there: Deployment, path: str, place: ReportSlot, half: bytes) -> obj
 # All of it
 
 
+def multiplied(directory: Path, databases: tuple[str, str], said: Any) -> list[Row]:
+    """What one participant costs the parties with so many processes each."""
+    directory.mkdir()
+    with deployed(directory, databases, said.processes) as there:
+        pinned = there.begin("Several processes?")
+        befores = [one.computed() for one in there.members]
+        found = asyncio.run(people(there, pinned, said.seconds))
+        afters = [one.computed() for one in there.members]
+        there.stop(pinned)
+    spent = sum(afters) - sum(befores)
+    name = f"postgresql, {said.processes} processes per party"
+    return [
+        Row(name=f"{name}: computing per person", value=1e3 * spent / found["people"], unit="ms"),
+        Row(name=f"{name}: people", value=found["rate"], unit="per second"),
+    ]
+
+
 def measured(directory: Path, kind: str, databases: tuple[str, str], said: Any) -> list[Row]:
     rows: list[Row] = []
 
@@ -562,10 +601,15 @@ def main() -> None:
     words.add_argument("--device-seconds", type=float, default=30.0, help="of shipped devices")
     words.add_argument("--sealed", type=int, default=SEALED, help="reports that are sealed before")
     words.add_argument("--only", choices=("sqlite", "postgresql"), help="one database only")
+    words.add_argument("--processes", type=int, default=0, help="so many per party, this alone")
     said = words.parse_args()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         directory = Path(name)
+        if said.processes:
+            urls = stack.enter_context(postgresql(directory))
+            emit(multiplied(directory / "parties", urls, said))
+            return
         if said.only != "postgresql":
             beside = ("sqlite:///coordinator.db", "sqlite:///helper.db")
             rows += measured(directory / "sqlite", "SQLite", beside, said)

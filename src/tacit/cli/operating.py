@@ -47,8 +47,9 @@ def needs_live() -> Iterator[None]:
         name = missing.name or "a package"
         if name.startswith("tacit"):
             raise
+        extra = "flare" if name.partition(".")[0] == "nvflare" else "live"
         raise TacitError(
-            f"{name} is missing, which live experiments need: pip install 'tacit[live]'"
+            f"{name} is missing, which this command needs: pip install 'tacit[{extra}]'"
         ) from None
 
 

@@ -216,6 +216,8 @@ class Pinned:
 
     def _check_bits(self, offer: Offer, divisor: int, bias: Fraction) -> None:
         """Reject noise bits of all certain honest reports that do not achieve ε and δ."""
+        rule = "absent with noise bits: numbers modulo it would have other noise"
+        _require(offer.modulus is None, "modulus", offer.modulus, rule)
         bits = (offer.parts or 0) - offer.levels
         rule = f"above the {offer.levels} levels of an answer: the rest are noise bits"
         _require(bits >= 1, "number of messages per metric", offer.parts, rule)

@@ -1,0 +1,68 @@
+"""Very many reports in one experiment: neither memory nor rows grow after their rounds."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sql
+from tests.service.pairs import Pair, experiment_of, sqlite_pair
+
+from tacit.service import store
+from tacit.service.http.serve import give_back
+
+AT_ONCE = 500  # participants of one transaction
+GROWTH = 24 << 20  # bytes: what closing the largest round may leave in the allocator
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    gc.collect()
+    told = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+) kB", told)[1]) << 10  # type: ignore[index]
+
+
+def rows(pair: Pair) -> int:
+    """Rows of participants at both parties, and slot counters beyond those of the open rounds."""
+    found = -len(pair.coordinator.rounds(store.Stage.OPEN))
+    for own in pair.stores:
+        with own.begin() as transaction:
+            for table in (store.shares, store.joins, store.slot_shards, store.spent):
+                count = sql.select(sql.func.count()).select_from(table)
+                found += int(transaction.connection.execute(count).scalar_one())
+    return found
+
+
+def play(pair: Pair, digest: bytes) -> int:
+    """Everybody who is wanted in the open rounds reports, in groups; then the rounds end."""
+    pair.step(2)
+    wanted: int = sum(
+        one["places"] - one["given"]
+        for one in pair.coordinator.status(digest)["rounds"]
+        if one["stage"] == "open"
+    )
+    for at in range(0, wanted, AT_ONCE):
+        pair.report(digest, pair.crowd(digest, min(AT_ONCE, wanted - at)), lambda _: 1)
+    pair.clock.now += 200
+    pair.step(3)
+    return wanted
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_reports_leave_neither_memory_nor_rows(tmp_path: Path) -> None:
+    reports = int(os.environ.get("TACIT_REPORTS", "100000"))
+    give_back()
+    with sqlite_pair(tmp_path) as pair:
+        digest = pair.begin(experiment_of(4 * reports))
+        came, halfway = 0, 0
+        while came < reports:
+            came += play(pair, digest)
+            assert rows(pair) == 0
+            if not halfway and came >= reports // 3:
+                halfway = resident()
+        status = pair.coordinator.status(digest)
+        assert status["people"]["reported"] == came
+        assert resident() - halfway < GROWTH
