@@ -15,7 +15,7 @@ from tests.bandits.harness import Environment, estimate, exact, laplace, play
 
 from tacit.bandits import ArmEvidence, ForgettingElimination, PrivateMED
 from tacit.bandits.arms.divergence import kl
-from tacit.bandits.arms.med import coarse, quick
+from tacit.bandits.arms.med import EARLY, coarse, quick
 from tacit.noise import DiscreteLaplace
 from tacit.types import Arm, ErrorDistribution, Estimate, Round
 
@@ -35,12 +35,23 @@ def evidence_of(*batches: Estimate) -> ArmEvidence:
     return evidence
 
 
+def due_share(evidence: float) -> float:
+    """The share of an arm, up to a constant: the first units of evidence count twice."""
+    return math.exp(-evidence - min(evidence, EARLY))
+
+
+def test_arms_far_behind_keep_a_constant_part_of_the_share_of_med() -> None:
+    """So that exploration falls no faster than MED's, in the long run."""
+    for evidence in (EARLY, 5.0, 20.0):
+        assert due_share(evidence) == pytest.approx(math.exp(-evidence) * math.exp(-EARLY))
+
+
 @pytest.mark.parametrize("index", ["variance", "chernoff"])
 def test_a_round_is_shared_out_in_proportion_to_the_exponentials(index: str) -> None:
     """Exact sums, for which both exponents are participants times relative entropy."""
     means = [0.5, 0.52, 0.55]
     rounds = told(PrivateMED(3, 10**6, first=1000, index=index), means)
-    weights = [math.exp(-1000 * kl(mean, 0.55)) for mean in means]
+    weights = [due_share(1000 * kl(mean, 0.55)) for mean in means]
     for round_, weight in zip(rounds, weights, strict=True):
         assert round_.participants == coarse(1200 * weight / sum(weights))
 
@@ -73,7 +84,7 @@ def test_rounds_of_one_size_share_the_preparation_of_their_noise() -> None:
 def test_a_share_below_the_smallest_batch_is_one_as_often_as_it_must() -> None:
     """1,000 seeds, false-alarm rate 1e-6 for each arm: 4.9 standard errors."""
     means, least, runs = [0.5, 0.52, 0.54, 0.56], 400, 1000
-    weights = [math.exp(-500 * kl(mean, 0.56)) for mean in means]
+    weights = [due_share(500 * kl(mean, 0.56)) for mean in means]
     due = [800 * weight / sum(weights) / least for weight in weights]
     assert due[0] < due[1] < due[2] < 1 < due[3]
     seen: Counter[int] = Counter()
