@@ -15,12 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from starlette.responses import Response
 from tests.service.served import (
     ADMIN,
     Process,
@@ -282,8 +282,13 @@ def test_at_the_limit_the_connection_that_waited_longest_is_closed(
 class Closing:
     """A connection that can only be closed."""
 
-    def __init__(self, abort: Callable[[], None]) -> None:
-        self.transport = SimpleNamespace(abort=abort)
+    def __init__(self, closed: Callable[[], None]) -> None:
+        self._closed = closed
+
+    def reject(self, answer: Response) -> None:
+        """Close it with 503."""
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        self._closed()
 
     def finish(self) -> None:
         """The next data begins a head."""

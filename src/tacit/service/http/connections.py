@@ -98,7 +98,7 @@ class ConnectionLimit:
             self._idle[peer] = None
 
     def _close(self, peer: Peer) -> None:
-        self._open[peer].transport.abort()
+        self._open[peer].reject(overloaded())
         self.leave(peer)
         self._closed += 1
         if self._clock() >= self._quiet_until:
@@ -174,11 +174,15 @@ class GuardedConnection(asyncio.Protocol):
 
     def _check(self) -> None:
         if self._in_head and self._size > LARGEST and not self.transport.is_closing():
-            answer = too_large()
-            lines = [f"HTTP/1.1 431 {HTTPStatus(431).phrase}\r\n".encode()]
-            lines += [b"%b: %b\r\n" % pair for pair in answer.raw_headers]
-            self.transport.write(b"".join([*lines, b"\r\n", bytes(answer.body)]))
-            self.transport.close()
+            self.reject(too_large())
+
+    def reject(self, answer: JSONResponse) -> None:
+        """Send a response, whether or not a request has been read, and close."""
+        status = answer.status_code
+        lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()]
+        lines += [b"%b: %b\r\n" % pair for pair in answer.raw_headers]
+        self.transport.write(b"".join([*lines, b"\r\n", bytes(answer.body)]))
+        self.transport.close()
 
     def _wait(self) -> None:
         if self._timer is None:
@@ -200,6 +204,12 @@ def is_too_large(scope: Mapping[str, Any]) -> bool:
     target = len(scope.get("raw_path", b"")) + len(scope.get("query_string", b""))
     size = target + sum(len(name) + len(value) for name, value in scope["headers"])
     return size > LARGEST
+
+
+def overloaded() -> JSONResponse:
+    """The response beyond the limit of connections."""
+    detail = "Too many connections; nothing was changed: retry later."
+    return problem(503, detail, {"retry-after": "1", "connection": "close"})
 
 
 def too_large() -> JSONResponse:

@@ -24,6 +24,7 @@ from tacit.service.http.connections import (
     Peer,
     connection_limit,
     is_too_large,
+    overloaded,
     too_large,
 )
 from tacit.service.http.limits import Buckets
@@ -155,8 +156,7 @@ class Front:
         if is_too_large(scope):
             return too_large()
         if self.connections.full:
-            detail = "Too many connections; nothing was changed: retry later."
-            return problem(503, detail, {"retry-after": "1", "connection": "close"})
+            return overloaded()
         address = self._address(scope, headers)
         if self._buckets is None or address is None:
             return None
