@@ -75,6 +75,7 @@ def wait_for(step: int, federation: LocalFederation, seconds: float) -> None:
     raise AssertionError(f"no policy of step {step} within {seconds} s")
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # FLARE's sockets
 def test_flare_gives_the_simulations_decisions_and_runs_no_code_of_jobs(
     federation: LocalFederation, network: Any, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "arms": {"arms": 3, "horizon": 300},
     "linear": {"dimension": 3, "actions": 6, "horizon": 200},
     "federated": {"silos": 3, "dimension": 3, "actions": 5, "horizon": 20, "sync": 10},
+    "contextual": {"dimension": 3, "arms": 2, "horizon": 3000},
 }
 
 

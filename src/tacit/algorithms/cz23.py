@@ -52,8 +52,8 @@ def _elimination(
         growth=problem.growth,
         failure_probability=problem.failure_probability,
         constants=problem.constants,
-        sigma=sigma,
-        h=h,
+        sigma=float(sigma),
+        h=float(h),
         per_user=per_user,
         start=start,
     )

@@ -11,7 +11,7 @@ import hmac
 import re
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Path, Request
+from fastapi import FastAPI, Header, Path, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import Scope
@@ -35,6 +35,11 @@ Identity = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="name of a 
 Address = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="public key of the device")]
 After = Annotated[int, Path(ge=0, le=16, description="messages that the device has answered")]
 
+SlotName = Annotated[
+    str,
+    Header(alias="Tacit-Slot", pattern="^[0-9a-f]{40}$", description="slot number and its token"),
+]
+
 
 def add_stages(app: FastAPI, coordinator: Coordinator, writer: GroupWriter, driver: Driver) -> None:
     """Add the two routes."""
@@ -57,12 +62,16 @@ def add_stages(app: FastAPI, coordinator: Coordinator, writer: GroupWriter, driv
             await asyncio.sleep(LOOKS)
         return Response(status_code=204)
 
-    sent: dict[str, Any] = {"tags": ["devices"], "responses": responses(403, 404, 409, 410)}
+    sent: dict[str, Any] = {
+        "tags": ["devices"],
+        "responses": responses(403, 404, 409, 410, 413),
+        "openapi_extra": {"requestBody": {"required": True, "content": content}},
+    }
 
     @app.put("/rounds/{identity}/messages", status_code=204, response_class=Response, **sent)
-    async def answer(identity: Identity, request: Request) -> Response:
+    async def answer(identity: Identity, named: SlotName, request: Request) -> Response:
         """A device's answer to the last message that it was sent."""
-        slot = slot_of({SLOT_HEADER.encode(): request.headers.get(SLOT_HEADER, "").encode()})
+        slot = slot_of({SLOT_HEADER.encode(): named.encode()})
         waiting = coordinator.answer(bytes.fromhex(identity), slot, await request.body())
         refusal = await writer(coordinator.keep, waiting)
         if refusal is not None:
