@@ -47,13 +47,14 @@ async def flood(
 ) -> tuple[dict[int, str], float, float]:
     """Answers by report, the largest memory, and seconds until an answer is quick again."""
     started, tasks, memory = time.perf_counter(), dict[int, asyncio.Task[str]](), one.memory()
-    number = 0
+    number, waiting = 0, set[asyncio.Task[str]]()
     while (passed := time.perf_counter() - started) < seconds:
-        running = sum(not task.done() for task in tasks.values())
-        while number < rate * passed and running < MOST:
+        while number < rate * passed and len(waiting) < MOST:
             path, body = reports[number % len(reports)]
             tasks[number] = asyncio.ensure_future(put(one, path, body))
-            number, running = number + 1, running + 1
+            waiting.add(tasks[number])
+            tasks[number].add_done_callback(waiting.discard)
+            number += 1
         memory = max(memory, one.memory())
         await asyncio.sleep(0.01)
     ended = time.perf_counter()
