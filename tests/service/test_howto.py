@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,7 @@ def test_the_page_about_one_server_runs(
             done = run(["-m", "tacit", *words])
             said[" ".join(words[:2])] = done
             if words[:2] == ["experiment", "create"]:
+                time.sleep(4)  # the coordinator announces the first rounds
                 told = run(["-c", program])
     finally:
         for server in serving:
