@@ -88,6 +88,7 @@ class MaskingReports:
         self._lock = threading.RLock()
         self._vaults: tuple[bytes, PendingVault] | None = None
         self._progress: _Progress | None = None
+        self.reason = ""  # why this process aborted the round
 
     @property
     def report_size(self) -> int:
@@ -157,7 +158,8 @@ class MaskingReports:
                 stage = progress.server.stage
                 try:
                     sent = progress.server.close(stage)
-                except Refusal:
+                except Refusal as reason:
+                    self.reason = f"{stage.value}: {reason}"
                     progress.server.abort()
                     break
                 progress.entry = self._state.read()
@@ -171,17 +173,18 @@ class MaskingReports:
     def next_message(self, address: bytes, after: int) -> bytes:
         """The server's message number `after` for a client; empty until it exists.
 
-        Raises `ClosedRound` for a client that is no longer asked, and once the round is over.
+        A stage may concern only some clients; the others are asked again in a later one. Raises
+        `ClosedRound` for an address that did not join, and once the round is over.
         """
         with self._lock:
             if self.entry().phase is not RoundPhase.OPEN:
                 raise ClosedRound(str(ended(self.entry().phase)))
-            if self._progress is None or after >= len(self._progress.sent):
+            if self._progress is None or not self._progress.sent:
                 return b""
-            message = self._progress.sent[after].get(address)
-            if message is None:
-                raise ClosedRound("client is not asked in this stage: it has dropped out")
-            return message
+            mine = [sent[address] for sent in self._progress.sent if address in sent]
+            if not mine:
+                raise ClosedRound("client did not join this round")
+            return mine[after] if after < len(mine) else b""
 
     def abort(self) -> None:
         """Abort the round unless it is over."""

@@ -20,7 +20,7 @@ from tacit.records import Records
 from tacit.rounds.codecs import Residues, codec
 from tacit.rounds.round_runner import minimum
 from tacit.rounds.stated_noise import check_stated, stated_noise
-from tacit.service.errors import TooEarly
+from tacit.service.errors import LOG, TooEarly
 from tacit.service.pending import PendingShares
 from tacit.service.store import RoundRow
 from tacit.service.trust_models.contract import (
@@ -132,6 +132,8 @@ class MaskingCoordinator(CoordinatorEngine):
         phase = served.advance(PendingShares(self.context.store, row.identity), now)
         if phase is RoundPhase.OPEN:
             return None
+        if served.reason:
+            LOG.warning("round %s is aborted: %s", row.identity.hex(), served.reason)
         served.finish(ROLE, self.context.key)
         return EndedRound(served.view() if phase is RoundPhase.ANSWERED else None)
 

@@ -1,4 +1,4 @@
-"""docs/how-to/local.md, word by word but for the port: commands and the device's program."""
+"""How-to pages of one-server trust models, word by word but for the port."""
 
 from __future__ import annotations
 
@@ -6,21 +6,27 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tacit.service.demo.children import Child, free_port
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "local.md"
+PAGES = Path(__file__).parents[2] / "docs" / "how-to"
+EXPECTED = {
+    "local": ("randomized-response", "It costs 3 of ε"),
+    "secure-aggregation": ("discrete-laplace", "It costs 1 of ε"),
+}
 
 
 @pytest.mark.extended
-def test_the_page_about_the_local_model_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_page_about_one_server_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = free_port()
-    page = PAGE.read_text(encoding="utf-8").replace("8700", str(port))
+    page = (PAGES / f"{name}.md").read_text(encoding="utf-8").replace("8700", str(port))
     commands = re.findall(r"^\$ (tacit .*)$", page, re.M)
     assert len(commands) == 7
     (program,) = re.findall(r"^```py\n(.*?)^```$", page, re.M | re.S)
@@ -37,15 +43,17 @@ def test_the_page_about_the_local_model_runs(
             done = run(["-m", "tacit", *words])
             said[" ".join(words[:2])] = done
             if words[:2] == ["experiment", "create"]:
+                time.sleep(4)  # the coordinator announces the first rounds
                 told = run(["-c", program])
     finally:
         for server in serving:
             server.end()
-    assert "randomized-response" in said["experiment check"]
+    noise, cost = EXPECTED[name]
+    assert noise in said["experiment check"]
     assert "(running)" in said["experiment create"]
     assert "cosign" not in said["experiment create"]
     assert "was taken" in told
-    assert "It costs 3 of ε" in told
+    assert cost in told
     assert "running" in said["experiment status"]
 
 
