@@ -252,7 +252,7 @@ class SiloAgent:
         """The newest policy, for use without an agent."""
         with self._lock:
             step, actor = self._current()
-        return export_policy(self.terms.context, actor, step)
+        return export_policy(self.terms.context, actor.policy, step)
 
     # Synchronisation
 
