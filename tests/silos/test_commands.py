@@ -14,29 +14,33 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from tests.silos.harness import listening
 
 from tacit.cli import silos as commands
 from tacit.errors import Refusal, TacitError, Unavailable
 from tacit.records import MemoryRecords, RecordDirectory
 from tacit.silos import config
+from tacit.silos.agent import SiloAgent
 from tacit.silos.coordinator import CoordinatorTiming, FederationCoordinator, SiloAbsent
 from tacit.silos.exchange import InProcessExchange
 from tacit.silos.exported import ExportedPolicy, load_policy
+from tacit.silos.http import agent_app
 from tacit.silos.relay import AgentRelay
 
 SILOS, FIRST_PORT = 3, 18710
 
 
-def set_up(folder: Path) -> None:
+def set_up(folder: Path, schedule: str = "horizon = 40") -> None:
     """A federation of three silos with signed terms, made by the commands."""
     study = folder / "study"
     config.create_federation(study)
     definition = study / "federation.toml"
     text = definition.read_text()
-    definition.write_text(text.replace("horizon = 2500", "horizon = 40"))
+    definition.write_text(text.replace("horizon = 2500", schedule))
     homes = [folder / f"silo{number}" for number in range(SILOS)]
     for number, home in enumerate(homes):
         commands.new_silo(home, port=FIRST_PORT + number, like=definition, as_json=True)
@@ -203,6 +207,71 @@ def test_twenty_kills(tmp_path: Path, definition: Path) -> None:
                 break
     assert kills == 20
     assert coordinator.step == len(coordinator.terms.batches)
+
+
+@pytest.mark.slow
+def test_twenty_kills_of_the_coordinator(tmp_path: Path) -> None:
+    """SIGKILL of `tacit federation rehearse` before or after an agent's answer, at random messages;
+    afterwards every row is released once, from the messages that silos committed."""
+    set_up(tmp_path, 'horizon = 40\nkind = "fixed"\nsync = 2')
+    study, rng = tmp_path / "study" / "federation.toml", random.Random(2)
+    homes = {f"silo{n}": tmp_path / f"silo{n}" / "silo.toml" for n in range(SILOS)}
+    agents = {name: config.open_agent(path) for name, path in homes.items()}
+    victim: list[subprocess.Popen[bytes]] = []
+    left, kills = 0, 0
+
+    class Killing:
+        """An agent during whose answers the coordinator is killed."""
+
+        def __init__(self, agent: SiloAgent) -> None:
+            self.agent = agent
+
+        def respond(self, stage: str, message: bytes) -> bytes:
+            nonlocal left, kills
+            left -= 1
+            now = left == 0 and bool(victim)
+            if now and rng.random() < 0.5:
+                os.kill(victim.pop().pid, signal.SIGKILL)
+                kills += 1
+            answer = self.agent.respond(stage, message)
+            if now and victim:
+                os.kill(victim.pop().pid, signal.SIGKILL)
+                kills += 1
+            return answer
+
+    def rehearse() -> int:
+        words = ["federation", "rehearse", str(study)]
+        for path in homes.values():
+            words += ["--silo", str(path)]
+        process = subprocess.Popen([sys.executable, "-m", "tacit", *words])
+        victim[:] = [process] if kills < 20 else []
+        return process.wait(300)
+
+    apps = {
+        name: agent_app(
+            Killing(agent), "none", (homes[name].parent / "engine-token").read_text().strip()
+        )  # type: ignore[arg-type]
+        for name, agent in agents.items()
+    }
+    with listening(apps) as ports:
+        for number, (name, path) in enumerate(homes.items()):
+            text = path.read_text().replace(
+                f"port = {FIRST_PORT + number}", f"port = {ports[name]}"
+            )
+            path.write_text(text)
+        for _ in range(20):
+            left = rng.randrange(1, 24)  # a row takes 24 messages
+            assert rehearse() == -signal.SIGKILL
+        assert kills == 20
+        assert rehearse() == 0
+    coordinator = coordinator_of(study, InProcessExchange({}))
+    assert coordinator.step == len(coordinator.terms.batches) == 20
+    mechanism: Any = coordinator.experiment.mechanism
+    for step in range(20):
+        rows = [agent._database.rows()[step] for agent in agents.values()]
+        words = np.array([np.frombuffer(row.message or b"", np.uint64) for row in rows])
+        total = words.sum(axis=0, dtype=np.uint64).view(np.int64) / mechanism.sums.scale
+        np.testing.assert_array_equal(mechanism.released[step], total)
 
 
 def test_records_are_bound_to_their_terms(definition: Path) -> None:
