@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 from tests.silos.harness import listening
 
 from tacit.cli import silos as commands
@@ -144,6 +145,57 @@ def test_an_agent_rejects_what_is_weaker_than_its_file(
     path.write_text(text.replace(*change, 1))
     with pytest.raises(TacitError, match=told):
         config.open_agent(path)
+
+
+@pytest.mark.extended
+def test_a_log_is_replayed_through_a_running_agent(
+    tmp_path: Path, definition: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """P[accepted] = floor, whichever action is proposed; false positive rate 1e-6."""
+    path, rng = tmp_path / "silo0" / "silo.toml", np.random.default_rng(4)
+    agents = {f"silo{n}": config.open_agent(tmp_path / f"silo{n}" / "silo.toml") for n in range(3)}
+    coordinator = coordinator_of(
+        definition,
+        InProcessExchange({n: lambda n=n: agents[n] for n in agents}),  # type: ignore[misc]
+    )
+    coordinator.deliver()
+    rows = ["age,severe,action,outcome,propensity"]
+    for _ in range(300):
+        action, chance = ("drug", 0.6) if rng.random() < 0.6 else ("surgery", 0.4)
+        rows.append(
+            f"{rng.integers(18, 91)},{rng.random() < 0.5},{action},{rng.integers(31)},{chance}"
+        )
+    log = tmp_path / "log.csv"
+    log.write_text("\n".join(rows))
+    tokens = [(path.parent / name).read_text().strip() for name in config.TOKENS]
+    with listening({"silo0": agent_app(agents["silo0"], *tokens)}) as ports:
+        path.write_text(path.read_text().replace("port = 18710", f"port = {ports['silo0']}"))
+        capsys.readouterr()
+        commands.replay_log(log, path, floor=0.4, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told["rows"] == 300
+    assert stats.binomtest(told["accepted"], 300, 0.4).pvalue > 1e-6
+    status = agents["silo0"].status()
+    assert (status["decisions"], status["outcomes"]) == (300, told["accepted"])
+    coordinator.synchronise()
+    assert agents["silo0"].status()["synchronised"] == coordinator.terms.batches[0]
+    with pytest.raises(TacitError, match="must be at least the declared floor"):
+        commands.replay_log(log, path, floor=0.5)
+    with pytest.raises(Unavailable, match="start it"):
+        commands.replay_log(log, path, floor=0.4)
+
+
+def test_only_its_owner_reads_a_silos_files(tmp_path: Path, definition: Path) -> None:
+    assert definition.exists()
+    home = tmp_path / "silo0"
+    agent = config.open_agent(home / "silo.toml")
+    for name in ("silo.sqlite", "silo.key", "lock", *config.TOKENS):
+        assert not (home / name).stat().st_mode & 0o077, name
+    agent._database.add_evaluation(0, b"asked", b"noisy")
+    agent._database.close()
+    shutil.rmtree(home / "records")
+    with pytest.raises(TacitError, match="records"):  # noise may have been drawn: not forgotten
+        config.open_agent(home / "silo.toml")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -157,7 +158,8 @@ def replay_log(
         return str(made["id"]), str(made["action"])
 
     rng = np.random.default_rng(seed)
-    counts = replay(table, range(len(table)), floor, rng, decide, client.record)
+    with closing(client):
+        counts = replay(table, range(len(table)), floor, rng, decide, client.record)
     show({"rows": counts.used, "accepted": counts.accepted}, "replayed", as_json)
 
 

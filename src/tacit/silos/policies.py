@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -97,14 +98,19 @@ class PolicyActor:
         return Proposal(action, lifted, values[0] + self.policy.centre, widths[0])
 
 
-def sum_records(policy: LinUCBPolicy, records: list[tuple[Floats, float]]) -> Floats:
-    """The vector of a batch: of each record the features of what was done, and the reward.
+def sum_records(
+    policy: LinUCBPolicy, records: Sequence[tuple[Floats, float]], slots: int
+) -> Floats:
+    """The vector of a batch of `slots`: of each record the features of what was done, the reward.
 
-    An unused slot is the zero vector.
+    An unused slot is the zero vector, and is added like any other: the time that the sums take does
+    not tell how many slots are used.
     """
     size = len(policy.bias)
     bias, gram = np.zeros(size), np.zeros((size, size))
-    for x, reward in records:
+    unused = np.zeros(size), 0.0
+    for slot in range(slots):
+        x, reward = records[slot] if slot < len(records) else unused
         bias += x * (reward - policy.centre)
         gram += x[:, None] * x[None, :]
     return moments.pack(bias, gram, scaled=policy.scaled, weight=policy.weight or 1.0)
