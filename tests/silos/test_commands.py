@@ -299,12 +299,10 @@ def test_twenty_kills_of_the_coordinator(tmp_path: Path) -> None:
         victim[:] = [process] if kills < 20 else []
         return process.wait(300)
 
-    apps = {
-        name: agent_app(
-            Killing(agent), "none", (homes[name].parent / "engine-token").read_text().strip()
-        )  # type: ignore[arg-type]
-        for name, agent in agents.items()
-    }
+    apps = {}
+    for name, path in homes.items():
+        token = (path.parent / "engine-token").read_text().strip()
+        apps[name] = agent_app(Killing(agents[name]), "none", token)  # type: ignore[arg-type]
     with listening(apps) as ports:
         for number, (name, path) in enumerate(homes.items()):
             text = path.read_text().replace(

@@ -34,7 +34,7 @@ def variance_p(scores: Floats) -> float:
 
 def variance_power(ratio: float, numbers: int) -> float:
     """Probability that `variance_p` falls below RATE if the variance is `ratio`."""
-    low, high = stats.chi2.ppf([RATE / 2, 1 - RATE / 2], numbers)
+    low, high = (float(stats.chi2.ppf(at, numbers)) for at in (RATE / 2, 1 - RATE / 2))
     return float(stats.chi2.cdf(low / ratio, numbers) + stats.chi2.sf(high / ratio, numbers))
 
 

@@ -180,7 +180,7 @@ class LinUCB:
     def _preferred(self, lifted: Floats) -> Choices:
         if self.policy.in_turn:
             return np.full(len(lifted), self.step % lifted.shape[2])
-        return np.argmax(self._widths(lifted) + self._values(lifted), 1)
+        return np.asarray(np.argmax(self._widths(lifted) + self._values(lifted), 1))
 
     def outlook(self, features: Floats) -> tuple[Floats, Floats]:
         """Every action's estimated value (minus ½ with a weight) and its confidence width."""
