@@ -103,6 +103,9 @@ class PolicyLearner(Learner):
     def best(self) -> None:
         """None: the best option depends on the context."""
 
+    def decided(self, level: float = 0.95) -> None:  # noqa: ARG002
+        """None: `answers` decides for each context."""
+
     @abstractmethod
     def answers(
         self, level: float = 0.95, contexts: Sequence[Mapping[str, Any]] | None = None

@@ -352,7 +352,8 @@ def _add_places(app: FastAPI, service: Service, coordinator: Coordinator) -> Non
 
 def _assigned(answer: Assigned) -> dict[str, Any]:
     if answer.slot is None:
-        return {"asked": False, "option": answer.option}
+        policy = {"announcement": answer.announcement.hex()} if answer.announcement else {}
+        return {"asked": False, "option": answer.option, **policy}
     return {
         "asked": True,
         "option": answer.option,
