@@ -1,10 +1,10 @@
 """Round announcements: the fields common to all round descriptions, and their signatures.
 
 A description starts with the digest of its terms, the option, the levels of an answer, the
-observation window and the deadline; where devices choose the option, the round's policy is next. The
-fields of the kind of round follow. An announcement is a
-description followed by the signatures of all parties of the terms. Clients call `accept`, which
-checks both against the pinned terms; nothing here draws randomness.
+observation window and the deadline; where devices choose the option, the round's policy is next.
+The fields of the kind of round follow. An announcement is a description followed by the signatures
+of all parties of the terms. Clients call `accept`, which checks both against the pinned terms;
+nothing here draws randomness.
 """
 
 from __future__ import annotations
@@ -81,10 +81,11 @@ class Binding:
         Invalid values raise `TacitError`: call it inside `wire.described`.
         """
         fields, rest = head(_BINDING, data, "the description")
-        if fields[1] != BY_POLICY:
-            return cls(*fields), rest
-        (size,), rest = head(_POLICY_SIZE, rest, "the policy")
-        return cls(*fields, front(rest, size, "the policy")), rest[size:]
+        policy = b""
+        if fields[1] == BY_POLICY:
+            (size,), rest = head(_POLICY_SIZE, rest, "the policy")
+            policy, rest = front(rest, size, "the policy"), rest[size:]
+        return cls(*(*fields, policy)), rest
 
     def offer(self, **described: Any) -> Offer:
         """The fields that a client checks against its terms: these and those in `described`."""

@@ -168,8 +168,7 @@ class TablePolicy:
         size = segments * options * WEIGHT_SIZE
         require(len(data) == size, "policy", f"{len(data)} bytes long", f"{size} bytes long")
         numbers = [
-            int.from_bytes(data[at : at + WEIGHT_SIZE], "big")
-            for at in range(0, size, WEIGHT_SIZE)
+            int.from_bytes(data[at : at + WEIGHT_SIZE], "big") for at in range(0, size, WEIGHT_SIZE)
         ]
         rows = (tuple(numbers[at : at + options]) for at in range(0, len(numbers), options))
         return cls(tuple(rows))

@@ -54,10 +54,10 @@ class Ticket:
 class Assigned:
     """The option assigned to a ticket, and its slot. Without a slot, the device sends no report.
 
-    The option is None where the device chooses by the policy in the announcement.
+    The option is empty where the device chooses by the policy in the announcement.
     """
 
-    option: str | None
+    option: str
     announcement: bytes = b""
     slot: ReportSlot | None = None
 
@@ -242,10 +242,10 @@ class SlotAssigner:
         options = self._known.terms.options
         if slot is None:
             if policy := self._policy:
-                return Assigned(None, policy)
+                return Assigned("", policy)
             return Assigned(options[self._head.leader % len(options)])
         row = self._rounds[slot.round].row
-        option = None if row.arm == NO_ARM else options[row.option]
+        option = "" if row.arm == NO_ARM else options[row.option]
         return Assigned(option, row.announcement, tokens[slot])
 
     @cached_property

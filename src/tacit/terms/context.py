@@ -62,7 +62,7 @@ class ContextTerms:
     evaluation: Fraction = Fraction(0)
 
     def check(self, options: Sequence[str]) -> None:
-        """Reject fields without distinct names, unknown statistics and tables that are too large."""
+        """Reject fields with the same name, unknown statistics and tables that are too large."""
         for one in self.fields:
             one.check()
         check_names("context.fields", [one.name for one in self.fields])

@@ -289,10 +289,10 @@ def check_successor(old: Terms, new: Terms) -> None:
 
     Notes
     -----
-    Question, options (not with contexts), days, organisation, purpose, contact and the parties' addresses and keys may
-    change. Admission and issuer may change only where servers add the noise, since no participant's
-    noise then depends on who is admitted. A suite may become post-quantum. Nothing else may become
-    weaker.
+    Question, options, days, organisation, purpose, contact and the parties' addresses and keys may
+    change; options not where devices choose. Admission and issuer may change only where servers add
+    the noise, since no participant's noise then depends on who is admitted. A suite may become
+    post-quantum. Nothing else may become weaker.
     """
     wanted, found = old.digest.hex(), new.predecessor.hex()
     require(wanted == found, "predecessor", found or "empty", f"{wanted}, the old terms", Refusal)
