@@ -78,6 +78,7 @@ def status(seen: Snapshot) -> dict[str, Any]:
         "guarantee": None if guarantee is None else guarantee.to_dict(),
         "terms": in_words(seen.terms),
         "rounds": [_round(seen, row) for row in seen.rounds],
+        "contexts": contexts(seen.terms, seen.experiment),
     }
 
 
@@ -109,7 +110,7 @@ def estimates(seen: Snapshot, level: float = 0.95) -> dict[str, Any]:
     }
 
 
-def contexts(terms: Terms, experiment: Experiment, level: float) -> dict[str, Any] | None:
+def contexts(terms: Terms, experiment: Experiment, level: float = 0.95) -> dict[str, Any] | None:
     """Which option for whom, how sure that is, and the gain over one option for everybody.
 
     None where devices do not choose. Gains are empty without an evaluation slice.
