@@ -157,7 +157,8 @@ class PolicyLearner(Learner):
         self._value, self._waiting = None, []
         each = int(people * self.evaluation / self.arms)
         each = each if each >= self.smallest else 0
-        yield self._policy(people - each * self.arms), people - each * self.arms
+        rest = people - each * self.arms
+        yield self._policy(rest), rest, rest >= self.smallest
         if each:
             yield from ((Arm(option), each) for option in range(self.arms))
 
