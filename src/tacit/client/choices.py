@@ -19,7 +19,7 @@ Context = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenOption:
     """An option, and what the ledger stores for its report: the coded context, then the levels."""
 
     option: str
@@ -38,7 +38,7 @@ def check_context(terms: Terms, context: Context | None) -> None:
     terms.context.features(terms.options).code(context)
 
 
-def choose(terms: Terms, about: Binding, context: Context | None) -> Chosen:
+def choose(terms: Terms, about: Binding, context: Context | None) -> ChosenOption:
     """The option of a round that complies with the terms, and the levels if nothing happens.
 
     Parameters
@@ -52,12 +52,12 @@ def choose(terms: Terms, about: Binding, context: Context | None) -> Chosen:
     """
     answer = nothing_happened(terms.answer)
     if about.option != BY_POLICY:
-        return Chosen(terms.options[about.option], answer)
+        return ChosenOption(terms.options[about.option], answer)
     if terms.context is None or context is None:
         raise Refusal("the round asks the device to choose: must be under terms with a context")
     segment = terms.context.features(terms.options).segment(context)
     option = terms.context.policy(about.policy, len(terms.options)).draw(segment)
-    return Chosen(terms.options[option], (segment, option, *answer))
+    return ChosenOption(terms.options[option], (segment, option, *answer))
 
 
 def numbers_of(terms: Terms, about: Binding, levels: Sequence[int]) -> list[int]:
