@@ -146,7 +146,7 @@ def test_successors_keep_contexts_and_options() -> None:
 
 
 def test_the_right_option_for_each_segment(tmp_path: Path) -> None:
-    small = {"participants": 320, "min_batch_size": 5, "evaluation": Fraction(1, 4)}
+    small: dict[str, Any] = {"participants": 320, "min_batch_size": 5, "evaluation": Fraction(1, 4)}
     defined = contextual(epsilon=Fraction(8), **small)
     with deployed(defined, tmp_path) as one:
         rng = random.Random(3)
@@ -185,7 +185,8 @@ def test_the_state_survives_a_restart_between_slices_and_policy_round(tmp_path: 
         asked = one.join(sum(row.slots for row in rounds))
         slices = [each for each in asked if each.option]
         policy = [each for each in asked if not each.option]
-        assert slices and policy
+        assert slices
+        assert policy
         one.send([(each, report(one, each, rng)) for each in slices])
         one.step(3)  # all slots of these rounds have reported
         assert len(one.coordinator.rounds(Stage.OPENED)) == 2
@@ -204,7 +205,11 @@ def test_devices_over_http_learn_who_likes_what(tmp_path: Path) -> None:
 
     with served(tmp_path) as both:
         terms = made.terms(both.urls[0], both.keys[0])
-        own = {"options": terms.options, "context": terms.context, "noise": terms.noise}
+        own: dict[str, Any] = {
+            "options": terms.options,
+            "context": terms.context,
+            "noise": terms.noise,
+        }
         own |= {"promise": terms.promise, "answer": terms.answer}
         timing = Timing(joining=600, margin=2, grace=60)
         digest = both.begin(made.experiment(), timing, aggregation=terms.aggregation, **own)
@@ -235,9 +240,7 @@ def test_devices_over_http_learn_who_likes_what(tmp_path: Path) -> None:
                 asyncio.run(everybody(wanted))
         status = both.status(digest)
         page = both.get(0, f"/e/{digest.hex()}").text
-    best = {
-        one["context"]["device"]: one["option"] for one in status["contexts"]["answers"]
-    }
+    best = {one["context"]["device"]: one["option"] for one in status["contexts"]["answers"]}
     assert best == {"phone": "friendly", "desktop": "plain"}
     assert "Which option for whom" in page
     assert "friendly for device phone; plain for device desktop" in page
@@ -289,7 +292,7 @@ def device(one: Deployed, given: Assigned, sent: list[httpx.Request] | None = No
     return Device(Ledger(":memory:"), pins, http=http, clock=one.clock, sleep=lambda _: None)
 
 
-def forged(one: Deployed, assigned: Assigned, **changed: Any) -> Assigned:
+def forged(assigned: Assigned, **changed: Any) -> Assigned:
     """Another description of the round, signed by both servers."""
     about = described(assigned)
     binding = replace(about.binding, **changed.pop("binding", {}))
@@ -359,7 +362,7 @@ def test_a_device_rejects_an_altered_policy(one: Deployed) -> None:
     with pytest.raises(Refusal, match="did not sign this round"):
         device(one, replace(given, announcement=altered)).choose(one.digest, context)
     for wrong in (policy[:-4], policy + bytes(4), b"\xff" * len(policy), bytes(len(policy))):
-        signed = forged(one, given, binding={"policy": wrong})
+        signed = forged(given, binding={"policy": wrong})
         with pytest.raises(Refusal, match="policy of the round is invalid"):
             device(one, signed).choose(one.digest, context)
 
@@ -373,10 +376,10 @@ def test_a_device_rejects_less_noise_and_another_length(one: Deployed) -> None:
         ({"scale": None}, "adds the noise"),
     ):
         with pytest.raises(Refusal, match=said):
-            device(one, forged(one, given, **changed)).choose(one.digest, context)
+            device(one, forged(given, **changed)).choose(one.digest, context)
     scalar = next(each for each in one.join(200) if each.option)
-    assert (described(scalar).scale, described(scalar).length) == (1, 1)
-    weak = forged(one, scalar, scale=Fraction(1, 2))
+    assert described(scalar).scale == described(scalar).length == 1
+    weak = forged(scalar, scale=Fraction(1, 2))
     with pytest.raises(Refusal, match="noise scale of the round is 1/2: must be at least 1"):
         device(one, weak).choose(one.digest, context)
 
@@ -386,7 +389,7 @@ def test_terms_without_contexts_admit_no_policy(tmp_path: Path) -> None:
         plain.step(2)
         (given,) = plain.join(1)
         policy = TablePolicy(((ONE, 0),)).encode()
-        signed = forged(plain, given, binding={"option": BY_POLICY, "policy": policy})
+        signed = forged(given, binding={"option": BY_POLICY, "policy": policy})
         with pytest.raises(Refusal, match="terms, which have no context"):
             device(plain, replace(signed, option="plain")).join(plain.digest)
         with pytest.raises(TacitError, match="context is given"):
