@@ -250,6 +250,11 @@ class OwnData:
     def silos(self) -> SiloReplay:
         """The recorded tables of silos."""
         assert self.replay is not None
+        if self.replay.suffix != ".toml":
+            raise TacitError(
+                f"--replay is {self.replay}: of silos it must be a .toml file that declares columns "
+                "and names one table per silo"
+            )
         with needs_live():
             from tacit.silos.replays import read_replay
         return read_replay(self.replay)
