@@ -252,7 +252,7 @@ class OwnData:
         assert self.replay is not None
         if self.replay.suffix != ".toml":
             raise TacitError(
-                f"--replay is {self.replay}: of silos it must be a .toml file that declares columns "
+                f"--replay is {self.replay}: of silos it must be a .toml that declares columns "
                 "and names one table per silo"
             )
         with needs_live():
