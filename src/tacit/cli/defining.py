@@ -50,6 +50,7 @@ def new(
     """
     with needs_live():
         from tacit.service import bootstrap, definition
+        from tacit.service.definition_rules import has_option
         from tacit.terms import ROLES
     today = datetime.now(UTC).date()
     if not 1 <= days <= LONGEST:
@@ -79,6 +80,8 @@ def new(
         values["helper_key"] = bytes(32) if card is None else card.key
     made = definition.Definition.of(**values)
     shown = {name: value for name, value in vars(made).items() if name not in _LEFT_OUT}
+    if made.trust_model is TrustModel.TWO_SERVERS and made.admission == "open":
+        shown["proofs"] = has_option(made.algorithm, "through")  # anybody may send anything
     if card is None:
         shown.pop("helper_key")
     text = definition.write(shown, yaml=file.suffix in (".yaml", ".yml"))

@@ -18,13 +18,14 @@ from pydantic import ValidationInfo
 from tacit.errors import TacitError
 from tacit.service.readers import UNITS, InvalidValue, RuleViolation, in_words, shown, visible
 from tacit.terms import ROLES
+from tacit.terms.document import smallest_masking_delta
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
     from tacit.algorithms.registry import Algorithm
 
-BY_INVITATION = ("split-dp-se", "shuffle-dp-se")
-"""Algorithms whose rounds or groups one spoilt message aborts."""
+BY_INVITATION = ("split-dp-se",)
+"""Algorithms whose rounds one spoilt message aborts."""
 
 
 def smallest(min_batch_size: int, dropout: Fraction) -> int:
@@ -69,6 +70,11 @@ def known_algorithm(name: str, info: ValidationInfo) -> str:
         raise RuleViolation(
             f"algorithm is {shown(name)}, which fits trust {' or '.join(entry.trusts)}, not "
             f"{trust}: change one of them"
+        )
+    if entry.undeployable:
+        raise RuleViolation(
+            f"algorithm is {shown(name)}, which cannot be deployed: {entry.undeployable}. Use "
+            "sdp-ae, or split-dp-se with invitations"
         )
     if proofs and "through" not in entry.options:
         raise RuleViolation(f"proofs is true, which {name} does not support: use private-med")
@@ -117,6 +123,12 @@ def approximate(trust: str, algorithm: str) -> bool:
 def usual_delta(trust: str) -> Fraction:
     """δ by default: 10^-6 where devices share the noise, whose protection may fail, else 0."""
     return Fraction(1, 10**6) if shares(trust) else Fraction(0)
+
+
+def masking_delta(trust: str, participations: int) -> Fraction:
+    """The part of δ that secure aggregation needs by itself; 0 under other trust models."""
+    masked = TrustModel(trust) is TrustModel.SECURE_AGGREGATION
+    return smallest_masking_delta(participations) if masked else Fraction(0)
 
 
 def reserved(share: Fraction, info: ValidationInfo) -> Fraction:
@@ -171,15 +183,13 @@ def where_needed(delta: Fraction, info: ValidationInfo) -> Fraction:
     if not {"trust", "algorithm"} <= found.keys():
         return delta
     needed = approximate(found["trust"], found["algorithm"])
-    if needed and not delta:
-        raise InvalidValue(f"above 0, such as 0.000001, with algorithm {found['algorithm']}")
+    least = masking_delta(found["trust"], found.get("participations", 1))
+    if needed and delta <= least:
+        raise InvalidValue(
+            f"above {float(least):.2g}, such as 0.000001, with algorithm {found['algorithm']}"
+        )
     if delta and not shares(found["trust"]):
         raise InvalidValue(f"0 with trust {found['trust']}, whose noise has no exceptions")
-    if needed and found.get("participations", 1) > 1:
-        raise RuleViolation(
-            f"people.participations is {found['participations']}; with the noise of "
-            f"{found['algorithm']} it must be 1: use an algorithm without delta"
-        )
     return delta
 
 
@@ -300,11 +310,6 @@ def second_number(guardrail: str, info: ValidationInfo) -> str:
         raise RuleViolation(
             f"guardrail.metric is {shown(guardrail)}, which {name} does not support: use "
             "private-med"
-        )
-    if guardrail and name is not None and approximate(info.data["trust"], name):
-        raise RuleViolation(
-            "guardrail.metric needs noise without delta: use trust two-servers, local or "
-            "secure-aggregation"
         )
     if guardrail and info.data.get("control_share") == 0:
         raise RuleViolation(

@@ -32,6 +32,7 @@ class Driver:
         self._come = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tacit-driver", daemon=True)
+        self.steps = 0  # done so far: who waits for a change looks again after each
 
     def start(self) -> None:
         """Start the thread."""
@@ -64,6 +65,7 @@ class Driver:
                 wait = backoff(failures)
                 self._failed()
                 _log(problem, wait)
+            self.steps += 1
             taken = time.monotonic() - started
             rest = min(max(SHORTEST, SHARE * taken), LONGEST) if not failures else wait
             if not self._stop.wait(min(rest, wait)) and wait > rest:
