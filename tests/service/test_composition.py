@@ -21,6 +21,7 @@ from scipy import stats
 from tests.service.deployed import ADDRESSES, KEYS, Deployed, definition_of, deployed
 
 import tacit.client.trust_models.shuffler as shuffler_device
+from tacit.aggregation.shuffler import wrap as wrap_messages
 from tacit.assumptions import Accounting, DistinctRounds, Method, MetricsPerParticipation
 from tacit.errors import Refusal
 from tacit.experiment import Experiment
@@ -141,7 +142,7 @@ def test_a_device_draws_noise_for_each_metric_anew(
 ) -> None:
     """200 reports of two zeros: equal noise on both metrics in all has a chance below 10^-20."""
     sent: list[list[bytes]] = []
-    true = shuffler_device.wrap
+    true = wrap_messages
 
     def wrap(pinned: Any, announcement: bytes, messages: list[bytes]) -> bytes:
         sent.append(messages)

@@ -42,6 +42,10 @@ def new(
     helper: Annotated[
         Path | None, typer.Option(help="The card.toml from the helper's operator.")
     ] = None,
+    issuer: Annotated[
+        Path | None,
+        typer.Option(help="The card.toml of who signs invitations; without it anyone may join."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write a definition with a comment for every entry, to be edited.
@@ -49,7 +53,7 @@ def new(
     Example: tacit experiment new greeting.toml --option Hello --option Hi
     """
     with needs_live():
-        from tacit.service import bootstrap, definition
+        from tacit.service import bootstrap, definition, issuers
         from tacit.service.definition_rules import has_option
         from tacit.terms import ROLES
     today = datetime.now(UTC).date()
@@ -78,6 +82,8 @@ def new(
     if helped:
         values["helper_address"] = "https://helper.example" if card is None else card.address
         values["helper_key"] = bytes(32) if card is None else card.key
+    if issuer is not None:
+        values |= {"admission": "invitation", "issuer": issuers.read_issuer(issuer)}
     made = definition.Definition.of(**values)
     shown = {name: value for name, value in vars(made).items() if name not in _LEFT_OUT}
     if made.trust_model is TrustModel.TWO_SERVERS and made.admission == "open":

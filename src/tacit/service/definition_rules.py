@@ -150,7 +150,7 @@ def invites(issuer: bytes, info: ValidationInfo) -> bytes:
     if not issuer and admission == "invitation" and trust is not None and shares(trust):
         raise RuleViolation(
             f"people.issuer is missing; trust {trust} with invitations needs the key of somebody "
-            "who is no party: it is in the card that tacit party new helper issuer makes for them"
+            "who is no party: it is in the card that tacit invitations issuer makes for them"
         )
     if admission == "open" and info.data.get("algorithm") in BY_INVITATION:
         raise RuleViolation(

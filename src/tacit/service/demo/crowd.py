@@ -34,7 +34,7 @@ from tacit.terms import Pinned, Terms
 
 AT_ONCE = 400  # maximum number of concurrent participants
 ASKING = 24  # of them with a pending join request
-COMING, COMING_UNASKED = 80.0, 30.0  # arrivals per second, with and without free slots
+COMING, COMING_UNASKED = 80.0, 4.0  # arrivals per second, with and without free slots
 SPOILT = 16  # bytes at the end of an encrypted report that a malicious participant replaces
 VANISH, BREAK_OFF, LIE = 0.08, 0.03, 0.02  # dropout, lost-response and malicious fractions
 

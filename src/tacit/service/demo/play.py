@@ -30,15 +30,15 @@ from tacit.trust import TrustModel
 
 QUESTION = "Which reminder gets people to take a break?"
 LIKING = {"No reminder": 0.1, "A quiet line": 0.3, "A friendly question": 0.8}
-EPSILON = {TrustModel.LOCAL: 3}
-"""ε by trust model, else 1: in the local model every answer has all of the noise."""
+EPSILON = {TrustModel.LOCAL: 3, TrustModel.SHUFFLER: 2}
+"""ε by trust model, else 1: larger where rounds would need too many people for three minutes."""
 
 ENOUGH = 60.0  # seconds until the experiment is stopped if it is decided
-LONGEST = 150.0  # the same if it is not, from the start of the servers on
+LONGEST = 155.0  # the same if it is not, from the start of the servers on
 WINDOW = 5  # seconds from assignment to report: time to answer for manual participants
 WINDOW_KEPT = 20  # the same with `keep`
 ROUNDS = 8  # few rounds, so that most experiments are decided after two
-JOINING = (9, 60)  # seconds that a round assigns slots: at least and at most
+JOINING = (9, 100)  # seconds that a round assigns slots: at least and at most
 MARGIN = (4, 12)  # seconds for reports to arrive: at least and at most
 GRACE = (30, 160)  # seconds for servers, and for the stages of secure aggregation
 GRACE_PER_START = 16  # times as long as the servers took to start

@@ -80,7 +80,7 @@ def add_stages(app: FastAPI, coordinator: Coordinator, writer: GroupWriter, driv
         refusal = await writer(coordinator.keep, waiting)
         if refusal is not None:
             raise refusal
-        driver.poke()
+        driver.poke(hurry=True)
         return Response(status_code=204)
 
 
