@@ -285,13 +285,14 @@ def make(
         from tacit.service import invitations, issuers
         from tacit.service.admin import Operated
         from tacit.service.config import load
-    told = None if issuer is not None else load(config)
-    if url is None and (told is None or told.role != "coordinator"):
+    told = load(config) if issuer is None else None
+    own = listening(told) if told is not None and told.role == "coordinator" else None
+    if url is None and own is None:
         raise TacitError(
-            f"{config if issuer is None else issuer} is not the coordinator's: give the "
-            "coordinator's address with --url"
+            f"{issuer or config} is not the coordinator's: give the coordinator's address with "
+            "--url"
         )
-    party = Operated(url or listening(told))
+    party = Operated(url or own or "")
     terms = party.terms(party.experiment(experiment)).terms
     if terms.admission != "invitation":
         raise TacitError(
