@@ -299,7 +299,11 @@ def make(
             "admission to this experiment is open, without invitations: define one with "
             'people.admission = "invitation"'
         )
-    secret = issuers.issuer_secret(issuer, terms.issuer) if told is None else told.issuer_key(terms)
+    if told is not None:
+        secret = told.issuer_key(terms)
+    else:
+        assert issuer is not None
+        secret = issuers.issuer_secret(issuer, terms.issuer)
     made = invitations.make(party.first(terms), secret, count)
     if out is not None:
         write_new(out, "\n".join(made) + "\n", mode=0o600)
