@@ -153,7 +153,7 @@ def test_printed_noise_is_as_printed_and_its_true_guarantee_is_stated() -> None:
     )  # slack elsewhere covers the sensitivity that the theorem forgot
     learner = built("ldp-fedlinucb", problem).learner
     assert isinstance(learner, FederatedLinUCB)
-    assert learner.scaled is False
+    assert learner.rules.scaled is False
 
 
 def test_secure_aggregation_needs_a_hundredth_of_the_silo_level_variance() -> None:

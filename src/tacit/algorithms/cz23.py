@@ -26,7 +26,7 @@ from tacit.algorithms.registry import algorithm
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
-    from tacit.bandits import ForgettingElimination
+    from tacit.bandits import ForgettingElimination, NoiseTail
     from tacit.experiment import Experiment
     from tacit.privacy import ConcentratedDP, RenyiDP
     from tacit.protocols.sums import SecureSum
@@ -35,14 +35,11 @@ COMMON = (*WORLD, "epsilon", "participations", "growth", "failure_probability", 
 cz23 = partial(algorithm, paper="CZ23", problem=ArmsProblem, options=COMMON)
 
 
-def _elimination(
-    problem: ArmsProblem,
-    sigma: float = 0.0,
-    h: float = 0.0,
-    *,
-    per_user: bool = False,
-    smallest: int = 1,
-) -> ForgettingElimination:
+def _tail(sigma: float, h: float = 0.0, *, per_user: bool = False) -> NoiseTail:
+    return bandits.NoiseTail(float(sigma), float(h), per_user)
+
+
+def _elimination(problem: ArmsProblem, tail: NoiseTail, smallest: int = 1) -> ForgettingElimination:
     start = 1
     while math.ceil(problem.growth**start) < smallest:
         start += 1
@@ -52,15 +49,13 @@ def _elimination(
         growth=problem.growth,
         failure_probability=problem.failure_probability,
         constants=problem.constants,
-        sigma=float(sigma),
-        h=float(h),
-        per_user=per_user,
+        tail=tail,
         start=start,
     )
 
 
 def _shared(
-    problem: ArmsProblem, tail: tuple[float, float], paper: Any, tight: Any, **how: Any
+    problem: ArmsProblem, tail: NoiseTail, paper: Any, tight: Any, **how: Any
 ) -> Experiment:
     """Rounds of noise shares: as printed, with their true guarantee, or exactly calibrated."""
     if problem.constants == "paper":
@@ -69,11 +64,11 @@ def _shared(
         how = {key: value for key, value in how.items() if key in ("target", "scale")}
         how |= {"fewest": first} if "scale" in how else {}
         how |= {"failure_probability": problem.failure_probability}
-        learner, sizes = _elimination(problem, *tail), _batch_sizes(problem)
+        learner, sizes = _elimination(problem, tail), _batch_sizes(problem)
         return assemble(problem, learner, paper, smallest=first, sizes=sizes, **how)
     how = {key: value for key, value in how.items() if key != "scale"} | problem.privacy.fixed
     least = problem.privacy.min_batch_size
-    learner = _elimination(problem, *tail, smallest=least)
+    learner = _elimination(problem, tail, least)
     return assemble(problem, learner, tight, smallest=least, binary=problem.binary, **how)
 
 
@@ -124,7 +119,7 @@ def _batch_sizes(problem: ArmsProblem) -> list[int]:
 )
 def dist_dp_se(problem: ArmsProblem) -> Experiment:
     """Secure aggregation with Pólya shares (Theorem 1)."""
-    tail = (math.sqrt(2) / problem.each, 1 / problem.each)
+    tail = _tail(math.sqrt(2) / problem.each, 1 / problem.each)
     how = {"target": problem.privacy.pure, **problem.privacy.losses}
     return _shared(problem, tail, factories.polya_paper, factories.polya_tight, **how)
 
@@ -142,7 +137,7 @@ def dist_rdp_se(problem: ArmsProblem) -> Experiment:
     `paper` takes ε as a Rényi scale, `tight` as the ε of (ε, δ)-DP.
     """
     e, s = problem.privacy.epsilon, problem.privacy.scale
-    tail = (2 / e + math.sqrt(2) / (s * e), 1 / (s * e))
+    tail = _tail(2 / e + math.sqrt(2) / (s * e), 1 / (s * e))
     how = {"target": problem.privacy.target, "scale": s, **problem.privacy.losses}
     return _shared(problem, tail, factories.skellam_paper, factories.skellam_tight, **how)
 
@@ -161,7 +156,7 @@ def dist_cdp_se(problem: ArmsProblem) -> Experiment:
     √2/(sε) of the theorem's proof, which its statement absorbs into O(1/ε) (CORRECTIONS 32).
     """
     e, s = problem.privacy.epsilon, problem.privacy.scale
-    tail = (math.sqrt(2) / e + math.sqrt(2) / (s * e), 0.0)
+    tail = _tail(math.sqrt(2) / e + math.sqrt(2) / (s * e))
     how = {"target": problem.privacy.target, "scale": s, **problem.privacy.some_losses}
     return _shared(problem, tail, factories.gaussian_paper, factories.gaussian_tight, **how)
 
@@ -169,7 +164,7 @@ def dist_cdp_se(problem: ArmsProblem) -> Experiment:
 @cz23("cdp-se", trust=TrustModel.CENTRAL, promise="(ε, 0)-DP of what the server publishes")
 def cdp_se(problem: ArmsProblem) -> Experiment:
     """A trusted server adds discrete Laplace noise (Theorem 5)."""
-    learner = _elimination(problem, math.sqrt(2) / problem.each, 1 / problem.each)
+    learner = _elimination(problem, _tail(math.sqrt(2) / problem.each, 1 / problem.each))
     how: dict[str, Any] = {"target": problem.privacy.pure, "binary": problem.binary}
     return assemble(
         problem, learner, factories.central_laplace, failure_probability=problem.printed, **how
@@ -186,8 +181,9 @@ def ldp_se(problem: ArmsProblem) -> Experiment:
     ln(2/p)) + 2√2 b ln(2/p).
     """
     e, target, paper = problem.each, problem.privacy.pure, problem.constants == "paper"
-    least, tail = problem.privacy.smallest, (math.sqrt(8) / e, 2 * math.sqrt(2) / e)
-    learner = _elimination(problem, *tail, per_user=True, smallest=least)
+    least = problem.privacy.smallest
+    tail = _tail(math.sqrt(8) / e, 2 * math.sqrt(2) / e, per_user=True)
+    learner = _elimination(problem, tail, least)
     if problem.binary and not paper:
         return assemble(problem, learner, factories.response, smallest=least, target=target)
     how: dict[str, Any] = {"target": target, "paper": paper, **problem.privacy.fixed}
@@ -206,8 +202,8 @@ def split_dp_se(problem: ArmsProblem) -> Experiment:
         problem.privacy.reject_losses("the printed noise is set for everyone present")
     least = 1 if problem.printed else problem.privacy.min_batch_size
     smallest = max(split_and_mix.FEWEST_USERS + 1, least)
-    tail = (math.sqrt(2) / problem.each, 1 / problem.each)
-    learner = _elimination(problem, *tail, smallest=smallest)
+    tail = _tail(math.sqrt(2) / problem.each, 1 / problem.each)
+    learner = _elimination(problem, tail, smallest)
     how: dict[str, Any] = {
         "target": problem.privacy.pure,
         "binary": problem.binary,
@@ -234,8 +230,9 @@ def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
     radius.
     """
     problem.privacy.reject_losses("certificates are for complete groups only")
-    tail, smallest = (math.sqrt(2) / problem.each, 1 / problem.each), problem.privacy.min_batch_size
-    learner = _elimination(problem, *tail, smallest=smallest)
+    tail = _tail(math.sqrt(2) / problem.each, 1 / problem.each)
+    smallest = problem.privacy.min_batch_size
+    learner = _elimination(problem, tail, smallest)
     return assemble(
         problem, learner, factories.pure_shuffle, smallest=smallest, target=problem.privacy.pure
     )

@@ -122,8 +122,7 @@ def compose(problem: SilosProblem, private: PrivateSums) -> Experiment:
         **_silos(problem),
         sync=problem.sync,
         regularizer=regularizer(private, problem),
-        lazy=problem.lazy,
-        scaled=private.sigma is None,
+        rules=federated.SiloRules(problem.lazy, clip=True, scaled=private.sigma is None),
         noise=private.spreads if private.sigma is None else None,
     )
     return _over(problem, private, learner)
@@ -131,22 +130,21 @@ def compose(problem: SilosProblem, private: PrivateSums) -> Experiment:
 
 def compose_centred(problem: SilosProblem, private: PrivateSums) -> Experiment:
     """Lazy silos over prefix sums of rewards less ½, with the selected confidence mode."""
+    weighted = (zc24_noise.WEIGHT, problem.constant, problem.norm)
     learner = centred.PrivateLinUCB(
         **_silos(problem),
         schedule=problem.batches,
         noise=private.spreads,
         mode=problem.mode,
-        weight=zc24_noise.WEIGHT,
-        constant=problem.constant,
-        norm=problem.norm,
+        rewards=centred.CentredRewards(*weighted, clip=True),
     )
     return _over(problem, private, learner)
 
 
 def _silos(problem: SilosProblem) -> dict[str, Any]:
-    """Arguments common to all learners of silos; values out of range are clipped."""
+    """Arguments common to all learners of silos."""
     where = {"silos": problem.silos, "dimension": problem.dimension, "horizon": problem.horizon}
-    return {**where, "failure_probability": problem.failure_probability, "clip": True}
+    return {**where, "failure_probability": problem.failure_probability}
 
 
 def _over(problem: SilosProblem, private: PrivateSums, learner: Learner) -> Experiment:
