@@ -22,7 +22,7 @@ from tacit.privacy import ApproximateDP
 from tacit.protocols.factorization import factorize
 from tacit.protocols.mechanism import Releases
 from tacit.protocols.prefix_delivery import Presence
-from tacit.protocols.prefix_noise import calibrated
+from tacit.protocols.prefix_noise import SiloStream, calibrated
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.simulation import run
 from tacit.trust import TrustModel
@@ -40,14 +40,10 @@ def sums_for(learner: FederatedLinUCB, private: bool = True) -> PrefixSums:
     if not private:
         return PrefixSums(shape, learner.silos, numbers, moved)
     return calibrated(
-        shape,
-        learner.silos,
-        numbers,
-        moved,
+        SiloStream(shape, learner.silos, numbers, moved, people=learner.sync),
         TrustModel.SECURE_AGGREGATION,
         "discrete-gaussian",
         ApproximateDP(5.0, 0.1),
-        people=learner.sync,
     )
 
 

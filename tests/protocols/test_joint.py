@@ -19,7 +19,7 @@ from tacit.assumptions import MetricsPerParticipation
 from tacit.errors import TacitError
 from tacit.names import name_of
 from tacit.noise import DiscreteLaplace, Table
-from tacit.privacy import ApproximateDP, Guaranteed, PureDP
+from tacit.privacy import ApproximateDP, Guaranteed, PureDP, ThreatModel
 from tacit.privacy.status import status_to_data
 from tacit.protocols import factories, vectors
 from tacit.protocols.continuous import Exact
@@ -316,7 +316,7 @@ def test_a_mechanism_of_two_metrics_is_written_down_and_restored() -> None:
 
 def test_secure_sums_of_two_metrics_keep_dropout_and_crowd() -> None:
     target = for_each(PureDP(1.0), 2)
-    part = SecureSum(40, 1, DiscreteLaplace(2), target, dropout=0.25)
+    part = SecureSum(40, 1, DiscreteLaplace(2), target, threat=ThreatModel(dropout=0.25))
     protocol = JointSums(part, 2)
     assert (protocol.minimum, protocol.honest) == (part.minimum, part.honest) == (30, 29)
     assert protocol.bits_per_participant == 2 * part.bits_per_participant

@@ -10,7 +10,7 @@ from scipy import stats
 
 from tacit.errors import TacitError
 from tacit.noise import DiscreteLaplace
-from tacit.privacy import ApproximateDP, PureDP
+from tacit.privacy import ApproximateDP, PureDP, ThreatModel
 from tacit.protocols.split_and_mix import SplitAndMix, mixed
 from tacit.protocols.sums import SecureSum
 from tacit.trust import split_shares
@@ -58,7 +58,9 @@ def test_too_few_users_are_refused_and_sent_to_secure_aggregation() -> None:
     with pytest.raises(TacitError, match=r"users is 18.*use secure aggregation for fewer"):
         SplitAndMix(SecureSum(19, 1, DiscreteLaplace(1), PureDP(1.0)))
     with pytest.raises(TacitError, match=r"users is 15.*use secure aggregation"):
-        SplitAndMix(SecureSum(20, 1, DiscreteLaplace(1), PureDP(1.0), dropout=0.2))
+        SplitAndMix(
+            SecureSum(20, 1, DiscreteLaplace(1), PureDP(1.0), threat=ThreatModel(dropout=0.2))
+        )
 
 
 def test_the_slack_is_added_to_delta() -> None:

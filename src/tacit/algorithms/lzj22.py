@@ -92,8 +92,7 @@ def compose(problem: LinearProblem, trust: TrustModel) -> Experiment:
         "trust": trust,
         "bound": problem.bound,
         "target": problem.privacy.target,
-        "constants": problem.constants,
-        "noise": problem.privacy.noise,
+        "noise": factories.PRINTED if problem.constants == "paper" else problem.privacy.noise,
         "client_std": problem.client_std,
     }
     make = factories.vector_of if problem.distributed else factories.sums_of

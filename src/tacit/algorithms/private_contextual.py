@@ -139,7 +139,6 @@ def _moment_bits(dimension: int) -> int:
         trust=TrustModel.SHUFFLER,
         bound=1.0,
         target=target,
-        constants="tight",
         noise="skellam",
         client_std=0.0,
     )

@@ -49,10 +49,11 @@ from tacit.privacy.status import (
     PrivacyStatus,
     status_of,
 )
-from tacit.privacy.threat_model import ThreatModel, dropout_loss, guaranteed_reports
+from tacit.privacy.threat_model import ONE_CURIOUS, ThreatModel, dropout_loss, guaranteed_reports
 from tacit.privacy.vectors import VectorGuarantee, l2_guarantee, linf_loss, skellam_renyi
 
 __all__ = [
+    "ONE_CURIOUS",
     "ORDERS",
     "ApproximateDP",
     "Arithmetic",

@@ -77,6 +77,9 @@ class ThreatModel:
         return self.dishonest(scope), ReleasedOnlyAbove(1 - _decimal(self.dropout))
 
 
+ONE_CURIOUS = ThreatModel()
+
+
 def guaranteed_reports(users: int, dropout: Number = 0, corrupt: Number = 0) -> int:
     """The number of honest reports that is certain: ⌈(1 - dropout - corrupt) · users⌉.
 

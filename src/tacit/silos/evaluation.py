@@ -25,7 +25,7 @@ from tacit.algorithms.silos_problem import LARGEST_BUDGET
 from tacit.errors import Refusal, TacitError, integer, one_of, require
 from tacit.privacy import ApproximateDP
 from tacit.protocols.factorization import factorize
-from tacit.protocols.prefix_noise import calibrated
+from tacit.protocols.prefix_noise import SiloStream, calibrated
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.silos.exported import ExportedPolicy
 from tacit.silos.federation import FederationSums, FederationTerms, PinnedFederation
@@ -98,15 +98,12 @@ class EvaluationRequest:
         """The private sums: least noise for the request's (ε, δ), shared among all silos."""
         if terms.algorithm != "secagg-fedlinucb":
             raise Refusal("algorithm of the terms has no secure aggregation: evaluations need it")
+        shape, silos = factorize("tree", 1), len(terms.silos)
         return calibrated(
-            factorize("tree", 1),
-            len(terms.silos),
-            SIZE,
-            math.sqrt(SIZE),
+            SiloStream(shape, silos, SIZE, math.sqrt(SIZE), people=self.capacity),
             TrustModel.SECURE_AGGREGATION,
             "discrete-gaussian",
             ApproximateDP(float(self.epsilon), float(self.delta)),
-            people=self.capacity,
             corrupt=terms.corrupted,
             missing=terms.missing,
         )
