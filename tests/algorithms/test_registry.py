@@ -65,7 +65,7 @@ def test_every_algorithm_runs_to_its_horizon_and_keeps_its_options(name: str) ->
     assert outcome.released > 0
     assert outcome.regret is not None
     assert lookup(name).describe(small(name)).keys() == set(lookup(name).options)
-    assert (experiment.guarantee is None) == (lookup(name).promise in ("none", "nothing"))
+    assert (experiment.guarantee is None) == (lookup(name).guarantee in ("none", "nothing"))
 
 
 @EACH
@@ -124,7 +124,12 @@ def test_an_option_goes_to_those_that_have_it_and_to_one_at_least() -> None:
 
 
 def test_a_name_is_given_once() -> None:
-    about: dict[str, Any] = {"paper": "", "trust": "central", "promise": "", "problem": ArmsProblem}
+    about: dict[str, Any] = {
+        "paper": "",
+        "trust": "central",
+        "guarantee": "",
+        "problem": ArmsProblem,
+    }
     with pytest.raises(
         TacitError, match=r"name is 'dist-dp-se', which tacit\.algorithms\.cz23 has"
     ):
@@ -140,7 +145,7 @@ def test_one_of_your_own_is_simulated_like_all_others(monkeypatch: pytest.Monkey
     about: dict[str, Any] = {
         "paper": "mine",
         "trust": "central",
-        "promise": "none",
+        "guarantee": "none",
         "problem": ArmsProblem,
     }
 

@@ -124,7 +124,7 @@ def test_an_algorithm_of_another_package_is_deployed(tmp_path: Path) -> None:
         name,
         paper="a test",
         trust=(TrustModel.LOCAL, TrustModel.CENTRAL),
-        promise="(ε, 0)-DP of each message",
+        guarantee="(ε, 0)-DP of each message",
         problem=ArmsProblem,
         options=("arms", "horizon", "anytime", "epsilon", "participations"),
     )(halves)

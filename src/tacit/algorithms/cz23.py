@@ -22,7 +22,7 @@ from tacit.algorithms.lazy_imports import (
     split_and_mix,
     sums,
 )
-from tacit.algorithms.registry import algorithm
+from tacit.algorithms.registry import GuaranteeForm, algorithm
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _batch_sizes(problem: ArmsProblem) -> list[int]:
 @cz23(
     "dist-dp-se",
     trust=TrustModel.SECURE_AGGREGATION,
-    promise="(ε, 0)-DP of the released sums",
+    guarantee="(ε, 0)-DP of the released sums",
     options=(*COMMON, *PEOPLE),
 )
 def dist_dp_se(problem: ArmsProblem) -> Experiment:
@@ -127,9 +127,8 @@ def dist_dp_se(problem: ArmsProblem) -> Experiment:
 @cz23(
     "dist-rdp-se",
     trust=TrustModel.SECURE_AGGREGATION,
-    promise="(ε, δ)-DP of the released sums",
+    guarantee=GuaranteeForm("(ε, δ)-DP of the released sums", also=_renyi),
     options=(*COMMON, *PEOPLE, "delta", "scale"),
-    also=_renyi,
 )
 def dist_rdp_se(problem: ArmsProblem) -> Experiment:
     """Secure aggregation with Skellam shares (Theorem 2).
@@ -145,9 +144,8 @@ def dist_rdp_se(problem: ArmsProblem) -> Experiment:
 @cz23(
     "dist-cdp-se",
     trust=TrustModel.SECURE_AGGREGATION,
-    promise="(ε, δ)-DP of the released sums",
+    guarantee=GuaranteeForm("(ε, δ)-DP of the released sums", also=_concentrated),
     options=(*COMMON, *PEOPLE, "delta", "scale"),
-    also=_concentrated,
 )
 def dist_cdp_se(problem: ArmsProblem) -> Experiment:
     """Secure aggregation with discrete Gaussian shares (Theorem 4).
@@ -161,7 +159,7 @@ def dist_cdp_se(problem: ArmsProblem) -> Experiment:
     return _shared(problem, tail, factories.gaussian_paper, factories.gaussian_tight, **how)
 
 
-@cz23("cdp-se", trust=TrustModel.CENTRAL, promise="(ε, 0)-DP of what the server publishes")
+@cz23("cdp-se", trust=TrustModel.CENTRAL, guarantee="(ε, 0)-DP of what the server publishes")
 def cdp_se(problem: ArmsProblem) -> Experiment:
     """A trusted server adds discrete Laplace noise (Theorem 5)."""
     learner = _elimination(problem, _tail(math.sqrt(2) / problem.each, 1 / problem.each))
@@ -171,7 +169,7 @@ def cdp_se(problem: ArmsProblem) -> Experiment:
     )
 
 
-@cz23("ldp-se", trust=TrustModel.LOCAL, promise="(ε, 0)-DP of each message")
+@cz23("ldp-se", trust=TrustModel.LOCAL, guarantee="(ε, 0)-DP of each message")
 def ldp_se(problem: ArmsProblem) -> Experiment:
     """Local model: every participant adds discrete Laplace noise (Theorem 6).
 
@@ -193,7 +191,7 @@ def ldp_se(problem: ArmsProblem) -> Experiment:
 @cz23(
     "split-dp-se",
     trust=TrustModel.SHUFFLER,
-    promise="(ε, (1 + e^ε) 2^-60)-DP of the shuffled shares",
+    guarantee="(ε, (1 + e^ε) 2^-60)-DP of the shuffled shares",
     options=(*COMMON, *PEOPLE),
 )
 def split_dp_se(problem: ArmsProblem) -> Experiment:
@@ -217,9 +215,11 @@ def split_dp_se(problem: ArmsProblem) -> Experiment:
 @cz23(
     "shuffle-dp-se",
     trust=TrustModel.SHUFFLER,
-    promise="(ε, 0)-DP of the shuffled bits, certified for ε of 0.5, 1 or 2 (the next below)",
+    guarantee=GuaranteeForm(
+        "(ε, 0)-DP of the shuffled bits, certified for ε of 0.5, 1 or 2 (the next below)",
+        in_terms=False,  # terms do not state certified groups
+    ),
     options=(*COMMON, "min_batch_size"),
-    deployable=False,  # terms do not state certified groups
 )
 def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
     """Certified groups behind a shuffler: Theorem 3, constructed as in
@@ -242,7 +242,7 @@ def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
     "dp-se",
     paper="Sajed & Sheffet 2019",
     trust=TrustModel.CENTRAL,
-    promise="(ε, 0)-DP of what the server publishes, in ideal arithmetic",
+    guarantee="(ε, 0)-DP of what the server publishes, in ideal arithmetic",
     problem=ArmsProblem,
     options=(*WORLD, "epsilon", "participations", "failure_probability"),
 )

@@ -60,7 +60,7 @@ def _enter(name: str, trust: TrustModel, distributed: bool, **defaults: Any) -> 
         name,
         paper="LZJ22",
         trust=trust,
-        promise=EARNED[trust],
+        guarantee=EARNED[trust],
         problem=LinearProblem,
         options=(*options, *defaults),
         defaults={"distributed": distributed, **defaults},

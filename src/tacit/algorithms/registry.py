@@ -58,20 +58,43 @@ class Matched:
 
 
 @dataclass(frozen=True)
+class GuaranteeForm:
+    """How an algorithm's guarantee is stated.
+
+    Parameters
+    ----------
+    text : str
+        The guarantee, in the field's notation.
+    also : callable, optional
+        Derives the guarantee of a problem in another form, such as Rényi divergences.
+    in_terms : bool
+        Whether terms can state its noise, so that the live service can run it for options under
+        the trust models that it serves.
+    """
+
+    text: str
+    also: Also | None = None
+    in_terms: bool = True
+
+
+@dataclass(frozen=True)
 class Algorithm:
     """One named algorithm: its source, trust models, guarantee, problem and options."""
 
     name: str
     paper: str
     trusts: tuple[TrustModel, ...]
-    promise: str
+    form: GuaranteeForm
     problem: type[Problem]
     build: Callable[[Any], Experiment]
     options: tuple[str, ...]
     defaults: Mapping[str, Any] = field(default_factory=dict)
     cautions: Mapping[str, str] = field(default_factory=dict)
-    also: Also | None = None
-    stated: bool = True
+
+    @property
+    def guarantee(self) -> str:
+        """The guarantee, in the field's notation."""
+        return self.form.text
 
     @property
     def trust(self) -> str:
@@ -81,7 +104,7 @@ class Algorithm:
     @property
     def deployable(self) -> str:
         """The names of the trust models under which the live service runs it; empty for none."""
-        live = self.stated and self.family == "arms"
+        live = self.form.in_terms and self.family == "arms"
         return ", ".join(one for one in self.trusts if live and one in DEPLOYABLE)
 
     @property
@@ -129,13 +152,11 @@ def algorithm(
     *,
     paper: str,
     trust: TrustModel | Iterable[TrustModel],
-    promise: str,
+    guarantee: str | GuaranteeForm,
     problem: type[Problem],
     options: Iterable[str] | None = None,
     defaults: Mapping[str, Any] | None = None,
     cautions: Mapping[str, str] | None = None,
-    also: Also | None = None,
-    deployable: bool = True,
 ) -> Callable[[Build], Build]:
     """Register a function from problems to experiments under a name.
 
@@ -147,7 +168,7 @@ def algorithm(
         Short name of its source.
     trust : TrustModel or iterable of TrustModel
         The trust model, or all that `--trust` may name.
-    promise : str
+    guarantee : str or GuaranteeForm
         The guarantee, in the field's notation.
     problem : type
         The class of problems that it solves.
@@ -158,11 +179,6 @@ def algorithm(
         runs.
     cautions : mapping, optional
         Warnings for readers of a run, by value of an option.
-    also : callable, optional
-        Derives the guarantee of a problem in another form, such as Rényi divergences.
-    deployable : bool
-        Whether terms can state its noise, so that the live service can run it for options under
-        the trust models that it serves.
 
     Returns
     -------
@@ -195,8 +211,9 @@ def algorithm(
             )
         models = (trust,) if isinstance(trust, str) else tuple(trust)
         trusts = tuple(_trust_model(name, one) for one in models)
-        about = (paper, trusts, promise, problem, build, taken, dict(defaults or {}))
-        _KNOWN[name] = Algorithm(name, *about, dict(cautions or {}), also, deployable)
+        form = GuaranteeForm(guarantee) if isinstance(guarantee, str) else guarantee
+        about = (paper, trusts, form, problem, build, taken, dict(defaults or {}))
+        _KNOWN[name] = Algorithm(name, *about, dict(cautions or {}))
         return build
 
     return enter

@@ -52,7 +52,7 @@ zc24 = partial(algorithm, problem=SilosProblem, paper="ZC24")
 centring = partial(algorithm, problem=SilosProblem, cautions={"calibrated": CALIBRATED})
 
 
-@zc24("fedlinucb", trust=TrustModel.NONE, promise="none", options=OPEN)
+@zc24("fedlinucb", trust=TrustModel.NONE, guarantee="none", options=OPEN)
 def fedlinucb(problem: SilosProblem) -> Experiment:
     """Exact sums over silos."""
     return compose(problem, zc24_noise.fedlinucb(problem))
@@ -61,7 +61,7 @@ def fedlinucb(problem: SilosProblem) -> Experiment:
 @zc24(
     "ldp-fedlinucb",
     trust=TrustModel.SILO,
-    promise="(ε, δ)-DP of all that a silo sends",
+    guarantee="(ε, δ)-DP of all that a silo sends",
     options=(*ALL, "budgets", "sent"),
 )
 def ldp_fedlinucb(problem: SilosProblem) -> Experiment:
@@ -72,7 +72,7 @@ def ldp_fedlinucb(problem: SilosProblem) -> Experiment:
 @zc24(
     "sdp-fedlinucb",
     trust=TrustModel.SHUFFLER,
-    promise="(ε, δ)-DP of the shuffled messages, tiny ε only",
+    guarantee="(ε, δ)-DP of the shuffled messages, tiny ε only",
     options=ALL,
 )
 def sdp_fedlinucb(problem: SilosProblem) -> Experiment:
@@ -83,7 +83,7 @@ def sdp_fedlinucb(problem: SilosProblem) -> Experiment:
 @zc24(
     "sdp-fedlinucb-vec",
     trust=TrustModel.SHUFFLER,
-    promise="(ε, δ)-DP of the shuffled bits",
+    guarantee="(ε, δ)-DP of the shuffled bits",
     options=(*ALL, "bits"),
 )
 def sdp_fedlinucb_vec(problem: SilosProblem) -> Experiment:
@@ -95,7 +95,7 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> Experiment:
     "secagg-fedlinucb",
     paper="tacit",
     trust=TrustModel.SECURE_AGGREGATION,
-    promise="(ε, δ)-DP of the released sums",
+    guarantee="(ε, δ)-DP of the released sums",
     options=SHARED,
 )
 def secagg_fedlinucb(problem: SilosProblem) -> Experiment:
@@ -108,7 +108,7 @@ def secagg_fedlinucb(problem: SilosProblem) -> Experiment:
     "jdp-linucb",
     paper="SS18",
     trust=TrustModel.CENTRAL,
-    promise="joint (ε, δ)-DP of what the server publishes",
+    guarantee="joint (ε, δ)-DP of what the server publishes",
     options=TRUSTED,
 )
 def jdp_linucb(problem: SilosProblem) -> Experiment:

@@ -19,15 +19,9 @@ import numpy as np
 
 from tacit.assumptions import Accounting, DistinctRounds, Method, of_several, together
 from tacit.errors import TacitError, integer, positive, probability
-from tacit.privacy.guarantees import (
-    ApproximateDP,
-    Guarantee,
-    PureDP,
-    RenyiDP,
-    finite_epsilon,
-    renyi_epsilon,
-)
+from tacit.privacy.guarantees import ApproximateDP, Guarantee, PureDP, RenyiDP
 from tacit.privacy.loss import Direction, Floats, PrivacyLoss
+from tacit.privacy.renyi import finite_epsilon, renyi_epsilon
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution

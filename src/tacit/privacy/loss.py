@@ -21,7 +21,7 @@ import numpy.typing as npt
 from tacit.errors import TacitError, integer, probability
 from tacit.noise import NoiseDistribution
 from tacit.noise.distribution import LOG_TINY, ROUNDING, Integers, chord_sums, grid
-from tacit.privacy.guarantees import finite_epsilon
+from tacit.privacy.renyi import finite_epsilon
 
 Floats = npt.NDArray[np.float64]
 

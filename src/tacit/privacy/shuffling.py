@@ -22,8 +22,9 @@ from tacit.noise import Binomial
 from tacit.noise.table import product
 from tacit.privacy.composition import advanced_composition
 from tacit.privacy.gaussian import GaussianLoss
-from tacit.privacy.guarantees import ApproximateDP, finite_epsilon
+from tacit.privacy.guarantees import ApproximateDP
 from tacit.privacy.loss import Direction
+from tacit.privacy.renyi import finite_epsilon
 
 Floats = npt.NDArray[np.float64]
 UNRESOLVED = 1e-18  # mass of unlikely numbers of clones that is added to δ

@@ -77,9 +77,6 @@ class ThreatModel:
         return self.dishonest(scope), ReleasedOnlyAbove(1 - _decimal(self.dropout))
 
 
-ONE_CURIOUS = ThreatModel()
-
-
 def guaranteed_reports(users: int, dropout: Number = 0, corrupt: Number = 0) -> int:
     """The number of honest reports that is certain: ⌈(1 - dropout - corrupt) · users⌉.
 
@@ -113,6 +110,9 @@ def _decimal(value: Number) -> Fraction:
         return Fraction(str(value)) if isinstance(value, float) else Fraction(value)
     except (TypeError, ValueError, OverflowError):
         return value  # type: ignore[return-value]  # the caller's check rejects it
+
+
+ONE_CURIOUS = ThreatModel()
 
 
 def dropout_loss(

@@ -261,12 +261,12 @@ def restated(result: Result) -> Guarantee | None:
     '0.6667-zCDP'
     """
     entry = lookup(result.algorithm)
-    if entry.also is None or result.guarantee is None or "environment" in result.configuration:
+    if entry.form.also is None or result.guarantee is None or "environment" in result.configuration:
         return None
     known = result.configuration
     problem = entry.problem.of(**{k: known[k] for k in entry.options if k in known})
     world = problem.start(0, None).world  # rewards may be bits, which have other noise
-    return entry.also(problem.fitted(world, 0))
+    return entry.form.also(problem.fitted(world, 0))
 
 
 def weakest_recorded(stored: Iterable[object]) -> Guarantee | None:
