@@ -174,7 +174,7 @@ def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(wrong: str, mea
 
 def test_a_name_like_no_other_is_answered_with_all_of_them() -> None:
     with pytest.raises(
-        TacitError, match=r"it must be one of adap-klucb, .* vb-sdp-ae \(see: tacit algor"
+        TacitError, match=r"must be one of adap-klucb, .* vb-sdp-ae \(see: tacit algor"
     ):
         lookup("qqqq")
 

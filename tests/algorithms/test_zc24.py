@@ -173,14 +173,14 @@ def test_noise_levels_stand_in_the_order_of_figure_2a() -> None:
 
 
 def test_amplification_is_refused_outside_its_range_for_secure_aggregation() -> None:
-    with pytest.raises(TacitError, match="use secagg-fedlinucb"):
+    with pytest.raises(TacitError, match="Use secagg-fedlinucb"):
         sdp_fedlinucb(ISSUE)
-    with pytest.raises(TacitError, match="use a smaller delta, or secagg-fedlinucb"):
+    with pytest.raises(TacitError, match="Use a smaller delta, or secagg-fedlinucb"):
         sdp_fedlinucb(ISSUE.changed(constants="paper"))
     inside = sdp_fedlinucb(ISSUE.changed(epsilon=1e-5, delta=1e-4))
     assert inside.guarantee is not None
     assert inside.guarantee.epsilon <= 1e-5
-    with pytest.raises(TacitError, match="use tight constants, or secagg-fedlinucb"):
+    with pytest.raises(TacitError, match="Use tight constants, or secagg-fedlinucb"):
         sdp_fedlinucb_vec(ISSUE.changed(epsilon=1e4, constants="paper"))
 
 

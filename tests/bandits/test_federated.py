@@ -436,7 +436,7 @@ def test_calls_out_of_turn_are_refused() -> None:
         protocol.combine([message] * 3)
     with pytest.raises(TacitError, match="the same dimension"):
         protocol.combine([message, np.zeros(9)])
-    with pytest.raises(TacitError, match="has 9 numbers; it must have 5"):
+    with pytest.raises(TacitError, match="has 9 numbers: must have 5"):
         learner.observe(round_, told(round_, np.zeros(3), np.eye(3)))
     good = told(round_, np.zeros(2), np.eye(2))
     learner.observe(round_, good)

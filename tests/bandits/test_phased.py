@@ -279,7 +279,7 @@ def test_the_best_action_is_dropped_in_at_most_a_share_of_runs() -> None:
         ({"alpha": 0.0}, "alpha"),
         ({"alpha": -1.0}, "alpha"),
         ({"alpha": 100.0}, "alpha"),
-        ({"fixed_clients": 0}, "every phase needs clients"),
+        ({"fixed_clients": 0}, "Every phase needs clients"),
         ({"client_std": -1.0}, "client_std"),
         ({"bound": 0}, "bound"),
         ({"failure_probability": 0}, "failure_probability"),
@@ -297,7 +297,7 @@ def test_phases_are_taken_in_turn() -> None:
     learner = DistributedElimination(np.eye(3), 1000)
     (phase,) = learner.propose()
     assert learner.propose() == [phase]
-    with pytest.raises(TacitError, match="has 2 numbers; it must have 3"):
+    with pytest.raises(TacitError, match="has 2 numbers: must have 3"):
         learner.observe(phase, estimate(phase, np.zeros(2)))
     learner.observe(phase, estimate(phase, np.zeros(3)))
     with pytest.raises(TacitError, match="already observed"):

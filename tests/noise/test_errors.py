@@ -103,7 +103,7 @@ def test_a_power_that_is_not_positive_is_refused(name: str, times: Any) -> None:
 @each_row("name", ["laplace-10", "skellam-1388", "binomial-62", "table"])
 def test_a_level_outside_zero_to_one_is_refused(name: str, ask: str, p: Any) -> None:
     message = refusal(lambda: getattr(LAWS[name], ask)(p))
-    assert f"is {p}; it must be a probability" in message
+    assert f"is {p}: must be a probability" in message
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,7 @@ def test_every_metric_is_reported_from_the_persons_own_place() -> None:
     for place in (0, last):
         groups = [message.group for message in protocol.report([1.0, 0.0], place)]
         assert groups == [part.group_of(place)] * 2
-    with pytest.raises(TacitError, match=f"the batch has users 0 to {last}"):
+    with pytest.raises(TacitError, match=f"must be 0 to {last}"):
         protocol.report([1.0, 0.0], last + 1)
 
 
@@ -271,11 +271,11 @@ def test_a_misread_metric_marks_the_estimate() -> None:
         (lambda: JointSums(TwoServers(6, 1, PureDP(1.0)), 2), "2 times as many participations"),
         (lambda: JointSums(TwoServers(6, 1, PureDP(1.0)), 1), "metrics is 1"),
         (lambda: for_each(PureDP(1.0), 0), "metrics is 0"),
-        (lambda: bits().randomize([1.0]), "it must be 2 numbers"),
-        (lambda: bits().randomize(1.0), "it must be 2 numbers"),  # type: ignore[arg-type]
-        (lambda: bits().randomize([1.0, 1.5]), r"it must be a number in \[0, 1\]"),
+        (lambda: bits().randomize([1.0]), "must be 2 numbers"),
+        (lambda: bits().randomize(1.0), "must be 2 numbers"),  # type: ignore[arg-type]
+        (lambda: bits().randomize([1.0, 1.5]), r"must be a number in \[0, 1\]"),
         (lambda: bits().combine([]), "the round is aborted"),
-        (lambda: bits().analyze(Aggregate((1,), 6)), "1 numbers were released; it must be 2"),
+        (lambda: bits().analyze(Aggregate((1,), 6)), "1 numbers were released: must be 2"),
         (
             lambda: factories.joint(6, 2, "tacit.names:name_of", PureDP(1.0)),
             "no return annotation of a Protocol",

@@ -84,5 +84,5 @@ def test_shares_that_would_overflow_are_refused() -> None:
 
 def test_an_epsilon_at_which_splitting_hides_nothing_is_refused() -> None:
     for epsilon in (50.0, 800.0):
-        with pytest.raises(TacitError, match="it must be a probability"):
+        with pytest.raises(TacitError, match="must be a probability"):
             SplitAndMix(SecureSum(100, 1, DiscreteLaplace(1 / epsilon), PureDP(epsilon)))

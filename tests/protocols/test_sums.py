@@ -444,7 +444,7 @@ def test_a_real_reward_is_told_as_a_bit_of_its_mean() -> None:
 @EACH
 @each_row("wrong", [-0.01, 1.01, math.nan, math.inf, "1", None, True])
 def test_rewards_outside_the_range_are_refused(name: str, wrong: float) -> None:
-    with pytest.raises(TacitError, match=r"must be a number in \[0, 1\]: rescale or clip it"):
+    with pytest.raises(TacitError, match=r"must be a number in \[0, 1\]. Rescale or clip it"):
         EXAMPLES[name].build(1.0).randomize(wrong)
 
 

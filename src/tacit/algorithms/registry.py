@@ -253,7 +253,7 @@ def lookup(name: str) -> Algorithm:
     """Return the algorithm of a name, or raise an error that suggests a similar one."""
     known = algorithms()
     if name not in known:
-        hint = did_you_mean(name, known) or f"; it must be one of {', '.join(sorted(known))}"
+        hint = did_you_mean(name, known) or f": must be one of {', '.join(sorted(known))}"
         raise TacitError(f"algorithm is {name!r}{hint} (see: tacit algorithms)")
     return known[name]
 

@@ -229,8 +229,8 @@ def sdp_fedlinucb(problem: SilosProblem) -> PrivateSums:
         limit = math.sqrt(nodes(problem)) / (problem.horizon * math.sqrt(silos))
         if e > limit:
             raise TacitError(
-                f"epsilon is {e:g}; it must be at most √κ/(T√M) = {limit:.2g} for amplification by "
-                "shuffling silos (ZC24 Theorem 5.3, with constant 1): use secagg-fedlinucb or "
+                f"epsilon is {e:g}: must be at most √κ/(T√M) = {limit:.2g} for amplification by "
+                "shuffling silos (ZC24 Theorem 5.3, with constant 1). Use secagg-fedlinucb or "
                 "sdp-fedlinucb-vec, which hold at every epsilon"
             )
         if problem.privacy.returning:
@@ -245,8 +245,8 @@ def sdp_fedlinucb(problem: SilosProblem) -> PrivateSums:
         return _shuffled(problem, _tree(problem, sigma, TrustModel.SHUFFLER, "gaussian"))
     if d >= nodes(problem) / problem.horizon:
         raise TacitError(
-            f"delta is {d:g}; it must be below κ/T = {nodes(problem) / problem.horizon:.2g} for "
-            "the noise of ZC24 Theorem 5.3: use a smaller delta, or secagg-fedlinucb"
+            f"delta is {d:g}: must be below κ/T = {nodes(problem) / problem.horizon:.2g} for "
+            "the noise of ZC24 Theorem 5.3. Use a smaller delta, or secagg-fedlinucb"
         )
     logs = (
         math.log(1 / d)
@@ -275,7 +275,7 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
     limit = 60 * math.sqrt(2 * nodes(problem) * math.log(2 / d))
     if e > limit:
         raise TacitError(
-            f"epsilon is {e:g}; it must be at most {limit:.3g} for ZC24 Theorem 5.5: use tight "
+            f"epsilon is {e:g}: must be at most {limit:.3g} for ZC24 Theorem 5.5. Use tight "
             "constants, or secagg-fedlinucb"
         )
     if problem.bits == "printed":

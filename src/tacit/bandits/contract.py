@@ -229,18 +229,18 @@ class Learner(ABC):
         reported = people if isinstance(people, int) else int(np.sum(people))
         if not 0 < reported <= round_.participants:
             raise TacitError(
-                f"the estimate of round {round_.number} holds {reported} participants; it must "
+                f"the estimate of round {round_.number} holds {reported} participants: must "
                 f"hold 1 to {round_.participants}"
             )
         size = 1 if one else np.size(total)
         if size != round_.assignment.coordinates:
             raise TacitError(
-                f"the estimate of round {round_.number} has {size} numbers; it must have "
+                f"the estimate of round {round_.number} has {size} numbers: must have "
                 f"{round_.assignment.coordinates}"
             )
         if not (abs(total) < 1e300 if one else np.all(np.abs(total) < 1e300)):
             raise TacitError(
-                f"the estimate of round {round_.number} is {total}; it must be a finite number"
+                f"the estimate of round {round_.number} is {total}: must be a finite number"
             )
 
     def skip(self, round_: Round, served: int | None = None) -> None:
@@ -276,7 +276,7 @@ class Learner(ABC):
         if not self.arms:
             raise TacitError("options depend on a context: count them at the silos")
         if not 0 <= option < self.arms:
-            raise TacitError(f"option is {option}; they are numbered 0 to {self.arms - 1}")
+            raise TacitError(f"option is {option}: must be 0 to {self.arms - 1}")
         self.played += integer("count", count, at_least=0)
 
     def standings(

@@ -193,9 +193,9 @@ def calibrate(
     """
     family = _family(kind)
     if constants not in ("tight", "paper"):
-        raise TacitError(f"constants is {constants!r}; it must be tight or paper")
+        raise TacitError(f"constants is {constants!r}: must be tight or paper")
     if norm not in ("linf", "l2"):
-        raise TacitError(f"norm is {norm!r}; it must be linf or l2")
+        raise TacitError(f"norm is {norm!r}: must be linf or l2")
     problem = _Problem(
         family.kind,
         _sensitivity(family, norm, sensitivity),
@@ -272,7 +272,7 @@ def _family(kind: str | Kind) -> Kind:
     known: dict[str, Kind] = {**NoiseDistribution.kinds, Gaussian.kind: Gaussian}
     if kind not in known:
         raise TacitError(
-            f"noise is {kind!r}; it must be one of {', '.join(sorted(known))}, or a "
+            f"noise is {kind!r}: must be one of {', '.join(sorted(known))}, or a "
             "class of distributions"
         )
     return known[kind]

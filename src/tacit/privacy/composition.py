@@ -278,8 +278,8 @@ def advanced_composition(
     failure = extra + (count * guarantee.delta if isinstance(guarantee, ApproximateDP) else 0.0)
     if failure >= 1:
         raise TacitError(
-            f"delta adds up to {failure:g} over {count} participations; it must be "
-            "below 1: use a smaller delta"
+            f"delta adds up to {failure:g} over {count} participations: must be "
+            "below 1. Use a smaller delta"
         )
     kept = of_several(guarantee.assumptions) if count > 1 else guarantee.assumptions
     about = guarantee.about | {

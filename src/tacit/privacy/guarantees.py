@@ -219,7 +219,7 @@ class Guarantee(ABC):
         kind = kinds.get(str(data.get("kind")))
         if kind is None:
             raise TacitError(
-                f"kind of guarantee is {data.get('kind')!r}; it must be one of "
+                f"kind of guarantee is {data.get('kind')!r}: must be one of "
                 f"{', '.join(sorted(kinds))}"
             )
         made: Guarantee = kind(
@@ -470,7 +470,7 @@ class ApproximateDP(Guarantee):
             or not isinstance(self.epsilon, (int, float))
             or not 0 <= self.epsilon < math.inf
         ):
-            raise TacitError(f"epsilon is {self.epsilon}; it must be a finite number of at least 0")
+            raise TacitError(f"epsilon is {self.epsilon}: must be a finite number of at least 0")
         probability(
             "delta",
             self.delta,

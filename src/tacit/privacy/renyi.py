@@ -29,16 +29,14 @@ def finite_epsilon(epsilon: float) -> float:
         or not isinstance(epsilon, (int, float))
         or not 0 <= epsilon < math.inf
     ):
-        raise TacitError(
-            f"epsilon is {epsilon}; delta is computed at a finite epsilon of at least 0"
-        )
+        raise TacitError(f"epsilon is {epsilon}: must be finite and at least 0 for a delta")
     return float(epsilon)
 
 
 def order_minus_one(order: float) -> float:
     """Return α - 1 after checking that the Rényi order is finite and above 1."""
     if not 1 < order < math.inf:
-        raise TacitError(f"the Rényi order is {order}; it must be greater than 1, and finite")
+        raise TacitError(f"the Rényi order is {order}: must be greater than 1, and finite")
     return order - 1
 
 

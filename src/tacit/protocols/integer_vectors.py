@@ -261,7 +261,7 @@ class SecureVector(LevelProtocol):
         elif noise_kind == "discrete-gaussian":
             self.share = shared_gaussian_noise(self.precision, self.coordinates, each, self.honest)
         else:
-            raise TacitError(f"noise is {noise_kind!r}; it must be skellam or discrete-gaussian")
+            raise TacitError(f"noise is {noise_kind!r}: must be skellam or discrete-gaussian")
         others = (*threat.assumptions(), *in_distinct_rounds(target))
         made = bare(target, View.OPENED_SUM).given(*others)
         self.guarantee = derived(made, self.share)

@@ -88,9 +88,7 @@ class PrefixSums:
     def __post_init__(self) -> None:
         object.__setattr__(self, "trust", TrustModel(self.trust))
         if self.trust not in DELIVERIES:
-            raise TacitError(
-                f"trust is {self.trust}; prefix sums of silos need one of {', '.join(DELIVERIES)}"
-            )
+            raise TacitError(f"trust is {self.trust}: must be one of {', '.join(DELIVERIES)}")
         integer("silos", self.silos, at_least=1)
         self._check_own_noise()
         integer("size", self.size, at_least=1)
@@ -105,8 +103,8 @@ class PrefixSums:
         positive("sensitivity", self.sensitivity, "it is the l2 sensitivity of a step's vector")
         if self.noise not in self.delivery.noises:
             raise TacitError(
-                f"noise is {self.noise!r}; under trust {self.trust} it must be one of "
-                f"{', '.join(self.delivery.noises)}"
+                f"noise is {self.noise!r}: must be one of {', '.join(self.delivery.noises)} under "
+                f"trust {self.trust}"
             )
         if self.noise in BITS and self.shape.kind in ("square-root", "optimal"):
             raise TacitError(

@@ -414,5 +414,5 @@ def _modulus(top: int, noise: NoiseDistribution, modulus: int | None) -> int:
 def paper_modulus(users: int, precision: int, tau: float) -> int:
     """m = ng + 2τ + 1 (CZ23 Algorithm 1)."""
     if not math.isfinite(tau) or tau < 0:
-        raise TacitError(f"tau is {tau}; the room for noise must be a number of at least 0")
+        raise TacitError(f"tau is {tau}: must be a number of at least 0, the room for noise")
     return users * precision + 2 * math.ceil(tau) + 1

@@ -177,8 +177,8 @@ def where_needed(delta: Fraction, info: ValidationInfo) -> Fraction:
         raise InvalidValue(f"0 with trust {found['trust']}, whose noise has no exceptions")
     if needed and found.get("participations", 1) > 1:
         raise RuleViolation(
-            f"people.participations is {found['participations']}; with the noise of "
-            f"{found['algorithm']} it must be 1: use an algorithm without delta"
+            f"people.participations is {found['participations']}: must be 1 with the noise of "
+            f"{found['algorithm']}. Use an algorithm without delta"
         )
     return delta
 
@@ -207,7 +207,7 @@ def with_helper(name: str) -> Callable[[Any, ValidationInfo], Any]:
 def distinct(options: tuple[str, ...]) -> tuple[str, ...]:
     """Options: at least two, which look different."""
     if len(options) < 2:
-        raise InvalidValue("a list of at least 2: one option needs no experiment")
+        raise InvalidValue("a list of at least 2. One option needs no experiment")
     looks = [visible(name) for name in options]
     twice = [name for name, look in zip(options, looks, strict=True) if looks.count(look) > 1]
     if twice:
@@ -220,10 +220,10 @@ def among_options(control: str, info: ValidationInfo) -> str:
     options = info.data.get("options", (control,))
     if control not in options:
         near = difflib.get_close_matches(control, options, n=1, cutoff=0.5)
-        hint = (
-            f"did you mean {shown(near[0])}?" if near else f"it must be one of {', '.join(options)}"
+        hint = f" Did you mean {shown(near[0])}?" if near else ""
+        raise RuleViolation(
+            f"control is {shown(control)}: must be one of {', '.join(options)}.{hint}"
         )
-        raise RuleViolation(f"control is {shown(control)}, which is not an option; {hint}")
     return control
 
 
@@ -275,9 +275,9 @@ def enough_participants(min_batch_size: int, info: ValidationInfo) -> int:
         least = 2 * len(found["options"]) * smallest(min_batch_size, lost)
         if found["participants"] < least:
             raise RuleViolation(
-                f"people.participants is {found['participants']}; it must be at least {least} "
+                f"people.participants is {found['participants']}: must be at least {least} "
                 f"for {len(found['options'])} options in rounds of at least {min_batch_size} "
-                "reports: ask more people, or lower promise.min_batch_size"
+                "reports. Ask more people, or lower promise.min_batch_size"
             )
     return min_batch_size
 
@@ -340,7 +340,7 @@ def possible(lift: Fraction | None, info: ValidationInfo) -> Fraction | None:
             )
     elif not low < baseline < high:
         raise RuleViolation(
-            f"expected.baseline is {baseline}; it must be between answer.low, {low}, and "
+            f"expected.baseline is {baseline}: must be between answer.low, {low}, and "
             f"answer.high, {high}"
         )
     elif not baseline < baseline * (1 + lift) <= high:

@@ -37,9 +37,7 @@ class Elimination(Learner):
             "it is the probability that the best arm may be dropped, such as 0.1",
         )
         if constants not in CONSTANTS:
-            raise TacitError(
-                f"constants is {constants!r}; it must be one of {', '.join(CONSTANTS)}"
-            )
+            raise TacitError(f"constants is {constants!r}: must be one of {', '.join(CONSTANTS)}")
         self.failure_probability = failure_probability
         self.constants = constants
         self.round = 1
@@ -204,7 +202,7 @@ class ForgettingElimination(Elimination):
         super().__init__(arms, horizon, failure_probability, constants)
         if positive("growth", growth) <= 1:
             raise TacitError(
-                f"growth is {growth}; batches must grow by a factor above 1, such as 2"
+                f"growth is {growth}: must be above 1, such as 2, so that batches grow"
             )
         self.growth = growth
         self.tail = tail

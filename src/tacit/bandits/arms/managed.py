@@ -87,7 +87,7 @@ class Managed(Learner):
         if share and control is None:
             raise TacitError(f"share is {share:g}, but there is no control to get it: name one")
         if control is not None and control not in self.present:
-            raise TacitError(f"control is {control}; it must be an option that is there")
+            raise TacitError(f"control is {control}: must be an option that is there")
         self.control, self.share, self.explore = control, share, explore
         self.least = integer("least", least, at_least=1)
 

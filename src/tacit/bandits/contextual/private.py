@@ -122,7 +122,7 @@ class PrivateLinUCB(SiloLearner):
                 "numbers: give one for each"
             )
         if mode not in MODES:
-            raise TacitError(f"mode is {mode!r}; it must be one of {', '.join(MODES)}")
+            raise TacitError(f"mode is {mode!r}: must be one of {', '.join(MODES)}")
         probability("failure_probability", failure_probability)
         self.mode, self.failure_probability = mode, float(failure_probability)
         self.rewards = rewards

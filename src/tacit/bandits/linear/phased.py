@@ -74,9 +74,7 @@ class PhasedElimination(Learner):
             )
         )
         if constants not in CONSTANTS:
-            raise TacitError(
-                f"constants is {constants!r}; it must be one of {', '.join(CONSTANTS)}"
-            )
+            raise TacitError(f"constants is {constants!r}: must be one of {', '.join(CONSTANTS)}")
         self.constants = constants
         self._active: Indices = np.arange(len(self.actions))
         self._evidence = RunEvidence(
