@@ -425,13 +425,13 @@ def test_every_federated_experiment_is_restored(
         ),
         ("jdp-linucb", True, {"sensitivity": 0.99, "sigma": 1.0}, "sensitivity of the"),
         ("ldp-fedlinucb", True, {"sensitivity": 0.99, "sigma": 1.0}, "sensitivity of the"),
-        ("ldp-fedlinucb", True, {"size": 1 / 9}, "size of the prefix sums is 1; .* must be 9"),
-        ("ldp-fedlinucb", True, {"people": 0.2}, "people of the prefix sums is 1; .* >= 5"),
+        ("ldp-fedlinucb", True, {"size": 1 / 9}, "size of the prefix sums is 1: must be 9"),
+        ("ldp-fedlinucb", True, {"people": 0.2}, "people of the prefix sums is 1: .* >= 5"),
         (
             "ldp-fedlinucb",
             False,
             {"people": 0.2},
-            "people of the prefix sums is 1; .* >= 5|own-records",
+            "people of the prefix sums is 1: .* >= 5|own-records",
         ),
     ],
 )
