@@ -75,7 +75,11 @@ def test_proofs_are_for_two_servers() -> None:
         ("two-servers", {"helper_key": None}, "helper.key is missing; add it"),
         ("shuffler", {"dishonest": "80%"}, "must be less than 4/5"),
         ("shuffler", {"delta": 0}, "must be above 0, such as 0.000001"),
-        ("shuffler", {"participations": 2}, "people.participations is 2: must be 1 with the noise of"),
+        (
+            "shuffler",
+            {"participations": 2},
+            "participations is 2: must be 1 with the noise of",
+        ),
         ("shuffler", {"guardrail": "complaints"}, "guardrail.metric needs noise without delta"),
         ("shuffler", {"admission": "invitation"}, "people.issuer is missing; trust shuffler"),
         ("shuffler", {"algorithm": "split-dp-se"}, "split-dp-se is by invitation only"),
