@@ -35,6 +35,7 @@ OWN = (
     "zc24",
 )
 HIDDEN = (
+    "added",
     "binary",
     "control",
     "features",
@@ -67,14 +68,13 @@ class GuaranteeForm:
         The guarantee, in the field's notation.
     also : callable, optional
         Derives the guarantee of a problem in another form, such as Rényi divergences.
-    in_terms : bool
-        Whether terms can state its noise, so that the live service can run it for options under
-        the trust models that it serves.
+    undeployable : str
+        Why the live service cannot run it; empty if terms can state its noise.
     """
 
     text: str
     also: Also | None = None
-    in_terms: bool = True
+    undeployable: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,11 @@ class Algorithm:
         return self.form.text
 
     @property
+    def undeployable(self) -> str:
+        """Why the live service cannot run it; empty if terms can state its noise."""
+        return self.form.undeployable
+
+    @property
     def trust(self) -> str:
         """The names of its trust models."""
         return ", ".join(self.trusts)
@@ -104,7 +109,7 @@ class Algorithm:
     @property
     def deployable(self) -> str:
         """The names of the trust models under which the live service runs it; empty for none."""
-        live = self.form.in_terms and self.family == "arms"
+        live = not self.undeployable and self.family == "arms"
         return ", ".join(one for one in self.trusts if live and one in DEPLOYABLE)
 
     @property
@@ -270,7 +275,8 @@ def begin(name: str, options: Iterable[str] = (), **given: Any) -> Experiment:
     **given
         The algorithm's own options. Besides these: `binary=True` if answers are 0 or 1; `control`,
         the index of the control; `levels` and `smallest`, where terms fix an answer's levels and a
-        minimum batch size; `table`, where options are actions of a linear bandit.
+        minimum batch size; `added`, where they divide ε and δ equally among participations;
+        `table`, where options are actions of a linear bandit.
 
     Returns
     -------
