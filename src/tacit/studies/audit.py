@@ -158,8 +158,8 @@ def audit_algorithm(
     factor = noise_factor if noise_factor != 1 else 0.5
     needed = samples_to_refute(*_pair(sight, factor), epsilon, delta=delta, confidence=CONFIDENCE)
     about = (type(protocol).__name__, protocol.participants, protocol.coordinates)
-    promise, verdict = protocol.guarantee, residuals(rows, false_positive_rate)
-    return AlgorithmAudit(name, *about, promise, verdict, bound, epsilon, delta, needed, counted)
+    guarantee, verdict = protocol.guarantee, residuals(rows, false_positive_rate)
+    return AlgorithmAudit(name, *about, guarantee, verdict, bound, epsilon, delta, needed, counted)
 
 
 def first_round(name: str, options: dict[str, Any]) -> Protocol:
