@@ -37,7 +37,7 @@ FalsePositiveOption = Annotated[
 
 
 class Through(StrEnum):
-    """Real intermediaries."""
+    """Aggregations that an audit can run rounds through."""
 
     masking = "masking"
     two_servers = "two-servers"

@@ -330,7 +330,7 @@ class ReportTable:
 def _table(listed: Sequence[ReportEntry]) -> ReportTable:
     found = zip(summaries(listed), listed, strict=True)
     rows = [row | {"achieved": one.short} for row, one in found]
-    words = {"algorithm": "algorithm", "achieved": "guarantee"} | {
+    words = {"algorithm": "algorithm", "achieved": "achieved guarantee"} | {
         name: "asked for" if name == "guarantee" else name
         for name in ("guarantee", "problem", "environment")
         if len({row[name] for row in rows}) > 1

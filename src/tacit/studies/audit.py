@@ -471,13 +471,15 @@ def standard(rows: Sequence[Sequence[Number]]) -> Floats:
     for r, row in enumerate(rows):
         for k, number in enumerate(row):
             if id(number.distribution) not in tables:
-                tables[id(number.distribution)] = _places(number.distribution)
+                tables[id(number.distribution)] = _below_and_at(number.distribution)
             below, here = tables[id(number.distribution)](number.value)
             scores[r, k] = below + chance.random() * here
     return np.asarray(ndtri(scores.clip(1e-12, 1 - 1e-12)))
 
 
-def _places(distribution: NoiseDistribution | Laplace) -> Callable[[float], tuple[float, float]]:
+def _below_and_at(
+    distribution: NoiseDistribution | Laplace,
+) -> Callable[[float], tuple[float, float]]:
     """P[X < x] and P[X = x] of a distribution."""
     if isinstance(distribution, Laplace):
         scale = distribution.scale
