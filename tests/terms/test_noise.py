@@ -217,6 +217,34 @@ def test_noise_bits_are_verified_round_by_round() -> None:
             shown.check(round_of(shown.terms, **about | weaker))
 
 
+def test_noise_bits_suffice_to_the_last_honest_report() -> None:
+    """62 fair bits are the fewest for (1, 1e-5); a larger minimum of the terms needs more."""
+    once = Promise(Fraction(1), Fraction(1, 10**5))
+    plain = pinned(shuffled("binomial", Fraction(5), promise=once))
+    strict = pinned(shuffled("binomial", Fraction(65, 4), promise=once))
+    about: dict[str, Any] = {"kind": "mixing", "total": Fraction(1, 2), "parts": 2}
+    about["suite"] = plain.terms.suite
+    for shown, divisor, words in (
+        (plain, 62, ""),
+        (plain, 61, "delta of the noise"),
+        (strict, 65, ""),
+        (strict, 64, "variance of the noise bits"),
+    ):
+        offered = round_of(shown.terms, **about, divisor=divisor)
+        if not words:
+            assert shown.check(offered) == 1
+            continue
+        with pytest.raises(Refusal, match=words):
+            shown.check(offered)
+    for weaker, words in (
+        ({"parts": 1}, "number of messages per metric"),
+        ({"total": Fraction(0)}, "bias of noise bits"),
+        ({"total": Fraction(1)}, "bias of noise bits"),
+    ):
+        with pytest.raises(Refusal, match=words):
+            plain.check(round_of(plain.terms, **about | weaker, divisor=70))
+
+
 def test_numbers_are_split_into_enough_shares() -> None:
     shown = pinned(shuffled("discrete-laplace", Fraction(1)))
     modulus, honest = 1009, 70
@@ -229,6 +257,8 @@ def test_numbers_are_split_into_enough_shares() -> None:
         "modulus": modulus,
     }
     assert shown.check(round_of(shown.terms, **about)) == 1
+    fewest = {"divisor": 19, "parts": split_shares(19, modulus)}
+    assert shown.check(round_of(shown.terms, **about | fewest)) == 1
     for weaker in ({"parts": enough - 1}, {"parts": 1}, {"divisor": 18}, {"modulus": 1 << 90}):
         with pytest.raises(Refusal, match="of the round is"):
             shown.check(round_of(shown.terms, **about | weaker))

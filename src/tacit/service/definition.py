@@ -37,6 +37,7 @@ from tacit.terms import (
     Promise,
     Terms,
 )
+from tacit.terms.document import masking_delta
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
@@ -327,6 +328,13 @@ class Definition(BaseModel):
         return rules.approximate(self.trust, self.algorithm)
 
     @property
+    def _noise_delta(self) -> Fraction:
+        """The δ that is left for the noise: masked rounds use up a part of it themselves."""
+        masked = self.approximate and self.trust_model is TrustModel.SECURE_AGGREGATION
+        used = masking_delta(self.participations) if masked else Fraction(0)
+        return max(Fraction(0), self.delta - used)
+
+    @property
     def smallest(self) -> int:
         """Participants of the smallest round: the minimum batch size plus an allowance for
         dropouts.
@@ -414,7 +422,7 @@ class Definition(BaseModel):
             given["through"] = "verified"
         if self.trust_model.shares_noise:
             given |= {
-                "delta": float(self.delta) or None,
+                "delta": float(self._noise_delta) or None,
                 "dropout": float(self.missing),
                 "corrupt": float(self.dishonest),
                 "min_batch_size": self.smallest,

@@ -522,7 +522,16 @@ def smallest_masking_delta(terms: Terms) -> Fraction:
     e^ε Q₀(E) + δ, P(E) <= e^ε Q(E) + δ + γ. One graph serves all metrics of a round; over the
     participations of a participant γ adds up.
     """
-    return Fraction(terms.promise.participations, 1 << MASKING_SECURITY)
+    return masking_delta(terms.promise.participations)
+
+
+def masking_delta(participations: int) -> Fraction:
+    """The δ that masking needs for this many participations (`smallest_masking_delta`).
+
+    >>> masking_delta(2) == Fraction(1, 2**39)
+    True
+    """
+    return Fraction(participations, 1 << MASKING_SECURITY)
 
 
 def smallest_shuffler_delta(terms: Terms) -> Fraction:
