@@ -81,6 +81,7 @@ FEATURES = ("tests/contextual/test_features.py",)
 STATISTICS = ("tests/protocols/test_statistic_sums.py",)
 VERIFIED = ("tests/aggregation/test_verified.py",)
 SERVER_NOISE = ("tests/service/test_server_noise.py",)
+DEVICE_SHARES = ("tests/service/test_device_shares.py",)
 DEVICE = ("tests/service/test_device_hostile.py",)
 DESK = (
     "tests/service/test_parties.py::test_invitations_are_checked_whether_or_not_a_slot_is_left",
@@ -92,6 +93,7 @@ COORDINATOR = ("tests/attacks/test_malicious_coordinator_masking.py",)
 AGREEMENT = ("tests/aggregation/test_agreement.py",)
 TERMS = ("tests/terms/test_terms.py",)
 DOCUMENT = ("tests/terms/test_document.py", *TERMS)
+STATED_NOISE = ("tests/terms/test_noise.py",)
 LEDGER = ("tests/service/test_ledger.py",)
 PARTIES = ("tests/service/test_parties.py",)
 SCHEDULER = ("tests/service/test_scheduler.py",)
@@ -930,6 +932,76 @@ TARGETS: tuple[Target, ...] = (
         (checks, swap("model.cost(pinned, announced)", "Fraction(1)")),
         DEVICE,
     ),
+    # noise of live devices
+    Target(
+        "client/trust_models/masking.py",
+        "MaskingReporter.encode",
+        (swap("level + share(pinned.terms, announced)", "level"),),
+        DEVICE_SHARES,
+    ),
+    Target(
+        "client/trust_models/masking.py",
+        "share",
+        (
+            swap("draw_skellam(total / divisor)", "0"),
+            swap("total / divisor", "total / divisor / 4"),
+            swap("draw_gaussian(total ** 2 / divisor)", "0"),
+            swap("total ** 2 / divisor", "total / divisor"),
+            swap("draw_laplace_share(total, divisor)", "0"),
+            swap("divisor", "divisor + 1"),
+        ),
+        DEVICE_SHARES,
+    ),
+    Target(
+        "client/trust_models/shuffler.py",
+        "randomized",
+        (
+            swap("level + draw_laplace_share(total, divisor)", "level"),
+            swap("draw_laplace_share(total, divisor)", "draw_laplace_share(total / 2, divisor)"),
+            swap("level + ones(parts - announced.binding.levels, total).draw()", "level"),
+            swap("parts - announced.binding.levels", "(parts - announced.binding.levels) // 2"),
+            swap("below(modulus)", "0"),
+        ),
+        DEVICE_SHARES,
+    ),
+    Target(
+        "client/trust_models/shuffler.py", "ShufflerReporter.announced", (checks,), DEVICE_SHARES
+    ),
+    Target(
+        "client/trust_models/shuffler.py",
+        "ShufflerReporter.refunds",
+        (
+            swap(
+                "{(0, RoundOutcome.ABORTED), (1, RoundOutcome.ABORTED)} <= said",
+                "(1, RoundOutcome.ABORTED) in said",
+            ),
+        ),
+        DEVICE_SHARES,
+    ),
+    Target(
+        "client/trust_models/local.py",
+        "LocalReporter.refunds",
+        (swap("False", "True"),),
+        DEVICE_SHARES,
+    ),
+    Target(
+        "client/trust_models/masking.py",
+        "MaskingReporter.refunds",
+        (swap("False", "True"),),
+        DEVICE_SHARES,
+    ),
+    Target(
+        "client/trust_models/local.py",
+        "_laplace",
+        (swap("level + noise", "level"), swap("level + noise", "level + noise // 2")),
+        DEVICE_SHARES,
+    ),
+    Target(
+        "client/trust_models/local.py",
+        "LocalReporter.encode",
+        (swap("draw(announced.noise.total)", "_mutant_once(lambda: draw(announced.noise.total))"),),
+        DEVICE_SHARES,
+    ),
     # intermediaries
     Target("aggregation/shamir.py", "split_all", (counts,), SHAMIR),
     Target("aggregation/shamir.py", "is_share", (limits,), SHAMIR),
@@ -1115,6 +1187,61 @@ TARGETS: tuple[Target, ...] = (
     Target("terms/pinned.py", "Pinned._check_noise", (checks,), TERMS),
     Target("terms/pinned.py", "Pinned._check_least", (checks, limits), TERMS),
     Target("terms/pinned.py", "Pinned._check_shares", (checks, limits, signs), TERMS),
+    Target(
+        "terms/pinned.py",
+        "Pinned._check_bits",
+        (checks, limits, swap("divisor * bits", "(divisor + 1) * bits")),
+        STATED_NOISE,
+    ),
+    Target(
+        "terms/pinned.py", "Pinned._check_gaussian", (checks, swap("divisor", "1")), STATED_NOISE
+    ),
+    Target(
+        "terms/pinned.py",
+        "Pinned._check_enough",
+        (checks, swap("1 + Fraction(SLACK)", "2")),
+        STATED_NOISE,
+    ),
+    Target("terms/pinned.py", "Pinned._check_parts", (checks, limits), STATED_NOISE),
+    Target(
+        "terms/document.py",
+        "Terms.each",
+        (
+            swap("self.promise.delta - self.aggregation_delta", "self.promise.delta"),
+            swap("self.promise.participations * metrics", "metrics"),
+            swap("self.promise.participations * metrics", "self.promise.participations"),
+            swap("self.cost / metrics", "self.cost"),
+        ),
+        STATED_NOISE,
+    ),
+    Target(
+        "terms/document.py",
+        "Terms.delta_cost",
+        (swap("self.promise.delta / self.promise.participations", "self.promise.delta"),),
+        STATED_NOISE,
+    ),
+    Target(
+        "terms/document.py",
+        "_check_delta",
+        (checks, swap("1 + Fraction(SLACK)", "2")),
+        STATED_NOISE,
+    ),
+    Target(
+        "terms/accounting.py",
+        "_excess",
+        (swap("max(one, other)", "one"), swap("max(one, other)", "other")),
+        STATED_NOISE,
+    ),
+    Target(
+        "terms/accounting.py",
+        "_divergence",
+        (
+            swap("sigma < 0.5", "False"),
+            swap("math.exp(rate * first / (first + 1))", "0"),
+            swap("range(1, first + 1)", "range(2, first + 1)"),
+        ),
+        STATED_NOISE,
+    ),
     Target("terms/pinned.py", "check_successor", (checks, limits), DOCUMENT),
     Target("terms/document.py", "_check_version", (checks,), DOCUMENT),
     Target("terms/document.py", "_check_assumptions", (checks,), DOCUMENT),
@@ -1171,6 +1298,7 @@ TARGETS: tuple[Target, ...] = (
         PARTIES,
     ),
     Target("client/budget.py", "Budget._check_room", (checks, limits, signs), LEDGER),
+    Target("client/ledger.py", "Ledger.charge", (checks,), LEDGER),
     Target("client/entries.py", "Joining.report", (swap("self.seed", "b''"),), LEDGER),
     Target("client/budget.py", "Budget._own_limit", (swap("OWN_LIMIT", "None"),), LEDGER),
     Target("client/budget.py", "Budget._united", (swap("min(times)", "max(times)"),), LEDGER),

@@ -40,6 +40,7 @@ from tacit.assumptions import (
     Remark,
     Scope,
     Secret,
+    SemiHonestServer,
     Source,
     Spread,
     TowardsOutsiders,
@@ -604,7 +605,7 @@ def test_no_equality_from_outside_covers_an_assumption() -> None:
     """Found: a class whose `__eq__` is always true covered every needed assumption."""
 
     class Equal(CompleteGroups):
-        def __eq__(self, other: object) -> bool:  # noqa: ARG002
+        def __eq__(self, other: object) -> bool:
             return True
 
         def __hash__(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,10 +21,12 @@ from tests.service.deployed import Deployed, definition_of, deployed
 from tacit.aggregation.announcements import SharedNoise
 from tacit.aggregation.masking import MaskingRound
 from tacit.aggregation.shuffler import BIT, ShufflerRound
+from tacit.aggregation.two_servers import RoundOutcome
 from tacit.client.entries import Running
 from tacit.client.trust_models import local, masking, shuffler
 from tacit.client.trust_models.contract import Reporter
-from tacit.sampling.draws import draw_laplace_share, ones
+from tacit.errors import Refusal
+from tacit.sampling.draws import ones
 from tacit.service.assignment import Assigned
 
 Noted = list[tuple[Any, ...]]
@@ -167,6 +169,38 @@ def test_every_metric_through_a_shuffler_has_noise_of_its_own(
         assert sent == [[bytes([1]), bytes([BIT])]], "labelled by metric"
 
 
+def test_messages_through_a_shuffler_are_no_wider_than_their_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wider ones could be told apart by what fills them."""
+    about: dict[str, Any] = {"min_batch_size": 64, "delta": Fraction(1, 1000)}
+    with opened(tmp_path, "shuffler", epsilon=Fraction(1), **about) as (one, slot):
+        reporter = shuffler.ShufflerReporter()
+        wide = replace(described(reporter, one, slot), size=2)
+        monkeypatch.setattr(shuffler, "accept", lambda *_: wide)
+        with pytest.raises(Refusal, match="size of a message is 2: must be 1 bytes"):
+            reporter.announced(one.pinned, slot.announcement)
+
+
+@pytest.mark.parametrize("said", list(product(RoundOutcome, repeat=2)))
+def test_a_refund_through_a_shuffler_needs_both_parties_abort(
+    said: tuple[RoundOutcome, RoundOutcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shuffler, "accept", lambda *_: None)
+    monkeypatch.setattr(shuffler, "read_outcome", lambda _pinned, _round, message: message)
+    refunds: Any = shuffler.ShufflerReporter().refunds
+    both = said == (RoundOutcome.ABORTED, RoundOutcome.ABORTED)
+    assert refunds(None, b"", list(enumerate(said))) is both
+    assert not refunds(None, b"", [(0, said[0])]), "one party's word"
+    assert not refunds(None, b"", [(1, said[0]), (1, said[1])]), "one party twice"
+
+
+def test_one_coordinators_word_refunds_nothing() -> None:
+    for reporter in (local.LocalReporter(), masking.MaskingReporter()):
+        refunds: Any = reporter.refunds
+        assert not refunds(None, b"", [b"aborted"])
+
+
 def test_every_local_number_has_noise_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,9 +218,3 @@ def test_every_local_number_has_noise_of_its_own(
         scale = one.pinned.terms.noise.scale
     assert sent == [[1003, 1001, 1003]]
     assert calls == [(scale.numerator, scale.denominator)] * 3
-
-
-def test_a_share_of_one_is_the_whole_noise() -> None:
-    """A sanity check of what the names above stand for: one of one shares, 2,000 draws."""
-    drawn = [draw_laplace_share(Fraction(1, 50), 1) for _ in range(2000)]
-    assert set(drawn) == {0}, "e^-50 each"
