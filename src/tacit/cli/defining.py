@@ -39,6 +39,10 @@ def new(
     algorithm: Annotated[
         str, typer.Option(help="How options are chosen: see tacit algorithms.")
     ] = "private-med",
+    context: Annotated[
+        list[str] | None,
+        typer.Option(help='Field that devices choose by: "device: phone, desktop"; repeatable.'),
+    ] = None,
     helper: Annotated[
         Path | None, typer.Option(help="The card.toml from the helper's operator.")
     ] = None,
@@ -50,6 +54,7 @@ def new(
     """
     with needs_live():
         from tacit.service import bootstrap, definition
+        from tacit.service.definition_rules import CONTEXTUAL
         from tacit.terms import ROLES
     today = datetime.now(UTC).date()
     if not 1 <= days <= LONGEST:
@@ -68,6 +73,8 @@ def new(
     }
     one_of("trust", trust, DEPLOYABLE)
     values |= {"trust": trust, "algorithm": algorithm}
+    if context:
+        values |= {"algorithm": CONTEXTUAL, "context_fields": tuple(context)}
     helped = len(ROLES[TrustModel(trust)]) > 1
     if helper is not None and not helped:
         raise TacitError(f"--helper is {helper}, but trust {trust} has no helper: leave it out")
@@ -78,7 +85,8 @@ def new(
         values["helper_address"] = "https://helper.example" if card is None else card.address
         values["helper_key"] = bytes(32) if card is None else card.key
     made = definition.Definition.of(**values)
-    shown = {name: value for name, value in vars(made).items() if name not in _LEFT_OUT}
+    left_out = _LEFT_OUT if context else (*_LEFT_OUT, "context_fields", "evaluation")
+    shown = {name: value for name, value in vars(made).items() if name not in left_out}
     if card is None:
         shown.pop("helper_key")
     text = definition.write(shown, yaml=file.suffix in (".yaml", ".yml"))
