@@ -39,7 +39,6 @@ from tacit.terms import (
     Promise,
     Terms,
 )
-from tacit.terms.document import masking_delta
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
@@ -360,13 +359,6 @@ class Definition(BaseModel):
         return rules.approximate(self.trust, self.algorithm)
 
     @property
-    def _noise_delta(self) -> Fraction:
-        """The δ that is left for the noise: masked rounds use up a part of it themselves."""
-        masked = self.approximate and self.trust_model is TrustModel.SECURE_AGGREGATION
-        used = masking_delta(self.participations) if masked else Fraction(0)
-        return max(Fraction(0), self.delta - used)
-
-    @property
     def smallest(self) -> int:
         """Participants of the smallest round: the minimum batch size plus an allowance for
         dropouts.
@@ -471,9 +463,11 @@ class Definition(BaseModel):
                 "corrupt": float(self.dishonest),
                 "min_batch_size": self.smallest,
             }
+        fixed = {"added": True} if self.approximate else {}
         built = begin(
             self.algorithm,
             self.options,
+            **fixed,
             **{name: value for name, value in given.items() if name in options},
             binary=self.levels == 1,
             levels=self.levels,
@@ -483,6 +477,12 @@ class Definition(BaseModel):
         if not self.control_share:
             built.keep_control(self.control, 0.0)
         return built
+
+    @property
+    def _noise_delta(self) -> Fraction:
+        """The part of δ that the aggregation leaves to the noise."""
+        taken = rules.masking_delta(self.trust, self.participations) if self.approximate else 0
+        return self.delta - taken
 
     def _guarded(self) -> dict[str, Any]:
         """The guardrail as algorithms expect it, with the margin relative to the range."""
@@ -640,7 +640,7 @@ def _yaml(text: str) -> dict[str, Any]:
         raise DefinitionError([f"the file is not YAML ({reason}): correct that line"]) from None
     if not isinstance(document, dict):
         raise DefinitionError(
-            ["the file is a list or a word; it must have entries such as question: …"]
+            ["the file is a list or a word: must have entries such as question: …"]
         )
     return document
 
