@@ -642,7 +642,7 @@ TARGETS: tuple[Target, ...] = (
         "SecureSum.__init__",
         (
             swap("self.share.closeness(self.honest)", "0"),
-            swap("who.honest(self.participants)", "who.reports(self.participants)"),
+            swap("threat.honest(self.participants)", "threat.reports(self.participants)"),
             swap("share.sum_of_shares(self.honest)", "distribution"),
         ),
         CROWD,
