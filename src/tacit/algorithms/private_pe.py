@@ -37,13 +37,14 @@ PHASES = 8  # at least this many phases as long as the first one fit into the ho
         *("epsilon", "delta", "participations", "trust", "through", "failure_probability"),
     ),
     defaults={"instance": "linear", "failure_probability": 0.049},
+    featured=True,
 )
 def private_pe(problem: ArmsProblem) -> Experiment:
     """Use the protocol of the requested trust model; pure DP unless the shuffler is given a δ."""
     import numpy as np
 
     make, smallest, how = protocols(problem)
-    table = np.eye(problem.arms) if problem.table is None else problem.table
+    table = np.eye(problem.arms) if problem.table is None else np.asarray(problem.table)
     if problem.privacy.trust == TrustModel.LOCAL:
         usual = LOCAL / problem.each**2
     else:

@@ -73,6 +73,7 @@ class Algorithm:
     cautions: Mapping[str, str] = field(default_factory=dict)
     also: Also | None = None
     stated: bool = True
+    featured: bool = False
 
     @property
     def trust(self) -> str:
@@ -137,6 +138,7 @@ def algorithm(
     cautions: Mapping[str, str] | None = None,
     also: Also | None = None,
     deployable: bool = True,
+    featured: bool = False,
 ) -> Callable[[Build], Build]:
     """Register a function from problems to experiments under a name.
 
@@ -164,6 +166,8 @@ def algorithm(
     deployable : bool
         Whether terms can state its noise, so that the live service can run it for options under
         the trust models that it serves.
+    featured : bool
+        Whether it uses features of the options (`table`).
 
     Returns
     -------
@@ -197,7 +201,7 @@ def algorithm(
         models = (trust,) if isinstance(trust, str) else tuple(trust)
         trusts = tuple(_trust_model(name, one) for one in models)
         about = (paper, trusts, promise, problem, build, taken, dict(defaults or {}))
-        _KNOWN[name] = Algorithm(name, *about, dict(cautions or {}), also, deployable)
+        _KNOWN[name] = Algorithm(name, *about, dict(cautions or {}), also, deployable, featured)
         return build
 
     return enter

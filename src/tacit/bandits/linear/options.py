@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.assumptions import Secret
-from tacit.bandits.arm_summaries import MISREAD
+from tacit.bandits.arm_summaries import MISREAD, relative
 from tacit.bandits.contract import Plan
 from tacit.bandits.linear.phased import COARSE, SHARP, SingleElimination, least_squares
 from tacit.bandits.linear.widths import PhaseEvidence
@@ -227,23 +227,24 @@ class OptionElimination(SingleElimination):
         low, high = (np.clip(end + HALF, 0.0, 1.0) for end in (low, high))
         best = self._chances()
         decided, open_ = self.decided(level), set(self.active)
-        base = means[control] + HALF if self._phases[control] else 0.0
         rows = []
         for k, name in enumerate(names):
             mean = float(means[k] + HALF) if self._phases[k] else None
             verdict = "open" if failure else "unavailable"
             if failure and k not in open_:
                 verdict = "worse"
-            lift = None if mean is None or base <= 0 or k == control else mean / base - 1
+            ends = (float(low[k]), float(high[k]))
+            base = None
+            if k != control and self._phases[control]:
+                base = (float(means[control] + HALF), float(low[control]), float(high[control]))
             rows.append(
                 ArmSummary(
                     name,
                     int(self._asked[k]),
                     mean,
-                    float(low[k]),
-                    float(high[k]),
+                    *ends,
                     float(best[k]),
-                    lift,
+                    *_lift(mean, ends, base),
                     decision="best" if k == decided else verdict,
                     always=True,
                 )
@@ -273,3 +274,19 @@ class OptionElimination(SingleElimination):
         self._phase, self._misread = state["phase"], state["misread"]
         self._wanted = dict(state["wanted"])
         self._heard = {option: OptionMean(**mean) for option, mean in state["heard"]}
+
+
+def _lift(
+    mean: float | None, ends: tuple[float, float], base: tuple[float, float, float] | None
+) -> tuple[float | None, float | None, float | None]:
+    """The lift over the control with its interval, from intervals that hold together.
+
+    `base` has the control's mean and the ends of its interval.
+    """
+    if mean is None or base is None:
+        return None, None, None
+    centre, low, high = base
+    point = relative(mean, centre)
+    if point is None:
+        return None, None, None
+    return point, ends[0] / high - 1, ends[1] / low - 1 if low > 0 else None
