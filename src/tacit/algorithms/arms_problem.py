@@ -382,8 +382,13 @@ class ArmsProblem(Problem):
                 "guardrail a name and the environment a second metric (environments.Guarded), or "
                 "neither"
             )
-        known = {"binary": world.binary, "learner_seed": seed, "labels": world.names}
-        return replace(self, **known, table=world.features)
+        return replace(
+            self,
+            binary=world.binary,
+            learner_seed=seed,
+            labels=world.names,
+            table=world.features,
+        )
 
     def record(self, outcome: RunOutcome) -> dict[str, Any]:
         """The metrics of a multi-armed run."""

@@ -24,6 +24,9 @@ def new(
     file: File,
     question: Annotated[str, typer.Option(help="The question that participants read.")] = "",
     option: Annotated[list[str] | None, typer.Option(help="Name of an option; repeatable.")] = None,
+    options_file: Annotated[
+        Path | None, typer.Option(help="CSV beside the definition: column option, and features.")
+    ] = None,
     meaning: Annotated[str, typer.Option(help="What a device reports, in words.")] = "",
     epsilon: Annotated[str, typer.Option(help="Privacy parameter, such as 1 or 1/2.")] = "1",
     participants: Annotated[int, typer.Option(help="Number of participants.", **Whole)] = 20_000,
@@ -37,8 +40,8 @@ def new(
         0
     ].value,
     algorithm: Annotated[
-        str, typer.Option(help="How options are chosen: see tacit algorithms.")
-    ] = "private-med",
+        str | None, typer.Option(help="How options are chosen: see tacit algorithms.")
+    ] = None,
     helper: Annotated[
         Path | None, typer.Option(help="The card.toml from the helper's operator.")
     ] = None,
@@ -49,7 +52,7 @@ def new(
     Example: tacit experiment new greeting.toml --option Hello --option Hi
     """
     with needs_live():
-        from tacit.service import bootstrap, definition
+        from tacit.service import bootstrap, definition, option_tables
         from tacit.terms import ROLES
     today = datetime.now(UTC).date()
     if not 1 <= days <= LONGEST:
@@ -67,7 +70,13 @@ def new(
         "margin": margin,
     }
     one_of("trust", trust, DEPLOYABLE)
-    values |= {"trust": trust, "algorithm": algorithm}
+    values |= {"trust": trust} | ({} if algorithm is None else {"algorithm": algorithm})
+    if options_file is not None:
+        if option:
+            raise TacitError("--option and --options-file both name options: use one of them")
+        del values["options"]
+        values["options_file"] = str(options_file)
+        values["options_table"] = option_tables.load_text(file.parent / options_file)
     helped = len(ROLES[TrustModel(trust)]) > 1
     if helper is not None and not helped:
         raise TacitError(f"--helper is {helper}, but trust {trust} has no helper: leave it out")
@@ -79,6 +88,8 @@ def new(
         values["helper_key"] = bytes(32) if card is None else card.key
     made = definition.Definition.of(**values)
     shown = {name: value for name, value in vars(made).items() if name not in _LEFT_OUT}
+    if options_file is not None:
+        shown.pop("options")
     if card is None:
         shown.pop("helper_key")
     text = definition.write(shown, yaml=file.suffix in (".yaml", ".yml"))
@@ -95,7 +106,14 @@ def new(
 
 
 LONGEST = 3650
-_LEFT_OUT = ("control_share", "levels", "most", "guardrail_better", "guardrail_margin")
+_LEFT_OUT = (
+    "options_table",
+    "control_share",
+    "levels",
+    "most",
+    "guardrail_better",
+    "guardrail_margin",
+)
 
 
 def check(

@@ -139,9 +139,7 @@ def moment(
         "round": round_.number,
         "option": experiment.options[round_.arm],
         "reports": None if view is None else view.reports,
-        "options": [
-            in_units(terms, one) for one in _followed(experiment.estimates(), round_.arm)
-        ],
+        "options": [in_units(terms, one) for one in _followed(experiment.estimates(), round_.arm)],
     }
 
 

@@ -142,9 +142,7 @@ class Definition(BaseModel):
         "algorithm",
         "How options are chosen: see `tacit algorithms`. Default: private-med, or private-pe with\n"
         "a file of options.",
-        default_factory=lambda found: (
-            "private-pe" if found["options_table"] else "private-med"
-        ),
+        default_factory=lambda found: "private-pe" if found["options_table"] else "private-med",
     )
     options: Annotated[readers.Options, AfterValidator(rules.distinct)] = _entry(
         "options", "What participants are given: one of these."

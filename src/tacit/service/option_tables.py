@@ -51,7 +51,9 @@ def read(table: str) -> OptionTable:
                 f"a table of {len(head)} columns: line {number} has {len(cells)} cells"
             )
         if "" in cells:
-            raise InvalidValue(f"a table without empty cells: see line {number}, {head[cells.index('')]}")
+            raise InvalidValue(
+                f"a table without empty cells: see line {number}, {head[cells.index('')]}"
+            )
     if not 2 <= len(lines) <= MOST_OPTIONS:
         raise InvalidValue(f"a table of 2 to {MOST_OPTIONS:,} options, not {len(lines):,}")
     place = head.index(OPTION)
@@ -118,6 +120,6 @@ def load_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")[: LONGEST + 1]
     except (OSError, UnicodeDecodeError) as problem:
         raise TacitError(
-            f"options_file is {str(path)!r}, which cannot be read ({problem}): name a CSV file with "
-            f'the columns "{OPTION}" and one for each feature'
+            f"options_file is {str(path)!r}, which cannot be read ({problem}): name a CSV file "
+            f'with the columns "{OPTION}" and one for each feature'
         ) from None

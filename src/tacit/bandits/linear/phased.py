@@ -485,7 +485,7 @@ class SingleElimination(PhasedElimination):
         self.per_person = per_person
 
     @property
-    def secret(self) -> Secret:
+    def secret(self) -> Secret | None:
         """One reward: every play belongs to another participant."""
         return Secret.ONE_REWARD
 

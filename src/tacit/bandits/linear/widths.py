@@ -192,7 +192,9 @@ class RunEvidence:
         values, vectors = np.linalg.eigh(np.sum(precisions, axis=0))
         spread = np.where(values > SINGULAR * values[-1], 1 / np.maximum(values, 1e-300), 0.0)
         normal = np.random.default_rng(0).standard_normal((DRAWS, len(spread)))
-        sample = (vectors * spread) @ (vectors.T @ weighted) + (normal * np.sqrt(spread)) @ vectors.T
+        sample = (vectors * spread) @ (vectors.T @ weighted) + (
+            normal * np.sqrt(spread)
+        ) @ vectors.T
         leaders = (sample @ points.T).argmax(axis=1)
         return np.bincount(leaders, minlength=len(points)) / DRAWS
 
