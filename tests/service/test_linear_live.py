@@ -19,6 +19,7 @@ from tacit.errors import TacitError
 from tacit.service import definition, forecast, party
 from tacit.service.pages import experimenter, participant
 from tacit.service.party import exact_noise
+from tacit.studies.plan import plan
 from tacit.terms import cosign
 
 NEAR = 0.06  # a tenth of the difference between the worst and the best option
@@ -270,6 +271,11 @@ def test_the_registry_says_where_it_is_deployable() -> None:
     served = lookup("private-pe").deployable.split(", ")
     assert set(served) == {"secure-aggregation", "shuffler", "local", "two-servers"}
     assert not lookup("secagg-dpe").deployable
+
+
+def test_a_plan_refers_to_the_forecast_of_a_table() -> None:
+    with pytest.raises(TacitError, match="depends on the features .* use tacit experiment check"):
+        plan(gap=0.1, algorithm="private-pe")
 
 
 def test_terms_and_pages_of_a_thousand_options_stay_short() -> None:
