@@ -67,7 +67,11 @@ def test_proofs_are_for_two_servers() -> None:
     ("trust", "changed", "words"),
     [
         ("local", {"algorithm": "sdp-ae"}, "fits trust shuffler, not local"),
-        ("local", {"algorithm": "dpe"}, "a device tries one option: use private-pe with options_file"),
+        (
+            "local",
+            {"algorithm": "dpe"},
+            "a device tries one option: use private-pe with options_file",
+        ),
         ("local", {"algorithm": "ldp-es"}, "ldp-se"),
         ("local", {"missing": "20%"}, 'missing is "20%"; it must be 0 with trust local'),
         ("local", {"delta": "0.001"}, 'delta is "0.001"; it must be 0 with trust local'),

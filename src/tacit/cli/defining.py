@@ -42,6 +42,10 @@ def new(
     algorithm: Annotated[
         str | None, typer.Option(help="How options are chosen: see tacit algorithms.")
     ] = None,
+    context: Annotated[
+        list[str] | None,
+        typer.Option(help='Field that devices choose by: "device: phone, desktop"; repeatable.'),
+    ] = None,
     helper: Annotated[
         Path | None, typer.Option(help="The card.toml from the helper's operator.")
     ] = None,
@@ -53,6 +57,7 @@ def new(
     """
     with needs_live():
         from tacit.service import bootstrap, definition, option_tables
+        from tacit.service.definition_rules import CONTEXTUAL
         from tacit.terms import ROLES
     today = datetime.now(UTC).date()
     if not 1 <= days <= LONGEST:
@@ -77,6 +82,8 @@ def new(
         del values["options"]
         values["options_file"] = str(options_file)
         values["options_table"] = option_tables.load_text(file.parent / options_file)
+    if context:
+        values |= {"algorithm": CONTEXTUAL, "context_fields": tuple(context)}
     helped = len(ROLES[TrustModel(trust)]) > 1
     if helper is not None and not helped:
         raise TacitError(f"--helper is {helper}, but trust {trust} has no helper: leave it out")
@@ -87,7 +94,8 @@ def new(
         values["helper_address"] = "https://helper.example" if card is None else card.address
         values["helper_key"] = bytes(32) if card is None else card.key
     made = definition.Definition.of(**values)
-    shown = {name: value for name, value in vars(made).items() if name not in _LEFT_OUT}
+    left_out = _LEFT_OUT if context else (*_LEFT_OUT, "context_fields", "evaluation")
+    shown = {name: value for name, value in vars(made).items() if name not in left_out}
     if options_file is not None:
         shown.pop("options")
     if card is None:

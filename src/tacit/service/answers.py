@@ -13,12 +13,14 @@ from enum import StrEnum
 from heapq import nlargest
 from typing import Any
 
+from tacit.bandits.contextual.policy_learners import PolicyLearner
+from tacit.bandits.linear.options import OptionElimination
 from tacit.experiment import Experiment
-from tacit.service.store import ExperimentRow, RoundRow, Stage, State
+from tacit.service.store import NO_ARM, ExperimentRow, RoundRow, Stage, State
 from tacit.service.trust_models import coordinator_engine
 from tacit.service.trust_models.contract import ReleasedView, decoded
 from tacit.terms import Terms, in_words
-from tacit.types import ArmSummary, Round
+from tacit.types import Arm, ArmSummary, Round
 
 OVER = (Stage.OPENED, Stage.REFUSED)
 MOST_FOLLOWED, FOLLOWED = 30, 8  # options in the history, and how many of more than these
@@ -47,7 +49,9 @@ def end_reason(state: State, experiment: Experiment) -> EndReason | None:
         return None
     if not experiment.finished:
         return EndReason.LAST_DAY_PASSED
-    alone = not experiment.learner.separate and len(experiment.learner.active) == 1
+    alone = (
+        isinstance(experiment.learner, OptionElimination) and len(experiment.learner.active) == 1
+    )
     return EndReason.ONE_OPTION_LEFT if alone else EndReason.PARTICIPANTS_REACHED
 
 
@@ -82,9 +86,10 @@ def status(seen: Snapshot) -> dict[str, Any]:
             "planned": seen.experiment.learner.horizon,
         },
         "guarantee": None if guarantee is None else guarantee.to_dict(),
-        "linear": not seen.experiment.learner.separate,
+        "linear": isinstance(seen.experiment.learner, OptionElimination),
         "terms": in_words(seen.terms),
         "rounds": [_round(seen, row) for row in seen.rounds],
+        "contexts": contexts(seen.terms, seen.experiment),
     }
 
 
@@ -92,7 +97,7 @@ def _round(seen: Snapshot, row: RoundRow) -> dict[str, Any]:
     return {
         "round": row.identity.hex(),
         "number": row.number,
-        "option": seen.experiment.options[row.arm],
+        "option": None if row.arm == NO_ARM else seen.experiment.options[row.arm],
         "stage": row.stage,
         "places": row.slots,
         "given": row.assigned,
@@ -112,7 +117,30 @@ def estimates(seen: Snapshot, level: float = 0.95) -> dict[str, Any]:
         "decided": seen.experiment.decided(level),
         "sample_ratio": {"p": ratio.p, "mismatch": ratio.mismatch},
         "options": [in_units(seen.terms, one) for one in seen.experiment.estimates(level)],
+        "contexts": contexts(seen.terms, seen.experiment, level),
     }
+
+
+def contexts(terms: Terms, experiment: Experiment, level: float = 0.95) -> dict[str, Any] | None:
+    """Which option for whom, how sure that is, and the gain over one option for everybody.
+
+    None where devices do not choose. Gains are empty without an evaluation slice.
+    """
+    learner = experiment.learner
+    if not isinstance(learner, PolicyLearner):
+        return None
+    low, width = float(terms.answer.low), float(terms.answer.high - terms.answer.low)
+    answers = [
+        asdict(one)
+        | {name: low + width * getattr(one, name) for name in ("mean", "low", "high")}
+        | {"lead": width * one.lead}
+        for one in learner.answers(level)
+    ]
+    gains = [
+        {name: width * value if isinstance(value, float) else value for name, value in row.items()}
+        for row in map(asdict, learner.gains(level))
+    ]
+    return {"answers": answers, "gains": gains}
 
 
 def in_units(terms: Terms, summary: ArmSummary) -> dict[str, Any]:
@@ -137,7 +165,7 @@ def moment(
     return {
         "time": now,
         "round": round_.number,
-        "option": experiment.options[round_.arm],
+        "option": experiment.options[round_.arm] if isinstance(round_.assignment, Arm) else None,
         "reports": None if view is None else view.reports,
         "options": [in_units(terms, one) for one in _followed(experiment.estimates(), round_.arm)],
     }

@@ -39,6 +39,8 @@ from tacit.terms import (
     ROLES,
     Aggregation,
     Answer,
+    ContextField,
+    ContextTerms,
     Noise,
     Party,
     Promise,
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 
 LONGEST = 1 << 18  # characters of a file, with the table of its options
 MISSING, DISHONEST = Fraction(1, 5), Fraction(1, 10)  # defaults where devices share the noise
+EVALUATION = Fraction(1, 10)  # default share of the evaluation slice
 EVENLY = Fraction(4, 5)  # of participants are split evenly until an option is shown to be worse
 ROUNDS = 32  # default maximum
 FINEST = 100  # levels at most by default
@@ -72,7 +75,9 @@ def _entry(place: str, about: str, default: Any = PydanticUndefined, **more: Any
 
 
 def _steps(found: dict[str, Any]) -> int:
-    """Levels by default: one for each unit of the range if it is whole."""
+    """Levels by default: one for each unit of the range if it is whole; 1 with contexts."""
+    if found.get("context_fields"):
+        return 1
     steps = found["high"] - found["low"]
     return int(steps) if steps.denominator == 1 and 0 < steps <= FINEST else FINEST
 
@@ -169,6 +174,18 @@ class Definition(BaseModel):
         "The answer stays as it is, and no participant may be promised less.",
         b"",
     )
+    context_fields: Annotated[readers.Options, AfterValidator(rules.context)] = _entry(
+        "contextual.fields",
+        "With algorithm private-contextual: what devices know about their participant and choose\n"
+        'by, each field as "name: value, value".',
+        (),
+    )
+    evaluation: Annotated[readers.Part, AfterValidator(rules.with_context)] = _entry(
+        "contextual.evaluation",
+        "The share of participants who get an option at random, to measure what choosing by\n"
+        "context gains. Default: 10% with contexts.",
+        default_factory=lambda found: EVALUATION if found["context_fields"] else Fraction(0),
+    )
     meaning: Annotated[str, words(2000)] = _entry(
         "answer.meaning", "What a device reports, in the words that participants read."
     )
@@ -177,7 +194,7 @@ class Definition(BaseModel):
     high: Annotated[readers.Number, AfterValidator(rules.above_low)] = _entry(
         "answer.high", "The maximum; more counts as this.", Fraction(1)
     )
-    levels: readers.Count = _entry(
+    levels: Annotated[readers.Count, AfterValidator(rules.once_with_context)] = _entry(
         "answer.levels",
         "Steps between the two: 1 for yes or no, 4 for one to five stars. Values in between are\n"
         "rounded at random, without bias.",
@@ -198,7 +215,7 @@ class Definition(BaseModel):
         "last day.",
         None,
     )
-    participations: readers.Count = _entry(
+    participations: Annotated[readers.Count, AfterValidator(rules.once_with_context)] = _entry(
         "people.participations",
         "How often one person may take part; the promise covers all of it together.",
         1,
@@ -233,7 +250,9 @@ class Definition(BaseModel):
         "The share of participants who may drop out before they report.",
         Fraction(1, 10),
     )
-    no_show: Annotated[readers.Part, Field(le=MOST_NO_SHOW)] = _entry(
+    no_show: Annotated[
+        readers.Part, Field(le=MOST_NO_SHOW), AfterValidator(rules.without_context)
+    ] = _entry(
         "people.no_show",
         "The share of slots that are taken and never reported, as you expect it: at most 9/10.\n"
         "Every round offers so many more slots. Default: 0, none.",
@@ -332,13 +351,26 @@ class Definition(BaseModel):
 
     @property
     def scale(self) -> Fraction:
-        """Scale of each server's discrete Laplace noise: levels · participations · metrics / ε."""
+        """Scale of each server's discrete Laplace noise: levels · participations · metrics / ε.
+
+        With contexts a participant is in one cell of a table, and replacing it moves two: 2 / ε.
+        """
+        if self.context is not None:
+            return self.context.sensitivity / self.epsilon
         return self.levels * self.participations * len(self.answer.metrics) / self.epsilon
 
     @property
     def table(self) -> option_tables.OptionTable | None:
         """The options with their features, if they have any."""
         return option_tables.read(self.options_table) if self.options_table else None
+
+    @property
+    def context(self) -> ContextTerms | None:
+        """The contexts by which devices choose; None without any."""
+        if not self.context_fields:
+            return None
+        fields = tuple(ContextField(*rules.context_field(one)) for one in self.context_fields)
+        return ContextTerms(fields, evaluation=self.evaluation)
 
     @property
     def trust_model(self) -> TrustModel:
@@ -396,6 +428,7 @@ class Definition(BaseModel):
             purpose=self.purpose,
             contact=self.contact,
             predecessor=self.succeeds,
+            context=self.context,
         )
 
     def _parties(self, address: str, key: bytes) -> tuple[Party, ...]:
@@ -423,6 +456,17 @@ class Definition(BaseModel):
         """The experiment (learner and mechanism) before its first round."""
         from tacit.algorithms.registry import begin, lookup
 
+        if self.context is not None:
+            return begin(
+                self.algorithm,
+                self.options,
+                horizon=self.participants or ANYBODY,
+                epsilon=self.epsilon,
+                trust=self.trust,
+                evaluation=float(self.evaluation),
+                features=self.context.features(self.options),
+                smallest=self.smallest,
+            )
         ends, options = self.participants is not None, lookup(self.algorithm).options
         given: dict[str, Any] = {
             "horizon": self.participants if ends else ANYBODY,
@@ -573,6 +617,8 @@ _EXAMPLES = {
     "levels": "1",
     "labels": '["No", "Yes"]',
     "guardrail": '"complaints"',
+    "context_fields": '["device: phone, desktop"]',
+    "evaluation": "0.1",
 }
 
 

@@ -25,6 +25,10 @@ from tacit.trust import TrustModel
 if TYPE_CHECKING:
     from tacit.algorithms.registry import Algorithm
 
+CONTEXTUAL = "private-contextual"
+CONTEXTUAL_TRUSTS = (TrustModel.TWO_SERVERS,)
+MOST_CELLS = 80  # of context and option in a live table
+
 BY_INVITATION = ("split-dp-se", "shuffle-dp-se")
 """Algorithms whose rounds or groups one spoilt message aborts."""
 
@@ -72,6 +76,11 @@ def known_algorithm(name: str, info: ValidationInfo) -> str:
             f"algorithm is {shown(name)}, which fits trust {' or '.join(entry.trusts)}, not "
             f"{trust}: change one of them"
         )
+    if name == CONTEXTUAL and trust is not None and trust not in CONTEXTUAL_TRUSTS:
+        raise RuleViolation(
+            f"trust is {shown(trust)}, under which contexts are simulated only: live they need "
+            f"{' or '.join(CONTEXTUAL_TRUSTS)}"
+        )
     if proofs and "through" not in entry.options:
         raise RuleViolation(f"proofs is true, which {name} does not support: use private-med")
     table = info.data.get("options_table")
@@ -112,10 +121,11 @@ def _algorithm(name: str) -> Algorithm:
         raise RuleViolation(
             f"algorithm is {shown(name)}, {_why_not_live(entry)}: use private-pe with options_file"
         )
-    if not issubclass(entry.problem, ArmsProblem):
+    known = issubclass(entry.problem, ArmsProblem) or name == CONTEXTUAL
+    if not known:
         raise RuleViolation(
             f"algorithm is {shown(name)}, which is {entry.family}; live experiments choose among "
-            "options: use private-med"
+            f"options: use private-med, or {CONTEXTUAL}"
         )
     return entry
 
@@ -243,6 +253,65 @@ def with_helper(name: str) -> Callable[[Any, ValidationInfo], Any]:
     return check
 
 
+def context_field(text: str) -> tuple[str, tuple[str, ...]]:
+    """The name and the values of a field of the context.
+
+    >>> context_field("device: phone, desktop")
+    ('device', ('phone', 'desktop'))
+    """
+    name, colon, rest = text.partition(":")
+    values = tuple(value.strip() for value in rest.split(","))
+    if not colon or not name.strip() or len(values) < 2 or not all(values):
+        raise InvalidValue('a list of fields such as "device: phone, desktop"')
+    if len({visible(value) for value in values}) < len(values):
+        raise RuleViolation(f"contextual.fields names a value of {name} twice; names must differ")
+    return name.strip(), values
+
+
+def context(fields: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    """Fields of the context, with the algorithm that uses them, and few enough for a table."""
+    name, options = info.data.get("algorithm"), info.data.get("options", ())
+    if name is not None and (name == CONTEXTUAL) != bool(fields):
+        raise RuleViolation(
+            f'contextual.fields needs algorithm = "{CONTEXTUAL}": add it, or leave the fields out'
+            if fields
+            else f"contextual.fields is missing; {CONTEXTUAL} chooses by them: add it, such as "
+            '["device: phone, desktop"]'
+        )
+    named = [context_field(one) for one in fields]
+    if len({visible(one) for one, _ in named}) < len(named):
+        raise RuleViolation("contextual.fields names two fields alike; names must differ")
+    cells = math.prod((len(options), *(len(values) for _, values in named)))
+    if fields and cells > MOST_CELLS:
+        raise RuleViolation(
+            f"contextual.fields has {cells // max(len(options), 1)} segments, with options {cells} "
+            f"cells; a live table must have at most {MOST_CELLS}: use fewer fields, values or "
+            "options"
+        )
+    return fields
+
+
+def with_context(part: Fraction, info: ValidationInfo) -> Fraction:
+    """An evaluation slice needs contexts to compare with."""
+    if part and info.data.get("context_fields") == ():
+        raise InvalidValue("0, or left out, without contextual.fields")
+    return part
+
+
+def once_with_context(count: int, info: ValidationInfo) -> int:
+    """Tables count one outcome, 0 or 1, of participants who come once."""
+    if count > 1 and info.data.get("context_fields"):
+        raise InvalidValue("1 with contextual.fields")
+    return count
+
+
+def without_context(part: Fraction, info: ValidationInfo) -> Fraction:
+    """Rounds in which devices choose offer no more slots than they have participants."""
+    if part and info.data.get("context_fields"):
+        raise InvalidValue("0 with contextual.fields")
+    return part
+
+
 def distinct(options: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
     """Options: at least two, which look different, and those of a table if there is one."""
     table = info.data.get("options_table")
@@ -341,7 +410,7 @@ def second_number(guardrail: str, info: ValidationInfo) -> str:
     if guardrail and guardrail == info.data.get("metric"):
         raise InvalidValue("another name than answer.metric")
     name = info.data.get("algorithm")
-    if guardrail and name is not None and not has_option(name, "guardrail"):
+    if guardrail and name is not None and (name == CONTEXTUAL or not has_option(name, "guardrail")):
         raise RuleViolation(
             f"guardrail.metric is {shown(guardrail)}, which {name} does not support: use "
             "private-med"

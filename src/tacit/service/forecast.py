@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
 
+from tacit.service import definition_rules as rules
 from tacit.service.definition import DAY, Definition
 from tacit.service.readers import counted
 from tacit.service.readers import in_words as lasting
@@ -105,8 +106,13 @@ class LinearForecast:
 
 def forecast(
     definition: Definition, runs: int = 20, progress: bool = False
-) -> Forecast | LinearForecast:
-    """Simulate a definition; a guardrail is modelled only as twice the noise."""
+) -> Forecast | LinearForecast | None:
+    """Simulate a definition; a guardrail is modelled only as twice the noise.
+
+    None with contexts: what to expect depends on how much contexts matter.
+    """
+    if definition.context is not None:
+        return None
     from tacit.algorithms.registry import lookup
     from tacit.simulation.study import simulate
     from tacit.studies.plan import plan
@@ -225,6 +231,7 @@ def explained(definition: Definition) -> dict[str, list[str]]:
     return {
         "What you ask": [
             definition.question,
+            *_contexts(definition),
             f"People get one of {len(options)} options: {some_of(options)}. The others are "
             f"measured by {definition.control}, which you have today.",
             *_features(definition),
@@ -278,10 +285,30 @@ def _shared(definition: Definition) -> Iterator[str]:
             f"At least {float(share):.3g} of all people get {definition.control}, and as many each "
             "other option until it is shown to be worse."
         )
+    elif definition.context is not None:
+        yield "Every device chooses by the policy of its round."
     elif definition.table is None:
         yield (
             "No share of people is reserved for the control: most people get the option with "
             "the best estimate, so a decision may take long."
+        )
+
+
+def _contexts(definition: Definition) -> Iterator[str]:
+    """The statistic of contexts, and why it is that one."""
+    context = definition.context
+    if context is None:
+        return
+    cells = context.numbers(len(definition.options)) // 2
+    yield (
+        f"Devices choose by {', '.join(one.name for one in context.fields)} and report tables: "
+        f"{cells} cells of context and option are at most {rules.MOST_CELLS}, so noise of scale "
+        f"{definition.scale} in every cell is pure."
+    )
+    if context.evaluation:
+        yield (
+            f"{float(context.evaluation):.0%} of people get an option at random, the evaluation "
+            "slice: it measures what choosing gains over one option for everybody."
         )
 
 

@@ -12,11 +12,12 @@ from typing import Any
 
 from tacit import html
 from tacit.html.charts import Axis, StepChart, evenly, time_labels
-from tacit.service.pages import sentences
+from tacit.service.pages import contexts, sentences
 from tacit.service.pages.parties import drawing
 from tacit.service.pages.sentences import View
 
 COLOURS = 8
+CHOSEN_LOOK = "plain"  # of rounds in which devices choose
 LEAST_STEPS, MOST_STEPS = 8, 80  # on the axis of the chart of intervals
 LEAST_COLUMNS, MOST_COLUMNS = 20, 40  # of the chart of rounds
 APART = 5  # seconds between deadlines of rounds that are not concurrent
@@ -32,7 +33,9 @@ def parts(view: View, up: bool) -> Parts:
     responds.
     """
     options, rounds = view["estimates"]["options"], view["status"]["rounds"]
-    colours = {one["option"]: f"o{n % COLOURS}" for n, one in enumerate(options)}
+    names = [one["option"] for one in options] or view["status"]["options"]
+    colours = {name: f"o{n % COLOURS}" for n, name in enumerate(names)}
+    looks = {None: CHOSEN_LOOK} | colours if view["status"]["contexts"] is not None else colours
     side_by_side = columns(rounds)
     shown = evenly(steps(view["history"], side_by_side), MOST_STEPS)
     wide = max(len(shown), LEAST_STEPS)
@@ -55,14 +58,29 @@ def parts(view: View, up: bool) -> Parts:
         "ranked": _ranks(view, ranked) if len(options) > MOST_OPTIONS else None,
         "leading": few(options, ranked, SHOWN),
         "in_history": few(options, ranked, IN_HISTORY),
-        "given": _most_given(colours, given),
-        "tried": _tried(options, strip),
+        "given": _most_given(looks, given),
+        "tried": _tried(looks, strip),
+        "looks": looks,
         "columns": strip,
         "deadlines": time_labels(closing, max(len(strip), LEAST_COLUMNS)),
         "drawn": drawing(sentences.terms_of(view), view["passed"]),
         "most_rows": MOST_ROWS,
     }
+    values |= {"whom": contexts, "intervals": _intervals(view)}
     return html.parts(__package__, "parts.html", view=view, up=up, say=sentences, **values)
+
+
+def _intervals(view: View) -> list[dict[str, Any]]:
+    """The answer for each segment, with its interval in per cent of the range of answers."""
+    least, most = (float(Fraction(end)) for end in view["terms"]["answer"]["range"])
+    return [
+        one
+        | {
+            f"{name}_at": 100 * min(max((one[name] - least) / (most - least), 0.0), 1.0)
+            for name in ("low", "mean", "high")
+        }
+        for one in sentences.answers(view)
+    ]
 
 
 def page(view: View, made: Parts, template: str = "experiment.html", **values: Any) -> str:
@@ -73,6 +91,7 @@ def page(view: View, made: Parts, template: str = "experiment.html", **values: A
     """
     status, holds = view["status"], _holds(view)
     shown = {"title": status["question"], "status": status, "parts": made, "holds": holds}
+    shown["single"] = bool(view["estimates"]["options"])
     servers = len(view["terms"]["parties"])
     return html.render(__package__, template, servers=servers, **shown, **values)
 
@@ -140,23 +159,25 @@ def _ranks(view: View, ranked: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"chart": chart, "bands": bands, "labels": _labels(view, chart.axis.ticks())}
 
 
-def _most_given(colours: Mapping[str, str], given: Mapping[str, int]) -> dict[str, int]:
+def _most_given(
+    looks: Mapping[str | None, str], given: Mapping[str | None, int]
+) -> dict[str | None, int]:
     """The participants of each option; of many only the options with most of them."""
-    counts = {name: given.get(name, 0) for name in colours}
+    counts = {name: given.get(name, 0) for name in looks}
     if len(counts) <= MOST_OPTIONS:
         return counts
     return dict(sorted(counts.items(), key=lambda one: -one[1])[:SHOWN])
 
 
 def _tried(
-    options: Sequence[dict[str, Any]], strip: Sequence[Mapping[str, Any]]
-) -> Sequence[dict[str, Any]]:
+    looks: Mapping[str | None, str], strip: Sequence[Mapping[str, Any]]
+) -> Mapping[str | None, str]:
     """The options with a row in the chart of rounds; of many those of the latest rounds."""
-    if len(options) <= MOST_OPTIONS:
-        return options
+    if len(looks) <= MOST_OPTIONS:
+        return looks
     latest = dict.fromkeys(name for column in reversed(strip) for name in column)
     names = set(list(latest)[:SHOWN])
-    return [one for one in options if one["option"] in names]
+    return {name: look for name, look in looks.items() if name in names}
 
 
 def _faded(one: dict[str, Any]) -> bool:
