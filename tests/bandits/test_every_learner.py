@@ -112,7 +112,7 @@ EXAMPLES: dict[str, list[Example]] = {
         {"learner": FORGETTING},
     ),
     "OptionElimination": [
-        Example({"features": np.eye(3)} | more, arms())
+        Example({"features": np.eye(3).tolist()} | more, arms())
         for more in ({}, {"first": 20, "smallest": 10})
     ],
     "LazyDPTS": of_arms({"epsilon": 1.0, "seed": 2}),
