@@ -123,9 +123,10 @@ def forecast(
     if definition.table is not None:
         return _of_features(definition, (float(low), float(high)), runs, progress)
     people = _people(definition)
+    parts = _parts(definition)
     common: dict[str, Any] = {
-        "epsilon": float(definition.epsilon),
-        "participations": definition.participations * len(definition.answer.metrics),
+        "epsilon": float(definition.epsilon / parts),
+        "participations": definition.participations * len(definition.answer.metrics) // parts,
         "dropout": float(definition.dropout),
         "control_share": float(definition.control_share),
         "runs": runs,
@@ -171,8 +172,8 @@ def _of_features(
     people = _people(definition) or PEOPLE
     asked: dict[str, Any] = {
         "horizon": people,
-        "epsilon": float(definition.epsilon),
-        "participations": definition.participations,
+        "epsilon": float(definition.epsilon) / _parts(definition),
+        "participations": definition.participations // _parts(definition),
         "dropout": float(definition.dropout),
         "runs": runs,
         "progress": progress,
@@ -194,6 +195,12 @@ def _of_features(
     )
 
 
+def _parts(definition: Definition) -> int:
+    """Into how many equal parts of ε and δ the noise divides them; 1 for noise without δ."""
+    often = definition.participations * len(definition.answer.metrics)
+    return often if definition.approximate else 1
+
+
 def _supported(definition: Definition, asked: dict[str, Any]) -> dict[str, Any]:
     """The options of a simulation that the definition's algorithm has, with its trust model."""
     from tacit.algorithms.registry import lookup
@@ -202,7 +209,7 @@ def _supported(definition: Definition, asked: dict[str, Any]) -> dict[str, Any]:
     shared = definition.trust_model.shares_noise
     given = asked | {"trust": definition.trust} | (lost if shared else {})
     if shared and definition.delta:
-        given["delta"] = float(definition.delta)
+        given["delta"] = float(definition.delta / _parts(definition))
     known = (*lookup(definition.algorithm).options, "runs", "progress", "until_decided")
     return {name: value for name, value in given.items() if name in known}
 
