@@ -8,7 +8,8 @@ a round of its own, with the sums of `private-klucb`. Without features every opt
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from tacit.algorithms.arms_problem import TRUSTS, ArmsProblem
 from tacit.algorithms.builders import PEOPLE, WORLD, assemble
@@ -25,21 +26,27 @@ LOCAL = 20.0  # the same in the local model, in 1/ε²
 PHASES = 8  # at least this many phases as long as the first one fit into the horizon
 
 
+@dataclass(frozen=True)
+class FeaturedProblem(ArmsProblem):
+    """A multi-armed bandit problem whose options have features, in `table`."""
+
+    featured: ClassVar[bool] = True
+
+
 @algorithm(
     "private-pe",
     paper="LZJ22",
     trust=TRUSTS,
-    promise="(ε, 0)-DP, or (ε, δ)-DP with --trust shuffler --delta",
-    problem=ArmsProblem,
+    guarantee="(ε, 0)-DP, or (ε, δ)-DP with --trust shuffler --delta",
+    problem=FeaturedProblem,
     options=(
         *WORLD,
         *PEOPLE,
         *("epsilon", "delta", "participations", "trust", "through", "failure_probability"),
     ),
     defaults={"instance": "linear", "failure_probability": 0.049},
-    featured=True,
 )
-def private_pe(problem: ArmsProblem) -> Experiment:
+def private_pe(problem: FeaturedProblem) -> Experiment:
     """Use the protocol of the requested trust model; pure DP unless the shuffler is given a δ."""
     import numpy as np
 

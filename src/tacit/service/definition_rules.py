@@ -328,7 +328,7 @@ def distinct(options: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
     if table and options != read(table).options:
         raise RuleViolation("options differs from the table in options_file: leave options out")
     if len(options) < 2:
-        raise InvalidValue("a list of at least 2: one option needs no experiment")
+        raise InvalidValue("a list of at least 2. One option needs no experiment")
     looks = Counter(visible(name) for name in options)
     twice = [name for name in options if looks[visible(name)] > 1]
     if twice:
@@ -341,10 +341,10 @@ def among_options(control: str, info: ValidationInfo) -> str:
     options = info.data.get("options", (control,))
     if control not in options:
         near = difflib.get_close_matches(control, options, n=1, cutoff=0.5)
-        hint = (
-            f"did you mean {shown(near[0])}?" if near else f"it must be one of {', '.join(options)}"
+        hint = f" Did you mean {shown(near[0])}?" if near else ""
+        raise RuleViolation(
+            f"control is {shown(control)}: must be one of {', '.join(options)}.{hint}"
         )
-        raise RuleViolation(f"control is {shown(control)}, which is not an option; {hint}")
     return control
 
 
@@ -399,9 +399,9 @@ def enough_participants(min_batch_size: int, info: ValidationInfo) -> int:
         least = 2 * tried * smallest(min_batch_size, lost)
         if found["participants"] < least:
             raise RuleViolation(
-                f"people.participants is {found['participants']}; it must be at least {least} "
+                f"people.participants is {found['participants']}: must be at least {least} "
                 f"for {tried} options side by side in rounds of at least {min_batch_size} "
-                "reports: ask more people, or lower promise.min_batch_size"
+                "reports. Ask more people, or lower promise.min_batch_size"
             )
     return min_batch_size
 
@@ -459,7 +459,7 @@ def possible(lift: Fraction | None, info: ValidationInfo) -> Fraction | None:
             )
     elif not low < baseline < high:
         raise RuleViolation(
-            f"expected.baseline is {baseline}; it must be between answer.low, {low}, and "
+            f"expected.baseline is {baseline}: must be between answer.low, {low}, and "
             f"answer.high, {high}"
         )
     elif not baseline < baseline * (1 + lift) <= high:
