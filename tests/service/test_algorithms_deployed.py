@@ -70,7 +70,11 @@ def test_proofs_are_for_two_servers() -> None:
     ("trust", "changed", "words"),
     [
         ("local", {"algorithm": "sdp-ae"}, "fits trust shuffler, not local"),
-        ("local", {"algorithm": "dpe"}, "which is linear; live experiments choose among options"),
+        (
+            "local",
+            {"algorithm": "dpe"},
+            "a device tries one option: use private-pe with options_file",
+        ),
         ("local", {"algorithm": "ldp-es"}, "ldp-se"),
         ("local", {"missing": "20%"}, 'missing is "20%": must be 0 with trust local'),
         ("local", {"delta": "0.001"}, 'delta is "0.001": must be 0 with trust local'),
