@@ -67,3 +67,40 @@ def run(words: list[str]) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@pytest.mark.extended
+def test_the_live_part_of_the_contextual_tutorial_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports = {"8700": free_port(), "8701": free_port()}
+    page = (PAGES.parent / "tutorials" / "contextual.md").read_text(encoding="utf-8")
+    for written, port in ports.items():
+        page = page.replace(written, str(port))
+    commands = re.findall(r"^\$ (tacit .*)$", page, re.M)
+    assert len(commands) == 9
+    (program,) = re.findall(r"^```py\n(.*?)^```$", page, re.M | re.S)
+    serving: list[Child] = []
+    said: dict[str, str] = {}
+    monkeypatch.chdir(tmp_path)
+    try:
+        for command in commands:
+            words = shlex.split(command)[1:]
+            if words[0] == "serve":
+                serving.append(Child(["-m", "tacit", *words], tmp_path / f"{words[1]}.log"))
+                port = list(ports.values())[len(serving) - 1]
+                serving[-1].wait_for(f"http://127.0.0.1:{port}/readyz", lambda: None)
+                continue
+            said[" ".join(words[:2])] = run(["-m", "tacit", *words])
+            if words[:2] == ["terms", "cosign"]:
+                time.sleep(4)  # the coordinator announces the first rounds
+                told = run(["-c", program])
+    finally:
+        for server in serving:
+            server.end()
+    checked = " ".join(said["experiment check"].split())
+    assert "8 cells of context and option" in checked
+    assert "Your device chooses which one" in checked
+    assert "was taken" in told
+    assert "It costs 1 of ε" in told
+    assert "chosen on the device" in said["experiment status"]

@@ -37,6 +37,7 @@ OWN = (
 HIDDEN = (
     "binary",
     "control",
+    "exploration",
     "features",
     "levels",
     "smallest",

@@ -85,7 +85,7 @@ def new(
         values["helper_address"] = "https://helper.example" if card is None else card.address
         values["helper_key"] = bytes(32) if card is None else card.key
     made = definition.Definition.of(**values)
-    left_out = _LEFT_OUT if context else (*_LEFT_OUT, "context_fields", "evaluation")
+    left_out = _LEFT_OUT if context else (*_LEFT_OUT, *_CONTEXTUAL)
     shown = {name: value for name, value in vars(made).items() if name not in left_out}
     if card is None:
         shown.pop("helper_key")
@@ -103,6 +103,7 @@ def new(
 
 
 LONGEST = 3650
+_CONTEXTUAL = ("context_fields", "evaluation", "exploration")
 _LEFT_OUT = ("control_share", "levels", "most", "guardrail_better", "guardrail_margin")
 
 

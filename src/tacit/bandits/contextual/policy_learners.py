@@ -52,6 +52,7 @@ from tacit.errors import TacitError, integer, probability
 from tacit.types import Arm, ArmSummary, Estimate, Floats, Round
 
 MOST_LISTED = 64  # contexts that are answered for by default
+LEVEL = 0.95  # of the decisions that end exploration
 PARTS = 6  # of a round, with shrinking covariance
 BOLDNESS = 0.7  # standard deviations of Thompson draws
 FARTHEST = 30.0  # largest tilt of a moment generating function
@@ -394,6 +395,9 @@ class TableThompson(PolicyLearner):
         As for `PolicyLearner`; the context has categories only.
     boldness
         Standard deviations of Thompson draws.
+    exploration
+        Share of every segment that gets an option at random, until one is shown to be the best
+        there. Without it the worse options are soon tried no more, and remain undecided for long.
 
     Examples
     --------
@@ -415,10 +419,13 @@ class TableThompson(PolicyLearner):
         evaluation: float = 0.0,
         smallest: int = 1,
         boldness: float = BOLDNESS,
+        exploration: float = 0.0,
     ) -> None:
         how = {"first": first, "growth": growth, "evaluation": evaluation, "smallest": smallest}
         super().__init__(features, horizon, **how)  # type: ignore[arg-type]
         self.boldness, self.segments = float(boldness), self.map.segments
+        remedy = "the share of every segment that gets an option at random, such as 0.2"
+        self.exploration = float(probability("exploration", exploration, remedy, zero=True))
         if not self.segments:
             raise TacitError("the context has numbers: tables need categories only. Use moments.")
         self.fit: TableFit = table_prior(self.segments, self.arms)
@@ -440,9 +447,23 @@ class TableThompson(PolicyLearner):
                 plays = people * self.fit.shares[:, None] * last * part / PARTS
                 spread = self.boldness**2 * self.fit.after(plays)
                 chances += best_probabilities(self.fit.mean, spread) / PARTS
+            chances = self._explored(chances)
         if self._paused:
             chances[:, self._paused] = 0.0
         return TableChoice(tuple(shares_of(row) for row in chances.tolist()))
+
+    def _explored(self, chances: Floats) -> Floats:
+        """Chances with an equal share of exploration where no option is decided."""
+        if not self.exploration:
+            return chances
+        low, high = cell_bounds(self._seen, LEVEL)
+        best = self.fit.mean.argmax(axis=1)
+        rows = np.arange(self.segments)
+        others = high.copy()
+        others[rows, best] = 0.0
+        undecided = low[rows, best] <= others.max(axis=1)
+        share = (self.exploration * undecided)[:, None]
+        return np.asarray((1 - share) * chances + share / self.arms)
 
     def _update(self, round_: Round, estimate: Estimate) -> PolicyValue:
         assignment = round_.assignment
