@@ -72,7 +72,7 @@ BAD = {
     f"{LINEAR} --trust local --lazy": "has no option --lazy, --trust; it has",
     f"{LINEAR} --means 0.2,0.3": "has no option --means",
     f"{LINEAR} --replay good.csv": "take no table of rewards",
-    f"{SILOS} --replay good.csv": "take no table of rewards",
+    f"{SILOS} --replay good.csv": "names one table per silo",
     f"{KLUCB} --silos 4": "has no option --silos",
     f"{KLUCB} --scale 4": "has no option --scale",
     "simulate --algorithm dist-dp-se --trust local": "has no option --trust",

@@ -181,6 +181,7 @@ class SilosProblem(Problem):
         "communication",
         "bits_per_user",
         "clipped",
+        "reward_mean",
     )
 
     silos: int = option(None, "Number of silos; 100, or 10 on recorded data.")
@@ -296,6 +297,25 @@ class SilosProblem(Problem):
             "communication": outcome.bits,
             "bits_per_user": outcome.bits / people,
             "clipped": notes.get("clipped_rewards", 0) / people,
+            **self._replayed(outcome),
+        }
+
+    @staticmethod
+    def _replayed(outcome: RunOutcome) -> dict[str, Any]:
+        """Of recorded participants: their mean reward, and the parameter that was learned."""
+        notes: Mapping[str, float] = outcome.notes
+        if "accepted" not in notes:
+            return {}
+        learner = outcome.experiment.learner
+        policy = learner.policy(1)  # type: ignore[attr-defined]
+        return {
+            "users": outcome.played,
+            "reward_mean": notes["earned"] / notes["accepted"],
+            "learned": {
+                "parameter": policy.parameter.tolist(),
+                "centre": policy.centre,
+                "released": outcome.released,
+            },
         }
 
 

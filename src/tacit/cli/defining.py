@@ -46,6 +46,10 @@ def new(
     helper: Annotated[
         Path | None, typer.Option(help="The card.toml from the helper's operator.")
     ] = None,
+    issuer: Annotated[
+        Path | None,
+        typer.Option(help="The card.toml of who signs invitations; without it anyone may join."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write a definition with a comment for every entry, to be edited.
@@ -53,8 +57,8 @@ def new(
     Example: tacit experiment new greeting.toml --option Hello --option Hi
     """
     with needs_live():
-        from tacit.service import bootstrap, definition
-        from tacit.service.definition_rules import CONTEXTUAL
+        from tacit.service import bootstrap, definition, issuers
+        from tacit.service.definition_rules import CONTEXTUAL, has_option
         from tacit.terms import ROLES
     today = datetime.now(UTC).date()
     if not 1 <= days <= LONGEST:
@@ -84,9 +88,13 @@ def new(
     if helped:
         values["helper_address"] = "https://helper.example" if card is None else card.address
         values["helper_key"] = bytes(32) if card is None else card.key
+    if issuer is not None:
+        values |= {"admission": "invitation", "issuer": issuers.read_issuer(issuer)}
     made = definition.Definition.of(**values)
     left_out = _LEFT_OUT if context else (*_LEFT_OUT, *_CONTEXTUAL)
     shown = {name: value for name, value in vars(made).items() if name not in left_out}
+    if made.trust_model is TrustModel.TWO_SERVERS and made.admission == "open":
+        shown["proofs"] = has_option(made.algorithm, "through")  # anybody may send anything
     if card is None:
         shown.pop("helper_key")
     text = definition.write(shown, yaml=file.suffix in (".yaml", ".yml"))

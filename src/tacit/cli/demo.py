@@ -29,7 +29,7 @@ def demo(
     context: typer.Context,
     people: Annotated[
         int, typer.Option(help="Approximate number of participants.", **Whole)
-    ] = 3000,
+    ] = 2000,
     out: Annotated[Path, typer.Option(help="Directory for the report.")] = Path("demo-output"),
     seed: Annotated[int, typer.Option(help="Seed of the simulated participants.", **Whole)] = 1,
     keep: Annotated[

@@ -95,8 +95,10 @@ def _pins(published: Published) -> dict[str, Any]:
     """Configuration to build into an app: the experiment, the coordinator's address, and
     both keys.
     """
-    keys = {party.role: party.key.hex() for party in published.terms.parties}
-    address = published.terms.parties[0].address
+    terms = published.terms
+    places = {"coordinator": terms.leader, "helper": terms.helper}
+    keys = {name: terms.keys[n].hex() for name, n in places.items() if n is not None}
+    address = terms.parties[terms.leader].address
     return {"experiment": published.terms.digest.hex(), "pins": {"address": address, **keys}}
 
 

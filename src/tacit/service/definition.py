@@ -466,14 +466,16 @@ class Definition(BaseModel):
             given["through"] = "verified"
         if self.trust_model.shares_noise:
             given |= {
-                "delta": float(self.delta) or None,
+                "delta": float(self._noise_delta) or None,
                 "dropout": float(self.missing),
                 "corrupt": float(self.dishonest),
                 "min_batch_size": self.smallest,
             }
+        fixed = {"added": True} if self.approximate else {}
         built = begin(
             self.algorithm,
             self.options,
+            **fixed,
             **{name: value for name, value in given.items() if name in options},
             binary=self.levels == 1,
             levels=self.levels,
@@ -483,6 +485,12 @@ class Definition(BaseModel):
         if not self.control_share:
             built.keep_control(self.control, 0.0)
         return built
+
+    @property
+    def _noise_delta(self) -> Fraction:
+        """The part of δ that the aggregation leaves to the noise."""
+        taken = rules.masking_delta(self.trust, self.participations) if self.approximate else 0
+        return self.delta - taken
 
     def _guarded(self) -> dict[str, Any]:
         """The guardrail as algorithms expect it, with the margin relative to the range."""

@@ -18,6 +18,7 @@ from pydantic import ValidationInfo
 from tacit.errors import TacitError
 from tacit.service.readers import UNITS, InvalidValue, RuleViolation, in_words, shown, visible
 from tacit.terms import ROLES
+from tacit.terms.document import smallest_masking_delta
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ CONTEXTUAL = "private-contextual"
 CONTEXTUAL_TRUSTS = (TrustModel.TWO_SERVERS,)
 MOST_CELLS = 80  # of context and option in a live table
 
-BY_INVITATION = ("split-dp-se", "shuffle-dp-se")
-"""Algorithms whose rounds or groups one spoilt message aborts."""
+BY_INVITATION = ("split-dp-se",)
+"""Algorithms whose rounds one spoilt message aborts."""
 
 
 def smallest(min_batch_size: int, dropout: Fraction) -> int:
@@ -73,6 +74,11 @@ def known_algorithm(name: str, info: ValidationInfo) -> str:
         raise RuleViolation(
             f"algorithm is {shown(name)}, which fits trust {' or '.join(entry.trusts)}, not "
             f"{trust}: change one of them"
+        )
+    if entry.undeployable:
+        raise RuleViolation(
+            f"algorithm is {shown(name)}, which cannot be deployed: {entry.undeployable}. Use "
+            "sdp-ae, or split-dp-se with invitations"
         )
     if name == CONTEXTUAL and trust is not None and trust not in CONTEXTUAL_TRUSTS:
         raise RuleViolation(
@@ -129,6 +135,12 @@ def usual_delta(trust: str) -> Fraction:
     return Fraction(1, 10**6) if shares(trust) else Fraction(0)
 
 
+def masking_delta(trust: str, participations: int) -> Fraction:
+    """The part of δ that secure aggregation needs by itself; 0 under other trust models."""
+    masked = TrustModel(trust) is TrustModel.SECURE_AGGREGATION
+    return smallest_masking_delta(participations) if masked else Fraction(0)
+
+
 def reserved(share: Fraction, info: ValidationInfo) -> Fraction:
     """The control's share needs an algorithm that reserves one."""
     name = info.data.get("algorithm")
@@ -148,7 +160,7 @@ def invites(issuer: bytes, info: ValidationInfo) -> bytes:
     if not issuer and admission == "invitation" and trust is not None and shares(trust):
         raise RuleViolation(
             f"people.issuer is missing; trust {trust} with invitations needs the key of somebody "
-            "who is no party: it is in the card that tacit party new helper issuer makes for them"
+            "who is no party: it is in the card that tacit invitations issuer makes for them"
         )
     if admission == "open" and info.data.get("algorithm") in BY_INVITATION:
         raise RuleViolation(
@@ -181,15 +193,13 @@ def where_needed(delta: Fraction, info: ValidationInfo) -> Fraction:
     if not {"trust", "algorithm"} <= found.keys():
         return delta
     needed = approximate(found["trust"], found["algorithm"])
-    if needed and not delta:
-        raise InvalidValue(f"above 0, such as 0.000001, with algorithm {found['algorithm']}")
+    least = masking_delta(found["trust"], found.get("participations", 1))
+    if needed and delta <= least:
+        raise InvalidValue(
+            f"above {float(least):.2g}, such as 0.000001, with algorithm {found['algorithm']}"
+        )
     if delta and not shares(found["trust"]):
         raise InvalidValue(f"0 with trust {found['trust']}, whose noise has no exceptions")
-    if needed and found.get("participations", 1) > 1:
-        raise RuleViolation(
-            f"people.participations is {found['participations']}; with the noise of "
-            f"{found['algorithm']} it must be 1: use an algorithm without delta"
-        )
     return delta
 
 
@@ -369,11 +379,6 @@ def second_number(guardrail: str, info: ValidationInfo) -> str:
         raise RuleViolation(
             f"guardrail.metric is {shown(guardrail)}, which {name} does not support: use "
             "private-med"
-        )
-    if guardrail and name is not None and approximate(info.data["trust"], name):
-        raise RuleViolation(
-            "guardrail.metric needs noise without delta: use trust two-servers, local or "
-            "secure-aggregation"
         )
     if guardrail and info.data.get("control_share") == 0:
         raise RuleViolation(

@@ -91,9 +91,10 @@ def forecast(definition: Definition, runs: int = 20, progress: bool = False) -> 
         baseline = max(definition.low + DEFAULTS[0] * width, DEFAULTS[0] * width)
     low, high = ((mean - definition.low) / width for mean in (baseline, baseline * (1 + lift)))
     people = _people(definition)
+    parts = _parts(definition)
     common: dict[str, Any] = {
-        "epsilon": float(definition.epsilon),
-        "participations": definition.participations * len(definition.answer.metrics),
+        "epsilon": float(definition.epsilon / parts),
+        "participations": definition.participations * len(definition.answer.metrics) // parts,
         "dropout": float(definition.dropout),
         "control_share": float(definition.control_share),
         "runs": runs,
@@ -118,6 +119,12 @@ def forecast(definition: Definition, runs: int = 20, progress: bool = False) -> 
     return Forecast(*about_it, people, chance, participants, rounds, days)
 
 
+def _parts(definition: Definition) -> int:
+    """Into how many equal parts of ε and δ the noise divides them; 1 for noise without δ."""
+    often = definition.participations * len(definition.answer.metrics)
+    return often if definition.approximate else 1
+
+
 def _supported(definition: Definition, asked: dict[str, Any]) -> dict[str, Any]:
     """The options of a simulation that the definition's algorithm has, with its trust model."""
     from tacit.algorithms.registry import lookup
@@ -126,7 +133,7 @@ def _supported(definition: Definition, asked: dict[str, Any]) -> dict[str, Any]:
     shared = definition.trust_model.shares_noise
     given = asked | {"trust": definition.trust} | (lost if shared else {})
     if shared and definition.delta:
-        given["delta"] = float(definition.delta)
+        given["delta"] = float(definition.delta / _parts(definition))
     known = (*lookup(definition.algorithm).options, "runs", "progress", "until_decided")
     return {name: value for name, value in given.items() if name in known}
 

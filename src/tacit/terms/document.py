@@ -366,7 +366,7 @@ class Terms:
     def aggregation_delta(self) -> Fraction:
         """The part of δ that the aggregation needs by itself, whatever the noise is."""
         if self.trust is TrustModel.SECURE_AGGREGATION:
-            return smallest_masking_delta(self)
+            return smallest_masking_delta(self.promise.participations)
         split = self.trust is TrustModel.SHUFFLER and self.noise.distribution == DISCRETE_LAPLACE
         return smallest_shuffler_delta(self) if split else Fraction(0)
 
@@ -567,7 +567,7 @@ def _check_delta(terms: Terms) -> None:
     require(found <= delta * (1 + Fraction(SLACK)), "noise.minimum", noise.least, rule)
 
 
-def smallest_masking_delta(terms: Terms) -> Fraction:
+def smallest_masking_delta(participations: int) -> Fraction:
     """The δ of secure aggregation by masking alone: participations·2^-40.
 
     A round reveals more than its sum only where too many neighbours of a participant drop out or
@@ -577,7 +577,7 @@ def smallest_masking_delta(terms: Terms) -> Fraction:
     e^ε Q₀(E) + δ, P(E) <= e^ε Q(E) + δ + γ. One graph serves all metrics of a round; over the
     participations of a participant γ adds up.
     """
-    return Fraction(terms.promise.participations, 1 << MASKING_SECURITY)
+    return Fraction(participations, 1 << MASKING_SECURITY)
 
 
 def smallest_shuffler_delta(terms: Terms) -> Fraction:
