@@ -158,4 +158,4 @@ def test_the_live_part_of_the_contextual_tutorial_runs(
     assert "Your device chooses which one" in checked
     assert "was taken" in told
     assert "It costs 1 of ε" in told
-    assert "chosen on the device" in reader.said["experiment status"]
+    assert "which option for whom" in reader.said["experiment status"]
