@@ -106,7 +106,7 @@ def contextual(
 
 def _check_people(people: int) -> None:
     if not LEAST <= people <= MOST:
-        raise TacitError(f"people is {people:.4g}; it must be from {LEAST} to {MOST:,}")
+        raise TacitError(f"people is {people:.4g}: must be from {LEAST} to {MOST:,}")
 
 
 def _wait(shown: DemoProgress) -> None:
@@ -257,7 +257,7 @@ def silos(
     from tacit.simulation import files
 
     if not 100 <= patients <= 100_000:
-        raise TacitError(f"patients is {patients}; it must be from 100 to 100,000")
+        raise TacitError(f"patients is {patients}: must be from 100 to 100,000")
     integer("seed", seed, at_least=0)
     integer("pace", pace, at_least=1)
     files.probe(out)

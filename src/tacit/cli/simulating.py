@@ -116,7 +116,7 @@ def compare(
     families = sorted({entry.family for entry in entries})
     if len(families) != 1 or len(set(names)) < len(names):
         raise TacitError(
-            f"--algorithms is {algorithms!r}; it must be different names of one family, separated "
+            f"--algorithms is {algorithms!r}: must be different names of one family, separated "
             "by commas" + (f", not of {' and '.join(families)}" if len(families) > 1 else "")
         )
     check_together(given)
