@@ -17,6 +17,7 @@ from tests.silos.harness import LocalFederation
 from tests.silos.test_federation import released
 
 from tacit.protocols.mechanism import Releases
+from tacit.protocols.prefix_delivery import draw_vector
 from tacit.protocols.prefix_sums import Encoder, PrefixSums
 from tacit.silos.federation import SyncSchedule
 from tacit.types import Floats
@@ -118,7 +119,7 @@ def defect(change: Callable[[Callable[..., Floats], list[Floats]], Floats]) -> I
         if silo != 1:
             return randomize(self, vector)
         sums = self.protocol
-        noise = change(lambda: sums.draw(sums.share, None, sums.sigma), kept)
+        noise = change(lambda: draw_vector(sums.size, sums.share, None, sums.sigma), kept)
         row = np.rint(np.asarray(vector) * sums.scale)
         return (row + noise).astype(np.int64).view(np.uint64)
 

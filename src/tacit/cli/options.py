@@ -73,7 +73,7 @@ def numbers(text: str) -> tuple[float, ...]:
         return tuple(float(part) for part in str(text).split(","))
     except ValueError as error:
         raise typer.BadParameter(
-            f"{text!r}; it must be numbers separated by commas, such as 0.31,0.47"
+            f"{text!r}: must be numbers separated by commas, such as 0.31,0.47"
         ) from error
 
 
@@ -81,7 +81,7 @@ def _silos(text: str) -> int:
     """Parse a repeat count of silos; bounded, because the list is expanded."""
     count = whole(text)
     if not 1 <= count <= MOST_SILOS:
-        raise typer.BadParameter(f"{text!r} silos; it must be 1 to {MOST_SILOS:,}")
+        raise typer.BadParameter(f"{text!r} silos: must be 1 to {MOST_SILOS:,}")
     return count
 
 
@@ -100,7 +100,7 @@ def budgets(text: str) -> tuple[float | tuple[float, float], ...]:
             found += [one] * (_silos(count) if count else 1)
         except (ValueError, typer.BadParameter) as error:
             raise typer.BadParameter(
-                f"{part!r} is no budget; it must be epsilon:delta for each silo, such as "
+                f"{part!r} is no budget: must be epsilon:delta for each silo, such as "
                 f"0.5:1e-6,2*1:1e-5, with at most {MOST_SILOS:,} silos alike"
             ) from error
     return tuple(found)

@@ -116,7 +116,7 @@ def compare(
     families = sorted({entry.family for entry in entries})
     if len(families) != 1 or len(set(names)) < len(names):
         raise TacitError(
-            f"--algorithms is {algorithms!r}; it must be different names of one family, separated "
+            f"--algorithms is {algorithms!r}: must be different names of one family, separated "
             "by commas" + (f", not of {' and '.join(families)}" if len(families) > 1 else "")
         )
     check_together(given)
@@ -181,7 +181,7 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
         answered(summary)
         if result.configuration.get("guardrail"):
             guardrail(summary.get("estimates", []), result.configuration)
-        sentence("guarantee", result.promise)
+        sentence("guarantee", result.guarantee_text)
         if "restated" in summary:
             sentence("as in the theorem", as_in_theorem(summary["restated"]))
         if "statistic" in result.runs[0]:

@@ -25,7 +25,7 @@ from tacit.algorithms.silos_problem import LARGEST_BUDGET
 from tacit.errors import Refusal, TacitError, integer, one_of, require
 from tacit.privacy import ApproximateDP
 from tacit.protocols.factorization import factorize
-from tacit.protocols.prefix_noise import calibrated
+from tacit.protocols.prefix_noise import SiloStream, calibrated
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.silos.exported import ExportedPolicy
 from tacit.silos.federation import FederationSums, FederationTerms, PinnedFederation
@@ -102,15 +102,12 @@ class EvaluationRequest:
 
     def shared_sums(self, silos: int, corrupted: int = 1, missing: int = 0) -> PrefixSums:
         """The private sums: least noise for the request's (ε, δ), shared among so many silos."""
+        shape = factorize("tree", 1)
         return calibrated(
-            factorize("tree", 1),
-            silos,
-            SIZE,
-            math.sqrt(SIZE),
+            SiloStream(shape, silos, SIZE, math.sqrt(SIZE), people=self.capacity),
             TrustModel.SECURE_AGGREGATION,
             "discrete-gaussian",
             ApproximateDP(float(self.epsilon), float(self.delta)),
-            people=self.capacity,
             corrupt=corrupted,
             missing=missing,
         )
