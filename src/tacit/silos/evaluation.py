@@ -129,9 +129,9 @@ class EvaluationRequest:
         chosen = np.argmax(estimates, axis=1)
         weights = np.where(chosen == logged, np.minimum(1 / table.propensities, clip), 0.0)
         if self.estimator == "clipped-ips":
-            return np.clip(weights * table.rewards / clip, 0.0, 1.0)
+            return np.asarray(np.clip(weights * table.rewards / clip, 0.0, 1.0))
         robust = estimates[rows, chosen] + weights * (table.rewards - estimates[rows, logged])
-        return np.clip((robust + clip) / (1 + 2 * clip), 0.0, 1.0)
+        return np.asarray(np.clip((robust + clip) / (1 + 2 * clip), 0.0, 1.0))
 
 
 @dataclass(frozen=True)
