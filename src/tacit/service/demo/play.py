@@ -37,7 +37,7 @@ ENOUGH = 60.0  # seconds until the experiment is stopped if it is decided
 LONGEST = 155.0  # the same if it is not, from the start of the servers on
 WINDOW = 5  # seconds from assignment to report: time to answer for manual participants
 WINDOW_KEPT = 20  # the same with `keep`
-ROUNDS = 8  # few rounds, so that most experiments are decided after two
+ROUNDS, BATCH = 8, 60  # few large rounds: nearly all experiments are decided after one or two
 JOINING = (9, 100)  # seconds that a round assigns slots: at least and at most
 MARGIN = (4, 12)  # seconds for reports to arrive: at least and at most
 GRACE = (30, 160)  # seconds for servers, and for the stages of secure aggregation
@@ -201,7 +201,7 @@ def definition_of(
             "last_day": today + timedelta(days=1),
             "dropout": "1/5",
             "epsilon": EPSILON.get(settings.trust, 1),
-            "min_batch_size": 20,
+            "min_batch_size": BATCH,
             "joining": pace.joining,
             "margin": pace.margin,
             "grace": pace.grace,
