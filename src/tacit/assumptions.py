@@ -68,7 +68,7 @@ class Assumption(ABC):
         kind = Assumption._known.get(str(data.get("id")))
         if kind is None:
             raise TacitError(
-                f"assumption is {data.get('id')!r}; it must be one of "
+                f"assumption is {data.get('id')!r}: must be one of "
                 f"{', '.join(sorted(Assumption._known))}"
             )
         wanted = {field.name for field in fields(kind)}

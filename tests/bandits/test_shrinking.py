@@ -12,7 +12,7 @@ from tests.tables import extended_after
 from tacit.algorithms import lookup
 from tacit.bandits import Learner
 from tacit.bandits.linear import shrinking
-from tacit.bandits.linear.phased import DistributedElimination
+from tacit.bandits.linear.phased import DistributedElimination, FittedReports
 from tacit.environments.population import random_population
 from tacit.errors import TacitError
 from tacit.simulation import run
@@ -161,7 +161,7 @@ def test_what_cannot_be_fitted_is_refused() -> None:
         entry.ask({"reports": "dreams"})
     assert not entry.ask({"delta": 0.0}).fits  # type: ignore[attr-defined]
     with pytest.raises(TacitError, match="paper's clients report actions"):
-        DistributedElimination(np.eye(3), 100, constants="paper", parameters_from=1)
+        DistributedElimination(np.eye(3), 100, constants="paper", fitted=FittedReports(1))
 
 
 def test_errors_too_large_for_any_bound_on_what_is_lost_have_none() -> None:

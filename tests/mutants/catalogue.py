@@ -373,7 +373,7 @@ TARGETS: tuple[Target, ...] = (
         ),
         ASSUMED,
     ),
-    Target("privacy/guarantees.py", "renyi_epsilon", (signs,), GUARANTEES),
+    Target("privacy/renyi.py", "renyi_epsilon", (signs,), GUARANTEES),
     Target("privacy/guarantees.py", "PureDP.delta_at", (limits,), GUARANTEES),
     Target(
         "rounding.py",
@@ -382,7 +382,7 @@ TARGETS: tuple[Target, ...] = (
         GUARANTEES,
     ),
     Target(
-        "privacy/guarantees.py",
+        "privacy/renyi.py",
         "renyi_log_delta",
         (swap("math.log(order - 1)", "math.log(order)"),),
         GUARANTEES,
@@ -683,7 +683,7 @@ TARGETS: tuple[Target, ...] = (
     Target("protocols/integer_vectors.py", "ShuffledVector.randomize", (noise,), LAW_OF_SUMS),
     Target("protocols/vectors.py", "LocalVectors.randomize", (noise,), LAW_OF_SUMS),
     Target("protocols/vectors.py", "SeparateSums.by_option", (checks,), VECTORS),
-    Target("protocols/prefix_sums.py", "PrefixSums.draw", (noise,), DEVICES),
+    Target("protocols/prefix_delivery.py", "draw_vector", (noise,), DEVICES),
     Target("protocols/l2_sums.py", "CentralBall.combine", (noise,), DEVICES),
     Target("protocols/l2_sums.py", "BallSum.randomize", (noise,), DEVICES),
     Target(

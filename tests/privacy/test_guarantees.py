@@ -330,7 +330,7 @@ def test_composition_refuses_what_it_cannot_add() -> None:
         compose([PureDP(1.0), PureDP(1.0, view=View.MESSAGE)])
     with pytest.raises(TacitError, match="to_approximate"):
         compose([ConcentratedDP(1.0), ApproximateDP(1.0, 1e-6)])
-    with pytest.raises(TacitError, match="it must be below 1"):
+    with pytest.raises(TacitError, match="must be below 1"):
         compose([ApproximateDP(1.0, 0.6), ApproximateDP(1.0, 0.6)])
     with pytest.raises(TacitError, match="share no order"):
         compose([RenyiDP(((2.0, 1.0),)), RenyiDP(((3.0, 1.0),))])

@@ -187,7 +187,7 @@ class ArmsEnvironment:
             settle(self, name, tuple(means))
             if len(means) < 2 or not all(0 <= mean <= 1 for mean in means):
                 raise TacitError(
-                    f"{name} is {_listed(means)}; it must be two or more numbers in [0, 1], such "
+                    f"{name} is {_listed(means)}: must be two or more numbers in [0, 1], such "
                     "as 0.31,0.47"
                 )
 
@@ -284,11 +284,11 @@ class ArmsProblem(Problem):
         check_counts(self, arms=2, horizon=1)
         if self.horizon < self.arms:
             raise TacitError(
-                f"horizon is {self.horizon}; it must be at least the {self.arms} arms: use fewer "
+                f"horizon is {self.horizon}: must be at least the {self.arms} arms. Use fewer "
                 "arms or more participants"
             )
         if not 1 < self.growth < float("inf"):
-            raise TacitError(f"growth is {self.growth:g}; it must be greater than 1, such as 4")
+            raise TacitError(f"growth is {self.growth:g}: must be greater than 1, such as 4")
         if self.rounds is not None:
             check_counts(self, rounds=1)
         remedy = "the probability that the best option is dropped, such as 0.1"
@@ -317,7 +317,7 @@ class ArmsProblem(Problem):
             )
         if means is not None and len(means) != self.arms:
             raise TacitError(
-                f"guardrail_means is {_listed(means)}; it must be {self.arms} numbers, one for "
+                f"guardrail_means is {_listed(means)}: must be {self.arms} numbers, one for "
                 "each option"
             )
 
@@ -364,7 +364,7 @@ class ArmsProblem(Problem):
             check_horizon(self.horizon, world.world)
         if not isinstance(world, Environment):
             raise TacitError(
-                f"environment is {type(world).__name__}; it must be an environment of arms"
+                f"environment is {type(world).__name__}: must be an environment of arms"
             )
         if world.arms != self.arms:
             raise TacitError(
@@ -373,7 +373,7 @@ class ArmsProblem(Problem):
             )
         if world.metrics != self.metrics:
             raise TacitError(
-                f"the environment has {world.metrics} metrics; it must have {self.metrics}: give "
+                f"the environment has {world.metrics} metrics: must have {self.metrics}. Give "
                 "guardrail a name and the environment a second metric (environments.Guarded), or "
                 "neither"
             )

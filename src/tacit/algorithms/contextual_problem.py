@@ -205,7 +205,7 @@ class ContextualProblem(Problem):
         found = self.environment.world(self.arms, first) if world is None else world.fresh(rng)
         if not isinstance(found, ContextualWorld):
             raise TacitError(
-                f"environment is {type(found).__name__}; it must be one of contexts, such as "
+                f"environment is {type(found).__name__}: must be one of contexts, such as "
                 "ContextFunction"
             )
         if found.features is None:
@@ -217,7 +217,7 @@ class ContextualProblem(Problem):
         from tacit.environments.contextual import ContextualWorld
 
         if not isinstance(world, ContextualWorld) or world.features is None:
-            raise TacitError(f"environment is {type(world).__name__}; it must be one of contexts")
+            raise TacitError(f"environment is {type(world).__name__}: must be one of contexts")
         arms = len(world.features.options)
         return replace(self, features=world.features, arms=arms, binary=world.binary)
 

@@ -34,7 +34,7 @@ OPTIONS = (
     "private-klucb",
     paper="tacit",
     trust=TRUSTS,
-    promise="(ε, 0)-DP, or (ε, δ)-DP with --trust shuffler --delta",
+    guarantee="(ε, 0)-DP, or (ε, δ)-DP with --trust shuffler --delta",
     problem=ArmsProblem,
     options=OPTIONS,
     defaults={"growth": 1.4},

@@ -62,7 +62,7 @@ def new(
         from tacit.terms import ROLES
     today = datetime.now(UTC).date()
     if not 1 <= days <= LONGEST:
-        raise TacitError(f"--days is {days:.4g}; it must be from 1 to {LONGEST:,}")
+        raise TacitError(f"--days is {days:.4g}: must be from 1 to {LONGEST:,}")
     values: dict[str, Any] = {
         "question": question or "Which greeting do people like best?",
         "options": tuple(option or ("Hello", "Hi", "Good day")),

@@ -29,7 +29,7 @@ def demo(
     context: typer.Context,
     people: Annotated[
         int, typer.Option(help="Approximate number of participants.", **Whole)
-    ] = 3000,
+    ] = 2000,
     out: Annotated[Path, typer.Option(help="Directory for the report.")] = Path("demo-output"),
     seed: Annotated[int, typer.Option(help="Seed of the simulated participants.", **Whole)] = 1,
     keep: Annotated[
@@ -54,7 +54,7 @@ def demo(
     from tacit.simulation import files
 
     if not LEAST <= people <= MOST:
-        raise TacitError(f"people is {people:.4g}; it must be from {LEAST} to {MOST:,}")
+        raise TacitError(f"people is {people:.4g}: must be from {LEAST} to {MOST:,}")
     integer("seed", seed, at_least=0)
     one_of("trust", trust, DEPLOYABLE)
     if proofs and trust != TrustModel.TWO_SERVERS:
@@ -204,7 +204,7 @@ def silos(
     from tacit.simulation import files
 
     if not 100 <= patients <= 100_000:
-        raise TacitError(f"patients is {patients}; it must be from 100 to 100,000")
+        raise TacitError(f"patients is {patients}: must be from 100 to 100,000")
     integer("seed", seed, at_least=0)
     integer("pace", pace, at_least=1)
     files.probe(out)

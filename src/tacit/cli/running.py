@@ -346,7 +346,7 @@ def export(
     Example: tacit experiment export greeting.csv --config coordinator/party.toml
     """
     if file.suffix not in (".json", ".csv"):
-        raise TacitError(f"file is {file}; it must end in .json or .csv: rename it")
+        raise TacitError(f"file is {file}: must end in .json or .csv. Rename it")
     party, digest = which.found()
     if file.suffix == ".json":
         said = party.get(f"/experiments/{digest}/export")

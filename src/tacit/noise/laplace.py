@@ -170,7 +170,7 @@ class Polya(NoiseDistribution):
             object.__setattr__(self, "beta", plain(self.beta))
         elif self.beta.factor == 0 or (self.beta.factor == 1 and self.beta.rate == 0):
             raise TacitError(
-                f"beta is {self.beta.factor}; it must lie strictly between 0 and 1: for scale b it "
+                f"beta is {self.beta.factor}: must lie strictly between 0 and 1. For scale b it "
                 "is e^(-1/b)"
             )
 

@@ -215,7 +215,7 @@ def _fires(message: Floats, regularizer: float, growth: float, dimension: int) -
 def _fixed(private: PrivateSums, x: Floats, rng: np.random.Generator) -> tuple[bool, Floats]:
     """Whether a silo on the fixed schedule reports after its first user, and its message."""
     silo = Silo(private.sums.encoder(rng))
-    silo.start(FederatedLinUCB(2, len(x), 8, 1, lazy=True).propose()[0])
+    silo.start(FederatedLinUCB(2, len(x), 8, 1).propose()[0])
     silo.act(x[None])
     silo.learn(1.0)
     spoke, sums = silo.actor.finished, private.sums

@@ -170,7 +170,7 @@ def _compose_approximately(items: list[Guarantee], about: dict[str, Any]) -> App
     delta = sum(item.delta for item in items if isinstance(item, ApproximateDP))
     if delta >= 1:
         raise TacitError(
-            f"delta of these guarantees adds up to {delta:g}; it must be below 1: compose fewer"
+            f"delta of these guarantees adds up to {delta:g}: must be below 1. Compose fewer"
         )
     return ApproximateDP(epsilon, delta, **about)
 

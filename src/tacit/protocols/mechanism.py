@@ -205,7 +205,7 @@ class PerRound(Mechanism):
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, PrivacyStatus):
             raise TacitError(
-                f"privacy is {self.privacy!r}; it must be Guaranteed(guarantee), "
+                f"privacy is {self.privacy!r}: must be Guaranteed(guarantee), "
                 "KnownPerRound(target) or NonPrivate()"
             )
         if isinstance(self.privacy, Guaranteed):

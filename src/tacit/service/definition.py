@@ -640,7 +640,7 @@ def _yaml(text: str) -> dict[str, Any]:
         raise DefinitionError([f"the file is not YAML ({reason}): correct that line"]) from None
     if not isinstance(document, dict):
         raise DefinitionError(
-            ["the file is a list or a word; it must have entries such as question: …"]
+            ["the file is a list or a word: must have entries such as question: …"]
         )
     return document
 

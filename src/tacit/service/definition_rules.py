@@ -286,7 +286,7 @@ def without_context(part: Fraction, info: ValidationInfo) -> Fraction:
 def distinct(options: tuple[str, ...]) -> tuple[str, ...]:
     """Options: at least two, which look different."""
     if len(options) < 2:
-        raise InvalidValue("a list of at least 2: one option needs no experiment")
+        raise InvalidValue("a list of at least 2. One option needs no experiment")
     looks = [visible(name) for name in options]
     twice = [name for name, look in zip(options, looks, strict=True) if looks.count(look) > 1]
     if twice:
@@ -299,10 +299,10 @@ def among_options(control: str, info: ValidationInfo) -> str:
     options = info.data.get("options", (control,))
     if control not in options:
         near = difflib.get_close_matches(control, options, n=1, cutoff=0.5)
-        hint = (
-            f"did you mean {shown(near[0])}?" if near else f"it must be one of {', '.join(options)}"
+        hint = f" Did you mean {shown(near[0])}?" if near else ""
+        raise RuleViolation(
+            f"control is {shown(control)}: must be one of {', '.join(options)}.{hint}"
         )
-        raise RuleViolation(f"control is {shown(control)}, which is not an option; {hint}")
     return control
 
 
@@ -354,9 +354,9 @@ def enough_participants(min_batch_size: int, info: ValidationInfo) -> int:
         least = 2 * len(found["options"]) * smallest(min_batch_size, lost)
         if found["participants"] < least:
             raise RuleViolation(
-                f"people.participants is {found['participants']}; it must be at least {least} "
+                f"people.participants is {found['participants']}: must be at least {least} "
                 f"for {len(found['options'])} options in rounds of at least {min_batch_size} "
-                "reports: ask more people, or lower promise.min_batch_size"
+                "reports. Ask more people, or lower promise.min_batch_size"
             )
     return min_batch_size
 
@@ -414,7 +414,7 @@ def possible(lift: Fraction | None, info: ValidationInfo) -> Fraction | None:
             )
     elif not low < baseline < high:
         raise RuleViolation(
-            f"expected.baseline is {baseline}; it must be between answer.low, {low}, and "
+            f"expected.baseline is {baseline}: must be between answer.low, {low}, and "
             f"answer.high, {high}"
         )
     elif not baseline < baseline * (1 + lift) <= high:

@@ -252,7 +252,7 @@ class SiloAgent:
         """The newest policy, for use without an agent."""
         with self._lock:
             step, actor = self._current()
-        return export_policy(self.terms.context, actor, step)
+        return export_policy(self.terms.context, actor.policy, step)
 
     # Synchronisation
 
@@ -334,13 +334,14 @@ class SiloAgent:
         """Draw the noise of a row and commit its message, in one transaction."""
         encoder = Encoder(self._own, history=before)
         with self._database.transaction():
-            records = self._database.waiting(self.terms.batches[step])
+            slots = self.terms.batches[step]
+            records = self._database.waiting(slots)
             done = [
                 (one.features[one.taken], one.reward)
                 for one in records
                 if one.taken is not None and one.reward is not None
             ]
-            vector = sum_records(self._sums.policy, done)
+            vector = sum_records(self._sums.policy, done, slots)
             message = np.asarray(encoder.randomize(vector)).tobytes()
             row = CommittedRow(step, vector, message)
             self._database.add_row(row, [one.id for one in records])

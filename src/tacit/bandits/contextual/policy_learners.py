@@ -73,6 +73,8 @@ class PolicyLearner(Learner):
         Share of participants in the evaluation slice.
     smallest
         Fewest participants of a round that may be released.
+    boldness
+        Standard deviations of Thompson draws; 1 draws from the whole posterior.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class PolicyLearner(Learner):
         growth: float,
         evaluation: float = 0.0,
         smallest: int = 1,
+        boldness: float = BOLDNESS,
     ) -> None:
         self.features = features
         self.map = FeatureMap.from_dict(features)
@@ -94,12 +97,18 @@ class PolicyLearner(Learner):
         remedy = "the share of participants who get one option for everybody, such as 0.05"
         self.evaluation = float(probability("evaluation", evaluation, remedy, zero=True))
         self.smallest = integer("smallest", smallest, at_least=1)
+        self.boldness = float(boldness)
         self.sizes = growing(self.horizon, self.first, self.growth)
         self._step = 0
         self._paused: list[int] = []
         self._value: PolicyValue | None = None  # of the policy round beside the pending slices
         self._waiting: list[SliceValue] = []  # slices that were released before their policy round
         self._gains = [GainTally() for _ in range(self.arms)]
+        self._begin()
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Set the statistics and the fit to those of no data."""
 
     @property
     def secret(self) -> Secret:
@@ -234,12 +243,7 @@ class PolicyLearner(Learner):
 class LinearThompson(PolicyLearner):
     """Thompson sampling on devices with a linear model, from noisy moments.
 
-    Parameters
-    ----------
-    features, horizon, first, growth, evaluation, smallest
-        As for `PolicyLearner`.
-    boldness
-        Standard deviations of Thompson draws; 1 draws from the whole posterior.
+    Its parameters are those of `PolicyLearner`.
 
     Examples
     --------
@@ -253,20 +257,7 @@ class LinearThompson(PolicyLearner):
     (100, 14)
     """
 
-    def __init__(
-        self,
-        features: Mapping[str, Any],
-        horizon: int,
-        *,
-        first: int,
-        growth: float,
-        evaluation: float = 0.0,
-        smallest: int = 1,
-        boldness: float = BOLDNESS,
-    ) -> None:
-        how = {"first": first, "growth": growth, "evaluation": evaluation, "smallest": smallest}
-        super().__init__(features, horizon, **how)  # type: ignore[arg-type]
-        self.boldness = float(boldness)
+    def _begin(self) -> None:
         d = self.map.dimension
         self._constant = constant_direction(self.map)
         self.fit: LinearFit = moment_fit.prior(d)
@@ -388,12 +379,7 @@ class LinearThompson(PolicyLearner):
 class TableThompson(PolicyLearner):
     """Thompson sampling with one mean per segment and option, from noisy histograms.
 
-    Parameters
-    ----------
-    features, horizon, first, growth, evaluation, smallest
-        As for `PolicyLearner`; the context has categories only.
-    boldness
-        Standard deviations of Thompson draws.
+    Its parameters are those of `PolicyLearner`; the context has categories only.
 
     Examples
     --------
@@ -405,20 +391,8 @@ class TableThompson(PolicyLearner):
     ((32768, 32768), (32768, 32768))
     """
 
-    def __init__(
-        self,
-        features: Mapping[str, Any],
-        horizon: int,
-        *,
-        first: int,
-        growth: float,
-        evaluation: float = 0.0,
-        smallest: int = 1,
-        boldness: float = BOLDNESS,
-    ) -> None:
-        how = {"first": first, "growth": growth, "evaluation": evaluation, "smallest": smallest}
-        super().__init__(features, horizon, **how)  # type: ignore[arg-type]
-        self.boldness, self.segments = float(boldness), self.map.segments
+    def _begin(self) -> None:
+        self.segments = self.map.segments
         if not self.segments:
             raise TacitError("the context has numbers: tables need categories only. Use moments.")
         self.fit: TableFit = table_prior(self.segments, self.arms)

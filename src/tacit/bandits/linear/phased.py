@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -73,9 +74,7 @@ class PhasedElimination(Learner):
             )
         )
         if constants not in CONSTANTS:
-            raise TacitError(
-                f"constants is {constants!r}; it must be one of {', '.join(CONSTANTS)}"
-            )
+            raise TacitError(f"constants is {constants!r}: must be one of {', '.join(CONSTANTS)}")
         self.constants = constants
         self._active: Indices = np.arange(len(self.actions))
         self._evidence = RunEvidence(
@@ -220,22 +219,96 @@ class PhasedElimination(Learner):
         self._evidence.restore(state["evidence"])
 
 
+@dataclass(frozen=True)
+class ClientSampling:
+    """How many clients each phase samples, and how their parameters differ.
+
+    Parameters
+    ----------
+    alpha
+        Phase l samples ⌈2^{αl}⌉ clients.
+    client_std
+        The sub-Gaussian standard deviation of a client's parameter around θ*, in every direction.
+    fixed_clients
+        The number of clients of every phase instead (baseline DPE-FixedU).
+    """
+
+    alpha: float = 0.8
+    client_std: float = 0.1
+    fixed_clients: int | None = None
+
+    def __post_init__(self) -> None:
+        alpha, std = self.alpha, self.client_std
+        if (
+            isinstance(alpha, bool)
+            or not isinstance(alpha, (int, float))
+            or not 0 < alpha < math.inf
+        ):
+            raise TacitError(
+                f"alpha is {alpha}: must be > 0, since phase l samples ⌈2^(alpha·l)⌉ clients: use "
+                "a number such as 0.8"
+            )
+        if not std >= 0:
+            raise TacitError(f"client_std is {std}: must be at least 0, a standard deviation")
+        if self.fixed_clients is not None:
+            integer(
+                "fixed_clients", self.fixed_clients, at_least=1, remedy="every phase needs clients"
+            )
+
+    def clients(self, phase: int) -> int:
+        """⌈2^{αl}⌉, or the fixed number."""
+        fixed = self.fixed_clients
+        return math.ceil(2.0 ** (self.alpha * phase)) if fixed is None else fixed
+
+
+@dataclass(frozen=True)
+class FittedReports:
+    """Whether clients report a fitted parameter, and the public numbers that decide its radius.
+
+    Parameters
+    ----------
+    parameters_from
+        The number of clients from which a phase's clients may report parameters; None for never.
+    norm
+        The largest norm of θ*.
+    noise_ratio
+        The noise's standard deviation over the l2 sensitivity.
+    noise_alone
+        Whether that is each client's own noise, not the sum's.
+    """
+
+    parameters_from: int | None = None
+    norm: float = 1.0
+    noise_ratio: float = 0.0
+    noise_alone: bool = False
+
+    def __post_init__(self) -> None:
+        positive("norm", self.norm, "the largest length of the parameter")
+        if self.parameters_from is not None:
+            integer("parameters_from", self.parameters_from, at_least=1)
+
+    def noise(self, clients: int) -> float:
+        """The noise's standard deviation in an average of reports of norm at most 1."""
+        return 2 * self.noise_ratio / (math.sqrt(clients) if self.noise_alone else clients)
+
+
+SAMPLING, AVERAGES = ClientSampling(), FittedReports()
+
+
 class DistributedElimination(PhasedElimination):
-    """DP-DPE; `fixed_clients` gives every phase the same number of clients (baseline DPE-FixedU).
+    """DP-DPE.
 
     Phases start at h₁ = 2 with the paper's constants and at 1 with tight ones. With tight widths, a
     phase is limited by its clients, not its rounds. Reaching more clients earlier saves more regret
     than it costs communication.
 
-    From `parameters_from` clients on, clients report the parameter that they fit, in a ball around
-    the current estimate (`tacit.bandits.linear.shrinking`). They do so only if widths get at least
-    1 % narrower than with one average per action. The radius follows from public numbers: the bound
-    on rewards, `client_std`, `norm` (the largest norm of θ*), earlier phases and `noise_ratio`.
-    `noise_ratio` is the noise's standard deviation over the l2 sensitivity: of each client's own
-    noise with `noise_alone`, of the sum's otherwise. The clipping bias is part of the widths and
-    uses a fiftieth of the failure probability.
+    With `fitted` reports, clients of large enough phases report the parameter that they fit, in a
+    ball around the current estimate (`tacit.bandits.linear.shrinking`). They do so only if widths
+    get at least 1 % narrower than with one average per action. The radius follows from public
+    numbers: the bound on rewards, `sampling`, `fitted` and earlier phases. The clipping bias is
+    part of the widths and uses a fiftieth of the failure probability.
 
-    >>> learner = DistributedElimination(np.eye(3), 1000, alpha=0.8, client_std=0.1)
+    >>> learner = DistributedElimination(np.eye(3), 1000, sampling=ClientSampling(alpha=0.8))
     >>> round_, = learner.propose()
     >>> round_.assignment.support, round_.assignment.plays, round_.participants
     ((0, 1, 2), (1, 1, 1), 2)
@@ -247,90 +320,46 @@ class DistributedElimination(PhasedElimination):
         self,
         actions: npt.ArrayLike,
         horizon: int,
-        *,
-        alpha: float = 0.8,
-        client_std: float = 0.1,
-        fixed_clients: int | None = None,
         bound: float = 1.0,
         failure_probability: Number = 0.05,
         constants: str = "tight",
-        parameters_from: int | None = None,
-        norm: float = 1.0,
-        noise_ratio: float = 0.0,
-        noise_alone: bool = False,
+        *,
+        sampling: ClientSampling = SAMPLING,
+        fitted: FittedReports = AVERAGES,
     ) -> None:
-        super().__init__(
-            actions,
-            horizon,
-            bound=bound,
-            failure_probability=failure_probability,
-            constants=constants,
-        )
-        self.norm = float(positive("norm", norm, "the largest length of the parameter"))
-        self.noise_ratio, self.noise_alone = float(noise_ratio), noise_alone
-        self.parameters_from = parameters_from
+        super().__init__(actions, horizon, bound, failure_probability, constants)
+        self.sampling, self.fitted = sampling, fitted
         self._planned: tuple[Any, shrinking.OwnFit, Floats] | None = None
         self._off: list[float] = []  # bound on the distance of each phase's estimate from θ*
-        if parameters_from is not None:
+        if fitted.parameters_from is not None:
             if constants == "paper":
                 raise TacitError("the paper's clients report actions: use tight constants")
-            integer("parameters_from", parameters_from, at_least=1)
             sure = (1 - CUT) * self.failure_probability
             k, d = self.actions.shape
             self._evidence = RunEvidence(k, d, self.bound, sure)
         self.first_length = 2.0 if constants == "paper" else 1.0
-        if (
-            isinstance(alpha, bool)
-            or not isinstance(alpha, (int, float))
-            or not 0 < alpha < math.inf
-        ):
+        if sampling.alpha * math.log2(2 * self.horizon) > 62:
             raise TacitError(
-                f"alpha is {alpha}; phase l samples ⌈2^(alpha·l)⌉ clients, so it must be greater "
-                "than 0, such as 0.8"
+                f"alpha is {sampling.alpha} at a horizon of {self.horizon:,}: the last phase would "
+                "sample 2^62 clients: use a smaller alpha"
             )
-        if alpha * math.log2(2 * self.horizon) > 62:
-            raise TacitError(
-                f"alpha is {alpha} at a horizon of {self.horizon:,}; the last phase would sample "
-                "2^62 clients: use a smaller alpha"
-            )
-        if not client_std >= 0:
-            raise TacitError(f"client_std is {client_std}; a standard deviation is at least 0")
-        self.alpha, self.client_std = float(alpha), float(client_std)
-        self.fixed_clients = (
-            None
-            if fixed_clients is None
-            else integer(
-                "fixed_clients",
-                fixed_clients,
-                at_least=1,
-                remedy="every phase needs clients",
-            )
-        )
 
     @property
     def secret(self) -> Secret:
         """Averages of all played options, or the parameter fitted to them."""
-        fits = self.parameters_from is not None
+        fits = self.fitted.parameters_from is not None
         return Secret.FITTED_PARAMETER if fits else Secret.AVERAGE_REWARDS
-
-    def clients(self, phase: int) -> int:
-        """⌈2^{αl}⌉, or the fixed number."""
-        return (
-            self.fixed_clients
-            if self.fixed_clients is not None
-            else math.ceil(2.0 ** (self.alpha * phase))
-        )
 
     def scheduled_clients(self) -> int:
         """The total number of clients sampled by all phases that fit into the horizon."""
         total, elapsed, phase = 0, 0.0, 1
         while (elapsed := elapsed + self.length(phase)) <= self.horizon:
-            total += self.clients(phase)
+            total += self.sampling.clients(phase)
             phase += 1
         return total
 
     def _participants(self, phase: int, plays: Indices) -> int:  # noqa: ARG002
-        return self.clients(phase)
+        return self.sampling.clients(phase)
 
     def _variances(self, reports: Indices, plays: Floats) -> Floats:
         """B²/(clients · plays), averaged over plays and clients.
@@ -340,11 +369,12 @@ class DistributedElimination(PhasedElimination):
         return np.asarray(self.bound**2 / (reports * plays))
 
     def _client_variance(self, reports: Indices) -> float:
-        return float(self.client_std**2 / reports)
+        return float(self.sampling.client_std**2 / reports)
 
     def _reported(self, design: Design, participants: int) -> Design:
         """A `Fit` where there are enough participants and it narrows widths."""
-        if self.parameters_from is None or participants < self.parameters_from:
+        first = self.fitted.parameters_from
+        if first is None or participants < first:
             return design
         below = self._width_of_actions(design, participants) / (1 + WORTH)
         found = self._own_fit(design, self._number + 1, participants, below)
@@ -379,8 +409,8 @@ class DistributedElimination(PhasedElimination):
             beyond = 0.0 if known.beyond is None else float(np.linalg.norm(known.beyond, 2))
             self._off.append(off + beyond)
         nearest = int(np.argmin(self._off)) if self._off else 0
-        if not self._off or self._off[nearest] >= self.norm:
-            return np.zeros(self.actions.shape[1]), self.norm
+        if not self._off or self._off[nearest] >= self.fitted.norm:
+            return np.zeros(self.actions.shape[1]), float(self.fitted.norm)
         return phases[nearest].theta, self._off[nearest]
 
     def _public(
@@ -391,27 +421,23 @@ class DistributedElimination(PhasedElimination):
             plays=np.array(design.plays, dtype=float),
             active=self.actions[self._active],
             clients=clients,
-            spreads=(self.bound, self.client_std),
+            spreads=(self.bound, self.sampling.client_std),
             distance=distance,
-            noise=self._noise(clients),
+            noise=self.fitted.noise(clients),
             deviations=math.sqrt(2 * self._evidence.level),
             chance=self._rare(phase),
         )
 
-    def _noise(self, clients: int) -> float:
-        """The noise's standard deviation in an average of reports of norm at most 1."""
-        return 2 * self.noise_ratio / (math.sqrt(clients) if self.noise_alone else clients)
-
     def _width_of_actions(self, design: Design, clients: int) -> float:
         """The width of a typical difference, if clients reported one average per action."""
         plays = np.array(design.plays, dtype=float)
-        noise = self._noise(clients) * self.bound * math.sqrt(len(plays))
+        noise = self.fitted.noise(clients) * self.bound * math.sqrt(len(plays))
         variances = self.bound**2 / (clients * plays) + noise**2
         solve = _least_squares(self.actions[np.array(design.support)], 1 / variances)
         active = self.actions[self._active]
         centred = active - active.mean(axis=0)
         square = float(((centred @ solve) ** 2 @ variances).mean())
-        square += self.client_std**2 / clients * float((centred**2).sum(axis=1).mean())
+        square += self.sampling.client_std**2 / clients * float((centred**2).sum(axis=1).mean())
         return math.sqrt(2 * self._evidence.level * square)
 
     def _rare(self, phase: int) -> float:
@@ -449,7 +475,8 @@ class DistributedElimination(PhasedElimination):
         d = self.actions.shape[1]
         n = reports
         noise = 2 * float(np.max(stated)) * math.sqrt(largest_support(d) * d)
-        width = math.sqrt(2 * d / (n * design.length)) + self.client_std / math.sqrt(n) + noise
+        clients = self.sampling.client_std / math.sqrt(n)
+        width = math.sqrt(2 * d / (n * design.length)) + clients + noise
         return width * math.sqrt(2 * math.log(len(self.actions) * self.horizon))
 
 
@@ -468,19 +495,13 @@ class SingleElimination(PhasedElimination):
         self,
         actions: npt.ArrayLike,
         horizon: int,
-        *,
         bound: float = 1.0,
         failure_probability: Number = 0.05,
         constants: str = "tight",
+        *,
         per_person: bool = False,
     ) -> None:
-        super().__init__(
-            actions,
-            horizon,
-            bound=bound,
-            failure_probability=failure_probability,
-            constants=constants,
-        )
+        super().__init__(actions, horizon, bound, failure_probability, constants)
         self.first_length = float(largest_support(self.actions.shape[1]))
         self.per_person = per_person
 
