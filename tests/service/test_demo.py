@@ -94,7 +94,7 @@ def test_rounds_last_longer_on_a_slow_machine() -> None:
     """The time that servers took to start sets how long slots, reports and stages may take."""
     fast, slow = RoundPace.of(0.5, 225, 5), RoundPace.of(12.0, 225, 5)
     assert fast == RoundPace()
-    assert slow.joining == 54
+    assert slow.joining == 39
     assert slow.margin == 12
     assert slow.grace == 160
     assert RoundPace.of(1000.0, 9000, 20).joining == 100

@@ -42,8 +42,8 @@ JOINING = (9, 100)  # seconds that a round assigns slots: at least and at most
 MARGIN = (4, 12)  # seconds for reports to arrive: at least and at most
 GRACE = (30, 160)  # seconds for servers, and for the stages of secure aggregation
 GRACE_PER_START = 16  # times as long as the servers took to start
-SLOTS_PER_START = 50  # slots that are filled in the time that the servers took to start; half of
-# what was measured, since a round that shares noise needs most of its slots
+SLOTS_PER_START = 70  # slots that are filled in the time that the servers took to start; two
+# thirds of what was measured, since a round needs four of five reports
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class RoundPace:
         """For first rounds of so many slots, where the servers took `started` seconds to start.
 
         >>> RoundPace.of(2.5, 450, 5)
-        RoundPace(joining=23, margin=4, grace=40, window=5)
+        RoundPace(joining=17, margin=4, grace=40, window=5)
         """
         return cls(
             _within(JOINING, slots * started / SLOTS_PER_START),
