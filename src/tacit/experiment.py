@@ -320,9 +320,14 @@ class Experiment:
                 f"option is {option!r}, but the guardrail compares all options with "
                 f"{self.control}: keep that as the control"
             )
-        self._managed().hold(
-            self._place(option), share, max(least, self.mechanism.smallest), explore
-        )
+        place = self._place(option)
+        if self.learner.separate:
+            self._managed().hold(place, share, max(least, self.mechanism.smallest), explore)
+        elif share:
+            raise TacitError(
+                f"share is {share:g}: must be 0 where options share one parameter, which decides "
+                "what is tried"
+            )
         self.control = option
 
     def guard(

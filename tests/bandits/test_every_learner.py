@@ -112,6 +112,10 @@ EXAMPLES: dict[str, list[Example]] = {
         {"learner": PRIVATE_KLUCB, "options": {"noise_variance": 2.0}, "control": 0, "share": 0.2},
         {"learner": FORGETTING},
     ),
+    "OptionElimination": [
+        Example({"features": np.eye(3).tolist()} | more, arms())
+        for more in ({}, {"first": 20, "smallest": 10})
+    ],
     "LazyDPTS": of_arms({"epsilon": 1.0, "seed": 2}),
     "PrivateLinUCB": [
         Example(

@@ -13,6 +13,7 @@ from tacit.algorithms import registry
 from tacit.algorithms.arms_problem import ArmsProblem
 from tacit.algorithms.builders import assemble
 from tacit.bandits import ForgettingElimination
+from tacit.client.trust_models import reporter
 from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.protocols import factories
@@ -69,7 +70,11 @@ def test_proofs_are_for_two_servers() -> None:
     ("trust", "changed", "words"),
     [
         ("local", {"algorithm": "sdp-ae"}, "fits trust shuffler, not local"),
-        ("local", {"algorithm": "dpe"}, "which is linear; live experiments choose among options"),
+        (
+            "local",
+            {"algorithm": "dpe"},
+            "a device tries one option: use private-pe with options_file",
+        ),
         ("local", {"algorithm": "ldp-es"}, "ldp-se"),
         ("local", {"missing": "20%"}, 'missing is "20%": must be 0 with trust local'),
         ("local", {"delta": "0.001"}, 'delta is "0.001": must be 0 with trust local'),
@@ -153,3 +158,21 @@ def halves(problem: ArmsProblem) -> Experiment:
     learner = ForgettingElimination(problem.arms, problem.horizon, growth=2.0, start=4)
     target = problem.privacy.pure
     return assemble(problem, learner, factories.response, smallest=10, target=target)
+
+
+@pytest.mark.parametrize("algorithm", ["dist-rdp-se", "dist-cdp-se"])
+@pytest.mark.parametrize("epsilon", ["1/2", "1", "2"])
+def test_devices_accept_masked_rounds_whose_noise_has_a_delta(
+    tmp_path: Path, algorithm: str, epsilon: str
+) -> None:
+    """Found: noise was made for all of δ, of which masks need 2^-40: no device would have joined
+    with the one, no terms could be made with the other.
+    """
+    defined = definition_of("secure-aggregation", algorithm=algorithm, epsilon=Fraction(epsilon))
+    assert defined.terms("https://a.example", KEYS[0]).promise.delta == defined.delta
+    with deployed(defined, tmp_path) as one:
+        one.step(2)
+        (assigned,) = one.join(1)
+        cost = one.pinned.terms.cost
+        announced = reporter(one.pinned.terms).announced(one.pinned, assigned.announcement)
+        assert one.pinned.check(announced.offer()) == cost == defined.epsilon

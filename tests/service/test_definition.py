@@ -196,8 +196,8 @@ BAD: dict[str, dict[str, str]] = {
     },
     "people.participants": {
         '"many"': 'is "many": must be a whole number with at most 15 digits',
-        "20": "is 20: must be at least 138 for 3 options in rounds of at least 20 reports. Ask "
-        "more people, or lower promise.min_batch_size",
+        "20": "is 20: must be at least 138 for 3 options side by side in rounds of at least 20 "
+        "reports. Ask more people, or lower promise.min_batch_size",
     },
     "people.admission": {'"friends"': "is \"friends\": must be 'open' or 'invitation'"},
     "people.first_day": {

@@ -171,7 +171,7 @@ class ArmsEnvironment:
     """
 
     rewards: Rewards = option("bernoulli", f"Rewards: {', '.join(get_args(Rewards))}.")
-    instance: str = option("easy", "Random means: easy, hard or rare.")
+    instance: str = option("easy", "Random means: easy, hard, rare or linear.")
     means: tuple[float, ...] | None = option(
         None, "Mean rewards, comma-separated, instead of random ones."
     )
@@ -194,7 +194,15 @@ class ArmsEnvironment:
     def world(self, arms: int, seed: int, guardrail: str | None) -> World:
         """The instance of a seed."""
         from tacit.environments import Bernoulli, Beta, ClippedGaussian, Guarded, instance_means
+        from tacit.environments.linear_options import LINEAR, linear_options
 
+        if self.instance == LINEAR and self.means is None:
+            if guardrail is not None or self.rewards != "bernoulli":
+                raise TacitError(
+                    f"instance is {LINEAR!r}: must have bernoulli rewards and no guardrail. "
+                    "Leave these out."
+                )
+            return linear_options(arms, seed)
         kinds = {"bernoulli": Bernoulli, "gaussian": ClippedGaussian, "beta": Beta}
         means = self.means or tuple(instance_means(self.instance, arms, seed).tolist())
         world: Environment = kinds[self.rewards](means)
@@ -277,6 +285,7 @@ class ArmsProblem(Problem):
     control: int = 0  # index of the control
     learner_seed: int = 0
     labels: tuple[str, ...] = ()
+    table: Any = None  # features of the options, one row each
 
     def __post_init__(self) -> None:
         if self.environment.means is not None:
@@ -377,7 +386,13 @@ class ArmsProblem(Problem):
                 "guardrail a name and the environment a second metric (environments.Guarded), or "
                 "neither"
             )
-        return replace(self, binary=world.binary, learner_seed=seed, labels=world.names)
+        return replace(
+            self,
+            binary=world.binary,
+            learner_seed=seed,
+            labels=world.names,
+            table=world.features,
+        )
 
     def record(self, outcome: RunOutcome) -> dict[str, Any]:
         """The metrics of a multi-armed run."""

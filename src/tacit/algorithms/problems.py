@@ -94,6 +94,7 @@ class Problem:
     family: ClassVar[str]
     per: ClassVar[str] = "participant"
     extras: ClassVar[tuple[str, ...]] = ()
+    featured: ClassVar[bool] = False  # whether algorithms use features of the options
 
     horizon: int = option(1_000_000, "Number of participants.")
 

@@ -30,6 +30,7 @@ OWN = (
     "tkms21",
     "private_klucb",
     "private_med",
+    "private_pe",
     "private_contextual",
     "lzj22",
     "zc24",
@@ -100,6 +101,11 @@ class Algorithm:
     def undeployable(self) -> str:
         """Why the live service cannot run it; empty if terms can state its noise."""
         return self.form.undeployable
+
+    @property
+    def featured(self) -> bool:
+        """Whether it uses features of the options (`table`)."""
+        return self.problem.featured
 
     @property
     def trust(self) -> str:

@@ -196,7 +196,8 @@ class Learner(ABC):
         if isinstance(round_.assignment, Arm):
             reports = int(estimate.error.participants)
             self._done(round_, reports)
-            self._tallies[round_.arm].add(estimate)
+            if self.separate:
+                self._tallies[round_.arm].add(estimate)
             self._came.append((round_.arm, round_.participants, reports))
         elif isinstance(round_.assignment, DeviceChoice):
             self._done(round_, int(estimate.error.participants))

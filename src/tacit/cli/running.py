@@ -51,7 +51,7 @@ def create(
     """
     with needs_live():
         from tacit.service import definition
-    text = definition.read_text(file)
+    text = definition.whole_text(file)
     defined = definition.parse(text)
     party = operated(config, url, token_file)
     if app is not None:

@@ -38,7 +38,7 @@ from tacit.privacy.renyi import (
     renyi_epsilon,
     renyi_log_delta,
 )
-from tacit.rounding import no_less, up
+from tacit.rounding import no_less, times_up, up
 from tacit.trust import Neighbours as Neighbours
 from tacit.trust import View as View
 
@@ -427,12 +427,13 @@ class PureDP(Guarantee):
         return min(total / rest, e, e * e * order / 2)
 
     def rho_bound(self) -> float:
-        """½ε² (Bun & Steinke 2016, Proposition 1.4; CZ23 Lemma 10)."""
-        return self.epsilon**2 / 2
+        """½ε², rounded up (Bun & Steinke 2016, Proposition 1.4; CZ23 Lemma 10)."""
+        return no_less(Fraction(self.epsilon) ** 2 / 2)
 
     def group(self, size: int) -> PureDP:
         """size · ε."""
-        made = replace(self, epsilon=self.epsilon * integer("group size", size, at_least=1))
+        count = integer("group size", size, at_least=1)
+        made = replace(self, epsilon=times_up(self.epsilon, count))
         return state_arithmetic(made, self.arithmetic)._without_claims(size)
 
 
@@ -598,7 +599,7 @@ class RenyiDP(Guarantee):
     def repeat(self, times: int) -> RenyiDP:
         """Compose `times` times: divergences add up."""
         count = integer("times", times, at_least=1)
-        curve = tuple((order, value * count) for order, value in self.curve)
+        curve = tuple((order, times_up(value, count)) for order, value in self.curve)
         made = replace(self, curve=curve, participations=self.participations * count)
         said = made.given(DistinctRounds()) if count > 1 else made
         return state_arithmetic(said, self.arithmetic)._without_claims(count)
@@ -678,7 +679,8 @@ class ConcentratedDP(Guarantee):
 
     def group(self, size: int) -> ConcentratedDP:
         """size² ρ."""
-        made = replace(self, rho=self.rho * integer("group size", size, at_least=1) ** 2)
+        count = integer("group size", size, at_least=1)
+        made = replace(self, rho=times_up(self.rho, count**2))
         return state_arithmetic(made, self.arithmetic)._without_claims(size)
 
 

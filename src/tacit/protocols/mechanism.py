@@ -55,8 +55,8 @@ from tacit.protocols.prefix_sums import Encoder, PrefixRound, PrefixSums
 from tacit.trust import TrustModel
 from tacit.types import Arm, Design, DeviceChoice, Fit, Floats, Round
 
-SLACK = 1e-6  # relative increase of δ that a stored guarantee may differ by
-BISECTIONS = 40
+SLACK = 1e-12  # relative error of δ by double arithmetic, which printing ignores, too (`up`)
+BISECTIONS = 60
 
 
 class Mechanism(ABC):

@@ -138,7 +138,7 @@ class Limits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     request_bytes: Positive = 1 << 12
-    admin_bytes: Positive = 1 << 18
+    admin_bytes: Positive = 1 << 19
     call_bytes: Positive = 1 << 26
     waiting: Positive = 4096
     streams: Positive = 200

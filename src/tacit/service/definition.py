@@ -16,12 +16,19 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+)
 from pydantic_core import PydanticUndefined
 
 from tacit.errors import InvalidFile, TacitError
 from tacit.service import definition_rules as rules
-from tacit.service import readers
+from tacit.service import option_tables, readers
 from tacit.service.readers import lasting, shown, words
 from tacit.service.timing import Timing
 from tacit.terms import (
@@ -44,7 +51,7 @@ from tacit.trust import TrustModel
 if TYPE_CHECKING:
     from tacit.experiment import Experiment
 
-LONGEST = 1 << 16  # characters of a file
+LONGEST = 1 << 18  # characters of a file, with the table of its options
 MISSING, DISHONEST = Fraction(1, 5), Fraction(1, 10)  # defaults where devices share the noise
 EVALUATION = Fraction(1, 10)  # default share of the evaluation slice
 EVENLY = Fraction(4, 5)  # of participants are split evenly until an option is shown to be worse
@@ -127,8 +134,20 @@ class Definition(BaseModel):
         "true: every report proves that it is a possible answer (two-servers only).",
         False,
     )
+    options_file: Annotated[str, words(1000, optional=True)] = _entry(
+        "options_file",
+        "For many options with features in which the answer is linear, in place of options: a CSV\n"
+        "file beside this one, with the columns option and one for each feature.",
+        "",
+    )
+    options_table: Annotated[
+        str, PlainValidator(option_tables.table_text), AfterValidator(rules.content_of_file)
+    ] = _entry("options_table", "The content of that file, as the coordinator gets it.", "")
     algorithm: Annotated[str, words(), AfterValidator(rules.known_algorithm)] = _entry(
-        "algorithm", "How options are chosen: see `tacit algorithms`.", "private-med"
+        "algorithm",
+        "How options are chosen: see `tacit algorithms`. Default: private-med, or private-pe with\n"
+        "a file of options.",
+        default_factory=lambda found: "private-pe" if found["options_table"] else "private-med",
     )
     options: Annotated[readers.Options, AfterValidator(rules.distinct)] = _entry(
         "options", "What participants are given: one of these."
@@ -341,6 +360,11 @@ class Definition(BaseModel):
         return self.levels * self.participations * len(self.answer.metrics) / self.epsilon
 
     @property
+    def table(self) -> option_tables.OptionTable | None:
+        """The options with their features, if they have any."""
+        return option_tables.read(self.options_table) if self.options_table else None
+
+    @property
     def context(self) -> ContextTerms | None:
         """The contexts by which devices choose; None without any."""
         if not self.context_fields:
@@ -473,6 +497,7 @@ class Definition(BaseModel):
             levels=self.levels,
             smallest=self.smallest,
             control=self.options.index(self.control),
+            table=None if self.table is None else self.table.rows,
         )
         if not self.control_share:
             built.keep_control(self.control, 0.0)
@@ -500,8 +525,18 @@ ENTRIES = {str(field.validation_alias): name for name, field in Definition.model
 
 
 def load(path: Path | str) -> Definition:
-    """Parse the definition in a file."""
-    return parse(read_text(path))
+    """Parse the definition in a file, with the table of options that it names."""
+    values = dict(_entries(read_text(path)))
+    named = values.get("options_file")
+    if isinstance(named, str) and named and not values.get("options_table"):
+        values["options_table"] = option_tables.load_text(Path(path).parent / named)
+    return _validated(values, by_name=False)
+
+
+def whole_text(path: Path | str) -> str:
+    """The text of a definition file; one that names a table of options is written out with it."""
+    defined = load(path)
+    return write(defined) if defined.options_file else read_text(path)
 
 
 def read_text(path: Path | str) -> str:
@@ -525,17 +560,33 @@ def parse(text: str) -> Definition:
     Traceback (most recent call last):
     tacit.service.definition.DefinitionError: the definition has 10 errors: ...
     """
+    return _validated(dict(_entries(text)), by_name=False)
+
+
+def _entries(text: str) -> Iterator[tuple[str, Any]]:
+    """The entries of a definition's text by their places."""
     if len(text) > LONGEST:
         raise DefinitionError([f"the file has more than {LONGEST:,} characters: shorten it"])
-    return _validated(dict(_flat(_yaml(text) if _is_yaml(text) else _toml(text))), by_name=False)
+    return _flat(_yaml(text) if _is_yaml(text) else _toml(text))
 
 
 def _validated(values: Mapping[str, Any], by_name: bool) -> Definition:
     try:
-        return Definition.model_validate(values, by_name=by_name, by_alias=not by_name)
+        return Definition.model_validate(_listed(values), by_name=by_name, by_alias=not by_name)
     except ValidationError as error:
         known = {name: name for name in ENTRIES.values()} if by_name else ENTRIES
         raise DefinitionError(list(readers.problems(error, Definition, known))) from None
+
+
+def _listed(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The entries with the options of a table, where they are not listed."""
+    if values.get("options") or not values.get("options_table"):
+        return values
+    try:
+        table = option_tables.read(str(values["options_table"]))
+    except readers.InvalidValue:  # reported with the entry itself
+        return values
+    return {**values, "options": table.options}
 
 
 def write(definition: Definition | Mapping[str, Any], *, yaml: bool = False) -> str:
@@ -564,6 +615,7 @@ def write(definition: Definition | Mapping[str, Any], *, yaml: bool = False) -> 
 
 
 _EXAMPLES = {
+    "options_file": '"prices.csv"',
     "control_share": '"1/5"',
     "participants": "20000",
     "most": str(ROUNDS),

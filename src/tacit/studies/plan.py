@@ -288,6 +288,12 @@ def plan(
 def answer(question: PlanRequest) -> Plan:
     """Compute one row per trust model or algorithm, and the recommendation."""
     wanted = [lookup(name) for name in question.algorithms]
+    for entry in wanted:
+        if entry.featured:
+            raise TacitError(
+                f"algorithm is {entry.name}, whose cost depends on the features of the options. "
+                "Name their table in a definition (options_file) and use tacit experiment check."
+            )
     by_trust = len(wanted) == 1 and "trust" in wanted[0].options
     costs, errors, lies = [], [], list[Influence]()
     for entry in wanted:

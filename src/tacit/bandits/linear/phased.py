@@ -166,14 +166,14 @@ class PhasedElimination(Learner):
         self._asked[support] += np.asarray(error.participants)
         played = self.actions[support]
         if self.constants == "paper":
-            self._latest = _least_squares(played, plays) @ means
+            self._latest = least_squares(played, plays) @ means
             worth = self.actions[self._active] @ self._latest
             width = self._paper_width(design, int(np.sum(error.participants)), error.stated)
             self._active = self._active[worth.max() - worth <= 2 * width]
             return
         reports = np.asarray(error.participants)
         variances = self._variances(reports, plays) + np.asarray(error.proxies)
-        solve = _least_squares(played, 1 / variances)
+        solve = least_squares(played, 1 / variances)
         matrix = (solve * variances) @ solve.T
         matrix = matrix + self._client_variance(reports) * np.eye(played.shape[1])
         cap = float((np.asarray(error.reaches) * np.sqrt(variances)).min())
@@ -433,7 +433,7 @@ class DistributedElimination(PhasedElimination):
         plays = np.array(design.plays, dtype=float)
         noise = self.fitted.noise(clients) * self.bound * math.sqrt(len(plays))
         variances = self.bound**2 / (clients * plays) + noise**2
-        solve = _least_squares(self.actions[np.array(design.support)], 1 / variances)
+        solve = least_squares(self.actions[np.array(design.support)], 1 / variances)
         active = self.actions[self._active]
         centred = active - active.mean(axis=0)
         square = float(((centred @ solve) ** 2 @ variances).mean())
@@ -506,7 +506,7 @@ class SingleElimination(PhasedElimination):
         self.per_person = per_person
 
     @property
-    def secret(self) -> Secret:
+    def secret(self) -> Secret | None:
         """One reward: every play belongs to another participant."""
         return Secret.ONE_REWARD
 
@@ -534,7 +534,7 @@ class SingleElimination(PhasedElimination):
         )
 
 
-def _least_squares(played: Floats, weights: Floats) -> Floats:
+def least_squares(played: Floats, weights: Floats) -> Floats:
     """The matrix of weighted least squares from means of the played actions, within their span."""
     root = np.sqrt(weights / weights.max())
     return np.asarray(np.linalg.pinv(played * root[:, None], rcond=1e-9) * root)

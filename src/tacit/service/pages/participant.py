@@ -13,7 +13,7 @@ from tacit.service.readers import in_words as duration
 from tacit.terms import HPKE_SUITES, Answer, Terms, in_words
 from tacit.terms.parts import BINOMIAL, DISCRETE_LAPLACE, RANDOMIZED_RESPONSE
 from tacit.terms.visibility import visibility
-from tacit.terms.words import caution, handling, honesty, likelihood
+from tacit.terms.words import caution, handling, honesty, likelihood, some_of
 from tacit.trust import TrustModel
 
 IN_BROWSERS = {
@@ -58,6 +58,7 @@ def page(terms: Terms, state: str, root: str) -> str:
         title=terms.question,
         root=root,
         terms=terms,
+        some_of=some_of,
         state=state,
         over=state in OVER,
         browsers=in_browsers(terms),
