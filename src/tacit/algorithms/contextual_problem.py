@@ -155,6 +155,7 @@ class ContextualProblem(Problem):
     features: FeatureMap | None = None
     binary: bool = True
     smallest: int = 1
+    exploration: float = 0.0
     labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
