@@ -176,6 +176,7 @@ def compose(
         "tables": policy_learners.TableThompson,
         "moments": policy_learners.LinearThompson,
     }
+    more = {"exploration": problem.exploration} if statistic == "tables" else {}
     learner = kinds[statistic](
         features.to_dict(),
         problem.horizon,
@@ -183,6 +184,7 @@ def compose(
         growth=problem.growth or GROWTH[statistic],
         evaluation=problem.evaluation,
         smallest=smallest,
+        **more,
     )
     hidden: Mechanism = policies
     if problem.evaluation:
