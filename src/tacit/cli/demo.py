@@ -22,7 +22,7 @@ from tacit.trust import DEPLOYABLE, TrustModel
 if TYPE_CHECKING:
     from tacit.service.demo.play import DemoProgress, DemoSettings
 
-LEAST, MOST = 300, 1_000_000
+LEAST, MOST = 500, 1_000_000
 
 
 def demo(
