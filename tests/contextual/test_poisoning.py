@@ -60,9 +60,10 @@ def test_moments_move_to_the_limits_of_their_entries() -> None:
 
 def test_corrupted_participants_cost_regret() -> None:
     how: dict[str, Any] = {"horizon": 20_000, "runs": 2, "workers": 1, "arms": 4}
+    entry = lookup("private-contextual")
     for contexts, factor in (("segments", 1.1), ("random", 2.0)):
-        honest = simulate("private-contextual", contexts=contexts, **how)
-        false = simulate("private-contextual", contexts=contexts, poisoned=0.02, **how)
+        honest = simulate(entry, contexts=contexts, **how)
+        false = simulate(entry, contexts=contexts, poisoned=0.02, **how)
         assert false.regret_mean > factor * honest.regret_mean
 
 
