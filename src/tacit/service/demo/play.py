@@ -43,13 +43,15 @@ ENOUGH = 60.0  # seconds until the experiment is stopped if it is decided
 LONGEST = 155.0  # the same if it is not, from the start of the servers on
 WINDOW = 5  # seconds from assignment to report: time to answer for manual participants
 WINDOW_KEPT = 20  # the same with `keep`
-ROUNDS = 8  # few rounds, so that most experiments are decided after two
+ROUNDS, BATCH = 8, 60  # few large rounds: nearly all experiments are decided after one or two
+BATCHES = {TrustModel.SECURE_AGGREGATION: 40}  # whose stages take each device longer
 JOINING = (9, 100)  # seconds that a round assigns slots: at least and at most
 MARGIN = (4, 12)  # seconds for reports to arrive: at least and at most
-GRACE = (30, 160)  # seconds for servers, and for the stages of secure aggregation
-GRACE_PER_START = 16  # times as long as the servers took to start
-SLOTS_PER_START = 50  # slots that are filled in the time that the servers took to start; half of
-# what was measured, since a round that shares noise needs most of its slots
+GRACE = (60, 480)  # seconds for servers, and for the stages of secure aggregation, which end
+# as soon as all devices have answered
+GRACE_PER_START = 40  # times as long as the servers took to start
+SLOTS_PER_START = 70  # slots that are filled in the time that the servers took to start; two
+# thirds of what was measured, since a round needs four of five reports
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class RoundPace:
         """For first rounds of so many slots, where the servers took `started` seconds to start.
 
         >>> RoundPace.of(2.5, 450, 5)
-        RoundPace(joining=23, margin=4, grace=40, window=5)
+        RoundPace(joining=17, margin=4, grace=100, window=5)
         """
         return cls(
             _within(JOINING, slots * started / SLOTS_PER_START),
@@ -216,7 +218,7 @@ def definition_of(
             "question": QUESTION,
             "trust": settings.trust.value,
             "proofs": settings.proofs,
-            "min_batch_size": 20,
+            "min_batch_size": BATCHES.get(settings.trust, BATCH),
             **asked,
             "organisation": "A hospital that is made up for this demonstration",
             "purpose": "to choose the reminder that everybody on its wards gets",
