@@ -33,7 +33,7 @@ MIXES = (
     (0.8, 0.2, 0.6, 0.3),
     (0.75, 0.75, 0.4, 0.5),
 )  # of each hospital: where ages and severities are on their scales; shares of the two booleans
-SPREAD = 0.015  # standard deviation of ages and severities on their scales
+SPREAD = 0.05  # standard deviation of ages and severities on their scales
 MISSING, OVERRIDDEN = 0.1, 0.05  # shares of outcomes that never arrive; of decisions not followed
 DELAY = 20  # mean number of later patients before an outcome is known
 HELD_OUT = 10_000

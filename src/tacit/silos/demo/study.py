@@ -32,7 +32,7 @@ from tacit.types import Floats
 QUESTION = "Which treatment helps which patient?"
 OUTCOME = "recovered within 30 days, 0 or 1"
 EPSILON, DELTA = Fraction(1), Fraction(1, 100_000)
-PATIENTS, SYNCHRONISATIONS = 3000, 3  # per hospital
+PATIENTS, SYNCHRONISATIONS = 2000, 5  # per hospital
 
 
 @dataclass(frozen=True, eq=False)
