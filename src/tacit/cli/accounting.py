@@ -20,7 +20,8 @@ from tacit.cli.guarantee_kinds import (
     one_guarantee,
     stated,
 )
-from tacit.cli.options import ConstantsChoice, Json, Whole
+from tacit.cli.live_audit import LiveAuditOptions, audit_live
+from tacit.cli.options import ConstantsChoice, Json, Whole, grouped
 from tacit.cli.printing import print_json, show, table
 from tacit.errors import TacitError, integer, positive
 
@@ -95,7 +96,7 @@ OrdersOption = Annotated[
 ]
 RhoOption = Annotated[float | None, typer.Option(help="With --as zcdp: rho.")]
 SecondsOption = Annotated[
-    float | None, typer.Option(help="Approximate duration (with --algorithm).")
+    float | None, typer.Option(help="Approximate duration (with --algorithm or --live).")
 ]
 DeltaOption = Annotated[
     float | None, typer.Option(help="Delta of the guarantee; 0 or none for a pure guarantee.")
@@ -365,7 +366,9 @@ class Through(StrEnum):
     verified = "verified"
 
 
+@grouped
 def audit(
+    deployed: LiveAuditOptions,
     noise: Annotated[
         NoiseKind | None, typer.Option("--noise", help="Kind of noise, to audit calibrated noise.")
     ] = None,
@@ -400,15 +403,30 @@ def audit(
     false_positive_rate: FalsePositiveOption = None,
     as_json: Json = False,
 ) -> None:
-    """Attack the noise that devices draw: calibrated noise, or that of a whole algorithm.
+    """Attack the noise that devices draw: calibrated noise, or that of a whole algorithm. With
+    --live, compare the noise that a deployed party releases with its stated distribution.
 
     An audit refutes guarantees; it cannot prove them.
 
     Examples: tacit audit --noise discrete-laplace --epsilon 1 --noise-factor 0.5;
-    tacit audit --algorithm dist-dp-se --noise-factor 0.5 --seconds 5
+    tacit audit --algorithm dist-dp-se --noise-factor 0.5 --seconds 5;
+    tacit audit --live --trust local --config coordinator/party.toml
     """
+    if deployed.live:
+        vain: dict[str, Any] = {
+            "--noise": noise,
+            "--algorithm": algorithm,
+            "--epsilon": epsilon,
+            "--delta": delta,
+        }
+        vain |= {"--through": through, "--samples": samples, "--reuse-noise": reuse_noise or None}
+        vain |= {"--noise-factor": None if noise_factor == 1 else noise_factor}
+        _refuse(vain, "not for --live")
+        audit_live(deployed, trust, seconds, false_positive_rate, as_json)
+        return
+    _refuse(deployed.given, "for --live only")
     if (noise is None) == (algorithm is None):
-        raise TacitError("give exactly one of --noise (with --epsilon) and --algorithm")
+        raise TacitError("give exactly one of --noise (with --epsilon), --algorithm and --live")
     if algorithm is not None:
         moved = None if sensitivity == 1 else sensitivity
         _refuse({"--samples": samples, "--sensitivity": moved}, "for --noise only")
@@ -422,7 +440,7 @@ def audit(
         }
         _audit_algorithm(algorithm, {k: v for k, v in given.items() if v is not None}, how, as_json)
         return
-    vain: dict[str, Any] = {"--trust": trust, "--through": through, "--seconds": seconds}
+    vain = {"--trust": trust, "--through": through, "--seconds": seconds}
     vain |= {"--false-positive-rate": false_positive_rate, "--reuse-noise": reuse_noise or None}
     _refuse(vain, "for --algorithm only")
     if noise is None or epsilon is None:
