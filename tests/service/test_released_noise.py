@@ -50,7 +50,11 @@ def released(directory: Path, model: str, count: int) -> list[Release]:
     found: list[Release] = []
     while len(found) < count:
         (where := directory / str(len(found))).mkdir()
-        settings: dict[str, Any] = {"levels": levels, "epsilon": Fraction(epsilon), "participants": None}
+        settings: dict[str, Any] = {
+            "levels": levels,
+            "epsilon": Fraction(epsilon),
+            "participants": None,
+        }
         defined = definition_of(options=OPTIONS, min_batch_size=2, dropout=0, **about, **settings)
         with deployed(defined, where) as one:
             silence(one, model)
