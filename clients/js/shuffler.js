@@ -73,7 +73,14 @@ export default ({ must, unhex, utf8, concat, digits, uniform, numberSize, ratio,
     ["noise", earns(terms, round), spell(round.scale)],
   ];
 
-  const cost = ({ guarantee }) => (([top, bottom]) => ratio(top, bottom * BigInt(guarantee.participations)))(parse(guarantee.epsilon));
+  const INVENTED = "a coordinator could invent all other participants: join only if the participant accepts that, with accept.obedientCoordinator";
+
+  /** An equal part of ε. A device that is about to join says what its participant accepts. */
+  function cost({ guarantee, admission }, _scale, accept) {
+    must(!accept || admission === "invitation" || accept.obedientCoordinator, "admission", INVENTED);
+    const [top, bottom] = parse(guarantee.epsilon);
+    return ratio(top, bottom * BigInt(guarantee.participations));
+  }
 
   /** The bits of all metrics, with their labels. Noise is drawn before the levels are read. */
   function randomized({ length, messages, scale: [top, bottom], ...round }, levels, draw) {

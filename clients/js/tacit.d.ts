@@ -8,6 +8,8 @@ export interface Pinned {
 
 export interface Options {
   pinned: Pinned;
+  /** What the participant accepts beyond the terms. `obedientCoordinator`: protection against a coordinator that follows the protocol only, which could else invent all others; needed where devices share the noise and admission is open. */
+  accept?: { obedientCoordinator?: boolean };
   /** The participant's own limit of ε over all experiments of this origin, such as "3/2". It only lowers the limit in force, "8" unless told; null lowers nothing. `setLimit` raises it or switches it off. */
   limit?: string | null;
   /** Name of the IndexedDB database, "tacit" unless told. All experiments of one person belong into one. */

@@ -363,14 +363,15 @@ const asking = (post) => !post.said && post.outcome[0] < 20;
 const under = (address, path) => address.replace(/\/*$/, path);
 
 export class Device {
-  #address; #digest; #pins; #fetch; #now; #storage;
+  #address; #digest; #pins; #accept; #fetch; #now; #storage;
 
-  static async open(address, digest, { pinned, limit, database, storage, fetch = globalThis.fetch, now = Date.now }) {
+  static async open(address, digest, { pinned, accept = {}, limit, database, storage, fetch = globalThis.fetch, now = Date.now }) {
     must(globalThis.crypto?.subtle, "context", "this page is not from https");
     const device = new Device();
     device.#address = address;
     device.#digest = hex(unhex(digest, "digest"));
     device.#pins = [pinned.coordinator, pinned.helper].filter(Boolean).map((key) => hex(unhex(key, "pinned key")));
+    device.#accept = accept;
     device.#fetch = fetch;
     device.#now = () => now() / 1000;
     device.#storage = storage ?? browserStorage(database);
@@ -500,7 +501,7 @@ export class Device {
     must(new Set(vain.map((round) => round.identity)).size < 3, "refused", "three rounds were aborted: this device joins no more");
     must(invitation ? /^[ -~]+$/.test(invitation) : terms.admission === "open", "invitation", "an invitation is needed to take part");
     try {
-      checkRoom(await this.#storage.read(), entry, (await modelOf(terms)).cost(terms, parse(terms.noise.scale)));
+      checkRoom(await this.#storage.read(), entry, (await modelOf(terms)).cost(terms, parse(terms.noise.scale), this.#accept));
     } catch (problem) {
       if (/^(running|paused)$/.test(row.state)) {
         must(terms.options.includes(entry.option), problem.field, problem.message);

@@ -171,6 +171,10 @@ class DeviceChoice(Assignment):
         return None
 
     @abstractmethod
+    def published(self) -> bytes:
+        """The policy as bytes, for the announcement of a round."""
+
+    @abstractmethod
     def options(self, visitors: Visitors, rng: np.random.Generator) -> npt.NDArray[np.intp]:
         """The option that each device picks, for simulation."""
 

@@ -268,3 +268,16 @@ export async function ones(tacit, { terms, announcement, level, count }) {
   const draw = (size) => crypto.getRandomValues(new Uint8Array(size));
   return Array.from({ length: count }, () => model.randomized(round, [level], draw).reduce((sum, bit) => sum + bit, 0));
 }
+
+/** The cost of joining with each of these acceptances, or the field of the refusal. */
+export async function joining(tacit, { terms, accepts }) {
+  const shown = await tacit.readTerms(terms);
+  const { cost } = await tacit.modelOf(shown);
+  return accepts.map((accept) => {
+    try {
+      return `${cost(shown, null, accept)}`;
+    } catch (problem) {
+      return problem.field;
+    }
+  });
+}

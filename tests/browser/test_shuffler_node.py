@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from scipy import stats
+from tests.browser.make_vectors import shuffler_terms
 from tests.browser.test_vectors_node import NODE, node
 from tests.service.pairs import Pair
 from tests.service.test_shuffler import announced, began, everybody, send
@@ -132,3 +133,16 @@ def test_the_delta_of_noise_bits_is_that_of_python() -> None:
     ]
     expected = [binomial_delta(*case) for case in cases]
     assert node("deltas", {"cases": given}) == pytest.approx(expected, rel=1e-9, abs=1e-40)
+
+
+def test_open_admission_needs_the_participant_s_word() -> None:
+    """A coordinator could invent all others: a browser's device joins only if told to."""
+    accepts: list[dict[str, bool]] = [{}, {"obedientCoordinator": False}]
+    told = [*accepts, {"obedientCoordinator": True}]
+    of = shuffler_terms()
+    invited = shuffler_terms(admission="invitation", issuer=bytes(range(32)))
+    cost = f"{of.cost.numerator},{of.cost.denominator}"
+    asked = {"terms": of.encode().decode(), "accepts": told}
+    assert node("joining", asked) == ["admission", "admission", cost]
+    asked = {"terms": invited.encode().decode(), "accepts": told}
+    assert node("joining", asked) == [cost] * 3

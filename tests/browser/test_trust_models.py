@@ -31,7 +31,9 @@ def test_somebody_takes_part_with_noise_from_the_browser(
     page.on("request", lambda one: requests.append(one))
     page.goto(f"{stage.page}/take-part")
     page.wait_for_selector("text=I agree")
-    assert honest in page.inner_text(".terms.short")
+    shown = page.inner_text(".terms.short")
+    assert honest in shown
+    assert ("coordinator that follows the protocol only" in shown) == (trust == "shuffler")
     page.click("text=I agree")
     page.wait_for_selector("form")
     page.check("input[value='1']")

@@ -1261,6 +1261,9 @@ EQUIVALENT: dict[str, str] = {
     "sampling/draws.py: draw_gaussian: 1 -> 2": (
         "the scale of the proposal changes how often it is rejected, not what is accepted"
     ),
+    "sampling/draws.py: draw_gaussian: 2 -> 3": (
+        "the first 2 bounds where inversion is used; both ways draw the same distribution"
+    ),
     "rounds/round_runner.py: seen: len(messages) > protocol.participants -> "
     "len(messages) >= protocol.participants": (
         "a full round is handed to check_reports, which takes it, and goes on"

@@ -24,6 +24,8 @@ from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
+from tacit.protocols.statistic_sums import TwoServerStatistic
+from tacit.protocols.statistics import TableStatistic
 from tacit.protocols.sums import Local, SecureSum, TwoServers, Verified, paper_modulus
 from tacit.trust import TrustModel
 
@@ -78,6 +80,9 @@ EXAMPLES: dict[str, Example] = {
         lambda: SecureSum(8, 4, DiscreteLaplace(4), PureDP(1.0), dropout=0.25), lambda i: i / 8
     ),
     "two-servers": Example(lambda: TwoServers(8, 4, SO_LITTLE), lambda i: i / 8),
+    "two-server-table": Example(
+        lambda: TwoServerStatistic(8, TableStatistic(2, 2), PureDP(100.0)), lambda i: i
+    ),
     "verified": Example(lambda: Verified(8, 4, SO_LITTLE), lambda i: i / 8),
     "verified-bits": Example(lambda: Verified(8, 1, SO_LITTLE), lambda i: i % 2),
     "joint-sums": Example(

@@ -20,7 +20,7 @@ from tacit.client.exchange import Reply, Request
 from tacit.client.trust_models import reporter
 from tacit.errors import Refusal, TacitError
 from tacit.records import RecordDirectory
-from tacit.service import round_scheduler
+from tacit.service import invitations, round_scheduler
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.coordinator import Coordinator
 from tacit.service.definition import Definition
@@ -67,6 +67,7 @@ class Deployed:
     clock: Clock = field(default_factory=Clock)
     options: dict[str, Any] = field(default_factory=dict)
     running: list[Running] = field(default_factory=list)
+    invited: dict[tuple[bytes, int], str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = ("coordinator", "helper") if self.definition.trust in HELPED else ("coordinator",)
@@ -108,11 +109,21 @@ class Deployed:
 
     def join(self, people: int) -> list[Assigned]:
         """So many people at once, those among them who are asked."""
-        tickets = [Ticket(self.digest, os.urandom(16)) for _ in range(people)]
+        invited = self.invitations(people)
+        tickets = [Ticket(self.digest, os.urandom(16), one) for one in invited]
         found = self.coordinator.join(tickets)
         refusals = [one for one in found if isinstance(one, Refusal)]
         assert not refusals, refusals[0]
-        return [one for one in found if isinstance(one, Assigned) and one.slot is not None]
+        pairs = zip(found, invited, strict=True)
+        asked = [(a, one) for a, one in pairs if isinstance(a, Assigned) and a.slot is not None]
+        self.invited |= {(self.identity(a), a.slot.number): one for a, one in asked if a.slot}
+        return [a for a, _ in asked]
+
+    def invitations(self, people: int, issuer: Ed25519PrivateKey = SECRETS[2]) -> list[str | None]:
+        """One invitation of the issuer for each; None where admission is open."""
+        if self.definition.admission == "open":
+            return [None] * people
+        return [*invitations.make(self.digest, issuer, people)]
 
     def identity(self, assigned: Assigned) -> bytes:
         engine = self.coordinator.engine_of(self.pinned.terms)
@@ -175,9 +186,11 @@ class Deployed:
             party = self.coordinator if index == terms.leader else self.helper
             assert party is not None
             waiting = [
-                party.report(self.identity(one), one.slot.number, made[index])
+                party.report(name, one.slot.number, made[index], self.invited.get(slot))
                 for one, made in reports
                 if index in made and one.slot is not None
+                for name in [self.identity(one)]
+                for slot in [(name, one.slot.number)]
             ]
             answers += party.keep(waiting)
         return answers

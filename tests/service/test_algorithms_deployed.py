@@ -30,7 +30,9 @@ LIVE: list[tuple[str, str, dict[str, Any]]] = [
     ("shuffler", "private-med", {}),
     ("shuffler", "private-klucb", {}),
     ("secure-aggregation", "dist-dp-se", {}),
+    ("shuffler", "split-dp-se", INVITED),
     ("secure-aggregation", "dist-rdp-se", {}),
+    ("secure-aggregation", "dist-cdp-se", {}),
     ("secure-aggregation", "private-med", {}),
     ("secure-aggregation", "private-klucb", {}),
 ]
@@ -75,8 +77,11 @@ def test_proofs_are_for_two_servers() -> None:
         ("two-servers", {"helper_key": None}, "helper.key is missing; add it"),
         ("shuffler", {"dishonest": "80%"}, "it must be less than 4/5"),
         ("shuffler", {"delta": 0}, "it must be above 0, such as 0.000001"),
-        ("shuffler", {"participations": 2}, "people.participations is 2; with the noise of"),
-        ("shuffler", {"guardrail": "complaints"}, "guardrail.metric needs noise without delta"),
+        (
+            "secure-aggregation",
+            {"algorithm": "dist-rdp-se", "participations": 2, "delta": "1/2000000000000"},
+            "it must be above 1.8e-12, such as 0.000001",
+        ),
         ("shuffler", {"admission": "invitation"}, "people.issuer is missing; trust shuffler"),
         ("shuffler", {"algorithm": "split-dp-se"}, "split-dp-se is by invitation only"),
         ("shuffler", {"algorithm": "sdp-ae", "control_share": "1/5"}, "does not support"),
@@ -115,6 +120,13 @@ def test_invitations_are_signed_by_the_named_issuer() -> None:
     assert (
         definition_of("local", admission="invitation").terms("https://a", KEYS[0]).issuer == KEYS[0]
     )
+
+
+def test_shuffle_dp_se_is_rejected_and_listed_as_not_deployable() -> None:
+    """Its certificates hold for complete groups: one missing report would void them."""
+    assert registry.lookup("shuffle-dp-se").deployable == ""
+    with pytest.raises(TacitError, match="cannot be deployed: its certificates need every report"):
+        definition_of("shuffler", algorithm="shuffle-dp-se", **INVITED)
 
 
 def test_an_algorithm_of_another_package_is_deployed(tmp_path: Path) -> None:

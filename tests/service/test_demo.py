@@ -75,10 +75,10 @@ def test_an_undecided_experiment_is_not_called_decided(shown: DemoProgress) -> N
 
 def test_the_definition_of_the_demonstration_is_one(shown: DemoProgress) -> None:
     card = Card("helper", "http://127.0.0.1:8701", bytes(range(32)))
-    found = parse(definition_of([card], DemoSettings(), 6))
+    found = parse(definition_of([card], DemoSettings()))
     assert found.options == OPTIONS
     assert (found.trust, found.proofs) == ("two-servers", False)
-    alone = parse(definition_of([], DemoSettings(trust=TrustModel.LOCAL), 6))
+    alone = parse(definition_of([], DemoSettings(trust=TrustModel.LOCAL)))
     assert (alone.trust, alone.helper_key) == ("local", None)
     assert shown.status["options"] == list(OPTIONS)
 

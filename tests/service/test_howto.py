@@ -1,69 +1,140 @@
-"""How-to pages of one-server trust models, word by word but for the port."""
+"""How-to pages of trust models, word by word but for ports, addresses and the installation."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
+from tacit.client import Device, Ledger, Pins
+from tacit.service.admin import Operated
 from tacit.service.demo.children import Child, free_port
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
+ROLES = {"coordinator": "8700", "helper": "8701"}
+PATIENCE = 180.0  # seconds until the coordinator has announced rounds
+
+
+def page_of(name: str, ports: dict[str, int]) -> str:
+    """The text of a page, with free ports of this machine."""
+    page = (PAGES / f"{name}.md").read_text(encoding="utf-8")
+    for role, port in ports.items():
+        page = page.replace(f"https://{role}.example", f"http://127.0.0.1:{port}")
+        page = page.replace(ROLES[role], str(port))
+    return page
+
+
+def commands(page: str) -> list[list[str]]:
+    """The commands of tacit on a page, in its order."""
+    return [shlex.split(line)[1:] for line in re.findall(r"^\$ (tacit .*)$", page, re.M)]
+
+
+@contextmanager
+def following(name: str, where: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Following]:
+    """Follow a page in a directory; servers run until the end."""
+    with ExitStack() as stack:
+        monkeypatch.chdir(where)
+        yield Following(name, where, stack)
+
+
+class Following:
+    """A reader of one page."""
+
+    def __init__(self, name: str, where: Path, stack: ExitStack) -> None:
+        self.ports = {role: free_port() for role in ROLES}
+        self.page = page_of(name, self.ports)
+        self.where, self.stack = where, stack
+        self.said: dict[str, str] = {}
+
+    def follow(self, words: list[str]) -> None:
+        """Run one command; a server until the end of the page."""
+        if words[0] == "serve":
+            log = self.where / f"{words[1]}.log"
+            server = Child(["-m", "tacit", *words], log)
+            self.stack.callback(server.end)
+            server.wait_for(f"http://127.0.0.1:{self.ports[words[1]]}/readyz", lambda: None)
+            return
+        self.said[" ".join(words[:2])] = run(["-m", "tacit", *words])
+
+    def wait_for_rounds(self) -> str:
+        """Wait until the coordinator has announced rounds; the experiment."""
+        experiment = str(json.loads(Path("app.json").read_text())["experiment"])
+        token = Path("coordinator/admin-token").read_text().strip()
+        party = Operated(f"http://127.0.0.1:{self.ports['coordinator']}", token)
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            rounds = party.get(f"/experiments/{experiment}/status")["rounds"]
+            if any(one["stage"] == "open" for one in rounds):
+                return experiment
+            time.sleep(0.2)
+        raise AssertionError("no round was announced")
+
+
+def run(words: list[str]) -> str:
+    done = subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, (words, done.stdout, done.stderr)
+    return done.stdout
+
+
 EXPECTED = {
-    "local": ("randomized-response", "It costs 3 of ε"),
-    "secure-aggregation": ("discrete-laplace", "It costs 1 of ε"),
+    "local": ("randomized-response", "It costs 3 of ε", 7),
+    "secure-aggregation": ("discrete-laplace", "It costs 1 of ε", 7),
+    "shuffler": ("binomial", "It costs 1 of ε", 12),
 }
 
 
 @pytest.mark.extended
 @pytest.mark.parametrize("name", EXPECTED)
-def test_the_page_about_one_server_runs(
+def test_the_page_about_a_trust_model_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    port = free_port()
-    page = (PAGES / f"{name}.md").read_text(encoding="utf-8").replace("8700", str(port))
-    commands = re.findall(r"^\$ (tacit .*)$", page, re.M)
-    assert len(commands) == 7
-    (program,) = re.findall(r"^```py\n(.*?)^```$", page, re.M | re.S)
-    serving: list[Child] = []
-    said: dict[str, str] = {}
-    monkeypatch.chdir(tmp_path)
-    try:
-        for command in commands:
-            words = shlex.split(command)[1:]
-            if words[0] == "serve":
-                serving.append(Child(["-m", "tacit", *words], tmp_path / "serve.log"))
-                serving[0].wait_for(f"http://127.0.0.1:{port}/readyz", lambda: None)
-                continue
-            done = run(["-m", "tacit", *words])
-            said[" ".join(words[:2])] = done
-            if words[:2] == ["experiment", "create"]:
-                time.sleep(4)  # the coordinator announces the first rounds
+    noise, cost, count = EXPECTED[name]
+    with following(name, tmp_path, monkeypatch) as reader:
+        steps = commands(reader.page)
+        assert len(steps) == count
+        (program,) = re.findall(r"^```py\n(.*?)^```$", reader.page, re.M | re.S)
+        for words in steps:
+            if words[:2] == ["experiment", "status"]:
+                reader.wait_for_rounds()
                 told = run(["-c", program])
-    finally:
-        for server in serving:
-            server.end()
-    noise, cost = EXPECTED[name]
-    assert noise in said["experiment check"]
-    assert "(running)" in said["experiment create"]
-    assert "cosign" not in said["experiment create"]
+            reader.follow(words)
+    assert noise in reader.said["experiment check"]
+    assert ("(running)" in reader.said["experiment create"]) == (name != "shuffler")
     assert "was taken" in told
     assert cost in told
-    assert "running" in said["experiment status"]
+    assert "running" in reader.said["experiment status"]
+    caution = "coordinator that follows the protocol only"
+    assert (caution in reader.said["experiment check"]) == (name == "secure-aggregation")
 
 
-def run(words: list[str]) -> str:
-    done = subprocess.run(
-        [sys.executable, *words],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.mark.extended
+def test_the_page_about_two_organisations_runs_with_proofs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with following("two-organisations", tmp_path, monkeypatch) as reader:
+        for words in commands(reader.page):
+            if words[:2] == ["experiment", "new"]:
+                shutil.copy("helper/card.toml", "card.toml")  # as the helper's operator sent it
+            sign = words[:2] == ["terms", "cosign"]
+            reader.follow([*words, "--yes"] if sign else words)
+        assert re.search("^proofs = true$", Path("greeting.toml").read_text(), re.M)
+        assert "with range proofs" in reader.said["experiment check"]
+        assert "the experiment is running" in reader.said["terms cosign"]
+        experiment = reader.wait_for_rounds()
+        app = json.loads(Path("app.json").read_text())
+        with Device(Ledger("ledger"), Pins(**app["pins"])) as device:
+            assert device.join(experiment).asked
+            terms = device.known_terms(experiment)
+    assert terms is not None
+    assert (terms.proofs, terms.trust.value) == (1, "two-servers")

@@ -19,6 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.service.parties import KEYS, PINS, START, Parties, pinned, rows, terms
+from tests.terms import examples
+from tests.terms.examples import masked
 
 from tacit.aggregation import ReportSlot
 from tacit.client import OWN_LIMIT, Device, Ledger, LedgerError
@@ -805,11 +807,32 @@ def test_a_limit_is_a_fraction() -> None:
     assert ledger.own_limit is None
 
 
+def with_delta(delta: Fraction, predecessor: bytes = b"") -> Terms:
+    """Terms of secure aggregation for two participations."""
+    promise = Promise(Fraction(1, 2), delta, participations=2)
+    return masked(promise=promise, predecessor=predecessor)
+
+
+def remembering_one_server(path: Path | str, *known: Terms) -> Ledger:
+    ledger = Ledger(path)
+    for of in known:
+        ledger.remember(examples.pinned(of), "running", START)
+    return ledger
+
+
+def taking(ledger: Ledger, of: Terms, identity: bytes) -> None:
+    """One participation, charged as the terms cost."""
+    new = joining(of, identity, of.cost, seed=identity * 2)
+    ledger.join(replace(new, delta=of.delta_cost, joined=START + 1000 * identity[0]))
+    ledger.charge(identity, lambda _running: {0: b"report"})
+
+
 def test_delta_is_charged_exported_and_merged(tmp_path: Path) -> None:
-    ledger = remembering(":memory:", OFTEN)
-    ledger.join(replace(joining(OFTEN), delta=Fraction(1, 10**6)))
+    made = with_delta(Fraction(2, 10**6))
+    ledger = remembering_one_server(":memory:", made)
+    ledger.join(replace(joining(made, cost=made.cost), delta=made.delta_cost))
     assert ledger.spent_delta == 0
-    ledger.charge(bytes(16), halves)
+    ledger.charge(bytes(16), lambda _running: {0: b"report"})
     assert ledger.spent_delta == Fraction(1, 10**6)
     (receipt,) = ledger.receipts()
     assert receipt.delta == Fraction(1, 10**6)
@@ -817,6 +840,30 @@ def test_delta_is_charged_exported_and_merged(tmp_path: Path) -> None:
     other = Ledger(tmp_path / "other")
     other.merge(ledger.export())
     assert other.spent_delta == Fraction(1, 10**6)
+
+
+def test_all_participations_together_cost_the_delta_of_the_terms() -> None:
+    made = with_delta(Fraction(2, 10**6))
+    ledger = remembering_one_server(":memory:", made)
+    for number in (1, 2):
+        taking(ledger, made, bytes([number]) * 16)
+    assert (ledger.spent, ledger.spent_delta) == (made.promise.epsilon, made.promise.delta)
+    with pytest.raises(Refusal, match="number of participations is 2"):
+        taking(ledger, made, bytes([3]) * 16)
+
+
+def test_successors_with_a_smaller_delta_leave_less_of_it() -> None:
+    """1e-6 spent of 2e-6 is more than successors allow that promise 1e-6 in all."""
+    first = with_delta(Fraction(2, 10**6))
+    second = with_delta(Fraction(1, 10**6), first.digest)
+    third = with_delta(Fraction(19, 10**7), first.digest)
+    for successor, left in ((second, "at most 0"), (third, "at most 9/10000000")):
+        ledger = remembering_one_server(":memory:", first)
+        taking(ledger, first, bytes([1]) * 16)
+        ledger.remember(examples.pinned(successor), "running", START, approved=True)
+        with pytest.raises(Refusal, match=f"delta of the round is .*: must be {left}"):
+            taking(ledger, successor, bytes([2]) * 16)
+        assert ledger.spent_delta == Fraction(1, 10**6)
 
 
 def test_a_ledger_without_delta_is_upgraded(tmp_path: Path) -> None:

@@ -253,7 +253,7 @@ def test_masking_terms_state_at_least_the_delta_of_their_rounds(participations: 
 
     smallest = Fraction(participations, 2**40)
     accepted = made(smallest)
-    assert smallest_masking_delta(accepted) == smallest
+    assert smallest_masking_delta(accepted.promise.participations) == smallest
     assert Terms.decode(accepted.encode()) == accepted
     for delta in (Fraction(0), smallest - Fraction(1, 2**60)):
         rule = f"delta is {delta}: must be at least {smallest} with trust secure-aggregation"

@@ -1,9 +1,10 @@
 """Round announcements: the fields common to all round descriptions, and their signatures.
 
 A description starts with the digest of its terms, the option, the levels of an answer, the
-observation window and the deadline. The fields of the kind of round follow. An announcement is a
-description followed by the signatures of all parties of the terms. Clients call `accept`, which
-checks both against the pinned terms; nothing here draws randomness.
+observation window and the deadline; where devices choose the option, the round's policy is next.
+The fields of the kind of round follow. An announcement is a description followed by the signatures
+of all parties of the terms. Clients call `accept`, which checks both against the pinned terms;
+nothing here draws randomness.
 """
 
 from __future__ import annotations
@@ -24,16 +25,19 @@ from tacit.aggregation.wire import (
     HEADER_SIZE,
     described,
     first_fraction,
+    front,
     head,
     identity_of,
     pack_fraction,
 )
 from tacit.errors import integer, require
 from tacit.signatures import SIGNATURE_SIZE, Signed, sign
-from tacit.terms import DIGEST_SIZE, Offer, PinnedTerms, check_party_key
+from tacit.terms import BY_POLICY, DIGEST_SIZE, Offer, PinnedTerms, check_party_key
 
 _BINDING = struct.Struct(f">{DIGEST_SIZE}sHIIQ")
 _DIVISOR = struct.Struct(">I")
+_POLICY_SIZE = struct.Struct(">I")
+LONGEST_POLICY = 1 << 15  # bytes
 ACCEPTED = 256  # cached announcements
 
 
@@ -42,7 +46,8 @@ class Binding:
     """The fields at the start of every description.
 
     These are the digest of the terms, the index of the option, levels and window (seconds) as in
-    the terms, and the deadline in seconds since 1970.
+    the terms, and the deadline in seconds since 1970. Where devices choose, the option is
+    `BY_POLICY` and `policy` says how.
     """
 
     terms: bytes
@@ -50,6 +55,7 @@ class Binding:
     levels: int = 1
     window: int = 0
     closes: int = 0
+    policy: bytes = b""
 
     def __post_init__(self) -> None:
         size = len(self.terms)
@@ -58,10 +64,15 @@ class Binding:
         require(1 <= self.levels < 1 << 32, "levels", self.levels, "from 1 to 2^32 - 1")
         require(0 <= self.window < 1 << 32, "window", self.window, "from 0 to 2^32 - 1")
         require(0 <= self.closes < 1 << 64, "deadline", self.closes, "from 0 to 2^64 - 1")
+        size, chosen = len(self.policy), self.option == BY_POLICY
+        rule = f"1 to {LONGEST_POLICY} bytes long where devices choose, else empty"
+        fits = 1 <= size <= LONGEST_POLICY if chosen else not size
+        require(fits, "policy", f"{size} bytes long", rule)
 
     def encode(self) -> bytes:
         """Serialize the fields."""
-        return _BINDING.pack(self.terms, self.option, self.levels, self.window, self.closes)
+        fixed = _BINDING.pack(self.terms, self.option, self.levels, self.window, self.closes)
+        return fixed + _POLICY_SIZE.pack(len(self.policy)) + self.policy if self.policy else fixed
 
     @classmethod
     def first(cls, data: bytes) -> tuple[Binding, bytes]:
@@ -70,7 +81,11 @@ class Binding:
         Invalid values raise `TacitError`: call it inside `wire.described`.
         """
         fields, rest = head(_BINDING, data, "the description")
-        return cls(*fields), rest
+        policy = b""
+        if fields[1] == BY_POLICY:
+            (size,), rest = head(_POLICY_SIZE, rest, "the policy")
+            policy, rest = front(rest, size, "the policy"), rest[size:]
+        return cls(*(*fields, policy)), rest
 
     def offer(self, **described: Any) -> Offer:
         """The fields that a client checks against its terms: these and those in `described`."""
@@ -80,6 +95,7 @@ class Binding:
             levels=self.levels,
             window=self.window,
             closes=self.closes,
+            policy=self.policy,
             **described,
         )
 

@@ -87,6 +87,7 @@ class ArmsPrivacy:
     min_batch_size: int = option(64, "Minimum batch size where participants share the noise.")
     levels: int | None = None  # the same in every round, where terms fix them
     smallest: int = 1  # minimum batch size with two servers
+    added: bool = False  # each participation gets an equal part of ε and δ, as terms state it
 
     def __post_init__(self) -> None:
         positive(
@@ -111,6 +112,7 @@ class ArmsPrivacy:
     @property
     def target(self) -> ApproximateDP:
         """(ε, δ), for algorithms that need a δ."""
+        from tacit.assumptions import Accounting, Method
         from tacit.privacy import ApproximateDP
 
         if self.delta == 0:
@@ -119,7 +121,9 @@ class ArmsPrivacy:
                 f"{DEFAULT_DELTA:g}, or use dist-dp-se, shuffle-dp-se or private-klucb"
             )
         delta = DEFAULT_DELTA if self.delta is None else self.delta
-        return ApproximateDP(self.epsilon, delta, participations=self.participations)
+        made = ApproximateDP(self.epsilon, delta, participations=self.participations)
+        ways = (Accounting(Method.ADDED, self.participations),) if self.added else ()
+        return made.given(*ways)
 
     @property
     def pure(self) -> PureDP:

@@ -154,9 +154,11 @@ class ContextualProblem(Problem):
     environment: ContextualEnvironment = group(ContextualEnvironment, ENVIRONMENT)
     features: FeatureMap | None = None
     binary: bool = True
+    smallest: int = 1
+    labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_counts(self, arms=2, horizon=1)
+        check_counts(self, arms=2, horizon=1, smallest=1)
         if self.statistic is not None:
             one_of("statistic", self.statistic, get_args(StatisticKind))
         if self.first_round is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from tacit.algorithms.arms_problem import ArmsProblem
@@ -201,11 +202,13 @@ def ldp_se(problem: ArmsProblem) -> Experiment:
     options=(*COMMON, *PEOPLE),
 )
 def split_dp_se(problem: ArmsProblem) -> Experiment:
-    """Pólya shares by split-and-mix through a shuffler (App. G.2), from rounds of 20 on."""
+    """Pólya shares by split-and-mix through a shuffler (App. G.2), from 19 honest reports on."""
     if problem.printed:
         problem.privacy.reject_losses("the printed noise is set for everyone present")
     least = 1 if problem.printed else problem.privacy.min_batch_size
-    smallest = max(split_and_mix.FEWEST_USERS + 1, least)
+    honest = privacy.ThreatModel(problem.privacy.dropout, problem.privacy.corrupt).honest
+    enough = split_and_mix.FEWEST_USERS
+    smallest = next(size for size in count(max(enough, least)) if honest(size) >= enough)
     tail = (math.sqrt(2) / problem.each, 1 / problem.each)
     learner = _elimination(problem, *tail, smallest=smallest)
     how: dict[str, Any] = {
@@ -223,7 +226,7 @@ def split_dp_se(problem: ArmsProblem) -> Experiment:
     trust=TrustModel.SHUFFLER,
     promise="(ε, 0)-DP of the shuffled bits, certified for ε of 0.5, 1 or 2 (the next below)",
     options=(*COMMON, "min_batch_size"),
-    deployable=False,  # terms do not state certified groups
+    undeployable="its certificates need every report of a group",
 )
 def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
     """Certified groups behind a shuffler: Theorem 3, constructed as in

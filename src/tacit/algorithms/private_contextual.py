@@ -164,7 +164,7 @@ def compose(
             "resolution": features.resolution,
             "levels": 1 if problem.binary else REAL_LEVELS,
         }
-    smallest = LEAST_FIRST if trust.shares_noise else 1
+    smallest = max(problem.smallest, LEAST_FIRST if trust.shares_noise else 1)
     if smallest > problem.horizon:
         raise TacitError(
             f"horizon is {problem.horizon}: must be at least {smallest}, the smallest round of "
@@ -234,4 +234,5 @@ def first_round(problem: ContextualProblem, statistic: StatisticKind, small: Sta
         usual = FIRST_MOMENTS * max(std, 1.0) * features.dimension**1.5
     else:
         usual = FIRST_TABLE * max(std, 1.0) * features.segments * len(features.options)
-    return int(max(LEAST_FIRST, min(math.ceil(usual), problem.horizon // 10)))
+    least = max(LEAST_FIRST, problem.smallest)
+    return int(max(least, min(math.ceil(usual), problem.horizon // 10)))

@@ -35,6 +35,7 @@ OWN = (
     "zc24",
 )
 HIDDEN = (
+    "added",
     "binary",
     "control",
     "features",
@@ -71,7 +72,7 @@ class Algorithm:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     cautions: Mapping[str, str] = field(default_factory=dict)
     also: Also | None = None
-    stated: bool = True
+    undeployable: str = ""
 
     @property
     def trust(self) -> str:
@@ -81,7 +82,7 @@ class Algorithm:
     @property
     def deployable(self) -> str:
         """The names of the trust models under which the live service runs it; empty for none."""
-        live = self.stated and self.family == "arms"
+        live = not self.undeployable and self.family == "arms"
         return ", ".join(one for one in self.trusts if live and one in DEPLOYABLE)
 
     @property
@@ -135,7 +136,7 @@ def algorithm(
     defaults: Mapping[str, Any] | None = None,
     cautions: Mapping[str, str] | None = None,
     also: Also | None = None,
-    deployable: bool = True,
+    undeployable: str = "",
 ) -> Callable[[Build], Build]:
     """Register a function from problems to experiments under a name.
 
@@ -160,9 +161,8 @@ def algorithm(
         Warnings for readers of a run, by value of an option.
     also : callable, optional
         Derives the guarantee of a problem in another form, such as Rényi divergences.
-    deployable : bool
-        Whether terms can state its noise, so that the live service can run it for options under
-        the trust models that it serves.
+    undeployable : str
+        Why the live service cannot run it; empty if terms can state its noise.
 
     Returns
     -------
@@ -196,7 +196,7 @@ def algorithm(
         models = (trust,) if isinstance(trust, str) else tuple(trust)
         trusts = tuple(_trust_model(name, one) for one in models)
         about = (paper, trusts, promise, problem, build, taken, dict(defaults or {}))
-        _KNOWN[name] = Algorithm(name, *about, dict(cautions or {}), also, deployable)
+        _KNOWN[name] = Algorithm(name, *about, dict(cautions or {}), also, undeployable)
         return build
 
     return enter
@@ -253,7 +253,8 @@ def begin(name: str, options: Iterable[str] = (), **given: Any) -> Experiment:
     **given
         The algorithm's own options. Besides these: `binary=True` if answers are 0 or 1; `control`,
         the index of the control; `levels` and `smallest`, where terms fix an answer's levels and a
-        minimum batch size; `table`, where options are actions of a linear bandit.
+        minimum batch size; `added`, where they divide ε and δ equally among participations;
+        `table`, where options are actions of a linear bandit.
 
     Returns
     -------

@@ -23,7 +23,7 @@ from tacit.bandits.confidence_sequences import Tally
 from tacit.bandits.sample_ratio import Ratios, SampleRatio
 from tacit.errors import TacitError, integer
 from tacit.names import name_of, named
-from tacit.types import Arm, ArmSummary, Assignment, Estimate, Round
+from tacit.types import Arm, ArmSummary, Assignment, DeviceChoice, Estimate, Round
 
 Options = Mapping[str, Any] | None  # of a learner given by name
 Plan = Iterable[tuple[Assignment, int] | tuple[Assignment, int, bool]]
@@ -197,6 +197,8 @@ class Learner(ABC):
             self._done(round_, reports)
             self._tallies[round_.arm].add(estimate)
             self._came.append((round_.arm, round_.participants, reports))
+        elif isinstance(round_.assignment, DeviceChoice):
+            self._done(round_, int(estimate.error.participants))
         else:
             self._done(round_, round_.time)
         self._learn(round_, estimate)

@@ -39,8 +39,16 @@ def new(
     algorithm: Annotated[
         str, typer.Option(help="How options are chosen: see tacit algorithms.")
     ] = "private-med",
+    context: Annotated[
+        list[str] | None,
+        typer.Option(help='Field that devices choose by: "device: phone, desktop"; repeatable.'),
+    ] = None,
     helper: Annotated[
         Path | None, typer.Option(help="The card.toml from the helper's operator.")
+    ] = None,
+    issuer: Annotated[
+        Path | None,
+        typer.Option(help="The card.toml of who signs invitations; without it anyone may join."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -49,7 +57,8 @@ def new(
     Example: tacit experiment new greeting.toml --option Hello --option Hi
     """
     with needs_live():
-        from tacit.service import bootstrap, definition
+        from tacit.service import bootstrap, definition, issuers
+        from tacit.service.definition_rules import CONTEXTUAL, has_option
         from tacit.terms import ROLES
     today = datetime.now(UTC).date()
     if not 1 <= days <= LONGEST:
@@ -68,6 +77,8 @@ def new(
     }
     one_of("trust", trust, DEPLOYABLE)
     values |= {"trust": trust, "algorithm": algorithm}
+    if context:
+        values |= {"algorithm": CONTEXTUAL, "context_fields": tuple(context)}
     helped = len(ROLES[TrustModel(trust)]) > 1
     if helper is not None and not helped:
         raise TacitError(f"--helper is {helper}, but trust {trust} has no helper: leave it out")
@@ -77,8 +88,13 @@ def new(
     if helped:
         values["helper_address"] = "https://helper.example" if card is None else card.address
         values["helper_key"] = bytes(32) if card is None else card.key
+    if issuer is not None:
+        values |= {"admission": "invitation", "issuer": issuers.read_issuer(issuer)}
     made = definition.Definition.of(**values)
-    shown = {name: value for name, value in vars(made).items() if name not in _LEFT_OUT}
+    left_out = _LEFT_OUT if context else (*_LEFT_OUT, "context_fields", "evaluation")
+    shown = {name: value for name, value in vars(made).items() if name not in left_out}
+    if made.trust_model is TrustModel.TWO_SERVERS and made.admission == "open":
+        shown["proofs"] = has_option(made.algorithm, "through")  # anybody may send anything
     if card is None:
         shown.pop("helper_key")
     text = definition.write(shown, yaml=file.suffix in (".yaml", ".yml"))

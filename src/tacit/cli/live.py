@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tacit.cli.defining import check, new
 from tacit.cli.options import CommandGroup
-from tacit.cli.parties import found, make, rotate, show, sign
+from tacit.cli.parties import found, issue, make, rotate, show, sign
 from tacit.cli.running import create, estimates, export, listing, pause, resume, status, stop
 
 GROUPS = {
@@ -34,5 +34,7 @@ GROUPS = {
         "The two servers of live experiments: create, rotate keys.",
         {"new": found, "rotate": rotate},
     ),
-    "invitations": CommandGroup("Invitations to live experiments.", {"make": make}),
+    "invitations": CommandGroup(
+        "Invitations to live experiments.", {"issuer": issue, "make": make}
+    ),
 }

@@ -272,6 +272,9 @@ def make(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="New file for them, one per line.")] = None,
     url: Url = None,
+    issuer: Annotated[
+        Path | None, typer.Option(help="Directory of an issuer's key; --config is not read then.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Create invitations for an experiment with admission by invitation; each is valid once.
@@ -279,23 +282,29 @@ def make(
     Example: tacit invitations make 100 --config coordinator/party.toml --out invitations.txt
     """
     with needs_live():
-        from tacit.service import invitations
+        from tacit.service import invitations, issuers
         from tacit.service.admin import Operated
         from tacit.service.config import load
-    told = load(config)
-    if told.role != "coordinator" and url is None:
+    told = load(config) if issuer is None else None
+    own = listening(told) if told is not None and told.role == "coordinator" else None
+    if url is None and own is None:
         raise TacitError(
-            f"{config} configures a {told.role}, not the coordinator: give the coordinator's "
-            "address with --url"
+            f"{issuer or config} is not the coordinator's: give the coordinator's address with "
+            "--url"
         )
-    party = Operated(url or listening(told))
+    party = Operated(url or own or "")
     terms = party.terms(party.experiment(experiment)).terms
     if terms.admission != "invitation":
         raise TacitError(
             "admission to this experiment is open, without invitations: define one with "
             'people.admission = "invitation"'
         )
-    made = invitations.make(party.first(terms), told.issuer_key(terms), count)
+    if told is not None:
+        secret = told.issuer_key(terms)
+    else:
+        assert issuer is not None
+        secret = issuers.issuer_secret(issuer, terms.issuer)
+    made = invitations.make(party.first(terms), secret, count)
     if out is not None:
         write_new(out, "\n".join(made) + "\n", mode=0o600)
     if as_json:
@@ -304,3 +313,29 @@ def make(
         print("\n".join(made))
     else:
         sentence("written", f"{count} invitations to {out} (mode 600)")
+
+
+def issue(
+    directory: Annotated[Path, typer.Argument(help="New directory for the key and its card.")],
+    as_json: Json = False,
+) -> None:
+    """Create the key of an issuer, who signs invitations and runs no server.
+
+    Example: tacit invitations issuer issuer
+    """
+    with needs_live():
+        from tacit.service import issuers
+        from tacit.signatures import fingerprint
+    key = issuers.create_issuer(directory)
+    card = directory / issuers.CARD
+    if as_json:
+        print_json({"key": key.hex(), "fingerprint": fingerprint(key), "card": str(card)})
+        return
+    sentence("key", key.hex())
+    sentence("fingerprint", fingerprint(key))
+    sentence("for the coordinator's operator", str(card))
+    sentence(
+        "next",
+        f"once they have published: tacit invitations make 100 --issuer {directory} --url "
+        "https://coordinator.example --out invitations.txt",
+    )

@@ -95,8 +95,10 @@ def _pins(published: Published) -> dict[str, Any]:
     """Configuration to build into an app: the experiment, the coordinator's address, and
     both keys.
     """
-    keys = {party.role: party.key.hex() for party in published.terms.parties}
-    address = published.terms.parties[0].address
+    terms = published.terms
+    places = {"coordinator": terms.leader, "helper": terms.helper}
+    keys = {name: terms.keys[n].hex() for name, n in places.items() if n is not None}
+    address = terms.parties[terms.leader].address
     return {"experiment": published.terms.digest.hex(), "pins": {"address": address, **keys}}
 
 
@@ -148,6 +150,12 @@ def _say_status(said: dict[str, Any], which: Chosen) -> None:
         f"{people['asked']:,} got a slot, {people['reported']:,} reports are in released sums, "
         f"{people['served']:,} requests found no slot{planned}",
     )
+    if said["contexts"] is not None:
+        from tacit.service.pages.contexts import BY_DEVICE
+
+        _say_contexts(said["contexts"])
+        for row in said["rounds"]:
+            row["option"] = row["option"] or BY_DEVICE
     rounds = [
         [
             row["number"],
@@ -189,7 +197,36 @@ def estimates(which: Chosen, as_json: Json = False) -> None:
     _tell("estimates", which, as_json, _say_estimates)
 
 
+def _say_contexts(said: dict[str, Any]) -> None:
+    """Which option for whom, and how sure."""
+    from tacit.service.pages import contexts
+
+    answers = said["answers"]
+    if not answers:
+        sentence("which option for whom", "nothing is known yet: no round has been released")
+        return
+    sentence("which option for whom", contexts.whom(answers))
+    sentence("how sure", contexts.sure(answers))
+    rows = [
+        [
+            contexts.described(one["context"]),
+            one["option"],
+            one["mean"],
+            _between(one["low"], one["high"]),
+            one["decision"],
+        ]
+        for one in answers
+    ]
+    table("segments", ["segment", "option", "mean", "95% sure", "decision"], rows)
+    for line in contexts.gained(said["gains"]):
+        sentence("gain", line)
+
+
 def _say_estimates(said: dict[str, Any]) -> None:
+    if said["contexts"] is not None:
+        _say_contexts(said["contexts"])
+        if not said["options"]:
+            return
     sure = f"{said['level']:.0%}"
     columns: dict[str, Callable[[dict[str, Any]], Any]] = {
         "option": lambda row: row["option"],
@@ -205,7 +242,8 @@ def _say_estimates(said: dict[str, Any]) -> None:
     rows = [[told(row) for told in columns.values()] for row in said["options"]]
     kept = [k for k in range(len(columns)) if any(row[k] is not None for row in rows)]
     heads = list(columns)
-    table("arm summary", [heads[k] for k in kept], [[row[k] for k in kept] for row in rows])
+    title = "arm summary" if said["contexts"] is None else "one option for everybody (slice)"
+    table(title, [heads[k] for k in kept], [[row[k] for k in kept] for row in rows])
     for row in said["options"]:
         if row["paused"]:
             sentence(f"{row['option']} is paused", row["paused"])
@@ -214,7 +252,8 @@ def _say_estimates(said: dict[str, Any]) -> None:
             NO_LIMIT,
             "the control's interval still includes 0, so a lift over it may be of any size",
         )
-    sentence("which is best", verdict(said))
+    if said["contexts"] is None:
+        sentence("which is best", verdict(said))
     if said["sample_ratio"]["mismatch"]:
         sentence(
             "warning",

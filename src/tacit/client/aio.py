@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
+from tacit.client.choices import Context
 from tacit.client.device import DeviceCore, Experiment, Pins
 from tacit.client.entries import Slot, TermsForConsent
 from tacit.client.exchange import LONGEST_REPLY, Reply, Request, Talk
@@ -102,6 +103,12 @@ class AsyncDevice(DeviceCore):
     async def join(self, experiment: Experiment, invitation: str | None = None) -> Slot:
         """Join a round and return the assigned option; see `Device.join`."""
         return await self._drive(self.joining(experiment, invitation))
+
+    async def choose(
+        self, experiment: Experiment, context: Context, invitation: str | None = None
+    ) -> Slot:
+        """Join a round and choose the option by a context; see `Device.choose`."""
+        return await self._drive(self.joining(experiment, invitation, context))
 
     async def run_due(self) -> float | None:
         """Send the reports and outcome queries that are due; see `Device.run_due`.

@@ -99,6 +99,18 @@ class Budget(LedgerFile):
                 f"your own limit {own} over all experiments. Nothing is sent"
             )
 
+    def _check_delta(self, lineage: int, delta: Fraction, besides: bytes = b"") -> None:
+        """Reject a round whose δ, added to that of all others, exceeds the least δ ever shown."""
+        taken = self._all(
+            f"SELECT delta FROM rounds WHERE {_TAKEN} AND report != ? AND lineage = ?",
+            *(besides, lineage),
+        )
+        shown = self._all("SELECT text FROM terms WHERE lineage = ? AND text IS NOT NULL", lineage)
+        limit = min((decoded(row["text"]).promise.delta for row in shown), default=delta)
+        left = limit - self._cost(taken, "delta")
+        rule = f"at most {left}, the rest of the delta {limit} of the terms. Nothing is sent"
+        require(not delta or delta <= left, "delta of the round", delta, rule, Refusal)
+
     # Lineages of terms
 
     def _lineage(self, digest: bytes) -> int:

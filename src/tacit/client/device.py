@@ -21,6 +21,7 @@ from tacit.aggregation.interface import SYSTEM, Source
 from tacit.aggregation.two_servers import read_outcome
 from tacit.client.acceptance import Acceptance
 from tacit.client.budget import decoded
+from tacit.client.choices import Context, check_context, choose
 from tacit.client.entries import (
     Delivery,
     Due,
@@ -43,12 +44,12 @@ from tacit.client.exchange import (
     unhex,
 )
 from tacit.client.ledger import Ledger
-from tacit.client.levels import Value, levels_of, nothing_happened
+from tacit.client.levels import Value, levels_of
 from tacit.client.report_schedule import MOST_QUESTIONS, SEED_SIZE, Attempt, Pace, check_times
 from tacit.client.trust_models import reporter
 from tacit.errors import Refusal, TacitError, Unavailable, require
 from tacit.signatures import KEY_SIZE
-from tacit.terms import DIGEST_SIZE, Pinned, Terms, check_live, check_successor, in_words
+from tacit.terms import BY_POLICY, DIGEST_SIZE, Pinned, Terms, check_live, check_successor, in_words
 
 MOST_ABORTED = 3  # aborted or unresolved rounds of one experiment
 NONCE_SIZE = 16
@@ -146,6 +147,15 @@ class _Copy:
     successor: _Successor | None
 
 
+@dataclass(frozen=True, repr=False)
+class _Asked:
+    """A request for a slot: its time, and what it was made with. The context is never sent."""
+
+    now: float
+    invitation: str | None
+    context: Context | None
+
+
 class DeviceCore:
     """Device logic shared by `Device` and `AsyncDevice`; performs no network I/O.
 
@@ -211,7 +221,10 @@ class DeviceCore:
             known = self.ledger.known(digest)
             if known is None:
                 return False
-            return self.ledger.record(digest, levels_of(known.pinned.terms.answer, value))
+            answer = known.pinned.terms.answer
+            levels = levels_of(answer, value)
+            last = {metric - len(answer.metrics): level for metric, level in levels.items()}
+            return self.ledger.record(digest, last)
 
     def agree(self, experiment: Experiment) -> None:
         """Record that the participant was shown these terms and agrees to take part."""
@@ -331,13 +344,21 @@ class DeviceCore:
 
     # Joining
 
-    def joining(self, experiment: Experiment, invitation: str | None = None) -> Talk[Slot]:
-        """Talk of `Device.join`: return the current assignment, or join a round."""
+    def joining(
+        self,
+        experiment: Experiment,
+        invitation: str | None = None,
+        context: Context | None = None,
+    ) -> Talk[Slot]:
+        """Talk of `Device.join` and `Device.choose`: return the current assignment, or join a
+        round.
+        """
         digest = _digest(experiment)
         known = self.ledger.known(digest)
         if known is not None and known.option is not None and self._clock() < known.until:
             return _kept(known)
         known = yield from self._up_to_date(digest, known)
+        check_context(known.pinned.terms, context)
         if known.agreed is None and not known.withdrawn:
             with self.ledger.together():
                 self.ledger.agree(digest)  # the first join counts as agreement
@@ -352,8 +373,8 @@ class DeviceCore:
         if reply.status == _SUCCEEDED:
             fetched = yield from self._fetch(digest)
             if fetched.pinned != known.pinned:
-                return (yield from self.joining(digest, invitation))
-        return self._placed(known.pinned, reply, now, invitation)
+                return (yield from self.joining(digest, invitation, context))
+        return self._placed(known.pinned, reply, _Asked(now, invitation, context))
 
     def _nothing_left(self, known: Known, invitation: str | None) -> Refusal | None:
         """The limit that is reached while an experiment runs, or None.
@@ -370,26 +391,29 @@ class DeviceCore:
             return reached if known.state in ("running", "paused") else None
         return None
 
-    def _placed(self, pinned: Pinned, reply: Reply, now: float, invitation: str | None) -> Slot:
+    def _placed(self, pinned: Pinned, reply: Reply, about: _Asked) -> Slot:
         """Accept the coordinator's assignment, or reject it and discard the nonce."""
         try:
             found = document(reply, "the coordinator")
-            option, asked = text_of(found, "option", "the coordinator"), found.get("asked")
+            asked = found.get("asked")
             require(isinstance(asked, bool), "asked", repr(asked), "true or false", Refusal)
-            known = option in pinned.terms.options
-            require(known, "option", repr(option), "one of the options of the terms", Refusal)
-            if asked:
-                slot = _slot(found)
+            option = _option(pinned.terms, found)
+            announcement = b""
+            if asked or option is None:
                 announcement = bytes_of(found, "announcement", "the coordinator")
-                return self._taken(pinned, announcement, slot, option, now, invitation)
+            if asked:
+                return self._taken(pinned, announcement, _slot(found), option, about)
+            if option is None:
+                announced = reporter(pinned.terms).announced(pinned, announcement)
+                option = choose(pinned.terms, announced.binding, about.context).option
         except Unavailable:
             raise  # the retry uses the same nonce and gets the same slot
         except TacitError:
             self.ledger.forget_nonce(pinned.terms.digest)
             raise
-        until = now + max(float(pinned.terms.answer.window), UNASKED)
+        until = about.now + max(float(pinned.terms.answer.window), UNASKED)
         with self.ledger.together():
-            self.ledger.keep_option(pinned.terms.digest, option, now, until)
+            self.ledger.keep_option(pinned.terms.digest, option, about.now, until)
             return _kept(self._known(pinned.terms.digest))
 
     def _taken(
@@ -397,27 +421,28 @@ class DeviceCore:
         pinned: Pinned,
         announcement: bytes,
         slot: ReportSlot,
-        option: str,
-        now: float,
-        invitation: str | None,
+        option: str | None,
+        about: _Asked,
     ) -> Slot:
         """Check a round against the terms and the clock before drawing any randomness."""
-        model = reporter(pinned.terms)
+        model, now = reporter(pinned.terms), about.now
         announced = model.announced(pinned, announcement)
         cost = model.cost(pinned, announced)
         check_times(announced, now)
-        about = pinned.terms.options[announced.binding.option]
-        require(about == option, "option of the round", repr(about), f"{option!r}", Refusal)
+        number = announced.binding.option
+        named = None if number == BY_POLICY else pinned.terms.options[number]
+        require(named == option, "option of the round", repr(named), f"{option!r}", Refusal)
         rule = f"below {announced.slots}, the slots of the round"
         require(slot.number < announced.slots, "slot", slot.number, rule, Refusal)
         with self.ledger.together():
             self.ledger.check_round(pinned.terms.digest, announced.identity, slot, cost, now)
             seed = self._source(SEED_SIZE)
+            chosen = choose(pinned.terms, announced.binding, about.context)
             self.ledger.join(
                 Joining(
                     announced.identity,
                     pinned.terms.digest,
-                    option,
+                    chosen.option,
                     cost,
                     announcement,
                     slot,
@@ -425,8 +450,8 @@ class DeviceCore:
                     now,
                     Pace.of(announced, now, seed).sends,
                     float(announced.binding.closes),
-                    nothing_happened(pinned.terms.answer),
-                    invitation,
+                    chosen.levels,
+                    about.invitation,
                     pinned.terms.delta_cost,
                 )
             )
@@ -610,6 +635,16 @@ def _digest(experiment: Experiment) -> bytes:
     rule = "the digest of its terms, 64 hexadecimal digits"
     require(len(digest) == DIGEST_SIZE, "experiment", digest.hex(), rule)
     return digest
+
+
+def _option(terms: Terms, found: dict[str, object]) -> str | None:
+    """The assigned option; None where the device chooses."""
+    if terms.context is not None and found.get("option") is None:
+        return None
+    option = text_of(found, "option", "the coordinator")
+    known = option in terms.options
+    require(known, "option", repr(option), "one of the options of the terms", Refusal)
+    return option
 
 
 def _slot(found: dict[str, object]) -> ReportSlot:

@@ -18,6 +18,7 @@ from urllib.request import getproxies
 
 import httpx
 
+from tacit.client.choices import Context
 from tacit.client.device import DeviceCore, Experiment, Pins
 from tacit.client.entries import Slot, TermsForConsent
 from tacit.client.exchange import LONGEST_REPLY, Reply, Request, Talk
@@ -159,6 +160,38 @@ class Device(DeviceCore):
             privacy budget is reached and no option is assigned.
         """
         return self._drive(self.joining(experiment, invitation))
+
+    def choose(
+        self, experiment: Experiment, context: Context, invitation: str | None = None
+    ) -> Slot:
+        """Join a round of a contextual experiment; the device chooses the option by the context.
+
+        The context stays on the device, and so does the choice: the report is one number of a
+        table, in shares or with noise. `record` the reward afterwards.
+
+        Parameters
+        ----------
+        experiment : bytes or str
+            SHA-256 digest of the terms, as bytes or hexadecimal.
+        context : mapping
+            The value of each field of the context, such as ``{"device": "phone"}``.
+        invitation : str, optional
+            Required if the terms admit participants by invitation.
+
+        Returns
+        -------
+        Slot
+            The option, and whether and when a reward is reported. While it is valid, further calls
+            return the same, whatever the context.
+
+        Raises
+        ------
+        TacitError
+            The context lacks a field, or has an unknown field or value; nothing was sent.
+        Unagreed, Offline, Refusal
+            As for `join`; `Refusal` also if the policy of the round is invalid.
+        """
+        return self._drive(self.joining(experiment, invitation, context))
 
     def run_due(self) -> float | None:
         """Send the reports and outcome queries that are due.

@@ -201,6 +201,7 @@ class Ledger(Budget):
             lineage = self._lineage(new.terms)
             if self._joined(lineage, new.identity, new.slot, new.cost, new.joined):
                 return
+            self._check_delta(lineage, new.delta)
             self._run(
                 "INSERT INTO rounds VALUES (?, ?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 *(new.identity, new.report, lineage, str(new.cost), new.terms, new.option),
@@ -286,6 +287,7 @@ class Ledger(Budget):
             if row is None:
                 return
             self._check_room(row["lineage"], self._fraction(row["cost"]), besides=row["report"])
+            self._check_delta(row["lineage"], self._fraction(row["delta"]), besides=row["report"])
             running = self._running(row)
             for role, share in sorted(make(running).items()):
                 address = running.pinned.terms.parties[role].address

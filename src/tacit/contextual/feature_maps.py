@@ -357,6 +357,16 @@ def _dot(row: Sequence[float], code: Sequence[float]) -> float:
     return total
 
 
+def table_map(fields: Fields, options: Sequence[str]) -> FeatureMap:
+    """A map of an intercept alone, for tables: these use the segments of contexts only.
+
+    >>> table_map((Category("device", ("phone", "desktop")),), ("old", "new")).segments
+    2
+    """
+    half = ((0.5, *(0.0,) * (code_size(fields) - 1)),)
+    return FeatureMap(fields, tuple(options), (half,) * len(options))
+
+
 def interactions(
     fields: Fields, options: Sequence[str], between: Mapping[str, Sequence[str]] | None = None
 ) -> Matrices:

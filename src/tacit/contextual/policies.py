@@ -16,9 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from tacit.errors import TacitError, integer
+from tacit.errors import TacitError, integer, require
 
 ONE = 1 << 16  # probabilities of a table policy are multiples of 1/ONE
+WEIGHT_SIZE = 4
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,27 @@ class TablePolicy:
     def draw(self, segment: int) -> int:
         """The option in a segment, with randomness of the operating system."""
         return self.choose(segment, random.SystemRandom().randrange(ONE))
+
+    def encode(self) -> bytes:
+        """The policy as bytes, for the announcement of a round: four per weight.
+
+        >>> TablePolicy(((65536, 0),)).encode().hex()
+        '0001000000000000'
+        """
+        return b"".join(
+            weight.to_bytes(WEIGHT_SIZE, "big") for row in self.weights for weight in row
+        )
+
+    @classmethod
+    def decode(cls, data: bytes, segments: int, options: int) -> Self:
+        """The policy that `encode` wrote, for so many segments and options."""
+        size = segments * options * WEIGHT_SIZE
+        require(len(data) == size, "policy", f"{len(data)} bytes long", f"{size} bytes long")
+        numbers = [
+            int.from_bytes(data[at : at + WEIGHT_SIZE], "big") for at in range(0, size, WEIGHT_SIZE)
+        ]
+        rows = (tuple(numbers[at : at + options]) for at in range(0, len(numbers), options))
+        return cls(tuple(rows))
 
     def to_dict(self) -> dict[str, Any]:
         """The policy as plain data."""

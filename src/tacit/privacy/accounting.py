@@ -12,7 +12,9 @@ method that is fixed in advance, so that rounds of different sizes compose:
   (`gaussian_mu`), which composes exactly;
 - otherwise, and for noise with exponential tails, by a Rényi divergence of one order: the target's
   (`common_order`) or, where the noise is not made for the target, that of the smallest round
-  (`best_order`).
+  (`best_order`);
+- a target that assumes `Method.ADDED` gets equal parts of ε and δ for each participation (basic
+  composition), as signed terms state it and devices verify it.
 
 All rounds that one participant may join must use one kind of noise.
 """
@@ -186,8 +188,8 @@ def epsilon_of(
         return times * (distribution.pure_loss(sensitivity) + 2 * apart)
     inner = target.delta * math.exp(-apart)
     loss = resolved_loss(distribution, sensitivity, inner / times)
-    if times == 1:
-        return loss.epsilon(inner) + 2 * apart
+    if times == 1 or _added(target):
+        return times * (loss.epsilon(inner / times) + 2 * apart)
     if order is None and bell_shaped(distribution, target):
         return _as_gaussian(loss, target, apart)
     return _at_order(loss, order or common_order(target)[0], target, apart)
@@ -200,10 +202,18 @@ def accounting(
     count = target.participations
     if count == 1 or isinstance(target, PureDP):
         return ()
+    if _added(target):
+        return (Accounting(Method.ADDED, count),)
     if order is None and bell_shaped(distribution, target):
         return (Accounting(Method.GAUSSIAN, count),)
     used = order or common_order(target)[0]
     return (Accounting(Method.RENYI, count, Fraction(str(used))),)
+
+
+def _added(target: Target) -> bool:
+    """Whether the target asks for basic composition."""
+    found = (one.method for one in target.assumptions if isinstance(one, Accounting))
+    return Method.ADDED in found
 
 
 def in_distinct_rounds(target: Target) -> tuple[DistinctRounds, ...]:

@@ -20,6 +20,7 @@ from tacit.privacy import ApproximateDP, Target, View
 from tacit.privacy.guarantees import state_arithmetic
 from tacit.protocols.contract import Protocol
 from tacit.protocols.sums import ModularSum, SecureSum
+from tacit.rounding import no_less
 from tacit.sampling.coins import below
 from tacit.trust import FEWEST_SPLIT, SHUFFLE_SECURITY, split_shares
 from tacit.types import Aggregate, Integers
@@ -36,7 +37,7 @@ def mixed(released: Target, security: int) -> ApproximateDP:
     slack = released.participations * (1 + factor) * 2.0**-security
     own = released.delta if isinstance(released, ApproximateDP) else 0.0
     about = released.about | {"view": View.SHUFFLED}
-    mixed_up = ApproximateDP(released.epsilon, own + slack, **about)
+    mixed_up = ApproximateDP(no_less(released.epsilon), own + slack, **about)
     return state_arithmetic(mixed_up, released.arithmetic)
 
 

@@ -149,6 +149,19 @@ def _split(protocol: TwoServers) -> Residues:
     return Residues(protocol, protocol.modulus, noise)
 
 
+def _counted(protocol: TwoServerStatistic) -> Residues:
+    """A statistic's exact integers; the servers draw noise of one scale for all of them."""
+    kinds = set(protocol.own)
+    noise = next(iter(kinds))
+    if len(kinds) > 1 or not isinstance(noise, DiscreteLaplace):
+        raise TacitError(
+            f"{type(protocol.statistic).__name__} has noise of several widths: two servers carry "
+            "tables only in this version"
+        )
+    own = OwnNoise(1, Fraction(noise.scale), lambda wide: int(DiscreteLaplace(wide).draw()))
+    return Residues(protocol, protocol.modulus, own)
+
+
 def _words(protocol: PrefixRound) -> Residues:
     _check_integral(protocol)
     return Residues(protocol, 1 << MODULUS_BITS)
@@ -274,6 +287,7 @@ FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {
     SecureSum: (SUMS, _residues),
     TwoServers: (("two-servers", *VERIFIED), _split),
     Verified: (VERIFIED, _split),
+    TwoServerStatistic: (("two-servers",), _counted),
     Local: (SUMS, _residues),
     RandomizedBits: (SUMS, _residues),
     SecureVector: (SUMS, _residues),
@@ -302,7 +316,6 @@ UNCARRIED: dict[type[Protocol], str] = {
     LocalBall: "its messages are private on their own: send them directly",
     ExactStatistic: _TRUSTED,
     CentralStatistic: _TRUSTED,
-    TwoServerStatistic: _STATISTIC,
     SecureStatistic: _STATISTIC,
     ShuffledStatistic: _STATISTIC,
     UnaryStatistic: "its messages are private on their own: send them directly",

@@ -11,12 +11,13 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from tacit.bandits.contextual.policy_learners import PolicyLearner
 from tacit.experiment import Experiment
-from tacit.service.store import ExperimentRow, RoundRow, Stage, State
+from tacit.service.store import NO_ARM, ExperimentRow, RoundRow, Stage, State
 from tacit.service.trust_models import coordinator_engine
 from tacit.service.trust_models.contract import ReleasedView, decoded
 from tacit.terms import Terms, in_words
-from tacit.types import ArmSummary, Round
+from tacit.types import Arm, ArmSummary, Round
 
 OVER = (Stage.OPENED, Stage.REFUSED)
 
@@ -77,6 +78,7 @@ def status(seen: Snapshot) -> dict[str, Any]:
         "guarantee": None if guarantee is None else guarantee.to_dict(),
         "terms": in_words(seen.terms),
         "rounds": [_round(seen, row) for row in seen.rounds],
+        "contexts": contexts(seen.terms, seen.experiment),
     }
 
 
@@ -84,7 +86,7 @@ def _round(seen: Snapshot, row: RoundRow) -> dict[str, Any]:
     return {
         "round": row.identity.hex(),
         "number": row.number,
-        "option": seen.experiment.options[row.arm],
+        "option": None if row.arm == NO_ARM else seen.experiment.options[row.arm],
         "stage": row.stage,
         "places": row.slots,
         "given": row.assigned,
@@ -104,7 +106,30 @@ def estimates(seen: Snapshot, level: float = 0.95) -> dict[str, Any]:
         "decided": seen.experiment.decided(level),
         "sample_ratio": {"p": ratio.p, "mismatch": ratio.mismatch},
         "options": [in_units(seen.terms, one) for one in seen.experiment.estimates(level)],
+        "contexts": contexts(seen.terms, seen.experiment, level),
     }
+
+
+def contexts(terms: Terms, experiment: Experiment, level: float = 0.95) -> dict[str, Any] | None:
+    """Which option for whom, how sure that is, and the gain over one option for everybody.
+
+    None where devices do not choose. Gains are empty without an evaluation slice.
+    """
+    learner = experiment.learner
+    if not isinstance(learner, PolicyLearner):
+        return None
+    low, width = float(terms.answer.low), float(terms.answer.high - terms.answer.low)
+    answers = [
+        asdict(one)
+        | {name: low + width * getattr(one, name) for name in ("mean", "low", "high")}
+        | {"lead": width * one.lead}
+        for one in learner.answers(level)
+    ]
+    gains = [
+        {name: width * value if isinstance(value, float) else value for name, value in row.items()}
+        for row in map(asdict, learner.gains(level))
+    ]
+    return {"answers": answers, "gains": gains}
 
 
 def in_units(terms: Terms, summary: ArmSummary) -> dict[str, Any]:
@@ -129,7 +154,7 @@ def moment(
     return {
         "time": now,
         "round": round_.number,
-        "option": experiment.options[round_.arm],
+        "option": experiment.options[round_.arm] if isinstance(round_.assignment, Arm) else None,
         "reports": None if view is None else view.reports,
         "options": [in_units(terms, one) for one in experiment.estimates()],
     }

@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ from tacit.service import invitations
 from tacit.service.errors import Conflict, Forbidden
 from tacit.service.party import ServerParty
 from tacit.service.slot_shards import MOST, ShardRow, homes
-from tacit.service.store import Registered, RoundRow, State, Transaction
+from tacit.service.store import NO_ARM, Registered, RoundRow, State, Transaction
 from tacit.service.trust_models.contract import ServedRound
 
 Choose = Callable[[bytes, int], int]
@@ -51,7 +52,10 @@ class Ticket:
 
 @dataclass(frozen=True)
 class Assigned:
-    """The option assigned to a ticket, and its slot. Without a slot, the device sends no report."""
+    """The option assigned to a ticket, and its slot. Without a slot, the device sends no report.
+
+    The option is empty where the device chooses by the policy in the announcement.
+    """
 
     option: str
     announcement: bytes = b""
@@ -237,9 +241,18 @@ class SlotAssigner:
     def _said(self, slot: _Slot | None, tokens: dict[_Slot, ReportSlot]) -> Assigned:
         options = self._known.terms.options
         if slot is None:
+            if policy := self._policy:
+                return Assigned("", policy)
             return Assigned(options[self._head.leader % len(options)])
         row = self._rounds[slot.round].row
-        return Assigned(options[row.option], row.announcement, tokens[slot])
+        option = "" if row.arm == NO_ARM else options[row.option]
+        return Assigned(option, row.announcement, tokens[slot])
+
+    @cached_property
+    def _policy(self) -> bytes:
+        """The latest announcement with a policy; empty without one."""
+        terms = self._known.terms
+        return b"" if terms.context is None else self._transaction.latest_policy(terms.digest)
 
 
 def _used() -> Forbidden:

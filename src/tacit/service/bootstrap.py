@@ -110,8 +110,8 @@ def create_party(role: str, directory: Path, address: str | None, listen: str | 
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         (directory / f"{role}-records").mkdir(mode=0o700, exist_ok=True)
-        _write(directory / "lock", secrets.token_hex(32) + "\n")
-        _write(directory / "admin-token", secrets.token_urlsafe(32) + "\n")
+        write_private(directory / "lock", secrets.token_hex(32) + "\n")
+        write_private(directory / "admin-token", secrets.token_urlsafe(32) + "\n")
     except OSError as problem:
         raise TacitError(
             f"{directory} is not writable ({problem.strerror}): choose another directory"
@@ -126,8 +126,8 @@ def create_party(role: str, directory: Path, address: str | None, listen: str | 
         "config": directory / "party.toml",
         "header": "" if known.startswith("https:") else "# ",
     }
-    _write(directory / "card.toml", _card_text(card), 0o644)
-    _write(directory / "party.toml", CONFIG.format(**said))
+    write_private(directory / "card.toml", _card_text(card), 0o644)
+    write_private(directory / "party.toml", CONFIG.format(**said))
     return card
 
 
@@ -139,7 +139,7 @@ def rotate(config: PartyConfig, directory: Path) -> tuple[Card, Path]:
     key = rotate_signing_key(config.signing_key, config.lock)
     card = Card(config.role, config.address, public_key(key))
     (directory / "card.toml").unlink(missing_ok=True)
-    _write(directory / "card.toml", _card_text(card), 0o644)
+    write_private(directory / "card.toml", _card_text(card), 0o644)
     return card, kept_as(config.signing_key, fingerprint(before))
 
 
@@ -172,7 +172,8 @@ def read_card(path: Path) -> Card:
     return card
 
 
-def _write(path: Path, text: str, mode: int = 0o600) -> None:
+def write_private(path: Path, text: str, mode: int = 0o600) -> None:
+    """Write a new file with this mode."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)

@@ -351,6 +351,8 @@ def _with_options(experiment: Experiment, terms: Terms) -> Experiment:
     good.
     """
     learner = experiment.learner
+    if experiment.options == terms.options:
+        return experiment
     gone = learner.removed if isinstance(learner, Managed) else ()
     removed = {experiment.options[arm] for arm in gone}
     for option in terms.options:

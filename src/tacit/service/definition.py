@@ -32,6 +32,8 @@ from tacit.terms import (
     ROLES,
     Aggregation,
     Answer,
+    ContextField,
+    ContextTerms,
     Noise,
     Party,
     Promise,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 LONGEST = 1 << 16  # characters of a file
 MISSING, DISHONEST = Fraction(1, 5), Fraction(1, 10)  # defaults where devices share the noise
+EVALUATION = Fraction(1, 10)  # default share of the evaluation slice
 EVENLY = Fraction(4, 5)  # of participants are split evenly until an option is shown to be worse
 ROUNDS = 32  # default maximum
 FINEST = 100  # levels at most by default
@@ -65,7 +68,9 @@ def _entry(place: str, about: str, default: Any = PydanticUndefined, **more: Any
 
 
 def _steps(found: dict[str, Any]) -> int:
-    """Levels by default: one for each unit of the range if it is whole."""
+    """Levels by default: one for each unit of the range if it is whole; 1 with contexts."""
+    if found.get("context_fields"):
+        return 1
     steps = found["high"] - found["low"]
     return int(steps) if steps.denominator == 1 and 0 < steps <= FINEST else FINEST
 
@@ -150,6 +155,18 @@ class Definition(BaseModel):
         "The answer stays as it is, and no participant may be promised less.",
         b"",
     )
+    context_fields: Annotated[readers.Options, AfterValidator(rules.context)] = _entry(
+        "contextual.fields",
+        "With algorithm private-contextual: what devices know about their participant and choose\n"
+        'by, each field as "name: value, value".',
+        (),
+    )
+    evaluation: Annotated[readers.Part, AfterValidator(rules.with_context)] = _entry(
+        "contextual.evaluation",
+        "The share of participants who get an option at random, to measure what choosing by\n"
+        "context gains. Default: 10% with contexts.",
+        default_factory=lambda found: EVALUATION if found["context_fields"] else Fraction(0),
+    )
     meaning: Annotated[str, words(2000)] = _entry(
         "answer.meaning", "What a device reports, in the words that participants read."
     )
@@ -158,7 +175,7 @@ class Definition(BaseModel):
     high: Annotated[readers.Number, AfterValidator(rules.above_low)] = _entry(
         "answer.high", "The maximum; more counts as this.", Fraction(1)
     )
-    levels: readers.Count = _entry(
+    levels: Annotated[readers.Count, AfterValidator(rules.once_with_context)] = _entry(
         "answer.levels",
         "Steps between the two: 1 for yes or no, 4 for one to five stars. Values in between are\n"
         "rounded at random, without bias.",
@@ -179,7 +196,7 @@ class Definition(BaseModel):
         "last day.",
         None,
     )
-    participations: readers.Count = _entry(
+    participations: Annotated[readers.Count, AfterValidator(rules.once_with_context)] = _entry(
         "people.participations",
         "How often one person may take part; the promise covers all of it together.",
         1,
@@ -214,7 +231,9 @@ class Definition(BaseModel):
         "The share of participants who may drop out before they report.",
         Fraction(1, 10),
     )
-    no_show: Annotated[readers.Part, Field(le=MOST_NO_SHOW)] = _entry(
+    no_show: Annotated[
+        readers.Part, Field(le=MOST_NO_SHOW), AfterValidator(rules.without_context)
+    ] = _entry(
         "people.no_show",
         "The share of slots that are taken and never reported, as you expect it: at most 9/10.\n"
         "Every round offers so many more slots. Default: 0, none.",
@@ -313,8 +332,21 @@ class Definition(BaseModel):
 
     @property
     def scale(self) -> Fraction:
-        """Scale of each server's discrete Laplace noise: levels · participations · metrics / ε."""
+        """Scale of each server's discrete Laplace noise: levels · participations · metrics / ε.
+
+        With contexts a participant is in one cell of a table, and replacing it moves two: 2 / ε.
+        """
+        if self.context is not None:
+            return self.context.sensitivity / self.epsilon
         return self.levels * self.participations * len(self.answer.metrics) / self.epsilon
+
+    @property
+    def context(self) -> ContextTerms | None:
+        """The contexts by which devices choose; None without any."""
+        if not self.context_fields:
+            return None
+        fields = tuple(ContextField(*rules.context_field(one)) for one in self.context_fields)
+        return ContextTerms(fields, evaluation=self.evaluation)
 
     @property
     def trust_model(self) -> TrustModel:
@@ -372,6 +404,7 @@ class Definition(BaseModel):
             purpose=self.purpose,
             contact=self.contact,
             predecessor=self.succeeds,
+            context=self.context,
         )
 
     def _parties(self, address: str, key: bytes) -> tuple[Party, ...]:
@@ -399,6 +432,17 @@ class Definition(BaseModel):
         """The experiment (learner and mechanism) before its first round."""
         from tacit.algorithms.registry import begin, lookup
 
+        if self.context is not None:
+            return begin(
+                self.algorithm,
+                self.options,
+                horizon=self.participants or ANYBODY,
+                epsilon=self.epsilon,
+                trust=self.trust,
+                evaluation=float(self.evaluation),
+                features=self.context.features(self.options),
+                smallest=self.smallest,
+            )
         ends, options = self.participants is not None, lookup(self.algorithm).options
         given: dict[str, Any] = {
             "horizon": self.participants if ends else ANYBODY,
@@ -414,14 +458,16 @@ class Definition(BaseModel):
             given["through"] = "verified"
         if self.trust_model.shares_noise:
             given |= {
-                "delta": float(self.delta) or None,
+                "delta": float(self._noise_delta) or None,
                 "dropout": float(self.missing),
                 "corrupt": float(self.dishonest),
                 "min_batch_size": self.smallest,
             }
+        fixed = {"added": True} if self.approximate else {}
         built = begin(
             self.algorithm,
             self.options,
+            **fixed,
             **{name: value for name, value in given.items() if name in options},
             binary=self.levels == 1,
             levels=self.levels,
@@ -431,6 +477,12 @@ class Definition(BaseModel):
         if not self.control_share:
             built.keep_control(self.control, 0.0)
         return built
+
+    @property
+    def _noise_delta(self) -> Fraction:
+        """The part of δ that the aggregation leaves to the noise."""
+        taken = rules.masking_delta(self.trust, self.participations) if self.approximate else 0
+        return self.delta - taken
 
     def _guarded(self) -> dict[str, Any]:
         """The guardrail as algorithms expect it, with the margin relative to the range."""
@@ -521,6 +573,8 @@ _EXAMPLES = {
     "levels": "1",
     "labels": '["No", "Yes"]',
     "guardrail": '"complaints"',
+    "context_fields": '["device: phone, desktop"]',
+    "evaluation": "0.1",
 }
 
 

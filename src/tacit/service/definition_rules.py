@@ -18,13 +18,18 @@ from pydantic import ValidationInfo
 from tacit.errors import TacitError
 from tacit.service.readers import UNITS, InvalidValue, RuleViolation, in_words, shown, visible
 from tacit.terms import ROLES
+from tacit.terms.document import smallest_masking_delta
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
     from tacit.algorithms.registry import Algorithm
 
-BY_INVITATION = ("split-dp-se", "shuffle-dp-se")
-"""Algorithms whose rounds or groups one spoilt message aborts."""
+CONTEXTUAL = "private-contextual"
+CONTEXTUAL_TRUSTS = (TrustModel.TWO_SERVERS,)
+MOST_CELLS = 80  # of context and option in a live table
+
+BY_INVITATION = ("split-dp-se",)
+"""Algorithms whose rounds one spoilt message aborts."""
 
 
 def smallest(min_batch_size: int, dropout: Fraction) -> int:
@@ -70,6 +75,16 @@ def known_algorithm(name: str, info: ValidationInfo) -> str:
             f"algorithm is {shown(name)}, which fits trust {' or '.join(entry.trusts)}, not "
             f"{trust}: change one of them"
         )
+    if entry.undeployable:
+        raise RuleViolation(
+            f"algorithm is {shown(name)}, which cannot be deployed: {entry.undeployable}. Use "
+            "sdp-ae, or split-dp-se with invitations"
+        )
+    if name == CONTEXTUAL and trust is not None and trust not in CONTEXTUAL_TRUSTS:
+        raise RuleViolation(
+            f"trust is {shown(trust)}, under which contexts are simulated only: live they need "
+            f"{' or '.join(CONTEXTUAL_TRUSTS)}"
+        )
     if proofs and "through" not in entry.options:
         raise RuleViolation(f"proofs is true, which {name} does not support: use private-med")
     return name
@@ -83,10 +98,11 @@ def _algorithm(name: str) -> Algorithm:
         entry = lookup(name)
     except TacitError as unknown:
         raise RuleViolation(str(unknown)) from None
-    if not issubclass(entry.problem, ArmsProblem):
+    known = issubclass(entry.problem, ArmsProblem) or name == CONTEXTUAL
+    if not known:
         raise RuleViolation(
             f"algorithm is {shown(name)}, which is {entry.family}; live experiments choose among "
-            "options: use private-med"
+            f"options: use private-med, or {CONTEXTUAL}"
         )
     return entry
 
@@ -119,6 +135,12 @@ def usual_delta(trust: str) -> Fraction:
     return Fraction(1, 10**6) if shares(trust) else Fraction(0)
 
 
+def masking_delta(trust: str, participations: int) -> Fraction:
+    """The part of δ that secure aggregation needs by itself; 0 under other trust models."""
+    masked = TrustModel(trust) is TrustModel.SECURE_AGGREGATION
+    return smallest_masking_delta(participations) if masked else Fraction(0)
+
+
 def reserved(share: Fraction, info: ValidationInfo) -> Fraction:
     """The control's share needs an algorithm that reserves one."""
     name = info.data.get("algorithm")
@@ -138,7 +160,7 @@ def invites(issuer: bytes, info: ValidationInfo) -> bytes:
     if not issuer and admission == "invitation" and trust is not None and shares(trust):
         raise RuleViolation(
             f"people.issuer is missing; trust {trust} with invitations needs the key of somebody "
-            "who is no party: it is in the card that tacit party new helper issuer makes for them"
+            "who is no party: it is in the card that tacit invitations issuer makes for them"
         )
     if admission == "open" and info.data.get("algorithm") in BY_INVITATION:
         raise RuleViolation(
@@ -171,15 +193,13 @@ def where_needed(delta: Fraction, info: ValidationInfo) -> Fraction:
     if not {"trust", "algorithm"} <= found.keys():
         return delta
     needed = approximate(found["trust"], found["algorithm"])
-    if needed and not delta:
-        raise InvalidValue(f"above 0, such as 0.000001, with algorithm {found['algorithm']}")
+    least = masking_delta(found["trust"], found.get("participations", 1))
+    if needed and delta <= least:
+        raise InvalidValue(
+            f"above {float(least):.2g}, such as 0.000001, with algorithm {found['algorithm']}"
+        )
     if delta and not shares(found["trust"]):
         raise InvalidValue(f"0 with trust {found['trust']}, whose noise has no exceptions")
-    if needed and found.get("participations", 1) > 1:
-        raise RuleViolation(
-            f"people.participations is {found['participations']}; with the noise of "
-            f"{found['algorithm']} it must be 1: use an algorithm without delta"
-        )
     return delta
 
 
@@ -202,6 +222,65 @@ def with_helper(name: str) -> Callable[[Any, ValidationInfo], Any]:
         return value
 
     return check
+
+
+def context_field(text: str) -> tuple[str, tuple[str, ...]]:
+    """The name and the values of a field of the context.
+
+    >>> context_field("device: phone, desktop")
+    ('device', ('phone', 'desktop'))
+    """
+    name, colon, rest = text.partition(":")
+    values = tuple(value.strip() for value in rest.split(","))
+    if not colon or not name.strip() or len(values) < 2 or not all(values):
+        raise InvalidValue('a list of fields such as "device: phone, desktop"')
+    if len({visible(value) for value in values}) < len(values):
+        raise RuleViolation(f"contextual.fields names a value of {name} twice; names must differ")
+    return name.strip(), values
+
+
+def context(fields: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    """Fields of the context, with the algorithm that uses them, and few enough for a table."""
+    name, options = info.data.get("algorithm"), info.data.get("options", ())
+    if name is not None and (name == CONTEXTUAL) != bool(fields):
+        raise RuleViolation(
+            f'contextual.fields needs algorithm = "{CONTEXTUAL}": add it, or leave the fields out'
+            if fields
+            else f"contextual.fields is missing; {CONTEXTUAL} chooses by them: add it, such as "
+            '["device: phone, desktop"]'
+        )
+    named = [context_field(one) for one in fields]
+    if len({visible(one) for one, _ in named}) < len(named):
+        raise RuleViolation("contextual.fields names two fields alike; names must differ")
+    cells = math.prod((len(options), *(len(values) for _, values in named)))
+    if fields and cells > MOST_CELLS:
+        raise RuleViolation(
+            f"contextual.fields has {cells // max(len(options), 1)} segments, with options {cells} "
+            f"cells; a live table must have at most {MOST_CELLS}: use fewer fields, values or "
+            "options"
+        )
+    return fields
+
+
+def with_context(part: Fraction, info: ValidationInfo) -> Fraction:
+    """An evaluation slice needs contexts to compare with."""
+    if part and info.data.get("context_fields") == ():
+        raise InvalidValue("0, or left out, without contextual.fields")
+    return part
+
+
+def once_with_context(count: int, info: ValidationInfo) -> int:
+    """Tables count one outcome, 0 or 1, of participants who come once."""
+    if count > 1 and info.data.get("context_fields"):
+        raise InvalidValue("1 with contextual.fields")
+    return count
+
+
+def without_context(part: Fraction, info: ValidationInfo) -> Fraction:
+    """Rounds in which devices choose offer no more slots than they have participants."""
+    if part and info.data.get("context_fields"):
+        raise InvalidValue("0 with contextual.fields")
+    return part
 
 
 def distinct(options: tuple[str, ...]) -> tuple[str, ...]:
@@ -296,15 +375,10 @@ def second_number(guardrail: str, info: ValidationInfo) -> str:
     if guardrail and guardrail == info.data.get("metric"):
         raise InvalidValue("another name than answer.metric")
     name = info.data.get("algorithm")
-    if guardrail and name is not None and not has_option(name, "guardrail"):
+    if guardrail and name is not None and (name == CONTEXTUAL or not has_option(name, "guardrail")):
         raise RuleViolation(
             f"guardrail.metric is {shown(guardrail)}, which {name} does not support: use "
             "private-med"
-        )
-    if guardrail and name is not None and approximate(info.data["trust"], name):
-        raise RuleViolation(
-            "guardrail.metric needs noise without delta: use trust two-servers, local or "
-            "secure-aggregation"
         )
     if guardrail and info.data.get("control_share") == 0:
         raise RuleViolation(

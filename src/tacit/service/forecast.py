@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
 
+from tacit.service import definition_rules as rules
 from tacit.service.definition import DAY, Definition
 from tacit.service.readers import counted
 from tacit.service.readers import in_words as lasting
@@ -71,8 +72,13 @@ class Forecast:
             )
 
 
-def forecast(definition: Definition, runs: int = 20, progress: bool = False) -> Forecast:
-    """Simulate a definition; a guardrail is modelled only as twice the noise."""
+def forecast(definition: Definition, runs: int = 20, progress: bool = False) -> Forecast | None:
+    """Simulate a definition; a guardrail is modelled only as twice the noise.
+
+    None with contexts: what to expect depends on how much contexts matter.
+    """
+    if definition.context is not None:
+        return None
     from tacit.algorithms.registry import lookup
     from tacit.simulation.study import simulate
     from tacit.studies.plan import plan
@@ -85,9 +91,10 @@ def forecast(definition: Definition, runs: int = 20, progress: bool = False) -> 
         baseline = max(definition.low + DEFAULTS[0] * width, DEFAULTS[0] * width)
     low, high = ((mean - definition.low) / width for mean in (baseline, baseline * (1 + lift)))
     people = _people(definition)
+    parts = _parts(definition)
     common: dict[str, Any] = {
-        "epsilon": float(definition.epsilon),
-        "participations": definition.participations * len(definition.answer.metrics),
+        "epsilon": float(definition.epsilon / parts),
+        "participations": definition.participations * len(definition.answer.metrics) // parts,
         "dropout": float(definition.dropout),
         "control_share": float(definition.control_share),
         "runs": runs,
@@ -112,6 +119,12 @@ def forecast(definition: Definition, runs: int = 20, progress: bool = False) -> 
     return Forecast(*about_it, people, chance, participants, rounds, days)
 
 
+def _parts(definition: Definition) -> int:
+    """Into how many equal parts of ε and δ the noise divides them; 1 for noise without δ."""
+    often = definition.participations * len(definition.answer.metrics)
+    return often if definition.approximate else 1
+
+
 def _supported(definition: Definition, asked: dict[str, Any]) -> dict[str, Any]:
     """The options of a simulation that the definition's algorithm has, with its trust model."""
     from tacit.algorithms.registry import lookup
@@ -120,7 +133,7 @@ def _supported(definition: Definition, asked: dict[str, Any]) -> dict[str, Any]:
     shared = definition.trust_model.shares_noise
     given = asked | {"trust": definition.trust} | (lost if shared else {})
     if shared and definition.delta:
-        given["delta"] = float(definition.delta)
+        given["delta"] = float(definition.delta / _parts(definition))
     known = (*lookup(definition.algorithm).options, "runs", "progress", "until_decided")
     return {name: value for name, value in given.items() if name in known}
 
@@ -150,11 +163,14 @@ def explained(definition: Definition) -> dict[str, list[str]]:
     return {
         "What you ask": [
             definition.question,
+            *_contexts(definition),
             f"People get one of {len(options)} options: {', '.join(options)}. The others are "
             f"measured by {definition.control}, which you have today.",
             f"At least {float(share):.3g} of all people get {definition.control}, and as many each "
             "other option until it is shown to be worse."
             if share
+            else "Every device chooses by the policy of its round."
+            if definition.context
             else "No share of people is reserved for the control: most people get the option with "
             "the best estimate, so a decision may take long.",
             *_guardrail(definition),
@@ -184,6 +200,24 @@ def explained(definition: Definition) -> dict[str, list[str]]:
             "happened.",
         ],
     }
+
+
+def _contexts(definition: Definition) -> Iterator[str]:
+    """The statistic of contexts, and why it is that one."""
+    context = definition.context
+    if context is None:
+        return
+    cells = context.numbers(len(definition.options)) // 2
+    yield (
+        f"Devices choose by {', '.join(one.name for one in context.fields)} and report tables: "
+        f"{cells} cells of context and option are at most {rules.MOST_CELLS}, so noise of scale "
+        f"{definition.scale} in every cell is pure."
+    )
+    if context.evaluation:
+        yield (
+            f"{float(context.evaluation):.0%} of people get an option at random, the evaluation "
+            "slice: it measures what choosing gains over one option for everybody."
+        )
 
 
 def _losses(definition: Definition) -> Iterator[str]:

@@ -25,11 +25,11 @@ from tacit.service.coordinator import Coordinator, load, with_learner
 from tacit.service.errors import LOG
 from tacit.service.leases import Leads, everything
 from tacit.service.party import AGAIN, SOON, attempt
-from tacit.service.store import UNFINISHED, ExperimentRow, RoundRow, Stage, State
+from tacit.service.store import NO_ARM, UNFINISHED, ExperimentRow, RoundRow, Stage, State
 from tacit.service.timing import Timing
 from tacit.service.trust_models.contract import EndedRound, HelperLink, ReleasedView, RoundPlan
-from tacit.terms import Terms
-from tacit.types import Round
+from tacit.terms import BY_POLICY, Terms
+from tacit.types import Arm, DeviceChoice, Round
 
 PAUSE = 5.0  # seconds between steps when idle
 
@@ -122,15 +122,25 @@ def _next_rounds(experiment: Experiment, no_show: Fraction) -> list[Round]:
 
 
 def _planned(terms: Terms, experiment: Experiment, round_: Round) -> RoundRow:
+    arm, option = NO_ARM, BY_POLICY
+    if isinstance(round_.assignment, Arm):
+        arm = round_.arm
+        option = terms.options.index(experiment.options[arm])
     return RoundRow(
         identity=new_identity(),
         terms=terms.digest,
         stage=Stage.PREPARING,
         number=round_.number,
-        arm=round_.arm,
-        option=terms.options.index(experiment.options[round_.arm]),
+        arm=arm,
+        option=option,
         slots=round_.participants,
     )
+
+
+def _policy(round_: Round) -> bytes:
+    """The policy by which devices of a round choose; empty where the round has one option."""
+    assignment = round_.assignment
+    return assignment.published() if isinstance(assignment, DeviceChoice) else b""
 
 
 @dataclass
@@ -207,6 +217,7 @@ class _Batch:
             assigned_until=start + timing.joining,
             closes=closes,
             grace=grace,
+            policy=_policy(round_),
         )
         described = self.engine.describe(plan, self.link)
         changed = replace(

@@ -122,11 +122,16 @@ class ExperimentHead:
     leader: int
 
 
+NO_ARM = -1
+"""The arm of a round in which devices choose."""
+
+
 @dataclass(frozen=True)
 class RoundRow:
     """A round and its released sums.
 
-    `number` and `arm` belong to the learner; `option` is an index into the terms' options. A round
+    `number` and `arm` belong to the learner; `option` is an index into the terms' options. They are
+    `NO_ARM` and `BY_POLICY` where devices choose. A round
     that is abandoned before anyone joined gets a new identity. `assigned` includes the slots
     assigned in the shards of an unfinished round. `total` is JSON.
     """
@@ -417,6 +422,19 @@ class Transaction:
         )
         query = _ROUNDS.where(*mine).order_by(rounds.c.identity)
         return self._values(RoundRow, query.with_for_update(read=True, of=rounds))
+
+    def latest_policy(self, digest: bytes) -> bytes:
+        """The announcement of the latest round under these terms in which devices choose; empty
+        before the first.
+        """
+        mine = (
+            rounds.c.terms == digest,
+            rounds.c.arm == NO_ARM,
+            rounds.c.stage != Stage.PREPARING,
+        )
+        query = sql.select(rounds.c.announcement).where(*mine).order_by(rounds.c.number.desc())
+        found = self._all(query.limit(1))
+        return bytes(found[0][0]) if found else b""
 
     def count_shards(self, identities: Collection[bytes]) -> dict[bytes, int]:
         """The number of slot shards of each round."""

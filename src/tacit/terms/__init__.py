@@ -8,6 +8,7 @@ budget. Nothing here imports NumPy.
 
 from tacit.terms.account import Account
 from tacit.terms.canonical import canonical, parsed
+from tacit.terms.context import BY_POLICY, ContextField, ContextTerms
 from tacit.terms.document import (
     DIGEST_SIZE,
     HPKE_SUITES,
@@ -46,6 +47,7 @@ from tacit.terms.pinned import (
 from tacit.terms.words import OBEDIENT, in_words
 
 __all__ = [
+    "BY_POLICY",
     "DIGEST_SIZE",
     "HPKE_SUITES",
     "KINDS",
@@ -63,6 +65,8 @@ __all__ = [
     "AggregatedTerms",
     "Aggregation",
     "Answer",
+    "ContextField",
+    "ContextTerms",
     "Noise",
     "Offer",
     "Party",

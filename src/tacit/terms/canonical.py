@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date
 from fractions import Fraction
+from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from tacit.errors import Refusal, TacitError
@@ -77,6 +78,8 @@ def read(kind: Any, value: Any) -> Any:
         hints = get_type_hints(kind)
         given = {one.name: read(hints[one.name], value[one.name]) for one in fields(kind)}
         return kind(**given)  # type: ignore[operator]
+    if get_origin(kind) is UnionType and is_dataclass(get_args(kind)[0]):  # or None
+        return None if value is None else read(get_args(kind)[0], value)
     if get_origin(kind) is tuple:
         return tuple(read(get_args(kind)[0], one) for one in value)
     readers: dict[Any, Any] = {

@@ -28,14 +28,18 @@ from tacit.assumptions import (
     HonestServers,
     NonColludingShuffler,
     PinnedKeys,
+    Protects,
+    PublicMembership,
     ReleasedOnlyAbove,
     Scope,
+    Secret,
     SemiHonestServer,
 )
 from tacit.errors import Refusal, TacitError, require
 from tacit.signatures import KEY_SIZE
 from tacit.terms.accounting import SLACK, gaussian_delta, skellam_delta
 from tacit.terms.canonical import canonical, parsed, plain, read
+from tacit.terms.context import ContextTerms
 from tacit.terms.parts import (
     BINOMIAL,
     DISCRETE_GAUSSIAN,
@@ -152,6 +156,8 @@ class Terms:
         Controller, purpose and address for complaints; may be empty.
     predecessor
         The digest of the terms that these succeed, or empty.
+    context
+        The context by which devices choose options; None where rounds assign options.
 
     Raises
     ------
@@ -198,6 +204,7 @@ class Terms:
     purpose: str = ""
     contact: str = ""
     predecessor: bytes = b""
+    context: ContextTerms | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "trust", _trust(self.trust))
@@ -209,6 +216,7 @@ class Terms:
         _check_texts(self)
         _check_numbers(self)
         _check_model(self)
+        _check_context(self)
         _check_noise(self)
         _check_parties(self)
 
@@ -221,6 +229,8 @@ class Terms:
         answer, promise = document["answer"], document.pop("promise")
         answer["range"] = [answer.pop("low"), answer.pop("high")]
         document["noise"]["minimum"] = [least.numerator, least.denominator]
+        if self.context is None:
+            del document["context"]
         return {
             **document,
             "assumptions": _listed(self.assumptions),
@@ -242,6 +252,13 @@ class Terms:
     @cached_property
     def assumptions(self) -> frozenset[Assumption]:
         """The assumptions of the guarantee: exactly these, derived from the other fields."""
+        secret = Protects(Secret.CONTEXT_AND_REWARDS)
+        about = frozenset((secret, PublicMembership())) if self.context else frozenset()
+        return self._trusted | about
+
+    @property
+    def _trusted(self) -> frozenset[Assumption]:
+        """The assumptions about parties and participants."""
         if self.view is View.OTHER_SERVER:
             return frozenset((HonestServers(1, of=2), PinnedKeys(), BoundedAdversary()))
         if self.trust is TrustModel.LOCAL:
@@ -285,6 +302,7 @@ class Terms:
                 "answer": {**answer, "low": low, "high": high},
                 "noise": {**noise, "minimum": _pair(noise["minimum"])},
                 "promise": document["guarantee"],
+                "context": document.get("context"),
                 "suite": document["suite"] or "none",
             }
             terms: Terms = read(cls, fields)
@@ -315,6 +333,25 @@ class Terms:
         others = (n for n in range(len(self.parties)) if n != self.leader)
         return next(others, None)
 
+    def numbers(self, chosen: bool) -> int:
+        """Numbers of a report: one per metric, or those of a statistic where devices choose."""
+        if chosen and self.context is not None:
+            return self.context.numbers(len(self.options))
+        return len(self.answer.metrics)
+
+    def sensitivity(self, chosen: bool) -> int:
+        """By how much one participant moves the sums of a round, in l1 norm."""
+        if chosen and self.context is not None:
+            return self.context.sensitivity
+        return self.answer.levels * len(self.answer.metrics)
+
+    def least_noise(self, chosen: bool) -> Fraction:
+        """The least noise of a round. Terms state that of rounds where devices choose, if any;
+        others have as much for their own sensitivity.
+        """
+        stated = self.sensitivity(self.context is not None)
+        return self.noise.least * self.sensitivity(chosen) / stated
+
     @property
     def cost(self) -> Fraction:
         """The ε that one round may cost a participant: ε divided by the participations."""
@@ -329,7 +366,7 @@ class Terms:
     def aggregation_delta(self) -> Fraction:
         """The part of δ that the aggregation needs by itself, whatever the noise is."""
         if self.trust is TrustModel.SECURE_AGGREGATION:
-            return smallest_masking_delta(self)
+            return smallest_masking_delta(self.promise.participations)
         split = self.trust is TrustModel.SHUFFLER and self.noise.distribution == DISCRETE_LAPLACE
         return smallest_shuffler_delta(self) if split else Fraction(0)
 
@@ -460,6 +497,23 @@ def _check_model(terms: Terms) -> None:
     require(size in (0, DIGEST_SIZE), "predecessor", f"{size} bytes long", "empty or 32 bytes")
 
 
+def _check_context(terms: Terms) -> None:
+    """Reject contexts under terms whose rounds cannot carry their statistic."""
+    if terms.context is None:
+        return
+    terms.context.check(terms.options)
+    kind, by = terms.kind, terms.noise.by
+    served = (kind, by) == ("two-servers", "servers")
+    rule = "two-servers without proofs, with noise by servers, where devices choose"
+    require(served, "kind of rounds", f"{kind} with noise by {by}", rule)
+    for name, number in (
+        ("participations", terms.promise.participations),
+        ("number of metrics", len(terms.answer.metrics)),
+        ("levels", terms.answer.levels),
+    ):
+        require(number == 1, name, number, "1 where devices choose by a table")
+
+
 def _check_noise(terms: Terms) -> None:
     """Reject noise that does not achieve the guarantee, as far as this module knows."""
     noise, promise, metrics = terms.noise, terms.promise, len(terms.answer.metrics)
@@ -477,7 +531,8 @@ def _check_noise(terms: Terms) -> None:
     if noise.distribution in _BOUNDED_BY_DELTA:
         _check_delta(terms)
     laplace = noise.distribution in (DISCRETE_LAPLACE, RANDOMIZED_RESPONSE)
-    wanted = Fraction(terms.answer.levels * promise.participations * metrics) / promise.epsilon
+    moved = terms.sensitivity(terms.context is not None)
+    wanted = Fraction(moved * promise.participations) / promise.epsilon
     rule = (
         f"at least {wanted} for epsilon {promise.epsilon}, {terms.answer.levels} levels, "
         f"{promise.participations} participations and {metrics} metrics. Raise the scale"
@@ -512,7 +567,7 @@ def _check_delta(terms: Terms) -> None:
     require(found <= delta * (1 + Fraction(SLACK)), "noise.minimum", noise.least, rule)
 
 
-def smallest_masking_delta(terms: Terms) -> Fraction:
+def smallest_masking_delta(participations: int) -> Fraction:
     """The δ of secure aggregation by masking alone: participations·2^-40.
 
     A round reveals more than its sum only where too many neighbours of a participant drop out or
@@ -522,7 +577,7 @@ def smallest_masking_delta(terms: Terms) -> Fraction:
     e^ε Q₀(E) + δ, P(E) <= e^ε Q(E) + δ + γ. One graph serves all metrics of a round; over the
     participations of a participant γ adds up.
     """
-    return Fraction(terms.promise.participations, 1 << MASKING_SECURITY)
+    return Fraction(participations, 1 << MASKING_SECURITY)
 
 
 def smallest_shuffler_delta(terms: Terms) -> Fraction:

@@ -14,11 +14,12 @@ from typing import Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.errors import Refusal, require
+from tacit.errors import Refusal, TacitError, require
 from tacit.records import Records
 from tacit.signatures import Signed, fingerprint, public_key, sign, verify
 from tacit.terms import parts
 from tacit.terms.accounting import SLACK, binomial_delta, gaussian_delta
+from tacit.terms.context import BY_POLICY
 from tacit.terms.document import POST_QUANTUM_SUITE, Terms
 from tacit.terms.parts import Aggregation
 from tacit.trust import FEWEST_SPLIT, TrustModel, split_shares
@@ -32,7 +33,8 @@ class Offer:
     draws one of `divisor` shares of noise whose parameter is `total`: the scale of discrete Laplace
     noise, the bias of noise bits, the variance in rehearsals. A shuffled report has `parts`
     messages per metric: the levels and noise bits, or shares of one number. `closes` is the
-    deadline in seconds since 1970; round keys live `grace` seconds longer.
+    deadline in seconds since 1970; round keys live `grace` seconds longer. With a `policy`, by
+    which devices choose, the option is `BY_POLICY`.
     """
 
     terms: bytes
@@ -51,6 +53,12 @@ class Offer:
     divisor: int | None = None
     total: Fraction | None = None
     parts: int | None = None
+    policy: bytes = b""
+
+    @property
+    def chosen(self) -> bool:
+        """Whether devices choose the option."""
+        return self.option == BY_POLICY
 
 
 class AggregatedTerms(Protocol):
@@ -125,7 +133,7 @@ class Pinned:
         Returns
         -------
         Fraction
-            levels · metrics / scale where servers add the noise, else an equal part of ε.
+            Sensitivity / scale where servers add the noise, else an equal part of ε.
 
         Raises
         ------
@@ -137,11 +145,10 @@ class Pinned:
         _same("terms", offer.terms.hex(), terms.digest.hex())
         _same("kind", offer.kind, terms.kind)
         _same("number of levels", offer.levels, answer.levels)
-        _same("number of metrics", offer.metrics, len(answer.metrics))
+        self._check_option(offer)
+        _same("number of metrics", offer.metrics, terms.numbers(offer.chosen))
         _same("observation window", offer.window, answer.window)
         _same("suite", offer.suite, terms.suite)
-        known = 0 <= offer.option < len(terms.options)
-        _require(known, "option", offer.option, f"from 0 to {len(terms.options) - 1}")
         rule = f"from 1 to {offer.slots}, the slots. Announce more slots or a smaller minimum"
         _require(1 <= offer.minimum <= offer.slots, "minimum", offer.minimum, rule)
         rule = f"at least the minimum batch size of {about.minimum_batch_size} of the terms"
@@ -154,6 +161,19 @@ class Pinned:
         self._check_modulus(offer)
         return self._check_noise(offer)
 
+    def _check_option(self, offer: Offer) -> None:
+        """Reject an unknown option, and a policy that is not one of the terms' contexts."""
+        terms, count = self.terms, len(self.terms.options)
+        if not offer.chosen:
+            _require(0 <= offer.option < count, "option", offer.option, f"from 0 to {count - 1}")
+            return
+        _require(terms.context, "option", offer.option, "one of the terms, which have no context")
+        assert terms.context is not None
+        try:
+            terms.context.policy(offer.policy, count)
+        except TacitError as problem:
+            raise Refusal(f"policy of the round is invalid: {problem}") from None
+
     def _check_modulus(self, offer: Offer) -> None:
         most = offer.slots * offer.levels
         if offer.modulus is not None:
@@ -164,14 +184,14 @@ class Pinned:
         adds = "devices" if offer.scale is None else "servers"
         _same("party that adds the noise", adds, self.terms.noise.by)
         if offer.scale is not None:
-            self._check_least("noise scale", offer.scale)
-            return Fraction(offer.levels * offer.metrics) / offer.scale
+            self._check_least("noise scale", offer.scale, offer.chosen)
+            return self.terms.sensitivity(offer.chosen) / offer.scale
         self._check_shares(offer)
         return self.terms.cost
 
-    def _check_least(self, name: str, parameter: Fraction) -> None:
+    def _check_least(self, name: str, parameter: Fraction, chosen: bool = False) -> None:
         """Reject less noise than the terms' minimum, in integers."""
-        least = self.terms.noise.least
+        least = self.terms.least_noise(chosen)
         top, bottom = parameter.numerator, parameter.denominator
         enough = top * least.denominator >= least.numerator * bottom
         _require(enough, name, parameter, f"at least {least}, the minimum of the terms")
@@ -270,9 +290,9 @@ def check_successor(old: Terms, new: Terms) -> None:
     Notes
     -----
     Question, options, days, organisation, purpose, contact and the parties' addresses and keys may
-    change. Admission and issuer may change only where servers add the noise, since no participant's
-    noise then depends on who is admitted. A suite may become post-quantum. Nothing else may become
-    weaker.
+    change; options not where devices choose. Admission and issuer may change only where servers add
+    the noise, since no participant's noise then depends on who is admitted. A suite may become
+    post-quantum. Nothing else may become weaker.
     """
     wanted, found = old.digest.hex(), new.predecessor.hex()
     require(wanted == found, "predecessor", found or "empty", f"{wanted}, the old terms", Refusal)
@@ -285,7 +305,10 @@ def check_successor(old: Terms, new: Terms) -> None:
         ("distribution of the noise", new.noise.distribution, old.noise.distribution),
         ("share divisor rule", new.noise.share_divisor, old.noise.share_divisor),
         ("no-show rate", new.no_show, old.no_show),
+        ("context", new.context, old.context),
     ]
+    if old.context is not None:
+        same.append(("options", new.options, old.options))
     if new.suite != POST_QUANTUM_SUITE:
         same.append(("suite", new.suite, old.suite))
     if new.noise.by == "devices":

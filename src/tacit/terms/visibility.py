@@ -121,6 +121,12 @@ def visibility(terms: Terms) -> Visibility:
         sees = "how many got which option, one share of each answer, sums with the noise of devices"
         both = (replace(own, sees=sees), replace(other, sees="the other shares"))
         found = replace(found, device=_NOISY, sights=both)
+    if terms.context is not None:
+        own, other = found.sights
+        sees = "one share of each report, sums of all cells with the noise of both servers"
+        never = "what anybody's device knows, chose or answered"
+        both = (replace(own, sees=sees, never=never), replace(other, never=f"{never}, or the sums"))
+        found = replace(found, device=_CHOSEN, sights=both)
     if terms.proofs:
         sights = tuple(
             replace(one, sees=f"{one.sees}; whether a report is in range") for one in found.sights
@@ -132,6 +138,10 @@ def visibility(terms: Terms) -> Visibility:
 _NOISY = (
     "Each adds its share of the noise to its answer, splits the result in two, encrypts the "
     f"shares, and sends them {_FIXED}."
+)
+_CHOSEN = (
+    "Each chooses an option by what it knows and by chance, writes context, option and answer as "
+    f"one cell of a table, splits the table in two, encrypts the shares, and sends them {_FIXED}."
 )
 _PROVEN = (
     "Each splits its answer in two, with a proof that it is a possible one, encrypts the shares, "

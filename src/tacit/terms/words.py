@@ -85,6 +85,7 @@ def in_words(terms: Terms) -> list[str]:
         *_told("What for", terms.purpose),
         *_told("Whom to write to", terms.contact),
         f"You are given one of: {'; '.join(terms.options)}.",
+        *choosing(terms),
         f"What is reported: {answer.meaning} ({', '.join(answer.metrics)}), from {answer.low} to "
         f"{answer.high} in {answer.levels} {_plural('step', answer.levels)}"
         f"{_labels(answer.labels)}{_window(answer.window)}.",
@@ -95,7 +96,7 @@ def in_words(terms: Terms) -> list[str]:
         honesty(terms),
         *([_CODE[terms.trust]] if terms.trust in _CODE else []),
         f"That is ({promise.epsilon}, {promise.delta})-DP towards {terms.view.text()}, replacing "
-        f"your answers; each metric gets {_noise(terms)}, added by {terms.noise.by}.",
+        f"{_replaced(terms)} gets {_noise(terms)}, added by {terms.noise.by}.",
         *(f"It assumes that {one.text()}." for one in assumed(terms)),
         *([_REHEARSAL] if terms.noise.distribution == REHEARSED else []),
         f"Nothing is released for fewer than {about.minimum_batch_size} "
@@ -118,6 +119,27 @@ def in_words(terms: Terms) -> list[str]:
             else []
         ),
     ]
+
+
+def choosing(terms: Terms) -> list[str]:
+    """Who chooses the option and by what, where it is the device; as sentences."""
+    context = terms.context
+    if context is None:
+        return []
+    fields = "; ".join(f"{one.name} ({', '.join(one.values)})" for one in context.fields)
+    said = [
+        "Your device chooses which one, by what it knows about you and by chance. It uses: "
+        f"{fields}.",
+        "What it knows about you and what it chose are never sent: the report is one of "
+        f"{context.numbers(len(terms.options))} cells of a table, hidden as an answer is. Who "
+        "shows you the option may see which one it is.",
+    ]
+    if context.evaluation:
+        said.append(
+            f"{percent(context.evaluation)} of participants get an option at random instead, and "
+            "report their answer alone."
+        )
+    return said
 
 
 def handling(terms: Terms) -> list[str]:
@@ -191,6 +213,13 @@ def _noise(terms: Terms) -> str:
     if noise.distribution == RANDOMIZED_RESPONSE:
         return f"{noise.distribution}, which flips one answer in 1 + e^(1/{noise.least}) or more"
     return f"{noise.distribution} noise of {_PARAMETERS[noise.distribution]} {noise.least} or more"
+
+
+def _replaced(terms: Terms) -> str:
+    """What neighbours differ in, and what gets noise."""
+    if terms.context is None:
+        return "your answers; each metric"
+    return "what your device knows about you, your answers and its choices; each cell"
 
 
 def assumed(terms: Terms) -> list[Assumption]:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.contextual.policies import ONE, LinearPolicy, TablePolicy
+from tacit.errors import TacitError
 from tacit.types import DeviceChoice, Floats, Integers, Visitors
 
 
@@ -43,6 +44,10 @@ class LinearChoice(DeviceChoice):
     def policy(self) -> LinearPolicy:
         """What a device follows."""
         return LinearPolicy(self.mean, self.roots, self.paused)
+
+    def published(self) -> bytes:
+        """Rejected: rounds of moments are simulated only."""
+        raise TacitError("policy is linear: must be a table in live rounds of this version")
 
     def draws(self, count: int, rng: np.random.Generator) -> npt.NDArray[np.float32]:
         """Drawn parameters, one row per device."""
@@ -94,6 +99,10 @@ class TableChoice(DeviceChoice):
     def policy(self) -> TablePolicy:
         """What a device follows."""
         return TablePolicy(self.weights)
+
+    def published(self) -> bytes:
+        """Four bytes per weight."""
+        return self.policy.encode()
 
     @cached_property
     def probabilities(self) -> Floats:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.noise.serialize import distribution_from_dict, distribution_to_dict
 from tacit.types import ErrorDistribution, Floats
 
 STEPS: Floats = 0.1 * 1.6 ** -np.arange(22.0)  # the fixed t
@@ -66,6 +67,29 @@ class SingleOptionGain:
     gain: float
     low: float
     high: float
+
+
+@dataclass(frozen=True, eq=False)
+class SliceValue:
+    """The reward of one option's participants in the evaluation slice, as it was released."""
+
+    option: int
+    total: float
+    error: ErrorDistribution
+
+    def to_dict(self) -> dict[str, Any]:
+        """The value as plain data."""
+        noise = self.error.noise
+        data = vars(self.error) | {"noise": None if noise is None else distribution_to_dict(noise)}
+        return {"option": self.option, "total": self.total, "error": data}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> SliceValue:
+        """The value that `to_dict` wrote."""
+        error = dict(data["error"])
+        noise = error.pop("noise")
+        known = None if noise is None else distribution_from_dict(noise)
+        return cls(data["option"], data["total"], ErrorDistribution(noise=known, **error))
 
 
 class GainTally:

@@ -30,7 +30,12 @@ from tacit.bandits.contextual.expected_moments import (
     policy_shapes,
     public_features,
 )
-from tacit.bandits.contextual.gains import GainTally, PolicyValue, SingleOptionGain
+from tacit.bandits.contextual.gains import (
+    GainTally,
+    PolicyValue,
+    SingleOptionGain,
+    SliceValue,
+)
 from tacit.bandits.contextual.moment_fit import LinearFit, Moments
 from tacit.bandits.contextual.schedules import growing
 from tacit.bandits.contextual.table_fit import (
@@ -93,6 +98,7 @@ class PolicyLearner(Learner):
         self._step = 0
         self._paused: list[int] = []
         self._value: PolicyValue | None = None  # of the policy round beside the pending slices
+        self._waiting: list[SliceValue] = []  # slices that were released before their policy round
         self._gains = [GainTally() for _ in range(self.arms)]
 
     @property
@@ -102,6 +108,9 @@ class PolicyLearner(Learner):
 
     def best(self) -> None:
         """None: the best option depends on the context."""
+
+    def decided(self, level: float = 0.95) -> None:
+        """None: `answers` decides for each context."""
 
     @abstractmethod
     def answers(
@@ -145,18 +154,23 @@ class PolicyLearner(Learner):
         left = self.horizon - self.played
         people = min(self.sizes[self._step], left) if self._step < len(self.sizes) else left
         self._step += 1
-        self._value = None
+        self._value, self._waiting = None, []
         each = int(people * self.evaluation / self.arms)
         each = each if each >= self.smallest else 0
-        yield self._policy(people - each * self.arms), people - each * self.arms
+        rest = people - each * self.arms
+        yield self._policy(rest), rest, rest >= self.smallest
         if each:
             yield from ((Arm(option), each) for option in range(self.arms))
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:
-        if not isinstance(round_.assignment, Arm):
+        if isinstance(round_.assignment, Arm):
+            self._waiting.append(SliceValue(round_.arm, float(estimate.total), estimate.error))
+        else:
             self._value = self._update(round_, estimate)
-        elif self._value is not None:
-            self._gains[round_.arm].add(self._value, float(estimate.total), estimate.error)
+        if self._value is not None:
+            for one in self._waiting:
+                self._gains[one.option].add(self._value, one.total, one.error)
+            self._waiting = []
 
     def gains(self, level: float = 0.95) -> list[SingleOptionGain]:
         """How much more than one option for everybody the policies have earned per participant.
@@ -205,6 +219,7 @@ class PolicyLearner(Learner):
             "step": self._step,
             "paused": list(self._paused),
             "value": None if self._value is None else asdict(self._value),
+            "waiting": [one.to_dict() for one in self._waiting],
             "gains": [one.to_dict() for one in self._gains],
         }
 
@@ -212,6 +227,7 @@ class PolicyLearner(Learner):
         self._step, self._paused = state["step"], list(state["paused"])
         value = state["value"]
         self._value = None if value is None else PolicyValue(**value)
+        self._waiting = [SliceValue.from_dict(one) for one in state["waiting"]]
         self._gains = [GainTally.from_dict(one) for one in state["gains"]]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from tacit.aggregation import TwoServerRound, aborted_by_both, split
+from tacit.client.choices import numbers_of
 from tacit.client.entries import Running
 from tacit.client.trust_models.contract import Reporter
 from tacit.errors import Refusal, require
@@ -24,13 +25,16 @@ class TwoServerReporter(Reporter):
         require(terms.view is View.OTHER_SERVER, "view", terms.view.value, rule, Refusal)
 
     def least_cost(self, terms: Terms) -> Fraction:
-        """levels · metrics / scale."""
-        return terms.answer.levels * len(terms.answer.metrics) / terms.noise.scale
+        """Sensitivity / scale."""
+        return terms.sensitivity(terms.context is not None) / terms.noise.scale
 
     def encode(self, running: Running) -> Mapping[int, bytes]:
         """The encrypted shares of both servers."""
         assert running.levels is not None
-        shares = split(running.pinned, running.announcement, running.slot, running.levels)
+        pinned, announcement = running.pinned, running.announcement
+        announced = self.announced(pinned, announcement)
+        numbers = numbers_of(pinned.terms, announced.binding, running.levels)
+        shares = split(pinned, announcement, running.slot, numbers)
         return dict(enumerate(shares))
 
     def refunds(self, pinned: Pinned, announcement: bytes, outcomes: Sequence[bytes]) -> bool:

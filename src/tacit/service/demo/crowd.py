@@ -34,7 +34,7 @@ from tacit.terms import Pinned, Terms
 
 AT_ONCE = 400  # maximum number of concurrent participants
 ASKING = 24  # of them with a pending join request
-COMING, COMING_UNASKED = 80.0, 30.0  # arrivals per second, with and without free slots
+COMING, COMING_UNASKED = 80.0, 4.0  # arrivals per second, with and without free slots
 SPOILT = 16  # bytes at the end of an encrypted report that a malicious participant replaces
 VANISH, BREAK_OFF, LIE = 0.08, 0.03, 0.02  # dropout, lost-response and malicious fractions
 
@@ -73,7 +73,9 @@ class Breaking(httpx.AsyncBaseTransport):
     """Transport that delivers every report but drops some of the responses."""
 
     def __init__(self, seed: int, counts: VisitCounts) -> None:
-        self._under = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=50))
+        # devices of secure aggregation hold a connection each while they wait for a message
+        limits = httpx.Limits(max_connections=AT_ONCE, max_keepalive_connections=AT_ONCE)
+        self._under = httpx.AsyncHTTPTransport(limits=limits)
         self._random, self._counts = random.Random(seed), counts
         self._seen: set[str] = set()
 
@@ -82,7 +84,7 @@ class Breaking(httpx.AsyncBaseTransport):
         answer = await self._under.handle_async_request(request)
         if request.method != "PUT":
             return answer
-        name = str(request.url)
+        name = f"{request.url} {hash(request.content)}"
         self._counts.sent += 1
         self._counts.sent_again += name in self._seen
         self._counts.sent_bytes += int(request.headers.get("content-length", "0"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import tempfile
 import time
@@ -28,16 +29,52 @@ from tacit.terms import ROLES
 from tacit.trust import TrustModel
 
 QUESTION = "Which reminder gets people to take a break?"
-LIKING = {"No reminder": 0.2, "A quiet line": 0.35, "A friendly question": 0.6}
-EPSILON = {TrustModel.LOCAL: 3}
-"""ε by trust model, else 1: in the local model every answer has all of the noise."""
+LIKING = {"No reminder": 0.1, "A quiet line": 0.3, "A friendly question": 0.8}
+EPSILON = {TrustModel.LOCAL: 3, TrustModel.SHUFFLER: 2}
+"""ε by trust model, else 1: larger where rounds would need too many people for three minutes."""
 
-ENOUGH = 90.0  # seconds until the experiment is stopped if it is decided
-LONGEST = 140.0  # the same if it is not
+ENOUGH = 60.0  # seconds until the experiment is stopped if it is decided
+LONGEST = 155.0  # the same if it is not, from the start of the servers on
 WINDOW = 5  # seconds from assignment to report: time to answer for manual participants
 WINDOW_KEPT = 20  # the same with `keep`
-JOINING = (9, 25)  # seconds that a round assigns slots, on a fast and on a slow machine
-JOINING_SHARED = 30  # at least, where a round needs most of its participants to be released
+ROUNDS = 8  # few rounds, so that most experiments are decided after two
+JOINING = (9, 100)  # seconds that a round assigns slots: at least and at most
+MARGIN = (4, 12)  # seconds for reports to arrive: at least and at most
+GRACE = (30, 160)  # seconds for servers, and for the stages of secure aggregation
+GRACE_PER_START = 16  # times as long as the servers took to start
+SLOTS_PER_START = 50  # slots that are filled in the time that the servers took to start; half of
+# what was measured, since a round that shares noise needs most of its slots
+
+
+@dataclass(frozen=True)
+class RoundPace:
+    """Durations of a round's phases in seconds, made for the speed of this machine."""
+
+    joining: int = JOINING[0]
+    margin: int = MARGIN[0]
+    grace: int = GRACE[0]
+    window: int = WINDOW
+
+    @classmethod
+    def of(cls, started: float, slots: int, window: int) -> RoundPace:
+        """For first rounds of so many slots, where the servers took `started` seconds to start.
+
+        >>> RoundPace.of(2.5, 450, 5)
+        RoundPace(joining=23, margin=4, grace=40, window=5)
+        """
+        return cls(
+            _within(JOINING, slots * started / SLOTS_PER_START),
+            _within(MARGIN, started),
+            _within(GRACE, started * GRACE_PER_START),
+            window,
+        )
+
+
+FASTEST = RoundPace()
+
+
+def _within(limits: tuple[int, int], seconds: float) -> int:
+    return max(limits[0], min(limits[1], math.ceil(seconds)))
 
 
 @dataclass
@@ -108,12 +145,12 @@ def playing(settings: DemoSettings, watch: Watch | None = None) -> Iterator[Demo
         said(f"starting {counted(len(settings.roles), 'server')}", None)
         started = time.monotonic()
         parties = _start(stack, directory, settings.roles)
-        slow = time.monotonic() - started  # measures the speed of the machine
+        took = time.monotonic() - started  # measures the speed of the machine
         said("publishing the experiment", None)
-        shortest = JOINING_SHARED if settings.trust.shares_noise else JOINING[0]
-        joining = min(max(shortest, round(1.5 * slow)), max(shortest, JOINING[1]))
-        window = WINDOW_KEPT if settings.keep else WINDOW
-        digest = _publish(parties, definition_of(parties.cards[1:], settings, joining, window))
+        planned = definition.parse(definition_of(parties.cards[1:], settings))
+        slots = sum(one.participants for one in planned.experiment().propose())
+        pace = RoundPace.of(took, slots, WINDOW_KEPT if settings.keep else WINDOW)
+        digest = _publish(parties, definition_of(parties.cards[1:], settings, pace))
         counts = directory / "counts.json"
         told = Told(
             parties.cards[0].address,
@@ -131,11 +168,12 @@ def playing(settings: DemoSettings, watch: Watch | None = None) -> Iterator[Demo
             ["-m", "tacit.service.demo.crowd"], directory / "crowd.log", json.dumps(asdict(told))
         )
         stack.callback(crowd.end)
-        yield _watched(parties, digest, counts, crowd, said, keep=settings.keep)
+        clock = Watched(digest, counts, crowd, started)
+        yield _watched(parties, clock, said, keep=settings.keep)
 
 
 def definition_of(
-    helpers: Sequence[Card], settings: DemoSettings, joining: int, window: int = WINDOW
+    helpers: Sequence[Card], settings: DemoSettings, pace: RoundPace = FASTEST
 ) -> str:
     """The definition file of the demonstration's experiment."""
     helper = (
@@ -157,16 +195,17 @@ def definition_of(
             "meaning": "whether you took a break",
             "metric": "break",
             "levels": 1,
-            "window": window,
+            "window": pace.window,
             "participants": settings.people,
             "first_day": today - timedelta(days=1),
             "last_day": today + timedelta(days=1),
+            "dropout": "1/5",
             "epsilon": EPSILON.get(settings.trust, 1),
             "min_batch_size": 20,
-            "joining": joining,
-            "margin": 4,
-            "grace": 30,
-            "most": 14,
+            "joining": pace.joining,
+            "margin": pace.margin,
+            "grace": pace.grace,
+            "most": ROUNDS,
             **helper,
         }
     )
@@ -211,23 +250,25 @@ def _publish(parties: Parties, text: str) -> str:
     return publish(coordinator, text, (helpers[0], load_signing_key(told.signing_key, told.lock)))
 
 
-def _watched(
-    parties: Parties,
-    digest: str,
-    counts: Path,
-    crowd: Child,
-    said: Watch,
-    *,
-    keep: bool,
-) -> DemoProgress:
+@dataclass(frozen=True)
+class Watched:
+    """The experiment that is watched, its simulated participants, and when servers started."""
+
+    digest: str
+    counts: Path
+    crowd: Child
+    started: float
+
+
+def _watched(parties: Parties, watched: Watched, said: Watch, *, keep: bool) -> DemoProgress:
     """Poll every second until the experiment is over or time is up; then stop it, unless `keep`.
 
     Return the final progress with the export and the request counts.
     """
-    started = time.monotonic()
+    digest, counts, crowd = watched.digest, watched.counts, watched.crowd
     coordinator = parties.operated[0]
     while True:
-        shown = _look(parties, digest, counts, time.monotonic() - started)
+        shown = _look(parties, digest, counts, time.monotonic() - watched.started)
         said("participants report", shown)
         decided = shown.status["decided"] is not None
         if shown.status["state"] == "finished" or shown.seconds > (ENOUGH if decided else LONGEST):
@@ -242,7 +283,7 @@ def _watched(
         if shown.status["state"] != "finished":
             coordinator.post(f"/experiments/{digest}/stop")
         _let_finish(parties, digest, said)
-    shown = _look(parties, digest, counts, time.monotonic() - started)
+    shown = _look(parties, digest, counts, time.monotonic() - watched.started)
     shown.export = coordinator.get(f"/experiments/{digest}/export")
     shown.requests = {
         card.role: _answered(one) for card, one in zip(parties.cards, parties.operated, strict=True)

@@ -352,10 +352,11 @@ def _add_places(app: FastAPI, service: Service, coordinator: Coordinator) -> Non
 
 def _assigned(answer: Assigned) -> dict[str, Any]:
     if answer.slot is None:
-        return {"asked": False, "option": answer.option}
+        policy = {"announcement": answer.announcement.hex()} if answer.announcement else {}
+        return {"asked": False, "option": answer.option or None, **policy}
     return {
         "asked": True,
-        "option": answer.option,
+        "option": answer.option or None,
         "announcement": answer.announcement.hex(),
         "place": answer.slot.number,
         "token": answer.slot.token.hex(),

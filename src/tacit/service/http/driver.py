@@ -30,8 +30,10 @@ class Driver:
         self._step = step
         self._failed = failed
         self._come = threading.Event()
+        self._hurry = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tacit-driver", daemon=True)
+        self.steps = 0  # done so far: who waits for a change looks again after each
 
     def start(self) -> None:
         """Start the thread."""
@@ -40,11 +42,17 @@ class Driver:
     def stop(self) -> None:
         """Stop after the current step."""
         self._stop.set()
+        self._hurry.set()
         self._come.set()
         self._thread.join()
 
-    def poke(self) -> None:
-        """Notify the thread of new work: the next step is due."""
+    def poke(self, *, hurry: bool = False) -> None:
+        """Notify the thread of new work: the next step is due.
+
+        With `hurry` somebody waits for it: the thread rests only as long as its last step took.
+        """
+        if hurry:
+            self._hurry.set()
         self._come.set()
 
     @property
@@ -56,6 +64,7 @@ class Driver:
         failures = 0
         while not self._stop.is_set():
             self._come.clear()
+            self._hurry.clear()
             started = time.monotonic()
             try:
                 wait, failures = self._step(), 0
@@ -64,9 +73,14 @@ class Driver:
                 wait = backoff(failures)
                 self._failed()
                 _log(problem, wait)
+            self.steps += 1
             taken = time.monotonic() - started
             rest = min(max(SHORTEST, SHARE * taken), LONGEST) if not failures else wait
-            if not self._stop.wait(min(rest, wait)) and wait > rest:
+            pause = min(rest, wait)
+            short = pause if failures else min(pause, max(SHORTEST, taken))
+            if self._stop.wait(short) or self._hurry.wait(pause - short):
+                continue
+            if wait > rest:
                 self._come.wait(min(wait - rest, LONGEST))
 
 

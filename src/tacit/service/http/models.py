@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 LONGEST_TERMS = 1 << 16
 LONGEST_TEXT = 1 << 16
-MOST_KEYS = 1 << 14
+MOST_KEYS = 1 << 17
 
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256, hexadecimal")]
 Identity = Annotated[str, Field(pattern="^[0-9a-f]{32}$", description="random name of a round")]
@@ -72,20 +72,23 @@ class TicketRequest(Strict):
 
 
 class AssignedSlot(BaseModel):
-    """A slot in a round."""
+    """A slot in a round. The option is null where the device chooses by the round's policy."""
 
     asked: Literal[True]
-    option: str
+    option: str | None
     announcement: Hex
     place: Annotated[int, Field(ge=0, lt=1 << 32)]
     token: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 
 
 class NotAsked(BaseModel):
-    """The best option so far, without a slot: no report is expected."""
+    """The best option so far, without a slot: no report is expected. The option is null where the
+    device chooses, by the policy of the announced round.
+    """
 
     asked: Literal[False]
-    option: str
+    option: str | None
+    announcement: Hex | None = None
 
 
 class CreateRequest(Strict):

@@ -26,7 +26,8 @@ from tacit.service.http.problems import responses
 from tacit.service.http.writer import GroupWriter
 
 HELD = 8.0  # seconds that a question waits for its message
-LOOKS = 0.1  # seconds between looks
+LOOKS = 0.1  # seconds between looks whether the coordinator did a step
+PATIENCE = 10  # looks after which the message is looked up without a step, done by another process
 SLOT_HEADER = "tacit-slot"
 _PATH = re.compile("/rounds/(?P<identity>[0-9a-f]{32})/messages")
 _OCTETS = "application/octet-stream"
@@ -55,10 +56,13 @@ def add_stages(app: FastAPI, coordinator: Coordinator, writer: GroupWriter, driv
     async def message(identity: Identity, address: Address, after: After) -> Response:
         """The next message of a round with stages for one device."""
         name, whom = bytes.fromhex(identity), bytes.fromhex(address)
-        for _ in range(int(HELD / LOOKS)):
-            asked = await run_in_threadpool(coordinator.next_message, name, whom, after)
-            if asked:
-                return Response(asked, media_type=_OCTETS)
+        seen = -1
+        for look in range(int(HELD / LOOKS)):
+            if driver.steps != seen or look % PATIENCE == 0:
+                seen = driver.steps
+                asked = await run_in_threadpool(coordinator.next_message, name, whom, after)
+                if asked:
+                    return Response(asked, media_type=_OCTETS)
             await asyncio.sleep(LOOKS)
         return Response(status_code=204)
 
@@ -76,7 +80,7 @@ def add_stages(app: FastAPI, coordinator: Coordinator, writer: GroupWriter, driv
         refusal = await writer(coordinator.keep, waiting)
         if refusal is not None:
             raise refusal
-        driver.poke()
+        driver.poke(hurry=True)
         return Response(status_code=204)
 
 

@@ -12,11 +12,12 @@ from typing import Any
 
 from tacit import html
 from tacit.html.charts import Axis, StepChart, evenly, time_labels
-from tacit.service.pages import sentences
+from tacit.service.pages import contexts, sentences
 from tacit.service.pages.parties import drawing
 from tacit.service.pages.sentences import View
 
 COLOURS = 8
+CHOSEN_LOOK = "plain"  # of rounds in which devices choose
 LEAST_STEPS, MOST_STEPS = 8, 80  # on the axis of the chart of intervals
 LEAST_COLUMNS, MOST_COLUMNS = 20, 40  # of the chart of rounds
 APART = 5  # seconds between deadlines of rounds that are not concurrent
@@ -30,7 +31,9 @@ def parts(view: View, up: bool) -> Parts:
     responds.
     """
     options, rounds = view["estimates"]["options"], view["status"]["rounds"]
-    colours = {one["option"]: f"o{n % COLOURS}" for n, one in enumerate(options)}
+    names = [one["option"] for one in options] or view["status"]["options"]
+    colours = {name: f"o{n % COLOURS}" for n, name in enumerate(names)}
+    looks = {None: CHOSEN_LOOK} | colours if view["status"]["contexts"] is not None else colours
     side_by_side = columns(rounds)
     shown = evenly(steps(view["history"], side_by_side), MOST_STEPS)
     wide = max(len(shown), LEAST_STEPS)
@@ -45,16 +48,31 @@ def parts(view: View, up: bool) -> Parts:
         "chart": chart,
         "bands": [_band(one, colours[one["option"]], shown) for one in _back_to_front(view)],
         "labels": _labels(view, chart.axis.ticks()),
+        "looks": looks,
         "given": {
             name: sum(one["given"] or 0 for one in rounds if one["option"] == name)
-            for name in colours
+            for name in looks
         },
         "columns": strip,
         "deadlines": time_labels(closing, max(len(strip), LEAST_COLUMNS)),
         "drawn": drawing(sentences.terms_of(view), view["passed"]),
         "most_rows": MOST_ROWS,
     }
+    values |= {"whom": contexts, "intervals": _intervals(view)}
     return html.parts(__package__, "parts.html", view=view, up=up, say=sentences, **values)
+
+
+def _intervals(view: View) -> list[dict[str, Any]]:
+    """The answer for each segment, with its interval in per cent of the range of answers."""
+    least, most = (float(Fraction(end)) for end in view["terms"]["answer"]["range"])
+    return [
+        one
+        | {
+            f"{name}_at": 100 * min(max((one[name] - least) / (most - least), 0.0), 1.0)
+            for name in ("low", "mean", "high")
+        }
+        for one in sentences.answers(view)
+    ]
 
 
 def page(view: View, made: Parts, template: str = "experiment.html", **values: Any) -> str:
@@ -65,6 +83,7 @@ def page(view: View, made: Parts, template: str = "experiment.html", **values: A
     """
     status, holds = view["status"], _holds(view)
     shown = {"title": status["question"], "status": status, "parts": made, "holds": holds}
+    shown["single"] = bool(view["estimates"]["options"])
     servers = len(view["terms"]["parties"])
     return html.render(__package__, template, servers=servers, **shown, **values)
 

@@ -75,7 +75,7 @@ def in_browsers(terms: Terms) -> bool:
     by, distributions = IN_BROWSERS.get(terms.trust, ("", ()))
     noise = terms.noise
     drawn = noise.by == by and noise.distribution in distributions
-    return drawn and terms.suite == HPKE_SUITES[0]
+    return drawn and terms.suite == HPKE_SUITES[0] and terms.context is None
 
 
 def choices(answer: Answer) -> list[tuple[str, str]]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from tacit.service.pages.contexts import decided, gained, whom
+from tacit.service.pages.contexts import sure as decided_for
 from tacit.terms import Terms
 from tacit.terms.canonical import canonical
 from tacit.terms.words import caution, honesty, likelihood
@@ -114,6 +116,8 @@ def best(view: View) -> Said:
     """Answer to "Which is best?"."""
     status, found = view["status"], view["estimates"]
     mine, over = leader(view), status["state"] in OVER
+    if known := answers(view):
+        return Said(f"{whom(known)}.", "The device chooses; nobody else sees who gets what.")
     if mine is None:
         if over:
             return Said("Nobody knows.", "The experiment ended before any round was released.")
@@ -122,6 +126,12 @@ def best(view: View) -> Said:
     if found["decided"]:
         return Said(str(found["decided"]), f"{value}.")
     return Said(str(found["best"]), f"{'Was ahead' if over else 'Leads'} with {value}.")
+
+
+def answers(view: View) -> list[dict[str, Any]]:
+    """Which option for whom; empty where devices do not choose, and before the first release."""
+    contexts = view["estimates"]["contexts"]
+    return [] if contexts is None else contexts["answers"]
 
 
 def leader(view: View) -> Any:
@@ -144,6 +154,10 @@ def sure(view: View) -> Said:
     """Answer to "How sure are we?"."""
     found, mine = view["estimates"], leader(view)
     warned = _warned(found)
+    if known := answers(view):
+        wrong = f"at most {1 - found['level']:.0%} of experiments, however often one looks"
+        more = f"A verdict is wrong in {wrong}." if decided(known) else ""
+        return Said(decided_for(known), f"{more} {' '.join(gained(found['contexts']['gains']))}")
     if mine is None:
         return Said("Not at all yet.", warned)
     wrong = f"at most {1 - found['level']:.0%} of experiments"

@@ -113,7 +113,8 @@ async function open() {
   if (!globalThis.crypto?.subtle || !globalThis.indexedDB) return show("unable");
   try {
     const pinned = { coordinator: about.coordinator, helper: about.helper };
-    device ??= await Device.open(about.address, about.digest, { pinned });
+    const accept = { obedientCoordinator: true }; // the page says so above the button, and joins only after it
+    device ??= await Device.open(about.address, about.digest, { pinned, accept });
   } catch (problem) {
     return trouble(problem, open);
   }

@@ -72,7 +72,10 @@ class EngineContext:
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """A planned round: its place in the experiment, its protocol and its times in seconds."""
+    """A planned round: its place in the experiment, its protocol and its times in seconds.
+
+    With a `policy`, by which devices choose, the option is `BY_POLICY`.
+    """
 
     identity: bytes
     option: int
@@ -81,6 +84,7 @@ class RoundPlan:
     assigned_until: int
     closes: int
     grace: int
+    policy: bytes = b""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from tacit.aggregation.wire import Kind, kind_of
 from tacit.errors import Refusal, TacitError
 from tacit.noise import DiscreteLaplace
 from tacit.protocols.contract import Protocol
+from tacit.protocols.statistic_sums import StatisticSum
 from tacit.records import Records
 from tacit.rounds.codecs import Residues, codec
 from tacit.rounds.round_runner import minimum
@@ -86,12 +87,15 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
     def codec(protocol: Protocol, terms: Terms) -> Residues:
         """Exact levels; rejects noise of the servers that differs from that of the terms."""
         way = codec(protocol, terms.kind)
-        levels, scale = terms.answer.levels, terms.noise.scale
+        chosen = isinstance(protocol, StatisticSum)
+        stated = terms.sensitivity(terms.context is not None)
+        scale = terms.noise.scale * terms.sensitivity(chosen) / stated
+        expected = terms.numbers(chosen), terms.answer.levels, scale
         own = way.noise if isinstance(way, Residues) else None
         if (
             not isinstance(way, Residues)
             or own is None
-            or (own.levels, own.scale) != (levels, scale)
+            or (protocol.coordinates, own.levels, own.scale) != expected
         ):
             raise TacitError(
                 "the noise of the experiment differs from that of the terms: use the same levels, "
@@ -123,17 +127,19 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
         terms, identity = self.context.terms, plan.identity
         way, about, suite = self.codec(plan.protocol, terms), terms.answer, suite_named(terms.suite)
         theirs = linked(link).keys(terms.digest, identity, suite)  # first: if rejected, make no key
+        assert way.noise is not None
         context = self.aggregator_context(identity)
         own = context.prepare(identity, suite)
+        fields = (plan.option, about.levels, about.window, plan.closes, plan.policy)
         return TwoServerRound(
-            Binding(terms.digest, plan.option, about.levels, about.window, plan.closes),
+            Binding(terms.digest, *fields),
             plan.slots,
             max(minimum(way.protocol, terms.kind), terms.aggregation.minimum_batch_size),
             MODULUS if terms.proofs else way.modulus,
             (own, theirs),
             prepare_collector(self.context.records, identity, suite),
-            len(about.metrics),
-            terms.noise.scale,
+            way.protocol.coordinates,
+            Fraction(way.noise.scale),
             plan.assigned_until,
             plan.grace,
             suite,

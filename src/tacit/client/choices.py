@@ -1,0 +1,73 @@
+"""Choice of an option on the device, by the participant's context and the policy of the round.
+
+Nothing of it leaves the device but the statistic, inside a report. The choice is drawn with
+randomness of the operating system. Features and policies are in `tacit.contextual`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.aggregation.announcements import Binding
+from tacit.client.levels import nothing_happened
+from tacit.errors import Refusal, TacitError
+from tacit.terms import BY_POLICY, Terms
+
+Context = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ChosenOption:
+    """An option, and what the ledger stores for its report: the coded context, then the levels."""
+
+    option: str
+    levels: tuple[int, ...]
+
+
+def check_context(terms: Terms, context: Context | None) -> None:
+    """Reject a missing, unexpected or invalid context before anything is sent."""
+    if terms.context is None:
+        if context is not None:
+            raise TacitError("context is given, but the terms have none: call join()")
+        return
+    if context is None:
+        names = ", ".join(one.name for one in terms.context.fields)
+        raise TacitError(f"context is missing: must have {names}. Call choose() with it")
+    terms.context.features(terms.options).code(context)
+
+
+def choose(terms: Terms, about: Binding, context: Context | None) -> ChosenOption:
+    """The option of a round that complies with the terms, and the levels if nothing happens.
+
+    Parameters
+    ----------
+    terms : Terms
+        The terms.
+    about : Binding
+        The fields of the announced round.
+    context : mapping or None
+        The value of each field of the context; None where the terms have none.
+    """
+    answer = nothing_happened(terms.answer)
+    if about.option != BY_POLICY:
+        return ChosenOption(terms.options[about.option], answer)
+    if terms.context is None or context is None:
+        raise Refusal("the round asks the device to choose: must be under terms with a context")
+    segment = terms.context.features(terms.options).segment(context)
+    option = terms.context.policy(about.policy, len(terms.options)).draw(segment)
+    return ChosenOption(terms.options[option], (segment, option, *answer))
+
+
+def numbers_of(terms: Terms, about: Binding, levels: Sequence[int]) -> list[int]:
+    """The numbers of a report: the statistic of the stored levels, or the levels themselves."""
+    if about.option != BY_POLICY or terms.context is None:
+        return list(levels)
+    report, (segment, option, success) = terms.context.report(len(terms.options)), levels
+    return report.vector(report.cell(segment, option, success))
+
+
+def blank(terms: Terms, about: Binding) -> tuple[int, ...]:
+    """Levels of a report about nothing, as a test or a malicious participant sends it."""
+    return (0,) * (len(terms.answer.metrics) + 2 * (about.option == BY_POLICY))

@@ -1,0 +1,105 @@
+"""Invitations of an issuer who is no party: servers admit nobody whom it did not invite."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.service.deployed import ADDRESSES, KEYS, SECRETS, Deployed, definition_of, deployed
+
+from tacit.client import Acceptance
+from tacit.errors import Refusal, TacitError
+from tacit.service import invitations
+from tacit.service.assignment import Assigned, Ticket
+from tacit.service.errors import Forbidden
+from tacit.service.issuers import create_issuer, issuer_secret, read_issuer
+from tacit.terms import OBEDIENT, check_live, in_words
+
+INVITED = {"admission": "invitation", "issuer": KEYS[2]}
+SHARED = ("shuffler", "secure-aggregation")
+
+
+def ask(one: Deployed, invitation: str | None) -> Assigned | Refusal:
+    (answer,) = one.coordinator.join([Ticket(one.digest, os.urandom(16), invitation)])
+    return answer
+
+
+@pytest.mark.parametrize("trust", SHARED)
+def test_only_invitations_of_the_issuer_admit(tmp_path: Path, trust: str) -> None:
+    with deployed(definition_of(trust, **INVITED), tmp_path) as one:
+        one.step(2)
+        for nobody in (None, *(made for n in (0, 1) for made in one.invitations(1, SECRETS[n]))):
+            assert isinstance(ask(one, nobody), Forbidden), "a party signed it, or nobody"
+        (invitation,) = one.invitations(1)
+        assert isinstance(ask(one, invitation), Assigned)
+        assert isinstance(ask(one, invitation), Forbidden), "each is for one participation"
+
+
+def test_the_shuffler_takes_no_report_of_a_participant_whom_the_coordinator_invented(
+    tmp_path: Path,
+) -> None:
+    """A malicious coordinator gives a slot without an invitation; the shuffler rejects it."""
+    with deployed(definition_of("shuffler", **INVITED), tmp_path) as one:
+        one.step(2)
+        (assigned,) = one.join(1)
+        assert assigned.slot is not None
+        assert one.helper is not None
+        identity, helper = one.identity(assigned), one.pinned.terms.helper
+        assert helper is not None
+        message = one.report(assigned, 1)[helper]
+        (forged,) = invitations.make(one.digest, SECRETS[0], 1)
+        for signed in (None, forged):
+            with pytest.raises(Forbidden, match="the invitation is"):
+                one.helper.report(identity, assigned.slot.number, message, signed)
+        (invited,) = invitations.make(one.digest, SECRETS[2], 1)
+        waiting = one.helper.report(identity, assigned.slot.number, message, invited)
+        assert one.helper.keep([waiting]) == [None]
+
+
+@pytest.mark.parametrize("trust", SHARED)
+def test_no_party_is_the_issuer_where_devices_share_the_noise(trust: str) -> None:
+    for key in KEYS[: 2 if trust == "shuffler" else 1]:
+        defined = definition_of(trust, admission="invitation", issuer=key)
+        with pytest.raises(Refusal, match="must be a key of no party"):
+            check_live(defined.terms(ADDRESSES[0], KEYS[0]))
+
+
+@pytest.mark.parametrize("trust", ["two-servers", "local", *SHARED])
+def test_open_admission_is_said_first_and_needs_the_user_s_word(trust: str) -> None:
+    """The guarantee begins with it, wherever devices share the noise; invitations need no word."""
+    terms = definition_of(trust).terms(ADDRESSES[0], KEYS[0])
+    words, shared = in_words(terms), trust in SHARED
+    assert (OBEDIENT in words) == shared
+    if shared:
+        promise = next(n for n, line in enumerate(words) if "had answered differently" in line)
+        assert words.index(OBEDIENT) == promise - 1
+        with pytest.raises(Refusal, match="could invent all other participants"):
+            Acceptance().check(terms)
+        invited = definition_of(trust, **INVITED).terms(ADDRESSES[0], KEYS[0])
+        assert OBEDIENT not in in_words(invited)
+        Acceptance().check(invited)
+    else:
+        Acceptance().check(terms)
+
+
+def test_an_issuer_has_a_key_and_a_card(tmp_path: Path) -> None:
+    key = create_issuer(tmp_path / "issuer")
+    assert read_issuer(tmp_path / "issuer" / "card.toml") == key
+    assert (tmp_path / "issuer" / "issuer.key").stat().st_mode & 0o777 == 0o600
+    secret = issuer_secret(tmp_path / "issuer", key)
+    (made,) = invitations.make(bytes(32), secret, 1)
+    assert invitations.check(made, bytes(32), key)
+    with pytest.raises(TacitError, match="never overwritten"):
+        create_issuer(tmp_path / "issuer")
+    with pytest.raises(TacitError, match="the terms name another issuer's key"):
+        issuer_secret(tmp_path / "issuer", KEYS[0])
+    card = tmp_path / "other.toml"
+    card.write_text((tmp_path / "issuer" / "card.toml").read_text().replace("issuer", "helper"))
+    with pytest.raises(TacitError, match="is the card of a helper"):
+        read_issuer(card)
+    with pytest.raises(TacitError, match="is not readable"):
+        read_issuer(tmp_path / "missing.toml")
+    card.write_text("role = 1")
+    with pytest.raises(TacitError, match="is no issuer's card"):
+        read_issuer(card)
