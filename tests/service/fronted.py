@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,13 @@ class StillDriver:
 
     alive = True
 
-    def __init__(self, *_step: Any) -> None: ...
+    def __init__(self, *_step: Any) -> None:
+        self._numbers = count()
+
+    @property
+    def steps(self) -> int:
+        """Something may have happened since the last look."""
+        return next(self._numbers)
 
     def start(self) -> None: ...
 

@@ -277,7 +277,7 @@ def stage(scene: Scene, after: int) -> dict[int, bytes]:
         session.after += 1
         if guest.running.identity == scene.guests[0].running.identity:
             answers[guest.running.slot.number] = content
-    scene.one.step(1)
+    scene.one.step(2)
     return answers
 
 
@@ -285,7 +285,7 @@ def begun(scene: Scene) -> None:
     for guest in scene.guests:
         assert set(scene.send(guest)) == {204}
     scene.one.clock.now += 200
-    scene.one.step(1)
+    scene.one.step(3)
 
 
 def test_stage_messages_of_strangers_and_of_the_past_change_nothing(masked: Scene) -> None:
@@ -340,7 +340,7 @@ def test_a_device_reveals_for_one_set_of_survivors(masked: Scene) -> None:
     address = session_of(masked, witness).client.address
     fewer = older.next_message(address, 3)
     assert said(masked, late, answers[late.running.slot, late.running.identity]) == 204
-    one.step(1)
+    one.step(2)
     everybody = asked(masked, witness, 3)
     assert everybody
     assert fewer

@@ -22,7 +22,7 @@ from tacit.noise import Binomial, DiscreteLaplace, NoiseDistribution
 from tacit.noise.release_test import Fault, NoiseTest
 from tacit.service import party
 from tacit.service.audit.counterpart import no_noise
-from tacit.service.audit.deployment import LEVELS, Release, judge
+from tacit.service.audit.deployment import SMALL_ROUNDS, Release, judge
 from tacit.service.store import Stage
 from tacit.service.trust_models.contract import decoded
 from tacit.trust import TrustModel
@@ -46,16 +46,12 @@ MODELS: dict[str, dict[str, Any]] = {
 def released(directory: Path, model: str, count: int) -> list[Release]:
     """So many released sums of zeros, from the smallest rounds that the experiment plans."""
     about = MODELS[model]
-    levels, epsilon = LEVELS.get(TrustModel(about["trust"]), (16, 8))
     found: list[Release] = []
     while len(found) < count:
         (where := directory / str(len(found))).mkdir()
-        settings: dict[str, Any] = {
-            "levels": levels,
-            "epsilon": Fraction(epsilon),
-            "participants": None,
-        }
-        defined = definition_of(options=OPTIONS, min_batch_size=2, dropout=0, **about, **settings)
+        small: dict[str, Any] = {"participants": None, "min_batch_size": 2, "dropout": 0}
+        small |= dict(SMALL_ROUNDS[TrustModel(about["trust"])])
+        defined = definition_of(options=OPTIONS, **small | about)
         with deployed(defined, where) as one:
             silence(one, model)
             for _ in range(3):  # later rounds are larger

@@ -39,11 +39,19 @@ OPTIONS = tuple(f"Option {number}" for number in range(1, 5))
 JOINING = 16  # devices that join at the same time
 TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 HALF = Fraction(1, 2)
-LEVELS: Mapping[TrustModel, tuple[int, int]] = {
-    TrustModel.LOCAL: (1, 2),
-    TrustModel.SHUFFLER: (1, 4),
+SMALL_ROUNDS: Mapping[TrustModel, Mapping[str, Any]] = {
+    TrustModel.LOCAL: {"levels": 1, "epsilon": 2},
+    TrustModel.SHUFFLER: {
+        "levels": 1,
+        "epsilon": 16,
+        "delta": Fraction(1, 10),
+        "missing": 0,
+        "dishonest": 0,
+    },
+    TrustModel.TWO_SERVERS: {"levels": 16, "epsilon": 8},
+    TrustModel.SECURE_AGGREGATION: {"levels": 16, "epsilon": 8},
 }
-"""Levels and ε by trust model, else 16 and 8: enough noise in small rounds. Nobody takes part."""
+"""Entries of the definition for small rounds with enough noise to test. Nobody takes part."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +129,6 @@ def judge(releases: list[Release], rate: float) -> tuple[NoiseTest, dict[Fault, 
 
 def definition_of(settings: AuditSettings, helper: KeyedParty | None) -> str:
     """The definition file of the audit's experiment."""
-    levels, epsilon = LEVELS.get(settings.trust, (16, 8))
     today = datetime.now(UTC).date()
     given: dict[str, Any] = {
         "question": "Audit of the noise: nobody takes part in this experiment",
@@ -129,17 +136,16 @@ def definition_of(settings: AuditSettings, helper: KeyedParty | None) -> str:
         "meaning": "always 0",
         "trust": settings.trust.value,
         "proofs": settings.proofs,
-        "levels": levels,
         "labels": (),
         "window": 0,
         "first_day": today - timedelta(days=1),
         "last_day": today + timedelta(days=1),
-        "epsilon": epsilon,
         "min_batch_size": 2,
         "dropout": 0,
         "joining": 60,
         "margin": 2,
         "grace": 120,
+        **SMALL_ROUNDS[settings.trust],
     }
     if helper is not None:
         given |= {"helper_address": helper.operated.url, "helper_key": public_key(helper.key)}
