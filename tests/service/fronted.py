@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from tacit.client.trust_models.masking import MaskingReporter
 from tacit.service.config import PartyConfig
 from tacit.service.definition import Definition
 from tacit.service.http import apps, stages
+from tacit.service.http.driver import Driver
 from tacit.service.http.helper_client import HttpLink
 from tacit.service.store import Stage
 
@@ -55,24 +55,16 @@ def small(model: str, **changed: Any) -> Definition:
     return definition_of(**about | changed)
 
 
-class StillDriver:
+class StillDriver(Driver):
     """No background thread: the test takes the steps."""
 
-    alive = True
-
-    def __init__(self, *_step: Any) -> None:
-        self._numbers = count()
-
     @property
-    def steps(self) -> int:
-        """Something may have happened since the last look."""
-        return next(self._numbers)
+    def alive(self) -> bool:
+        return True
 
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
-
-    def poke(self) -> None: ...
 
 
 class NoLeases:
