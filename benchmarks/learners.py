@@ -156,7 +156,7 @@ def shares(runs: int) -> None:
     for label, options in settings.items():
         found = []
         for med.EARLY in (0.0, EARLY):
-            how = {"runs": runs, "seed": HIDDEN, "workers": 1, **options}
+            how: dict[str, Any] = {"runs": runs, "seed": HIDDEN, "workers": 1, **options}
             found.append(simulate(lookup("private-med"), **how).regret[:, -1])
         before, now = found
         mean, width = limits(now - before)

@@ -63,7 +63,7 @@ from trust_models import measured as by_trust
 OPTIONS = ("plain", "friendly", "short")
 EPSILON = Fraction(1, 64)  # rounds of a few thousand
 ROLES = ("coordinator", "helper")
-LINES = 48  # connections of the raw generator to each party
+LINES = 48  # connections of the raw generator to each process of a party
 BRINGING = 128  # connections that bring sealed reports: as many are written in one commit
 CROWDS, DEVICES = 2, 80  # processes with shipped devices, and devices at once in each
 STARTING = 4.0  # seconds until all of them have begun
@@ -349,17 +349,19 @@ class Clock:
         return statistics.quantiles(self.seconds, n=100)[-1] * 1e3
 
 
-async def people(there: Deployment, pinned: Pinned, seconds: float) -> dict[str, Any]:
-    """Join, seal, send to both, as many as there is time for."""
+async def people(
+    there: Deployment, pinned: Pinned, seconds: float, lines: int = LINES
+) -> dict[str, Any]:
+    """Join, seal, send to both on so many connections, as many as there is time for."""
     clock, done, unasked = Clock(), 0, 0
     places = f"/experiments/{pinned.terms.digest.hex()}/places"
     memory: list[tuple[float, float]] = []
     started = time.perf_counter()
 
-    async def person(lines: list[Line]) -> None:
+    async def person(own: list[Line]) -> None:
         nonlocal done, unasked
         asked = json.dumps({"nonce": os.urandom(16).hex()}).encode()
-        status, body = await clock.timed(lines[0].ask("POST", places, "json", asked))
+        status, body = await clock.timed(own[0].ask("POST", places, "json", asked))
         said = json.loads(body)
         if status != 200:
             raise SystemExit(f"joining got {status}: {said}")
@@ -373,7 +375,7 @@ async def people(there: Deployment, pinned: Pinned, seconds: float) -> dict[str,
         path = f"/rounds/{announcement[4:20].hex()}/reports/{place.number}"
         sent = [
             clock.timed(line.ask("PUT", path, "octet-stream", half))
-            for line, half in zip(lines, halves, strict=True)
+            for line, half in zip(own, halves, strict=True)
         ]
         for status, body in await asyncio.gather(*sent):
             if status != 204:
@@ -381,10 +383,10 @@ async def people(there: Deployment, pinned: Pinned, seconds: float) -> dict[str,
         done += 1
 
     async def worker() -> None:
-        lines = [await Line.to(one) for one in there.members]
+        own = [await Line.to(one) for one in there.members]
         while time.perf_counter() - started < seconds:
-            await person(lines)
-        for line in lines:
+            await person(own)
+        for line in own:
             line.close()
 
     async def watch() -> None:
@@ -394,7 +396,7 @@ async def people(there: Deployment, pinned: Pinned, seconds: float) -> dict[str,
             memory.append(((time.perf_counter() - started) / 60, used))
 
     watching = asyncio.ensure_future(watch())
-    await asyncio.gather(*(worker() for _ in range(LINES)))
+    await asyncio.gather(*(worker() for _ in range(lines)))
     watching.cancel()
     taken = time.perf_counter() - started
     return {
@@ -527,16 +529,20 @@ def checked(there: Deployment, path: str, place: ReportSlot, half: bytes) -> obj
 
 
 def multiplied(directory: Path, databases: tuple[str, str], said: Any) -> list[Row]:
-    """What one participant costs the parties with so many processes each."""
+    """What one participant costs the parties with so many processes each.
+
+    By default every process has the same load, so that more processes serve more participants.
+    """
     directory.mkdir()
+    lines = said.lines or LINES * said.processes
     with deployed(directory, databases, said.processes) as there:
         pinned = there.begin("Several processes?")
         befores = [one.computed() for one in there.members]
-        found = asyncio.run(people(there, pinned, said.seconds))
+        found = asyncio.run(people(there, pinned, said.seconds, lines))
         afters = [one.computed() for one in there.members]
         there.stop(pinned)
     spent = sum(afters) - sum(befores)
-    name = f"postgresql, {said.processes} processes per party"
+    name = f"postgresql, {said.processes} processes per party, {lines} connections"
     return [
         Row(name=f"{name}: computing per person", value=1e3 * spent / found["people"], unit="ms"),
         Row(name=f"{name}: people", value=found["rate"], unit="per second"),
@@ -616,6 +622,7 @@ def main() -> None:
     words.add_argument("--trust", nargs="*", choices=tuple(MODELS), help="these alone, or all")
     words.add_argument("--people", type=int, default=400, help="per trust model, with --trust")
     words.add_argument("--runs", type=int, default=5, help="per trust model, with --trust")
+    words.add_argument("--lines", type=int, default=0, help="connections, with --processes")
     said = words.parse_args()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:

@@ -68,7 +68,7 @@ class Assumption(ABC):
         kind = Assumption._known.get(str(data.get("id")))
         if kind is None:
             raise TacitError(
-                f"assumption is {data.get('id')!r}; it must be one of "
+                f"assumption is {data.get('id')!r}: must be one of "
                 f"{', '.join(sorted(Assumption._known))}"
             )
         wanted = {field.name for field in fields(kind)}
@@ -740,9 +740,17 @@ def of_each(sets: Iterable[frozenset[Assumption]]) -> frozenset[Assumption]:
 
 
 def _implied(stated: Assumption, needed: Assumption) -> bool:
-    """Whether one assumption covers another; classes from outside cover only equal values."""
-    own = globals().get(type(stated).__name__) is type(stated)
-    return stated.implies(needed) if own else stated == needed
+    """Whether one assumption covers another; a value of a class from outside covers, and is covered
+    by, only values of the same class with equal fields, whatever that class says.
+    """
+    if _is_own(stated) and _is_own(needed):
+        return stated.implies(needed)
+    return type(stated) is type(needed) and vars(stated) == vars(needed)
+
+
+def _is_own(one: Assumption) -> bool:
+    """Whether the class of an assumption is one of this module."""
+    return globals().get(type(one).__name__) is type(one)
 
 
 def percent(part: Fraction, towards: str = ROUND_FLOOR) -> str:

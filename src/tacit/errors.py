@@ -26,7 +26,7 @@ class TacitError(ValueError):
     ...     PureDP(-1.0)
     ... except TacitError as error:
     ...     print(error)
-    epsilon is -1.0; it must be greater than 0: a guarantee needs epsilon > 0
+    epsilon is -1.0: must be greater than 0. A guarantee needs epsilon > 0
     """
 
 
@@ -70,12 +70,12 @@ def as_fraction(name: str, value: object, remedy: str = "") -> Fraction:
     Fraction(1, 2)
     """
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TacitError(_join(f"{name} is {value!r}; it must be a number", remedy))
+        raise TacitError(_join(f"{name} is {value!r}: must be a number", remedy))
     if isinstance(value, Rational):
         return Fraction(int(value.numerator), int(value.denominator))
     number = float(value)
     if not math.isfinite(number):
-        raise TacitError(_join(f"{name} is {number}; it must be a finite number", remedy))
+        raise TacitError(_join(f"{name} is {number}: must be a finite number", remedy))
     return Fraction(number)
 
 
@@ -84,11 +84,11 @@ def positive(name: str, value: object, remedy: str = "") -> Fraction:
 
     >>> positive("epsilon", 0, "for no privacy use klucb")
     Traceback (most recent call last):
-    tacit.errors.TacitError: epsilon is 0; it must be greater than 0: for no privacy use klucb
+    tacit.errors.TacitError: epsilon is 0: must be greater than 0. For no privacy use klucb
     """
     fraction = as_fraction(name, value, remedy)
     if fraction <= 0:
-        raise TacitError(_join(f"{name} is {value}; it must be greater than 0", remedy))
+        raise TacitError(_join(f"{name} is {value}: must be greater than 0", remedy))
     return fraction
 
 
@@ -99,7 +99,7 @@ def integer(name: str, value: object, at_least: int, remedy: str = "") -> int:
     1000000
     >>> integer("shares", 0, at_least=1)
     Traceback (most recent call last):
-    tacit.errors.TacitError: shares is 0; it must be a whole number of at least 1
+    tacit.errors.TacitError: shares is 0: must be a whole number of at least 1
     """
     whole = (
         int(value)
@@ -110,7 +110,7 @@ def integer(name: str, value: object, at_least: int, remedy: str = "") -> int:
     )
     if whole is None or whole < at_least:
         raise TacitError(
-            _join(f"{name} is {value}; it must be a whole number of at least {at_least}", remedy)
+            _join(f"{name} is {value}: must be a whole number of at least {at_least}", remedy)
         )
     return whole
 
@@ -122,15 +122,15 @@ def probability(
 
     >>> probability("delta", 1.5)
     Traceback (most recent call last):
-    tacit.errors.TacitError: delta is 1.5; it must be a probability with 0 < delta < 1
+    tacit.errors.TacitError: delta is 1.5: must be a probability with 0 < delta < 1
     """
     low, high = ("<=" if zero else "<"), ("<=" if one else "<")
-    expected = f"it must be a probability with 0 {low} {name} {high} 1"
+    expected = f"must be a probability with 0 {low} {name} {high} 1"
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        raise TacitError(_join(f"{name} is {value}; {expected}", remedy))
+        raise TacitError(_join(f"{name} is {value}: {expected}", remedy))
     fraction = as_fraction(name, value)
     if not (0 < fraction < 1 or (zero and fraction == 0) or (one and fraction == 1)):
-        raise TacitError(_join(f"{name} is {value}; {expected}", remedy))
+        raise TacitError(_join(f"{name} is {value}: {expected}", remedy))
     return fraction
 
 
@@ -139,11 +139,11 @@ def one_of(name: str, value: object, allowed: Iterable[str]) -> None:
 
     >>> one_of("constants", "loose", ("tight", "paper"))
     Traceback (most recent call last):
-    tacit.errors.TacitError: constants is 'loose'; it must be one of tight, paper
+    tacit.errors.TacitError: constants is 'loose': must be one of tight, paper
     """
     known = tuple(allowed)
     if value not in known:
-        raise TacitError(f"{name} is {value!r}; it must be one of {', '.join(known)}")
+        raise TacitError(f"{name} is {value!r}: must be one of {', '.join(known)}")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -157,4 +157,4 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def _join(message: str, remedy: str) -> str:
-    return f"{message}: {remedy}" if remedy else message
+    return f"{message}. {remedy[:1].upper()}{remedy[1:]}" if remedy else message

@@ -92,11 +92,11 @@ class Experiment:
     def __post_init__(self) -> None:
         if self.learner.arms != len(self.options):
             raise TacitError(
-                f"{len(self.options)} options are named; it must be {self.learner.arms}, as many "
-                "as the learner has: name each of them"
+                f"{len(self.options)} options are named: must be {self.learner.arms}, as many "
+                "as the learner has. Name each of them"
             )
         if len(set(self.options)) < len(self.options):
-            raise TacitError(f"options are {', '.join(self.options)}; names must be distinct")
+            raise TacitError(f"options are {', '.join(self.options)}: must be distinct")
         if self.control is not None:
             self._place(self.control)
         _check_secret(self.learner, self.mechanism)
@@ -177,8 +177,8 @@ class Experiment:
         """
         if not isinstance(estimate, Estimate):
             raise TacitError(
-                f"estimate is a {type(estimate).__name__}; it must be an Estimate of the round's "
-                "protocol: protocol.analyze(protocol.combine(messages))"
+                f"estimate is a {type(estimate).__name__}: must be an Estimate of the round's "
+                "protocol. Use protocol.analyze(protocol.combine(messages))"
             )
         parts = self._metrics(round_, estimate)
         for part in parts:
@@ -187,8 +187,8 @@ class Experiment:
         if estimate.guarantee_id != protocol.guarantee_id:
             raise TacitError(
                 f"the estimate of round {round_.number} has guarantee "
-                f"{estimate.guarantee_id[:16] or 'none'}; it must be "
-                f"{protocol.guarantee_id[:16] or 'none'}: analyze it with the round's protocol"
+                f"{estimate.guarantee_id[:16] or 'none'}: must be "
+                f"{protocol.guarantee_id[:16] or 'none'}. Analyze it with the round's protocol"
             )
         self.learner.take(round_, parts[0])
         del self._opened[round_.number]
@@ -202,7 +202,7 @@ class Experiment:
             return [estimate]
         if np.size(estimate.total) != self.mechanism.metrics:
             raise TacitError(
-                f"the estimate of round {round_.number} has {np.size(estimate.total)} numbers; it "
+                f"the estimate of round {round_.number} has {np.size(estimate.total)} numbers: "
                 f"must have 2, the second one of the guardrail {self._guard.rail.name}"
             )
         return [estimate.metric(place) for place in range(self.mechanism.metrics)]
@@ -234,7 +234,7 @@ class Experiment:
 
     def _place(self, option: str) -> int:
         if option not in self.options:
-            raise TacitError(f"option is {option!r}; it must be one of {', '.join(self.options)}")
+            raise TacitError(f"option is {option!r}: must be one of {', '.join(self.options)}")
         return self.options.index(option)
 
     def extend(self, participants: int) -> None:
@@ -320,9 +320,14 @@ class Experiment:
                 f"option is {option!r}, but the guardrail compares all options with "
                 f"{self.control}: keep that as the control"
             )
-        self._managed().hold(
-            self._place(option), share, max(least, self.mechanism.smallest), explore
-        )
+        place = self._place(option)
+        if self.learner.separate:
+            self._managed().hold(place, share, max(least, self.mechanism.smallest), explore)
+        elif share:
+            raise TacitError(
+                f"share is {share:g}: must be 0 where options share one parameter, which decides "
+                "what is tried"
+            )
         self.control = option
 
     def guard(
@@ -359,8 +364,8 @@ class Experiment:
             )
         if self.mechanism.metrics != 2:
             raise TacitError(
-                f"guardrail is {name!r}, but the mechanism has {self.mechanism.metrics} metrics; "
-                "it must have 2: make it of factories.joint with metrics=2"
+                f"guardrail is {name!r}, but the mechanism has {self.mechanism.metrics} metrics: "
+                "must have 2. Make it of factories.joint with metrics=2"
             )
         if self._guard is not None or self.learner.started:
             raise TacitError(
@@ -504,8 +509,8 @@ def _check_statistics(learner: Learner, mechanism: Releases) -> None:
     ):
         if not holds:
             raise TacitError(
-                f"{name} of the prefix sums is {value}; for the statistics that silos report it "
-                f"{rule}: the noise, the guarantee or the learner was changed"
+                f"{name} of the prefix sums is {value}: {rule} for the statistics that silos "
+                "report. The noise, the guarantee or the learner was changed"
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
@@ -38,3 +39,23 @@ def no_less(value: float | Fraction) -> float:
     """Return the nearest float that is not below a number, which may be a fraction."""
     near = float(value)
     return near if near >= value else math.nextafter(near, math.inf)
+
+
+def total_of(numbers: Iterable[float]) -> float:
+    """Return the exact sum of these, rounded up; inf if one of them is.
+
+    >>> total_of([0.1] * 3) >= 3 * Fraction(0.1), total_of([1.0, math.inf])
+    (True, inf)
+    """
+    given = list(numbers)
+    finite = all(map(math.isfinite, given))
+    return no_less(sum(map(Fraction, given), Fraction(0))) if finite else math.inf
+
+
+def times_up(value: float, count: int) -> float:
+    """Return `count` times a number, rounded up; inf if it is.
+
+    >>> times_up(0.1, 3) >= 3 * Fraction(0.1)
+    True
+    """
+    return no_less(Fraction(value) * count) if math.isfinite(value) else math.inf

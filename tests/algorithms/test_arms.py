@@ -440,8 +440,8 @@ def test_periods_that_square_cost_at_most_four_times() -> None:
             {"dropout": 0.1, "constants": "paper"},
             r"printed noise is set for everyone present",
         ),
-        ("nobody", {}, r"it must be one of adap-klucb, cdp-dpe, cdp-pe, .*tacit algorithms"),
-        ("dist-dp-se", {"growth": 1.0}, r"growth is 1; it must be greater than 1"),
+        ("nobody", {}, r"must be one of adap-klucb, cdp-dpe, cdp-pe, .*tacit algorithms"),
+        ("dist-dp-se", {"growth": 1.0}, r"growth is 1: must be greater than 1"),
     ],
 )
 def test_what_cannot_be_promised_is_refused_with_an_alternative(
@@ -456,12 +456,12 @@ def test_what_cannot_be_promised_is_refused_with_an_alternative(
     [
         (
             {"horizon": 1},
-            "it must be at least the 2 arms: use fewer arms or more participants",
+            "must be at least the 2 arms. Use fewer arms or more participants",
         ),
-        ({"arms": 1}, "arms is 1; it must be a whole number of at least 2"),
-        ({"epsilon": 0}, "for no privacy use ucb1"),
+        ({"arms": 1}, "arms is 1: must be a whole number of at least 2"),
+        ({"epsilon": 0}, "For no privacy use ucb1"),
         ({"epsilon": math.nan}, "must be a finite number"),
-        ({"delta": 1.0}, "leave delta out"),
+        ({"delta": 1.0}, "Leave delta out"),
         ({"failure_probability": 0}, "such as 0.1"),
         ({"constants": "loose"}, "must be one of tight, paper"),
         ({"trust": "me"}, "must be one of secure-aggregation, shuffler, central, local"),
@@ -480,10 +480,10 @@ def test_a_simulation_reports_what_it_promises_and_to_whom() -> None:
     assert promised is not None
     assert result.guarantee == promised
     assert result.summary()["guarantee"] == promised.to_dict()
-    assert result.promise == str(promised)
+    assert result.guarantee_text == str(promised)
     nothing = simulate("ucb1", arms=2, horizon=500, runs=1)
     assert nothing.guarantee is None
-    assert nothing.promise.startswith("none")
+    assert nothing.guarantee_text.startswith("none")
     with pytest.raises(TacitError, match="runs is 0"):
         simulate("ucb1", arms=2, horizon=500, runs=0)
     with pytest.raises(TacitError, match="bernoulli, gaussian, beta"):

@@ -157,11 +157,11 @@ def test_a_stored_experiment_keeps_every_silos_promise_and_noise() -> None:
     [
         (
             {"budgets": (1.0, 2.0), "silos": 3},
-            "budgets has 2 entries; it must have one for each of 3",
+            "budgets has 2 entries: must have one for each of 3",
         ),
         ({"budgets": ()}, "budgets has 0 entries"),
         ({"budgets": (1.0, 0.0)}, "epsilon of silo 1 is 0"),
-        ({"budgets": (1e30, 1.0)}, "epsilon of silo 0 is 1e.30; it must be at most 10,000"),
+        ({"budgets": (1e30, 1.0)}, "epsilon of silo 0 is 1e.30: must be at most 10,000"),
         ({"budgets": ((1.0, 0.0),)}, "delta of silo 0 is 0"),
         ({"budgets": ((1.0, 1e-5, 2.0),)}, "budget of silo 0"),
         (

@@ -20,7 +20,7 @@ from tacit.simulation import compare, run, simulate
 
 AGREED = {
     "arms": "dist-dp-se dist-rdp-se dist-cdp-se cdp-se ldp-se shuffle-dp-se split-dp-se dp-se "
-    "sdp-ae vb-sdp-ae private-klucb private-med adap-klucb lazy-dp-ts "
+    "sdp-ae vb-sdp-ae private-klucb private-med private-pe adap-klucb lazy-dp-ts "
     "ucb1 klucb thompson successive-elimination",
     "linear": "dpe cdp-dpe ldp-dpe sdp-dpe secagg-dpe pe cdp-pe ldp-pe sdp-pe secagg-pe dpe-fixed",
     "federated": "fedlinucb ldp-fedlinucb sdp-fedlinucb sdp-fedlinucb-vec secagg-fedlinucb "
@@ -65,7 +65,7 @@ def test_every_algorithm_runs_to_its_horizon_and_keeps_its_options(name: str) ->
     assert outcome.released > 0
     assert outcome.regret is not None
     assert lookup(name).describe(small(name)).keys() == set(lookup(name).options)
-    assert (experiment.guarantee is None) == (lookup(name).promise in ("none", "nothing"))
+    assert (experiment.guarantee is None) == (lookup(name).guarantee in ("none", "nothing"))
 
 
 @EACH
@@ -124,7 +124,12 @@ def test_an_option_goes_to_those_that_have_it_and_to_one_at_least() -> None:
 
 
 def test_a_name_is_given_once() -> None:
-    about: dict[str, Any] = {"paper": "", "trust": "central", "promise": "", "problem": ArmsProblem}
+    about: dict[str, Any] = {
+        "paper": "",
+        "trust": "central",
+        "guarantee": "",
+        "problem": ArmsProblem,
+    }
     with pytest.raises(
         TacitError, match=r"name is 'dist-dp-se', which tacit\.algorithms\.cz23 has"
     ):
@@ -140,7 +145,7 @@ def test_one_of_your_own_is_simulated_like_all_others(monkeypatch: pytest.Monkey
     about: dict[str, Any] = {
         "paper": "mine",
         "trust": "central",
-        "promise": "none",
+        "guarantee": "none",
         "problem": ArmsProblem,
     }
 
@@ -169,7 +174,7 @@ def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(wrong: str, mea
 
 def test_a_name_like_no_other_is_answered_with_all_of_them() -> None:
     with pytest.raises(
-        TacitError, match=r"it must be one of adap-klucb, .* vb-sdp-ae \(see: tacit algor"
+        TacitError, match=r"must be one of adap-klucb, .* vb-sdp-ae \(see: tacit algor"
     ):
         lookup("qqqq")
 

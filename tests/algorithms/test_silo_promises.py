@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,9 @@ from tacit.assumptions import (
 )
 from tacit.errors import TacitError
 from tacit.privacy import ApproximateDP, Arithmetic, GaussianLoss, advanced_composition
+from tacit.privacy.guarantees import state_arithmetic
 from tacit.privacy.shuffling import amplified
+from tacit.protocols.mechanism import Releases, earned_by
 from tacit.simulation import simulate
 
 SMALL = SilosProblem.of(silos=20, dimension=3, actions=4, horizon=500, epsilon=1.0, delta=1e-5)
@@ -260,3 +263,32 @@ def test_amplification_rests_on_all_silos_but_one_who_looks() -> None:
     alone = sdp_fedlinucb(problem.changed(silos=10))
     assert alone.guarantee is not None
     assert not any(isinstance(one, DishonestAtMost) for one in alone.guarantee.assumptions)
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_a_stored_delta_below_the_truth_is_rejected(name: str) -> None:
+    """Found: a file could state a δ lower by up to a millionth than that of its noise."""
+    options = {"epsilon": 1e-4} if name == "sdp-fedlinucb" else {}
+    problem = SMALL.changed(lazy=True, **options)
+    mechanism = lookup(name).build(problem).mechanism
+    assert isinstance(mechanism, Releases)
+    guarantee, sums = mechanism.guarantee, mechanism.sums
+    assert isinstance(guarantee, ApproximateDP)
+    assert earned_by(sums, guarantee)
+    least = sums.loss().delta(guarantee.epsilon) + sums.slack(guarantee.epsilon)
+    for part, earned in ((1.0, True), (1 - 1e-9, False)):
+        stated = state_arithmetic(replace(guarantee, delta=least * part), guarantee.arithmetic)
+        assert earned_by(sums, stated) is earned
+
+
+def test_an_amplified_delta_below_the_truth_is_rejected() -> None:
+    problem = SilosProblem.of(
+        silos=10**7, horizon=10_000, epsilon=5e-6, delta=1e-12, constants="paper"
+    )
+    private = sdp_fedlinucb(problem)
+    assert private.guarantee is not None
+    said = DerivedBy(Derivation.AMPLIFIED, private.sums.shape.steps)
+    guarantee = private.guarantee.given(said)
+    assert earned_by(private.sums, guarantee)
+    low = replace(guarantee, delta=guarantee.delta * (1 - 1e-9))
+    assert not earned_by(private.sums, state_arithmetic(low, guarantee.arithmetic))

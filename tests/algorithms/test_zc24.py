@@ -153,7 +153,7 @@ def test_printed_noise_is_as_printed_and_its_true_guarantee_is_stated() -> None:
     )  # slack elsewhere covers the sensitivity that the theorem forgot
     learner = built("ldp-fedlinucb", problem).learner
     assert isinstance(learner, FederatedLinUCB)
-    assert learner.scaled is False
+    assert learner.rules.scaled is False
 
 
 def test_secure_aggregation_needs_a_hundredth_of_the_silo_level_variance() -> None:
@@ -173,14 +173,14 @@ def test_noise_levels_stand_in_the_order_of_figure_2a() -> None:
 
 
 def test_amplification_is_refused_outside_its_range_for_secure_aggregation() -> None:
-    with pytest.raises(TacitError, match="use secagg-fedlinucb"):
+    with pytest.raises(TacitError, match="Use secagg-fedlinucb"):
         sdp_fedlinucb(ISSUE)
-    with pytest.raises(TacitError, match="use a smaller delta, or secagg-fedlinucb"):
+    with pytest.raises(TacitError, match="Use a smaller delta, or secagg-fedlinucb"):
         sdp_fedlinucb(ISSUE.changed(constants="paper"))
     inside = sdp_fedlinucb(ISSUE.changed(epsilon=1e-5, delta=1e-4))
     assert inside.guarantee is not None
     assert inside.guarantee.epsilon <= 1e-5
-    with pytest.raises(TacitError, match="use tight constants, or secagg-fedlinucb"):
+    with pytest.raises(TacitError, match="Use tight constants, or secagg-fedlinucb"):
         sdp_fedlinucb_vec(ISSUE.changed(epsilon=1e4, constants="paper"))
 
 
@@ -425,13 +425,13 @@ def test_every_federated_experiment_is_restored(
         ),
         ("jdp-linucb", True, {"sensitivity": 0.99, "sigma": 1.0}, "sensitivity of the"),
         ("ldp-fedlinucb", True, {"sensitivity": 0.99, "sigma": 1.0}, "sensitivity of the"),
-        ("ldp-fedlinucb", True, {"size": 1 / 9}, "size of the prefix sums is 1; .* must be 9"),
-        ("ldp-fedlinucb", True, {"people": 0.2}, "people of the prefix sums is 1; .* >= 5"),
+        ("ldp-fedlinucb", True, {"size": 1 / 9}, "size of the prefix sums is 1: must be 9"),
+        ("ldp-fedlinucb", True, {"people": 0.2}, "people of the prefix sums is 1: .* >= 5"),
         (
             "ldp-fedlinucb",
             False,
             {"people": 0.2},
-            "people of the prefix sums is 1; .* >= 5|own-records",
+            "people of the prefix sums is 1: .* >= 5|own-records",
         ),
     ],
 )

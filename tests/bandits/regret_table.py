@@ -16,7 +16,13 @@ from collections.abc import Callable
 import numpy as np
 from tests.bandits.harness import Distribution, Environment, exact, fair_bits, laplace, play
 
-from tacit.bandits import CumulativeElimination, ForgettingElimination, Learner, PrivateKLUCB
+from tacit.bandits import (
+    CumulativeElimination,
+    ForgettingElimination,
+    Learner,
+    NoiseTail,
+    PrivateKLUCB,
+)
 
 Make = Callable[[int], Learner]
 SEED = int(sys.argv[2]) if __name__ == "__main__" and len(sys.argv) > 2 else 1001
@@ -46,7 +52,7 @@ def measure(
 def dist_dp_se(epsilon: float) -> Make:
     """As in the authors' runs."""
     return lambda horizon: ForgettingElimination(
-        10, horizon, 4, 0.1, "paper", math.sqrt(2) / epsilon, 1 / epsilon
+        10, horizon, 4, 0.1, "paper", NoiseTail(math.sqrt(2) / epsilon, 1 / epsilon)
     )
 
 

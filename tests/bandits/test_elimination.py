@@ -15,6 +15,7 @@ from tacit.bandits import (
     CumulativeElimination,
     ForgettingElimination,
     Learner,
+    NoiseTail,
     SuccessiveElimination,
 )
 from tacit.types import ErrorDistribution, Estimate
@@ -24,7 +25,7 @@ TIE = Environment(np.array([0.5, 0.5 - 1e-9, 0.5 - 1e-9]))
 CONFIDENT: dict[str, tuple[Make, Distribution]] = {
     "forgetting": (lambda: ForgettingElimination(3, 4_000, growth=2), laplace(0.5)),
     "forgetting-paper": (
-        lambda: ForgettingElimination(3, 4_000, 4, 0.1, "paper", math.sqrt(8), 2.0),
+        lambda: ForgettingElimination(3, 4_000, 4, 0.1, "paper", NoiseTail(math.sqrt(8), 2.0)),
         laplace(0.5),
     ),
     "cumulative-doubling": (lambda: CumulativeElimination(3, 4_000), fair_bits(203)),
@@ -71,7 +72,7 @@ def test_forgetting_drops_by_the_printed_radius() -> None:
     log = math.log(2 * 2 * 2**2 / 0.1)
     radius = math.sqrt((log + math.log(2)) / (2 * 16)) + 0.2 * math.sqrt(log) / 16 + 0.1 * log / 16
     for gap, left in ((2 * radius - 1e-9, [0, 1]), (2 * radius + 1e-9, [0])):
-        learner = ForgettingElimination(2, 10_000, 4, 0.1, "paper", sigma=0.2, h=0.1)
+        learner = ForgettingElimination(2, 10_000, 4, 0.1, "paper", NoiseTail(0.2, 0.1))
         answer(learner, [0.5, 0.5])
         answer(learner, [0.5 + gap, 0.5])
         assert learner.active == left

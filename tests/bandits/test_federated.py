@@ -13,7 +13,7 @@ import pytest
 
 from tacit.bandits import Learner
 from tacit.bandits.contextual import moments
-from tacit.bandits.contextual.federated import FederatedLinUCB, Silo, repair
+from tacit.bandits.contextual.federated import FederatedLinUCB, Silo, SiloRules, repair
 from tacit.bandits.contextual.linucb import LinUCB, LinUCBPolicy
 from tacit.environments.silos import Synthetic
 from tacit.errors import TacitError
@@ -22,7 +22,7 @@ from tacit.privacy import ApproximateDP
 from tacit.protocols.factorization import factorize
 from tacit.protocols.mechanism import Releases
 from tacit.protocols.prefix_delivery import Presence
-from tacit.protocols.prefix_noise import calibrated
+from tacit.protocols.prefix_noise import SiloStream, calibrated
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.simulation import run
 from tacit.trust import TrustModel
@@ -40,14 +40,10 @@ def sums_for(learner: FederatedLinUCB, private: bool = True) -> PrefixSums:
     if not private:
         return PrefixSums(shape, learner.silos, numbers, moved)
     return calibrated(
-        shape,
-        learner.silos,
-        numbers,
-        moved,
+        SiloStream(shape, learner.silos, numbers, moved, people=learner.sync),
         TrustModel.SECURE_AGGREGATION,
         "discrete-gaussian",
         ApproximateDP(5.0, 0.1),
-        people=learner.sync,
     )
 
 
@@ -124,7 +120,8 @@ def test_a_batch_of_silos_decides_as_each_silo_alone(private: bool, lazy: bool) 
     environment = Synthetic.draw(4, 3, 7, np.random.default_rng(1))
     learners, choices = [], []
     for drive in (each_alone, all_at_once):
-        learner = FederatedLinUCB(4, 3, 23, 5, regularizer=3.0, lazy=lazy, clip=True)
+        rules = SiloRules(lazy=lazy, clip=True)
+        learner = FederatedLinUCB(4, 3, 23, 5, regularizer=3.0, rules=rules)
         sums = sums_for(learner, private)
         people, noise = np.random.default_rng(2), np.random.default_rng(3)
         choices.append(drive(learner, sums, environment, people, noise))
@@ -143,7 +140,7 @@ def test_a_batch_of_silos_decides_as_each_silo_alone(private: bool, lazy: bool) 
 @pytest.mark.parametrize("lazy", [False, True])
 def test_the_environment_plays_a_policy_as_a_loop_by_hand_does(lazy: bool) -> None:
     environment = Synthetic.draw(4, 3, 7, np.random.default_rng(1))
-    (round_,) = FederatedLinUCB(4, 3, 20, 6, lazy=lazy, clip=True).propose()
+    (round_,) = FederatedLinUCB(4, 3, 20, 6, rules=SiloRules(lazy=lazy, clip=True)).propose()
     played = environment.play(round_, None, np.random.default_rng(2))
     rng, actor, regret = np.random.default_rng(2), policy_of(round_).start(4), []
     for _ in range(6):
@@ -179,7 +176,7 @@ def test_rank_one_updates_stay_with_the_matrices_that_they_stand_for() -> None:
 
 
 def test_radius_and_estimate_are_those_of_algorithm_1() -> None:
-    learner = FederatedLinUCB(2, 2, 10, 10, regularizer=2.0, lazy=False)
+    learner = FederatedLinUCB(2, 2, 10, 10, regularizer=2.0, rules=SiloRules(lazy=False))
     silo = Silo(sums_for(learner, private=False).encoder())
     silo.start(learner.propose()[0])
     rng = np.random.default_rng(0)
@@ -201,7 +198,7 @@ def transcript(lazy: bool, first_user: float, seed: int) -> tuple[list[int], lis
     """When a silo speaks and what it says without noise, its first user's features scaled by
     `first_user`; what comes back is fixed.
     """
-    learner = FederatedLinUCB(2, 3, 20, 5, regularizer=1.0, lazy=lazy)
+    learner = FederatedLinUCB(2, 3, 20, 5, regularizer=1.0, rules=SiloRules(lazy=lazy))
     silo = Silo(sums_for(learner, private=False).encoder())
     rng = np.random.default_rng(seed)
     spoke, said, t = [], [], 0
@@ -260,7 +257,7 @@ def test_other_silos_hear_of_a_silo_only_through_the_opened_sum() -> None:
     """
 
     def actions(scale: float) -> tuple[list[int], list[int]]:
-        learner = FederatedLinUCB(2, 2, 8, 2, regularizer=2.0, lazy=False)
+        learner = FederatedLinUCB(2, 2, 8, 2, regularizer=2.0, rules=SiloRules(lazy=False))
         sums = sums_for(learner, private=False)
         silos = [Silo(sums.encoder()) for _ in range(2)]
         released = iter(np.random.default_rng(5).standard_normal((4, 5)))
@@ -302,7 +299,7 @@ def test_noisy_matrices_are_repaired_and_counted_and_never_give_nan() -> None:
 def test_a_federation_drowned_in_noise_still_acts() -> None:
     shape = factorize("tree", 20)
     sums = PrefixSums(shape, 3, moments.size(4), 2.2, TrustModel.SILO, "gaussian", 1e4)
-    learner = FederatedLinUCB(3, 4, 40, 2, regularizer=1.0, lazy=False, clip=True)
+    learner = FederatedLinUCB(3, 4, 40, 2, regularizer=1.0, rules=SiloRules(lazy=False, clip=True))
     environment = Synthetic.draw(3, 4, 5, np.random.default_rng(1))
     outcome = run(Experiment.of(learner, Releases(sums)), environment, np.random.default_rng(2))
     assert learner.repairs == 20
@@ -311,7 +308,7 @@ def test_a_federation_drowned_in_noise_still_acts() -> None:
 
 
 def test_silos_and_their_learner_survive_storage() -> None:
-    learner = FederatedLinUCB(1, 2, 9, 3, regularizer=2.0, lazy=False)
+    learner = FederatedLinUCB(1, 2, 9, 3, regularizer=2.0, rules=SiloRules(lazy=False))
     sums = sums_for(learner)
     rng = np.random.default_rng(0)
     mechanism, silo = Releases(sums), Silo(sums.encoder(rng))
@@ -344,7 +341,7 @@ def test_silos_and_their_learner_survive_storage() -> None:
 
 def test_out_of_bounds_contexts_and_rewards_are_refused_or_clipped_and_counted() -> None:
     def silo_of(clip: bool) -> Silo:
-        learner = FederatedLinUCB(1, 2, 4, 2, lazy=False, clip=clip)
+        learner = FederatedLinUCB(1, 2, 4, 2, rules=SiloRules(lazy=False, clip=clip))
         silo = Silo(sums_for(learner, private=False).encoder())
         silo.start(learner.propose()[0])
         return silo
@@ -387,7 +384,7 @@ def test_silos_in_one_batch_refuse_or_count_in_the_same_way() -> None:
     wide = Wide(2, 3, np.array([0.6, 0.6]), deviation=5.0)
 
     def notes(where: Synthetic, clip: bool, dimension: int = 2) -> Any:
-        learner = FederatedLinUCB(2, dimension, 4, 2, lazy=False, clip=clip)
+        learner = FederatedLinUCB(2, dimension, 4, 2, rules=SiloRules(lazy=False, clip=clip))
         experiment = Experiment.of(learner, Releases(sums_for(learner, private=False)))
         return run(experiment, where, np.random.default_rng(0)).notes
 
@@ -404,7 +401,7 @@ def test_silos_in_one_batch_refuse_or_count_in_the_same_way() -> None:
 
 
 def test_calls_out_of_turn_are_refused() -> None:
-    learner = FederatedLinUCB(2, 2, 3, 1, lazy=False)
+    learner = FederatedLinUCB(2, 2, 3, 1, rules=SiloRules(lazy=False))
     sums = sums_for(learner, private=False)
     mechanism, silo = Releases(sums), Silo(sums.encoder())
     context = [[1.0, 0.0]]
@@ -439,7 +436,7 @@ def test_calls_out_of_turn_are_refused() -> None:
         protocol.combine([message] * 3)
     with pytest.raises(TacitError, match="the same dimension"):
         protocol.combine([message, np.zeros(9)])
-    with pytest.raises(TacitError, match="has 9 numbers; it must have 5"):
+    with pytest.raises(TacitError, match="has 9 numbers: must have 5"):
         learner.observe(round_, told(round_, np.zeros(3), np.eye(3)))
     good = told(round_, np.zeros(2), np.eye(2))
     learner.observe(round_, good)

@@ -368,7 +368,7 @@ def test_a_guardrail_needs_a_control() -> None:
 def test_a_guardrail_needs_a_second_metric_under_the_same_promise() -> None:
     single = begin("private-med", ["a", "b"], binary=True, horizon=9_000, control_share=0.2)
     before = written(single)
-    with pytest.raises(TacitError, match="has 1 metrics; it must have 2: make it of factories"):
+    with pytest.raises(TacitError, match=r"has 1 metrics: must have 2\. Make it of factories"):
         single.guard("errors")
     assert written(single) == before
     assert single.guardrail is None
@@ -393,7 +393,7 @@ def test_there_is_one_guardrail_from_the_first_round_on() -> None:
     ("options", "message"),
     [
         ({"name": ""}, "has no name"),
-        ({"better": "faster"}, "better is 'faster'; it must be lower or higher"),
+        ({"better": "faster"}, "better is 'faster': must be lower or higher"),
         ({"margin": -0.1}, "margin is -0.1"),
         ({"margin": 1.0}, "margin is 1"),
         ({"level": 1.0}, "level is 1"),
@@ -421,9 +421,9 @@ def test_an_estimate_without_the_second_metric_is_refused_and_nothing_changes() 
     before = written(experiment)
     bad = Estimate(np.array([1.0, np.nan]), whole.error, whole.guarantee_id)
     for estimate, message in (
-        (whole.metric(0), "has 1 numbers; it must have 2, the second one of the guardrail errors"),
+        (whole.metric(0), "has 1 numbers: must have 2, the second one of the guardrail errors"),
         (bad, "must be a finite number"),
-        (Estimate(whole.total, whole.error), "has guarantee none; it must be"),
+        (Estimate(whole.total, whole.error), "has guarantee none: must be"),
     ):
         with pytest.raises(TacitError, match=message):
             experiment.observe(round_, estimate)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.bandits.harness import Distribution, Environment, estimate, exact, laplace, play
 
-from tacit.bandits import ForgettingElimination, Learner, PrivateKLUCB
+from tacit.bandits import ForgettingElimination, Learner, NoiseTail, PrivateKLUCB
 from tacit.bandits.arms.bounds import MeanBound, leader
 
 RANGES = {"easy": (0.25, 0.75, 10**6), "hard": (0.45, 0.55, 10**7)}
@@ -36,7 +36,7 @@ def regret(
 
 def dist_dp_se(epsilon: float) -> Callable[[int], Learner]:
     return lambda horizon: ForgettingElimination(
-        10, horizon, 4, 0.1, "paper", math.sqrt(2) / epsilon, 1 / epsilon
+        10, horizon, 4, 0.1, "paper", NoiseTail(math.sqrt(2) / epsilon, 1 / epsilon)
     )
 
 

@@ -140,7 +140,7 @@ def test_changes_that_make_no_sense_are_refused() -> None:
     experiment = experiment_of(arms=2)
     with pytest.raises(TacitError, match="'option 2', which exists"):
         experiment.add("option 2")
-    with pytest.raises(TacitError, match="option is 'pink'; it must be one of option 1, option 2"):
+    with pytest.raises(TacitError, match="option is 'pink': must be one of option 1, option 2"):
         experiment.pause("pink")
     experiment.remove("option 2")
     with pytest.raises(TacitError, match="the only one left"):

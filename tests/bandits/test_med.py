@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.bandits.harness import Environment, estimate, exact, laplace, play
 
-from tacit.bandits import ArmEvidence, ForgettingElimination, PrivateMED
+from tacit.bandits import ArmEvidence, ForgettingElimination, NoiseTail, PrivateMED
 from tacit.bandits.arms.divergence import kl
 from tacit.bandits.arms.med import EARLY, coarse, quick
 from tacit.noise import DiscreteLaplace
@@ -231,6 +231,8 @@ def test_an_eighth_of_the_regret_of_dist_dp_se_on_easy_instances(
         first, least = (max(64, math.ceil(size * deviation)) for size in (20, 10))
         learner = PrivateMED(10, horizon, first, least, index, rounds=32, seed=seed)
         ours += play(learner, world, distribution, np.random.default_rng([41, seed]))
-        paper = ForgettingElimination(10, horizon, 4, 0.1, "paper", deviation, 1 / epsilon)
+        paper = ForgettingElimination(
+            10, horizon, 4, 0.1, "paper", NoiseTail(deviation, 1 / epsilon)
+        )
         theirs += play(paper, world, distribution, np.random.default_rng([43, seed]))
     assert ours <= theirs / factor

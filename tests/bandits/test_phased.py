@@ -14,12 +14,21 @@ import pytest
 from tests.tables import each_row
 
 from tacit.bandits import Learner
-from tacit.bandits.linear.phased import DistributedElimination, PhasedElimination, SingleElimination
+from tacit.bandits.contract import learner_of
+from tacit.bandits.linear.phased import (
+    ClientSampling,
+    DistributedElimination,
+    FittedReports,
+    PhasedElimination,
+    SingleElimination,
+)
 from tacit.bandits.linear.widths import PhaseEvidence, RunEvidence
 from tacit.errors import TacitError
+from tacit.names import name_of
 from tacit.types import Design, Estimate, Round, VectorError
 
 Floats = npt.NDArray[np.float64]
+FIXED = ClientSampling(fixed_clients=30)
 
 
 def design(round_: Round) -> Design:
@@ -90,7 +99,7 @@ def test_widths_and_standings_count_reports_not_participants(constants: str) -> 
     too; the paper's width follows reports.
     """
     for learner, each in (
-        (DistributedElimination(np.eye(3), 10_000, fixed_clients=30, constants=constants), False),
+        (DistributedElimination(np.eye(3), 10_000, sampling=FIXED, constants=constants), False),
         (SingleElimination(np.eye(3), 10_000, constants=constants), True),
     ):
         (round_,) = learner.propose()
@@ -125,7 +134,7 @@ def test_phases_fill_the_horizon_exactly(constants: str) -> None:
 
 
 def test_clients_grow_as_the_paper_says() -> None:
-    learner = DistributedElimination(sphere(50, 4), 10_000, alpha=0.8, constants="paper")
+    learner = DistributedElimination(sphere(50, 4), 10_000, constants="paper")
     phases = drive(learner, np.zeros(4), np.random.default_rng(0))
     released = [phase for phase in phases if phase.released]
     assert [phase.participants for phase in released] == [
@@ -270,7 +279,7 @@ def test_the_best_action_is_dropped_in_at_most_a_share_of_runs() -> None:
         ({"alpha": 0.0}, "alpha"),
         ({"alpha": -1.0}, "alpha"),
         ({"alpha": 100.0}, "alpha"),
-        ({"fixed_clients": 0}, "every phase needs clients"),
+        ({"fixed_clients": 0}, "Every phase needs clients"),
         ({"client_std": -1.0}, "client_std"),
         ({"bound": 0}, "bound"),
         ({"failure_probability": 0}, "failure_probability"),
@@ -279,14 +288,16 @@ def test_the_best_action_is_dropped_in_at_most_a_share_of_runs() -> None:
 )
 def test_what_makes_no_sense_is_refused(arguments: dict[str, float], message: str) -> None:
     with pytest.raises(TacitError, match=message):
-        DistributedElimination(np.eye(3), 1000, **arguments)  # type: ignore[arg-type]
+        learner_of(
+            name_of(DistributedElimination), {"actions": np.eye(3), "horizon": 1000} | arguments
+        )
 
 
 def test_phases_are_taken_in_turn() -> None:
     learner = DistributedElimination(np.eye(3), 1000)
     (phase,) = learner.propose()
     assert learner.propose() == [phase]
-    with pytest.raises(TacitError, match="has 2 numbers; it must have 3"):
+    with pytest.raises(TacitError, match="has 2 numbers: must have 3"):
         learner.observe(phase, estimate(phase, np.zeros(2)))
     learner.observe(phase, estimate(phase, np.zeros(3)))
     with pytest.raises(TacitError, match="already observed"):
@@ -322,7 +333,10 @@ def test_clients_fit_parameters_only_where_that_is_worth_it() -> None:
     kinds = {}
     for clients in (1000, 10**6):
         learner = DistributedElimination(
-            np.eye(6), 10**9, fixed_clients=clients, parameters_from=1, noise_ratio=0.5
+            np.eye(6),
+            10**9,
+            sampling=ClientSampling(fixed_clients=clients),
+            fitted=FittedReports(parameters_from=1, noise_ratio=0.5),
         )
         learner._number = 14
         (round_,) = learner.propose()

@@ -244,7 +244,7 @@ def test_an_intercept_that_is_declared_but_not_there_is_refused() -> None:
 def test_an_intercept_is_appended_where_none_is_declared() -> None:
     problem = SilosProblem.of(**{**BASE, "silos": 3, "dimension": 4, "horizon": 50})
     learner: Any = lookup("secagg-fedlinucb").build(problem).learner
-    assert (learner.size, learner.length) == (5, 1.5)
+    assert (learner.size, learner.rewards.length) == (5, 1.5)
     (round_,) = learner.propose()
     assert round_.assignment.coordinates == moments.size(5)
     x = np.array([[[0.6, 0.8, 0.0, 0.0]]])
@@ -252,7 +252,7 @@ def test_an_intercept_is_appended_where_none_is_declared() -> None:
     lifted = actor.lifted(actor.look(x))
     np.testing.assert_allclose(np.linalg.norm(lifted), 1.0)
     theta = np.array([0.3, 0.5, 0.1, 0.2])
-    a = learner.shrink
+    a = learner.rewards.shrink
     centred = np.append(theta / a, -0.5 / math.sqrt(1 - a * a))
     assert centred @ lifted[0, :, 0] == pytest.approx(float(x[0, 0] @ theta) - 0.5)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 from tests.bandits.harness import Distribution, Environment, estimate, exact, fair_bits, laplace
 
-from tacit.bandits import ForgettingElimination
+from tacit.bandits import ForgettingElimination, NoiseTail
 from tacit.bandits.arm_summaries import Known, best_of, standings
 from tacit.bandits.confidence_sequences import Tally
 from tacit.noise import DiscreteLaplace
@@ -148,7 +148,7 @@ def test_a_tally_adds_up_sums_people_and_noise() -> None:
 
 
 def test_all_batches_count_for_standings_also_of_a_learner_that_forgets() -> None:
-    learner = ForgettingElimination(2, 10_000, growth=4, constants="paper", sigma=9.0)
+    learner = ForgettingElimination(2, 10_000, growth=4, constants="paper", tail=NoiseTail(9.0))
     for _ in range(3):
         for round_ in learner.propose():
             n = round_.participants

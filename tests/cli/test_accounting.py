@@ -501,7 +501,7 @@ def test_what_is_audited_is_said_whole_and_never_rounded_down(command: Command) 
     found = result(command(*words, "--samples", 1000, "--json"))["guarantee"]
     assert set(found) == FIELDS
     assert 1 < found["epsilon"] <= 1.00001
-    whole = result(command("audit", "--algorithm", "dist-dp-se", "--seconds", 0.5, "--json"))
+    whole = result(command("audit", "--algorithm", "dist-dp-se", "--seconds", 3, "--json"))
     assert set(whole["guarantee"]) == FIELDS
     one = {"id": "dishonest-at-most", "scope": "round", "count": 1, "fraction": "0"}
     assert one in whole["guarantee"]["assumptions"]

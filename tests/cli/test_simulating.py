@@ -292,9 +292,9 @@ def test_without_a_guardrail_nothing_is_said_of_one(command: Command) -> None:
         ((*RAIL, "--control-share", "0"), "give the control a share"),
         (RAIL[:2], "it has no means: give guardrail_means"),
         (RAIL[2:], "guardrail has no name, but means or a margin"),
-        ((*RAIL[:3], "0.1,0.4"), "guardrail_means is 0.1,0.4; it must be 3 numbers"),
-        ((*RAIL[:3], "0.1,0.4,2"), "guardrail_means is 0.1,0.4,2; it must be"),
-        ((*RAIL, "--guardrail-better", "more"), "it must be one of lower, higher"),
+        ((*RAIL[:3], "0.1,0.4"), "guardrail_means is 0.1,0.4: must be 3 numbers"),
+        ((*RAIL[:3], "0.1,0.4,2"), "guardrail_means is 0.1,0.4,2: must be"),
+        ((*RAIL, "--guardrail-better", "more"), "must be one of lower, higher"),
         ((*RAIL, "--guardrail-margin", "1.5"), "guardrail_margin is 1.5"),
         ((*RAIL, "--trust", "shuffler", "--epsilon", "0.1"), "epsilon is shared among 2 metrics"),
     ],
@@ -314,7 +314,7 @@ def test_algorithms_without_a_guardrail_say_so(command: Command, wide: Path) -> 
     words = ("simulate", "--algorithm", "private-med", "--replay", wide, "--control-share", "0.2")
     code, _, err = command(*words, "--guardrail", "errors")
     assert code == 2
-    assert "the environment has 1 metrics; it must have 2" in " ".join(err.split())
+    assert "the environment has 1 metrics: must have 2" in " ".join(err.split())
 
 
 @pytest.mark.extended

@@ -98,7 +98,7 @@ def test_every_trust_model_runs_under_one_guarantee(
         ({"delta": 0.0}, "must be above 0 for moments"),
         ({"growth": 1.0}, "must be above 1"),
         ({"evaluation": 1.5}, "evaluation is 1.5"),
-        ({"epsilon": 0}, "for no privacy use contextual-thompson"),
+        ({"epsilon": 0}, "For no privacy use contextual-thompson"),
         ({"trust": "secure-aggregation", "horizon": 20}, "must be at least 64"),
         ({"contexts": "interactions", "dimension": 12}, "must be from"),
     ],
@@ -282,7 +282,7 @@ def test_logs_are_replayed_by_rejection(tmp_path: Path) -> None:
     assert record["rows_used"] <= 24_000
     assert not result.regret_known
     assert result.guarantee is not None
-    assert "row of the log" in result.promise
+    assert "row of the log" in result.guarantee_text
 
 
 def test_replay_by_rejection_is_unbiased(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_bad_definitions_are_refused() -> None:
         FromFunction(many, ["old"])
     with pytest.raises(TacitError, match="two or more different names"):
         FromFunction(many, ["old", "old"])
-    with pytest.raises(TacitError, match="options is 1; it must be a whole number of at least 2"):
+    with pytest.raises(TacitError, match="options is 1: must be a whole number of at least 2"):
         FromFunction(many, 1)
     with pytest.raises(TacitError, match="options is old"):
         FromFunction(many, "old")

@@ -212,7 +212,7 @@ def test_arms_and_horizons_that_do_not_fit_are_refused() -> None:
     ):
         ArmsProblem.of(arms=2, horizon=1000).fitted(run, 0)
     with pytest.raises(
-        TacitError, match="environment is Synthetic; it must be an environment of arms"
+        TacitError, match="environment is Synthetic: must be an environment of arms"
     ):
         ArmsProblem.of(arms=2).fitted(Synthetic.draw(2, 3, 4, np.random.default_rng(0)), 0)
     check_horizon(30, TABLE)

@@ -52,10 +52,14 @@ def mutants(targets: Iterable[Target]) -> Iterator[Mutant]:
     for target in targets:
         text = (PACKAGE / target.path).read_text(encoding="utf-8")
         function = find(ast.parse(text), target)
-        made = [found for rewrite in target.how for found in variants(function, rewrite)]
-        made = [(label, node) for label, node in made if target.takes(label)]
-        if not made:
-            sys.exit(f"{target.path}: {target.function} offers nothing to break: name another")
+        ways = [list(variants(function, rewrite)) for rewrite in target.how]
+        made = [(label, node) for way in ways for label, node in way if target.takes(label)]
+        if not made or not all(ways):
+            place = ways.index([]) if [] in ways else 0
+            sys.exit(
+                f"{target.path}: {target.function} offers operator {place + 1} nothing to break: "
+                "name another"
+            )
         for label, node in made:
             name = f"{target.path}: {target.function}: {label}"
             seen[name] = seen.get(name, 0) + 1

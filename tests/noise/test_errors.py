@@ -88,7 +88,7 @@ def test_a_chance_beyond_certainty_is_refused(factor: Any, rate: Any) -> None:
 @each_row("name", LAWS)
 def test_a_share_count_below_one_is_refused(name: str, count: Any) -> None:
     message = refusal(lambda: LAWS[name].share(count))
-    assert message.startswith(f"shares is {count}; ")
+    assert message.startswith(f"shares is {count}: ")
     assert "at least one participant" in message
 
 
@@ -103,7 +103,7 @@ def test_a_power_that_is_not_positive_is_refused(name: str, times: Any) -> None:
 @each_row("name", ["laplace-10", "skellam-1388", "binomial-62", "table"])
 def test_a_level_outside_zero_to_one_is_refused(name: str, ask: str, p: Any) -> None:
     message = refusal(lambda: getattr(LAWS[name], ask)(p))
-    assert f"is {p}; it must be a probability" in message
+    assert f"is {p}: must be a probability" in message
 
 
 @pytest.mark.parametrize(
@@ -116,17 +116,17 @@ def test_a_level_that_no_double_can_tell_from_an_end_is_refused(ask: str, p: Fra
 
 @pytest.mark.parametrize("size", [-1, 2.5, "3"], ids=repr)
 def test_a_size_that_is_no_count_is_refused(size: Any) -> None:
-    assert f"size is {size};" in refusal(lambda: Skellam(3).draw(size))
+    assert f"size is {size}:" in refusal(lambda: Skellam(3).draw(size))
 
 
 @pytest.mark.parametrize("modulus", [1, 0, -7, 2.5, "31"], ids=repr)
 def test_a_modulus_that_opens_nothing_is_refused(modulus: Any) -> None:
-    assert f"modulus is {modulus};" in refusal(lambda: modular_pmf(Skellam(3), modulus))
+    assert f"modulus is {modulus}:" in refusal(lambda: modular_pmf(Skellam(3), modulus))
 
 
 @pytest.mark.parametrize("failure", [0, 1, math.nan, -1e-9, "never"], ids=repr)
 def test_a_failure_probability_that_is_none_is_refused(failure: Any) -> None:
-    assert f"failure probability is {failure};" in refusal(lambda: Skellam(3).room(failure))
+    assert f"failure probability is {failure}:" in refusal(lambda: Skellam(3).room(failure))
 
 
 def test_a_modulus_too_small_is_refused() -> None:

@@ -29,6 +29,7 @@ from tacit.privacy import (
     ApproximateDP,
     ComposedLoss,
     PureDP,
+    ThreatModel,
     calibrate,
     l2_guarantee,
     linf_loss,
@@ -226,7 +227,7 @@ def test_a_new_law_hides_a_secure_sum() -> None:
     """Seeded; the unseeded draws raise a false alarm once in 10^8 runs."""
     distribution = calibrate(Together, 4, TARGET).distribution
     assert isinstance(distribution, Together)
-    protocol = SecureSum(50, 4, distribution, TARGET, dropout=0.1)
+    protocol = SecureSum(50, 4, distribution, TARGET, threat=ThreatModel(dropout=0.1))
     assert protocol.error(50).variance > float(distribution.variance) / 16
     estimate = protocol.analyze(protocol.combine([protocol.randomize(0.5) for _ in range(50)]))
     assert abs(estimate.mean - 0.5) < 50 * distribution.std / (50 * 4)

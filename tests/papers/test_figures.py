@@ -218,7 +218,7 @@ def test_small_figures_are_much_smaller_than_the_papers() -> None:
             for size in ("paper", "small")
         )
         assert 2 * small <= paper
-    with pytest.raises(TacitError, match="size is 'large'; it must be one of paper, small"):
+    with pytest.raises(TacitError, match="size is 'large': must be one of paper, small"):
         Options(size="large")  # type: ignore[arg-type]
 
 

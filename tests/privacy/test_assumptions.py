@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -40,6 +40,7 @@ from tacit.assumptions import (
     Remark,
     Scope,
     Secret,
+    SemiHonestServer,
     Source,
     Spread,
     TowardsOutsiders,
@@ -528,7 +529,7 @@ def test_no_fewer_than_none_are_curious() -> None:
 
 @pytest.mark.parametrize("numbers", [(0, 1), (1, 0), (-1, 1)])
 def test_nobody_visits_less_than_once(numbers: tuple[int, int]) -> None:
-    with pytest.raises(TacitError, match="it must be"):
+    with pytest.raises(TacitError, match="must be"):
         VisitsAtMost(*numbers)
 
 
@@ -597,6 +598,37 @@ def test_an_assumption_from_outside_covers_only_its_equal() -> None:
     needed = DishonestAtMost(Scope.ROUND, 1)
     assert uncovered([needed], [Fine()]) == (needed,)
     assert together([needed], [Fine()]) == {needed, Fine()}
+    assert uncovered([SemiHonestServer()], [Fine()]) == (SemiHonestServer(),), "no fields either"
+
+
+def test_no_equality_from_outside_covers_an_assumption() -> None:
+    """Found: a class whose `__eq__` is always true covered every needed assumption."""
+
+    class Equal(CompleteGroups):
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __hash__(self) -> int:
+            return 0
+
+    needed = DishonestAtMost(Scope.ROUND, 1)
+    assert uncovered([needed], [Equal()]) == (needed,)
+    assert len(together([needed], [Equal()])) == 2
+    assert not uncovered([Equal()], [Equal()])
+
+
+def test_an_assumption_from_outside_is_covered_only_by_its_equal() -> None:
+    """Found: a subclass that needs more was covered by any value of the class that it extends."""
+
+    @dataclass(frozen=True)
+    class Stricter(DishonestAtMost):
+        colluding: int = 0
+
+    needed = Stricter(Scope.ROUND, 5, colluding=0)
+    assert uncovered([needed], [DishonestAtMost(Scope.ROUND, 1)]) == (needed,)
+    assert uncovered([needed], [Stricter(Scope.ROUND, 5, colluding=1)]) == (needed,)
+    assert not uncovered([needed], [Stricter(Scope.ROUND, 5, colluding=0)])
+    assert len(together([needed], [DishonestAtMost(Scope.ROUND, 1)])) == 2
 
 
 def test_a_guarantee_from_outside_is_rejected_and_hides_none_of_tacits() -> None:

@@ -23,6 +23,7 @@ from tacit.privacy import (
     ConcentratedDP,
     Gaussian,
     Neighbours,
+    NoiseBits,
     PureDP,
     View,
     calibrate,
@@ -218,7 +219,9 @@ def test_binomial_bits_per_user_are_the_least_and_so_is_their_bias() -> None:
 
 
 def test_a_fixed_number_of_bits_finds_the_least_bias() -> None:
-    found = calibrate("binomial", 1, ApproximateDP(1.0, 1e-5), users=100, bits=3)
+    found = calibrate(
+        "binomial", 1, ApproximateDP(1.0, 1e-5), users=100, bits=NoiseBits(per_user=3)
+    )
     assert isinstance(found.distribution, Binomial)
     assert found.distribution.n == 300
     assert float(found.distribution.p) < 0.5
@@ -230,14 +233,14 @@ def test_a_fixed_number_of_bits_finds_the_least_bias() -> None:
 
 
 def test_a_fixed_bias_finds_the_least_number_of_bits() -> None:
-    found = calibrate("binomial", 2, ApproximateDP(1.0, 1e-5), bias=0.1)
+    found = calibrate("binomial", 2, ApproximateDP(1.0, 1e-5), bits=NoiseBits(bias=0.1))
     assert isinstance(found.distribution, Binomial)
     assert (
         hockey_stick(found.distribution, 2, 1.0)
         <= 1e-5
         < hockey_stick(Binomial(found.distribution.n - 1, 0.1), 2, 1.0)
     )
-    shared = calibrate("binomial", 2, ApproximateDP(1.0, 1e-5), bias=0.1, users=50)
+    shared = calibrate("binomial", 2, ApproximateDP(1.0, 1e-5), bits=NoiseBits(bias=0.1), users=50)
     assert shared.bits_per_user == math.ceil(found.distribution.n / 50)
 
 
@@ -251,7 +254,7 @@ def test_one_bit_from_each_of_many_users_is_enough() -> None:
 
 def test_too_few_bits_are_refused_with_the_number_that_would_do() -> None:
     with pytest.raises(TacitError, match="use at least 7"):
-        calibrate("binomial", 1, ApproximateDP(1.0, 1e-5), users=10, bits=3)
+        calibrate("binomial", 1, ApproximateDP(1.0, 1e-5), users=10, bits=NoiseBits(per_user=3))
 
 
 # vectors
@@ -404,10 +407,10 @@ def test_what_cannot_be_calibrated_is_refused_with_a_remedy() -> None:
         ("epsilon is 0", {"target": ApproximateDP(0.0, 1e-5)}),
         ("no meaningful privacy", {"target": ApproximateDP(1e4, 1e-5)}),
         ("epsilon is 1e-30; below 1e-09", {"target": ApproximateDP(1e-30, 1e-6)}),
-        ("for binomial noise", {"bits": 3}),
+        ("for binomial noise", {"bits": NoiseBits(3)}),
         ("finite range", {"kind": "binomial", "target": PureDP(1.0)}),
-        ("give users", {"kind": "binomial", "bits": 3}),
-        ("bias is 1.5", {"kind": "binomial", "bias": 1.5}),
+        ("give users", {"kind": "binomial", "bits": NoiseBits(3)}),
+        ("bias is 1.5", {"kind": "binomial", "bits": NoiseBits(bias=1.5)}),
         ("not shared", {"kind": "gaussian", "users": 3}),
         (
             "norm='linf'",

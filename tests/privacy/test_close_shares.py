@@ -12,7 +12,7 @@ from tacit.noise import DiscreteGaussian, DiscreteLaplace, Skellam
 from tacit.privacy import ApproximateDP, PureDP, View, calibrate, privacy_loss, promised
 from tacit.privacy.accounting import common_order, epsilon_of, trimmed_renyi
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
-from tacit.privacy.guarantees import renyi_epsilon
+from tacit.privacy.renyi import renyi_epsilon
 from tacit.privacy.threat_model import ThreatModel
 from tacit.protocols.sums import SecureSum
 

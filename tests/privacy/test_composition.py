@@ -224,7 +224,7 @@ def test_advanced_composition_is_the_formula_of_dwork_rothblum_vadhan() -> None:
         advanced_composition(PureDP(3.0), 2, 1e-6).epsilon == 6.0
     )  # never above basic composition
     assert advanced_composition(PureDP(900.0), 2, 1e-6).epsilon == 1800.0
-    with pytest.raises(TacitError, match="it must be below 1"):
+    with pytest.raises(TacitError, match="must be below 1"):
         advanced_composition(ApproximateDP(0.1, 0.01), 100, 1e-6)
 
 

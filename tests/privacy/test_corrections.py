@@ -290,8 +290,8 @@ def test_32_the_printed_radius_has_the_rounding_term_of_the_proof() -> None:
     problem = ArmsProblem.of(epsilon=0.5, constants="paper", scale=4)
     learner = lookup("dist-cdp-se").build(problem).learner
     assert isinstance(learner, ForgettingElimination)
-    assert learner.sigma == pytest.approx(math.sqrt(2) / 0.5 * (1 + 1 / 4))
-    assert learner.h == 0
+    assert learner.tail.sigma == pytest.approx(math.sqrt(2) / 0.5 * (1 + 1 / 4))
+    assert learner.tail.h == 0
 
 
 def test_34_the_public_code_has_other_noise_than_the_theorems() -> None:

@@ -265,7 +265,7 @@ def test_every_round_has_at_most_the_printed_divergences() -> None:
         ("dist-cdp-se", factories.gaussian_tight),
     ):
         problem = ArmsProblem.of(delta=1e-5, rewards="gaussian", horizon=20_000)
-        also = lookup(name).also
+        also = lookup(name).form.also
         assert also is not None
         stated = also(problem)
         sizes = [4**b for b in range(3, 8) if 64 <= 4**b <= 20_000]

@@ -330,7 +330,7 @@ def test_composition_refuses_what_it_cannot_add() -> None:
         compose([PureDP(1.0), PureDP(1.0, view=View.MESSAGE)])
     with pytest.raises(TacitError, match="to_approximate"):
         compose([ConcentratedDP(1.0), ApproximateDP(1.0, 1e-6)])
-    with pytest.raises(TacitError, match="it must be below 1"):
+    with pytest.raises(TacitError, match="must be below 1"):
         compose([ApproximateDP(1.0, 0.6), ApproximateDP(1.0, 0.6)])
     with pytest.raises(TacitError, match="share no order"):
         compose([RenyiDP(((2.0, 1.0),)), RenyiDP(((3.0, 1.0),))])
@@ -391,3 +391,31 @@ def test_composition_says_where_participations_must_be_in_different_releases() -
     for items in ([PureDP(0.5)] * 3, [PureDP(0.5), PureDP(1.0, participations=2)]):
         assert DistinctRounds() not in compose(items).assumptions
     assert compose([ApproximateDP(0.5, 1e-6)]).assumptions == frozenset()
+
+
+@given(
+    st.lists(st.floats(1e-12, 5), min_size=2, max_size=5),
+    st.integers(1, 50),
+)
+def test_sums_of_guarantees_are_never_below_the_exact_ones(
+    epsilons: list[float], count: int
+) -> None:
+    """Found: sums of floats were rounded to the nearest, half of them down."""
+    exact = sum(map(Fraction, epsilons))
+    pure = compose([PureDP(one) for one in epsilons])
+    concentrated = compose([ConcentratedDP(one) for one in epsilons])
+    assert isinstance(pure, PureDP)
+    assert isinstance(concentrated, ConcentratedDP)
+    assert min(Fraction(pure.epsilon), Fraction(concentrated.rho)) >= exact
+    delta = min(0.9 / len(epsilons), epsilons[0])
+    both = compose([ApproximateDP(one, delta) for one in epsilons])
+    assert isinstance(both, ApproximateDP)
+    assert Fraction(both.epsilon) >= exact
+    assert Fraction(both.delta) >= len(epsilons) * Fraction(delta)
+    first = Fraction(epsilons[0])
+    assert Fraction(PureDP(epsilons[0]).group(count).epsilon) >= count * first
+    assert Fraction(ConcentratedDP(epsilons[0]).group(count).rho) >= count**2 * first
+    assert Fraction(PureDP(epsilons[0]).rho_bound()) >= first**2 / 2
+    curve = RenyiDP(((2.0, epsilons[0]), (3.0, math.inf))).repeat(count).curve
+    assert Fraction(curve[0][1]) >= count * first
+    assert curve[1][1] == math.inf

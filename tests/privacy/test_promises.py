@@ -184,8 +184,10 @@ def test_a_promise_says_how_often_a_person_takes_part_and_whom_it_trusts() -> No
 
 
 def test_assumptions_go_along_with_every_conversion() -> None:
-    split = SplitAndMix(SecureSum(40, 1, DiscreteLaplace(1), PureDP(1.0), dropout=0.2)).guarantee
-    vector = SecureVector(40, 2, 1.0, TARGET, dropout=0.2).guarantee
+    split = SplitAndMix(
+        SecureSum(40, 1, DiscreteLaplace(1), PureDP(1.0), threat=ThreatModel(dropout=0.2))
+    ).guarantee
+    vector = SecureVector(40, 2, 1.0, TARGET, threat=ThreatModel(dropout=0.2)).guarantee
     assert split is not None
     assert vector is not None
     stated = {DishonestAtMost(Scope.ROUND, 1), ReleasedOnlyAbove(Fraction(4, 5))}
@@ -240,7 +242,9 @@ def test_noise_that_earns_less_than_its_target_is_refused() -> None:
         ShuffledBits(10, 4, 1, 0.01, ApproximateDP(0.1, 1e-9))
     share = DiscreteGaussian(4)
     with pytest.raises(TacitError, match="earns"):
-        SecureSum(64, 16, share.sum_of_shares(64), TARGET, share=share, dropout=0.5)
+        SecureSum(
+            64, 16, share.sum_of_shares(64), TARGET, share=share, threat=ThreatModel(dropout=0.5)
+        )
     with pytest.raises(TacitError, match="no pure guarantee"):
         promised(Skellam(100), 1, PureDP(1.0), View.OPENED_SUM)
 
@@ -487,7 +491,7 @@ def test_nobody_is_added_or_removed_unseen() -> None:
 
 
 def test_that_no_participant_is_curious_is_an_assumption() -> None:
-    protocol = SecureSum(4, 1, DiscreteLaplace(1), PureDP(1.0), curious=0)
+    protocol = SecureSum(4, 1, DiscreteLaplace(1), PureDP(1.0), threat=ThreatModel(curious=0))
     assert protocol.guarantee.assumptions == {
         DishonestAtMost(Scope.ROUND, 0),
         ReleasedOnlyAbove(Fraction(1)),

@@ -32,8 +32,8 @@ from tacit.privacy import (
     skellam_renyi,
 )
 from tacit.privacy.composition import ComposedLoss
-from tacit.privacy.guarantees import renyi_epsilon
 from tacit.privacy.loss import renyi_divergence
+from tacit.privacy.renyi import renyi_epsilon
 from tacit.privacy.vectors import ORDERS, _likely_outcomes
 
 

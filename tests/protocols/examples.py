@@ -24,7 +24,7 @@ from tacit.noise import (
     Skellam,
     Table,
 )
-from tacit.privacy import ApproximateDP, PureDP, calibrate
+from tacit.privacy import ApproximateDP, PureDP, ThreatModel, calibrate
 from tacit.protocols import vectors
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import Protocol, SumProtocol
@@ -32,7 +32,7 @@ from tacit.protocols.factorization import factorize
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
 from tacit.protocols.joint import JointSums
 from tacit.protocols.l2_sums import CentralBall, LocalBall, SecureBall, ShuffledBall
-from tacit.protocols.prefix_noise import calibrated
+from tacit.protocols.prefix_noise import SiloStream, calibrated
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.randomized_bits import RandomizedBits
@@ -82,7 +82,9 @@ def polya(factor: float) -> SumProtocol:
 
 @claiming
 def polya_dropout(factor: float) -> SumProtocol:
-    return SecureSum(40, 4, DiscreteLaplace(4 * factor), PureDP(1.0 / factor), dropout=0.25)
+    return SecureSum(
+        40, 4, DiscreteLaplace(4 * factor), PureDP(1.0 / factor), threat=ThreatModel(dropout=0.25)
+    )
 
 
 @cache
@@ -142,7 +144,9 @@ def shuffled(precision: int, dropout: float = 0.0) -> Callable[[float], SumProto
             if factor == 1
             else 0.5 - 0.5 * math.sqrt(1 - 4 * factor**2 * float(bias * (1 - bias)))
         )
-        return ShuffledBits(40, precision, bits, p, weaker(factor), dropout=dropout)
+        return ShuffledBits(
+            40, precision, bits, p, weaker(factor), threat=ThreatModel(dropout=dropout)
+        )
 
     return build
 
@@ -327,7 +331,7 @@ def prefix() -> Protocol:
     """The second step of a tree, whose released number holds both."""
     target = ApproximateDP(2.0, 0.05)
     shape = factorize("tree", 2)
-    sums = calibrated(shape, 4, 3, 1.5, SECURE, "skellam", target, people=4)
+    sums = calibrated(SiloStream(shape, 4, 3, 1.5, people=4), SECURE, "skellam", target)
     before = HISTORY[:, 0].sum(axis=0)
     return sums.open(1, {0: before}, {0: before}, sums.guarantee(0.05))
 
@@ -335,7 +339,7 @@ def prefix() -> Protocol:
 def central_prefix() -> Protocol:
     """The same step in the hands of a trusted server, who draws the noise."""
     target, shape = ApproximateDP(2.0, 0.05), factorize("tree", 2)
-    sums = calibrated(shape, 4, 3, 1.5, CENTRAL, "skellam", target, people=4)
+    sums = calibrated(SiloStream(shape, 4, 3, 1.5, people=4), CENTRAL, "skellam", target)
     before = HISTORY[:, 0].sum(axis=0)
     return sums.open(1, {0: before}, {0: before}, sums.guarantee(0.05))
 

@@ -49,7 +49,7 @@ from tacit.protocols.factorization import (
 from tacit.protocols.mechanism import Mechanism, Releases, earned_by
 from tacit.protocols.prefix_delivery import Noise, Presence
 from tacit.protocols.prefix_messages import Bits, Shares
-from tacit.protocols.prefix_noise import calibrated
+from tacit.protocols.prefix_noise import SiloStream, calibrated
 from tacit.protocols.prefix_sums import PrefixRound, PrefixSums
 from tacit.trust import TrustModel, split_shares
 from tacit.types import Arm, Floats, Round
@@ -87,14 +87,10 @@ def build(
 ) -> PrefixSums:
     shape = factorize(kind, steps)
     return calibrated(
-        shape,
-        silos,
-        numbers,
-        1.5,
+        SiloStream(shape, silos, numbers, 1.5, people=4),
         trust,
         noise,
         ApproximateDP(2.0, 0.05),
-        people=4,
         corrupt=corrupt,
     )
 
@@ -137,10 +133,7 @@ def test_square_root_releases_nine_times_less_variance_than_the_tree_at_400_step
 def test_joint_exact_accounting_gives_the_numbers_of_correction_18() -> None:
     for delta, expected in ((1e-5, 554.0), (0.1, 47.0)):
         protocol = calibrated(
-            factorize("square-root", 400),
-            1,
-            size(10),
-            joint_sensitivity(10),
+            SiloStream(factorize("square-root", 400), 1, size(10), joint_sensitivity(10)),
             SILO,
             "gaussian",
             ApproximateDP(1.0, delta),
@@ -201,7 +194,7 @@ def test_every_protocol_meets_its_target_and_half_the_noise_does_not(
     kind: Kind, trust: TrustModel, noise: Noise
 ) -> None:
     target = ApproximateDP(1.0, 1e-3)
-    protocol = calibrated(factorize(kind, 6), 20, 3, 1.5, trust, noise, target)
+    protocol = calibrated(SiloStream(factorize(kind, 6), 20, 3, 1.5), trust, noise, target)
     assert protocol.guarantee(target.delta).epsilon <= target.epsilon
     halved = PrefixSums(
         protocol.shape,
@@ -261,14 +254,10 @@ def test_nobody_moves_everything_opened_by_more_than_the_accounting_assumed(
     dimension, steps = 2, 5
     shape = factorize(kind, steps)
     protocol = calibrated(
-        shape,
-        3,
-        size(dimension),
-        joint_sensitivity(dimension),
+        SiloStream(shape, 3, size(dimension), joint_sensitivity(dimension), people=2),
         trust,
         noise,
         ApproximateDP(2.0, 0.05),
-        people=2,
     )
     background = np.random.default_rng(1).uniform(-1, 1, (steps, protocol.size))
     users = [pack(x * y, np.outer(x, x)) for x, y in extremes(dimension)[::3]]
@@ -502,8 +491,8 @@ def test_a_shuffler_of_shares_costs_its_part_of_delta_for_every_number_opened() 
     """At so large an ε that it shows; where it is more than was set aside, no noise is enough."""
     target = ApproximateDP(20.0, 1e-5)
     about = (factorize("tree", 2), 20, 3, 1.5)
-    mixed = calibrated(*about, SHUFFLER, "discrete-gaussian", target)
-    summed = calibrated(*about, SECURE, "discrete-gaussian", target)
+    mixed = calibrated(SiloStream(*about), SHUFFLER, "discrete-gaussian", target)
+    summed = calibrated(SiloStream(*about), SECURE, "discrete-gaussian", target)
     slack = 3 * 2 * (1 + math.exp(20)) * 2.0**-60
     assert mixed.slack(20.0) == pytest.approx(slack, rel=1e-9)
     assert summed.slack(20.0) == build("tree", SHUFFLER, "binomial").slack(20.0) == 0
@@ -517,7 +506,7 @@ def test_a_shuffler_of_shares_costs_its_part_of_delta_for_every_number_opened() 
     less = replace(summed, trust=SHUFFLER)  # with no noise for the shuffler's part
     assert not earned_by(less, replace(less.guarantee(1e-9), epsilon=20.0, delta=1e-5))
     with pytest.raises(TacitError, match="do not fit"):
-        calibrated(*about, SHUFFLER, "discrete-gaussian", ApproximateDP(20.0, 4e-9))
+        calibrated(SiloStream(*about), SHUFFLER, "discrete-gaussian", ApproximateDP(20.0, 4e-9))
 
 
 def test_assumptions_count_dishonest_silos_and_visits() -> None:
@@ -582,25 +571,19 @@ def test_rounding_adds_less_than_a_hundredth_to_the_sensitivity_within_64_bits()
     kinds: tuple[Noise, ...] = ("discrete-gaussian", "skellam")
     for noise in kinds:
         protocol = calibrated(
-            factorize("square-root", 80),
-            20,
-            size(10),
-            joint_sensitivity(10),
+            SiloStream(
+                factorize("square-root", 80), 20, size(10), joint_sensitivity(10), people=25
+            ),
             SECURE,
             noise,
             TARGET,
-            people=25,
         )
         assert 0 < protocol.rounding_overhead < 0.01
     large = calibrated(
-        factorize("square-root", 400),
-        10,
-        size(57),
-        joint_sensitivity(57),
+        SiloStream(factorize("square-root", 400), 10, size(57), joint_sensitivity(57), people=25),
         SECURE,
         "discrete-gaussian",
         TARGET,
-        people=25,
     )
     assert large.rounding_overhead < 0.01
 
@@ -786,7 +769,7 @@ def test_what_is_shuffled_keeps_the_promise_that_is_printed() -> None:
     """
     target = ApproximateDP(2.0, 0.05)
     about = (factorize("tree", 2), 4, 3, 1.5)
-    sums = calibrated(*about, SHUFFLER, "binomial", target, people=2, corrupt=1)
+    sums = calibrated(SiloStream(*about, people=2), SHUFFLER, "binomial", target, corrupt=1)
     form = sums.form(0)
     assert isinstance(form, Bits)
     most = 2 * sums.scale

@@ -19,7 +19,7 @@ from tacit.assumptions import MetricsPerParticipation
 from tacit.errors import TacitError
 from tacit.names import name_of
 from tacit.noise import DiscreteLaplace, Table
-from tacit.privacy import ApproximateDP, Guaranteed, PureDP
+from tacit.privacy import ApproximateDP, Guaranteed, PureDP, ThreatModel
 from tacit.privacy.status import status_to_data
 from tacit.protocols import factories, vectors
 from tacit.protocols.continuous import Exact
@@ -238,7 +238,7 @@ def test_every_metric_is_reported_from_the_persons_own_place() -> None:
     for place in (0, last):
         groups = [message.group for message in protocol.report([1.0, 0.0], place)]
         assert groups == [part.group_of(place)] * 2
-    with pytest.raises(TacitError, match=f"the batch has users 0 to {last}"):
+    with pytest.raises(TacitError, match=f"must be 0 to {last}"):
         protocol.report([1.0, 0.0], last + 1)
 
 
@@ -271,11 +271,11 @@ def test_a_misread_metric_marks_the_estimate() -> None:
         (lambda: JointSums(TwoServers(6, 1, PureDP(1.0)), 2), "2 times as many participations"),
         (lambda: JointSums(TwoServers(6, 1, PureDP(1.0)), 1), "metrics is 1"),
         (lambda: for_each(PureDP(1.0), 0), "metrics is 0"),
-        (lambda: bits().randomize([1.0]), "it must be 2 numbers"),
-        (lambda: bits().randomize(1.0), "it must be 2 numbers"),  # type: ignore[arg-type]
-        (lambda: bits().randomize([1.0, 1.5]), r"it must be a number in \[0, 1\]"),
+        (lambda: bits().randomize([1.0]), "must be 2 numbers"),
+        (lambda: bits().randomize(1.0), "must be 2 numbers"),  # type: ignore[arg-type]
+        (lambda: bits().randomize([1.0, 1.5]), r"must be a number in \[0, 1\]"),
         (lambda: bits().combine([]), "the round is aborted"),
-        (lambda: bits().analyze(Aggregate((1,), 6)), "1 numbers were released; it must be 2"),
+        (lambda: bits().analyze(Aggregate((1,), 6)), "1 numbers were released: must be 2"),
         (
             lambda: factories.joint(6, 2, "tacit.names:name_of", PureDP(1.0)),
             "no return annotation of a Protocol",
@@ -316,7 +316,7 @@ def test_a_mechanism_of_two_metrics_is_written_down_and_restored() -> None:
 
 def test_secure_sums_of_two_metrics_keep_dropout_and_crowd() -> None:
     target = for_each(PureDP(1.0), 2)
-    part = SecureSum(40, 1, DiscreteLaplace(2), target, dropout=0.25)
+    part = SecureSum(40, 1, DiscreteLaplace(2), target, threat=ThreatModel(dropout=0.25))
     protocol = JointSums(part, 2)
     assert (protocol.minimum, protocol.honest) == (part.minimum, part.honest) == (30, 29)
     assert protocol.bits_per_participant == 2 * part.bits_per_participant

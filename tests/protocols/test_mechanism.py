@@ -73,7 +73,7 @@ from tacit.protocols.mechanism import (
     rich,
 )
 from tacit.protocols.prefix_delivery import Presence
-from tacit.protocols.prefix_noise import calibrated
+from tacit.protocols.prefix_noise import SiloStream, calibrated
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.sums import TwoServers
 from tacit.trust import TrustModel
@@ -88,7 +88,6 @@ VECTOR = {
     "trust": "secure-aggregation",
     "bound": 1.0,
     "target": TARGET,
-    "constants": "tight",
     "noise": "skellam",
     "client_std": 0.1,
 }
@@ -244,7 +243,9 @@ def test_a_file_cannot_name_a_mechanism_that_is_none(kind: str) -> None:
 
 def releases(kind: str = "tree") -> Releases:
     shape = factorize(kind, 4)
-    sums = calibrated(shape, 3, 2, 1.5, SECURE, "skellam", ApproximateDP(2.0, 0.05), people=4)
+    sums = calibrated(
+        SiloStream(shape, 3, 2, 1.5, people=4), SECURE, "skellam", ApproximateDP(2.0, 0.05)
+    )
     return Releases(sums, Guaranteed(sums.guarantee(0.05)))
 
 
@@ -276,7 +277,7 @@ def test_stored_releases_go_on_where_they_were(kind: str) -> None:
 def test_stored_releases_that_do_not_earn_their_promise_are_refused() -> None:
     about, often = (factorize("tree", 4), 3, 2, 1.5), Presence(batches=2, visits=2)
     target = ApproximateDP(2.0, 0.05)
-    sums = calibrated(*about, SECURE, "skellam", target, people=4, presence=often)
+    sums = calibrated(SiloStream(*about, people=4), SECURE, "skellam", target, presence=often)
     made = Releases(sums, Guaranteed(sums.guarantee(0.05)))
     restored = through_json(made)
     assert isinstance(restored, Releases)
@@ -309,7 +310,7 @@ def test_stored_releases_that_state_more_than_a_silo_earns_are_rejected(
 ) -> None:
     """Continuous noise that is called exact among them."""
     about, target = (factorize("tree", 4), 3, 2, 1.5), ApproximateDP(2.0, 0.05)
-    sums = replace(calibrated(*about, SILO, noise, target, people=4), trust=trust)
+    sums = replace(calibrated(SiloStream(*about, people=4), SILO, noise, target), trust=trust)
     made = Releases(sums, Guaranteed(sums.guarantee(0.05)))
     assert made.guarantee is not None
     data = made.to_dict()
@@ -343,7 +344,7 @@ def test_releases_state_one_guarantee_for_all_steps() -> None:
 )
 def test_releases_state_no_more_than_their_sums_earn(stated: dict[str, Any]) -> None:
     about, target = (factorize("tree", 4), 3, 2, 1.5), ApproximateDP(2.0, 0.05)
-    sums = calibrated(*about, SECURE, "skellam", target, people=4, corrupt=1)
+    sums = calibrated(SiloStream(*about, people=4), SECURE, "skellam", target, corrupt=1)
     assert Releases(sums, Guaranteed(sums.guarantee(0.05))).guarantee == sums.guarantee(0.05)
     with pytest.raises(TacitError, match="do not earn"):
         Releases(sums, Guaranteed(replace(sums.guarantee(0.05), **stated)))
@@ -351,7 +352,7 @@ def test_releases_state_no_more_than_their_sums_earn(stated: dict[str, Any]) -> 
 
 def test_releases_refuse_headlines_and_amplification_that_nothing_earns() -> None:
     about, target = (factorize("tree", 4), 3, 2, 1.5), ApproximateDP(2.0, 0.05)
-    sums = calibrated(*about, SILO, "gaussian", target, people=4)
+    sums = calibrated(SiloStream(*about, people=4), SILO, "gaussian", target)
     own = sums.guarantee(0.05)
     with pytest.raises(TacitError, match="do not earn"):
         Releases(sums, Guaranteed(PureDP(2.0, **own.about)))
@@ -746,7 +747,9 @@ def test_steps_are_opened_one_after_another_and_for_all_silos() -> None:
 
 
 def test_prefix_sums_promise_no_more_than_they_earn_however_they_are_made() -> None:
-    sums = calibrated(factorize("tree", 4), 3, 5, 2.0, SILO, "discrete-gaussian", TARGET)
+    sums = calibrated(
+        SiloStream(factorize("tree", 4), 3, 5, 2.0), SILO, "discrete-gaussian", TARGET
+    )
     assert Releases(sums, Guaranteed(sums.guarantee(1e-5))).guarantee is not None
     with pytest.raises(TacitError, match="do not earn"):
         Releases(sums, Guaranteed(ApproximateDP(0.5, 1e-5, view=View.SILO)))
@@ -844,7 +847,9 @@ def test_a_guaranteed_experiment_is_not_restored_with_another_target_per_round()
 
 
 def test_a_common_guarantee_is_earned_by_the_noise_of_every_silo() -> None:
-    sums = calibrated(factorize("tree", 4), 3, 5, 2.0, SILO, "discrete-gaussian", TARGET)
+    sums = calibrated(
+        SiloStream(factorize("tree", 4), 3, 5, 2.0), SILO, "discrete-gaussian", TARGET
+    )
     own, few = sums.guarantee(1e-5), sums.sigma / 40
     loud = replace(sums, sigma=few, sigmas=(sums.sigma, sums.sigma, few))
     with pytest.raises(TacitError, match="do not earn"):

@@ -32,7 +32,7 @@ from tacit.assumptions import (
     VisitsAtMost,
 )
 from tacit.noise import DiscreteLaplace
-from tacit.privacy import ApproximateDP, Arithmetic, Guarantee, PureDP, View
+from tacit.privacy import ApproximateDP, Arithmetic, Guarantee, PureDP, ThreatModel, View
 from tacit.protocols import factories
 from tacit.protocols.factorization import factorize
 from tacit.protocols.integer_vectors import ShuffledVector
@@ -175,10 +175,16 @@ def test_shared_noise_states_dropouts_and_corrupted_participants(
     dropout: float, corrupt: float
 ) -> None:
     part = SecureSum(
-        48, 1, DiscreteLaplace(1), PureDP(1.0), dropout=dropout, corrupt=corrupt, curious=1
+        48,
+        1,
+        DiscreteLaplace(1),
+        PureDP(1.0),
+        threat=ThreatModel(dropout=dropout, corrupt=corrupt, curious=1),
     )
     bits, bias = shuffle_noise(20, 1, TARGET)
-    shuffled = ShuffledBits(48, 1, bits, bias, TARGET, dropout=dropout, corrupt=corrupt)
+    shuffled = ShuffledBits(
+        48, 1, bits, bias, TARGET, threat=ThreatModel(dropout=dropout, corrupt=corrupt)
+    )
     lost = Fraction(str(dropout)) if isinstance(dropout, float) else Fraction(dropout)
     expected = {
         DishonestAtMost(Scope.ROUND, 1, Fraction(str(corrupt))),

@@ -10,7 +10,7 @@ from scipy import stats
 
 from tacit.errors import TacitError
 from tacit.noise import DiscreteLaplace
-from tacit.privacy import ApproximateDP, PureDP
+from tacit.privacy import ApproximateDP, PureDP, ThreatModel
 from tacit.protocols.split_and_mix import SplitAndMix, mixed
 from tacit.protocols.sums import SecureSum
 from tacit.trust import split_shares
@@ -58,7 +58,9 @@ def test_too_few_users_are_refused_and_sent_to_secure_aggregation() -> None:
     with pytest.raises(TacitError, match=r"users is 18.*use secure aggregation for fewer"):
         SplitAndMix(SecureSum(19, 1, DiscreteLaplace(1), PureDP(1.0)))
     with pytest.raises(TacitError, match=r"users is 15.*use secure aggregation"):
-        SplitAndMix(SecureSum(20, 1, DiscreteLaplace(1), PureDP(1.0), dropout=0.2))
+        SplitAndMix(
+            SecureSum(20, 1, DiscreteLaplace(1), PureDP(1.0), threat=ThreatModel(dropout=0.2))
+        )
 
 
 def test_the_slack_is_added_to_delta() -> None:
@@ -82,5 +84,5 @@ def test_shares_that_would_overflow_are_refused() -> None:
 
 def test_an_epsilon_at_which_splitting_hides_nothing_is_refused() -> None:
     for epsilon in (50.0, 800.0):
-        with pytest.raises(TacitError, match="it must be a probability"):
+        with pytest.raises(TacitError, match="must be a probability"):
             SplitAndMix(SecureSum(100, 1, DiscreteLaplace(1 / epsilon), PureDP(epsilon)))

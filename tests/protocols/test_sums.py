@@ -23,7 +23,7 @@ from tacit.assumptions import BoundedAdversary, PinnedKeys, RangeProofs
 from tacit.errors import TacitError
 from tacit.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution, Skellam, Table
 from tacit.noise.table import convolution_power
-from tacit.privacy import ApproximateDP, Arithmetic, PureDP, View
+from tacit.privacy import ApproximateDP, Arithmetic, PureDP, ThreatModel, View
 from tacit.protocols import factories
 from tacit.protocols.continuous import CentralLaplace, Exact, Laplace
 from tacit.protocols.contract import SumProtocol, round_levels
@@ -316,7 +316,12 @@ def test_pure_noise_keeps_every_ratio_below_epsilon(reports: int) -> None:
     for `reports` of many.
     """
     protocol = SecureSum(
-        reports, 2, DiscreteLaplace(2), PureDP(1.0), modulus=64 + 2 * reports, curious=0
+        reports,
+        2,
+        DiscreteLaplace(2),
+        PureDP(1.0),
+        modulus=64 + 2 * reports,
+        threat=ThreatModel(curious=0),
     )
     released = seen(protocol, reports, 0, 1, 2)
     ratios = [np.abs(np.log(released[0] / other)).max() for other in released[1:]]
@@ -331,7 +336,7 @@ def test_shares_hold_at_the_fewest_reports_and_shares_set_for_everyone_would_not
     distribution: NoiseDistribution,
 ) -> None:
     promise = PureDP(1.0) if isinstance(distribution, DiscreteLaplace) else ApproximateDP(1.0, 1e-5)
-    tolerant = SecureSum(40, 4, distribution, promise, dropout=0.2, corrupt=0.1)
+    tolerant = SecureSum(40, 4, distribution, promise, threat=ThreatModel(dropout=0.2, corrupt=0.1))
     assert (tolerant.minimum, 28) == (32, math.ceil(0.7 * 40))
     assert (
         true_delta(tolerant, 28) <= promised_delta(tolerant) + ROUNDING
@@ -439,7 +444,7 @@ def test_a_real_reward_is_told_as_a_bit_of_its_mean() -> None:
 @EACH
 @each_row("wrong", [-0.01, 1.01, math.nan, math.inf, "1", None, True])
 def test_rewards_outside_the_range_are_refused(name: str, wrong: float) -> None:
-    with pytest.raises(TacitError, match=r"must be a number in \[0, 1\]: rescale or clip it"):
+    with pytest.raises(TacitError, match=r"must be a number in \[0, 1\]. Rescale or clip it"):
         EXAMPLES[name].build(1.0).randomize(wrong)
 
 
@@ -481,7 +486,9 @@ def test_noise_bits_calibrated_on_a_grid_are_enough_and_at_most_a_quarter_too_ma
     exact = {n: shuffle_noise(n, 1, ApproximateDP(1.0, 1e-5)) for n in sizes}
     for n in sizes:
         bits, bias = shuffle_noise(n, 1, ApproximateDP(1.0, 1e-5), exact=False)
-        protocol = ShuffledBits(n, 1, bits, bias, ApproximateDP(1.0, 1e-5), curious=0)
+        protocol = ShuffledBits(
+            n, 1, bits, bias, ApproximateDP(1.0, 1e-5), threat=ThreatModel(curious=0)
+        )
         least = exact[n][0] * n * float(exact[n][1] * (1 - exact[n][1]))
         assert least * 0.999 <= protocol.error(n).variance <= 1.25 * least, n
         if n < 1000:

@@ -327,7 +327,7 @@ def test_views_of_trusted_servers_and_of_single_clients_have_the_law_of_their_no
 
 
 def test_shares_are_made_for_the_reports_that_must_arrive() -> None:
-    protocol = SecureVector(10, 2, 1.0, TEN, dropout=0.2)
+    protocol = SecureVector(10, 2, 1.0, TEN, threat=ThreatModel(dropout=0.2))
     assert protocol.minimum == 8
     assert protocol.honest == 7
     assert float(protocol.noise(7).variance) == pytest.approx(
@@ -543,7 +543,7 @@ def test_separate_sums_are_opened_all_or_none() -> None:
     messages: list[Any] = [(0, [5]), (1, [7]), (0, [6]), (1, [8]), (0, [1])]
     assert protocol.by_option(messages) == [[[5], [6], [1]], [[7], [8]]]
     for place in (-1, 2):
-        with pytest.raises(TacitError, match=f"place is {place}; options are at places 0 to 1"):
+        with pytest.raises(TacitError, match=f"place is {place}: must be 0 to 1"):
             protocol.by_option([*messages, (place, [3])])
     with pytest.raises(TacitError, match="the round is aborted"):
         protocol.by_option(messages[:-1])
@@ -607,6 +607,9 @@ def test_the_weakest_guarantee_holds_for_every_participant() -> None:
 
 def test_separate_sums_reject_parts_that_tolerate_dropout() -> None:
     """A fraction of all reports says nothing about those of one option."""
-    parts = [SecureVector(20, 1, 1.0, ApproximateDP(1.0, 1e-5), dropout=0.1) for _ in range(2)]
+    parts = [
+        SecureVector(20, 1, 1.0, ApproximateDP(1.0, 1e-5), threat=ThreatModel(dropout=0.1))
+        for _ in range(2)
+    ]
     with pytest.raises(TacitError, match="tolerates dropout"):
         SeparateSums(parts)

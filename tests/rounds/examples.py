@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from tacit.noise import DiscreteLaplace
-from tacit.privacy import ApproximateDP, PureDP, View
+from tacit.privacy import ApproximateDP, PureDP, ThreatModel, View
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import factorize
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
 from tacit.protocols.joint import JointSums, for_each
 from tacit.protocols.l2_sums import SecureBall, ShuffledBall
-from tacit.protocols.prefix_noise import calibrated
+from tacit.protocols.prefix_noise import SiloStream, calibrated
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.randomized_bits import RandomizedBits
@@ -46,12 +46,14 @@ class Example:
 
 def bits() -> Protocol:
     data, bias = shuffle_noise(5, 3, TARGET)
-    return ShuffledBits(8, 3, data, bias, TARGET, dropout=0.25)
+    return ShuffledBits(8, 3, data, bias, TARGET, threat=ThreatModel(dropout=0.25))
 
 
 def prefix() -> Protocol:
     """The second step; the first released nothing but zeros."""
-    sums = calibrated(factorize("tree", 2), 5, 3, 1.5, SECURE, "skellam", TARGET, people=4)
+    sums = calibrated(
+        SiloStream(factorize("tree", 2), 5, 3, 1.5, people=4), SECURE, "skellam", TARGET
+    )
     return sums.open(1, {0: np.zeros(3)}, {}, sums.guarantee(1e-2))
 
 
@@ -68,7 +70,7 @@ def two_metrics(place: int) -> list[float]:
 def joint_bits() -> Protocol:
     target = for_each(TARGET, 2)
     data, bias = shuffle_noise(5, 3, target)
-    return JointSums(ShuffledBits(8, 3, data, bias, target, dropout=0.25), 2)
+    return JointSums(ShuffledBits(8, 3, data, bias, target, threat=ThreatModel(dropout=0.25)), 2)
 
 
 def vector(place: int) -> list[float]:
@@ -77,7 +79,8 @@ def vector(place: int) -> list[float]:
 
 EXAMPLES: dict[str, Example] = {
     "secure-sum": Example(
-        lambda: SecureSum(8, 4, DiscreteLaplace(4), PureDP(1.0), dropout=0.25), lambda i: i / 8
+        lambda: SecureSum(8, 4, DiscreteLaplace(4), PureDP(1.0), threat=ThreatModel(dropout=0.25)),
+        lambda i: i / 8,
     ),
     "two-servers": Example(lambda: TwoServers(8, 4, SO_LITTLE), lambda i: i / 8),
     "two-server-table": Example(
@@ -87,7 +90,14 @@ EXAMPLES: dict[str, Example] = {
     "verified-bits": Example(lambda: Verified(8, 1, SO_LITTLE), lambda i: i % 2),
     "joint-sums": Example(
         lambda: JointSums(
-            SecureSum(8, 4, DiscreteLaplace(8), PureDP(1.0, participations=2), dropout=0.25), 2
+            SecureSum(
+                8,
+                4,
+                DiscreteLaplace(8),
+                PureDP(1.0, participations=2),
+                threat=ThreatModel(dropout=0.25),
+            ),
+            2,
         ),
         two_metrics,
     ),
@@ -107,7 +117,8 @@ EXAMPLES: dict[str, Example] = {
         lambda i: i / 8,
     ),
     "secure-vector": Example(
-        lambda: SecureVector(8, 3, 1.0, TARGET, precision=5, dropout=0.25), vector
+        lambda: SecureVector(8, 3, 1.0, TARGET, precision=5, threat=ThreatModel(dropout=0.25)),
+        vector,
     ),
     "secure-ball": Example(lambda: SecureBall(6, 3, 2.0, TARGET), vector),
     "shuffled-ball": Example(lambda: ShuffledBall(20, 3, 4.0, TARGET), vector),
@@ -115,7 +126,8 @@ EXAMPLES: dict[str, Example] = {
     "shuffled-prefix-sums": Example(shuffled_prefix, lambda i: [vector(i), vector(i + 1)]),
     "split-and-mix": Example(
         lambda: SplitAndMix(
-            SecureSum(26, 4, DiscreteLaplace(4), PureDP(1.0), dropout=0.2), security=5
+            SecureSum(26, 4, DiscreteLaplace(4), PureDP(1.0), threat=ThreatModel(dropout=0.2)),
+            security=5,
         ),
         lambda i: i / 26,
     ),

@@ -13,7 +13,7 @@ from tests.aggregation.malicious_clients import Garbage, Liar, UnknownKey, Wrong
 from tacit.aggregation import MaskingClient, Neighbourhood, SumView
 from tacit.aggregation.blame import Misbehaviour
 from tacit.noise import DiscreteLaplace
-from tacit.privacy import PureDP
+from tacit.privacy import PureDP, ThreatModel
 from tacit.protocols.sums import SecureSum
 from tacit.rounds import released, seen
 
@@ -31,7 +31,9 @@ PEOPLE, AMONG = 200, Neighbourhood(12, 8)
 def test_one_liar_among_two_hundred_is_left_out_and_named_by_the_round(
     liar: Liar, lie: Misbehaviour, counted: int
 ) -> None:
-    protocol = SecureSum(PEOPLE, 1, DiscreteLaplace(1), PureDP(1.0), dropout=0.05)
+    protocol = SecureSum(
+        PEOPLE, 1, DiscreteLaplace(1), PureDP(1.0), threat=ThreatModel(dropout=0.05)
+    )
     devices: list[MaskingClient] = []
 
     def made(*about: Any) -> MaskingClient:

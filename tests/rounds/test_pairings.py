@@ -265,7 +265,7 @@ def test_separate_sums_are_carried_one_by_one(through: str) -> None:
     assert carry(protocol, messages, through) == protocol.combine(messages)
     with pytest.raises(TacitError, match="below the 3 that the guarantee needs"):
         carry(protocol, messages[:-1], through)  # before any of the sums was released
-    with pytest.raises(TacitError, match="place is 7; options are at places 0 to 2"):
+    with pytest.raises(TacitError, match="place is 7: must be 0 to 2"):
         carry(protocol, [*messages, (7, messages[0][1])], through)
     with pytest.raises(TacitError, match="SecureVector does not fit mixing"):
         carry(protocol, messages, "mixing")

@@ -13,6 +13,7 @@ from tacit.algorithms import registry
 from tacit.algorithms.arms_problem import ArmsProblem
 from tacit.algorithms.builders import assemble
 from tacit.bandits import ForgettingElimination
+from tacit.client.trust_models import reporter
 from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.protocols import factories
@@ -69,18 +70,22 @@ def test_proofs_are_for_two_servers() -> None:
     ("trust", "changed", "words"),
     [
         ("local", {"algorithm": "sdp-ae"}, "fits trust shuffler, not local"),
-        ("local", {"algorithm": "dpe"}, "which is linear; live experiments choose among options"),
+        (
+            "local",
+            {"algorithm": "dpe"},
+            "a device tries one option: use private-pe with options_file",
+        ),
         ("local", {"algorithm": "ldp-es"}, "ldp-se"),
-        ("local", {"missing": "20%"}, 'missing is "20%"; it must be 0 with trust local'),
-        ("local", {"delta": "0.001"}, 'delta is "0.001"; it must be 0 with trust local'),
+        ("local", {"missing": "20%"}, 'missing is "20%": must be 0 with trust local'),
+        ("local", {"delta": "0.001"}, 'delta is "0.001": must be 0 with trust local'),
         ("local", {"helper_address": "https://h.example"}, "trust local has no helper: delete it"),
         ("two-servers", {"helper_key": None}, "helper.key is missing; add it"),
-        ("shuffler", {"dishonest": "80%"}, "it must be less than 4/5"),
-        ("shuffler", {"delta": 0}, "it must be above 0, such as 0.000001"),
+        ("shuffler", {"dishonest": "80%"}, "must be less than 4/5"),
+        ("shuffler", {"delta": 0}, "must be above 0, such as 0.000001"),
         (
             "secure-aggregation",
             {"algorithm": "dist-rdp-se", "participations": 2, "delta": "1/2000000000000"},
-            "it must be above 1.8e-12, such as 0.000001",
+            "must be above 1.8e-12, such as 0.000001",
         ),
         ("shuffler", {"admission": "invitation"}, "people.issuer is missing; trust shuffler"),
         ("shuffler", {"algorithm": "split-dp-se"}, "split-dp-se is by invitation only"),
@@ -136,7 +141,7 @@ def test_an_algorithm_of_another_package_is_deployed(tmp_path: Path) -> None:
         name,
         paper="a test",
         trust=(TrustModel.LOCAL, TrustModel.CENTRAL),
-        promise="(ε, 0)-DP of each message",
+        guarantee="(ε, 0)-DP of each message",
         problem=ArmsProblem,
         options=("arms", "horizon", "anytime", "epsilon", "participations"),
     )(halves)
@@ -153,3 +158,21 @@ def halves(problem: ArmsProblem) -> Experiment:
     learner = ForgettingElimination(problem.arms, problem.horizon, growth=2.0, start=4)
     target = problem.privacy.pure
     return assemble(problem, learner, factories.response, smallest=10, target=target)
+
+
+@pytest.mark.parametrize("algorithm", ["dist-rdp-se", "dist-cdp-se"])
+@pytest.mark.parametrize("epsilon", ["1/2", "1", "2"])
+def test_devices_accept_masked_rounds_whose_noise_has_a_delta(
+    tmp_path: Path, algorithm: str, epsilon: str
+) -> None:
+    """Found: noise was made for all of δ, of which masks need 2^-40: no device would have joined
+    with the one, no terms could be made with the other.
+    """
+    defined = definition_of("secure-aggregation", algorithm=algorithm, epsilon=Fraction(epsilon))
+    assert defined.terms("https://a.example", KEYS[0]).promise.delta == defined.delta
+    with deployed(defined, tmp_path) as one:
+        one.step(2)
+        (assigned,) = one.join(1)
+        cost = one.pinned.terms.cost
+        announced = reporter(one.pinned.terms).announced(one.pinned, assigned.announcement)
+        assert one.pinned.check(announced.offer()) == cost == defined.epsilon

@@ -217,7 +217,7 @@ def test_errors_are_one_line_with_the_fix(
         ),
         (
             ("experiment", "export", "out.txt", digest, *config(both, 0)),
-            "it must end in .json or .csv",
+            "must end in .json or .csv",
         ),
         (("experiment", "check", "nothing.toml"), "tacit experiment new nothing.toml"),
         (("terms", "cosign", where, *config(both, 0)), "give the party.toml of the helper"),

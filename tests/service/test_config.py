@@ -82,35 +82,32 @@ def test_the_environment_takes_precedence(tmp_path: Path) -> None:
 
 BAD = {
     'address = "https://c.example"': 'role is missing; add it: "coordinator" or "helper"',
-    LEAST.replace(
-        "coordinator", "judge"
-    ): "role is \"judge\"; it must be 'coordinator' or 'helper'",
-    LEAST.replace("https://", ""): 'address is "c.example"; it must be a URL such as "https://',
+    LEAST.replace("coordinator", "judge"): "role is \"judge\": must be 'coordinator' or 'helper'",
+    LEAST.replace("https://", ""): 'address is "c.example": must be a URL such as "https://',
     LEAST + "colour = 1": "colour is unknown; known are role",
     LEAST + 'adress = "x"': "adress is unknown; did you mean address?",
     LEAST + 'admin_token = "x"': "admin_token is a secret and must not be in this file",
     LEAST + 'passphrase = "x"': "put it into TACIT_PASSPHRASE",
-    LEAST + 'listen = "here"': 'listen is "here"; it must be host:port such as 127.0.0.1:8700',
-    LEAST + 'listen = "h:70000"': 'listen is "h:70000"; it must be host:port',
-    LEAST + "listen = 8700": "listen is 8700; it must be host:port such as 127.0.0.1:8700",
-    LEAST + 'log_level = "loud"': "log_level is \"loud\"; it must be 'debug', 'info', 'warning' or",
-    LEAST + 'results = "all"': "results is \"all\"; it must be 'open' or 'token'",
-    LEAST + 'cors_origins = "*"': 'cors_origins is "*"; it must be a list such as ["*"]',
-    LEAST + 'cors_origins = [""]': "cors_origins is ['']; it must be a list such as",
-    LEAST + 'database = "mysql://x"': "database begins with 'mysql'; it must be sqlite:///file or",
-    LEAST + "database = 5": "database is not a URL; it must be sqlite:///file or postgresql://",
-    LEAST + "limits = 3": "limits is 3; it must be a table",
+    LEAST + 'listen = "here"': 'listen is "here": must be host:port such as 127.0.0.1:8700',
+    LEAST + 'listen = "h:70000"': 'listen is "h:70000": must be host:port',
+    LEAST + "listen = 8700": "listen is 8700: must be host:port such as 127.0.0.1:8700",
+    LEAST + 'log_level = "loud"': "log_level is \"loud\": must be 'debug', 'info', 'warning' or",
+    LEAST + 'results = "all"': "results is \"all\": must be 'open' or 'token'",
+    LEAST + 'cors_origins = "*"': 'cors_origins is "*": must be a list such as ["*"]',
+    LEAST + 'cors_origins = [""]': "cors_origins is ['']: must be a list such as",
+    LEAST + 'database = "mysql://x"': "database begins with 'mysql': must be sqlite:///file or",
+    LEAST + "database = 5": "database is not a URL: must be sqlite:///file or postgresql://",
+    LEAST + "limits = 3": "limits is 3: must be a table",
     LEAST + "[limits]\nspeed = 3": "limits.speed is unknown; known are role",
     LEAST + "[limits]\nraet = 3": "limits.raet is unknown; did you mean limits.rate?",
-    LEAST + '[limits]\nrate = "3"': 'limits.rate is "3"; it must be a valid integer',
-    LEAST + "[limits]\nrate = true": "limits.rate is True; it must be a valid integer",
-    LEAST + "[limits]\nrate = -1": "limits.rate is -1; it must be greater than or equal to 0",
-    LEAST + "[limits]\nwaiting = 0": "limits.waiting is 0; it must be greater than or equal to 1",
-    LEAST + "[limits]\nbehind_proxy = 1": "limits.behind_proxy is 1; it must be a valid boolean",
-    LEAST
-    + '[limits]\naddress_header = "a b"': 'limits.address_header is "a b"; it must be a header',
+    LEAST + '[limits]\nrate = "3"': 'limits.rate is "3": must be a valid integer',
+    LEAST + "[limits]\nrate = true": "limits.rate is True: must be a valid integer",
+    LEAST + "[limits]\nrate = -1": "limits.rate is -1: must be greater than or equal to 0",
+    LEAST + "[limits]\nwaiting = 0": "limits.waiting is 0: must be greater than or equal to 1",
+    LEAST + "[limits]\nbehind_proxy = 1": "limits.behind_proxy is 1: must be a valid boolean",
+    LEAST + '[limits]\naddress_header = "a b"': 'limits.address_header is "a b": must be a header',
     LEAST + 'lock_file = "gone"': "which cannot be read (No such file or directory): name another",
-    LEAST + 'records = ""': 'records is ""; it must be a path in quotes',
+    LEAST + 'records = ""': 'records is "": must be a path in quotes',
     "role = ": "is not TOML",
 }
 """What is said about a configuration, by its text."""
@@ -148,7 +145,7 @@ def test_what_is_missing_is_asked_for(tmp_path: Path) -> None:
         load(path, {"TACIT_ADMIN_TOKEN": TOKEN})
     with pytest.raises(TacitError, match="TACIT_ADMIN_TOKEN"):
         load(path, {"TACIT_PASSPHRASE": "correct horse battery"})
-    with pytest.raises(TacitError, match="3 characters; it must have at least 16"):
+    with pytest.raises(TacitError, match="3 characters: must have at least 16"):
         load(path, SECRETS | {"TACIT_ADMIN_TOKEN": "abc"})
 
 

@@ -118,7 +118,7 @@ def test_terms_without_contexts_have_no_field_for_them() -> None:
     ],
 )
 def test_invalid_definitions_are_rejected(changed: dict[str, Any], said: str) -> None:
-    given = vars(contextual()) | {"control_share": 0, "evaluation": 0} | changed
+    given = vars(contextual()) | {"control_share": 0, "evaluation": 0, "exploration": 0} | changed
     if given["trust"] == "local":
         given |= {"helper_address": None, "helper_key": None}
     with pytest.raises(DefinitionError, match=said):
@@ -205,11 +205,7 @@ def test_devices_over_http_learn_who_likes_what(tmp_path: Path) -> None:
 
     with served(tmp_path) as both:
         terms = made.terms(both.urls[0], both.keys[0])
-        own: dict[str, Any] = {
-            "options": terms.options,
-            "context": terms.context,
-            "noise": terms.noise,
-        }
+        own: dict[str, Any] = {"context": terms.context, "noise": terms.noise}
         own |= {"promise": terms.promise, "answer": terms.answer}
         timing = Timing(joining=600, margin=2, grace=60)
         digest = both.begin(made.experiment(), timing, aggregation=terms.aggregation, **own)

@@ -157,84 +157,84 @@ def problems(**changed: object) -> list[str]:
 LONG = "x" * 501
 BAD: dict[str, dict[str, str]] = {
     "question": {
-        '""': 'is ""; it must be text that can be seen, in quotes, such as "Hello"',
-        "true": 'is True; it must be text in quotes, such as "Hello"',
-        '"a\\u202eb"': 'is "a\\u202eb"; it must be text without control characters: type it again',
-        '"\\u200b"': 'is "\\u200b"; it must be text that can be seen, in quotes, such as "Hello"',
-        f'"{LONG}"': f'is "{LONG[:76]}…; it must be at most 500 characters long, not 501',
+        '""': 'is "": must be text that can be seen, in quotes, such as "Hello"',
+        "true": 'is True: must be text in quotes, such as "Hello"',
+        '"a\\u202eb"': 'is "a\\u202eb": must be text without control characters. Type it again',
+        '"\\u200b"': 'is "\\u200b": must be text that can be seen, in quotes, such as "Hello"',
+        f'"{LONG}"': f'is "{LONG[:76]}…: must be at most 500 characters long, not 501',
     },
     "options": {
-        '["Hello"]': "is ['Hello']; it must be a list of at least 2: one option",
+        '["Hello"]': "is ['Hello']: must be a list of at least 2. One option",
         '["Hello", "Hello", "Hi"]': 'names "Hello" twice; names must differ',
         '["Hello", "Hello\\u200b"]': 'names "Hello" twice; names must differ',
         '["Hello", "\\u00e9", "e\\u0301"]': 'names "é" twice; names must differ',
-        "5": 'is 5; it must be a list such as ["Hello", "Hi"]',
-        '["Hello", true]': 'is True; it must be text in quotes, such as "Hello"',
-        '["Hello", ""]': 'is ""; it must be text that can be seen, in quotes, such as "Hello"',
+        "5": 'is 5: must be a list such as ["Hello", "Hi"]',
+        '["Hello", true]': 'is True: must be text in quotes, such as "Hello"',
+        '["Hello", ""]': 'is "": must be text that can be seen, in quotes, such as "Hello"',
     },
     "control": {
-        '"Helo"': 'is "Helo", which is not an option; did you mean "Hello"?',
-        '"xyz"': 'is "xyz", which is not an option; it must be one of Hello, Hi, Good day',
+        '"Helo"': 'is "Helo": must be one of Hello, Hi, Good day. Did you mean "Hello"?',
+        '"xyz"': 'is "xyz": must be one of Hello, Hi, Good day.',
     },
     "control_share": {
-        "1": "is 1; it must be less than 1",
-        "-0.1": "is -0.1; it must be greater than or equal to 0",
+        "1": "is 1: must be less than 1",
+        "-0.1": "is -0.1: must be greater than or equal to 0",
     },
     "succeeds": {
-        '"abc"': 'is "abc"; it must be 64 hexadecimal digits, as `tacit experiment status`',
+        '"abc"': 'is "abc": must be 64 hexadecimal digits, as `tacit experiment status`',
     },
     "answer.window": {
-        '"5 parsecs"': 'is "5 parsecs"; it must be a number and a unit, such as "90 seconds", '
+        '"5 parsecs"': 'is "5 parsecs": must be a number and a unit, such as "90 seconds", '
         '"6 hours" or "1 day"',
-        "90": 'is 90; it must be a number and a unit, such as "90 seconds", "6 hours" or "1 day"',
-        '"600 weeks"': 'is "600 weeks"; it must be at most "3660 days"',
+        "90": 'is 90: must be a number and a unit, such as "90 seconds", "6 hours" or "1 day"',
+        '"600 weeks"': 'is "600 weeks": must be at most "3660 days"',
     },
-    "answer.high": {"0": "is 0; it must be greater than answer.low, which is 0"},
+    "answer.high": {"0": "is 0: must be greater than answer.low, which is 0"},
     "answer.levels": {
-        "0.5": "is 0.5; it must be a whole number with at most 15 digits",
-        "0": "is 0; it must be greater than or equal to 1",
+        "0.5": "is 0.5: must be a whole number with at most 15 digits",
+        "0": "is 0: must be greater than or equal to 1",
     },
     "people.participants": {
-        '"many"': 'is "many"; it must be a whole number with at most 15 digits',
-        "20": "is 20; it must be at least 138 for 3 options in rounds of at least 20 reports: ask "
-        "more people, or lower promise.min_batch_size",
+        '"many"': 'is "many": must be a whole number with at most 15 digits',
+        "20": "is 20: must be at least 138 for 3 options side by side in rounds of at least 20 "
+        "reports. Ask more people, or lower promise.min_batch_size",
     },
-    "people.admission": {'"friends"': "is \"friends\"; it must be 'open' or 'invitation'"},
+    "people.admission": {'"friends"': "is \"friends\": must be 'open' or 'invitation'"},
     "people.first_day": {
-        '"tomorrow"': 'is "tomorrow"; it must be a day such as 2026-12-31',
-        "2026-11-16T10:00:00": "is 2026-11-16 10:00:00; it must be a day such as 2026-12-31",
+        '"tomorrow"': 'is "tomorrow": must be a day such as 2026-12-31',
+        "2026-11-16T10:00:00": "is 2026-11-16 10:00:00: must be a day such as 2026-12-31",
     },
     "people.last_day": {
-        "2026-11-15": "is 2026-11-15; it must be at or after people.first_day, which is 2026-11-16",
+        "2026-11-15": "is 2026-11-15: must be at or after people.first_day, which is 2026-11-16",
     },
-    "people.dropout": {"1.0": "is 1.0; it must be less than 1"},
-    "people.no_show": {"0.95": "is 0.95; it must be less than or equal to"},
+    "people.dropout": {"1.0": "is 1.0: must be less than 1"},
+    "people.no_show": {"0.95": "is 0.95: must be less than or equal to"},
     "promise.epsilon": {
-        "0": "is 0; it must be greater than 0",
-        '"1/0"': 'is "1/0"; it must be a number such as 2, 0.1, "1/3" or "10%", with at most 15 '
+        "0": "is 0: must be greater than 0",
+        '"1/0"': 'is "1/0": must be a number such as 2, 0.1, "1/3" or "10%", with at most 15 '
         "digits",
-        "nan": 'is NaN; it must be a number such as 2, 0.1, "1/3" or "10%", with at most 15 digits',
-        "1e999999999": "is 1E+999999999; it must be a number such as",
-        "true": "is True; it must be a number such as",
+        "nan": 'is NaN: must be a number such as 2, 0.1, "1/3" or "10%", with at most 15 digits',
+        "1e999999999": "is 1E+999999999: must be a number such as",
+        "true": "is True: must be a number such as",
     },
     "promise.min_batch_size": {
-        "1": "is 1; it must be greater than or equal to 2",
-        "1000000000000000000000": "it must be a whole number with at most 15 digits",
+        "1": "is 1: must be greater than or equal to 2",
+        "1000000000000000000000": "must be a whole number with at most 15 digits",
     },
     "rounds.grace": {
-        '"0 seconds"': 'is "0 seconds"; it must be at least "1 second"',
-        '"8 days"': 'is "8 days"; it must be at most "7 days"',
+        '"0 seconds"': 'is "0 seconds": must be at least "1 second"',
+        '"8 days"': 'is "8 days": must be at most "7 days"',
     },
-    "rounds.margin": {'"1 second"': 'is "1 second"; it must be at least "2 seconds"'},
+    "rounds.margin": {'"1 second"': 'is "1 second": must be at least "2 seconds"'},
     "rounds.most": {"3": "is 3, which needs people.participants: add that, or leave it out"},
     "helper.address": {
-        '"helper.example"': 'is "helper.example"; it must be a URL such as "https://helper.example"',
-        '"https://me:secret@helper.example"': 'it must be a URL such as "https://helper.example"',
+        '"helper.example"': 'is "helper.example": must be a URL such as "https://helper.example"',
+        '"https://me:secret@helper.example"': 'must be a URL such as "https://helper.example"',
     },
     "helper.key": {
-        '"abc"': 'is "abc"; it must be 64 hexadecimal digits, as `tacit party new helper` prints',
+        '"abc"': 'is "abc": must be 64 hexadecimal digits, as `tacit party new helper` prints',
     },
-    "expected.lift": {"0": "is 0; it must be greater than 0"},
+    "expected.lift": {"0": "is 0: must be greater than 0"},
 }
 """What is said about an entry, by its place and its text in the file."""
 
@@ -252,8 +252,8 @@ def test_errors_between_entries_name_the_entries_and_the_remedy() -> None:
         ({"joining": '"400 days"'}, "people.last_day is 2026-12-31; it leaves no time for one "),
         ({"lift": "0.1"}, "expected.baseline is missing; add it, or leave expected.lift out"),
         ({"baseline": "0.1"}, "expected.lift is missing; add it, or leave expected.baseline out"),
-        ({"baseline": "2", "lift": "0.1"}, "expected.baseline is 2; it must be between answer.low"),
-        ({"baseline": "0.9", "lift": "0.5"}, "expected.lift is 0.5; it must be such that"),
+        ({"baseline": "2", "lift": "0.1"}, "expected.baseline is 2: must be between answer.low"),
+        ({"baseline": "0.9", "lift": "0.5"}, "expected.lift is 0.5: must be such that"),
     ):
         (problem,) = problems(**changed)
         assert problem.startswith(said)
@@ -388,7 +388,7 @@ def test_words_of_answers_are_in_the_signed_terms(
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"labels": ("No", "Maybe", "Yes")}, "it must be a list of 2, one for each value"),
+        ({"labels": ("No", "Maybe", "Yes")}, "must be a list of 2, one for each value"),
         ({"labels": ("Yes", "Yes ")}, "answer.labels names two values alike"),
         ({"labels": "Yes"}, "a list such as"),
         ({"labels": ("No", "")}, "entry 2 of labels"),

@@ -298,6 +298,27 @@ def test_charge_and_sealed_bytes_are_stored_in_one_step(tmp_path: Path) -> None:
     ledger.close()
 
 
+def test_a_limit_that_is_lowered_after_joining_stops_the_report() -> None:
+    """A round is checked again when it is charged: nothing is encrypted beyond a limit."""
+    about: dict[str, Any] = {
+        "promise": Promise(Fraction(1, 4), participations=2),
+        "noise": Noise(Fraction(8)),
+    }
+    smaller = terms(predecessor=terms().digest, **about)
+    for own in (True, False):
+        ledger = remembering(":memory:")
+        ledger.join(joining(terms()))
+        if own:
+            ledger.set_own_limit(Fraction(1, 4))
+        else:
+            ledger.remember(pinned(smaller), "running", START)
+        with pytest.raises(Refusal, match="epsilon of the round is 1/2: must be at most 1/4"):
+            ledger.charge(bytes(16), lambda _: pytest.fail("encrypted"))
+        assert ledger.spent == 0
+        assert ledger.deliveries(bytes(16)) == ()
+        ledger.close()
+
+
 def test_steps_that_are_taken_together_are_taken_whole_or_not_at_all(tmp_path: Path) -> None:
     ledger = remembering(tmp_path / "ledger.db")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.records import MemoryRecords, Records
 from tacit.signatures import public_key
-from tacit.silos.agent import SiloAgent, SiloIdentity
+from tacit.silos.agent import RecordedEvaluations, SiloAgent, SiloIdentity
 from tacit.silos.context import ContextColumn, ContextSpec
 from tacit.silos.coordinator import CoordinatorTiming, FederationCoordinator
 from tacit.silos.database import SiloDatabase
@@ -53,6 +53,7 @@ class LocalFederation:
     now: float = 0.0
     agents: dict[str, SiloAgent] = field(default_factory=dict)
     records: dict[str, Records] = field(default_factory=dict)
+    recorded: RecordedEvaluations | None = None
 
     @classmethod
     def of(cls, silos: int = 3, folder: Path | None = None, **about: Any) -> LocalFederation:
@@ -90,7 +91,7 @@ class LocalFederation:
         path = ":memory:" if self.folder is None else str(self.folder / f"{name}.sqlite")
         records = self.records.setdefault(name, MemoryRecords())
         database = SiloDatabase(path, self.terms.digest)
-        self.agents[name] = SiloAgent(identity, database, records, lambda: self.now)
+        self.agents[name] = SiloAgent(identity, database, records, lambda: self.now, self.recorded)
         return self.agents[name]
 
     def exchange(self) -> InProcessExchange:
@@ -116,14 +117,21 @@ class LocalFederation:
                 agent.record(decision, int(rng.random() < chance))
 
 
-@contextmanager
-def serving(federation: LocalFederation, application: str, engine: str) -> Iterator[dict[str, int]]:
+def serving(
+    federation: LocalFederation, application: str, engine: str
+) -> AbstractContextManager[dict[str, int]]:
     """All agents behind real sockets of this process; their ports by name."""
+    agents = federation.agents.items()
+    return listening({name: agent_app(agent, application, engine) for name, agent in agents})
+
+
+@contextmanager
+def listening(apps: Mapping[str, Any]) -> Iterator[dict[str, int]]:
+    """Applications behind real sockets of this process; their ports by name."""
     servers, ports = [], {}
-    for name, agent in federation.agents.items():
+    for name, app in apps.items():
         bound = socket.socket()
         bound.bind(("127.0.0.1", 0))
-        app = agent_app(agent, application, engine)
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()

@@ -14,29 +14,34 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
+from tests.silos.harness import listening
 
 from tacit.cli import silos as commands
 from tacit.errors import Refusal, TacitError, Unavailable
 from tacit.records import MemoryRecords, RecordDirectory
 from tacit.silos import config
+from tacit.silos.agent import SiloAgent
 from tacit.silos.coordinator import CoordinatorTiming, FederationCoordinator, SiloAbsent
 from tacit.silos.exchange import InProcessExchange
 from tacit.silos.exported import ExportedPolicy, load_policy
+from tacit.silos.http import agent_app
 from tacit.silos.relay import AgentRelay
 
 SILOS, FIRST_PORT = 3, 18710
 
 
-def set_up(folder: Path) -> None:
+def set_up(folder: Path, schedule: str = "horizon = 40") -> None:
     """A federation of three silos with signed terms, made by the commands."""
     study = folder / "study"
     config.create_federation(study)
     definition = study / "federation.toml"
     text = definition.read_text()
-    definition.write_text(text.replace("horizon = 2500", "horizon = 40"))
+    definition.write_text(text.replace("horizon = 2500", schedule))
     homes = [folder / f"silo{number}" for number in range(SILOS)]
     for number, home in enumerate(homes):
         commands.new_silo(home, port=FIRST_PORT + number, like=definition, as_json=True)
@@ -142,6 +147,57 @@ def test_an_agent_rejects_what_is_weaker_than_its_file(
         config.open_agent(path)
 
 
+@pytest.mark.extended
+def test_a_log_is_replayed_through_a_running_agent(
+    tmp_path: Path, definition: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """P[accepted] = floor, whichever action is proposed; false positive rate 1e-6."""
+    path, rng = tmp_path / "silo0" / "silo.toml", np.random.default_rng(4)
+    agents = {f"silo{n}": config.open_agent(tmp_path / f"silo{n}" / "silo.toml") for n in range(3)}
+    coordinator = coordinator_of(
+        definition,
+        InProcessExchange({n: lambda n=n: agents[n] for n in agents}),  # type: ignore[misc]
+    )
+    coordinator.deliver()
+    rows = ["age,severe,action,outcome,propensity"]
+    for _ in range(300):
+        action, chance = ("drug", 0.6) if rng.random() < 0.6 else ("surgery", 0.4)
+        rows.append(
+            f"{rng.integers(18, 91)},{rng.random() < 0.5},{action},{rng.integers(31)},{chance}"
+        )
+    log = tmp_path / "log.csv"
+    log.write_text("\n".join(rows))
+    tokens = [(path.parent / name).read_text().strip() for name in config.TOKENS]
+    with listening({"silo0": agent_app(agents["silo0"], *tokens)}) as ports:
+        path.write_text(path.read_text().replace("port = 18710", f"port = {ports['silo0']}"))
+        capsys.readouterr()
+        commands.replay_log(log, path, floor=0.4, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told["rows"] == 300
+    assert stats.binomtest(told["accepted"], 300, 0.4).pvalue > 1e-6
+    status = agents["silo0"].status()
+    assert (status["decisions"], status["outcomes"]) == (300, told["accepted"])
+    coordinator.synchronise()
+    assert agents["silo0"].status()["synchronised"] == coordinator.terms.batches[0]
+    with pytest.raises(TacitError, match="must be at least the declared floor"):
+        commands.replay_log(log, path, floor=0.5)
+    with pytest.raises(Unavailable, match="start it"):
+        commands.replay_log(log, path, floor=0.4)
+
+
+def test_only_its_owner_reads_a_silos_files(tmp_path: Path, definition: Path) -> None:
+    assert definition.exists()
+    home = tmp_path / "silo0"
+    agent = config.open_agent(home / "silo.toml")
+    for name in ("silo.sqlite", "silo.key", "lock", *config.TOKENS):
+        assert not (home / name).stat().st_mode & 0o077, name
+    agent._database.add_evaluation(0, b"asked", b"noisy")
+    agent._database.close()
+    shutil.rmtree(home / "records")
+    with pytest.raises(TacitError, match="records"):  # noise may have been drawn: not forgotten
+        config.open_agent(home / "silo.toml")
+
+
 @contextmanager
 def running(path: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """An agent in a process of its own, reachable."""
@@ -203,6 +259,69 @@ def test_twenty_kills(tmp_path: Path, definition: Path) -> None:
                 break
     assert kills == 20
     assert coordinator.step == len(coordinator.terms.batches)
+
+
+@pytest.mark.slow
+def test_twenty_kills_of_the_coordinator(tmp_path: Path) -> None:
+    """SIGKILL of `tacit federation rehearse` before or after an agent's answer, at random messages;
+    afterwards every row is released once, from the messages that silos committed."""
+    set_up(tmp_path, 'horizon = 40\nkind = "fixed"\nsync = 2')
+    study, rng = tmp_path / "study" / "federation.toml", random.Random(2)
+    homes = {f"silo{n}": tmp_path / f"silo{n}" / "silo.toml" for n in range(SILOS)}
+    agents = {name: config.open_agent(path) for name, path in homes.items()}
+    victim: list[subprocess.Popen[bytes]] = []
+    left, kills = 0, 0
+
+    class Killing:
+        """An agent during whose answers the coordinator is killed."""
+
+        def __init__(self, agent: SiloAgent) -> None:
+            self.agent = agent
+
+        def respond(self, stage: str, message: bytes) -> bytes:
+            nonlocal left, kills
+            left -= 1
+            now = left == 0 and bool(victim)
+            if now and rng.random() < 0.5:
+                os.kill(victim.pop().pid, signal.SIGKILL)
+                kills += 1
+            answer = self.agent.respond(stage, message)
+            if now and victim:
+                os.kill(victim.pop().pid, signal.SIGKILL)
+                kills += 1
+            return answer
+
+    def rehearse() -> int:
+        words = ["federation", "rehearse", str(study)]
+        for path in homes.values():
+            words += ["--silo", str(path)]
+        process = subprocess.Popen([sys.executable, "-m", "tacit", *words])
+        victim[:] = [process] if kills < 20 else []
+        return process.wait(300)
+
+    apps = {}
+    for name, path in homes.items():
+        token = (path.parent / "engine-token").read_text().strip()
+        apps[name] = agent_app(Killing(agents[name]), "none", token)  # type: ignore[arg-type]
+    with listening(apps) as ports:
+        for number, (name, path) in enumerate(homes.items()):
+            text = path.read_text().replace(
+                f"port = {FIRST_PORT + number}", f"port = {ports[name]}"
+            )
+            path.write_text(text)
+        for _ in range(20):
+            left = rng.randrange(1, 24)  # a row takes 24 messages
+            assert rehearse() == -signal.SIGKILL
+        assert kills == 20
+        assert rehearse() == 0
+    coordinator = coordinator_of(study, InProcessExchange({}))
+    assert coordinator.step == len(coordinator.terms.batches) == 20
+    mechanism: Any = coordinator.experiment.mechanism
+    for step in range(20):
+        rows = [agent._database.rows()[step] for agent in agents.values()]
+        words = np.array([np.frombuffer(row.message or b"", np.uint64) for row in rows])
+        total = words.sum(axis=0, dtype=np.uint64).view(np.int64) / mechanism.sums.scale
+        np.testing.assert_array_equal(mechanism.released[step], total)
 
 
 def test_records_are_bound_to_their_terms(definition: Path) -> None:

@@ -4,23 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.silos.harness import LocalFederation
+from tests.silos.harness import WARD, LocalFederation
 
 from tacit.errors import Refusal
 from tacit.records import MemoryRecords
 from tacit.silos import silo_masking
+from tacit.silos.agent import RecordedEvaluations
 from tacit.silos.coordinator import SiloAbsent
 from tacit.silos.database import SiloDatabase
+from tacit.silos.evaluation import FIRST, EvaluationRequest, estimate
 from tacit.silos.exchange import InProcessExchange
+from tacit.silos.exported import ExportedPolicy
 from tacit.silos.federation import SyncSchedule
+from tacit.silos.recorded import RecordedTable
 
 BATCH, ROWS = 2, 2
 SCHEDULE = SyncSchedule(horizon=BATCH * ROWS, sync=BATCH, kind="fixed")
+
+
+TABLE = RecordedTable(
+    WARD,
+    tuple({"age": 20 + n, "severe": n % 2 == 0} for n in range(20)),
+    tuple(n % 2 for n in range(20)),
+    np.ones(20),
+    np.ones(20),
+    np.full(20, 0.5),
+)
+REQUEST = EvaluationRequest(
+    ExportedPolicy(WARD, 1, np.array([[0.5, 0.0, -0.2], [0.5, 0.0, 0.2]])).to_json(),
+    "clipped-ips",
+    Fraction(4),
+    20,
+    Fraction(8),  # little noise: the noisy number of records stays positive
+    Fraction(1, 10**5),
+)
 
 
 class Stopped(BaseException):
@@ -89,6 +112,9 @@ def run_with_a_stop(folder: Path, stop: int | None) -> int:
     """Run a federation that stops once; return the number of boundaries."""
     with bounded(None):
         federation = LocalFederation.of(3, folder=folder, schedule=SCHEDULE)
+        federation.recorded = RecordedEvaluations(TABLE, Fraction(8), Fraction(1, 10**5))
+        for number in range(3):
+            federation.restart(number)
     played: set[int] = set()
     with bounded(stop) as (passed, masked):
         exchange = Restarting(federation)
@@ -101,6 +127,7 @@ def run_with_a_stop(folder: Path, stop: int | None) -> int:
                         play(federation, played, coordinator.step)
                     coordinator.synchronise()
                 coordinator.deliver()
+                coordinator.evaluate(REQUEST)
                 break
             except (Stopped, SiloAbsent):
                 continue
@@ -128,7 +155,8 @@ def check(federation: LocalFederation, masked: dict[Any, set[tuple[int, ...]]]) 
     """Every row is the sum of the messages that each silo committed, once."""
     coordinator = federation.coordinator()
     assert coordinator.step == ROWS
-    assert set(masked) == {(silo + 1, step) for silo in range(3) for step in range(ROWS)}
+    steps = (*range(ROWS), FIRST)
+    assert set(masked) == {(silo + 1, step) for silo in range(3) for step in steps}
     assert all(len(values) == 1 for values in masked.values())
     mechanism: Any = coordinator.experiment.mechanism
     for step in range(ROWS):
@@ -137,11 +165,23 @@ def check(federation: LocalFederation, masked: dict[Any, set[tuple[int, ...]]]) 
         total = words.sum(axis=0, dtype=np.uint64).view(np.int64) / mechanism.sums.scale
         np.testing.assert_array_equal(mechanism.released[step], total)
         assert len({row.survivors for row in rows}) == 1
+    check_evaluation(federation)
     for agent in federation.agents.values():
         entered = agent._database._connection.execute(
             "SELECT COUNT(*) FROM decisions WHERE row IS NOT NULL"
         ).fetchone()[0]
         assert entered <= BATCH * ROWS
+
+
+def check_evaluation(federation: LocalFederation) -> None:
+    """The evaluation is charged once, and its result is that of the committed messages."""
+    stored = [agent._database.evaluations() for agent in federation.agents.values()]
+    assert all(set(one) == {0} for one in stored)
+    words = np.array([np.frombuffer(one[0][1], np.uint64) for one in stored])
+    sums = REQUEST.sums(federation.terms)
+    total = words.sum(axis=0, dtype=np.uint64).view(np.int64) / sums.scale
+    found = federation.coordinator().evaluate(REQUEST)  # from the records: nobody is asked
+    assert found == estimate(REQUEST, sums, total)
 
 
 @pytest.fixture

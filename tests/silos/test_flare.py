@@ -1,68 +1,120 @@
-"""A federation on FLARE processes: the simulation's decisions, and no code from a job."""
+"""A federation on FLARE processes: the simulation's decisions, private releases and evaluations,
+and no code from a job."""
 
 from __future__ import annotations
 
+import json
+import shutil
 import time
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.silos.harness import LocalFederation, serving
+from tests.silos.harness import LocalFederation, listening
+from tests.silos.test_crashes import REQUEST
+from tests.silos.test_crashes import TABLE as RECORDED
 from tests.silos.test_federation import NOTED, Watched, released
+from tests.silos.test_released_noise import RATE, check_silo, variance_p
 
 from tacit.keyfiles import KeyFile, save_signing_key
+from tacit.protocols.mechanism import Releases
 from tacit.records import RecordDirectory
 from tacit.silos import config
+from tacit.silos.agent import RecordedEvaluations
 from tacit.silos.context import ContextSpec
 from tacit.silos.coordinator import FederationCoordinator
+from tacit.silos.evaluation import estimate
 from tacit.silos.exchange import InProcessExchange
 from tacit.silos.federation import SyncSchedule, write_federation
-from tacit.silos.jobs import write_job
+from tacit.silos.http import agent_app
+from tacit.silos.jobs import ALLOWED, write_job
 from tacit.simulation.driver import run
 
 flare_network = pytest.importorskip("tacit.silos.flare_network")
-pytestmark = pytest.mark.extended
+pytestmark = [
+    pytest.mark.extended,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # its sockets
+]
 
-SILOS, D, SYNC, STEPS, PACE = 3, 4, 5, 4, 1000  # a batch of 5 records takes 5 s
-
-
-@pytest.fixture
-def federation(tmp_path: Path) -> LocalFederation:
-    """Agents here, the coordinator's files in a folder; the first row is due in a while."""
-    made = LocalFederation.of(
-        SILOS,
-        algorithm="fedlinucb",
-        context=ContextSpec(features=D),
-        schedule=SyncSchedule(
-            horizon=SYNC * STEPS, sync=SYNC, kind="fixed", starts=int(time.time()) + 45, pace=PACE
-        ),
-    )
-    study = tmp_path / "study"
-    study.mkdir()
-    (study / "lock").write_text("x" * 64)
-    save_signing_key(study / "coordinator.key", made.key, KeyFile(study / "lock"))
-    text = config.FEDERATION.format(path=study, declared=config.DECLARED)
-    (study / "federation.toml").write_text(text)
-    names = ["coordinator", *(silo.name for silo in made.terms.silos)]
-    signed = dict(zip(names, made.pinned.signatures, strict=True))
-    (study / "terms.json").write_text(write_federation(made.terms, signed))
-    made.now = float("inf")  # agents accept rows at once; the coordinator keeps the schedule
-    return made
+SILOS, D, SYNC, STEPS = 3, 4, 5, 4
+NAMES = [f"silo{number}" for number in range(SILOS)]
+FOREIGN = "subprocess.Popen"
 
 
-@pytest.fixture
-def network(federation: LocalFederation, tmp_path: Path) -> Iterator[Any]:
-    token = tmp_path / "engine-token"
+class Network:
+    """A FLARE network whose sites reach the agents of the installed federation."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.study = folder, folder / "study"
+        self.federation: LocalFederation | None = None
+        self.flare: Any = None
+
+    @property
+    def kits(self) -> Path:
+        """The startup kits of server and sites, with the logs of jobs."""
+        return Path(self.flare.kits)
+
+    def install(self, federation: LocalFederation) -> None:
+        """Put the coordinator's files in their place, and the agents behind their ports."""
+        self.federation = federation
+        shutil.rmtree(self.study, ignore_errors=True)
+        self.study.mkdir()
+        (self.study / "lock").write_text("x" * 64)
+        lock = KeyFile(self.study / "lock")
+        save_signing_key(self.study / "coordinator.key", federation.key, lock)
+        text = config.FEDERATION.format(path=self.study, declared=config.DECLARED)
+        (self.study / "federation.toml").write_text(text)
+        signed = dict(zip(["coordinator", *NAMES], federation.pinned.signatures, strict=True))
+        (self.study / "terms.json").write_text(write_federation(federation.terms, signed))
+
+    def submit(self, name: str) -> str:
+        """Submit the job of the federation."""
+        return str(self.flare.submit(write_job(self.folder / name, NAMES)))
+
+    def coordinator(self) -> FederationCoordinator:
+        """The coordinator as its records have it."""
+        assert self.federation is not None
+        records = RecordDirectory(self.study / "records")
+        pinned, key = self.federation.pinned, self.federation.key
+        return FederationCoordinator(pinned, key, InProcessExchange({}), records)
+
+
+class CurrentAgent:
+    """The agent of a site in the federation that is installed now."""
+
+    def __init__(self, network: Network, name: str) -> None:
+        self.network, self.name = network, name
+
+    def respond(self, stage: str, message: bytes) -> bytes:
+        assert self.network.federation is not None
+        return self.network.federation.agents[self.name].respond(stage, message)
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    """The server allows a foreign class and code of jobs; the sites allow neither."""
+    folder = tmp_path_factory.mktemp("network")
+    made = Network(folder)
+    token = folder / "engine-token"
     token.write_text("engine")
-    with serving(federation, "application", "engine") as ports:
+    apps = {name: agent_app(CurrentAgent(made, name), "none", "engine") for name in NAMES}  # type: ignore[arg-type]
+    kits = flare_network.provision(folder, NAMES)
+    trusting = kits / flare_network.SERVER / "local"
+    rules = json.loads((trusting / "authorization.json").read_text())
+    rules["permissions"]["project_admin"]["byoc"] = "any"
+    (trusting / "authorization.json").write_text(json.dumps(rules))
+    resources = json.loads((trusting / "resources.json").read_text())
+    resources["class_allow_list"] = [*ALLOWED, FOREIGN]
+    (trusting / "resources.json").write_text(json.dumps(resources))
+    with listening(apps) as ports:
         sites = [flare_network.FlareSite(name, port, token) for name, port in ports.items()]
-        folder = tmp_path / "flare"
-        folder.mkdir()
-        study = tmp_path / "study" / "federation.toml"
-        with flare_network.running_network(folder, sites, study) as started:
-            yield started
+        definition = made.study / "federation.toml"
+        with flare_network.running_network(folder, sites, definition, kits) as started:
+            made.flare = started
+            yield made
 
 
 def wait_for(step: int, federation: LocalFederation, seconds: float) -> None:
@@ -75,25 +127,64 @@ def wait_for(step: int, federation: LocalFederation, seconds: float) -> None:
     raise AssertionError(f"no policy of step {step} within {seconds} s")
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # FLARE's sockets
-def test_flare_gives_the_simulations_decisions_and_runs_no_code_of_jobs(
-    federation: LocalFederation, network: Any, tmp_path: Path
+def test_sites_deny_code_of_jobs_and_classes_that_they_do_not_allow(
+    network: Network, tmp_path: Path
 ) -> None:
+    """Each site decides on its own: the server would allow both jobs."""
+    marker = tmp_path / "ran"
+    code = (
+        "from nvflare.apis.executor import Executor as Base\n"
+        "from pathlib import Path\n"
+        f"Path({str(marker)!r}).touch()\n"
+        "class Executor(Base):\n    pass\n"
+    )
+    network.install(LocalFederation.of(SILOS))
+    brought = network.flare.submit(write_job(tmp_path / "byoc", NAMES, code))
+    assert network.flare.wait(brought, 120) == "FINISHED:FAILED_TO_RUN"
+    detail = network.flare.session.get_job_meta(brought)["job_deploy_detail"]
+    denied = [line for line in detail if "BYOC not permitted" in line]
+    assert [name for name in NAMES if any(line.startswith(name) for line in denied)] == NAMES
+    assert not any(line.startswith("server") for line in denied)
+
+    other = write_job(tmp_path / "other", NAMES)
+    client = other / "app" / "config" / "config_fed_client.json"
+    document = json.loads(client.read_text())
+    document["executors"][0]["executor"] = {
+        "path": FOREIGN,
+        "args": {"args": ["touch", str(marker)]},
+    }
+    client.write_text(json.dumps(document))
+    job = network.flare.submit(other)
+    ended = network.flare.wait(job, 240)
+    assert ended.startswith("FINISHED:")
+    assert ended != "FINISHED:COMPLETED"
+    for name in NAMES:
+        log = (network.kits / name / job / "log.txt").read_text()
+        assert "ComponentNotAuthorized" in log
+        assert FOREIGN in log
+    assert not marker.exists()
+    assert network.coordinator().step == 0
+
+
+def test_flare_gives_the_simulations_decisions(network: Network) -> None:
+    """Agents accept a row once its batch was treated, however slow the machine is."""
+    federation = LocalFederation.of(
+        SILOS,
+        algorithm="fedlinucb",
+        context=ContextSpec(features=D),
+        schedule=SyncSchedule(horizon=SYNC * STEPS, sync=SYNC, kind="fixed", starts=1, pace=1000),
+    )
     world = Watched.draw(SILOS, D, 5, np.random.default_rng(1))
     NOTED.clear()
     run(federation.terms.experiment(), world, np.random.default_rng(2))
     simulated = np.array(NOTED)
 
-    code = "from nvflare.apis.executor import Executor as Base\nclass Executor(Base):\n    pass\n"
-    brought = network.submit(write_job(tmp_path / "byoc", network.sites, code))
-    assert network.wait(brought, 60) == "FINISHED:FAILED_TO_RUN"
-    assert "BYOC not permitted" in str(network.session.get_job_meta(brought)["job_deploy_detail"])
-
-    job = network.submit(write_job(tmp_path / "job", network.sites))
+    network.install(federation)
+    job = network.submit("decisions")
     rng, chosen = np.random.default_rng(2), []
     agents = list(federation.agents.values())
     for step in range(STEPS):
-        wait_for(step, federation, 90)
+        wait_for(step, federation, 240)
         for _ in range(SYNC):
             contexts = world.contexts(rng)
             made = [
@@ -104,9 +195,45 @@ def test_flare_gives_the_simulations_decisions_and_runs_no_code_of_jobs(
             rewards = world.earned(x, np.asarray(x @ world.parameter), rng)
             for agent, one, reward in zip(agents, made, rewards, strict=True):
                 agent.record(one, float(reward))
-    assert network.wait(job, 60) == "FINISHED:COMPLETED"
+        federation.now = federation.terms.due(step)
+    assert network.flare.wait(job, 240) == "FINISHED:COMPLETED"
     np.testing.assert_array_equal(np.array(chosen), simulated)
-    records = RecordDirectory(tmp_path / "study" / "records")
-    ended = FederationCoordinator(federation.pinned, federation.key, InProcessExchange({}), records)
+    ended = network.coordinator()
     assert ended.finished
     assert len(released(ended)) == STEPS
+
+
+@pytest.mark.parametrize("rows", [12, pytest.param(200, marks=pytest.mark.slow)])
+def test_private_releases_and_an_evaluation_over_flare(network: Network, rows: int) -> None:
+    """Silos without records release noise and nothing else: 27 numbers a row, false positive rate
+    1e-6 for each test. The evaluation is charged, and its result is that of the committed sums."""
+    schedule = SyncSchedule(horizon=rows, sync=1, kind="fixed")
+    federation = LocalFederation.of(SILOS, schedule=schedule)
+    federation.recorded = RecordedEvaluations(RECORDED, Fraction(8), Fraction(1, 10**5))
+    for number in range(SILOS):
+        federation.restart(number)
+    network.install(federation)
+    (network.study / "evaluations").mkdir()
+    asked = network.study / "evaluations" / "0000.request.json"
+    asked.write_bytes(REQUEST.encode())
+    assert network.flare.wait(network.submit(f"private{rows}"), 600) == "FINISHED:COMPLETED"
+    ended = network.coordinator()
+    mechanism = ended.experiment.mechanism
+    assert isinstance(mechanism, Releases)
+    found, sums = released(ended), mechanism.sums
+    assert found.shape == (rows, 27)
+    assert variance_p(found / np.sqrt(sums.row_variance)) > RATE
+    messages = [
+        np.array([np.frombuffer(row.message or b"", np.int64) for row in agent._database.rows()])
+        for agent in federation.agents.values()
+    ]
+    for words in messages:
+        check_silo(words, sums)
+    np.testing.assert_array_equal(np.sum(messages, axis=0) / sums.scale, found)
+
+    stored = [agent._database.evaluations()[0] for agent in federation.agents.values()]
+    words = np.array([np.frombuffer(message, np.uint64) for _, message in stored])
+    own = REQUEST.sums(federation.terms)
+    total = words.sum(axis=0, dtype=np.uint64).view(np.int64) / own.scale
+    told = json.loads(config.result_of(asked).read_text())
+    assert told == estimate(REQUEST, own, total).to_dict()

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.silos.harness import LocalFederation
+from tests.silos.test_crashes import REQUEST, TABLE
 
 from tacit.aggregation.wire import packed, unpacked
 from tacit.bandits.contextual.linucb import LinUCBPolicy
 from tacit.errors import Refusal, TacitError
+from tacit.records import MemoryRecords
+from tacit.silos.agent import RecordedEvaluations
 from tacit.silos.coordinator import FederationCoordinator, SiloAbsent
+from tacit.silos.evaluation import FIRST
 from tacit.silos.federation import SyncSchedule, pin_federation, sign_federation, write_federation
 from tacit.silos.messages import COORDINATOR, SiloMessage, SyncStage, pack_survivors
 from tacit.silos.policies import encode_policy
@@ -177,6 +182,128 @@ def test_the_coordinator_counts_forged_and_replayed_answers_as_none(stage: str) 
     wire.back = lambda _stage, answers: answers
     coordinator.synchronise()
     assert coordinator.step == 2
+
+
+@pytest.mark.parametrize("stage", STAGES[2:])
+def test_the_coordinator_rejects_answers_of_another_stage(stage: str) -> None:
+    """Reordered: a valid, signed answer of the stage before, of the same attempt."""
+    federation = LocalFederation.of(3)
+    wire = Wire(federation)
+    coordinator = federation.coordinator(wire)
+    coordinator.deliver()
+    before = STAGES[STAGES.index(stage) - 1]
+
+    def reorder(now: str, answers: dict[str, bytes]) -> dict[str, bytes]:
+        if now != stage:
+            return answers
+        return answers | {"silo1": wire.answered[before][-1]["silo1"]}
+
+    wire.back = reorder
+    with pytest.raises(SiloAbsent):
+        coordinator.synchronise()
+    assert coordinator.step == 0
+    wire.back = lambda _stage, answers: answers
+    coordinator.synchronise()
+    assert coordinator.step == 1
+
+
+def evaluating() -> tuple[LocalFederation, Wire, FederationCoordinator]:
+    """A federation with recorded data, whose first evaluation is done."""
+    federation = LocalFederation.of(3)
+    federation.recorded = RecordedEvaluations(TABLE, Fraction(9), Fraction(1, 10**4))
+    for number in range(3):
+        federation.restart(number)
+    wire = Wire(federation)
+    coordinator = federation.coordinator(wire)
+    coordinator.evaluate(REQUEST)
+    return federation, wire, coordinator
+
+
+def test_evaluations_of_another_order_request_or_key_are_rejected() -> None:
+    federation, wire, _ = evaluating()
+    agent = federation.agents["silo0"]
+    first = SiloMessage.decode(wire.asked["EVALUATE"][0]["silo0"], federation.terms)
+    cheap = replace(REQUEST, epsilon=Fraction(1, 2)).encode()
+    assert agent.respond("EVALUATE", first.encode(federation.key))  # the same again: no new charge
+    for message, told in (
+        (replace(first, payload=cheap), "has another request already"),
+        (replace(first, step=first.step + 2, payload=cheap), "the next one"),
+        (replace(first, step=first.step + 1), "at most 9, the budget"),
+        (replace(first, step=3), "number of the evaluation"),
+        (replace(first, step=first.step + 1, payload=b"{}"), "invalid"),
+    ):
+        with pytest.raises(Refusal, match=told):
+            agent.respond("EVALUATE", message.encode(federation.key))
+    forged = replace(first, step=first.step + 1, payload=cheap)
+    with pytest.raises(Refusal, match="did not sign"):
+        agent.respond("EVALUATE", forged.encode(federation.keys[1]))
+    assert len(agent._database.evaluations()) == 1
+
+
+def test_an_evaluation_is_revealed_for_one_set_of_survivors() -> None:
+    """Also after the silos' databases were restored: the records remember."""
+    federation = LocalFederation.of(4, missing=1, schedule=SyncSchedule(horizon=40))
+    federation.recorded = RecordedEvaluations(TABLE, Fraction(9), Fraction(1, 10**4))
+    for number in range(4):
+        federation.restart(number)
+    wire = Wire(federation)
+    coordinator = federation.coordinator(wire)
+
+    def lose(stage: str, messages: dict[str, bytes]) -> dict[str, bytes]:
+        return {n: m for n, m in messages.items() if (n, stage) != lost}
+
+    wire.forth, lost = lose, ("silo3", "MASK")
+    wire.back = lambda stage, answers: {} if stage == "REVEAL" else answers
+    with pytest.raises(SiloAbsent):
+        coordinator.evaluate(REQUEST)
+    wire.back, lost = (lambda _stage, answers: answers), ("silo2", "MASK")
+    with pytest.raises(SiloAbsent, match="did not sign the survivors"):
+        coordinator.evaluate(REQUEST)
+    lost = ("silo3", "MASK")
+    assert coordinator.evaluate(REQUEST).records > 0
+
+
+def test_a_restored_database_evaluates_nothing_twice() -> None:
+    federation, wire, coordinator = evaluating()
+    agent = federation.agents["silo0"]
+    agent._database._connection.execute("DELETE FROM evaluations")
+    federation.records["coordinator"] = MemoryRecords()  # the coordinator colludes
+    with pytest.raises(SiloAbsent):
+        federation.coordinator(wire).evaluate(REQUEST)
+    with pytest.raises(Refusal, match="has another message on record"):
+        agent._row(FIRST)
+    assert coordinator.evaluate(REQUEST).records > 0  # from its records
+
+
+@pytest.mark.parametrize("algorithm", ["secagg-fedlinucb", "ldp-fedlinucb"])
+def test_messages_do_not_show_how_many_records_there_are(algorithm: str) -> None:
+    """The same stages with answers of the same sizes, whatever was recorded; and no answer contains
+    a committed message before it is masked."""
+    sizes = []
+    for patients in (0, 3, 25):  # more than the capacity of the first row
+        federation = LocalFederation.of(3, algorithm=algorithm)
+        wire = Wire(federation)
+        coordinator = federation.coordinator(wire)
+        coordinator.deliver()
+        federation.play(patients, np.random.default_rng(patients))
+        coordinator.synchronise()
+        coordinator.deliver()
+        sizes.append(
+            {
+                stage: [{n: len(one) for n, one in answers.items()} for answers in all_answers]
+                for stage, all_answers in wire.answered.items()
+            }
+        )
+        answers = b"".join(
+            one for listed in wire.answered.values() for some in listed for one in some.values()
+        )
+        for agent in federation.agents.values():
+            message = agent._database.rows()[0].message or b""
+            masked = algorithm == "secagg-fedlinucb"
+            assert (message not in answers) == masked
+            assert b"outcomes" not in answers
+        assert "outcomes" not in str(coordinator.status())
+    assert sizes[0] == sizes[1] == sizes[2]
 
 
 def test_a_silo_signs_one_set_of_survivors_per_row() -> None:

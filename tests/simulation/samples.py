@@ -47,7 +47,7 @@ import os
 from tacit import ArmsProblem, algorithm
 from tacit.algorithms.registry import lookup
 
-@algorithm("harmful", paper="a test", trust="none", promise="none", problem=ArmsProblem,
+@algorithm("harmful", paper="a test", trust="none", guarantee="none", problem=ArmsProblem,
            options=("arms", "horizon"))
 def harmful(problem):
     if os.environ["HARM"] and problem.learner_seed == 3:

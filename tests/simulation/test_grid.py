@@ -126,7 +126,7 @@ def test_your_own_tables_and_worlds_are_environments(tmp_path: Path) -> None:
         "clicks.csv, resample",
     ]
     assert [json.loads(study(cell))["horizon"] for cell in (0, 1)] == [400, 500]
-    assert study.configurations[1].promise is None, "recorded people come without end"
+    assert study.configurations[1].guarantee is None, "recorded people come without end"
     world = FromFunction(lambda arm, rng: float(rng.random() < 0.2 + arm / 4), 2)
     own = study_of({"algorithms": ["ucb1"], "environments": [world], "problems": {"horizon": 50}})
     assert json.loads(own(0))["horizon"] == 50
@@ -164,7 +164,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "empty": ({"guarantees": {"epsilon": []}}, r"guarantees\[1\].epsilon is empty"),
     "below zero": (
         {"guarantees": [{"epsilon": 1}, {"epsilon": -1}]},
-        r"guarantees\[2\], private-med: epsilon is -1; it must be greater than 0",
+        r"guarantees\[2\], private-med: epsilon is -1: must be greater than 0",
     ),
     "half an arm": ({"problems": {"arms": 2.5}}, r"problems\[1\], private-med: arms is 2.5"),
     "no table": ({"problems": ["arms"]}, r"problems\[1\] is 'arms': must be a table"),
@@ -190,7 +190,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"environments": {"means": [0.1, 0.2]}},
         "arms is 3, but means has 2: leave arms out",
     ),
-    "seeds": ({"seeds": 0}, "seeds is 0; it must be a whole number of at least 1"),
+    "seeds": ({"seeds": 0}, "seeds is 0: must be a whole number of at least 1"),
     "first seed": ({"first_seed": -1}, "first_seed is -1"),
     "name": ({"name": 3}, "name is 3: must be a few words"),
     "too much": ({"seeds": 10**6, "guarantees": {"epsilon": [1, 2]}}, "more than 1,000,000"),

@@ -68,7 +68,7 @@ def test_people_who_come_again_share_one_promise() -> None:
 @each_row(
     ("asked", "message"),
     [
-        ({"gap": 0.0}, "how much better the best option is"),
+        ({"gap": 0.0}, "[Hh]ow much better the best option is"),
         ({"gap": 0.1, "epsilon": 0.0}, "epsilon is 0"),
         ({"gap": 0.1, "algorithm": "private-klucbs"}, "did you mean private-klucb"),
         ({}, "lift and gap: must be one"),

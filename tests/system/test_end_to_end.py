@@ -27,7 +27,7 @@ from tacit.environments.silos import Synthetic
 from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.noise import DiscreteLaplace
-from tacit.privacy import ApproximateDP, PureDP, privacy_loss
+from tacit.privacy import ApproximateDP, PureDP, ThreatModel, privacy_loss
 from tacit.protocols import factories
 from tacit.protocols.contract import Protocol
 from tacit.protocols.mechanism import PerRound, Releases
@@ -42,7 +42,13 @@ NEIGHBOURS = Neighbourhood(21, 11)
 
 
 def secure_sum(users: int = DEVICES, dropout: float = 0.0) -> SecureSum:
-    return SecureSum(users, PRECISION, DiscreteLaplace(PRECISION), PureDP(1.0), dropout=dropout)
+    return SecureSum(
+        users,
+        PRECISION,
+        DiscreteLaplace(PRECISION),
+        PureDP(1.0),
+        threat=ThreatModel(dropout=dropout),
+    )
 
 
 def split_and_mix() -> SplitAndMix:

@@ -18,7 +18,7 @@ from tacit.noise import Binomial, DiscreteGaussian, NoiseDistribution, Skellam, 
 from tacit.privacy.loss import privacy_loss
 from tacit.signatures import public_key
 from tacit.terms import Answer, Noise, Offer, Party, Promise, Terms
-from tacit.terms.accounting import binomial_delta, gaussian_delta, skellam_delta
+from tacit.terms.accounting import _divergence, binomial_delta, gaussian_delta, skellam_delta
 from tacit.trust import TrustModel, split_shares
 
 DELTA = Fraction(1, 10**6)
@@ -39,6 +39,7 @@ SIGMA = Fraction(4230780, 10**6)  # a little more than calibrate("discrete-gauss
         (lambda e: gaussian_delta(Fraction(9, 2), 2, e), DiscreteGaussian(4.5), 2),
         (lambda e: gaussian_delta(Fraction(1, 2), 1, e), DiscreteGaussian(0.5), 1),
         (lambda e: binomial_delta(126, Fraction(2, 7), 1, e), Binomial(126, Fraction(2, 7)), 1),
+        (lambda e: binomial_delta(126, Fraction(5, 7), 1, e), Binomial(126, Fraction(5, 7)), 1),
         (lambda e: binomial_delta(3, Fraction(1, 2), 2, e), Binomial(3, Fraction(1, 2)), 2),
         (lambda e: binomial_delta(9000, Fraction(1, 9), 20, e), Binomial(9000, Fraction(1, 9)), 20),
         (lambda e: binomial_delta(7, Fraction(1, 900), 1, e), Binomial(7, Fraction(1, 900)), 1),
@@ -61,6 +62,26 @@ def test_shares_of_discrete_gaussians_are_charged_their_distance_from_one_draw()
     assert gaussian_delta(some, 20, Fraction(1), shares) == pytest.approx(
         math.exp(apart) * alone, rel=1e-9
     )
+
+
+@pytest.mark.parametrize(("share", "shares"), [(0.51, 2), (0.9, 3), (1.0, 10_001), (1.0, 30_000)])
+def test_the_distance_of_shares_from_one_draw_is_summed_to_the_end(
+    share: float, shares: int
+) -> None:
+    """10 Σ_k e^{-2π²σ²k/(k+1)}: never below the sum over every k, and exact up to 10,001 shares."""
+    exact = 10 * math.fsum(
+        math.exp(-2 * (math.pi * share) ** 2 * k / (k + 1)) for k in range(1, shares)
+    )
+    found = _divergence(share, shares)
+    assert exact * (1 - 1e-12) <= found <= exact * (1 + (1e-12 if shares <= 10_001 else 1e-2))
+    assert _divergence(share, 1) == 0
+
+
+def test_shares_narrower_than_half_a_step_are_worth_nothing() -> None:
+    """The bound is proven from σ = ½ on; its formula is finite below, too."""
+    assert _divergence(0.499, 2) == math.inf
+    assert math.isfinite(_divergence(0.5, 2))
+    assert gaussian_delta(Fraction(7, 10), 1, Fraction(4), 2) == 1.0  # shares of σ = 0.495
 
 
 def under(distribution: str, parameter: Fraction, **changes: Any) -> Terms:
@@ -143,6 +164,14 @@ def test_masked_noise_leaves_room_for_what_masks_reveal() -> None:
     assert both.each == (Fraction(10), (DELTA - Fraction(3, 2**40)) / 3)
 
 
+def test_metrics_and_participations_share_epsilon_and_delta() -> None:
+    two = Answer("1 if yes", ("sold", "returned"), levels=1)
+    often = Promise(Fraction(12), DELTA, participations=3)
+    made = under("skellam", VARIANCE, answer=two, promise=often)
+    assert (made.cost, made.delta_cost) == (Fraction(4), DELTA / 3)
+    assert made.each == (Fraction(2), (DELTA - Fraction(3, 2**40)) / 6)
+
+
 def round_of(of: Terms, **changes: Any) -> Offer:
     base = replace(
         shared(), terms=of.digest, levels=1, metrics=1, window=0, total=of.noise.least, modulus=None
@@ -217,6 +246,34 @@ def test_noise_bits_are_verified_round_by_round() -> None:
             shown.check(round_of(shown.terms, **about | weaker))
 
 
+def test_noise_bits_suffice_to_the_last_honest_report() -> None:
+    """62 fair bits are the fewest for (1, 1e-5); a larger minimum of the terms needs more."""
+    once = Promise(Fraction(1), Fraction(1, 10**5))
+    plain = pinned(shuffled("binomial", Fraction(5), promise=once))
+    strict = pinned(shuffled("binomial", Fraction(65, 4), promise=once))
+    about: dict[str, Any] = {"kind": "mixing", "total": Fraction(1, 2), "parts": 2}
+    about["suite"] = plain.terms.suite
+    for shown, divisor, words in (
+        (plain, 62, ""),
+        (plain, 61, "delta of the noise"),
+        (strict, 65, ""),
+        (strict, 64, "variance of the noise bits"),
+    ):
+        offered = round_of(shown.terms, **about, divisor=divisor)
+        if not words:
+            assert shown.check(offered) == 1
+            continue
+        with pytest.raises(Refusal, match=words):
+            shown.check(offered)
+    for weaker, words in (
+        ({"parts": 1}, "number of messages per metric"),
+        ({"total": Fraction(0)}, "bias of noise bits"),
+        ({"total": Fraction(1)}, "bias of noise bits"),
+    ):
+        with pytest.raises(Refusal, match=words):
+            plain.check(round_of(plain.terms, **about | weaker, divisor=70))
+
+
 def test_numbers_are_split_into_enough_shares() -> None:
     shown = pinned(shuffled("discrete-laplace", Fraction(1)))
     modulus, honest = 1009, 70
@@ -229,6 +286,8 @@ def test_numbers_are_split_into_enough_shares() -> None:
         "modulus": modulus,
     }
     assert shown.check(round_of(shown.terms, **about)) == 1
+    fewest = {"divisor": 19, "parts": split_shares(19, modulus)}
+    assert shown.check(round_of(shown.terms, **about | fewest)) == 1
     for weaker in ({"parts": enough - 1}, {"parts": 1}, {"divisor": 18}, {"modulus": 1 << 90}):
         with pytest.raises(Refusal, match="of the round is"):
             shown.check(round_of(shown.terms, **about | weaker))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import threading
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import add
@@ -36,7 +36,7 @@ from tacit.aggregation.interface import (
     UnknownRound,
     expect,
 )
-from tacit.aggregation.pending import PendingVault
+from tacit.aggregation.pending import PendingReports, PendingVault
 from tacit.aggregation.two_servers import (
     DIGEST_SIZE,
     LINK_SIZE,
@@ -75,7 +75,7 @@ def partial_size(announced: TwoServerRound) -> int:
     return HEADER_SIZE + 1 + announced.suite.overhead + content
 
 
-class Aggregator:
+class Aggregator(PendingReports):
     """One of the two aggregators in one round.
 
     `take` incoming messages, `close` at the deadline, send the messages that `close` returns, and
@@ -115,10 +115,8 @@ class Aggregator:
         """The slot with this number, with its token."""
         return self.slots([number])[0]
 
-    def slots(self, numbers: Iterable[int]) -> list[ReportSlot]:
-        """The slots with these numbers, with their tokens."""
-        working = self._working(self._record())
-        return working.vault.slots(numbers)
+    def _vault(self) -> PendingVault:
+        return self._working(self._record()).vault
 
     def take(self, message: bytes, now: int) -> None:
         """Accept a report share or the other server's list.
@@ -153,16 +151,7 @@ class Aggregator:
 
     def same(self, waiting: CheckedShare, there: bytes) -> bool:
         """Whether the table entry `there` contains this report share."""
-        return there == waiting.wrapped or self._working(self._record()).vault.same(waiting, there)
-
-    def names(self, things: Iterable[bytes]) -> list[bytes]:
-        """Pseudonymous storage keys for further items of this round.
-
-        They derive from the round's secret: available only until the round closes, unlinkable
-        afterwards.
-        """
-        working = self._working(self._record())
-        return [working.vault.name(b"other " + thing) for thing in things]
+        return there == waiting.wrapped or super().same(waiting, there)
 
     def close(self, now: int) -> Mapping[bytes, bytes]:
         """Advance the round as far as possible; return messages by address.

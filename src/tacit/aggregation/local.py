@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -38,11 +38,10 @@ from tacit.aggregation.interface import (
     Refusal,
     Source,
     SumView,
-    UnknownRound,
     check_counts,
     new_identity,
 )
-from tacit.aggregation.pending import PendingVault
+from tacit.aggregation.pending import PendingReports, PendingVault
 from tacit.aggregation.round_state import PartyRoundState, RoundEntry, RoundPhase
 from tacit.aggregation.two_servers import SLOT, ReportSlot, RoundOutcome
 from tacit.aggregation.wire import (
@@ -249,7 +248,7 @@ def local_outcome(records: Records, identity: bytes) -> bytes | None:
     return outcome or None
 
 
-class LocalServer:
+class LocalServer(PendingReports):
     """The server in one round, over a table of pending reports and the record of the round.
 
     It can be recreated at any time, in several processes. Every call is idempotent.
@@ -277,15 +276,6 @@ class LocalServer:
         """Bytes of a report."""
         return self.round.report_size
 
-    def slots(self, numbers: Iterable[int]) -> list[ReportSlot]:
-        """The slots with these numbers, with their tokens."""
-        return self._open().vault.slots(numbers)
-
-    def names(self, things: Iterable[bytes]) -> list[bytes]:
-        """Pseudonyms under the round's secret, meaningless once it is destroyed."""
-        vault = self._open().vault
-        return [vault.name(b"other " + thing) for thing in things]
-
     def check(self, message: bytes, now: int) -> CheckedShare:
         """Validate one report, which the caller stores in the table."""
         data = body(message, Kind.LOCAL_REPORT, self.round.identity)
@@ -296,10 +286,6 @@ class LocalServer:
             raise ClosedRound("round is past its deadline: it accepts no more reports")
         content = data[:4] + data[SLOT.size :]
         return self._open().vault.checked(slot, self.round.slots, content)
-
-    def same(self, waiting: CheckedShare, there: bytes) -> bool:
-        """Whether the table entry `there` contains this report."""
-        return self._open().vault.same(waiting, there)
 
     def close(self, now: int) -> SumView | None:
         """Replace the round's secret by the sums or the abort; return the released sums.
@@ -339,10 +325,10 @@ class LocalServer:
         return SumView(tuple(sums), reports, rejected)
 
     def _entry(self) -> RoundEntry:
-        entry = self._state.find()
-        if entry is None or entry.context != self.round.context:
-            raise UnknownRound("server has no record of this round: it makes no statement about it")
-        return entry
+        return self._state.entry_of(self.round)
+
+    def _vault(self) -> PendingVault:
+        return self._open().vault
 
     def _open(self) -> _LocalSecrets:
         entry = self._entry()

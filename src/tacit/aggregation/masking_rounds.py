@@ -22,7 +22,6 @@ from tacit.aggregation.interface import (
     ClosedRound,
     Refusal,
     SumView,
-    UnknownRound,
     expect_size,
 )
 from tacit.aggregation.masking import FRONT_SIZE, MaskingRound
@@ -33,7 +32,7 @@ from tacit.aggregation.masking_server import (
     MaskingStage,
     masking_outcome,
 )
-from tacit.aggregation.pending import PendingVault
+from tacit.aggregation.pending import PendingReports, PendingVault
 from tacit.aggregation.round_state import (
     PartyRoundState,
     RoundEntry,
@@ -78,7 +77,7 @@ class _Progress:
     sent: list[Mapping[bytes, bytes]] = field(default_factory=list)
 
 
-class MaskingReports:
+class MaskingReports(PendingReports):
     """An announced round of masking at its server."""
 
     def __init__(self, pinned: Pinned, announcement: bytes, records: Records) -> None:
@@ -102,19 +101,7 @@ class MaskingReports:
 
     def entry(self) -> RoundEntry:
         """The record of the round; raises `UnknownRound` without one of this description."""
-        found = self._state.find()
-        if found is None or found.context != self.round.context:
-            raise UnknownRound("server has no record of this round: it makes no statement about it")
-        return found
-
-    def slots(self, numbers: Iterable[int]) -> list[ReportSlot]:
-        """The slots with these numbers, with their tokens."""
-        return self._vault().slots(numbers)
-
-    def names(self, things: Iterable[bytes]) -> list[bytes]:
-        """Pseudonymous storage keys for further items of this round."""
-        vault = self._vault()
-        return [vault.name(b"other " + thing) for thing in things]
+        return self._state.entry_of(self.round)
 
     def check(self, message: bytes, now: int) -> CheckedShare:
         """Validate a device's JOIN without I/O; the caller stores it."""
@@ -143,10 +130,6 @@ class MaskingReports:
         vault.check_slot(slot, self.round.slots)
         name = vault.name(b"answer " + bytes((kind,)) + slot.encode())
         return CheckedShare(name, vault.wrap(name, message), message, slot.number)
-
-    def same(self, waiting: CheckedShare, there: bytes) -> bool:
-        """Whether the stored entry `there` is this message."""
-        return self._vault().same(waiting, there)
 
     def advance(self, table: Mapping[bytes, bytes], now: float) -> RoundPhase:
         """Take stored messages and end every stage that is complete or too old."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import os
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 from cryptography.exceptions import InvalidTag
@@ -76,6 +77,31 @@ class PendingVault:
             return self._wrapping.decrypt(nonce, rest, name)
         except (InvalidTag, ValueError):
             raise Refusal("stored report is damaged or of another round") from None
+
+
+class PendingReports(ABC):
+    """Base of a party's side of one round, whose reports wait in the caller's table."""
+
+    @abstractmethod
+    def _vault(self) -> PendingVault:
+        """The keys of an open round; raises `ClosedRound` once the secret is destroyed."""
+
+    def slots(self, numbers: Iterable[int]) -> list[ReportSlot]:
+        """The slots with these numbers, with their tokens."""
+        return self._vault().slots(numbers)
+
+    def names(self, things: Iterable[bytes]) -> list[bytes]:
+        """Pseudonymous storage keys for further items of this round.
+
+        They derive from the round's secret: available only until the round closes, unlinkable
+        afterwards.
+        """
+        vault = self._vault()
+        return [vault.name(b"other " + thing) for thing in things]
+
+    def same(self, waiting: CheckedShare, there: bytes) -> bool:
+        """Whether the table entry `there` contains this report."""
+        return self._vault().same(waiting, there)
 
 
 def _mac(keyed: hmac.HMAC, message: bytes) -> bytes:

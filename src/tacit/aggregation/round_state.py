@@ -14,7 +14,7 @@ from typing import NamedTuple, NoReturn, Self
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.aggregation.announcements import RoundDescription
-from tacit.aggregation.interface import Refusal
+from tacit.aggregation.interface import Refusal, UnknownRound
 from tacit.aggregation.two_servers import RoundOutcome
 from tacit.aggregation.wire import Kind, header
 from tacit.errors import TacitError
@@ -100,6 +100,13 @@ class PartyRoundState:
         """The current entry; None if there is no record of the round."""
         found = self._records.read(self._name)
         return None if found is None else RoundEntry.decode(found)
+
+    def entry_of(self, announced: RoundDescription) -> RoundEntry:
+        """The entry for this description of the round; raises `UnknownRound` without one."""
+        found = self.find()
+        if found is None or found.context != announced.context:
+            raise UnknownRound("party has no record of this round: it makes no statement about it")
+        return found
 
     def move(self, old: RoundEntry, new: RoundEntry) -> RoundEntry:
         """Compare-and-swap the entry; return the one that stands afterwards."""

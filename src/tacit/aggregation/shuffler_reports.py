@@ -7,7 +7,7 @@ The analyzer assigns the slots and accepts no reports.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -17,10 +17,9 @@ from tacit.aggregation.interface import (
     CheckedShare,
     ClosedRound,
     Refusal,
-    UnknownRound,
     expect_size,
 )
-from tacit.aggregation.pending import PendingVault
+from tacit.aggregation.pending import PendingReports, PendingVault
 from tacit.aggregation.round_state import (
     PartyRoundState,
     RoundEntry,
@@ -43,7 +42,7 @@ from tacit.terms import Pinned
 _TOKENS = b"tacit mixing slots v1"
 
 
-class ShufflerReports:
+class ShufflerReports(PendingReports):
     """An announced round at the shuffler or the analyzer while it accepts reports.
 
     `table` holds pending reports; it may be lost or restored at any time. `records` decides.
@@ -65,19 +64,7 @@ class ShufflerReports:
 
     def entry(self) -> RoundEntry:
         """The record of the round; raises `UnknownRound` without one of this description."""
-        found = self._state.find()
-        if found is None or found.context != self.round.context:
-            raise UnknownRound("party has no record of this round: it makes no statement about it")
-        return found
-
-    def slots(self, numbers: Iterable[int]) -> list[ReportSlot]:
-        """The slots with these numbers, with their tokens."""
-        return self._vault().slots(numbers)
-
-    def names(self, things: Iterable[bytes]) -> list[bytes]:
-        """Pseudonymous storage keys for further items of this round."""
-        vault = self._vault()
-        return [vault.name(b"other " + thing) for thing in things]
+        return self._state.entry_of(self.round)
 
     def check(self, message: bytes, now: int) -> CheckedShare:
         """Validate a device's request without I/O; the caller stores it."""
@@ -89,10 +76,6 @@ class ShufflerReports:
         if now >= self.round.binding.closes:
             raise ClosedRound("round is past its deadline: it accepts no more reports")
         return self._vault().checked(slot, self.round.slots, report)
-
-    def same(self, waiting: CheckedShare, there: bytes) -> bool:
-        """Whether the stored entry `there` is this report."""
-        return self._vault().same(waiting, there)
 
     def shuffle(self, table: Mapping[bytes, bytes]) -> bytes:
         """The batch for the analyzer, made once; below the minimum batch size it aborts.

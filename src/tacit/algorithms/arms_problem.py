@@ -171,7 +171,7 @@ class ArmsEnvironment:
     """
 
     rewards: Rewards = option("bernoulli", f"Rewards: {', '.join(get_args(Rewards))}.")
-    instance: str = option("easy", "Random means: easy, hard or rare.")
+    instance: str = option("easy", "Random means: easy, hard, rare or linear.")
     means: tuple[float, ...] | None = option(
         None, "Mean rewards, comma-separated, instead of random ones."
     )
@@ -187,14 +187,22 @@ class ArmsEnvironment:
             settle(self, name, tuple(means))
             if len(means) < 2 or not all(0 <= mean <= 1 for mean in means):
                 raise TacitError(
-                    f"{name} is {_listed(means)}; it must be two or more numbers in [0, 1], such "
+                    f"{name} is {_listed(means)}: must be two or more numbers in [0, 1], such "
                     "as 0.31,0.47"
                 )
 
     def world(self, arms: int, seed: int, guardrail: str | None) -> World:
         """The instance of a seed."""
         from tacit.environments import Bernoulli, Beta, ClippedGaussian, Guarded, instance_means
+        from tacit.environments.linear_options import LINEAR, linear_options
 
+        if self.instance == LINEAR and self.means is None:
+            if guardrail is not None or self.rewards != "bernoulli":
+                raise TacitError(
+                    f"instance is {LINEAR!r}: must have bernoulli rewards and no guardrail. "
+                    "Leave these out."
+                )
+            return linear_options(arms, seed)
         kinds = {"bernoulli": Bernoulli, "gaussian": ClippedGaussian, "beta": Beta}
         means = self.means or tuple(instance_means(self.instance, arms, seed).tolist())
         world: Environment = kinds[self.rewards](means)
@@ -277,6 +285,7 @@ class ArmsProblem(Problem):
     control: int = 0  # index of the control
     learner_seed: int = 0
     labels: tuple[str, ...] = ()
+    table: Any = None  # features of the options, one row each
 
     def __post_init__(self) -> None:
         if self.environment.means is not None:
@@ -284,11 +293,11 @@ class ArmsProblem(Problem):
         check_counts(self, arms=2, horizon=1)
         if self.horizon < self.arms:
             raise TacitError(
-                f"horizon is {self.horizon}; it must be at least the {self.arms} arms: use fewer "
+                f"horizon is {self.horizon}: must be at least the {self.arms} arms. Use fewer "
                 "arms or more participants"
             )
         if not 1 < self.growth < float("inf"):
-            raise TacitError(f"growth is {self.growth:g}; it must be greater than 1, such as 4")
+            raise TacitError(f"growth is {self.growth:g}: must be greater than 1, such as 4")
         if self.rounds is not None:
             check_counts(self, rounds=1)
         remedy = "the probability that the best option is dropped, such as 0.1"
@@ -317,7 +326,7 @@ class ArmsProblem(Problem):
             )
         if means is not None and len(means) != self.arms:
             raise TacitError(
-                f"guardrail_means is {_listed(means)}; it must be {self.arms} numbers, one for "
+                f"guardrail_means is {_listed(means)}: must be {self.arms} numbers, one for "
                 "each option"
             )
 
@@ -364,7 +373,7 @@ class ArmsProblem(Problem):
             check_horizon(self.horizon, world.world)
         if not isinstance(world, Environment):
             raise TacitError(
-                f"environment is {type(world).__name__}; it must be an environment of arms"
+                f"environment is {type(world).__name__}: must be an environment of arms"
             )
         if world.arms != self.arms:
             raise TacitError(
@@ -373,11 +382,17 @@ class ArmsProblem(Problem):
             )
         if world.metrics != self.metrics:
             raise TacitError(
-                f"the environment has {world.metrics} metrics; it must have {self.metrics}: give "
+                f"the environment has {world.metrics} metrics: must have {self.metrics}. Give "
                 "guardrail a name and the environment a second metric (environments.Guarded), or "
                 "neither"
             )
-        return replace(self, binary=world.binary, learner_seed=seed, labels=world.names)
+        return replace(
+            self,
+            binary=world.binary,
+            learner_seed=seed,
+            labels=world.names,
+            table=world.features,
+        )
 
     def record(self, outcome: RunOutcome) -> dict[str, Any]:
         """The metrics of a multi-armed run."""

@@ -38,7 +38,7 @@ def assemble(
     tried = dict.fromkeys((smallest, *sizes))
     guarantee = privacy.weakest([make(size, **arguments).guarantee for size in tried])
     if problem.anytime and learner.needs_horizon:
-        options = {k: v for k, v in learner.arguments().items() if k not in ("arms", "horizon")}
+        options = {k: v for k, v in learner.settings().items() if k not in ("arms", "horizon")}
         inner = name_of(type(learner))
         learner = bandits.Restarts(learner.arms, learner.horizon, inner, options)
     hidden = mechanism.PerRound(make, arguments, privacy.status_of(guarantee), smallest)

@@ -155,6 +155,7 @@ class ContextualProblem(Problem):
     features: FeatureMap | None = None
     binary: bool = True
     smallest: int = 1
+    exploration: float = 0.0
     labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -174,7 +175,7 @@ class ContextualProblem(Problem):
         return () if self.features is None else self.features.options
 
     def chosen(self) -> tuple[StatisticKind, str]:
-        """The statistic, and why."""
+        """The statistic that devices report, and the reason for the choice."""
         features = self.features
         if features is None:
             raise TacitError("features are missing: a contextual experiment needs a feature map")
@@ -205,7 +206,7 @@ class ContextualProblem(Problem):
         found = self.environment.world(self.arms, first) if world is None else world.fresh(rng)
         if not isinstance(found, ContextualWorld):
             raise TacitError(
-                f"environment is {type(found).__name__}; it must be one of contexts, such as "
+                f"environment is {type(found).__name__}: must be one of contexts, such as "
                 "ContextFunction"
             )
         if found.features is None:
@@ -217,7 +218,7 @@ class ContextualProblem(Problem):
         from tacit.environments.contextual import ContextualWorld
 
         if not isinstance(world, ContextualWorld) or world.features is None:
-            raise TacitError(f"environment is {type(world).__name__}; it must be one of contexts")
+            raise TacitError(f"environment is {type(world).__name__}: must be one of contexts")
         arms = len(world.features.options)
         return replace(self, features=world.features, arms=arms, binary=world.binary)
 

@@ -23,11 +23,11 @@ from tacit.algorithms.lazy_imports import (
     split_and_mix,
     sums,
 )
-from tacit.algorithms.registry import algorithm
+from tacit.algorithms.registry import GuaranteeForm, algorithm
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
-    from tacit.bandits import ForgettingElimination
+    from tacit.bandits import ForgettingElimination, NoiseTail
     from tacit.experiment import Experiment
     from tacit.privacy import ConcentratedDP, RenyiDP
     from tacit.protocols.sums import SecureSum
@@ -36,14 +36,11 @@ COMMON = (*WORLD, "epsilon", "participations", "growth", "failure_probability", 
 cz23 = partial(algorithm, paper="CZ23", problem=ArmsProblem, options=COMMON)
 
 
-def _elimination(
-    problem: ArmsProblem,
-    sigma: float = 0.0,
-    h: float = 0.0,
-    *,
-    per_user: bool = False,
-    smallest: int = 1,
-) -> ForgettingElimination:
+def _tail(sigma: float, h: float = 0.0, *, per_user: bool = False) -> NoiseTail:
+    return bandits.NoiseTail(float(sigma), float(h), per_user)
+
+
+def _elimination(problem: ArmsProblem, tail: NoiseTail, smallest: int = 1) -> ForgettingElimination:
     start = 1
     while math.ceil(problem.growth**start) < smallest:
         start += 1
@@ -53,15 +50,13 @@ def _elimination(
         growth=problem.growth,
         failure_probability=problem.failure_probability,
         constants=problem.constants,
-        sigma=float(sigma),
-        h=float(h),
-        per_user=per_user,
+        tail=tail,
         start=start,
     )
 
 
 def _shared(
-    problem: ArmsProblem, tail: tuple[float, float], paper: Any, tight: Any, **how: Any
+    problem: ArmsProblem, tail: NoiseTail, paper: Any, tight: Any, **how: Any
 ) -> Experiment:
     """Rounds of noise shares: as printed, with their true guarantee, or exactly calibrated."""
     if problem.constants == "paper":
@@ -70,11 +65,11 @@ def _shared(
         how = {key: value for key, value in how.items() if key in ("target", "scale")}
         how |= {"fewest": first} if "scale" in how else {}
         how |= {"failure_probability": problem.failure_probability}
-        learner, sizes = _elimination(problem, *tail), _batch_sizes(problem)
+        learner, sizes = _elimination(problem, tail), _batch_sizes(problem)
         return assemble(problem, learner, paper, smallest=first, sizes=sizes, **how)
     how = {key: value for key, value in how.items() if key != "scale"} | problem.privacy.fixed
     least = problem.privacy.min_batch_size
-    learner = _elimination(problem, *tail, smallest=least)
+    learner = _elimination(problem, tail, least)
     return assemble(problem, learner, tight, smallest=least, binary=problem.binary, **how)
 
 
@@ -120,12 +115,12 @@ def _batch_sizes(problem: ArmsProblem) -> list[int]:
 @cz23(
     "dist-dp-se",
     trust=TrustModel.SECURE_AGGREGATION,
-    promise="(ε, 0)-DP of the released sums",
+    guarantee="(ε, 0)-DP of the released sums",
     options=(*COMMON, *PEOPLE),
 )
 def dist_dp_se(problem: ArmsProblem) -> Experiment:
     """Secure aggregation with Pólya shares (Theorem 1)."""
-    tail = (math.sqrt(2) / problem.each, 1 / problem.each)
+    tail = _tail(math.sqrt(2) / problem.each, 1 / problem.each)
     how = {"target": problem.privacy.pure, **problem.privacy.losses}
     return _shared(problem, tail, factories.polya_paper, factories.polya_tight, **how)
 
@@ -133,9 +128,8 @@ def dist_dp_se(problem: ArmsProblem) -> Experiment:
 @cz23(
     "dist-rdp-se",
     trust=TrustModel.SECURE_AGGREGATION,
-    promise="(ε, δ)-DP of the released sums",
+    guarantee=GuaranteeForm("(ε, δ)-DP of the released sums", also=_renyi),
     options=(*COMMON, *PEOPLE, "delta", "scale"),
-    also=_renyi,
 )
 def dist_rdp_se(problem: ArmsProblem) -> Experiment:
     """Secure aggregation with Skellam shares (Theorem 2).
@@ -143,7 +137,7 @@ def dist_rdp_se(problem: ArmsProblem) -> Experiment:
     `paper` takes ε as a Rényi scale, `tight` as the ε of (ε, δ)-DP.
     """
     e, s = problem.privacy.epsilon, problem.privacy.scale
-    tail = (2 / e + math.sqrt(2) / (s * e), 1 / (s * e))
+    tail = _tail(2 / e + math.sqrt(2) / (s * e), 1 / (s * e))
     how = {"target": problem.privacy.target, "scale": s, **problem.privacy.losses}
     return _shared(problem, tail, factories.skellam_paper, factories.skellam_tight, **how)
 
@@ -151,9 +145,8 @@ def dist_rdp_se(problem: ArmsProblem) -> Experiment:
 @cz23(
     "dist-cdp-se",
     trust=TrustModel.SECURE_AGGREGATION,
-    promise="(ε, δ)-DP of the released sums",
+    guarantee=GuaranteeForm("(ε, δ)-DP of the released sums", also=_concentrated),
     options=(*COMMON, *PEOPLE, "delta", "scale"),
-    also=_concentrated,
 )
 def dist_cdp_se(problem: ArmsProblem) -> Experiment:
     """Secure aggregation with discrete Gaussian shares (Theorem 4).
@@ -162,22 +155,22 @@ def dist_cdp_se(problem: ArmsProblem) -> Experiment:
     √2/(sε) of the theorem's proof, which its statement absorbs into O(1/ε) (CORRECTIONS 32).
     """
     e, s = problem.privacy.epsilon, problem.privacy.scale
-    tail = (math.sqrt(2) / e + math.sqrt(2) / (s * e), 0.0)
+    tail = _tail(math.sqrt(2) / e + math.sqrt(2) / (s * e))
     how = {"target": problem.privacy.target, "scale": s, **problem.privacy.some_losses}
     return _shared(problem, tail, factories.gaussian_paper, factories.gaussian_tight, **how)
 
 
-@cz23("cdp-se", trust=TrustModel.CENTRAL, promise="(ε, 0)-DP of what the server publishes")
+@cz23("cdp-se", trust=TrustModel.CENTRAL, guarantee="(ε, 0)-DP of what the server publishes")
 def cdp_se(problem: ArmsProblem) -> Experiment:
     """A trusted server adds discrete Laplace noise (Theorem 5)."""
-    learner = _elimination(problem, math.sqrt(2) / problem.each, 1 / problem.each)
+    learner = _elimination(problem, _tail(math.sqrt(2) / problem.each, 1 / problem.each))
     how: dict[str, Any] = {"target": problem.privacy.pure, "binary": problem.binary}
     return assemble(
         problem, learner, factories.central_laplace, failure_probability=problem.printed, **how
     )
 
 
-@cz23("ldp-se", trust=TrustModel.LOCAL, promise="(ε, 0)-DP of each message")
+@cz23("ldp-se", trust=TrustModel.LOCAL, guarantee="(ε, 0)-DP of each message")
 def ldp_se(problem: ArmsProblem) -> Experiment:
     """Local model: every participant adds discrete Laplace noise (Theorem 6).
 
@@ -187,8 +180,9 @@ def ldp_se(problem: ArmsProblem) -> Experiment:
     ln(2/p)) + 2√2 b ln(2/p).
     """
     e, target, paper = problem.each, problem.privacy.pure, problem.constants == "paper"
-    least, tail = problem.privacy.smallest, (math.sqrt(8) / e, 2 * math.sqrt(2) / e)
-    learner = _elimination(problem, *tail, per_user=True, smallest=least)
+    least = problem.privacy.smallest
+    tail = _tail(math.sqrt(8) / e, 2 * math.sqrt(2) / e, per_user=True)
+    learner = _elimination(problem, tail, least)
     if problem.binary and not paper:
         return assemble(problem, learner, factories.response, smallest=least, target=target)
     how: dict[str, Any] = {"target": target, "paper": paper, **problem.privacy.fixed}
@@ -198,7 +192,7 @@ def ldp_se(problem: ArmsProblem) -> Experiment:
 @cz23(
     "split-dp-se",
     trust=TrustModel.SHUFFLER,
-    promise="(ε, (1 + e^ε) 2^-60)-DP of the shuffled shares",
+    guarantee="(ε, (1 + e^ε) 2^-60)-DP of the shuffled shares",
     options=(*COMMON, *PEOPLE),
 )
 def split_dp_se(problem: ArmsProblem) -> Experiment:
@@ -209,8 +203,8 @@ def split_dp_se(problem: ArmsProblem) -> Experiment:
     honest = privacy.ThreatModel(problem.privacy.dropout, problem.privacy.corrupt).honest
     enough = split_and_mix.FEWEST_USERS
     smallest = next(size for size in count(max(enough, least)) if honest(size) >= enough)
-    tail = (math.sqrt(2) / problem.each, 1 / problem.each)
-    learner = _elimination(problem, *tail, smallest=smallest)
+    tail = _tail(math.sqrt(2) / problem.each, 1 / problem.each)
+    learner = _elimination(problem, tail, smallest)
     how: dict[str, Any] = {
         "target": problem.privacy.pure,
         "binary": problem.binary,
@@ -224,9 +218,11 @@ def split_dp_se(problem: ArmsProblem) -> Experiment:
 @cz23(
     "shuffle-dp-se",
     trust=TrustModel.SHUFFLER,
-    promise="(ε, 0)-DP of the shuffled bits, certified for ε of 0.5, 1 or 2 (the next below)",
+    guarantee=GuaranteeForm(
+        "(ε, 0)-DP of the shuffled bits, certified for ε of 0.5, 1 or 2 (the next below)",
+        undeployable="its certificates need every report of a group",
+    ),
     options=(*COMMON, "min_batch_size"),
-    undeployable="its certificates need every report of a group",
 )
 def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
     """Certified groups behind a shuffler: Theorem 3, constructed as in
@@ -237,8 +233,9 @@ def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
     radius.
     """
     problem.privacy.reject_losses("certificates are for complete groups only")
-    tail, smallest = (math.sqrt(2) / problem.each, 1 / problem.each), problem.privacy.min_batch_size
-    learner = _elimination(problem, *tail, smallest=smallest)
+    tail = _tail(math.sqrt(2) / problem.each, 1 / problem.each)
+    smallest = problem.privacy.min_batch_size
+    learner = _elimination(problem, tail, smallest)
     return assemble(
         problem, learner, factories.pure_shuffle, smallest=smallest, target=problem.privacy.pure
     )
@@ -248,7 +245,7 @@ def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
     "dp-se",
     paper="Sajed & Sheffet 2019",
     trust=TrustModel.CENTRAL,
-    promise="(ε, 0)-DP of what the server publishes, in ideal arithmetic",
+    guarantee="(ε, 0)-DP of what the server publishes, in ideal arithmetic",
     problem=ArmsProblem,
     options=(*WORLD, "epsilon", "participations", "failure_probability"),
 )

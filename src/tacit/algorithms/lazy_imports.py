@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tacit.bandits.contextual import moments as moments
     from tacit.bandits.contextual import policy_learners as policy_learners
     from tacit.bandits.contextual import private as centred
+    from tacit.bandits.linear import options as linear_options
     from tacit.bandits.linear import phased as phased
     from tacit.environments import population as population
     from tacit.protocols import factories as factories
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from tacit.protocols import sums as sums
     from tacit.protocols import vector_noise as vector_noise
 
-    __all__ = ["centred"]
+    __all__ = ["centred", "linear_options"]
 else:
     bandits, experiment, privacy = map(Lazy, ("tacit.bandits", "tacit.experiment", "tacit.privacy"))
     zc24_noise = Lazy("tacit.algorithms.zc24_noise")
@@ -33,6 +34,7 @@ else:
     moments = Lazy("tacit.bandits.contextual.moments")
     policy_learners = Lazy("tacit.bandits.contextual.policy_learners")
     centred = Lazy("tacit.bandits.contextual.private")
+    linear_options = Lazy("tacit.bandits.linear.options")
     phased = Lazy("tacit.bandits.linear.phased")
     population = Lazy("tacit.environments.population")
     factories = Lazy("tacit.protocols.factories")

@@ -187,7 +187,7 @@ class LinearProblem(Problem):
 
         if not isinstance(world, LinearWorld):
             raise TacitError(
-                f"environment is {type(world).__name__}; it must be one of linear bandits"
+                f"environment is {type(world).__name__}: must be one of linear bandits"
             )
         return replace(self, table=world.actions)
 

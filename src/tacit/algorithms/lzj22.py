@@ -60,7 +60,7 @@ def _enter(name: str, trust: TrustModel, distributed: bool, **defaults: Any) -> 
         name,
         paper="LZJ22",
         trust=trust,
-        promise=EARNED[trust],
+        guarantee=EARNED[trust],
         problem=LinearProblem,
         options=(*options, *defaults),
         defaults={"distributed": distributed, **defaults},
@@ -92,8 +92,7 @@ def compose(problem: LinearProblem, trust: TrustModel) -> Experiment:
         "trust": trust,
         "bound": problem.bound,
         "target": problem.privacy.target,
-        "constants": problem.constants,
-        "noise": problem.privacy.noise,
+        "noise": factories.PRINTED if problem.constants == "paper" else problem.privacy.noise,
         "client_std": problem.client_std,
     }
     make = factories.vector_of if problem.distributed else factories.sums_of
@@ -115,19 +114,14 @@ def learner_for(
         return phased.SingleElimination(*size, **common, per_person=trust == TrustModel.LOCAL)
     if problem.fits and trust != TrustModel.NONE:
         each = vector_noise.each_time(problem.privacy.target)
-        common |= {
-            "parameters_from": FEWEST.get(trust, 1),
-            "norm": problem.privacy.norm,
-            "noise_ratio": vector_noise.gaussian_ratio(each),
-            "noise_alone": trust == TrustModel.LOCAL,
-        }
-    learner = phased.DistributedElimination(
-        *size,
-        **common,
-        alpha=problem.alpha,
-        client_std=problem.client_std,
-        fixed_clients=problem.fixed_clients,
-    )
+        common["fitted"] = phased.FittedReports(
+            parameters_from=FEWEST.get(trust, 1),
+            norm=problem.privacy.norm,
+            noise_ratio=vector_noise.gaussian_ratio(each),
+            noise_alone=trust == TrustModel.LOCAL,
+        )
+    sampling = phased.ClientSampling(problem.alpha, problem.client_std, problem.fixed_clients)
+    learner = phased.DistributedElimination(*size, **common, sampling=sampling)
     population.check_schedule(learner.scheduled_clients(), problem.population)
     return learner
 

@@ -13,7 +13,7 @@ from tacit.trust import TrustModel
 if TYPE_CHECKING:
     from tacit.experiment import Experiment
 
-OPEN: dict[str, Any] = {"trust": TrustModel.NONE, "promise": "none", "problem": ArmsProblem}
+OPEN: dict[str, Any] = {"trust": TrustModel.NONE, "guarantee": "none", "problem": ArmsProblem}
 
 
 @algorithm("ucb1", paper="Auer, Cesa-Bianchi & Fischer 2002", options=WORLD, **OPEN)

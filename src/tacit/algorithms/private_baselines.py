@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 peer = partial(
     algorithm,
     trust=TrustModel.CENTRAL,
-    promise="(ε, 0)-DP of what the server publishes, in ideal arithmetic",
+    guarantee="(ε, 0)-DP of what the server publishes, in ideal arithmetic",
     problem=ArmsProblem,
     options=(*WORLD, "epsilon", "participations"),
 )

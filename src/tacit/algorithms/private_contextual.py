@@ -61,7 +61,7 @@ OPTIONS = (
     "private-contextual",
     paper="tacit",
     trust=CONTEXTUAL_TRUSTS,
-    promise="(ε, 0)-DP with tables, (ε, δ)-DP with moments",
+    guarantee="(ε, 0)-DP with tables, (ε, δ)-DP with moments",
     problem=ContextualProblem,
     options=(*OPTIONS, "epsilon", "delta", "trust"),
 )
@@ -77,7 +77,7 @@ def private_contextual(problem: ContextualProblem) -> Experiment:
     "contextual-thompson",
     paper="tacit",
     trust=TrustModel.NONE,
-    promise="nothing",
+    guarantee="nothing",
     problem=ContextualProblem,
     options=OPTIONS,
 )
@@ -139,7 +139,6 @@ def _moment_bits(dimension: int) -> int:
         trust=TrustModel.SHUFFLER,
         bound=1.0,
         target=target,
-        constants="tight",
         noise="skellam",
         client_std=0.0,
     )
@@ -177,6 +176,7 @@ def compose(
         "tables": policy_learners.TableThompson,
         "moments": policy_learners.LinearThompson,
     }
+    more = {"exploration": problem.exploration} if statistic == "tables" else {}
     learner = kinds[statistic](
         features.to_dict(),
         problem.horizon,
@@ -184,6 +184,7 @@ def compose(
         growth=problem.growth or GROWTH[statistic],
         evaluation=problem.evaluation,
         smallest=smallest,
+        **more,
     )
     hidden: Mechanism = policies
     if problem.evaluation:

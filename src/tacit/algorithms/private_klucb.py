@@ -34,7 +34,7 @@ OPTIONS = (
     "private-klucb",
     paper="tacit",
     trust=TRUSTS,
-    promise="(ε, 0)-DP, or (ε, δ)-DP with --trust shuffler --delta",
+    guarantee="(ε, 0)-DP, or (ε, δ)-DP with --trust shuffler --delta",
     problem=ArmsProblem,
     options=OPTIONS,
     defaults={"growth": 1.4},
@@ -68,7 +68,7 @@ def protocols(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
 
 
 def sums(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
-    """The same for one metric."""
+    """The factory of a sum of one metric, its smallest round and its further arguments."""
     privacy = problem.privacy
     how: dict[str, Any] = {"target": privacy.pure, "binary": problem.binary}
     match privacy.trust:

@@ -28,7 +28,7 @@ LOCAL = 20.0  # participants of a first batch in the local model, in 1/ε²
     "private-med",
     paper="tacit",
     trust=TRUSTS,
-    promise="(ε, 0)-DP, or (ε, δ)-DP with --trust shuffler --delta",
+    guarantee="(ε, 0)-DP, or (ε, δ)-DP with --trust shuffler --delta",
     problem=ArmsProblem,
     options=(*OPTIONS, "rounds"),
     defaults={"index": "variance", "growth": 1.4, "rounds": 32},

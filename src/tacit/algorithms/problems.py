@@ -94,6 +94,7 @@ class Problem:
     family: ClassVar[str]
     per: ClassVar[str] = "participant"
     extras: ClassVar[tuple[str, ...]] = ()
+    featured: ClassVar[bool] = False  # whether algorithms use features of the options
 
     horizon: int = option(1_000_000, "Number of participants.")
 
@@ -221,7 +222,7 @@ def check_counts(part: Any, **least: int) -> None:
     for name, at_least in least.items():
         value = integer(name, getattr(part, name), at_least=at_least)
         if value > MOST:
-            raise TacitError(f"{name} is {value:.4g}; it must be at most {MOST:.0e}")
+            raise TacitError(f"{name} is {value:.4g}: must be at most {MOST:.0e}")
         settle(part, name, value)
 
 

@@ -30,6 +30,7 @@ OWN = (
     "tkms21",
     "private_klucb",
     "private_med",
+    "private_pe",
     "private_contextual",
     "lzj22",
     "zc24",
@@ -38,6 +39,7 @@ HIDDEN = (
     "added",
     "binary",
     "control",
+    "exploration",
     "features",
     "levels",
     "smallest",
@@ -59,20 +61,52 @@ class Matched:
 
 
 @dataclass(frozen=True)
+class GuaranteeForm:
+    """How an algorithm's guarantee is stated.
+
+    Parameters
+    ----------
+    text : str
+        The guarantee, in the field's notation.
+    also : callable, optional
+        Derives the guarantee of a problem in another form, such as Rényi divergences.
+    undeployable : str
+        Why the live service cannot run it; empty if terms can state its noise.
+    """
+
+    text: str
+    also: Also | None = None
+    undeployable: str = ""
+
+
+@dataclass(frozen=True)
 class Algorithm:
     """One named algorithm: its source, trust models, guarantee, problem and options."""
 
     name: str
     paper: str
     trusts: tuple[TrustModel, ...]
-    promise: str
+    form: GuaranteeForm
     problem: type[Problem]
     build: Callable[[Any], Experiment]
     options: tuple[str, ...]
     defaults: Mapping[str, Any] = field(default_factory=dict)
     cautions: Mapping[str, str] = field(default_factory=dict)
-    also: Also | None = None
-    undeployable: str = ""
+
+    @property
+    def guarantee(self) -> str:
+        """The guarantee, in the field's notation."""
+        return self.form.text
+
+    @property
+    def undeployable(self) -> str:
+        """Why the live service cannot run it; empty if terms can state its noise."""
+        return self.form.undeployable
+
+    @property
+    def featured(self) -> bool:
+        """Whether it uses features of the options (`table`)."""
+        return self.problem.featured
 
     @property
     def trust(self) -> str:
@@ -130,13 +164,11 @@ def algorithm(
     *,
     paper: str,
     trust: TrustModel | Iterable[TrustModel],
-    promise: str,
+    guarantee: str | GuaranteeForm,
     problem: type[Problem],
     options: Iterable[str] | None = None,
     defaults: Mapping[str, Any] | None = None,
     cautions: Mapping[str, str] | None = None,
-    also: Also | None = None,
-    undeployable: str = "",
 ) -> Callable[[Build], Build]:
     """Register a function from problems to experiments under a name.
 
@@ -148,7 +180,7 @@ def algorithm(
         Short name of its source.
     trust : TrustModel or iterable of TrustModel
         The trust model, or all that `--trust` may name.
-    promise : str
+    guarantee : str or GuaranteeForm
         The guarantee, in the field's notation.
     problem : type
         The class of problems that it solves.
@@ -159,10 +191,6 @@ def algorithm(
         runs.
     cautions : mapping, optional
         Warnings for readers of a run, by value of an option.
-    also : callable, optional
-        Derives the guarantee of a problem in another form, such as Rényi divergences.
-    undeployable : str
-        Why the live service cannot run it; empty if terms can state its noise.
 
     Returns
     -------
@@ -195,8 +223,9 @@ def algorithm(
             )
         models = (trust,) if isinstance(trust, str) else tuple(trust)
         trusts = tuple(_trust_model(name, one) for one in models)
-        about = (paper, trusts, promise, problem, build, taken, dict(defaults or {}))
-        _KNOWN[name] = Algorithm(name, *about, dict(cautions or {}), also, undeployable)
+        form = GuaranteeForm(guarantee) if isinstance(guarantee, str) else guarantee
+        about = (paper, trusts, form, problem, build, taken, dict(defaults or {}))
+        _KNOWN[name] = Algorithm(name, *about, dict(cautions or {}))
         return build
 
     return enter
@@ -236,7 +265,7 @@ def lookup(name: str) -> Algorithm:
     """Return the algorithm of a name, or raise an error that suggests a similar one."""
     known = algorithms()
     if name not in known:
-        hint = did_you_mean(name, known) or f"; it must be one of {', '.join(sorted(known))}"
+        hint = did_you_mean(name, known) or f": must be one of {', '.join(sorted(known))}"
         raise TacitError(f"algorithm is {name!r}{hint} (see: tacit algorithms)")
     return known[name]
 

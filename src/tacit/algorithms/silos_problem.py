@@ -138,7 +138,7 @@ class SilosEnvironment:
     def __post_init__(self) -> None:
         check_counts(self, actions=1)
         if not self.deviation >= 0:
-            raise TacitError(f"deviation is {self.deviation}; it must be at least 0")
+            raise TacitError(f"deviation is {self.deviation}: must be at least 0")
         one_of("field", self.field, get_args(Field))
 
     def world(self, silos: int, dimension: int, rng: np.random.Generator) -> World:
@@ -181,6 +181,7 @@ class SilosProblem(Problem):
         "communication",
         "bits_per_user",
         "clipped",
+        "reward_mean",
     )
 
     silos: int = option(None, "Number of silos; 100, or 10 on recorded data.")
@@ -226,7 +227,7 @@ class SilosProblem(Problem):
             settle(self, "silos", usual if budgets is None else len(budgets))
         if budgets is not None and (len(budgets) != self.silos or not budgets):
             raise TacitError(
-                f"budgets has {len(budgets)} entries; it must have one for each of {self.silos} "
+                f"budgets has {len(budgets)} entries: must have one for each of {self.silos} "
                 f"silos, such as --budgets {self.silos}*1:1e-6"
             )
         if self.failure_probability is None:
@@ -280,7 +281,7 @@ class SilosProblem(Problem):
         from tacit.environments.silos import Silos
 
         if not isinstance(world, Silos):
-            raise TacitError(f"environment is {type(world).__name__}; it must be one of silos")
+            raise TacitError(f"environment is {type(world).__name__}: must be one of silos")
         size: dict[str, Any] = {"silos": world.silos, "dimension": world.dimension}
         return replace(self, **size, constant=world.intercept)
 
@@ -296,6 +297,25 @@ class SilosProblem(Problem):
             "communication": outcome.bits,
             "bits_per_user": outcome.bits / people,
             "clipped": notes.get("clipped_rewards", 0) / people,
+            **self._replayed(outcome),
+        }
+
+    @staticmethod
+    def _replayed(outcome: RunOutcome) -> dict[str, Any]:
+        """Of recorded participants: their mean reward, and the parameter that was learned."""
+        notes: Mapping[str, float] = outcome.notes
+        if "accepted" not in notes:
+            return {}
+        learner = outcome.experiment.learner
+        policy = learner.policy(1)  # type: ignore[attr-defined]
+        return {
+            "users": outcome.played,
+            "reward_mean": notes["earned"] / notes["accepted"],
+            "learned": {
+                "parameter": policy.parameter.tolist(),
+                "centre": policy.centre,
+                "released": outcome.released,
+            },
         }
 
 
@@ -303,12 +323,12 @@ def _budget(place: int, given: float | Budget, delta: float) -> Budget:
     """(ε, δ) of one silo; where only ε is given, with the common δ."""
     pair = tuple(given) if isinstance(given, (tuple, list)) else (given, delta)
     if len(pair) != 2:
-        raise TacitError(f"the budget of silo {place} is {given}; it must be epsilon and delta")
+        raise TacitError(f"the budget of silo {place} is {given}: must be epsilon and delta")
     positive(f"epsilon of silo {place}", pair[0], "give every silo a privacy budget")
     if pair[0] > LARGEST_BUDGET:
         raise TacitError(
-            f"epsilon of silo {place} is {float(pair[0]):g}; it must be at most "
-            f"{LARGEST_BUDGET:,}: a larger one hides nothing"
+            f"epsilon of silo {place} is {float(pair[0]):g}: must be at most "
+            f"{LARGEST_BUDGET:,}. A larger one hides nothing"
         )
     probability(f"delta of silo {place}", pair[1], "federated algorithms need delta > 0")
     return float(pair[0]), float(pair[1])

@@ -41,7 +41,7 @@ tkms21 = partial(
     algorithm,
     paper="TKMS21",
     trust=TrustModel.SHUFFLER,
-    promise="(ε, δ)-DP of the shuffled bits",
+    guarantee="(ε, δ)-DP of the shuffled bits",
     problem=ArmsProblem,
     options=OPTIONS,
 )

@@ -52,7 +52,7 @@ zc24 = partial(algorithm, problem=SilosProblem, paper="ZC24")
 centring = partial(algorithm, problem=SilosProblem, cautions={"calibrated": CALIBRATED})
 
 
-@zc24("fedlinucb", trust=TrustModel.NONE, promise="none", options=OPEN)
+@zc24("fedlinucb", trust=TrustModel.NONE, guarantee="none", options=OPEN)
 def fedlinucb(problem: SilosProblem) -> Experiment:
     """Exact sums over silos."""
     return compose(problem, zc24_noise.fedlinucb(problem))
@@ -61,7 +61,7 @@ def fedlinucb(problem: SilosProblem) -> Experiment:
 @zc24(
     "ldp-fedlinucb",
     trust=TrustModel.SILO,
-    promise="(ε, δ)-DP of all that a silo sends",
+    guarantee="(ε, δ)-DP of all that a silo sends",
     options=(*ALL, "budgets", "sent"),
 )
 def ldp_fedlinucb(problem: SilosProblem) -> Experiment:
@@ -72,7 +72,7 @@ def ldp_fedlinucb(problem: SilosProblem) -> Experiment:
 @zc24(
     "sdp-fedlinucb",
     trust=TrustModel.SHUFFLER,
-    promise="(ε, δ)-DP of the shuffled messages, tiny ε only",
+    guarantee="(ε, δ)-DP of the shuffled messages, tiny ε only",
     options=ALL,
 )
 def sdp_fedlinucb(problem: SilosProblem) -> Experiment:
@@ -83,7 +83,7 @@ def sdp_fedlinucb(problem: SilosProblem) -> Experiment:
 @zc24(
     "sdp-fedlinucb-vec",
     trust=TrustModel.SHUFFLER,
-    promise="(ε, δ)-DP of the shuffled bits",
+    guarantee="(ε, δ)-DP of the shuffled bits",
     options=(*ALL, "bits"),
 )
 def sdp_fedlinucb_vec(problem: SilosProblem) -> Experiment:
@@ -95,7 +95,7 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> Experiment:
     "secagg-fedlinucb",
     paper="tacit",
     trust=TrustModel.SECURE_AGGREGATION,
-    promise="(ε, δ)-DP of the released sums",
+    guarantee="(ε, δ)-DP of the released sums",
     options=SHARED,
 )
 def secagg_fedlinucb(problem: SilosProblem) -> Experiment:
@@ -108,7 +108,7 @@ def secagg_fedlinucb(problem: SilosProblem) -> Experiment:
     "jdp-linucb",
     paper="SS18",
     trust=TrustModel.CENTRAL,
-    promise="joint (ε, δ)-DP of what the server publishes",
+    guarantee="joint (ε, δ)-DP of what the server publishes",
     options=TRUSTED,
 )
 def jdp_linucb(problem: SilosProblem) -> Experiment:
@@ -122,8 +122,7 @@ def compose(problem: SilosProblem, private: PrivateSums) -> Experiment:
         **_silos(problem),
         sync=problem.sync,
         regularizer=regularizer(private, problem),
-        lazy=problem.lazy,
-        scaled=private.sigma is None,
+        rules=federated.SiloRules(problem.lazy, clip=True, scaled=private.sigma is None),
         noise=private.spreads if private.sigma is None else None,
     )
     return _over(problem, private, learner)
@@ -131,22 +130,21 @@ def compose(problem: SilosProblem, private: PrivateSums) -> Experiment:
 
 def compose_centred(problem: SilosProblem, private: PrivateSums) -> Experiment:
     """Lazy silos over prefix sums of rewards less ½, with the selected confidence mode."""
+    weighted = (zc24_noise.WEIGHT, problem.constant, problem.norm)
     learner = centred.PrivateLinUCB(
         **_silos(problem),
         schedule=problem.batches,
         noise=private.spreads,
         mode=problem.mode,
-        weight=zc24_noise.WEIGHT,
-        constant=problem.constant,
-        norm=problem.norm,
+        rewards=centred.CentredRewards(*weighted, clip=True),
     )
     return _over(problem, private, learner)
 
 
 def _silos(problem: SilosProblem) -> dict[str, Any]:
-    """Arguments common to all learners of silos; values out of range are clipped."""
+    """Arguments common to all learners of silos."""
     where = {"silos": problem.silos, "dimension": problem.dimension, "horizon": problem.horizon}
-    return {**where, "failure_probability": problem.failure_probability, "clip": True}
+    return {**where, "failure_probability": problem.failure_probability}
 
 
 def _over(problem: SilosProblem, private: PrivateSums, learner: Learner) -> Experiment:

@@ -23,9 +23,9 @@ from tacit.privacy.guarantees import state_arithmetic
 from tacit.privacy.search import least
 from tacit.privacy.shuffling import amplified_nodes
 from tacit.privacy.silos import weakest
-from tacit.protocols.factorization import Factorization, Kind, depth, factorize
+from tacit.protocols.factorization import Kind, depth, factorize
 from tacit.protocols.prefix_delivery import Noise, Presence
-from tacit.protocols.prefix_noise import calibrated
+from tacit.protocols.prefix_noise import SiloStream, calibrated
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.trust import TrustModel
 
@@ -229,8 +229,8 @@ def sdp_fedlinucb(problem: SilosProblem) -> PrivateSums:
         limit = math.sqrt(nodes(problem)) / (problem.horizon * math.sqrt(silos))
         if e > limit:
             raise TacitError(
-                f"epsilon is {e:g}; it must be at most √κ/(T√M) = {limit:.2g} for amplification by "
-                "shuffling silos (ZC24 Theorem 5.3, with constant 1): use secagg-fedlinucb or "
+                f"epsilon is {e:g}: must be at most √κ/(T√M) = {limit:.2g} for amplification by "
+                "shuffling silos (ZC24 Theorem 5.3, with constant 1). Use secagg-fedlinucb or "
                 "sdp-fedlinucb-vec, which hold at every epsilon"
             )
         if problem.privacy.returning:
@@ -238,16 +238,15 @@ def sdp_fedlinucb(problem: SilosProblem) -> PrivateSums:
                 "participations is more than 1; amplification covers one participation: use "
                 "secagg-fedlinucb"
             )
-        about = (factorize("tree", problem.steps), silos, size(problem), sensitivity(problem))
         alone = calibrated(
-            *about, TrustModel.SILO, "gaussian", problem.privacy.target, people=problem.sync
+            _stream(problem, "tree"), TrustModel.SILO, "gaussian", problem.privacy.target
         )
         sigma = min(alone.sigma, _amplified_sigma(problem, alone.sigma))
         return _shuffled(problem, _tree(problem, sigma, TrustModel.SHUFFLER, "gaussian"))
     if d >= nodes(problem) / problem.horizon:
         raise TacitError(
-            f"delta is {d:g}; it must be below κ/T = {nodes(problem) / problem.horizon:.2g} for "
-            "the noise of ZC24 Theorem 5.3: use a smaller delta, or secagg-fedlinucb"
+            f"delta is {d:g}: must be below κ/T = {nodes(problem) / problem.horizon:.2g} for "
+            "the noise of ZC24 Theorem 5.3. Use a smaller delta, or secagg-fedlinucb"
         )
     logs = (
         math.log(1 / d)
@@ -276,7 +275,7 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
     limit = 60 * math.sqrt(2 * nodes(problem) * math.log(2 / d))
     if e > limit:
         raise TacitError(
-            f"epsilon is {e:g}; it must be at most {limit:.3g} for ZC24 Theorem 5.5: use tight "
+            f"epsilon is {e:g}: must be at most {limit:.3g} for ZC24 Theorem 5.5. Use tight "
             "constants, or secagg-fedlinucb"
         )
     if problem.bits == "printed":
@@ -386,29 +385,30 @@ def centred(problem: SilosProblem, trust: TrustModel, noise: Noise) -> PrivateSu
     )
     numbers = moments.size(problem.dimension + (problem.constant is None))
     moved = moments.centred_sensitivity(WEIGHT)
-    return _calibrated(problem, (shape, problem.silos, numbers, moved), trust, noise, max(batches))
+    stream = SiloStream(shape, problem.silos, numbers, moved, people=max(batches))
+    return _calibrated(problem, stream, trust, noise)
+
+
+def _stream(problem: SilosProblem, kind: Kind) -> SiloStream:
+    """The sums of every `sync` rounds."""
+    shape = factorize(kind, problem.steps)
+    numbers = (problem.silos, size(problem), sensitivity(problem))
+    return SiloStream(shape, *numbers, people=problem.sync)
 
 
 def _tight(problem: SilosProblem, kind: Kind, trust: TrustModel, noise: Noise) -> PrivateSums:
-    shape = factorize(kind, problem.steps)
-    about = (shape, problem.silos, size(problem), sensitivity(problem))
-    return _calibrated(problem, about, trust, noise, problem.sync)
+    return _calibrated(problem, _stream(problem, kind), trust, noise)
 
 
 def _calibrated(
-    problem: SilosProblem,
-    about: tuple[Factorization, int, int, float],
-    trust: TrustModel,
-    noise: Noise,
-    people: int,
+    problem: SilosProblem, stream: SiloStream, trust: TrustModel, noise: Noise
 ) -> PrivateSums:
     """Exactly calibrated prefix sums; where silos share the noise, one of them may be curious."""
     protocol = calibrated(
-        *about,
+        stream,
         trust,
         noise,
         problem.privacy.target,
-        people=people,
         corrupt=int(trust.shares_noise and problem.silos > 1),
         presence=coming(problem, eager=False),
         missing=problem.privacy.missing,

@@ -2,7 +2,7 @@
 
 from tacit.bandits.arms.chernoff import ArmEvidence
 from tacit.bandits.arms.dpse import DPSE
-from tacit.bandits.arms.elimination import CumulativeElimination, ForgettingElimination
+from tacit.bandits.arms.elimination import CumulativeElimination, ForgettingElimination, NoiseTail
 from tacit.bandits.arms.klucb import PrivateKLUCB
 from tacit.bandits.arms.managed import Managed
 from tacit.bandits.arms.med import PrivateMED
@@ -22,6 +22,7 @@ __all__ = [
     "LazyDPTS",
     "Learner",
     "Managed",
+    "NoiseTail",
     "PrivateKLUCB",
     "PrivateMED",
     "Restarts",

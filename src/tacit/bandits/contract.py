@@ -11,7 +11,7 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -53,7 +53,8 @@ class Learner(ABC):
 
     A subclass stores its constructor's arguments under their own names. It implements `_plan` (the
     next rounds), `_learn` (the update by an estimate), `best`, and `_state`/`_restore` for its
-    state.
+    state. The fields of an argument whose default is a frozen dataclass are
+    settings of their own (`settings`).
 
     Examples
     --------
@@ -195,7 +196,8 @@ class Learner(ABC):
         if isinstance(round_.assignment, Arm):
             reports = int(estimate.error.participants)
             self._done(round_, reports)
-            self._tallies[round_.arm].add(estimate)
+            if self.separate:
+                self._tallies[round_.arm].add(estimate)
             self._came.append((round_.arm, round_.participants, reports))
         elif isinstance(round_.assignment, DeviceChoice):
             self._done(round_, int(estimate.error.participants))
@@ -230,18 +232,18 @@ class Learner(ABC):
         reported = people if isinstance(people, int) else int(np.sum(people))
         if not 0 < reported <= round_.participants:
             raise TacitError(
-                f"the estimate of round {round_.number} holds {reported} participants; it must "
+                f"the estimate of round {round_.number} holds {reported} participants: must "
                 f"hold 1 to {round_.participants}"
             )
         size = 1 if one else np.size(total)
         if size != round_.assignment.coordinates:
             raise TacitError(
-                f"the estimate of round {round_.number} has {size} numbers; it must have "
+                f"the estimate of round {round_.number} has {size} numbers: must have "
                 f"{round_.assignment.coordinates}"
             )
         if not (abs(total) < 1e300 if one else np.all(np.abs(total) < 1e300)):
             raise TacitError(
-                f"the estimate of round {round_.number} is {total}; it must be a finite number"
+                f"the estimate of round {round_.number} is {total}: must be a finite number"
             )
 
     def skip(self, round_: Round, served: int | None = None) -> None:
@@ -277,7 +279,7 @@ class Learner(ABC):
         if not self.arms:
             raise TacitError("options depend on a context: count them at the silos")
         if not 0 <= option < self.arms:
-            raise TacitError(f"option is {option}; they are numbered 0 to {self.arms - 1}")
+            raise TacitError(f"option is {option}: must be 0 to {self.arms - 1}")
         self.played += integer("count", count, at_least=0)
 
     def standings(
@@ -351,6 +353,16 @@ class Learner(ABC):
         """The constructor's arguments."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments as plain data, for `learner_of`."""
+        found: dict[str, Any] = {}
+        for name, value in self.arguments().items():
+            if is_dataclass(value):
+                found |= vars(value)
+            else:
+                found[name] = value.tolist() if isinstance(value, np.ndarray) else value
+        return found
+
     def to_dict(self) -> dict[str, Any]:
         """The learner and its whole state as plain data: numbers, strings, lists.
 
@@ -358,7 +370,7 @@ class Learner(ABC):
         """
         return {
             "learner": name_of(type(self)),
-            "arguments": {key: _plain(value) for key, value in self.arguments().items()},
+            "arguments": self.settings(),
             "played": self.played,
             "number": self._number,
             "pending": [round_.to_dict() for round_ in self._pending.values()],
@@ -372,7 +384,7 @@ class Learner(ABC):
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Learner:
         """The learner that `to_dict` serialised; it continues exactly as the original."""
-        learner: Learner = named(data.get("learner"), Learner)(**data["arguments"])
+        learner = learner_of(data.get("learner"), data.get("arguments", {}))
         learner.played, learner._number = data["played"], data["number"]
         learner._pending = {entry["number"]: Round.from_dict(entry) for entry in data["pending"]}
         learner._tallies = [Tally.from_dict(entry) for entry in data["tallies"]]
@@ -386,8 +398,17 @@ class Learner(ABC):
         return f"{type(self).__name__}({given})"
 
 
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value
+def learner_of(name: object, settings: Mapping[str, Any]) -> Learner:
+    """A fresh learner of the named class with these `Learner.settings`, or part of them."""
+    kind = named(name, Learner)
+    found = dict(settings)
+    for group, parameter in inspect.signature(kind).parameters.items():
+        default: Any = parameter.default
+        if is_dataclass(default) and not isinstance(default, type):
+            names = [one.name for one in fields(default) if one.name in found]
+            found[group] = replace(default, **{one: found.pop(one) for one in names})
+    learner: Learner = kind(**found)
+    return learner
 
 
 def check_horizon(arms: int, horizon: int) -> None:

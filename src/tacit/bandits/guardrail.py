@@ -44,7 +44,7 @@ class Guardrail:
         if not self.name:
             raise TacitError("the guardrail has no name: give the second metric's, such as errors")
         if self.better not in DIRECTIONS:
-            raise TacitError(f"better is {self.better!r}; it must be lower or higher")
+            raise TacitError(f"better is {self.better!r}: must be lower or higher")
         remedy = "how much worse than the control is tolerated, such as 0.01"
         probability("margin", self.margin, remedy, zero=True)
         probability("level", self.level, "it is the confidence level of a pause, such as 0.95")

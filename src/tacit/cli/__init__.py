@@ -37,7 +37,7 @@ LISTED: dict[str, dict[str, tuple[str, str]]] = {
         "privacy": ("accounting", "Compute the guarantee of given noise."),
         "compose": ("accounting", "Compose the guarantees of several participations."),
         "amplify": ("accounting", "Compute amplification by shuffling."),
-        "audit": ("accounting", "Attack the noise that devices draw, to refute a guarantee."),
+        "audit": ("auditing", "Attack the noise that devices draw, to refute a guarantee."),
     },
     "Papers": {
         "reproduce": ("experiments", "Draw a figure of a paper from scratch."),

@@ -1,4 +1,4 @@
-"""Commands of privacy accounting: calibrate, privacy, compose, amplify, audit, corrections.
+"""Commands of privacy accounting: calibrate, privacy, compose, amplify, corrections.
 
 Functions with annotated options; `tacit.cli` registers them as commands.
 """
@@ -20,8 +20,7 @@ from tacit.cli.guarantee_kinds import (
     one_guarantee,
     stated,
 )
-from tacit.cli.live_audit import LiveAuditOptions, audit_live
-from tacit.cli.options import ConstantsChoice, Json, Whole, grouped
+from tacit.cli.options import ConstantsChoice, Json, Whole
 from tacit.cli.printing import print_json, show, table
 from tacit.errors import TacitError, integer, positive
 
@@ -71,14 +70,6 @@ VarianceOption = Annotated[
 SigmaOption = Annotated[
     float | None, typer.Option(help="Standard deviation of discrete or continuous Gaussian noise.")
 ]
-SamplesOption = Annotated[
-    float | None,
-    typer.Option(help="Samples for each of two neighbouring inputs (with --noise)."),
-]
-FalsePositiveOption = Annotated[
-    float | None,
-    typer.Option(help="False positive rate: how often an honest device may be reported."),
-]
 SensitivityOption = Annotated[
     float,
     typer.Option(
@@ -95,9 +86,6 @@ OrdersOption = Annotated[
     typer.Option(help="With --as renyi: orders, such as 2,4,8."),
 ]
 RhoOption = Annotated[float | None, typer.Option(help="With --as zcdp: rho.")]
-SecondsOption = Annotated[
-    float | None, typer.Option(help="Approximate duration (with --algorithm or --live).")
-]
 DeltaOption = Annotated[
     float | None, typer.Option(help="Delta of the guarantee; 0 or none for a pure guarantee.")
 ]
@@ -145,24 +133,24 @@ def calibrate(
     Examples: tacit calibrate --noise binomial --sensitivity 1 --epsilon 1 --delta 1e-5;
     tacit calibrate --noise discrete-gaussian --sensitivity 10 --as zcdp --rho 0.5
     """
+    from tacit.privacy import NoiseBits
     from tacit.privacy import calibrate as find
 
     target = one_guarantee(kind, epsilon, delta, rho, orders)
     result = find(
         noise.value,
-        _whole(sensitivity),
+        whole(sensitivity),
         replace(target, participations=participations),
         constants=constants.value,
         users=None if users is None else integer("users", users, at_least=1),
-        bits=bits,
-        bias=bias,
+        bits=NoiseBits(bits, bias),
         dimension=dimension,
         norm=norm.value,
     )
     record: dict[str, Any] = {
         "noise": result.kind,
         "constants": result.constants,
-        "sensitivity": _whole(sensitivity),
+        "sensitivity": whole(sensitivity),
         "participations": participations,
         **guarantee_numbers(result.guarantee, as_json),
         "variance": float(result.distribution.variance),
@@ -170,7 +158,7 @@ def calibrate(
         **_parameters(result.distribution),
         "meets_target": result.meets_target,
         **({"target_epsilon": epsilon} if rho is None else {"target_rho": rho}),
-        "guarantee": _said(result.guarantee, as_json),
+        "guarantee": in_output(result.guarantee, as_json),
         "derivation": result.derivation,
     }
     if result.users is not None:
@@ -224,10 +212,10 @@ def privacy(
     check_orders(kind, orders)
     if kind is not GuaranteeKind.approximate:
         vain = {"--epsilon": epsilon, "--arriving": None if arriving == 1 else arriving}
-        _refuse(vain, f"not for --as {kind.value}")
+        reject_given(vain, f"not for --as {kind.value}")
         drawn = _gaussian_or_integer(noise, width, bias)
-        found = stated(kind, drawn, _whole(sensitivity), participations, orders)
-        described = {"noise": noise.value, "sensitivity": _whole(sensitivity)}
+        found = stated(kind, drawn, whole(sensitivity), participations, orders)
+        described = {"noise": noise.value, "sensitivity": whole(sensitivity)}
         _show_kind(found, drawn, described, delta, as_json)
         return
     if (epsilon is None) == (delta is None):
@@ -267,19 +255,19 @@ def privacy(
     if participations > 1:
         assumed += [Accounting(Method.LOSS, participations), DistinctRounds()]
     assumptions = frozenset(assumed)
-    promise = _promise(
+    guarantee = _guarantee(
         **answer, distribution=distribution, participations=participations, assumptions=assumptions
     )
     record = {
         "noise": noise.value,
-        "sensitivity": _whole(sensitivity),
+        "sensitivity": whole(sensitivity),
         **answer,
         "variance": float(distribution.variance),
         "std": math.sqrt(float(distribution.variance)),
         **parameters,
         "arriving": arriving,
         "participations": participations,
-        "guarantee": _said(promise, as_json),
+        "guarantee": in_output(guarantee, as_json),
     }
     show(record, f"privacy of {noise.value} noise", as_json, PROMISED)
 
@@ -316,11 +304,11 @@ def compose(
         return
     if delta is None or epsilon is None:
         raise TacitError("--delta of the total is missing: give it, such as 1e-6, or use --as pure")
-    result = compose_participations(_target(epsilon, batch_delta), participations, delta)
+    result = compose_participations(target_of(epsilon, batch_delta), participations, delta)
     alone = PrivateMessages(epsilon, batch_delta)
     assumed = frozenset({alone, result.accounting, DistinctRounds()})
-    promise = _promise(result.best, delta, participations=participations, assumptions=assumed)
-    record = {**asdict(result), "best": result.best, "guarantee": _said(promise, as_json)}
+    guarantee = _guarantee(result.best, delta, participations=participations, assumptions=assumed)
+    record = {**asdict(result), "best": result.best, "guarantee": in_output(guarantee, as_json)}
     show(record, f"{participations} participations of epsilon {epsilon}", as_json, PROMISED)
 
 
@@ -352,182 +340,9 @@ def amplify(
         exact = RandomizedResponse(epsilon0, people).epsilon(delta, ones=ones)
         record |= {"randomized_response_epsilon": exact, "randomized_response_inputs": inputs}
     assumed = frozenset({LocallyPrivateMessages(epsilon0), *ThreatModel(curious=0).assumptions()})
-    promise = _promise(record["epsilon"], delta, view=View.SHUFFLED, assumptions=assumed)
-    record["guarantee"] = _said(promise, as_json)
+    guarantee = _guarantee(record["epsilon"], delta, view=View.SHUFFLED, assumptions=assumed)
+    record["guarantee"] = in_output(guarantee, as_json)
     show(record, "amplification by shuffling (clones bound)", as_json, PROMISED)
-
-
-class Through(StrEnum):
-    """Real intermediaries."""
-
-    masking = "masking"
-    two_servers = "two-servers"
-    mixing = "mixing"
-    verified = "verified"
-
-
-@grouped
-def audit(
-    deployed: LiveAuditOptions,
-    noise: Annotated[
-        NoiseKind | None, typer.Option("--noise", help="Kind of noise, to audit calibrated noise.")
-    ] = None,
-    algorithm: Annotated[
-        str | None,
-        typer.Option(help="Named algorithm, to audit it from devices to released sums."),
-    ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Claimed epsilon.")] = None,
-    sensitivity: SensitivityOption = 1,
-    delta: Annotated[
-        float | None, typer.Option(help="Claimed delta; 0 for a pure guarantee.")
-    ] = None,
-    trust: Annotated[
-        str | None, typer.Option(help="Trust model, of algorithms that have a choice.")
-    ] = None,
-    noise_factor: Annotated[
-        float,
-        typer.Option(
-            help="Factor of the drawn noise, not of the stated one; 0.5 shows that the audit "
-            "detects too little noise."
-        ),
-    ] = 1.0,
-    reuse_noise: Annotated[
-        bool,
-        typer.Option("--reuse-noise", help="Draw the noise once for all participants and rounds."),
-    ] = False,
-    through: Annotated[
-        Through | None, typer.Option(help="Run rounds through a real intermediary.")
-    ] = None,
-    samples: SamplesOption = None,
-    seconds: SecondsOption = None,
-    false_positive_rate: FalsePositiveOption = None,
-    as_json: Json = False,
-) -> None:
-    """Attack the noise that devices draw: calibrated noise, or that of a whole algorithm. With
-    --live, compare the noise that a deployed party releases with its stated distribution.
-
-    An audit refutes guarantees; it cannot prove them.
-
-    Examples: tacit audit --noise discrete-laplace --epsilon 1 --noise-factor 0.5;
-    tacit audit --algorithm dist-dp-se --noise-factor 0.5 --seconds 5;
-    tacit audit --live --trust local --config coordinator/party.toml
-    """
-    if deployed.live:
-        vain: dict[str, Any] = {
-            "--noise": noise,
-            "--algorithm": algorithm,
-            "--epsilon": epsilon,
-            "--delta": delta,
-        }
-        vain |= {"--through": through, "--samples": samples, "--reuse-noise": reuse_noise or None}
-        vain |= {"--noise-factor": None if noise_factor == 1 else noise_factor}
-        _refuse(vain, "not for --live")
-        audit_live(deployed, trust, seconds, false_positive_rate, as_json)
-        return
-    _refuse(deployed.given, "for --live only")
-    if (noise is None) == (algorithm is None):
-        raise TacitError("give exactly one of --noise (with --epsilon), --algorithm and --live")
-    if algorithm is not None:
-        moved = None if sensitivity == 1 else sensitivity
-        _refuse({"--samples": samples, "--sensitivity": moved}, "for --noise only")
-        given = {"epsilon": epsilon, "delta": delta, "trust": trust}
-        how: dict[str, Any] = {"noise_factor": noise_factor, "reuse": reuse_noise}
-        how["through"] = through.value if through else None
-        how |= {
-            k: v
-            for k, v in (("false_positive_rate", false_positive_rate), ("seconds", seconds))
-            if v is not None
-        }
-        _audit_algorithm(algorithm, {k: v for k, v in given.items() if v is not None}, how, as_json)
-        return
-    vain = {"--trust": trust, "--through": through, "--seconds": seconds}
-    vain |= {"--false-positive-rate": false_positive_rate, "--reuse-noise": reuse_noise or None}
-    _refuse(vain, "for --algorithm only")
-    if noise is None or epsilon is None:
-        raise TacitError("--noise needs the claimed --epsilon: give it")
-    _audit_noise(noise, sensitivity, epsilon, delta or 0.0, noise_factor, samples, as_json)
-
-
-def _refuse(options: dict[str, Any], why: str) -> None:
-    for name, value in options.items():
-        if value is not None:
-            raise TacitError(f"{name} is {value}, but it is {why}: leave it out")
-
-
-def _audit_noise(
-    noise: NoiseKind,
-    sensitivity: float,
-    epsilon: float,
-    delta: float,
-    factor: float,
-    samples: float | None,
-    as_json: bool,
-) -> None:
-    """Audit exact draws of calibrated noise; continuous noise is sampled, as no device draws it."""
-    import numpy as np
-
-    from tacit.noise import NoiseDistribution
-    from tacit.privacy import audit as attack
-    from tacit.privacy import calibrate as find
-
-    scale = float(positive("noise factor", factor))
-    stated = find(noise.value, _whole(sensitivity), _target(epsilon, delta))
-    distribution = stated.distribution.scaled(scale)
-    rng = np.random.default_rng()
-
-    def outputs(x: Any, count: int) -> Any:
-        return x + (
-            distribution.draw(count)
-            if isinstance(distribution, NoiseDistribution)
-            else distribution.sample(rng, count)
-        )
-
-    count = integer("samples", 200_000 if samples is None else samples, at_least=1)
-    result = attack(outputs, 0, sensitivity, count, delta=delta)
-    record = {
-        **asdict(result),
-        "claimed": epsilon,
-        "refuted": result.refutes(epsilon),
-        "std": distribution.std,
-        "guarantee": _said(stated.guarantee, as_json),
-    }
-    if not as_json:  # distinguish the lower bound from the guarantee's epsilon
-        record = {"epsilon_at_least": record.pop("epsilon"), **record}
-    show(record, "audit", as_json, ("claimed",), SHOWN)
-
-
-def _audit_algorithm(name: str, given: dict[str, Any], how: dict[str, Any], as_json: bool) -> None:
-    from tacit.studies.audit import audit_algorithm
-
-    found = audit_algorithm(name, given, **how)
-    distribution, attack, promise = found.residuals, found.attack, found.claimed_epsilon
-    record = {
-        "algorithm": name,
-        "protocol": found.protocol,
-        "participants": found.participants,
-        "coordinates": found.coordinates,
-        "claimed": found.claimed,
-        "noise_factor": how["noise_factor"],
-        "reused": how["reuse"],
-        "through": how["through"] or "the ideal intermediary",
-        "messages": "counts of ones, as there are too many bits" if found.counted else "as sent",
-        "verdict_on_the_noise": "NOT the stated distribution"
-        if distribution.caught
-        else "the stated distribution",
-        "p_value": distribution.p_value,
-        "false_positive_rate": distribution.false_positive_rate,
-        "worst_test": distribution.worst,
-        "numbers": distribution.numbers,
-        "rounds": distribution.rounds,
-        "verdict_of_the_attack": "REFUTED" if attack.refutes(promise) else "not refuted",
-        "epsilon_at_least": attack.epsilon,
-        "confidence": attack.confidence,
-        "samples": attack.samples,
-        "samples_to_refute": found.samples_to_refute,
-        "caught": found.caught,
-        "guarantee": _said(found.guarantee, as_json),
-    }
-    show(record, f"audit of {name}", as_json, shown=SHOWN)
 
 
 def corrections(as_json: Json = False) -> None:
@@ -549,7 +364,15 @@ def corrections(as_json: Json = False) -> None:
     )
 
 
-def _target(epsilon: float, delta: float) -> PureDP | ApproximateDP:
+def reject_given(options: dict[str, Any], why: str) -> None:
+    """Reject options that have a value although they do not apply."""
+    for name, value in options.items():
+        if value is not None:
+            raise TacitError(f"{name} is {value}, but it is {why}: leave it out")
+
+
+def target_of(epsilon: float, delta: float) -> PureDP | ApproximateDP:
+    """The pure guarantee if delta is 0, the approximate one otherwise."""
     from tacit.privacy import ApproximateDP, PureDP
 
     return PureDP(epsilon) if delta == 0 else ApproximateDP(epsilon, delta)
@@ -569,12 +392,12 @@ def _show_kind(
     record |= {} if distribution is None else _parameters(distribution)
     record |= {
         "participations": guarantee.participations,
-        "guarantee": _said(guarantee, as_json),
+        "guarantee": in_output(guarantee, as_json),
     }
     show(record, title or f"privacy of {about['noise']} noise", as_json, PROMISED)
 
 
-def _promise(
+def _guarantee(
     epsilon: float,
     delta: float,
     distribution: NoiseDistribution | Gaussian | None = None,
@@ -587,15 +410,15 @@ def _promise(
 
     if not math.isfinite(epsilon) or delta >= 1 or epsilon == delta == 0:
         return None
-    made = replace(_target(epsilon, delta), **about)
+    made = replace(target_of(epsilon, delta), **about)
     return made if distribution is None else derived(made, distribution)
 
 
-def _said(promise: Guarantee | None, as_json: bool) -> dict[str, Any] | str | None:
+def in_output(guarantee: Guarantee | None, as_json: bool) -> dict[str, Any] | str | None:
     """The guarantee as data or as a sentence."""
-    if promise is None:
+    if guarantee is None:
         return None
-    return promise.to_dict() if as_json else str(promise)
+    return guarantee.to_dict() if as_json else str(guarantee)
 
 
 def _width(noise: NoiseKind, said: dict[str, float | None]) -> dict[str, float]:
@@ -605,7 +428,7 @@ def _width(noise: NoiseKind, said: dict[str, float | None]) -> dict[str, float]:
     own = WIDTHS[noise]
     vain = {f"--{name}": value for name, value in said.items() if name not in own}
     has = " or ".join(f"--{name}" for name in own)
-    _refuse(vain, f"not for {noise.value} noise, which has {has}")
+    reject_given(vain, f"not for {noise.value} noise, which has {has}")
     needed = [name for name in own if name != "bias"]
     given = {name: value for name in needed if (value := said[name]) is not None}
     if len(given) != 1:
@@ -642,7 +465,8 @@ def _std(width: dict[str, float]) -> float:
     )
 
 
-def _whole(value: float) -> int | float:
+def whole(value: float) -> int | float:
+    """The value as an integer, if it is one."""
     return int(value) if math.isfinite(value) and value == int(value) else value
 
 
@@ -651,7 +475,7 @@ def _parameters(distribution: Any) -> dict[str, Any]:
     names = {"scale": "scale", "sigma": "sigma", "n": "trials", "p": "probability"}
     own = {entry.name for entry in fields(distribution)}
     return {
-        shown: _whole(float(getattr(distribution, name)))
+        shown: whole(float(getattr(distribution, name)))
         for name, shown in names.items()
         if name in own
     }

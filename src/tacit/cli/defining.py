@@ -24,6 +24,9 @@ def new(
     file: File,
     question: Annotated[str, typer.Option(help="The question that participants read.")] = "",
     option: Annotated[list[str] | None, typer.Option(help="Name of an option; repeatable.")] = None,
+    options_file: Annotated[
+        Path | None, typer.Option(help="CSV beside the definition: column option, and features.")
+    ] = None,
     meaning: Annotated[str, typer.Option(help="What a device reports, in words.")] = "",
     epsilon: Annotated[str, typer.Option(help="Privacy parameter, such as 1 or 1/2.")] = "1",
     participants: Annotated[int, typer.Option(help="Number of participants.", **Whole)] = 20_000,
@@ -37,8 +40,8 @@ def new(
         0
     ].value,
     algorithm: Annotated[
-        str, typer.Option(help="How options are chosen: see tacit algorithms.")
-    ] = "private-med",
+        str | None, typer.Option(help="How options are chosen: see tacit algorithms.")
+    ] = None,
     context: Annotated[
         list[str] | None,
         typer.Option(help='Field that devices choose by: "device: phone, desktop"; repeatable.'),
@@ -57,12 +60,12 @@ def new(
     Example: tacit experiment new greeting.toml --option Hello --option Hi
     """
     with needs_live():
-        from tacit.service import bootstrap, definition, issuers
+        from tacit.service import bootstrap, definition, issuers, option_tables
         from tacit.service.definition_rules import CONTEXTUAL, has_option
         from tacit.terms import ROLES
     today = datetime.now(UTC).date()
     if not 1 <= days <= LONGEST:
-        raise TacitError(f"--days is {days:.4g}; it must be from 1 to {LONGEST:,}")
+        raise TacitError(f"--days is {days:.4g}: must be from 1 to {LONGEST:,}")
     values: dict[str, Any] = {
         "question": question or "Which greeting do people like best?",
         "options": tuple(option or ("Hello", "Hi", "Good day")),
@@ -76,7 +79,13 @@ def new(
         "margin": margin,
     }
     one_of("trust", trust, DEPLOYABLE)
-    values |= {"trust": trust, "algorithm": algorithm}
+    values |= {"trust": trust} | ({} if algorithm is None else {"algorithm": algorithm})
+    if options_file is not None:
+        if option:
+            raise TacitError("--option and --options-file both name options: use one of them")
+        del values["options"]
+        values["options_file"] = str(options_file)
+        values["options_table"] = option_tables.load_text(file.parent / options_file)
     if context:
         values |= {"algorithm": CONTEXTUAL, "context_fields": tuple(context)}
     helped = len(ROLES[TrustModel(trust)]) > 1
@@ -91,8 +100,10 @@ def new(
     if issuer is not None:
         values |= {"admission": "invitation", "issuer": issuers.read_issuer(issuer)}
     made = definition.Definition.of(**values)
-    left_out = _LEFT_OUT if context else (*_LEFT_OUT, "context_fields", "evaluation")
+    left_out = _LEFT_OUT if context else (*_LEFT_OUT, *_CONTEXTUAL)
     shown = {name: value for name, value in vars(made).items() if name not in left_out}
+    if options_file is not None:
+        shown.pop("options")
     if made.trust_model is TrustModel.TWO_SERVERS and made.admission == "open":
         shown["proofs"] = has_option(made.algorithm, "through")  # anybody may send anything
     if card is None:
@@ -111,7 +122,15 @@ def new(
 
 
 LONGEST = 3650
-_LEFT_OUT = ("control_share", "levels", "most", "guardrail_better", "guardrail_margin")
+_CONTEXTUAL = ("context_fields", "evaluation", "exploration")
+_LEFT_OUT = (
+    "options_table",
+    "control_share",
+    "levels",
+    "most",
+    "guardrail_better",
+    "guardrail_margin",
+)
 
 
 def check(

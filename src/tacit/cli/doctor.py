@@ -38,9 +38,7 @@ def doctor(
         from tacit.service.config import load
     for asked in url:
         if not asked.startswith(("http://", "https://")):
-            raise TacitError(
-                f"url is {asked!r}; it must be a URL such as https://coordinator.example"
-            )
+            raise TacitError(f"url is {asked!r}: must be a URL such as https://coordinator.example")
     found = practice.examine(url, pin or (), metrics_meant=metrics_public)
     if config is not None:
         found += practice.examine_files(load(config))

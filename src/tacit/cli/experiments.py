@@ -287,7 +287,7 @@ def algorithms(as_json: Json = False) -> None:
     """
     from tacit.algorithms import algorithms as known
 
-    shown = ("name", "family", "paper", "trust", "promise", "deployable")
+    shown = ("name", "family", "paper", "trust", "guarantee", "deployable")
     entries = [
         {key: getattr(entry, key) for key in shown}
         | ({"deployable": f"no: {entry.undeployable}"} if entry.undeployable else {})

@@ -43,23 +43,23 @@ class LiveAuditOptions:
     ] = False
     config: Annotated[
         Path | None,
-        typer.Option(help="With --live: party.toml of the audited coordinator or helper."),
+        typer.Option(help="Live: party.toml of the audited coordinator or helper."),
     ] = None
     url: Url = None
     token_file: TokenFile = None
     proofs: Annotated[
-        bool, typer.Option("--proofs", help="With --live: two servers with range proofs.")
+        bool, typer.Option("--proofs", help="Live: two servers with range proofs.")
     ] = False
     releases: Annotated[
-        int | None, typer.Option(help="With --live: number of released sums; 200.", **Whole)
+        int | None, typer.Option(help="Live: number of released sums; 200.", **Whole)
     ] = None
     listen: Annotated[
         str | None,
-        typer.Option(help="With --live: host:port of the audit's own server; on this machine."),
+        typer.Option(help="Live: host:port of the audit's own server; on this machine."),
     ] = None
     address: Annotated[
         str | None,
-        typer.Option(help="With --live: URL at which the coordinator reaches that server."),
+        typer.Option(help="Live: URL at which the coordinator reaches that server."),
     ] = None
 
     @property

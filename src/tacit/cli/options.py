@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import wraps
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 from typer.core import TyperCommand
@@ -23,8 +23,12 @@ from tacit.algorithms import registry
 from tacit.algorithms.problems import merged_options
 from tacit.algorithms.registry import algorithms, lookup
 from tacit.algorithms.silos_problem import Budget
+from tacit.cli.operating import needs_live
 from tacit.cli.printing import no_less
 from tacit.errors import TacitError
+
+if TYPE_CHECKING:
+    from tacit.silos.replays import SiloReplay
 
 
 class ConstantsChoice(StrEnum):
@@ -69,7 +73,7 @@ def numbers(text: str) -> tuple[float, ...]:
         return tuple(float(part) for part in str(text).split(","))
     except ValueError as error:
         raise typer.BadParameter(
-            f"{text!r}; it must be numbers separated by commas, such as 0.31,0.47"
+            f"{text!r}: must be numbers separated by commas, such as 0.31,0.47"
         ) from error
 
 
@@ -77,7 +81,7 @@ def _silos(text: str) -> int:
     """Parse a repeat count of silos; bounded, because the list is expanded."""
     count = whole(text)
     if not 1 <= count <= MOST_SILOS:
-        raise typer.BadParameter(f"{text!r} silos; it must be 1 to {MOST_SILOS:,}")
+        raise typer.BadParameter(f"{text!r} silos: must be 1 to {MOST_SILOS:,}")
     return count
 
 
@@ -96,7 +100,7 @@ def budgets(text: str) -> tuple[float | tuple[float, float], ...]:
             found += [one] * (_silos(count) if count else 1)
         except (ValueError, typer.BadParameter) as error:
             raise typer.BadParameter(
-                f"{part!r} is no budget; it must be epsilon:delta for each silo, such as "
+                f"{part!r} is no budget: must be epsilon:delta for each silo, such as "
                 f"0.5:1e-6,2*1:1e-5, with at most {MOST_SILOS:,} silos alike"
             ) from error
     return tuple(found)
@@ -122,7 +126,10 @@ Out = Annotated[Path | None, typer.Option(help="Directory for tables, pictures a
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Replay = Annotated[
     Path | None,
-    typer.Option(help="Your own CSV instead of random instances: a column per option, or a log."),
+    typer.Option(
+        help="Your own CSV instead of random instances: a column per option, or a log; of silos a "
+        "TOML file that declares their tables."
+    ),
 ]
 Resume = Annotated[
     bool, typer.Option(help="Keep the finished runs of the log in --out, and run the rest.")
@@ -131,7 +138,7 @@ Clip = Annotated[bool, typer.Option(help="Clip recorded rewards to [0, 1] and co
 Resample = Annotated[bool, typer.Option(help="Sample recorded participants with replacement.")]
 ARGUMENTS = "tacit.arguments"
 ARMS_ONLY = {"replay", "clip", "resample", "user_by_user", "until_decided", "poisoned"}
-CONTEXTUAL_TOO = {"replay", "clip"}
+REPLAYED = {"contextual": {"replay", "clip"}, "federated": {"replay"}}  # other families
 PROBLEM, RUN, OUTPUT = "Problem", "Run", "Output"
 PANELS = {
     **dict.fromkeys(("algorithm", "algorithms"), PROBLEM),
@@ -183,7 +190,7 @@ class OfAlgorithm(TyperCommand):
         declared, usual = entry.problem.options(), entry.ask({}).values()
         others = every
         if entry.family != "arms":
-            others |= ARMS_ONLY - (CONTEXTUAL_TOO if entry.family == "contextual" else set())
+            others |= ARMS_ONLY - REPLAYED.get(entry.family, set())
         for parameter in self.params:
             name = str(parameter.name)
             if name in entry.options:
@@ -223,6 +230,10 @@ class OwnData:
             if self.resample:
                 raise TacitError("--resample is for arms: a contextual log is used once")
             return read_context_log(self.replay, clip=self.clip)
+        if self.replay is not None and family == "federated":
+            if self.clip or self.resample:
+                raise TacitError("--clip and --resample are for arms: the file declares bounds")
+            return self.silos().world()
         if self.replay is not None and family != "arms":
             raise TacitError(
                 f"--replay is {self.replay}; {family} algorithms take no table of rewards: use one "
@@ -235,6 +246,18 @@ class OwnData:
         from tacit.environments import read_table
 
         return read_table(self.replay, clip=self.clip, resample=self.resample)
+
+    def silos(self) -> SiloReplay:
+        """The recorded tables of silos."""
+        assert self.replay is not None
+        if self.replay.suffix != ".toml":
+            raise TacitError(
+                f"--replay is {self.replay}: of silos it must be a .toml that declares columns "
+                "and names one table per silo"
+            )
+        with needs_live():
+            from tacit.silos.replays import read_replay
+        return read_replay(self.replay)
 
 
 def asks(command: Callable[..., None]) -> Callable[..., None]:

@@ -51,7 +51,7 @@ def create(
     """
     with needs_live():
         from tacit.service import definition
-    text = definition.read_text(file)
+    text = definition.whole_text(file)
     defined = definition.parse(text)
     party = operated(config, url, token_file)
     if app is not None:
@@ -346,7 +346,7 @@ def export(
     Example: tacit experiment export greeting.csv --config coordinator/party.toml
     """
     if file.suffix not in (".json", ".csv"):
-        raise TacitError(f"file is {file}; it must end in .json or .csv: rename it")
+        raise TacitError(f"file is {file}: must end in .json or .csv. Rename it")
     party, digest = which.found()
     if file.suffix == ".json":
         said = party.get(f"/experiments/{digest}/export")

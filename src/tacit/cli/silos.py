@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from tacit.cli.printing import print_json, sentence, show
 from tacit.errors import InvalidFile, TacitError
 
 if TYPE_CHECKING:
+    from tacit.silos.evaluation import EvaluationRequest
     from tacit.silos.federation import FederationTerms
 
 SiloFile = Annotated[Path, typer.Argument(help="The silo's silo.toml.")]
@@ -156,7 +158,8 @@ def replay_log(
         return str(made["id"]), str(made["action"])
 
     rng = np.random.default_rng(seed)
-    counts = replay(table, range(len(table)), floor, rng, decide, client.record)
+    with closing(client):
+        counts = replay(table, range(len(table)), floor, rng, decide, client.record)
     show({"rows": counts.used, "accepted": counts.accepted}, "replayed", as_json)
 
 
@@ -282,6 +285,11 @@ def request_evaluation(
     capacity: Annotated[int, typer.Option(help="Most records of a silo that count.")] = 10_000,
     epsilon: Annotated[str, typer.Option(help="Cost of the evaluation.")] = "1/2",
     delta: Annotated[str, typer.Option(help="Cost of the evaluation.")] = "1/1000000",
+    replay: Annotated[
+        Path | None,
+        typer.Option(help="Simulate it on the held-out rows of these tables; no silo is asked."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of simulated noise.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Request a private evaluation of a policy on the silos' recorded data, or print its result.
@@ -302,6 +310,9 @@ def request_evaluation(
         Fraction(epsilon),
         Fraction(delta),
     )
+    if replay is not None:
+        _simulate_evaluation(asked, replay, seed, as_json)
+        return
     folder = path.parent / "evaluations"
     folder.mkdir(exist_ok=True)
     requests = sorted(folder.glob("*.request.json"))
@@ -314,6 +325,15 @@ def request_evaluation(
         show(json.loads(result.read_text(encoding="utf-8")), "evaluation", as_json)
         return
     show({"request": str(file), "result": "none yet: run a job"}, "evaluation", as_json)
+
+
+def _simulate_evaluation(asked: EvaluationRequest, replay: Path, seed: int, as_json: bool) -> None:
+    import numpy as np
+
+    from tacit.silos.replays import read_replay
+
+    found = read_replay(replay).evaluate(asked, np.random.default_rng(seed))
+    show(found.to_dict(), "evaluation, simulated: its noise comes from a seed", as_json)
 
 
 def _summary(terms: FederationTerms) -> dict[str, Any]:

@@ -85,7 +85,11 @@ def simulate(
     log = None if out is None else out / f"{algorithm}.jsonl"
     flags: dict[str, Any] = {"until_decided": until_decided, "poisoned": poisoned}
     how = study.RunConfig(runs, seed, interactive(), None, log, user_by_user, resume, **flags)
-    report(study.study(entry, problem, how, environment), environment, as_json, out)
+    result = study.study(entry, problem, how, environment)
+    if entry.family == "federated" and own_data.replay is not None and out is not None:
+        learned = own_data.silos().policy(result.runs[0])
+        (out / "policy.json").write_text(learned.to_json(), encoding="utf-8")
+    report(result, environment, as_json, out)
 
 
 @asks
@@ -112,7 +116,7 @@ def compare(
     families = sorted({entry.family for entry in entries})
     if len(families) != 1 or len(set(names)) < len(names):
         raise TacitError(
-            f"--algorithms is {algorithms!r}; it must be different names of one family, separated "
+            f"--algorithms is {algorithms!r}: must be different names of one family, separated "
             "by commas" + (f", not of {' and '.join(families)}" if len(families) > 1 else "")
         )
     check_together(given)
@@ -177,7 +181,7 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
         answered(summary)
         if result.configuration.get("guardrail"):
             guardrail(summary.get("estimates", []), result.configuration)
-        sentence("guarantee", result.promise)
+        sentence("guarantee", result.guarantee_text)
         if "restated" in summary:
             sentence("as in the theorem", as_in_theorem(summary["restated"]))
         if "statistic" in result.runs[0]:
@@ -261,9 +265,8 @@ def notes(summary: dict[str, Any], environment: Any) -> None:
     )
     served = [run["users"] for run in summary["runs"] if run["users"] < summary["horizon"]]
     if served:
-        sentence(
-            "note", f"the log ended after {max(served):,} of {summary['horizon']:,} participants"
-        )
+        per = lookup(summary["algorithm"]).problem.per
+        sentence("note", f"the log ended after {max(served):,} of {summary['horizon']:,} {per}s")
     if about["clipped"]:
         sentence("note", f"{about['clipped']:,} rewards outside [0, 1] were clipped")
     if about["people"] not in (summary["guarantee"] or {}).get("text", ""):

@@ -97,6 +97,8 @@ class Environment(World):
         How many numbers each participant reports.
     names
         The options' names; empty if none are given.
+    features
+        The options' features, one row each, in which means are linear; None without any.
 
     Examples
     --------
@@ -111,6 +113,7 @@ class Environment(World):
     """
 
     binary: bool = False
+    features: Floats | None = None
 
     @property
     @abstractmethod

@@ -81,15 +81,10 @@ class Silos(World):
                 "silo."
             )
         actor = round_.assignment.start(self.silos)
-        everyone, lost, known = np.arange(self.silos), [], True
+        lost: list[float | None] = []
         while not actor.finished:
-            features = actor.look(self.contexts(rng), bounded=self.bounded)
-            chosen = actor.choose(features)
-            means = self.mean_rewards(features)
-            got = None if means is None else means[everyone, chosen]
-            known = known and means is not None
-            lost.append(0.0 if means is None else float((means.max(axis=1) - got).sum()))
-            actor.learn(self.earned(features[everyone, :, chosen], got, rng))
+            lost.append(self.serve(actor, rng))
+        known = [one for one in lost if one is not None]
         notes = {
             "clipped_rewards": actor.clipped_rewards,
             "clipped_contexts": actor.clipped_contexts,
@@ -98,9 +93,19 @@ class Silos(World):
         return Played(
             reports.sum(axis=0) if protocol is None else protocol.gathered(reports),
             np.arange(1.0, len(lost) + 1),
-            np.cumsum(lost) if known else None,
+            np.cumsum(known) if len(known) == len(lost) else None,
             notes=notes,
         )
+
+    def serve(self, actor: Any, rng: np.random.Generator) -> float | None:
+        """One participant of every silo; the regret of all, None where it is unknown."""
+        everyone = np.arange(self.silos)
+        features = actor.look(self.contexts(rng), bounded=self.bounded)
+        chosen = actor.choose(features)
+        means = self.mean_rewards(features)
+        got = None if means is None else means[everyone, chosen]
+        actor.learn(self.earned(features[everyone, :, chosen], got, rng))
+        return None if means is None or got is None else float((means.max(axis=1) - got).sum())
 
 
 @dataclass(frozen=True, eq=False)

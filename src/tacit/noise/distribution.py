@@ -552,7 +552,7 @@ def _level(name: str, p: float) -> float:
     level = float(probability(name, p))
     if level in (0.0, 1.0):
         raise TacitError(
-            f"{name} is {level:g} in double precision; it must stay between 5e-324 and 1 - 1e-16"
+            f"{name} is {level:g} in double precision: must stay between 5e-324 and 1 - 1e-16"
         )
     return level
 

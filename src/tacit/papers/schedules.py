@@ -30,7 +30,7 @@ from tacit.bandits.contextual.schedules import even, geometric
 from tacit.environments.silos import Synthetic
 from tacit.privacy import ApproximateDP
 from tacit.protocols.factorization import factorize
-from tacit.protocols.prefix_noise import calibrated
+from tacit.protocols.prefix_noise import SiloStream, calibrated
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.simulation.pictures import axes, band, legend, save, style
 from tacit.trust import TrustModel
@@ -76,16 +76,14 @@ def threshold(problem: SilosProblem) -> float:
 
 def private_sums(problem: SilosProblem, steps: int) -> PrefixSums:
     """Prefix sums with each silo's own noise, for this many steps."""
-    return calibrated(
+    stream = SiloStream(
         factorize("square-root", steps),
         problem.silos,
         moments.size(problem.dimension),
         moments.joint_sensitivity(problem.dimension),
-        TrustModel.SILO,
-        "discrete-gaussian",
-        problem.privacy.target,
         people=problem.sync,
     )
+    return calibrated(stream, TrustModel.SILO, "discrete-gaussian", problem.privacy.target)
 
 
 def compared(problem: SilosProblem, runs: int = 5, seed: int = 0) -> list[ScheduleResult]:

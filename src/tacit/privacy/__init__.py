@@ -14,7 +14,7 @@ from tacit.privacy.accounting import (
 )
 from tacit.privacy.analysis import privacy_of
 from tacit.privacy.audit import Audit, audit
-from tacit.privacy.calibration import Calibration, calibrate
+from tacit.privacy.calibration import Calibration, NoiseBits, calibrate
 from tacit.privacy.composition import (
     BudgetExceeded,
     ComposedLoss,
@@ -28,7 +28,6 @@ from tacit.privacy.composition import (
 from tacit.privacy.divergences import concentrated_of, renyi_of
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
 from tacit.privacy.guarantees import (
-    ORDERS,
     ApproximateDP,
     Arithmetic,
     ConcentratedDP,
@@ -40,6 +39,7 @@ from tacit.privacy.guarantees import (
 )
 from tacit.privacy.joint_guarantees import compose, repeat, weakest, weakest_divergence
 from tacit.privacy.loss import PrivacyLoss, privacy_loss, renyi_divergence
+from tacit.privacy.renyi import ORDERS
 from tacit.privacy.shuffling import Clones, RandomizedResponse
 from tacit.privacy.silos import SilosDP
 from tacit.privacy.status import (
@@ -49,10 +49,11 @@ from tacit.privacy.status import (
     PrivacyStatus,
     status_of,
 )
-from tacit.privacy.threat_model import ThreatModel, dropout_loss, guaranteed_reports
+from tacit.privacy.threat_model import ONE_CURIOUS, ThreatModel, dropout_loss, guaranteed_reports
 from tacit.privacy.vectors import VectorGuarantee, l2_guarantee, linf_loss, skellam_renyi
 
 __all__ = [
+    "ONE_CURIOUS",
     "ORDERS",
     "ApproximateDP",
     "Arithmetic",
@@ -69,6 +70,7 @@ __all__ = [
     "Guaranteed",
     "KnownPerRound",
     "Neighbours",
+    "NoiseBits",
     "NonPrivate",
     "Odometer",
     "PrivacyLoss",

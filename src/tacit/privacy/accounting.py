@@ -37,7 +37,6 @@ from tacit.noise import Chance, NoiseDistribution
 from tacit.noise.distribution import LOG_TINY, ROUNDING
 from tacit.privacy.gaussian import GaussianLoss
 from tacit.privacy.guarantees import (
-    ORDERS,
     ApproximateDP,
     Arithmetic,
     Guarantee,
@@ -45,10 +44,10 @@ from tacit.privacy.guarantees import (
     Neighbours,
     PureDP,
     View,
-    renyi_epsilon,
     state_arithmetic,
 )
 from tacit.privacy.loss import Direction, PrivacyLoss, privacy_loss
+from tacit.privacy.renyi import ORDERS, renyi_epsilon
 from tacit.privacy.search import least
 
 Target = PureDP | ApproximateDP

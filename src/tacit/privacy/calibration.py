@@ -121,6 +121,25 @@ class Calibration:
         return derived(replace(target, epsilon=self.epsilon), self.distribution)
 
 
+@dataclass(frozen=True)
+class NoiseBits:
+    """What is fixed of binomial noise; the rest is found.
+
+    Parameters
+    ----------
+    per_user : int, optional
+        Number of noise bits per user; the least bias is found.
+    bias : Number, optional
+        Bias of every bit; the least number of bits is found.
+    """
+
+    per_user: int | None = None
+    bias: Number | None = None
+
+
+ANY_BITS = NoiseBits()
+
+
 def calibrate(
     kind: str | Kind,
     sensitivity: Number,
@@ -128,8 +147,7 @@ def calibrate(
     *,
     constants: Literal["tight", "paper"] = "tight",
     users: int | None = None,
-    bits: int | None = None,
-    bias: Number | None = None,
+    bits: NoiseBits = ANY_BITS,
     dimension: int = 1,
     norm: Norm = "linf",
 ) -> Calibration:
@@ -150,10 +168,8 @@ def calibrate(
         Number of users who add the noise together: shares are computed, and for binomial noise the
         bits per user and their bias. For a distribution that is not divisible, such as the discrete
         Gaussian, the sum of shares is accounted for by its distance from one draw.
-    bits : int, optional
-        Fixed number of binomial noise bits per user; the least bias is found.
-    bias : Number, optional
-        Fixed bias; the least number of bits is found.
+    bits : NoiseBits
+        What is fixed of binomial noise.
     dimension : int
         Number of coordinates of the sum.
     norm : {"linf", "l2"}
@@ -177,9 +193,9 @@ def calibrate(
     """
     family = _family(kind)
     if constants not in ("tight", "paper"):
-        raise TacitError(f"constants is {constants!r}; it must be tight or paper")
+        raise TacitError(f"constants is {constants!r}: must be tight or paper")
     if norm not in ("linf", "l2"):
-        raise TacitError(f"norm is {norm!r}; it must be linf or l2")
+        raise TacitError(f"norm is {norm!r}: must be linf or l2")
     problem = _Problem(
         family.kind,
         _sensitivity(family, norm, sensitivity),
@@ -217,12 +233,12 @@ def calibrate(
             f"epsilon is {target.epsilon:g}; above {LARGEST_EPSILON} it gives no meaningful "
             "privacy: use a smaller epsilon"
         )
-    if family is not Binomial and (bits is not None or bias is not None):
+    if family is not Binomial and bits != ANY_BITS:
         raise TacitError(f"bits and bias are for binomial noise, not for {family.kind}")
     if constants == "paper":
         return _paper(problem, count)
     if family is Binomial:
-        return _binomial(problem, count, bits, bias)
+        return _binomial(problem, count, bits)
     if isinstance(target, PureDP):
         return _pure(problem, target.epsilon, family, count)
     if family.continuous and count is not None and count > 1:
@@ -256,7 +272,7 @@ def _family(kind: str | Kind) -> Kind:
     known: dict[str, Kind] = {**NoiseDistribution.kinds, Gaussian.kind: Gaussian}
     if kind not in known:
         raise TacitError(
-            f"noise is {kind!r}; it must be one of {', '.join(sorted(known))}, or a "
+            f"noise is {kind!r}: must be one of {', '.join(sorted(known))}, or a "
             "class of distributions"
         )
     return known[kind]
@@ -494,9 +510,8 @@ def _close_shares(problem: _Problem, family: type[NoiseDistribution], users: int
     return problem.answer(distribution, users, account=account(distribution, users))
 
 
-def _binomial(
-    problem: _Problem, users: int | None, bits: int | None, bias: Number | None
-) -> Calibration:
+def _binomial(problem: _Problem, users: int | None, fixed: NoiseBits) -> Calibration:
+    bits, bias = fixed.per_user, fixed.bias
     if not isinstance(problem.target, ApproximateDP):
         raise TacitError(
             "binomial noise has a finite range, hence no pure guarantee: give a "

@@ -16,7 +16,8 @@ from tacit.errors import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseDistribution, Skellam
 from tacit.noise.skellam import skellam_renyi
 from tacit.privacy.gaussian import Gaussian
-from tacit.privacy.guarantees import ApproximateDP, ConcentratedDP, PureDP, renyi_epsilon
+from tacit.privacy.guarantees import ApproximateDP, ConcentratedDP, PureDP
+from tacit.privacy.renyi import renyi_epsilon
 from tacit.privacy.search import least
 
 

@@ -19,15 +19,9 @@ import numpy as np
 
 from tacit.assumptions import Accounting, DistinctRounds, Method, of_several, together
 from tacit.errors import TacitError, integer, positive, probability
-from tacit.privacy.guarantees import (
-    ApproximateDP,
-    Guarantee,
-    PureDP,
-    RenyiDP,
-    finite_epsilon,
-    renyi_epsilon,
-)
+from tacit.privacy.guarantees import ApproximateDP, Guarantee, PureDP, RenyiDP
 from tacit.privacy.loss import Direction, Floats, PrivacyLoss
+from tacit.privacy.renyi import finite_epsilon, renyi_epsilon
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -284,8 +278,8 @@ def advanced_composition(
     failure = extra + (count * guarantee.delta if isinstance(guarantee, ApproximateDP) else 0.0)
     if failure >= 1:
         raise TacitError(
-            f"delta adds up to {failure:g} over {count} participations; it must be "
-            "below 1: use a smaller delta"
+            f"delta adds up to {failure:g} over {count} participations: must be "
+            "below 1. Use a smaller delta"
         )
     kept = of_several(guarantee.assumptions) if count > 1 else guarantee.assumptions
     about = guarantee.about | {

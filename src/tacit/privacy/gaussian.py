@@ -16,7 +16,8 @@ import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtri
 
 from tacit.errors import TacitError, positive, probability
-from tacit.privacy.guarantees import ConcentratedDP, finite_epsilon
+from tacit.privacy.guarantees import ConcentratedDP
+from tacit.privacy.renyi import finite_epsilon
 
 NARROW = 0.5  # shift in standard deviations, below which two logarithms would cancel
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(7)

@@ -30,7 +30,15 @@ from tacit.assumptions import (
 )
 from tacit.errors import TacitError, integer, positive, probability
 from tacit.names import is_own
-from tacit.rounding import no_less, up
+from tacit.privacy.renyi import (
+    ORDERS,
+    finite_epsilon,
+    order_minus_one,
+    renyi_delta,
+    renyi_epsilon,
+    renyi_log_delta,
+)
+from tacit.rounding import no_less, times_up, up
 from tacit.trust import Neighbours as Neighbours
 from tacit.trust import View as View
 
@@ -65,19 +73,6 @@ TIMES = {1: "once", 2: "twice"}
 
 
 READ_AT = 1e-6  # δ at which Rényi and concentrated guarantees are converted to (ε, δ)
-ORDERS: tuple[float, ...] = (
-    *(1 + x / 10 for x in range(1, 100)),
-    *range(11, 64),
-    80,
-    96,
-    128,
-    192,
-    256,
-    512,
-    1024,
-)
-
-
 Kept = TypeVar("Kept", bound="Guarantee")
 
 
@@ -224,7 +219,7 @@ class Guarantee(ABC):
         kind = kinds.get(str(data.get("kind")))
         if kind is None:
             raise TacitError(
-                f"kind of guarantee is {data.get('kind')!r}; it must be one of "
+                f"kind of guarantee is {data.get('kind')!r}: must be one of "
                 f"{', '.join(sorted(kinds))}"
             )
         made: Guarantee = kind(
@@ -417,7 +412,7 @@ class PureDP(Guarantee):
         cosh((α-½)ε) / cosh(ε/2) = 1 + 2 sinh(αε/2) sinh((α-1)ε/2) / cosh(ε/2). The last form does
         not cancel at a small ε.
         """
-        e, rest = self.epsilon, _beyond_one(order)
+        e, rest = self.epsilon, order_minus_one(order)
         if order * e > 30:
             total = (
                 (order - 0.5) * e
@@ -432,12 +427,13 @@ class PureDP(Guarantee):
         return min(total / rest, e, e * e * order / 2)
 
     def rho_bound(self) -> float:
-        """½ε² (Bun & Steinke 2016, Proposition 1.4; CZ23 Lemma 10)."""
-        return self.epsilon**2 / 2
+        """½ε², rounded up (Bun & Steinke 2016, Proposition 1.4; CZ23 Lemma 10)."""
+        return no_less(Fraction(self.epsilon) ** 2 / 2)
 
     def group(self, size: int) -> PureDP:
         """size · ε."""
-        made = replace(self, epsilon=self.epsilon * integer("group size", size, at_least=1))
+        count = integer("group size", size, at_least=1)
+        made = replace(self, epsilon=times_up(self.epsilon, count))
         return state_arithmetic(made, self.arithmetic)._without_claims(size)
 
 
@@ -475,7 +471,7 @@ class ApproximateDP(Guarantee):
             or not isinstance(self.epsilon, (int, float))
             or not 0 <= self.epsilon < math.inf
         ):
-            raise TacitError(f"epsilon is {self.epsilon}; it must be a finite number of at least 0")
+            raise TacitError(f"epsilon is {self.epsilon}: must be a finite number of at least 0")
         probability(
             "delta",
             self.delta,
@@ -525,7 +521,7 @@ class ApproximateDP(Guarantee):
 
     def renyi(self, order: float) -> float:
         """inf: an approximate guarantee implies no Rényi bound."""
-        _beyond_one(order)
+        order_minus_one(order)
         return math.inf
 
 
@@ -597,13 +593,13 @@ class RenyiDP(Guarantee):
 
     def renyi(self, order: float) -> float:
         """The value at the next listed order, as divergences grow with it; inf past the last."""
-        _beyond_one(order)
+        order_minus_one(order)
         return min((value for listed, value in self.curve if listed >= order), default=math.inf)
 
     def repeat(self, times: int) -> RenyiDP:
         """Compose `times` times: divergences add up."""
         count = integer("times", times, at_least=1)
-        curve = tuple((order, value * count) for order, value in self.curve)
+        curve = tuple((order, times_up(value, count)) for order, value in self.curve)
         made = replace(self, curve=curve, participations=self.participations * count)
         said = made.given(DistinctRounds()) if count > 1 else made
         return state_arithmetic(said, self.arithmetic)._without_claims(count)
@@ -674,7 +670,7 @@ class ConcentratedDP(Guarantee):
 
     def renyi(self, order: float) -> float:
         """ρ α."""
-        _beyond_one(order)
+        order_minus_one(order)
         return self.rho * order
 
     def rho_bound(self) -> float:
@@ -683,7 +679,8 @@ class ConcentratedDP(Guarantee):
 
     def group(self, size: int) -> ConcentratedDP:
         """size² ρ."""
-        made = replace(self, rho=self.rho * integer("group size", size, at_least=1) ** 2)
+        count = integer("group size", size, at_least=1)
+        made = replace(self, rho=times_up(self.rho, count**2))
         return state_arithmetic(made, self.arithmetic)._without_claims(size)
 
 
@@ -697,26 +694,6 @@ def times(participations: int) -> str:
     ('once', 'twice', '3,000 times')
     """
     return TIMES.get(participations, f"{participations:,} times")
-
-
-def finite_epsilon(epsilon: float) -> float:
-    """Check that a δ can be computed at this ε: finite, at least 0."""
-    if (
-        isinstance(epsilon, bool)
-        or not isinstance(epsilon, (int, float))
-        or not 0 <= epsilon < math.inf
-    ):
-        raise TacitError(
-            f"epsilon is {epsilon}; delta is computed at a finite epsilon of at least 0"
-        )
-    return float(epsilon)
-
-
-def _beyond_one(order: float) -> float:
-    """Return α - 1 after checking that the Rényi order is finite and above 1."""
-    if not 1 < order < math.inf:
-        raise TacitError(f"the Rényi order is {order}; it must be greater than 1, and finite")
-    return order - 1
 
 
 def _factor(epsilon: float) -> str:
@@ -756,19 +733,3 @@ def _number(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return tuple(_number(part) for part in value)
     return Fraction(value) if isinstance(value, str) else value
-
-
-def renyi_log_delta(order: float, value: float, epsilon: float) -> float:
-    """ln of the δ at ε that a Rényi divergence implies (CKS20 Proposition 12)."""
-    return (order - 1) * (value - epsilon) + order * math.log1p(-1 / order) - math.log(order - 1)
-
-
-def renyi_delta(order: float, value: float, epsilon: float) -> float:
-    """The δ at ε that a Rényi divergence implies."""
-    exponent = renyi_log_delta(order, value, epsilon)
-    return math.exp(exponent) if exponent < 0 else math.inf
-
-
-def renyi_epsilon(order: float, value: float, delta: float) -> float:
-    """The ε at δ that a Rényi divergence implies (CZ23 Lemma 10)."""
-    return value - math.log(order * delta) / (order - 1) + math.log1p(-1 / order)

@@ -29,7 +29,7 @@ from tacit.privacy.guarantees import (
     RenyiDP,
     state_arithmetic,
 )
-from tacit.rounding import no_less
+from tacit.rounding import times_up, total_of
 
 Repeated = TypeVar("Repeated", bound=PureDP | ConcentratedDP | RenyiDP)
 Divergence = TypeVar("Divergence", ConcentratedDP, RenyiDP)
@@ -109,17 +109,14 @@ def repeat(guarantee: Repeated, times: int) -> Repeated:
     ('(0.3, 0)-DP', '0.3-zCDP')
     """
     count = integer("times", times, at_least=1)
-
-    def total(value: float) -> float:
-        return no_less(Fraction(value) * count)
-
     match guarantee:
         case PureDP():
-            numbers: dict[str, Any] = {"epsilon": total(guarantee.epsilon)}
+            numbers: dict[str, Any] = {"epsilon": times_up(guarantee.epsilon, count)}
         case ConcentratedDP():
-            numbers = {"rho": total(guarantee.rho)}
+            numbers = {"rho": times_up(guarantee.rho, count)}
         case _:
-            numbers = {"curve": tuple((order, total(value)) for order, value in guarantee.curve)}
+            curve = tuple((order, times_up(value, count)) for order, value in guarantee.curve)
+            numbers = {"curve": curve}
     often = guarantee.participations * count
     if count > 1:
         numbers["assumptions"] = of_several(guarantee.assumptions)
@@ -142,12 +139,12 @@ def _alike_and_pure(items: Sequence[Guarantee]) -> bool:
 
 def _composed(items: list[Guarantee], about: dict[str, Any]) -> Guarantee:
     if all(isinstance(item, PureDP) for item in items):
-        total = math.fsum(item.epsilon for item in items if isinstance(item, PureDP))
+        total = total_of(item.epsilon for item in items if isinstance(item, PureDP))
         return PureDP(total, **about)
     if any(isinstance(item, ApproximateDP) for item in items):
         return _compose_approximately(items, about)
     if all(math.isfinite(item.rho_bound()) for item in items):
-        return ConcentratedDP(sum(item.rho_bound() for item in items), **about)
+        return ConcentratedDP(total_of(item.rho_bound() for item in items), **about)
     curves = [item for item in items if isinstance(item, RenyiDP)]
     orders = sorted(set.intersection(*({order for order, _ in item.curve} for item in curves)))
     if not orders:
@@ -155,7 +152,7 @@ def _composed(items: list[Guarantee], about: dict[str, Any]) -> Guarantee:
             "these Rényi curves share no order: state them at common orders, such as "
             "tacit.privacy.ORDERS"
         )
-    curve = tuple((order, sum(item.renyi(order) for item in items)) for order in orders)
+    curve = tuple((order, total_of(item.renyi(order) for item in items)) for order in orders)
     return RenyiDP(curve, **about)
 
 
@@ -166,11 +163,11 @@ def _compose_approximately(items: list[Guarantee], about: dict[str, Any]) -> App
             f"{others[0].short} and an approximate guarantee compose only at a chosen delta: "
             "convert it first, with .to_approximate(delta)"
         )
-    epsilon = sum(item.epsilon for item in items if isinstance(item, (PureDP, ApproximateDP)))
-    delta = sum(item.delta for item in items if isinstance(item, ApproximateDP))
+    epsilon = total_of(item.epsilon for item in items if isinstance(item, (PureDP, ApproximateDP)))
+    delta = total_of(item.delta for item in items if isinstance(item, ApproximateDP))
     if delta >= 1:
         raise TacitError(
-            f"delta of these guarantees adds up to {delta:g}; it must be below 1: compose fewer"
+            f"delta of these guarantees adds up to {delta:g}: must be below 1. Compose fewer"
         )
     return ApproximateDP(epsilon, delta, **about)
 

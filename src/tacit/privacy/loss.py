@@ -21,7 +21,7 @@ import numpy.typing as npt
 from tacit.errors import TacitError, integer, probability
 from tacit.noise import NoiseDistribution
 from tacit.noise.distribution import LOG_TINY, ROUNDING, Integers, chord_sums, grid
-from tacit.privacy.guarantees import finite_epsilon
+from tacit.privacy.renyi import finite_epsilon
 
 Floats = npt.NDArray[np.float64]
 
@@ -293,7 +293,7 @@ def renyi_divergence(distribution: NoiseDistribution, shift: int, order: float) 
     the standard deviation and the shift.
     """
     if not 1 < order < math.inf:
-        raise TacitError(f"the Rényi order is {order}; it must be greater than 1, and finite")
+        raise TacitError(f"the Rényi order is {order}: must be greater than 1, and finite")
     low, high = distribution.support
     if math.isfinite(low) or math.isfinite(high):
         return math.inf

@@ -22,8 +22,9 @@ from tacit.noise import Binomial
 from tacit.noise.table import product
 from tacit.privacy.composition import advanced_composition
 from tacit.privacy.gaussian import GaussianLoss
-from tacit.privacy.guarantees import ApproximateDP, finite_epsilon
+from tacit.privacy.guarantees import ApproximateDP
 from tacit.privacy.loss import Direction
+from tacit.privacy.renyi import finite_epsilon
 
 Floats = npt.NDArray[np.float64]
 UNRESOLVED = 1e-18  # mass of unlikely numbers of clones that is added to δ
@@ -36,7 +37,7 @@ def _check(epsilon0: float, users: int) -> None:
     positive("epsilon0", epsilon0, "the guarantee of one message")
     if epsilon0 > LARGEST_EPSILON0:
         raise TacitError(
-            f"epsilon0 is {epsilon0:g}; it must be at most {LARGEST_EPSILON0}: above, even "
+            f"epsilon0 is {epsilon0:g}: must be at most {LARGEST_EPSILON0}. Above, even "
             "shuffled messages have no meaningful privacy"
         )
     integer("users", users, at_least=1)
@@ -163,8 +164,7 @@ class RandomizedResponse:
         if ones is not None:
             if ones != int(ones) or not 0 <= ones < self.users:
                 raise TacitError(
-                    f"ones is {ones}; among {self.users - 1} others it must be between 0 and "
-                    f"{self.users - 1}"
+                    f"ones is {ones}: must be between 0 and {self.users - 1}, the number of others"
                 )
             return _responses(self.epsilon0, self.users, ones)
         if self.users > MOST_USERS_EVERY_INPUT:

@@ -93,6 +93,6 @@ def status_from_data(data: Mapping[str, Any]) -> PrivacyStatus:
         case "non-private":
             return NonPrivate()
     raise TacitError(
-        f"privacy status is {data.get('status')!r}; it must be guaranteed, known-per-round (with "
+        f"privacy status is {data.get('status')!r}: must be guaranteed, known-per-round (with "
         "an epsilon) or non-private"
     )

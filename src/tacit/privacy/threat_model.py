@@ -112,6 +112,9 @@ def _decimal(value: Number) -> Fraction:
         return value  # type: ignore[return-value]  # the caller's check rejects it
 
 
+ONE_CURIOUS = ThreatModel()
+
+
 def dropout_loss(
     distribution: NoiseDistribution, arriving: Number, sensitivity: int
 ) -> PrivacyLoss:

@@ -22,8 +22,9 @@ from tacit.noise import NoiseDistribution
 from tacit.noise.skellam import skellam_renyi as skellam_renyi
 from tacit.privacy.composition import ComposedLoss
 from tacit.privacy.gaussian import Gaussian
-from tacit.privacy.guarantees import ConcentratedDP, renyi_epsilon
+from tacit.privacy.guarantees import ConcentratedDP
 from tacit.privacy.loss import privacy_loss
+from tacit.privacy.renyi import renyi_epsilon
 
 MOST_SHIFTS = 512
 MOST_WAYS = 40  # most ways of sharing a change among coordinates that are enumerated

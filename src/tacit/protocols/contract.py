@@ -343,7 +343,7 @@ class SumProtocol(Protocol):
         """
         if isinstance(x, bool) or not isinstance(x, Real) or not 0 <= x <= 1:
             raise TacitError(
-                f"reward is {x!r}; it must be a number in [0, 1]: rescale or clip it before it is "
+                f"reward is {x!r}: must be a number in [0, 1]. Rescale or clip it before it is "
                 "reported"
             )
         scaled = as_fraction("reward", x) * self.precision

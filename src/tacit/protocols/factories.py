@@ -140,7 +140,8 @@ def polya_tight(
 ) -> SumProtocol:
     """Secure aggregation of Pólya shares."""
     g = levels or tight_precision(users, target.epsilon, binary)
-    return SecureSum(users, g, _laplace(g, target), target, dropout=dropout, corrupt=corrupt)
+    threat = ThreatModel(dropout, corrupt)
+    return SecureSum(users, g, _laplace(g, target), target, threat=threat)
 
 
 @lru_cache(maxsize=CACHE)
@@ -221,8 +222,8 @@ def skellam_tight(
 ) -> SumProtocol:
     """The least Skellam noise for (ε, δ), by exact accounting."""
     g = levels or tight_precision(users, target.epsilon, binary)
-    distribution = _skellam_distribution(g, target)
-    return SecureSum(users, g, distribution, target, dropout=dropout, corrupt=corrupt)
+    threat = ThreatModel(dropout, corrupt)
+    return SecureSum(users, g, _skellam_distribution(g, target), target, threat=threat)
 
 
 @lru_cache(maxsize=512)
@@ -266,9 +267,9 @@ def gaussian_tight(
     g = levels or max(
         tight_precision(users, target.epsilon, binary), printed_precision(users, target.epsilon, 2)
     )
-    honest = ThreatModel(dropout, corrupt).honest(users)
-    distribution = calibrate("discrete-gaussian", g, target, users=honest).integer_distribution
-    return SecureSum(users, g, distribution, target, dropout=dropout, corrupt=corrupt)
+    threat = ThreatModel(dropout, corrupt)
+    found = calibrate("discrete-gaussian", g, target, users=threat.honest(users))
+    return SecureSum(users, g, found.integer_distribution, target, threat=threat)
 
 
 @lru_cache(maxsize=CACHE)
@@ -284,9 +285,9 @@ def split_and_mix(
     """Pólya shares for a shuffler; printed precision and modulus with a failure probability."""
     printed, modulus = _codec(users, target.epsilon, binary, failure_probability)
     g = levels or printed
-    noise = _laplace(g, target)
+    threat = ThreatModel(dropout, corrupt)
     return SplitAndMix(
-        SecureSum(users, g, noise, target, dropout=dropout, corrupt=corrupt, modulus=modulus)
+        SecureSum(users, g, _laplace(g, target), target, threat=threat, modulus=modulus)
     )
 
 
@@ -301,8 +302,9 @@ def shuffled_tight(
 ) -> SumProtocol:
     """Shuffled bits with the least noise for (ε, δ)."""
     g = levels or tight_precision(users, target.epsilon, binary)
-    bits, bias = shuffle_noise(ThreatModel(dropout, corrupt).honest(users), g, target, exact=False)
-    return ShuffledBits(users, g, bits, bias, target, dropout=dropout, corrupt=corrupt)
+    threat = ThreatModel(dropout, corrupt)
+    bits, bias = shuffle_noise(threat.honest(users), g, target, exact=False)
+    return ShuffledBits(users, g, bits, bias, target, threat=threat)
 
 
 @lru_cache(maxsize=CACHE)
@@ -363,6 +365,7 @@ def joint(users: int, metrics: int, each: str, target: Target, **how: Any) -> Jo
 
 
 ROUNDING = 0.03  # relative increase of the variance that rounding may cause
+PRINTED = "printed"  # noise as in the paper, for phases of linear bandits
 ENDS = 16  # levels where rewards are ±B: no rounding, and noise finer than a bit is possible
 
 
@@ -374,13 +377,13 @@ def vector_of(
     trust: str,
     bound: float,
     target: PureDP | ApproximateDP,
-    constants: str,
     noise: str,
     client_std: float,
 ) -> Protocol:
     """The protocol of a phase of DP-DPE, by trust model; with a radius, for parameter vectors in a
     ball.
 
+    `noise` is `PRINTED` for the paper's, or the kind of noise under secure aggregation.
     The number of levels keeps the rounding variance at a few percent of that of a client's report,
     sampling and privacy noise included.
     """
@@ -390,7 +393,7 @@ def vector_of(
     privacy = 1.0 if pure else 4 * gaussian_ratio(target) ** 2 * coordinates / participants
     levels = math.ceil(math.sqrt(1 / (ROUNDING * (privacy + (client_std / bound) ** 2))))
     size = (participants, coordinates, bound)
-    return _vector(size, levels, trust, target, constants, noise)
+    return _vector(size, levels, trust, target, noise)
 
 
 def _ball(size: tuple[int, int, float], trust: str, target: Target, noise: str) -> BallSum:
@@ -409,12 +412,11 @@ def sums_of(
     trust: str,
     bound: float,
     target: PureDP | ApproximateDP,
-    constants: str,
     noise: str,
     client_std: float,  # noqa: ARG001
 ) -> SeparateSums:
     """The protocol of a phase of DP-PE: one sum per action, over the clients who played it."""
-    how = (trust, target, constants, noise)
+    how = (trust, target, noise)
     return SeparateSums([_vector((count, 1, bound), ENDS, *how) for count in plays])
 
 
@@ -423,16 +425,15 @@ def _vector(
     levels: int,
     trust: str,
     target: PureDP | ApproximateDP,
-    constants: str,
     noise: str,
 ) -> VectorProtocol:
     match trust:
         case TrustModel.NONE:
             return vectors.Plain(*size)
         case TrustModel.CENTRAL:
-            return vectors.CentralVectors(*size, target, paper=constants == "paper")
+            return vectors.CentralVectors(*size, target, paper=noise == PRINTED)
         case TrustModel.LOCAL:
-            return vectors.LocalVectors(*size, target, paper=constants == "paper")
+            return vectors.LocalVectors(*size, target, paper=noise == PRINTED)
         case TrustModel.SHUFFLER:
-            return ShuffledVector(*size, target, precision=levels, paper=constants == "paper")
+            return ShuffledVector(*size, target, precision=levels, paper=noise == PRINTED)
     return SecureVector(*size, target, precision=4 * levels, noise_kind=noise)

@@ -173,7 +173,7 @@ def factorize(kind: Kind, steps: int, importance: tuple[float, ...] = ()) -> Fac
     if kind == "optimal":
         return _optimal(count, importance)
     if kind not in KINDS:
-        raise TacitError(f"factorization is {kind!r}; it must be one of {', '.join(KINDS)}")
+        raise TacitError(f"factorization is {kind!r}: must be one of {', '.join(KINDS)}")
     right, left = np.zeros((count, count)), np.zeros((count, count))
     for k in range(1, count + 1):
         right[k - 1, k - (k & -k) : k] = 1.0

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import Number, TacitError, integer
+from tacit.errors import TacitError, integer
 from tacit.noise import (
     Binomial,
     DiscreteLaplace,
@@ -28,7 +28,7 @@ from tacit.noise import (
     modular_pmf,
 )
 from tacit.noise.table import convolution_power
-from tacit.privacy import ApproximateDP, PureDP, ThreatModel, View, derived
+from tacit.privacy import ONE_CURIOUS, ApproximateDP, PureDP, ThreatModel, View, derived
 from tacit.privacy.accounting import in_distinct_rounds
 from tacit.protocols.contract import random_level
 from tacit.protocols.vector_noise import (
@@ -228,7 +228,7 @@ class SecureVector(LevelProtocol):
 
     `noise_kind` is skellam (default; shares add up exactly) or discrete-gaussian. A pure target
     uses Pólya shares of discrete Laplace noise. Shares are made for the reports that are guaranteed
-    to arrive (`dropout`). With one client this is the local model on integers.
+    to arrive (`threat`). With one client this is the local model on integers.
 
     >>> SecureVector(1000, 30, 1.0, ApproximateDP(10.0, 0.25)).bits_per_participant
     420
@@ -243,12 +243,11 @@ class SecureVector(LevelProtocol):
         *,
         precision: int = 16,
         noise_kind: str = "skellam",
-        dropout: Number = 0,
+        threat: ThreatModel = ONE_CURIOUS,
     ) -> None:
         self._take(participants, coordinates, bound)
-        crowd = ThreatModel(dropout)
-        self.minimum = crowd.reports(self.participants)
-        self.honest = crowd.honest(self.participants)
+        self.minimum = threat.reports(self.participants)
+        self.honest = threat.honest(self.participants)
         self.precision = integer("precision", precision, at_least=1)
         self.unit, self.offset = 2 * self.bound / self.precision, -self.bound
         self.share: NoiseDistribution
@@ -262,8 +261,8 @@ class SecureVector(LevelProtocol):
         elif noise_kind == "discrete-gaussian":
             self.share = shared_gaussian_noise(self.precision, self.coordinates, each, self.honest)
         else:
-            raise TacitError(f"noise is {noise_kind!r}; it must be skellam or discrete-gaussian")
-        others = (*crowd.assumptions(), *in_distinct_rounds(target))
+            raise TacitError(f"noise is {noise_kind!r}: must be skellam or discrete-gaussian")
+        others = (*threat.assumptions(), *in_distinct_rounds(target))
         made = bare(target, View.OPENED_SUM).given(*others)
         self.guarantee = derived(made, self.share)
         self._top = self.participants * self.precision

@@ -80,7 +80,7 @@ class JointSums(Protocol):
     def report(self, x: Sequence[float], place: int) -> tuple[Any, ...]:
         """One message per metric, with independent noise."""
         if np.shape(x) != (self.coordinates,):
-            raise TacitError(f"the report is {x!r}; it must be {self.coordinates} numbers")
+            raise TacitError(f"the report is {x!r}: must be {self.coordinates} numbers")
         return tuple(self.part.report(number, place) for number in x)
 
     def combine(self, messages: Sequence[Any]) -> Aggregate:
@@ -99,7 +99,7 @@ class JointSums(Protocol):
         self.check_reports(released.reports)
         if len(released.values) != self.coordinates:
             raise TacitError(
-                f"{len(released.values)} numbers were released; it must be {self.coordinates}, one "
+                f"{len(released.values)} numbers were released: must be {self.coordinates}, one "
                 "for each metric"
             )
         return self._together(

@@ -53,7 +53,7 @@ def ball_noise(
     close enough to a Gaussian.
     """
     if kind not in LAWS:
-        raise TacitError(f"noise is {kind!r}; it must be one of {', '.join(LAWS)}")
+        raise TacitError(f"noise is {kind!r}: must be one of {', '.join(LAWS)}")
     make, steps = LAWS[kind].of_std, 2
     while 2 * math.sqrt(coordinates) > ROUNDING * steps:
         steps *= 2
@@ -131,7 +131,7 @@ class BallSum(Protocol):
         array = np.asarray(vector, dtype=float)
         if array.shape != (self.coordinates,):
             raise TacitError(
-                f"the report has shape {array.shape}; it must hold {self.coordinates} numbers"
+                f"the report has shape {array.shape}: must hold {self.coordinates} numbers"
             )
         length = float(np.linalg.norm(array))
         if not length <= self.radius * (1 + 1e-12):

@@ -55,8 +55,8 @@ from tacit.protocols.prefix_sums import Encoder, PrefixRound, PrefixSums
 from tacit.trust import TrustModel
 from tacit.types import Arm, Design, DeviceChoice, Fit, Floats, Round
 
-SLACK = 1e-6  # relative increase of δ that a stored guarantee may differ by
-BISECTIONS = 40
+SLACK = 1e-12  # relative error of δ by double arithmetic, which printing ignores, too (`up`)
+BISECTIONS = 60
 
 
 class Mechanism(ABC):
@@ -205,7 +205,7 @@ class PerRound(Mechanism):
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, PrivacyStatus):
             raise TacitError(
-                f"privacy is {self.privacy!r}; it must be Guaranteed(guarantee), "
+                f"privacy is {self.privacy!r}: must be Guaranteed(guarantee), "
                 "KnownPerRound(target) or NonPrivate()"
             )
         if isinstance(self.privacy, Guaranteed):

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from tacit.assumptions import (
     Assumption,
     DishonestAtMost,
@@ -23,10 +25,11 @@ from tacit.assumptions import (
     TrustedSilo,
     VisitsAtMost,
 )
-from tacit.errors import integer
+from tacit.errors import TacitError, integer
 from tacit.noise import Binomial, DiscreteGaussian, NoiseDistribution, Skellam
 from tacit.protocols.prefix_messages import MODULUS_BITS, Bits, Form, Shares, Words
 from tacit.trust import SHUFFLE_SECURITY, TrustModel, View, split_shares
+from tacit.types import Floats
 
 if TYPE_CHECKING:
     from tacit.protocols.prefix_sums import PrefixSums
@@ -43,6 +46,28 @@ INTEGER_NOISE: dict[Noise, Callable[[float, int], NoiseDistribution]] = {
     ),
 }
 """Integer noise by its standard deviation and the number of parties that draw shares of it."""
+
+
+def draw_vector(
+    size: int,
+    distribution: NoiseDistribution | None,
+    rng: np.random.Generator | None,
+    spread: float = 0.0,
+) -> Floats:
+    """One vector of centred noise: from an integer distribution, or Gaussian with standard
+    deviation `spread`.
+
+    Without a generator, draws are exact, from the operating system.
+    """
+    if distribution is None:
+        if rng is None:
+            raise TacitError(
+                "continuous Gaussian noise is for simulation: devices draw integers, use "
+                "discrete-gaussian noise"
+            )
+        return spread * rng.standard_normal(size)
+    values = distribution.draw(size) if rng is None else np.asarray(distribution.sample(rng, size))
+    return values.astype(np.float64) - round(distribution.mean)
 
 
 @dataclass(frozen=True)

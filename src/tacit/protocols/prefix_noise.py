@@ -5,7 +5,7 @@ The search is by bisection; a result is checked against the target before it is 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tacit.errors import positive
 from tacit.privacy import ApproximateDP, GaussianLoss
@@ -21,16 +21,35 @@ ROUNDING = {"discrete-gaussian": 1e-3, "skellam": 9e-3, "binomial": 5e-2}
 RESERVE = {"discrete-gaussian": 5e-4, "skellam": 5e-3, "binomial": 5e-2}
 
 
+@dataclass(frozen=True)
+class SiloStream:
+    """The sums to release: vectors of silos, summed over silos and steps.
+
+    Parameters
+    ----------
+    shape
+        The factorization of the steps' prefix sums.
+    silos, size
+        The number of silos, and of numbers in a vector.
+    sensitivity
+        The most that one record moves a step's vector, in l2 norm.
+    people
+        The number of records per silo and step.
+    """
+
+    shape: Factorization
+    silos: int
+    size: int
+    sensitivity: float
+    people: int = 1
+
+
 def calibrated(
-    shape: Factorization,
-    silos: int,
-    size: int,
-    sensitivity: float,
+    stream: SiloStream,
     trust: TrustModel,
     noise: Noise,
     target: ApproximateDP,
     *,
-    people: int = 1,
     corrupt: int = 0,
     presence: Presence = ONCE,
     missing: int = 0,
@@ -47,17 +66,13 @@ def calibrated(
     unit = _unit_sigma(target.epsilon, target.delta * (1 - RESERVE.get(noise, 0.0)))
     scale = 1 if noise == "gaussian" else 4
     draft = PrefixSums(
-        shape,
-        silos,
-        size,
-        sensitivity,
-        trust,
-        noise,
-        unit * sensitivity,
-        scale,
-        people,
-        corrupt,
-        presence,
+        **vars(stream),
+        trust=trust,
+        noise=noise,
+        sigma=unit * stream.sensitivity,
+        scale=scale,
+        corrupt=corrupt,
+        presence=presence,
         missing=missing,
     )
     if not draft.integral:

@@ -41,6 +41,7 @@ from tacit.protocols.prefix_delivery import (
     Noise,
     PrefixDelivery,
     Presence,
+    draw_vector,
 )
 from tacit.protocols.prefix_messages import MODULUS_BITS, MOST_BITS, Form, Shares, Words
 from tacit.trust import TrustModel
@@ -87,9 +88,7 @@ class PrefixSums:
     def __post_init__(self) -> None:
         object.__setattr__(self, "trust", TrustModel(self.trust))
         if self.trust not in DELIVERIES:
-            raise TacitError(
-                f"trust is {self.trust}; prefix sums of silos need one of {', '.join(DELIVERIES)}"
-            )
+            raise TacitError(f"trust is {self.trust}: must be one of {', '.join(DELIVERIES)}")
         integer("silos", self.silos, at_least=1)
         self._check_own_noise()
         integer("size", self.size, at_least=1)
@@ -101,15 +100,11 @@ class PrefixSums:
                 "least one silo must add its noise"
             )
         self._check_missing()
-        positive(
-            "sensitivity",
-            self.sensitivity,
-            "it is the l2 sensitivity of a step's vector",
-        )
+        positive("sensitivity", self.sensitivity, "it is the l2 sensitivity of a step's vector")
         if self.noise not in self.delivery.noises:
             raise TacitError(
-                f"noise is {self.noise!r}; under trust {self.trust} it must be one of "
-                f"{', '.join(self.delivery.noises)}"
+                f"noise is {self.noise!r}: must be one of {', '.join(self.delivery.noises)} under "
+                f"trust {self.trust}"
             )
         if self.noise in BITS and self.shape.kind in ("square-root", "optimal"):
             raise TacitError(
@@ -424,33 +419,12 @@ class PrefixSums:
     def several(self, silos: int, rng: np.random.Generator) -> Floats:
         """The noise of `silos` identical silos in the released row of one step."""
         if not self.integral:
-            return self.draw(None, rng, math.sqrt(self.row_variance * silos / self.silos))
+            return draw_vector(
+                self.size, None, rng, math.sqrt(self.row_variance * silos / self.silos)
+            )
         whole = self.honest == self.silos and not self.alone
         distribution = self.total if whole else self.share.sum_of_shares(silos)
-        return self.draw(distribution, rng) / self.scale
-
-    def draw(
-        self,
-        distribution: NoiseDistribution | None,
-        rng: np.random.Generator | None,
-        spread: float = 0.0,
-    ) -> Floats:
-        """One vector of centred noise: from an integer distribution, or Gaussian with standard
-        deviation `spread`.
-        """
-        if distribution is None:
-            if rng is None:
-                raise TacitError(
-                    "continuous Gaussian noise is for simulation: devices draw integers, use "
-                    "discrete-gaussian noise"
-                )
-            return spread * rng.standard_normal(self.size)
-        values = (
-            distribution.draw(self.size)
-            if rng is None
-            else np.asarray(distribution.sample(rng, self.size))
-        )
-        return values.astype(np.float64) - round(distribution.mean)
+        return draw_vector(self.size, distribution, rng) / self.scale
 
 
 @dataclass(eq=False)
@@ -489,7 +463,7 @@ class Encoder:
             )
         # noise first, to avoid a timing leak
         noise = (
-            p.draw(p.share if p.integral else None, self.rng, p.sigma)
+            draw_vector(p.size, p.share if p.integral else None, self.rng, p.sigma)
             if p.delivery.silos_draw
             else np.zeros(p.size)
         )
@@ -677,7 +651,8 @@ class CentralPrefixRound(PrefixRound):
 
     def combine(self, messages: Any) -> Aggregate:
         """The sum of the silos' data with the server's noise, as the server releases it."""
-        noise = self.sums.draw(self.sums.total, None).astype(np.int64)  # before the data is read
+        sums = self.sums
+        noise = draw_vector(sums.size, sums.total, None).astype(np.int64)  # before the data is read
         exact = super().combine(messages)
         return Aggregate(tuple(Words().total([exact.values, noise.view(np.uint64)])), exact.reports)
 

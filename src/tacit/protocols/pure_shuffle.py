@@ -174,9 +174,7 @@ class PureShuffle(SumProtocol):
             if left < group.people:
                 return before + left // group.size, group.row
             left, before = left - group.people, before + group.count
-        raise TacitError(
-            f"position is {position}; the batch has users 0 to {self.participants - 1}"
-        )
+        raise TacitError(f"position is {position}: must be 0 to {self.participants - 1}")
 
     def randomize(self, x: float) -> GroupMessage:
         """The message of the participant in slot 0."""

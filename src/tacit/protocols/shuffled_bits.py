@@ -17,7 +17,7 @@ import numpy as np
 from tacit.errors import Number, TacitError, integer
 from tacit.noise import Binomial, Table
 from tacit.noise.table import convolution_power
-from tacit.privacy import ApproximateDP, ThreatModel, View, calibrate, promised
+from tacit.privacy import ONE_CURIOUS, ApproximateDP, ThreatModel, View, calibrate, promised
 from tacit.protocols.contract import SumProtocol
 from tacit.types import Aggregate, ErrorDistribution, Integers
 
@@ -42,23 +42,21 @@ class ShuffledBits(SumProtocol):
         bias: Number,
         target: ApproximateDP,
         *,
-        dropout: Number = 0,
-        corrupt: Number = 0,
-        curious: int = 1,
+        threat: ThreatModel = ONE_CURIOUS,
         order: float | None = None,
     ) -> None:
-        who = ThreatModel(dropout, corrupt, curious)
         self._for(participants, precision)
+        self.minimum = threat.reports(self.participants)
+        self.honest = threat.honest(self.participants)
         self.noise_bits = integer("noise_bits", noise_bits, at_least=1)
         self.share = Binomial(self.noise_bits, bias)
         self.bias = Fraction(bias)
-        self.minimum, self.honest = who.reports(self.participants), who.honest(self.participants)
         self.guarantee = promised(
             Binomial(self.noise_bits * self.honest, self.bias),
             self.precision,
             target,
             View.SHUFFLED,
-            *who.assumptions(),
+            *threat.assumptions(),
             order=order,
         )
         self.bits_per_participant = self.precision + self.noise_bits

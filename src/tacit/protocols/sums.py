@@ -23,10 +23,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tacit.assumptions import Accounting, BoundedAdversary, PinnedKeys, RangeProofs
-from tacit.errors import Number, TacitError, integer
+from tacit.errors import TacitError, integer
 from tacit.noise import DiscreteLaplace, NoiseDistribution, Table, modular_pmf
 from tacit.noise.chernoff import tail_bound
 from tacit.privacy import (
+    ONE_CURIOUS,
     ConcentratedDP,
     PureDP,
     RenyiDP,
@@ -138,8 +139,9 @@ class SecureSum(ModularSum):
         certain to be present and unknown to the adversary (`ThreatModel`).
     target
         The guarantee to meet.
-    dropout, corrupt, curious
-        Threat model; dropout is tolerated down to `minimum` reports.
+    threat
+        Who may drop out, be corrupted or be curious; dropout is tolerated down to `minimum`
+        reports.
     share
         Overrides a participant's share; the accounting then uses the shares that are certain.
     modulus
@@ -151,7 +153,8 @@ class SecureSum(ModularSum):
     --------
     >>> from tacit.noise import DiscreteLaplace
     >>> from tacit.privacy import PureDP
-    >>> protocol = SecureSum(100, 10, DiscreteLaplace(10), PureDP(1.0), dropout=0.1)
+    >>> threat = ThreatModel(dropout=0.1)
+    >>> protocol = SecureSum(100, 10, DiscreteLaplace(10), PureDP(1.0), threat=threat)
     >>> protocol.minimum, protocol.honest, protocol.modulus, protocol.bits_per_participant
     (90, 89, 1423, 11)
     """
@@ -165,16 +168,14 @@ class SecureSum(ModularSum):
         distribution: NoiseDistribution,
         target: Target,
         *,
-        dropout: Number = 0,
-        corrupt: Number = 0,
-        curious: int = 1,
+        threat: ThreatModel = ONE_CURIOUS,
         share: NoiseDistribution | None = None,
         modulus: int | None = None,
         order: float | None = None,
     ) -> None:
-        who = ThreatModel(dropout, corrupt, curious)
         self._for(participants, precision)
-        self.minimum, self.honest = who.reports(self.participants), who.honest(self.participants)
+        self.minimum = threat.reports(self.participants)
+        self.honest = threat.honest(self.participants)
         self.share = distribution.nearby_share(self.honest) if share is None else share
         self.distribution = distribution if share is None else share.sum_of_shares(self.honest)
         self.guarantee = promised(
@@ -182,7 +183,7 @@ class SecureSum(ModularSum):
             self.precision,
             target,
             View.OPENED_SUM,
-            *who.assumptions(),
+            *threat.assumptions(),
             apart=self.share.closeness(self.honest),
             order=order,
         )
@@ -413,5 +414,5 @@ def _modulus(top: int, noise: NoiseDistribution, modulus: int | None) -> int:
 def paper_modulus(users: int, precision: int, tau: float) -> int:
     """m = ng + 2τ + 1 (CZ23 Algorithm 1)."""
     if not math.isfinite(tau) or tau < 0:
-        raise TacitError(f"tau is {tau}; the room for noise must be a number of at least 0")
+        raise TacitError(f"tau is {tau}: must be a number of at least 0, the room for noise")
     return users * precision + 2 * math.ceil(tau) + 1

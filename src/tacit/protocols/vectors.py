@@ -120,7 +120,7 @@ class VectorProtocol(Protocol):
         array = np.asarray(vector, dtype=float)
         if array.shape != (self.coordinates,):
             raise TacitError(
-                f"the report has shape {array.shape}; it must hold one number for each of "
+                f"the report has shape {array.shape}: must hold one number for each of "
                 f"{self.coordinates} played actions"
             )
         if not float(np.abs(array).max()) <= self.bound * (1 + 1e-12):
@@ -373,7 +373,7 @@ class SeparateSums(Protocol):
 
     def _check_place(self, place: int) -> None:
         if not 0 <= place < self.coordinates:
-            raise TacitError(f"place is {place}; options are at places 0 to {self.coordinates - 1}")
+            raise TacitError(f"place is {place}: must be 0 to {self.coordinates - 1}")
 
     def analyze(self, released: Aggregate) -> Estimate:
         """The estimates of all options, concatenated."""

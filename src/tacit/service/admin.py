@@ -73,8 +73,8 @@ class Operated:
         if name is None:
             raise TacitError(f"{self.url} has {len(known)} experiments: {remedy}")
         raise TacitError(
-            f"experiment is {name!r}; it must match one digest at {self.url}, not {len(found)}: "
-            f"{remedy}"
+            f"experiment is {name!r}: must match one digest at {self.url}, not {len(found)}. "
+            f"{remedy[0].upper()}{remedy[1:]}"
         )
 
     def terms(self, digest: str) -> Published:

@@ -7,11 +7,14 @@ budget. Means, intervals and sums are in the units of the answer.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from heapq import nlargest
 from typing import Any
 
 from tacit.bandits.contextual.policy_learners import PolicyLearner
+from tacit.bandits.linear.options import OptionElimination
 from tacit.experiment import Experiment
 from tacit.service.store import NO_ARM, ExperimentRow, RoundRow, Stage, State
 from tacit.service.trust_models import coordinator_engine
@@ -20,6 +23,7 @@ from tacit.terms import Terms, in_words
 from tacit.types import Arm, ArmSummary, Round
 
 OVER = (Stage.OPENED, Stage.REFUSED)
+MOST_FOLLOWED, FOLLOWED = 30, 8  # options in the history, and how many of more than these
 
 
 class EndReason(StrEnum):
@@ -27,11 +31,13 @@ class EndReason(StrEnum):
 
     `PARTICIPANTS_REACHED`: the released reports use up the planned participants, or leave fewer
     than the learner's next round needs. `LAST_DAY_PASSED`: no further round closes before the end
-    of the last day. `STOPPED_BY_HAND`: an operator stopped it.
+    of the last day. `ONE_OPTION_LEFT`: all others were ruled out. `STOPPED_BY_HAND`: an operator
+    stopped it.
     """
 
     PARTICIPANTS_REACHED = "participants-reached"
     LAST_DAY_PASSED = "last-day-passed"
+    ONE_OPTION_LEFT = "one-option-left"
     STOPPED_BY_HAND = "stopped-by-hand"
 
 
@@ -41,8 +47,12 @@ def end_reason(state: State, experiment: Experiment) -> EndReason | None:
         return EndReason.STOPPED_BY_HAND
     if state is not State.FINISHED:
         return None
-    used_up = experiment.finished
-    return EndReason.PARTICIPANTS_REACHED if used_up else EndReason.LAST_DAY_PASSED
+    if not experiment.finished:
+        return EndReason.LAST_DAY_PASSED
+    alone = (
+        isinstance(experiment.learner, OptionElimination) and len(experiment.learner.active) == 1
+    )
+    return EndReason.ONE_OPTION_LEFT if alone else EndReason.PARTICIPANTS_REACHED
 
 
 @dataclass(frozen=True)
@@ -76,6 +86,7 @@ def status(seen: Snapshot) -> dict[str, Any]:
             "planned": seen.experiment.learner.horizon,
         },
         "guarantee": None if guarantee is None else guarantee.to_dict(),
+        "linear": isinstance(seen.experiment.learner, OptionElimination),
         "terms": in_words(seen.terms),
         "rounds": [_round(seen, row) for row in seen.rounds],
         "contexts": contexts(seen.terms, seen.experiment),
@@ -151,13 +162,24 @@ def moment(
     now: int, terms: Terms, experiment: Experiment, round_: Round, view: ReleasedView | None
 ) -> dict[str, Any]:
     """The estimates after a round, for plots."""
+    tried = round_.arm if isinstance(round_.assignment, Arm) else None
     return {
         "time": now,
         "round": round_.number,
-        "option": experiment.options[round_.arm] if isinstance(round_.assignment, Arm) else None,
+        "option": None if tried is None else experiment.options[tried],
         "reports": None if view is None else view.reports,
-        "options": [in_units(terms, one) for one in experiment.estimates()],
+        "options": [in_units(terms, one) for one in _followed(experiment.estimates(), tried)],
     }
+
+
+def _followed(rows: Sequence[ArmSummary], tried: int | None) -> Sequence[ArmSummary]:
+    """All options; of many, only the leading ones and the one just tried, in their order."""
+    if len(rows) <= MOST_FOLLOWED:
+        return rows
+    known = (k for k, row in enumerate(rows) if row.mean is not None)
+    leading = nlargest(FOLLOWED, known, key=lambda k: rows[k].mean or 0.0)
+    own = () if tried is None else (tried,)
+    return [rows[k] for k in sorted({*own, *leading})]
 
 
 def export(seen: Snapshot) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from tacit.service import invitations
 from tacit.service.errors import Conflict, Forbidden
 from tacit.service.party import ServerParty
 from tacit.service.slot_shards import MOST, ShardRow, homes
-from tacit.service.store import NO_ARM, Registered, RoundRow, State, Transaction
+from tacit.service.store import NO_ARM, RoundRow, State, Transaction
 from tacit.service.trust_models.contract import ServedRound
 
 Choose = Callable[[bytes, int], int]
@@ -79,6 +79,7 @@ class _Open:
 
     row: RoundRow
     server: ServedRound
+    count: int  # of its shards
     shards: dict[int, ShardRow] = field(default_factory=dict)
     elsewhere: bool = False  # whether shards that are not locked may have free slots
     changed: set[int] = field(default_factory=set)
@@ -116,14 +117,15 @@ class SlotAssigner:
     """
 
     def __init__(
-        self, party: ServerParty, transaction: Transaction, known: Registered, choose: Choose
+        self, party: ServerParty, transaction: Transaction, digest: bytes, choose: Choose
     ) -> None:
-        self._transaction, self._known, self._choose = transaction, known, choose
-        self._head = transaction.head(known.lineage)
+        self._transaction, self._choose = transaction, choose
+        self._terms, self._lineage = party.pinned(digest).terms, party.lineage(digest)
+        self._head = transaction.head(self._lineage)
         self._rounds: list[_Open] = []
         if self._head.state is State.RUNNING:
-            rows = transaction.open_rounds(known.terms.digest, party.now)
-            self._rounds = [_Open(row, party.serving(row)) for row in rows]
+            rows = transaction.open_rounds(digest, party.now)
+            self._rounds = [_Open(row, party.serving(row), count) for row, count in rows]
 
     def assign(
         self, tickets: Sequence[Ticket], *, whole: bool = False
@@ -157,23 +159,25 @@ class SlotAssigner:
     def _lock(self, numbers: Collection[int]) -> None:
         """Lock the shards of these numbers in every open round."""
         by_round = {one.row.identity: one for one in self._rounds}
-        counts = self._transaction.count_shards(by_round)
-        wanted = {name: {n % count for n in numbers} for name, count in counts.items()}
+        wanted = {
+            name: {number % one.count for number in numbers} for name, one in by_round.items()
+        }
         for shard in self._transaction.lock_shards(wanted):
             by_round[shard.round].shards[shard.shard] = shard
         for one in self._rounds:
-            one.elsewhere = len(one.shards) < counts.get(one.row.identity, 0) and one.unlocked > 0
+            one.elsewhere = len(one.shards) < one.count and one.unlocked > 0
 
     def _held(self, nonces: Sequence[bytes]) -> dict[bytes, _Slot]:
         """The slots that these tickets already hold."""
         held: dict[bytes, _Slot] = {}
         self._rounds = [one for one in self._rounds if self._named(one, nonces)]
+        names = {one.row.identity: one.names.values() for one in self._rounds}
+        found = self._transaction.held_slots(names) if names else {}
         for index, one in enumerate(self._rounds):
-            found = self._transaction.held_slots(one.row.identity, one.names.values())
             held |= {
-                nonce: _Slot(index, found[name])
+                nonce: _Slot(index, found[one.row.identity, name])
                 for nonce, name in one.names.items()
-                if name in found
+                if (one.row.identity, name) in found
             }
         return held
 
@@ -188,10 +192,10 @@ class SlotAssigner:
 
     def _invitation(self, ticket: Ticket) -> bytes:
         """The digest of the ticket's invitation; empty where admission is open."""
-        terms = self._known.terms
+        terms = self._terms
         if terms.admission != "invitation":
             return b""
-        return invitations.check(ticket.invitation, self._known.lineage, terms.issuer)
+        return invitations.check(ticket.invitation, self._lineage, terms.issuer)
 
     def _draw(self, ticket: Ticket, invitation: bytes) -> _Slot | Elsewhere | None:
         """Assign a new slot and spend the invitation; None if no slot is free."""
@@ -199,7 +203,7 @@ class SlotAssigner:
         if not ends or not ends[-1]:
             if any(one.elsewhere for one in self._rounds):
                 return Elsewhere.ELSEWHERE
-            if self._head.digest != self._known.terms.digest:
+            if self._head.digest != self._terms.digest:
                 raise Conflict("these terms have successors: read and agree to the current terms")
             self._check_unused(invitation)
             return None
@@ -223,12 +227,14 @@ class SlotAssigner:
             raise _used()
 
     def _write(self, unasked: int) -> None:
-        for one in self._rounds:
-            if one.new:
-                changed = [one.shards[number] for number in one.changed]
-                self._transaction.assign_slots(one.row.identity, one.new, changed)
+        new = {
+            (one.row.identity, name): slot for one in self._rounds for name, slot in one.new.items()
+        }
+        if new:
+            changed = [one.shards[number] for one in self._rounds for number in one.changed]
+            self._transaction.assign_slots(new, changed)
         if unasked:  # telemetry
-            self._transaction.count_served(self._known.lineage, self._head.leader, unasked)
+            self._transaction.count_served(self._lineage, self._head.leader, unasked)
 
     def _tokens(self, slots: Sequence[_Slot]) -> dict[_Slot, ReportSlot]:
         """The slots with their tokens."""
@@ -239,7 +245,7 @@ class SlotAssigner:
         return tokens
 
     def _said(self, slot: _Slot | None, tokens: dict[_Slot, ReportSlot]) -> Assigned:
-        options = self._known.terms.options
+        options = self._terms.options
         if slot is None:
             if policy := self._policy:
                 return Assigned("", policy)
@@ -251,7 +257,7 @@ class SlotAssigner:
     @cached_property
     def _policy(self) -> bytes:
         """The latest announcement with a policy; empty without one."""
-        terms = self._known.terms
+        terms = self._terms
         return b"" if terms.context is None else self._transaction.latest_policy(terms.digest)
 
 

@@ -90,8 +90,8 @@ def _admin_token(value: object, info: ValidationInfo) -> str:
         token = file.read_text(encoding="utf-8").strip()
     if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable():
         raise RuleViolation(
-            f"the admin token has {len(token)} characters; it must have at least {SHORTEST_TOKEN} "
-            "printable ASCII characters: make one with `openssl rand -hex 32`"
+            f"the admin token has {len(token)} characters: must have at least {SHORTEST_TOKEN} "
+            "printable ASCII characters. Make one with `openssl rand -hex 32`"
         )
     return token
 
@@ -103,7 +103,7 @@ def _database(value: object, info: ValidationInfo) -> str:
         return f"sqlite:///{Path(info.context or '') / rest.removeprefix('/')}"
     if scheme not in ("postgresql", "postgresql+psycopg") or not found:
         begins = f"begins with {scheme!r}" if found else "is not a URL"
-        raise RuleViolation(f"database {begins}; it must be sqlite:///file or postgresql://…")
+        raise RuleViolation(f"database {begins}: must be sqlite:///file or postgresql://…")
     return f"postgresql+psycopg://{rest}"
 
 
@@ -138,7 +138,7 @@ class Limits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     request_bytes: Positive = 1 << 12
-    admin_bytes: Positive = 1 << 18
+    admin_bytes: Positive = 1 << 19
     call_bytes: Positive = 1 << 26
     waiting: Positive = 4096
     streams: Positive = 200

@@ -323,8 +323,7 @@ class Coordinator(ServerParty):
         answered: dict[int, Assigned | Refusal] = {}
         with self.store.begin() as transaction:
             for digest, mine in sorted(asked.items()):
-                known = transaction.terms(digest)
-                assigner = SlotAssigner(self, transaction, known, self._choose)
+                assigner = SlotAssigner(self, transaction, digest, self._choose)
                 slots = assigner.assign([tickets[n] for n in mine], whole=whole)
                 answered |= {
                     n: slot

@@ -16,12 +16,19 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+)
 from pydantic_core import PydanticUndefined
 
 from tacit.errors import InvalidFile, TacitError
 from tacit.service import definition_rules as rules
-from tacit.service import readers
+from tacit.service import option_tables, readers
 from tacit.service.readers import lasting, shown, words
 from tacit.service.timing import Timing
 from tacit.terms import (
@@ -44,9 +51,10 @@ from tacit.trust import TrustModel
 if TYPE_CHECKING:
     from tacit.experiment import Experiment
 
-LONGEST = 1 << 16  # characters of a file
+LONGEST = 1 << 18  # characters of a file, with the table of its options
 MISSING, DISHONEST = Fraction(1, 5), Fraction(1, 10)  # defaults where devices share the noise
 EVALUATION = Fraction(1, 10)  # default share of the evaluation slice
+EXPLORATION = Fraction(1, 5)  # default share of every segment
 EVENLY = Fraction(4, 5)  # of participants are split evenly until an option is shown to be worse
 ROUNDS = 32  # default maximum
 FINEST = 100  # levels at most by default
@@ -127,8 +135,20 @@ class Definition(BaseModel):
         "true: every report proves that it is a possible answer (two-servers only).",
         False,
     )
+    options_file: Annotated[str, words(1000, optional=True)] = _entry(
+        "options_file",
+        "For many options with features in which the answer is linear, in place of options: a CSV\n"
+        "file beside this one, with the columns option and one for each feature.",
+        "",
+    )
+    options_table: Annotated[
+        str, PlainValidator(option_tables.table_text), AfterValidator(rules.content_of_file)
+    ] = _entry("options_table", "The content of that file, as the coordinator gets it.", "")
     algorithm: Annotated[str, words(), AfterValidator(rules.known_algorithm)] = _entry(
-        "algorithm", "How options are chosen: see `tacit algorithms`.", "private-med"
+        "algorithm",
+        "How options are chosen: see `tacit algorithms`. Default: private-med, or private-pe with\n"
+        "a file of options.",
+        default_factory=lambda found: "private-pe" if found["options_table"] else "private-med",
     )
     options: Annotated[readers.Options, AfterValidator(rules.distinct)] = _entry(
         "options", "What participants are given: one of these."
@@ -166,6 +186,12 @@ class Definition(BaseModel):
         "The share of participants who get an option at random, to measure what choosing by\n"
         "context gains. Default: 10% with contexts.",
         default_factory=lambda found: EVALUATION if found["context_fields"] else Fraction(0),
+    )
+    exploration: Annotated[readers.Part, AfterValidator(rules.with_context)] = _entry(
+        "contextual.exploration",
+        "The share of every segment that gets an option at random until one is shown to be the\n"
+        "best there. 0: whichever leads, so a decision may take long. Default: 20% with contexts.",
+        default_factory=lambda found: EXPLORATION if found["context_fields"] else Fraction(0),
     )
     meaning: Annotated[str, words(2000)] = _entry(
         "answer.meaning", "What a device reports, in the words that participants read."
@@ -341,6 +367,11 @@ class Definition(BaseModel):
         return self.levels * self.participations * len(self.answer.metrics) / self.epsilon
 
     @property
+    def table(self) -> option_tables.OptionTable | None:
+        """The options with their features, if they have any."""
+        return option_tables.read(self.options_table) if self.options_table else None
+
+    @property
     def context(self) -> ContextTerms | None:
         """The contexts by which devices choose; None without any."""
         if not self.context_fields:
@@ -440,6 +471,7 @@ class Definition(BaseModel):
                 epsilon=self.epsilon,
                 trust=self.trust,
                 evaluation=float(self.evaluation),
+                exploration=float(self.exploration),
                 features=self.context.features(self.options),
                 smallest=self.smallest,
             )
@@ -473,6 +505,7 @@ class Definition(BaseModel):
             levels=self.levels,
             smallest=self.smallest,
             control=self.options.index(self.control),
+            table=None if self.table is None else self.table.rows,
         )
         if not self.control_share:
             built.keep_control(self.control, 0.0)
@@ -500,8 +533,18 @@ ENTRIES = {str(field.validation_alias): name for name, field in Definition.model
 
 
 def load(path: Path | str) -> Definition:
-    """Parse the definition in a file."""
-    return parse(read_text(path))
+    """Parse the definition in a file, with the table of options that it names."""
+    values = dict(_entries(read_text(path)))
+    named = values.get("options_file")
+    if isinstance(named, str) and named and not values.get("options_table"):
+        values["options_table"] = option_tables.load_text(Path(path).parent / named)
+    return _validated(values, by_name=False)
+
+
+def whole_text(path: Path | str) -> str:
+    """The text of a definition file; one that names a table of options is written out with it."""
+    defined = load(path)
+    return write(defined) if defined.options_file else read_text(path)
 
 
 def read_text(path: Path | str) -> str:
@@ -525,17 +568,33 @@ def parse(text: str) -> Definition:
     Traceback (most recent call last):
     tacit.service.definition.DefinitionError: the definition has 10 errors: ...
     """
+    return _validated(dict(_entries(text)), by_name=False)
+
+
+def _entries(text: str) -> Iterator[tuple[str, Any]]:
+    """The entries of a definition's text by their places."""
     if len(text) > LONGEST:
         raise DefinitionError([f"the file has more than {LONGEST:,} characters: shorten it"])
-    return _validated(dict(_flat(_yaml(text) if _is_yaml(text) else _toml(text))), by_name=False)
+    return _flat(_yaml(text) if _is_yaml(text) else _toml(text))
 
 
 def _validated(values: Mapping[str, Any], by_name: bool) -> Definition:
     try:
-        return Definition.model_validate(values, by_name=by_name, by_alias=not by_name)
+        return Definition.model_validate(_listed(values), by_name=by_name, by_alias=not by_name)
     except ValidationError as error:
         known = {name: name for name in ENTRIES.values()} if by_name else ENTRIES
         raise DefinitionError(list(readers.problems(error, Definition, known))) from None
+
+
+def _listed(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The entries with the options of a table, where they are not listed."""
+    if values.get("options") or not values.get("options_table"):
+        return values
+    try:
+        table = option_tables.read(str(values["options_table"]))
+    except readers.InvalidValue:  # reported with the entry itself
+        return values
+    return {**values, "options": table.options}
 
 
 def write(definition: Definition | Mapping[str, Any], *, yaml: bool = False) -> str:
@@ -564,6 +623,7 @@ def write(definition: Definition | Mapping[str, Any], *, yaml: bool = False) -> 
 
 
 _EXAMPLES = {
+    "options_file": '"prices.csv"',
     "control_share": '"1/5"',
     "participants": "20000",
     "most": str(ROUNDS),
@@ -575,6 +635,7 @@ _EXAMPLES = {
     "guardrail": '"complaints"',
     "context_fields": '["device: phone, desktop"]',
     "evaluation": "0.1",
+    "exploration": "0.2",
 }
 
 
@@ -640,7 +701,7 @@ def _yaml(text: str) -> dict[str, Any]:
         raise DefinitionError([f"the file is not YAML ({reason}): correct that line"]) from None
     if not isinstance(document, dict):
         raise DefinitionError(
-            ["the file is a list or a word; it must have entries such as question: …"]
+            ["the file is a list or a word: must have entries such as question: …"]
         )
     return document
 

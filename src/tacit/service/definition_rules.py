@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections import Counter
 from collections.abc import Callable
 from datetime import date
 from fractions import Fraction
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationInfo
 
 from tacit.errors import TacitError
+from tacit.service.option_tables import read
 from tacit.service.readers import UNITS, InvalidValue, RuleViolation, in_words, shown, visible
 from tacit.terms import ROLES
 from tacit.terms.document import smallest_masking_delta
@@ -87,17 +89,44 @@ def known_algorithm(name: str, info: ValidationInfo) -> str:
         )
     if proofs and "through" not in entry.options:
         raise RuleViolation(f"proofs is true, which {name} does not support: use private-med")
+    table = info.data.get("options_table")
+    if table and not entry.featured:
+        raise RuleViolation(
+            f"options_file is given, but {name} uses no features of options: use private-pe, or "
+            "list options without features"
+        )
+    if table == "" and entry.featured:
+        raise RuleViolation(
+            f"options_file is missing; {name} needs a table of options with features: name a CSV "
+            "file, or use private-med"
+        )
     return name
+
+
+def content_of_file(table: str, info: ValidationInfo) -> str:
+    """The content of a named file is there: only commands read files."""
+    named = info.data.get("options_file")
+    if named and not table:
+        raise RuleViolation(
+            f"options_file is {shown(named)}, but its content is missing: publish with tacit "
+            "experiment create, which sends it, or give options_table"
+        )
+    return table
 
 
 def _algorithm(name: str) -> Algorithm:
     from tacit.algorithms.arms_problem import ArmsProblem
+    from tacit.algorithms.linear_problem import LinearProblem
     from tacit.algorithms.registry import lookup
 
     try:
         entry = lookup(name)
     except TacitError as unknown:
         raise RuleViolation(str(unknown)) from None
+    if issubclass(entry.problem, LinearProblem):
+        raise RuleViolation(
+            f"algorithm is {shown(name)}, {_why_not_live(entry)}: use private-pe with options_file"
+        )
     known = issubclass(entry.problem, ArmsProblem) or name == CONTEXTUAL
     if not known:
         raise RuleViolation(
@@ -105,6 +134,16 @@ def _algorithm(name: str) -> Algorithm:
             f"options: use private-med, or {CONTEXTUAL}"
         )
     return entry
+
+
+def _why_not_live(entry: Algorithm) -> str:
+    """Why the live service does not run an algorithm of LZJ22."""
+    if "alpha" in entry.options:
+        return (
+            "whose clients each try a whole set of options and report one fitted parameter; a "
+            "device tries one option"
+        )
+    return "whose noise of real numbers terms cannot state"
 
 
 def has_option(algorithm: str, option: str) -> bool:
@@ -283,12 +322,15 @@ def without_context(part: Fraction, info: ValidationInfo) -> Fraction:
     return part
 
 
-def distinct(options: tuple[str, ...]) -> tuple[str, ...]:
-    """Options: at least two, which look different."""
+def distinct(options: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    """Options: at least two, which look different, and those of a table if there is one."""
+    table = info.data.get("options_table")
+    if table and options != read(table).options:
+        raise RuleViolation("options differs from the table in options_file: leave options out")
     if len(options) < 2:
-        raise InvalidValue("a list of at least 2: one option needs no experiment")
-    looks = [visible(name) for name in options]
-    twice = [name for name, look in zip(options, looks, strict=True) if looks.count(look) > 1]
+        raise InvalidValue("a list of at least 2. One option needs no experiment")
+    looks = Counter(visible(name) for name in options)
+    twice = [name for name in options if looks[visible(name)] > 1]
     if twice:
         raise RuleViolation(f"options names {shown(twice[0])} twice; names must differ")
     return options
@@ -299,10 +341,10 @@ def among_options(control: str, info: ValidationInfo) -> str:
     options = info.data.get("options", (control,))
     if control not in options:
         near = difflib.get_close_matches(control, options, n=1, cutoff=0.5)
-        hint = (
-            f"did you mean {shown(near[0])}?" if near else f"it must be one of {', '.join(options)}"
+        hint = f" Did you mean {shown(near[0])}?" if near else ""
+        raise RuleViolation(
+            f"control is {shown(control)}: must be one of {', '.join(options)}.{hint}"
         )
-        raise RuleViolation(f"control is {shown(control)}, which is not an option; {hint}")
     return control
 
 
@@ -351,12 +393,15 @@ def enough_participants(min_batch_size: int, info: ValidationInfo) -> int:
     found = info.data
     if found.get("participants") is not None and {"options", "dropout"} <= found.keys():
         lost = max(found["dropout"], found.get("missing", Fraction(0)))
-        least = 2 * len(found["options"]) * smallest(min_batch_size, lost)
+        tried = len(found["options"])
+        if table := found.get("options_table"):
+            tried = min(tried, len(read(table).names) + 1)
+        least = 2 * tried * smallest(min_batch_size, lost)
         if found["participants"] < least:
             raise RuleViolation(
-                f"people.participants is {found['participants']}; it must be at least {least} "
-                f"for {len(found['options'])} options in rounds of at least {min_batch_size} "
-                "reports: ask more people, or lower promise.min_batch_size"
+                f"people.participants is {found['participants']}: must be at least {least} "
+                f"for {tried} options side by side in rounds of at least {min_batch_size} "
+                "reports. Ask more people, or lower promise.min_batch_size"
             )
     return min_batch_size
 
@@ -414,7 +459,7 @@ def possible(lift: Fraction | None, info: ValidationInfo) -> Fraction | None:
             )
     elif not low < baseline < high:
         raise RuleViolation(
-            f"expected.baseline is {baseline}; it must be between answer.low, {low}, and "
+            f"expected.baseline is {baseline}: must be between answer.low, {low}, and "
             f"answer.high, {high}"
         )
     elif not baseline < baseline * (1 + lift) <= high:

@@ -361,7 +361,7 @@ def _pin(text: str) -> bytes:
     digits = _digits(text)
     if len(digits) not in (16, 32):
         raise TacitError(
-            f"--pin is {text!r}; it must be a key (64 hexadecimal digits) or a fingerprint (32)"
+            f"--pin is {text!r}: must be a key (64 hexadecimal digits) or a fingerprint (32)"
         )
     return digits
 

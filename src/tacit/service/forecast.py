@@ -22,10 +22,12 @@ from tacit.service.readers import counted
 from tacit.service.readers import in_words as lasting
 from tacit.terms import in_words
 from tacit.terms.visibility import visibility
-from tacit.terms.words import caution, honesty
+from tacit.terms.words import caution, honesty, some_of
 
 STAND_IN = "https://coordinator.invalid"
 DEFAULTS = (Fraction(1, 10), Fraction(1, 5))  # default baseline (relative to the range) and lift
+PEOPLE = 20_000  # of a forecast for a definition without a number
+NEAR = 0.1  # of the difference between the worst and the best option
 WEAK = 5  # epsilon above which the guarantee is weak
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -72,7 +74,39 @@ class Forecast:
             )
 
 
-def forecast(definition: Definition, runs: int = 20, progress: bool = False) -> Forecast | None:
+@dataclass(frozen=True)
+class LinearForecast:
+    """The forecast of a definition whose options have features.
+
+    `near` is the share of simulated experiments whose recommended option is among the best: it
+    loses at most a tenth of the difference between the worst and the best. `left` is the mean
+    number of options that are not ruled out.
+    """
+
+    worst: float
+    best: float
+    runs: int
+    people: int
+    near: float
+    left: float
+
+    def sentences(self) -> Iterator[str]:
+        """The forecast in sentences."""
+        yield (
+            f"If mean answers go from {self.worst:.3g} to {self.best:.3g} and are linear in the "
+            f"features, {self.people:,} people find an option within a tenth of that difference of "
+            f"the best in {round(self.near * self.runs)} of {self.runs} simulated experiments."
+        )
+        yield f"About {self.left:.0f} options are not ruled out at the end, on average."
+        yield (
+            "If answers are not linear in the features, add features that make them so, such as "
+            "the square of a price: intervals assume it."
+        )
+
+
+def forecast(
+    definition: Definition, runs: int = 20, progress: bool = False
+) -> Forecast | LinearForecast | None:
     """Simulate a definition; a guardrail is modelled only as twice the noise.
 
     None with contexts: what to expect depends on how much contexts matter.
@@ -83,13 +117,11 @@ def forecast(definition: Definition, runs: int = 20, progress: bool = False) -> 
     from tacit.simulation.study import simulate
     from tacit.studies.plan import plan
 
+    baseline, lift, expected = _expected(definition)
     width = definition.high - definition.low
-    baseline, lift = definition.baseline, definition.lift
-    expected = baseline is not None and lift is not None
-    if baseline is None or lift is None:
-        lift = DEFAULTS[1]
-        baseline = max(definition.low + DEFAULTS[0] * width, DEFAULTS[0] * width)
     low, high = ((mean - definition.low) / width for mean in (baseline, baseline * (1 + lift)))
+    if definition.table is not None:
+        return _of_features(definition, (float(low), float(high)), runs, progress)
     people = _people(definition)
     parts = _parts(definition)
     common: dict[str, Any] = {
@@ -117,6 +149,50 @@ def forecast(definition: Definition, runs: int = 20, progress: bool = False) -> 
     days = _days(definition, participants, rounds)
     about_it = (float(baseline), float(lift), expected, runs)
     return Forecast(*about_it, people, chance, participants, rounds, days)
+
+
+def _expected(definition: Definition) -> tuple[Fraction, Fraction, bool]:
+    """Baseline and lift, and whether the definition states them."""
+    if definition.baseline is not None and definition.lift is not None:
+        return definition.baseline, definition.lift, True
+    width = definition.high - definition.low
+    return max(definition.low + DEFAULTS[0] * width, DEFAULTS[0] * width), DEFAULTS[1], False
+
+
+def _of_features(
+    definition: Definition, means: tuple[float, float], runs: int, progress: bool
+) -> LinearForecast:
+    """Simulate options whose means go from the lowest to the highest along a random direction."""
+    from tacit.algorithms.registry import lookup
+    from tacit.environments.linear_options import linear_means
+    from tacit.simulation.study import simulate
+
+    table = definition.table
+    assert table is not None
+    people = _people(definition) or PEOPLE
+    asked: dict[str, Any] = {
+        "horizon": people,
+        "epsilon": float(definition.epsilon) / _parts(definition),
+        "participations": definition.participations // _parts(definition),
+        "dropout": float(definition.dropout),
+        "runs": runs,
+        "progress": progress,
+    }
+    tried = simulate(
+        lookup(definition.algorithm),
+        linear_means(table.rows, *means),
+        **_supported(definition, asked),
+    )
+    near = [run["best_mean_gap"] <= NEAR * (means[1] - means[0]) for run in tried.runs]
+    width, low = float(definition.high - definition.low), float(definition.low)
+    return LinearForecast(
+        worst=low + width * means[0],
+        best=low + width * means[1],
+        runs=runs,
+        people=people,
+        near=sum(near) / len(near),
+        left=tried.mean("active"),
+    )
 
 
 def _parts(definition: Definition) -> int:
@@ -158,21 +234,15 @@ def explained(definition: Definition) -> dict[str, list[str]]:
     stand_in = sha256(b"a coordinator" + (definition.helper_key or b"")).digest()
     terms = definition.terms(STAND_IN, stand_in)
     read, seen = in_words(terms), visibility(terms)
-    options, share = definition.options, definition.control_share
-    people = definition.participants
+    options, people = definition.options, definition.participants
     return {
         "What you ask": [
             definition.question,
             *_contexts(definition),
-            f"People get one of {len(options)} options: {', '.join(options)}. The others are "
+            f"People get one of {len(options)} options: {some_of(options)}. The others are "
             f"measured by {definition.control}, which you have today.",
-            f"At least {float(share):.3g} of all people get {definition.control}, and as many each "
-            "other option until it is shown to be worse."
-            if share
-            else "Every device chooses by the policy of its round."
-            if definition.context
-            else "No share of people is reserved for the control: most people get the option with "
-            "the best estimate, so a decision may take long.",
+            *_features(definition),
+            *_shared(definition),
             *_guardrail(definition),
         ],
         "What people read before they take part": [line for line in read if STAND_IN not in line],
@@ -202,6 +272,35 @@ def explained(definition: Definition) -> dict[str, list[str]]:
     }
 
 
+def _features(definition: Definition) -> Iterator[str]:
+    if definition.table is not None:
+        names = definition.table.names
+        yield (
+            f"Options differ in {counted(len(names), 'feature')}: {', '.join(names)}. The mean "
+            "answer is taken to be linear in them, so that answers about one option tell about all."
+        )
+        yield (
+            "A round tries a few options side by side, those that tell most about the features. "
+            "Options that are shown to be worse are dropped."
+        )
+
+
+def _shared(definition: Definition) -> Iterator[str]:
+    share = definition.control_share
+    if share:
+        yield (
+            f"At least {float(share):.3g} of all people get {definition.control}, and as many each "
+            "other option until it is shown to be worse."
+        )
+    elif definition.context is not None:
+        yield _explored(definition)
+    elif definition.table is None:
+        yield (
+            "No share of people is reserved for the control: most people get the option with "
+            "the best estimate, so a decision may take long."
+        )
+
+
 def _contexts(definition: Definition) -> Iterator[str]:
     """The statistic of contexts, and why it is that one."""
     context = definition.context
@@ -218,6 +317,17 @@ def _contexts(definition: Definition) -> Iterator[str]:
             f"{float(context.evaluation):.0%} of people get an option at random, the evaluation "
             "slice: it measures what choosing gains over one option for everybody."
         )
+
+
+def _explored(definition: Definition) -> str:
+    """Who gets which option where devices choose, as a sentence."""
+    share = definition.exploration
+    if not share:
+        return "Most people get the option that leads for them, so a decision may take long."
+    return (
+        f"{float(share):.0%} of every segment get an option at random until one is shown to be "
+        "the best there; the others get the one that leads for them."
+    )
 
 
 def _losses(definition: Definition) -> Iterator[str]:

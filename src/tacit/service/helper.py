@@ -68,6 +68,11 @@ class Helper(ServerParty):
 
     # Calls by the coordinator
 
+    def coordinator_key(self, digest: bytes) -> bytes:
+        """The public key of the party that calls this helper under these terms."""
+        terms = self.terms(digest).terms
+        return terms.keys[terms.leader]
+
     def keys(self, digest: bytes, identity: bytes, sealing: int) -> bytes:
         """Public keys for a new round; idempotent. Only the HPKE suite of the terms is accepted."""
         return self.engine(digest).keys(identity, sealing)

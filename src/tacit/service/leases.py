@@ -54,6 +54,11 @@ class Leases:
             self._take(soon, now)
             return {name for name, until in self._held.items() if until > now}
 
+    @property
+    def leading(self) -> bool:
+        """Whether this process holds a lease."""
+        return bool(self._held)
+
     def _take(self, names: Collection[bytes], now: float) -> None:
         if not names:
             return

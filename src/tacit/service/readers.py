@@ -53,7 +53,7 @@ def checked(name: str, value: object, read: Callable[[object], Any]) -> Any:
     try:
         return read(value)
     except InvalidValue as wrong:
-        raise TacitError(f"{name} is {shown(value)}; it must be {wrong}") from None
+        raise TacitError(f"{name} is {shown(value)}: must be {wrong}") from None
 
 
 def text(value: object) -> str:
@@ -79,7 +79,7 @@ def words(most: int = SHORT, *, optional: bool = False) -> PlainValidator:
         try:
             check_text("text", found)
         except TacitError:
-            raise InvalidValue("text without control characters: type it again") from None
+            raise InvalidValue("text without control characters. Type it again") from None
         return found
 
     return PlainValidator(read)
@@ -244,12 +244,12 @@ def problems(
             yield str(reason)
         elif one["type"] != "default_factory_not_called":
             where = "".join(f"entry {part + 1} of " for part in one["loc"] if isinstance(part, int))
-            rule = re.sub(r"^\w+ should", "it must", one["msg"])
+            rule = re.sub(r"^\w+ should", "must", one["msg"])
             if reason is not None:
-                rule = f"it must be {reason}"
+                rule = f"must be {reason}"
             elif one["type"] == "model_type":
-                rule = "it must be a table"
-            yield f"{where}{place} is {shown(one['input'])}; {rule}"
+                rule = "must be a table"
+            yield f"{where}{place} is {shown(one['input'])}: {rule}"
 
 
 def _nearest(place: str, known: Sequence[str]) -> str:

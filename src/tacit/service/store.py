@@ -219,7 +219,16 @@ _ROUNDS = sql.select(
         for column in rounds.c
     )
 )
+_OPEN = _ROUNDS.add_columns(
+    sql.select(sql.func.count())
+    .where(slot_shards.c.round == rounds.c.identity)
+    .scalar_subquery()
+    .label("shards")
+)
 _HEADS = sql.select(*(experiments.c[field.name] for field in fields(ExperimentHead)))
+_COUNT_SLOTS = sql.update(slot_shards).where(
+    slot_shards.c.round == sql.bindparam("of"), slot_shards.c.shard == sql.bindparam("number")
+)
 
 
 class Transaction:
@@ -239,16 +248,19 @@ class Transaction:
             return found
         raise unknown_experiment(digest)
 
-    def _insert_new(self, table: sql.Table, *rows: Mapping[str, Any]) -> None:
-        """Insert the rows whose key does not exist yet.
+    def _insert_new(self, table: sql.Table, *rows: Mapping[str, Any]) -> set[tuple[Any, ...]]:
+        """Insert the rows whose key does not exist yet, in one statement; the keys inserted.
 
         Rows are inserted in key order, so that concurrent inserts do not deadlock.
         """
         keys = [column.name for column in table.primary_key]
-        if entries := sorted(rows, key=lambda row: [row[key] for key in keys]):
-            lite = self.connection.dialect.name == "sqlite"
-            insert = sqlite.insert(table) if lite else postgresql.insert(table)
-            self.connection.execute(insert.on_conflict_do_nothing(), entries)
+        entries = sorted(rows, key=lambda row: [row[key] for key in keys])
+        if not entries:
+            return set()
+        lite = self.connection.dialect.name == "sqlite"
+        insert = sqlite.insert(table) if lite else postgresql.insert(table)
+        new = insert.on_conflict_do_nothing().returning(*table.primary_key)
+        return {tuple(row) for row in self.connection.execute(new, entries)}
 
     # Terms
 
@@ -383,12 +395,17 @@ class Transaction:
 
     def keep_shares(self, new: Sequence[ShareRow]) -> dict[tuple[bytes, bytes], bytes]:
         """Store report shares under free names; the stored contents by round and name."""
-        if not new:
-            return {}
-        self._insert_new(shares, *map(vars, new))
-        mine, names = padded({row.round for row in new}), padded([row.name for row in new])
-        query = sql.select(shares).where(shares.c.round.in_(mine), shares.c.name.in_(names))
-        return {(row.round, row.name): row.content for row in self._values(ShareRow, query)}
+        stored = {(row.round, row.name): row.content for row in new}
+        added = self._insert_new(shares, *map(vars, new))
+        unsure = list(stored.keys() - added if len(stored) == len(new) else stored)
+        if unsure:  # stored before, or twice in this group
+            mine, names = ({key[part] for key in unsure} for part in (0, 1))
+            query = sql.select(shares).where(
+                shares.c.round.in_(padded(mine)), shares.c.name.in_(padded(names))
+            )
+            found = {(row.round, row.name): row.content for row in self._values(ShareRow, query)}
+            stored |= {key: found.get(key, b"") for key in unsure}
+        return stored
 
     def count_shares(self, identity: bytes) -> int:
         """The number of pending report shares of a round."""
@@ -397,8 +414,8 @@ class Transaction:
 
     def spend(self, invitation: bytes, name: bytes) -> bool:
         """Spend an invitation for this name; False if it is spent for another name."""
-        self._insert_new(spent, {"invitation": invitation, "name": name})
-        return self._spent_for(invitation) == name
+        added = self._insert_new(spent, {"invitation": invitation, "name": name})
+        return bool(added) or self._spent_for(invitation) == name
 
     def is_spent(self, invitation: bytes) -> bool:
         """Whether an invitation has been spent."""
@@ -411,17 +428,19 @@ class Transaction:
 
     # Slots
 
-    def open_rounds(self, digest: bytes, now: int) -> list[RoundRow]:
-        """The rounds under these terms that assign slots, locked so that none closes before this
-        transaction ends.
+    def open_rounds(self, digest: bytes, now: int) -> list[tuple[RoundRow, int]]:
+        """The rounds under these terms that assign slots, each with its number of shards.
+
+        They are locked so that none closes before this transaction ends.
         """
         mine = (
             rounds.c.terms == digest,
             rounds.c.stage == Stage.OPEN,
             rounds.c.assigned_until >= now,
         )
-        query = _ROUNDS.where(*mine).order_by(rounds.c.identity)
-        return self._values(RoundRow, query.with_for_update(read=True, of=rounds))
+        query = _OPEN.where(*mine).order_by(rounds.c.identity)
+        found = self._all(query.with_for_update(read=True, of=rounds))
+        return [(RoundRow(*row), shards) for *row, shards in found]
 
     def latest_policy(self, digest: bytes) -> bytes:
         """The announcement of the latest round under these terms in which devices choose; empty
@@ -436,12 +455,6 @@ class Transaction:
         found = self._all(query.limit(1))
         return bytes(found[0][0]) if found else b""
 
-    def count_shards(self, identities: Collection[bytes]) -> dict[bytes, int]:
-        """The number of slot shards of each round."""
-        mine = slot_shards.c.round.in_(padded(sorted(identities)))
-        query = sql.select(slot_shards.c.round, sql.func.count()).where(mine)
-        return dict(self._all(query.group_by(slot_shards.c.round)))
-
     def lock_shards(self, wanted: Mapping[bytes, Collection[int]]) -> list[ShardRow]:
         """These shards of rounds, locked against concurrent assignment."""
         if not wanted:
@@ -454,21 +467,29 @@ class Transaction:
         query = sql.select(slot_shards).where(sql.or_(*mine)).order_by(table.round, table.shard)
         return self._values(ShardRow, query.with_for_update())
 
-    def held_slots(self, identity: bytes, names: Collection[bytes]) -> dict[bytes, int]:
-        """The slots in a round that these names hold."""
-        mine = joins.c.round == identity, joins.c.name.in_(padded(names))
-        return dict(self._all(sql.select(joins.c.name, joins.c.slot).where(*mine)))
+    def held_slots(
+        self, names: Mapping[bytes, Collection[bytes]]
+    ) -> dict[tuple[bytes, bytes], int]:
+        """The slots by round and name, of those that these names hold in their rounds."""
+        everyone = [name for mine in names.values() for name in mine]
+        query = sql.select(joins).where(
+            joins.c.round.in_(padded(sorted(names))), joins.c.name.in_(padded(everyone))
+        )
+        return {(row.round, row.name): row.slot for row in self._all(query)}
 
     def assign_slots(
-        self, identity: bytes, new: Mapping[bytes, int], changed: Iterable[ShardRow]
+        self, new: Mapping[tuple[bytes, bytes], int], changed: Iterable[ShardRow]
     ) -> None:
-        """Store new slots by name, and the counters of the shards that they are in."""
-        rows = [{"round": identity, "name": name, "slot": slot} for name, slot in new.items()]
-        self.connection.execute(sql.insert(joins), rows)
-        for row in changed:
-            mine = slot_shards.c.round == row.round, slot_shards.c.shard == row.shard
-            update = sql.update(slot_shards).where(*mine).values(assigned=row.assigned)
-            self.connection.execute(update)
+        """Store new slots by round and name, and the counters of the shards that they are in."""
+        rows = [
+            {"round": identity, "name": name, "slot": slot}
+            for (identity, name), slot in new.items()
+        ]
+        self.connection.execute(sql.insert(joins).returning(joins.c.slot), rows)
+        counters = [
+            {"of": row.round, "number": row.shard, "assigned": row.assigned} for row in changed
+        ]
+        self.connection.execute(_COUNT_SLOTS, counters)
 
     def count_served(self, lineage: bytes, option: int, count: int) -> None:
         """Count requests that found no slot and got this option."""

@@ -252,7 +252,7 @@ class SiloAgent:
         """The newest policy, for use without an agent."""
         with self._lock:
             step, actor = self._current()
-        return export_policy(self.terms.context, actor, step)
+        return export_policy(self.terms.context, actor.policy, step)
 
     # Synchronisation
 
@@ -334,13 +334,14 @@ class SiloAgent:
         """Draw the noise of a row and commit its message, in one transaction."""
         encoder = Encoder(self._own, history=before)
         with self._database.transaction():
-            records = self._database.waiting(self.terms.batches[step])
+            slots = self.terms.batches[step]
+            records = self._database.waiting(slots)
             done = [
                 (one.features[one.taken], one.reward)
                 for one in records
                 if one.taken is not None and one.reward is not None
             ]
-            vector = sum_records(self._sums.policy, done)
+            vector = sum_records(self._sums.policy, done, slots)
             message = np.asarray(encoder.randomize(vector)).tobytes()
             row = CommittedRow(step, vector, message)
             self._database.add_row(row, [one.id for one in records])
@@ -382,7 +383,7 @@ class SiloAgent:
     def _attempt(self, asked: SiloMessage) -> SiloMasking:
         masking = self._masking
         if masking is None or (masking.attempt, masking.step) != (asked.attempt, asked.step):
-            raise Refusal("attempt is unknown: it must start with JOIN, and ends with the process")
+            raise Refusal("attempt is unknown: must start with JOIN, and ends with the process")
         return masking
 
     def _share(self, asked: SiloMessage) -> bytes:
@@ -434,7 +435,7 @@ class SiloAgent:
     def _evaluation(self, step: int) -> CommittedRow:
         found = self._database.evaluations().get(step - FIRST)
         if found is None:
-            raise Refusal(f"evaluation {step - FIRST} is unknown: it must start with EVALUATE")
+            raise Refusal(f"evaluation {step - FIRST} is unknown: must start with EVALUATE")
         row = CommittedRow(step, np.zeros(0), found[1])
         self._check_once(row)
         return row

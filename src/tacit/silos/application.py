@@ -48,6 +48,10 @@ class AgentClient:
         """The newest policy, as JSON for `tacit.silos.exported.ExportedPolicy`."""
         return self._ask("GET", "/policy").decode()
 
+    def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        self._connection.close()
+
     def _ask(self, method: str, path: str, document: Any = None) -> bytes:
         body = None if document is None else json.dumps(document)
         for attempt in (1, 2):  # the agent closes idle connections

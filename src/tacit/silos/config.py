@@ -234,7 +234,7 @@ def open_agent(path: Path) -> SiloAgent:
         raise InvalidFile(str(path.parent / config.terms), found)
     identity = SiloIdentity(pinned, config.name, load_key(path, config))
     database = SiloDatabase(path.parent / config.database, pinned.terms.digest)
-    used = bool(database.rows())
+    used = bool(database.rows() or database.evaluations())
     records = RecordDirectory(path.parent / config.records, used=used)
     return SiloAgent(identity, database, records, recorded=_recorded(path, config))
 

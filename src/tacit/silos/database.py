@@ -86,12 +86,14 @@ class SiloDatabase:
     def __init__(self, path: str | Path, terms: bytes) -> None:
         self._lock = threading.RLock()
         try:
+            if str(path) != ":memory:":
+                Path(path).touch(mode=0o600)  # of its owner only; SQLite's other files follow it
             self._connection = sqlite3.connect(
                 str(path), isolation_level=None, check_same_thread=False
             )
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
-        except sqlite3.Error as problem:
+        except (sqlite3.Error, OSError) as problem:
             raise TacitError(f"database is {path}: it cannot be opened ({problem})") from None
         with self.transaction():
             self._prepare(path, terms)

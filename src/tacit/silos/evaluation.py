@@ -25,7 +25,7 @@ from tacit.algorithms.silos_problem import LARGEST_BUDGET
 from tacit.errors import Refusal, TacitError, integer, one_of, require
 from tacit.privacy import ApproximateDP
 from tacit.protocols.factorization import factorize
-from tacit.protocols.prefix_noise import calibrated
+from tacit.protocols.prefix_noise import SiloStream, calibrated
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.silos.exported import ExportedPolicy
 from tacit.silos.federation import FederationSums, FederationTerms, PinnedFederation
@@ -95,40 +95,41 @@ class EvaluationRequest:
         return request
 
     def sums(self, terms: FederationTerms) -> PrefixSums:
-        """The private sums: least noise for the request's (ε, δ), shared among all silos."""
+        """The private sums under these terms."""
         if terms.algorithm != "secagg-fedlinucb":
             raise Refusal("algorithm of the terms has no secure aggregation: evaluations need it")
+        return self.shared_sums(len(terms.silos), terms.corrupted, terms.missing)
+
+    def shared_sums(self, silos: int, corrupted: int = 1, missing: int = 0) -> PrefixSums:
+        """The private sums: least noise for the request's (ε, δ), shared among so many silos."""
+        shape = factorize("tree", 1)
         return calibrated(
-            factorize("tree", 1),
-            len(terms.silos),
-            SIZE,
-            math.sqrt(SIZE),
+            SiloStream(shape, silos, SIZE, math.sqrt(SIZE), people=self.capacity),
             TrustModel.SECURE_AGGREGATION,
             "discrete-gaussian",
             ApproximateDP(float(self.epsilon), float(self.delta)),
-            people=self.capacity,
-            corrupt=terms.corrupted,
-            missing=terms.missing,
+            corrupt=corrupted,
+            missing=missing,
         )
 
     def vector(self, table: RecordedTable) -> Floats:
         """A silo's sums over its first `capacity` records."""
         if table.context != self.exported.context:
             raise Refusal("policy has other columns or actions than the recorded table")
-        count = min(len(table), self.capacity)
-        values = [self._value(table, row) for row in range(count)]
-        return np.array([float(np.sum(values)), float(count)])
+        values = self.values(table.part(0, min(len(table), self.capacity)))
+        return np.array([float(np.sum(values)), float(len(values))])
 
-    def _value(self, table: RecordedTable, row: int) -> float:
-        """v of one record, in [0, 1]."""
-        estimates = np.clip(self.exported.estimates(table.contexts[row]), 0.0, 1.0)
-        chosen, logged, clip = int(np.argmax(estimates)), table.actions[row], float(self.clip)
-        weight = min(1 / table.propensities[row], clip) if chosen == logged else 0.0
-        reward = float(table.rewards[row])
+    def values(self, table: RecordedTable) -> Floats:
+        """v of every record, in [0, 1]."""
+        effects, clip = self.exported.effects, float(self.clip)
+        estimates = np.clip(effects[:, 0] + table.scaled @ effects[:, 1:].T, 0.0, 1.0)
+        rows, logged = np.arange(len(table)), np.array(table.actions, dtype=np.int64)
+        chosen = np.argmax(estimates, axis=1)
+        weights = np.where(chosen == logged, np.minimum(1 / table.propensities, clip), 0.0)
         if self.estimator == "clipped-ips":
-            return weight * reward / clip
-        robust = estimates[chosen] + weight * (reward - estimates[logged])
-        return float((robust + clip) / (1 + 2 * clip))
+            return np.asarray(weights * table.rewards / clip)
+        robust = estimates[rows, chosen] + weights * (table.rewards - estimates[rows, logged])
+        return np.asarray((robust + clip) / (1 + 2 * clip))
 
 
 @dataclass(frozen=True)

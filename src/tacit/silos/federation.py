@@ -88,6 +88,10 @@ class RewardSpec:
         worst, best = float(self.worst), float(self.best)
         return min(max((outcome - worst) / (best - worst), 0.0), 1.0)
 
+    def outside(self, outcome: float) -> bool:
+        """Whether an outcome is beyond the declared bounds, so that its reward is clipped."""
+        return not min(self.worst, self.best) <= outcome <= max(self.worst, self.best)
+
 
 @dataclass(frozen=True)
 class SyncSchedule:

@@ -166,11 +166,11 @@ class FlareNetwork:
 
 @contextmanager
 def running_network(
-    folder: Path, sites: Sequence[FlareSite], federation: Path
+    folder: Path, sites: Sequence[FlareSite], federation: Path, kits: Path | None = None
 ) -> Iterator[FlareNetwork]:
-    """Provision and start a network in a folder; stop all of its processes at the end."""
+    """Start a network in a folder, of new startup kits or of these; stop all of it at the end."""
     names = [site.name for site in sites]
-    kits = provision(folder, names)
+    kits = kits or provision(folder, names)
     logs = folder / "logs"
     logs.mkdir()
     network = FlareNetwork(folder, kits, names)

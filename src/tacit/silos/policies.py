@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from tacit.bandits.contextual import moments
-from tacit.bandits.contextual.linucb import CENTRE, LinUCB, LinUCBPolicy
+from tacit.bandits.contextual.linucb import LinUCB, LinUCBPolicy
 from tacit.errors import Refusal, TacitError
 from tacit.silos.context import ContextSpec
 from tacit.silos.exported import ExportedPolicy
@@ -93,40 +94,44 @@ class PolicyActor:
         bounds = values + widths
         turn = self.policy.in_turn
         action = position % bounds.shape[1] if turn else int(np.argmax(bounds, axis=1)[0])
-        centre = CENTRE if self.policy.weight else 0.0
         lifted = actor.lifted(features)[0].T
-        return Proposal(action, lifted, values[0] + centre, widths[0])
-
-    @property
-    def parameter(self) -> Floats:
-        """The estimate of the parameter (of rewards minus ½ with a weight)."""
-        solved = np.linalg.solve(np.array(self.policy.gram), np.array(self.policy.bias))
-        return np.asarray(solved)
+        return Proposal(action, lifted, values[0] + self.policy.centre, widths[0])
 
 
-def sum_records(policy: LinUCBPolicy, records: list[tuple[Floats, float]]) -> Floats:
-    """The vector of a batch: of each record the features of what was done, and the reward.
+def sum_records(
+    policy: LinUCBPolicy, records: Sequence[tuple[Floats, float]], slots: int
+) -> Floats:
+    """The vector of a batch of `slots`: of each record the features of what was done, the reward.
 
-    An unused slot is the zero vector.
+    An unused slot is the zero vector, and is added like any other: the time that the sums take does
+    not tell how many slots are used.
     """
     size = len(policy.bias)
     bias, gram = np.zeros(size), np.zeros((size, size))
-    for x, reward in records:
-        bias += x * (reward - CENTRE if policy.weight else reward)
+    unused = np.zeros(size), 0.0
+    for slot in range(slots):
+        x, reward = records[slot] if slot < len(records) else unused
+        bias += x * (reward - policy.centre)
         gram += x[:, None] * x[None, :]
     return moments.pack(bias, gram, scaled=policy.scaled, weight=policy.weight or 1.0)
 
 
-def export_policy(context: ContextSpec, actor: PolicyActor, step: int) -> ExportedPolicy:
+def export_policy(context: ContextSpec, policy: LinUCBPolicy, step: int) -> ExportedPolicy:
     """The policy in terms of scaled contexts, for use without an agent."""
-    policy, parameter = actor.policy, actor.parameter
-    centre = CENTRE if policy.weight else 0.0
+    parameter, centre = policy.parameter, policy.centre
     if context.columns:
-        effects = context.by_action(parameter)
-        effects[:, 0] += centre
-        return ExportedPolicy(context, step, effects)
+        return export_parameter(context, parameter, centre, step)
     if policy.shrink is None:
         return ExportedPolicy(context, step, np.concatenate([[centre], parameter])[None])
     intercept = math.sqrt(1 - policy.shrink**2) * parameter[-1] + centre
     slopes = policy.shrink * parameter[:-1]
     return ExportedPolicy(context, step, np.concatenate([[intercept], slopes])[None])
+
+
+def export_parameter(
+    context: ContextSpec, parameter: Floats, centre: float, step: int
+) -> ExportedPolicy:
+    """The policy of a parameter of declared columns, of rewards minus `centre`."""
+    effects = context.by_action(parameter)
+    effects[:, 0] += centre
+    return ExportedPolicy(context, step, effects)

@@ -10,11 +10,13 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tacit.environments.silo_logs import ROUNDING
 from tacit.errors import TacitError, probability
 from tacit.silos.context import ContextColumn, ContextSpec
 from tacit.silos.federation import RewardSpec
@@ -37,6 +39,24 @@ class RecordedTable:
 
     def __len__(self) -> int:
         return len(self.contexts)
+
+    @cached_property
+    def scaled(self) -> Floats:
+        """The scaled values of all contexts."""
+        values = [self.context.scaled(one) for one in self.contexts]
+        return np.array(values).reshape(len(self), self.context.width)
+
+    def part(self, first: int, last: int) -> RecordedTable:
+        """The rows from `first` to before `last`."""
+        rows = slice(first, last)
+        return RecordedTable(
+            self.context,
+            self.contexts[rows],
+            self.actions[rows],
+            self.outcomes[rows],
+            self.rewards[rows],
+            self.propensities[rows],
+        )
 
 
 def read_recorded(path: Path, context: ContextSpec, reward: RewardSpec) -> RecordedTable:
@@ -142,7 +162,7 @@ def replay(
     ReplayCounts
     """
     least = float(probability("floor", floor, one=True))
-    below = table.propensities < least
+    below = table.propensities < least * (1 - ROUNDING)
     if below.any():
         row = int(np.flatnonzero(below)[0]) + 1
         raise TacitError(

@@ -77,7 +77,7 @@ class RunConfig:
                 f"poisoned is {self.poisoned:g}; it excludes user_by_user: leave one out"
             )
         if integer("runs", self.runs, at_least=1) > MOST_RUNS:
-            raise TacitError(f"runs is {self.runs:.4g}; it must be at most {MOST_RUNS:,}")
+            raise TacitError(f"runs is {self.runs:.4g}: must be at most {MOST_RUNS:,}")
         integer("seed", self.seed, at_least=0)
 
     @property
@@ -186,7 +186,7 @@ def asked(entry: Algorithm, environment: World | None, options: dict[str, Any]) 
     if not isinstance(environment, World):
         kind = type(environment).__name__
         raise TacitError(
-            f"environment is a {kind}; it must be a World: give read_table('clicks.csv'), "
+            f"environment is a {kind}: must be a World. Give read_table('clicks.csv'), "
             "from_frame(frame), FromFunction(...) or OwnSilos(...)"
         )
     described = entry.problem.options()
@@ -200,8 +200,8 @@ def asked(entry: Algorithm, environment: World | None, options: dict[str, Any]) 
         limit = environment.horizon
         if limit and limit < environment.arms and "horizon" not in options:
             raise TacitError(
-                f"the rarest option has {limit} recorded participants; it must have at least "
-                f"{environment.arms}, one per option: record more, give a horizon, or resample"
+                f"the rarest option has {limit} recorded participants: must have at least "
+                f"{environment.arms}, one per option. Record more, give a horizon, or resample"
             )
         return ({"horizon": limit} if limit else {}) | {"arms": environment.arms} | options
     return options if environment.horizon is None else {"horizon": environment.horizon} | options
@@ -227,11 +227,11 @@ def study(entry: Algorithm, problem: Problem, how: RunConfig, world: World | Non
     )
     if done.interrupted and (how.whole or not done.records):
         raise KeyboardInterrupt(f"0 of {done.asked}")
-    promise = promise_of(experiment, world, done.records, how.poisoned)
-    return Result(entry.name, problem.horizon, configuration, promise, done, problem.extras)
+    guarantee = guarantee_to(experiment, world, done.records, how.poisoned)
+    return Result(entry.name, problem.horizon, configuration, guarantee, done, problem.extras)
 
 
-def promise_of(
+def guarantee_to(
     experiment: Experiment,
     world: World | None,
     records: list[dict[str, Any]],
@@ -261,12 +261,12 @@ def restated(result: Result) -> Guarantee | None:
     '0.6667-zCDP'
     """
     entry = lookup(result.algorithm)
-    if entry.also is None or result.guarantee is None or "environment" in result.configuration:
+    if entry.form.also is None or result.guarantee is None or "environment" in result.configuration:
         return None
     known = result.configuration
     problem = entry.problem.of(**{k: known[k] for k in entry.options if k in known})
     world = problem.start(0, None).world  # rewards may be bits, which have other noise
-    return entry.also(problem.fitted(world, 0))
+    return entry.form.also(problem.fitted(world, 0))
 
 
 def weakest_recorded(stored: Iterable[object]) -> Guarantee | None:

@@ -288,6 +288,12 @@ def plan(
 def answer(question: PlanRequest) -> Plan:
     """Compute one row per trust model or algorithm, and the recommendation."""
     wanted = [lookup(name) for name in question.algorithms]
+    for entry in wanted:
+        if entry.featured:
+            raise TacitError(
+                f"algorithm is {entry.name}, whose cost depends on the features of the options. "
+                "Name their table in a definition (options_file) and use tacit experiment check."
+            )
     by_trust = len(wanted) == 1 and "trust" in wanted[0].options
     costs, errors, lies = [], [], list[Influence]()
     for entry in wanted:
@@ -329,7 +335,7 @@ def _until_decided(
     result = simulate(entry, **options, **vars(how))
     participants = result.decided()["participants_to_decide"]
     return {
-        "guarantee": result.promise,
+        "guarantee": result.guarantee_text,
         "promised": result.as_json(),
         "participants": participants,
         "days": question.people.days(participants),
@@ -397,7 +403,7 @@ def _whole(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> di
         known["lost_share"] = result.regret_mean / (gap * result.horizon)
         known["users_to_settle"] = _settles(result, gap)
     return {
-        "guarantee": result.promise,
+        "guarantee": result.guarantee_text,
         "promised": result.as_json(),
         "regret": result.regret_mean,
         "regret_sem": result.regret_sem,

@@ -8,6 +8,7 @@ terms and is never signed or compared.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 from tacit.assumptions import Assumption, percent
@@ -25,6 +26,7 @@ from tacit.terms.parts import (
 )
 from tacit.trust import TrustModel
 
+MOST_NAMED, NAMED = 30, 5  # options that are listed in full, and how many of more than these
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
 _HANDLING = {
@@ -84,7 +86,7 @@ def in_words(terms: Terms) -> list[str]:
         *_told("Who asks", terms.organisation),
         *_told("What for", terms.purpose),
         *_told("Whom to write to", terms.contact),
-        f"You are given one of: {'; '.join(terms.options)}.",
+        f"You are given one of: {some_of(terms.options)}.",
         *choosing(terms),
         f"What is reported: {answer.meaning} ({', '.join(answer.metrics)}), from {answer.low} to "
         f"{answer.high} in {answer.levels} {_plural('step', answer.levels)}"
@@ -119,6 +121,18 @@ def in_words(terms: Terms) -> list[str]:
             else []
         ),
     ]
+
+
+def some_of(options: Sequence[str]) -> str:
+    """Options as a list; of many the first few, because the terms name them all.
+
+    >>> some_of(["plain", "friendly"]), some_of([f"€ {n}" for n in range(200)])
+    ('plain; friendly', '€ 0; € 1; € 2; € 3; € 4 and 195 others, which the signed terms name')
+    """
+    if len(options) <= MOST_NAMED:
+        return "; ".join(options)
+    rest = len(options) - NAMED
+    return f"{'; '.join(options[:NAMED])} and {rest:,} others, which the signed terms name"
 
 
 def choosing(terms: Terms) -> list[str]:

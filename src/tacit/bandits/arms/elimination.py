@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tacit.bandits.arms.chernoff import ArmEvidence
@@ -36,9 +37,7 @@ class Elimination(Learner):
             "it is the probability that the best arm may be dropped, such as 0.1",
         )
         if constants not in CONSTANTS:
-            raise TacitError(
-                f"constants is {constants!r}; it must be one of {', '.join(CONSTANTS)}"
-            )
+            raise TacitError(f"constants is {constants!r}: must be one of {', '.join(CONSTANTS)}")
         self.failure_probability = failure_probability
         self.constants = constants
         self.round = 1
@@ -144,6 +143,27 @@ class Elimination(Learner):
         self._evidence = [ArmEvidence.from_dict(entry) for entry in state["evidence"]]
 
 
+@dataclass(frozen=True)
+class NoiseTail:
+    """The tail of a protocol's noise, as the printed radii need it (CZ23 Lemma 2).
+
+    Parameters
+    ----------
+    sigma, h
+        Scales of the sub-Gaussian and the exponential part: (√2/ε, 1/ε) with Pólya shares.
+    per_user
+        Whether sigma is that of one participant's noise and grows with √participants (the local
+        model).
+    """
+
+    sigma: float = 0.0
+    h: float = 0.0
+    per_user: bool = False
+
+
+NO_NOISE = NoiseTail()
+
+
 class ForgettingElimination(Elimination):
     """Successive elimination in which round b gives every active arm growth^b participants.
 
@@ -157,11 +177,8 @@ class ForgettingElimination(Elimination):
         The probability with which the best arm may be dropped.
     constants
         `tight`, or `paper` for √(ln(4|Φ|b²/p)/2l) + σ√ln(2|Φ|b²/p)/l + h·ln(2|Φ|b²/p)/l.
-    sigma, h
-        The tail of the protocol's noise, for `paper` only: (√2/ε, 1/ε) with Pólya shares.
-    per_user
-        Whether sigma is that of one participant's noise and grows with √participants (the local
-        model), for `paper` only.
+    tail
+        The tail of the protocol's noise, for `paper` only.
     start
         The first round; a later one skips batches that are too small for a protocol.
 
@@ -179,20 +196,16 @@ class ForgettingElimination(Elimination):
         growth: Number = 2,
         failure_probability: Number = 0.1,
         constants: str = "tight",
-        sigma: float = 0.0,
-        h: float = 0.0,
-        per_user: bool = False,
+        tail: NoiseTail = NO_NOISE,
         start: int = 1,
     ) -> None:
         super().__init__(arms, horizon, failure_probability, constants)
         if positive("growth", growth) <= 1:
             raise TacitError(
-                f"growth is {growth}; batches must grow by a factor above 1, such as 2"
+                f"growth is {growth}: must be above 1, such as 2, so that batches grow"
             )
         self.growth = growth
-        self.sigma = sigma
-        self.h = h
-        self.per_user = per_user
+        self.tail = tail
         self.start = integer("start", start, at_least=1)
         self.round = self.start
 
@@ -214,11 +227,12 @@ class ForgettingElimination(Elimination):
 
     def _width(self, users: int) -> float:
         log = math.log(2 * len(self._active) * self.round**2 / float(self.failure_probability))
-        sigma = self.sigma * math.sqrt(users) if self.per_user else self.sigma
+        tail = self.tail
+        sigma = tail.sigma * math.sqrt(users) if tail.per_user else tail.sigma
         return (
             math.sqrt((log + math.log(2)) / (2 * users))
             + sigma * math.sqrt(log) / users
-            + self.h * log / users
+            + tail.h * log / users
         )
 
 

@@ -28,9 +28,9 @@ def check_batches(learner: Learner, index: str, growth: Number) -> None:
     """Reject arguments from which no schedule of private batches can be made."""
     check_horizon(learner.arms, learner.horizon)
     if index not in INDICES:
-        raise TacitError(f"index is {index!r}; it must be one of {', '.join(INDICES)}")
+        raise TacitError(f"index is {index!r}: must be one of {', '.join(INDICES)}")
     if positive("growth", growth) <= 1:
-        raise TacitError(f"growth is {growth}; batches must grow by a factor above 1, such as 1.4")
+        raise TacitError(f"growth is {growth}: must be above 1, such as 1.4")
 
 
 class PrivateKLUCB(Learner):
@@ -73,7 +73,7 @@ class PrivateKLUCB(Learner):
         check_batches(self, index, growth)
         if as_fraction("noise_variance", noise_variance) < 0:
             raise TacitError(
-                f"noise_variance is {noise_variance}; it must be 0 (no privacy noise) or more"
+                f"noise_variance is {noise_variance}: must be 0 (no privacy noise) or more"
             )
         self.noise_variance = noise_variance
         self.index = index

@@ -15,10 +15,10 @@ from typing import Any, Self
 
 from tacit.bandits.arm_summaries import Setting, beats, failure_left, leading
 from tacit.bandits.confidence_sequences import Tally
-from tacit.bandits.contract import Learner, Options, Plan
+from tacit.bandits.contract import Learner, Options, Plan, learner_of
 from tacit.bandits.sample_ratio import Ratios
 from tacit.errors import TacitError, integer, probability
-from tacit.names import name_of, named
+from tacit.names import name_of
 from tacit.types import Arm, Estimate, Round
 
 MOST = 0.9  # largest sum of all guaranteed shares
@@ -87,7 +87,7 @@ class Managed(Learner):
         if share and control is None:
             raise TacitError(f"share is {share:g}, but there is no control to get it: name one")
         if control is not None and control not in self.present:
-            raise TacitError(f"control is {control}; it must be an option that is there")
+            raise TacitError(f"control is {control}: must be an option that is there")
         self.control, self.share, self.explore = control, share, explore
         self.least = integer("least", least, at_least=1)
 
@@ -96,7 +96,7 @@ class Managed(Learner):
         """Wrap an existing learner of arms, at any point of its run."""
         if not learner.separate:
             raise TacitError("options that share one parameter cannot be changed: begin another")
-        options = {k: v for k, v in learner.arguments().items() if k not in ("arms", "horizon")}
+        options = {k: v for k, v in learner.settings().items() if k not in ("arms", "horizon")}
         kind = name_of(type(learner))
         managed = cls(learner.arms, learner.horizon, kind, options, least=least)
         managed._inner, managed.played = learner, learner.played
@@ -206,7 +206,8 @@ class Managed(Learner):
         """An inner learner of the present options, with the remembered estimates."""
         if len(self._live) < 2 or self.horizon - self.played < len(self._live):
             return None
-        inner: Learner = named(self.learner, Learner)(len(self._live), self.horizon, **self.options)
+        size = {"arms": len(self._live), "horizon": self.horizon}
+        inner = learner_of(self.learner, size | self.options)
         inner.served(0, self.played)
         for place, option in enumerate(self._live):
             if self._memories.get(option) is not None:

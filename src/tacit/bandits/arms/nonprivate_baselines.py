@@ -31,7 +31,7 @@ def check_lazy(lazy: Number) -> None:
     """Reject a negative growth."""
     if as_fraction("lazy", lazy) < 0:
         raise TacitError(
-            f"lazy is {lazy}; it must be 0 (decide after every user) or more, such as 0.01"
+            f"lazy is {lazy}: must be 0 (decide after every user) or more, such as 0.01"
         )
 
 

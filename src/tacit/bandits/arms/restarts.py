@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tacit.bandits.contract import Learner, Options, Plan, check_horizon
+from tacit.bandits.contract import Learner, Options, Plan, check_horizon, learner_of
 from tacit.errors import integer
-from tacit.names import named
 from tacit.types import Estimate, Round
 
 
@@ -64,9 +63,8 @@ class Restarts(Learner):
         return False
 
     def _fresh(self) -> Learner:
-        kind = named(self.learner, Learner)
-        inner: Learner = kind(self.arms, self.start ** (2**self.period), **self.options)
-        return inner
+        size = {"arms": self.arms, "horizon": self.start ** (2**self.period)}
+        return learner_of(self.learner, size | self.options)
 
     @property
     def active(self) -> list[int]:

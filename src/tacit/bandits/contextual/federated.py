@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -78,6 +79,18 @@ def noise_shift(
     return math.sqrt(regularizer**2 + 2 * regularizer * along + length**2)
 
 
+@dataclass(frozen=True)
+class SiloRules:
+    """How silos act and record between synchronisations; see `LinUCBPolicy`."""
+
+    lazy: bool = True
+    clip: bool = False
+    scaled: bool = True
+
+
+LAZY = SiloRules()
+
+
 class FederatedLinUCB(SiloLearner):
     """LinUCB in every silo, with private sums over all silos every `sync` rounds.
 
@@ -88,10 +101,8 @@ class FederatedLinUCB(SiloLearner):
         printed: for 1-sub-Gaussian rewards).
     noise
         The standard deviation of the noise in each entry of each release; see `radius`.
-    lazy
-        Whether silos use private sums only, also between synchronisations.
-    clip, scaled
-        See `LinUCBPolicy`.
+    rules
+        How silos act between synchronisations; by default from private sums only.
 
     >>> learner = FederatedLinUCB(silos=3, dimension=2, horizon=25, sync=10)
     >>> [(round_.participants, round_.time) for round_ in learner.propose()]
@@ -107,9 +118,7 @@ class FederatedLinUCB(SiloLearner):
         *,
         regularizer: float = 1.0,
         failure_probability: float = 0.01,
-        lazy: bool = True,
-        clip: bool = False,
-        scaled: bool = True,
+        rules: SiloRules = LAZY,
         noise: Sequence[float] | None = None,
     ) -> None:
         super().__init__(None, horizon)
@@ -121,7 +130,7 @@ class FederatedLinUCB(SiloLearner):
         positive("regularizer", regularizer)
         probability("failure_probability", failure_probability, one=True)
         self.regularizer, self.failure_probability = float(regularizer), float(failure_probability)
-        self.lazy, self.clip, self.scaled = lazy, clip, scaled
+        self.rules = rules
         self.noise = None if noise is None else tuple(map(float, noise))
         self.repairs = 0
         self._bias, self._gram = np.zeros(d), self.regularizer * np.eye(d)
@@ -131,7 +140,7 @@ class FederatedLinUCB(SiloLearner):
         """Sums of xy and xxᵀ."""
         d = self.dimension
         moved = moments.joint_sensitivity(d)
-        return SiloStatistics(moments.size(d), moved, self.sync, self.lazy)
+        return SiloStatistics(moments.size(d), moved, self.sync, self.rules.lazy)
 
     def radius(self, step: int) -> float:
         """β_t; with `noise`, the factor of the error due to rewards alone.
@@ -175,13 +184,13 @@ class FederatedLinUCB(SiloLearner):
         first = self.played + 1
         radii = tuple(self.radius(step) for step in range(first, first + steps))
         gram = tuple(tuple(row) for row in self._gram.tolist())
-        how = (self.lazy, self.clip, self.scaled, self.shift)
-        return LinUCBPolicy(tuple(self._bias.tolist()), gram, radii, *how)
+        sums = (tuple(self._bias.tolist()), gram)
+        return LinUCBPolicy(*sums, radii, **vars(self.rules), shift=self.shift)
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:  # noqa: ARG002
         """Unpack, regularise and repair the sums of a released prefix sum."""
         total = np.asarray(estimate.total, dtype=float)
-        bias, gram = moments.unpack(total, self.dimension, scaled=self.scaled)
+        bias, gram = moments.unpack(total, self.dimension, scaled=self.rules.scaled)
         self._gram, needed = repair(gram, self.regularizer)
         self._bias = np.array(bias)
         self.repairs += needed

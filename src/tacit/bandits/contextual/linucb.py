@@ -74,6 +74,16 @@ class LinUCBPolicy(Policy):
         """The number of entries of a bias and a Gram matrix."""
         return moments.size(len(self.bias))
 
+    @property
+    def parameter(self) -> Floats:
+        """The estimate of the parameter (of rewards minus ½ with a weight)."""
+        return np.asarray(np.linalg.solve(np.array(self.gram), np.array(self.bias)))
+
+    @property
+    def centre(self) -> float:
+        """What is subtracted from rewards: ½ with a weight, else 0."""
+        return CENTRE if self.weight else 0.0
+
     def time(self, participants: int) -> int:  # noqa: ARG002
         """One step per participant of a silo."""
         return len(self.radii)
@@ -161,9 +171,16 @@ class LinUCB:
                 "the next round"
             )
         features = self.lifted(features)
+        return self._take(features, self._preferred(features))
+
+    def preferred(self, features: Floats) -> Choices:
+        """The actions that `choose` would take; nothing is taken."""
+        return self._preferred(self.lifted(features))
+
+    def _preferred(self, lifted: Floats) -> Choices:
         if self.policy.in_turn:
-            return self._take(features, np.full(len(features), self.step % features.shape[2]))
-        return self._take(features, np.argmax(self._widths(features) + self._values(features), 1))
+            return np.full(len(lifted), self.step % lifted.shape[2])
+        return np.asarray(np.argmax(self._widths(lifted) + self._values(lifted), 1))
 
     def outlook(self, features: Floats) -> tuple[Floats, Floats]:
         """Every action's estimated value (minus ½ with a weight) and its confidence width."""
@@ -218,7 +235,7 @@ class LinUCB:
         self.clipped_rewards += outside
         x, self._chosen = self._chosen, None
         within = np.clip(rewards, 0.0, 1.0)
-        self.bias += x * (within - CENTRE if self.policy.weight else within)[:, None]
+        self.bias += x * (within - self.policy.centre)[:, None]
         self.gram += x[:, :, None] * x[:, None, :]
         if not self.policy.lazy and self.step < self.steps:
             self._update(x)

@@ -52,6 +52,7 @@ from tacit.errors import TacitError, integer, probability
 from tacit.types import Arm, ArmSummary, Estimate, Floats, Round
 
 MOST_LISTED = 64  # contexts that are answered for by default
+LEVEL = 0.95  # of the decisions that end exploration
 PARTS = 6  # of a round, with shrinking covariance
 BOLDNESS = 0.7  # standard deviations of Thompson draws
 FARTHEST = 30.0  # largest tilt of a moment generating function
@@ -73,6 +74,12 @@ class PolicyLearner(Learner):
         Share of participants in the evaluation slice.
     smallest
         Fewest participants of a round that may be released.
+    boldness
+        Standard deviations of Thompson draws; 1 draws from the whole posterior.
+    exploration
+        Of tables: the share of every segment that gets an option at random, until one is shown to
+        be the best there. Without it the worse options are soon tried no more, and remain
+        undecided for long.
     """
 
     def __init__(
@@ -84,6 +91,8 @@ class PolicyLearner(Learner):
         growth: float,
         evaluation: float = 0.0,
         smallest: int = 1,
+        boldness: float = BOLDNESS,
+        exploration: float = 0.0,
     ) -> None:
         self.features = features
         self.map = FeatureMap.from_dict(features)
@@ -94,12 +103,20 @@ class PolicyLearner(Learner):
         remedy = "the share of participants who get one option for everybody, such as 0.05"
         self.evaluation = float(probability("evaluation", evaluation, remedy, zero=True))
         self.smallest = integer("smallest", smallest, at_least=1)
+        self.boldness = float(boldness)
+        remedy = "the share of every segment that gets an option at random, such as 0.2"
+        self.exploration = float(probability("exploration", exploration, remedy, zero=True))
         self.sizes = growing(self.horizon, self.first, self.growth)
         self._step = 0
         self._paused: list[int] = []
         self._value: PolicyValue | None = None  # of the policy round beside the pending slices
         self._waiting: list[SliceValue] = []  # slices that were released before their policy round
         self._gains = [GainTally() for _ in range(self.arms)]
+        self._begin()
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Set the statistics and the fit to those of no data."""
 
     @property
     def secret(self) -> Secret:
@@ -234,12 +251,7 @@ class PolicyLearner(Learner):
 class LinearThompson(PolicyLearner):
     """Thompson sampling on devices with a linear model, from noisy moments.
 
-    Parameters
-    ----------
-    features, horizon, first, growth, evaluation, smallest
-        As for `PolicyLearner`.
-    boldness
-        Standard deviations of Thompson draws; 1 draws from the whole posterior.
+    Its parameters are those of `PolicyLearner`.
 
     Examples
     --------
@@ -253,20 +265,7 @@ class LinearThompson(PolicyLearner):
     (100, 14)
     """
 
-    def __init__(
-        self,
-        features: Mapping[str, Any],
-        horizon: int,
-        *,
-        first: int,
-        growth: float,
-        evaluation: float = 0.0,
-        smallest: int = 1,
-        boldness: float = BOLDNESS,
-    ) -> None:
-        how = {"first": first, "growth": growth, "evaluation": evaluation, "smallest": smallest}
-        super().__init__(features, horizon, **how)  # type: ignore[arg-type]
-        self.boldness = float(boldness)
+    def _begin(self) -> None:
         d = self.map.dimension
         self._constant = constant_direction(self.map)
         self.fit: LinearFit = moment_fit.prior(d)
@@ -388,12 +387,7 @@ class LinearThompson(PolicyLearner):
 class TableThompson(PolicyLearner):
     """Thompson sampling with one mean per segment and option, from noisy histograms.
 
-    Parameters
-    ----------
-    features, horizon, first, growth, evaluation, smallest
-        As for `PolicyLearner`; the context has categories only.
-    boldness
-        Standard deviations of Thompson draws.
+    Its parameters are those of `PolicyLearner`; the context has categories only.
 
     Examples
     --------
@@ -405,20 +399,8 @@ class TableThompson(PolicyLearner):
     ((32768, 32768), (32768, 32768))
     """
 
-    def __init__(
-        self,
-        features: Mapping[str, Any],
-        horizon: int,
-        *,
-        first: int,
-        growth: float,
-        evaluation: float = 0.0,
-        smallest: int = 1,
-        boldness: float = BOLDNESS,
-    ) -> None:
-        how = {"first": first, "growth": growth, "evaluation": evaluation, "smallest": smallest}
-        super().__init__(features, horizon, **how)  # type: ignore[arg-type]
-        self.boldness, self.segments = float(boldness), self.map.segments
+    def _begin(self) -> None:
+        self.segments = self.map.segments
         if not self.segments:
             raise TacitError("the context has numbers: tables need categories only. Use moments.")
         self.fit: TableFit = table_prior(self.segments, self.arms)
@@ -440,9 +422,23 @@ class TableThompson(PolicyLearner):
                 plays = people * self.fit.shares[:, None] * last * part / PARTS
                 spread = self.boldness**2 * self.fit.after(plays)
                 chances += best_probabilities(self.fit.mean, spread) / PARTS
+            chances = self._explored(chances)
         if self._paused:
             chances[:, self._paused] = 0.0
         return TableChoice(tuple(shares_of(row) for row in chances.tolist()))
+
+    def _explored(self, chances: Floats) -> Floats:
+        """Chances with an equal share of exploration where no option is decided."""
+        if not self.exploration:
+            return chances
+        low, high = cell_bounds(self._seen, LEVEL)
+        best = self.fit.mean.argmax(axis=1)
+        rows = np.arange(self.segments)
+        others = high.copy()
+        others[rows, best] = 0.0
+        undecided = low[rows, best] <= others.max(axis=1)
+        share = (self.exploration * undecided)[:, None]
+        return np.asarray((1 - share) * chances + share / self.arms)
 
     def _update(self, round_: Round, estimate: Estimate) -> PolicyValue:
         assignment = round_.assignment

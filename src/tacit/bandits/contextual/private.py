@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,53 @@ REGULARIZED = {"rigorous": 0.4, "calibrated": 0.7}  # (λ - 1) / bound on the no
 LEAST = 0.1  # smallest eigenvalue after repair, relative to the regularizer
 
 
+@dataclass(frozen=True)
+class CentredRewards:
+    """How rewards depend on features, and how silos record them: as w (y - ½).
+
+    Parameters
+    ----------
+    weight
+        The weight w of rewards minus ½; see `moments.centred_sensitivity`.
+    constant
+        The value of the last feature, if it is the same for every action. Otherwise an intercept is
+        appended, and features are scaled down to make room for it.
+    norm
+        A public bound on the norm of the parameter, part of the problem: that of the rewards minus
+        ½ if there is a constant feature, otherwise that of the rewards.
+    clip
+        Whether features and rewards out of bounds are clipped and counted instead of rejected.
+
+    >>> round(CentredRewards(norm=1.5).shrink ** 2, 9)
+    0.75
+    """
+
+    weight: float = 2.0
+    constant: float | None = None
+    norm: float = 1.0
+    clip: bool = False
+
+    def __post_init__(self) -> None:
+        positive("weight", self.weight)
+        positive("norm", self.norm)
+
+    @property
+    def shrink(self) -> float | None:
+        """The a of (a x, √(1 - a²)) that minimises the bound on the parameter's norm: `norm` + ½.
+
+        The parameter of the rewards minus ½ is (θ/a, -½/√(1 - a²)).
+        """
+        return None if self.constant is not None else math.sqrt(self.norm / (self.norm + CENTRE))
+
+    @property
+    def length(self) -> float:
+        """A bound on the norm of the parameter of the rewards minus ½."""
+        return float(self.norm if self.constant is not None else self.norm + CENTRE)
+
+
+CENTRED = CentredRewards()
+
+
 class PrivateLinUCB(SiloLearner):
     """LinUCB in every silo, from private sums only (ZC24 Algorithm 8).
 
@@ -43,18 +91,12 @@ class PrivateLinUCB(SiloLearner):
     mode, failure_probability
         The width and its failure probability: at any time for any action (`rigorous`), or at one
         synchronisation for one action (`calibrated`).
-    weight
-        The weight of rewards minus ½; see `moments.centred_sensitivity`.
-    constant
-        The value of the last feature, if it is the same for every action. Otherwise an intercept is
-        appended, and features are scaled down to make room for it.
-    norm
-        A public bound on the norm of the parameter, part of the problem: that of the rewards minus
-        ½ if there is a constant feature, otherwise that of the rewards.
+    rewards
+        The linear model of rewards, and how they are recorded.
 
-    >>> learner = PrivateLinUCB(3, 2, 25, schedule=[10, 10], noise=[1.0, 1.0], constant=0.5)
-    >>> learner.propose()[0].time, learner.size, learner.length
-    (10, 2, 1.0)
+    >>> learner = PrivateLinUCB(3, 2, 25, schedule=[10, 10], noise=[1.0, 1.0])
+    >>> learner.propose()[0].time, learner.size, learner.rewards.length
+    (10, 3, 1.5)
     """
 
     def __init__(
@@ -67,10 +109,7 @@ class PrivateLinUCB(SiloLearner):
         *,
         mode: str = "rigorous",
         failure_probability: float = 0.01,
-        weight: float = 2.0,
-        constant: float | None = None,
-        norm: float = 1.0,
-        clip: bool = False,
+        rewards: CentredRewards = CENTRED,
     ) -> None:
         super().__init__(None, horizon)
         self.silos = integer("silos", silos, at_least=1)
@@ -83,11 +122,10 @@ class PrivateLinUCB(SiloLearner):
                 "numbers: give one for each"
             )
         if mode not in MODES:
-            raise TacitError(f"mode is {mode!r}; it must be one of {', '.join(MODES)}")
+            raise TacitError(f"mode is {mode!r}: must be one of {', '.join(MODES)}")
         probability("failure_probability", failure_probability)
         self.mode, self.failure_probability = mode, float(failure_probability)
-        self.weight, self.norm = float(positive("weight", weight)), float(positive("norm", norm))
-        self.constant, self.clip = constant, clip
+        self.rewards = rewards
         self.repairs = self._released = 0
         self._bias, self._gram = np.zeros(self.size), np.eye(self.size)
         self._covariance = np.eye(self.size)
@@ -96,29 +134,13 @@ class PrivateLinUCB(SiloLearner):
     @property
     def size(self) -> int:
         """The number of features, including an appended one."""
-        return self.dimension + (self.constant is None)
+        return self.dimension + (self.rewards.constant is None)
 
     @property
     def statistics(self) -> SiloStatistics:
         """Sums of w (y - ½) x and xxᵀ; silos are lazy."""
-        moved = moments.centred_sensitivity(self.weight)
+        moved = moments.centred_sensitivity(self.rewards.weight)
         return SiloStatistics(moments.size(self.size), moved, max(self.schedule, default=1), True)
-
-    @property
-    def shrink(self) -> float | None:
-        """The a of (a x, √(1 - a²)) that minimises the bound on the parameter's norm: `norm` + ½.
-
-        The parameter of the rewards minus ½ is (θ/a, -½/√(1 - a²)).
-
-        >>> round(PrivateLinUCB(3, 2, 9, [9], [1.0], norm=1.5).shrink ** 2, 9)
-        0.75
-        """
-        return None if self.constant is not None else math.sqrt(self.norm / (self.norm + CENTRE))
-
-    @property
-    def length(self) -> float:
-        """A bound on the norm of the parameter of the rewards minus ½."""
-        return self.norm if self.constant is not None else self.norm + CENTRE
 
     def radius(self, steps: int) -> float:
         """The factor of an action's width after this many reported rounds.
@@ -159,11 +181,11 @@ class PrivateLinUCB(SiloLearner):
         `raised` by more than λ, Λ depends on the noise, and the norms are added.
         """
         chance = self.failure_probability / (6 * len(self.noise))
-        spread = noise * math.hypot(1 / self.weight, self.length)
+        spread = noise * math.hypot(1 / self.rewards.weight, self.rewards.length)
         length = spread * math.sqrt(float(chdtri(self.size, chance)))
         if raised > regularizer:
-            return raised * self.length + length
-        along, reach = -spread * float(ndtri(chance)), regularizer * self.length
+            return raised * self.rewards.length + length
+        along, reach = -spread * float(ndtri(chance)), regularizer * self.rewards.length
         return math.sqrt(reach**2 + 2 * reach * along + length**2)
 
     def best(self) -> None:
@@ -183,19 +205,19 @@ class PrivateLinUCB(SiloLearner):
             _rows(self._gram),
             (self.radius(reported),) * steps,
             lazy=True,
-            clip=self.clip,
+            clip=self.rewards.clip,
             shift=self._shift,
             covariance=_rows(self._covariance),
-            weight=self.weight,
-            constant=self.constant,
-            shrink=self.shrink,
+            weight=self.rewards.weight,
+            constant=self.rewards.constant,
+            shrink=self.rewards.shrink,
             in_turn=self._released == 0,
         )
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:  # noqa: ARG002
         """Unpack, regularise and repair the sums of a released prefix sum."""
         total = np.asarray(estimate.total, dtype=float)
-        bias, gram = moments.unpack(total, self.size, weight=self.weight)
+        bias, gram = moments.unpack(total, self.size, weight=self.rewards.weight)
         noise = self.noise[self._released]
         largest = self.largest(noise)
         lam = 1.0 + REGULARIZED[self.mode] * largest
@@ -220,8 +242,8 @@ class PrivateLinUCB(SiloLearner):
         The sum of R²W for rewards, R = ½; v/w² + v‖θ*‖²/2 in every direction for the noise; and λθ*
         for the regularizer, as if θ* had the largest norm and any direction.
         """
-        square = self.length**2
-        spread = noise**2 * (self.weight**-2 + square / 2)
+        square = self.rewards.length**2
+        spread = noise**2 * (self.rewards.weight**-2 + square / 2)
         bias = regularizer**2 * square / self.size
         result: Floats = SPREAD**2 * seen + (spread + bias) * np.eye(self.size)
         return result

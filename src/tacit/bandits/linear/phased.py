@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,7 +24,7 @@ import numpy.typing as npt
 from tacit.assumptions import Secret
 from tacit.bandits.arm_summaries import standings
 from tacit.bandits.contract import Learner, Plan
-from tacit.bandits.linear import shrinking
+from tacit.bandits.linear import own_fits
 from tacit.bandits.linear.design import (
     DesignWeights,
     Floats,
@@ -73,9 +74,7 @@ class PhasedElimination(Learner):
             )
         )
         if constants not in CONSTANTS:
-            raise TacitError(
-                f"constants is {constants!r}; it must be one of {', '.join(CONSTANTS)}"
-            )
+            raise TacitError(f"constants is {constants!r}: must be one of {', '.join(CONSTANTS)}")
         self.constants = constants
         self._active: Indices = np.arange(len(self.actions))
         self._evidence = RunEvidence(
@@ -167,14 +166,14 @@ class PhasedElimination(Learner):
         self._asked[support] += np.asarray(error.participants)
         played = self.actions[support]
         if self.constants == "paper":
-            self._latest = _least_squares(played, plays) @ means
+            self._latest = least_squares(played, plays) @ means
             worth = self.actions[self._active] @ self._latest
             width = self._paper_width(design, int(np.sum(error.participants)), error.stated)
             self._active = self._active[worth.max() - worth <= 2 * width]
             return
         reports = np.asarray(error.participants)
         variances = self._variances(reports, plays) + np.asarray(error.proxies)
-        solve = _least_squares(played, 1 / variances)
+        solve = least_squares(played, 1 / variances)
         matrix = (solve * variances) @ solve.T
         matrix = matrix + self._client_variance(reports) * np.eye(played.shape[1])
         cap = float((np.asarray(error.reaches) * np.sqrt(variances)).min())
@@ -220,22 +219,96 @@ class PhasedElimination(Learner):
         self._evidence.restore(state["evidence"])
 
 
+@dataclass(frozen=True)
+class ClientSampling:
+    """How many clients each phase samples, and how their parameters differ.
+
+    Parameters
+    ----------
+    alpha
+        Phase l samples ⌈2^{αl}⌉ clients.
+    client_std
+        The sub-Gaussian standard deviation of a client's parameter around θ*, in every direction.
+    fixed_clients
+        The number of clients of every phase instead (baseline DPE-FixedU).
+    """
+
+    alpha: float = 0.8
+    client_std: float = 0.1
+    fixed_clients: int | None = None
+
+    def __post_init__(self) -> None:
+        alpha, std = self.alpha, self.client_std
+        if (
+            isinstance(alpha, bool)
+            or not isinstance(alpha, (int, float))
+            or not 0 < alpha < math.inf
+        ):
+            raise TacitError(
+                f"alpha is {alpha}: must be > 0, since phase l samples ⌈2^(alpha·l)⌉ clients: use "
+                "a number such as 0.8"
+            )
+        if not std >= 0:
+            raise TacitError(f"client_std is {std}: must be at least 0, a standard deviation")
+        if self.fixed_clients is not None:
+            integer(
+                "fixed_clients", self.fixed_clients, at_least=1, remedy="every phase needs clients"
+            )
+
+    def clients(self, phase: int) -> int:
+        """⌈2^{αl}⌉, or the fixed number."""
+        fixed = self.fixed_clients
+        return math.ceil(2.0 ** (self.alpha * phase)) if fixed is None else fixed
+
+
+@dataclass(frozen=True)
+class FittedReports:
+    """Whether clients report a fitted parameter, and the public numbers that decide its radius.
+
+    Parameters
+    ----------
+    parameters_from
+        The number of clients from which a phase's clients may report parameters; None for never.
+    norm
+        The largest norm of θ*.
+    noise_ratio
+        The noise's standard deviation over the l2 sensitivity.
+    noise_alone
+        Whether that is each client's own noise, not the sum's.
+    """
+
+    parameters_from: int | None = None
+    norm: float = 1.0
+    noise_ratio: float = 0.0
+    noise_alone: bool = False
+
+    def __post_init__(self) -> None:
+        positive("norm", self.norm, "the largest length of the parameter")
+        if self.parameters_from is not None:
+            integer("parameters_from", self.parameters_from, at_least=1)
+
+    def noise(self, clients: int) -> float:
+        """The noise's standard deviation in an average of reports of norm at most 1."""
+        return 2 * self.noise_ratio / (math.sqrt(clients) if self.noise_alone else clients)
+
+
+SAMPLING, AVERAGES = ClientSampling(), FittedReports()
+
+
 class DistributedElimination(PhasedElimination):
-    """DP-DPE; `fixed_clients` gives every phase the same number of clients (baseline DPE-FixedU).
+    """DP-DPE: each phase's clients report averages of all played actions, or a fitted parameter.
 
     Phases start at h₁ = 2 with the paper's constants and at 1 with tight ones. With tight widths, a
     phase is limited by its clients, not its rounds. Reaching more clients earlier saves more regret
     than it costs communication.
 
-    From `parameters_from` clients on, clients report the parameter that they fit, in a ball around
-    the current estimate (`tacit.bandits.linear.shrinking`). They do so only if widths get at least
-    1 % narrower than with one average per action. The radius follows from public numbers: the bound
-    on rewards, `client_std`, `norm` (the largest norm of θ*), earlier phases and `noise_ratio`.
-    `noise_ratio` is the noise's standard deviation over the l2 sensitivity: of each client's own
-    noise with `noise_alone`, of the sum's otherwise. The clipping bias is part of the widths and
-    uses a fiftieth of the failure probability.
+    With `fitted` reports, clients of large enough phases report the parameter that they fit, in a
+    ball around the current estimate (`tacit.bandits.linear.own_fits`). They do so only if widths
+    get at least 1 % narrower than with one average per action. The radius follows from public
+    numbers: the bound on rewards, `sampling`, `fitted` and earlier phases. The clipping bias is
+    part of the widths and uses a fiftieth of the failure probability.
 
-    >>> learner = DistributedElimination(np.eye(3), 1000, alpha=0.8, client_std=0.1)
+    >>> learner = DistributedElimination(np.eye(3), 1000, sampling=ClientSampling(alpha=0.8))
     >>> round_, = learner.propose()
     >>> round_.assignment.support, round_.assignment.plays, round_.participants
     ((0, 1, 2), (1, 1, 1), 2)
@@ -247,90 +320,46 @@ class DistributedElimination(PhasedElimination):
         self,
         actions: npt.ArrayLike,
         horizon: int,
-        *,
-        alpha: float = 0.8,
-        client_std: float = 0.1,
-        fixed_clients: int | None = None,
         bound: float = 1.0,
         failure_probability: Number = 0.05,
         constants: str = "tight",
-        parameters_from: int | None = None,
-        norm: float = 1.0,
-        noise_ratio: float = 0.0,
-        noise_alone: bool = False,
+        *,
+        sampling: ClientSampling = SAMPLING,
+        fitted: FittedReports = AVERAGES,
     ) -> None:
-        super().__init__(
-            actions,
-            horizon,
-            bound=bound,
-            failure_probability=failure_probability,
-            constants=constants,
-        )
-        self.norm = float(positive("norm", norm, "the largest length of the parameter"))
-        self.noise_ratio, self.noise_alone = float(noise_ratio), noise_alone
-        self.parameters_from = parameters_from
-        self._planned: tuple[Any, shrinking.OwnFit, Floats] | None = None
+        super().__init__(actions, horizon, bound, failure_probability, constants)
+        self.sampling, self.fitted = sampling, fitted
+        self._planned: tuple[Any, own_fits.OwnFit, Floats] | None = None
         self._off: list[float] = []  # bound on the distance of each phase's estimate from θ*
-        if parameters_from is not None:
+        if fitted.parameters_from is not None:
             if constants == "paper":
                 raise TacitError("the paper's clients report actions: use tight constants")
-            integer("parameters_from", parameters_from, at_least=1)
             sure = (1 - CUT) * self.failure_probability
             k, d = self.actions.shape
             self._evidence = RunEvidence(k, d, self.bound, sure)
         self.first_length = 2.0 if constants == "paper" else 1.0
-        if (
-            isinstance(alpha, bool)
-            or not isinstance(alpha, (int, float))
-            or not 0 < alpha < math.inf
-        ):
+        if sampling.alpha * math.log2(2 * self.horizon) > 62:
             raise TacitError(
-                f"alpha is {alpha}; phase l samples ⌈2^(alpha·l)⌉ clients, so it must be greater "
-                "than 0, such as 0.8"
+                f"alpha is {sampling.alpha} at a horizon of {self.horizon:,}: the last phase would "
+                "sample 2^62 clients: use a smaller alpha"
             )
-        if alpha * math.log2(2 * self.horizon) > 62:
-            raise TacitError(
-                f"alpha is {alpha} at a horizon of {self.horizon:,}; the last phase would sample "
-                "2^62 clients: use a smaller alpha"
-            )
-        if not client_std >= 0:
-            raise TacitError(f"client_std is {client_std}; a standard deviation is at least 0")
-        self.alpha, self.client_std = float(alpha), float(client_std)
-        self.fixed_clients = (
-            None
-            if fixed_clients is None
-            else integer(
-                "fixed_clients",
-                fixed_clients,
-                at_least=1,
-                remedy="every phase needs clients",
-            )
-        )
 
     @property
     def secret(self) -> Secret:
         """Averages of all played options, or the parameter fitted to them."""
-        fits = self.parameters_from is not None
+        fits = self.fitted.parameters_from is not None
         return Secret.FITTED_PARAMETER if fits else Secret.AVERAGE_REWARDS
-
-    def clients(self, phase: int) -> int:
-        """⌈2^{αl}⌉, or the fixed number."""
-        return (
-            self.fixed_clients
-            if self.fixed_clients is not None
-            else math.ceil(2.0 ** (self.alpha * phase))
-        )
 
     def scheduled_clients(self) -> int:
         """The total number of clients sampled by all phases that fit into the horizon."""
         total, elapsed, phase = 0, 0.0, 1
         while (elapsed := elapsed + self.length(phase)) <= self.horizon:
-            total += self.clients(phase)
+            total += self.sampling.clients(phase)
             phase += 1
         return total
 
     def _participants(self, phase: int, plays: Indices) -> int:  # noqa: ARG002
-        return self.clients(phase)
+        return self.sampling.clients(phase)
 
     def _variances(self, reports: Indices, plays: Floats) -> Floats:
         """B²/(clients · plays), averaged over plays and clients.
@@ -340,11 +369,12 @@ class DistributedElimination(PhasedElimination):
         return np.asarray(self.bound**2 / (reports * plays))
 
     def _client_variance(self, reports: Indices) -> float:
-        return float(self.client_std**2 / reports)
+        return float(self.sampling.client_std**2 / reports)
 
     def _reported(self, design: Design, participants: int) -> Design:
         """A `Fit` where there are enough participants and it narrows widths."""
-        if self.parameters_from is None or participants < self.parameters_from:
+        first = self.fitted.parameters_from
+        if first is None or participants < first:
             return design
         below = self._width_of_actions(design, participants) / (1 + WORTH)
         found = self._own_fit(design, self._number + 1, participants, below)
@@ -357,7 +387,7 @@ class DistributedElimination(PhasedElimination):
 
     def _own_fit(
         self, design: Design, phase: int, clients: int, below: float = math.inf
-    ) -> tuple[shrinking.OwnFit, Floats] | None:
+    ) -> tuple[own_fits.OwnFit, Floats] | None:
         """How clients of a phase fit their parameters, and the centre, if widths are below `below`.
 
         The result for a planned phase is cached until its estimate is learned.
@@ -365,7 +395,7 @@ class DistributedElimination(PhasedElimination):
         about = (design.support, design.plays, phase, clients)
         if self._planned is None or self._planned[0] != about:
             centre, distance = self._centre()
-            fit = shrinking.best_fit(self._public(design, phase, clients, distance), below)
+            fit = own_fits.best_fit(self._public(design, phase, clients, distance), below)
             if fit is None:
                 return None
             self._planned = (about, fit, centre)
@@ -375,43 +405,39 @@ class DistributedElimination(PhasedElimination):
         """The phase estimate with the smallest error bound, or zero, and that bound."""
         phases = self._evidence.phases
         for number, known in enumerate(phases[len(self._off) :], len(self._off) + 1):
-            off = shrinking.distance_of(known.matrix, self._rare(number))
+            off = own_fits.distance_of(known.matrix, self._rare(number))
             beyond = 0.0 if known.beyond is None else float(np.linalg.norm(known.beyond, 2))
             self._off.append(off + beyond)
         nearest = int(np.argmin(self._off)) if self._off else 0
-        if not self._off or self._off[nearest] >= self.norm:
-            return np.zeros(self.actions.shape[1]), self.norm
+        if not self._off or self._off[nearest] >= self.fitted.norm:
+            return np.zeros(self.actions.shape[1]), float(self.fitted.norm)
         return phases[nearest].theta, self._off[nearest]
 
     def _public(
         self, design: Design, phase: int, clients: int, distance: float
-    ) -> shrinking.PublicPhase:
-        return shrinking.PublicPhase(
+    ) -> own_fits.PublicPhase:
+        return own_fits.PublicPhase(
             played=self.actions[np.array(design.support)],
             plays=np.array(design.plays, dtype=float),
             active=self.actions[self._active],
             clients=clients,
-            spreads=(self.bound, self.client_std),
+            spreads=(self.bound, self.sampling.client_std),
             distance=distance,
-            noise=self._noise(clients),
+            noise=self.fitted.noise(clients),
             deviations=math.sqrt(2 * self._evidence.level),
             chance=self._rare(phase),
         )
 
-    def _noise(self, clients: int) -> float:
-        """The noise's standard deviation in an average of reports of norm at most 1."""
-        return 2 * self.noise_ratio / (math.sqrt(clients) if self.noise_alone else clients)
-
     def _width_of_actions(self, design: Design, clients: int) -> float:
         """The width of a typical difference, if clients reported one average per action."""
         plays = np.array(design.plays, dtype=float)
-        noise = self._noise(clients) * self.bound * math.sqrt(len(plays))
+        noise = self.fitted.noise(clients) * self.bound * math.sqrt(len(plays))
         variances = self.bound**2 / (clients * plays) + noise**2
-        solve = _least_squares(self.actions[np.array(design.support)], 1 / variances)
+        solve = least_squares(self.actions[np.array(design.support)], 1 / variances)
         active = self.actions[self._active]
         centred = active - active.mean(axis=0)
         square = float(((centred @ solve) ** 2 @ variances).mean())
-        square += self.client_std**2 / clients * float((centred**2).sum(axis=1).mean())
+        square += self.sampling.client_std**2 / clients * float((centred**2).sum(axis=1).mean())
         return math.sqrt(2 * self._evidence.level * square)
 
     def _rare(self, phase: int) -> float:
@@ -434,7 +460,7 @@ class DistributedElimination(PhasedElimination):
         assert found is not None  # there is no `below` here
         fit, _ = found
         played, plays = self.actions[np.array(design.support)], np.array(design.plays, dtype=float)
-        undo = shrinking.undo(played, plays, np.array(design.solve))
+        undo = own_fits.undo(played, plays, np.array(design.solve))
         theta = undo @ (np.asarray(estimate.mean) + np.array(design.centre))
         proxy = float(np.max(error.proxies))
         cap = float(np.min(error.reaches)) * math.sqrt(proxy) if proxy else math.inf
@@ -449,7 +475,8 @@ class DistributedElimination(PhasedElimination):
         d = self.actions.shape[1]
         n = reports
         noise = 2 * float(np.max(stated)) * math.sqrt(largest_support(d) * d)
-        width = math.sqrt(2 * d / (n * design.length)) + self.client_std / math.sqrt(n) + noise
+        clients = self.sampling.client_std / math.sqrt(n)
+        width = math.sqrt(2 * d / (n * design.length)) + clients + noise
         return width * math.sqrt(2 * math.log(len(self.actions) * self.horizon))
 
 
@@ -468,24 +495,18 @@ class SingleElimination(PhasedElimination):
         self,
         actions: npt.ArrayLike,
         horizon: int,
-        *,
         bound: float = 1.0,
         failure_probability: Number = 0.05,
         constants: str = "tight",
+        *,
         per_person: bool = False,
     ) -> None:
-        super().__init__(
-            actions,
-            horizon,
-            bound=bound,
-            failure_probability=failure_probability,
-            constants=constants,
-        )
+        super().__init__(actions, horizon, bound, failure_probability, constants)
         self.first_length = float(largest_support(self.actions.shape[1]))
         self.per_person = per_person
 
     @property
-    def secret(self) -> Secret:
+    def secret(self) -> Secret | None:
         """One reward: every play belongs to another participant."""
         return Secret.ONE_REWARD
 
@@ -513,7 +534,7 @@ class SingleElimination(PhasedElimination):
         )
 
 
-def _least_squares(played: Floats, weights: Floats) -> Floats:
+def least_squares(played: Floats, weights: Floats) -> Floats:
     """The matrix of weighted least squares from means of the played actions, within their span."""
     root = np.sqrt(weights / weights.max())
     return np.asarray(np.linalg.pinv(played * root[:, None], rcond=1e-9) * root)

@@ -28,6 +28,8 @@ GRID = 24  # values of λ, each half the previous one: for precisions I over 14 
 LARGEST = 512.0  # the largest λ, times the bound on rewards
 CANCELLED = 1e-13  # rounding error of a difference's variance, relative to the two variances
 RIVALS = 16  # the number of leading actions that the others are compared with
+DRAWS = 2000  # of θ*, for the probability to be best
+SINGULAR = 1e-9  # relative precision below which no phase says anything about a direction
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,16 +141,62 @@ class RunEvidence:
             if phase.beyond is not None:
                 off = np.linalg.norm((first - points) @ phase.beyond.T, axis=1)
                 beyond += off * weights[number]
+        return weighted / precision, self._widths(variances, weights, self.level, beyond)
+
+    def _widths(
+        self, variances: Floats, weights: Floats, level: float, beyond: Floats | float = 0.0
+    ) -> Floats:
+        """One-sided widths of averages with these weights of phases, for e^-level per λ."""
+        precision = weights.sum(axis=0)
         caps = np.array([phase.cap for phase in self.phases])
-        cap = (caps[:, None] * np.sqrt(variances)).min(axis=0)
-        wanted = np.minimum(np.sqrt(2 * self.level / precision), cap)
+        cap = np.where(weights > 0, caps[:, None] * np.sqrt(variances), math.inf).min(axis=0)
+        wanted = np.minimum(np.sqrt(2 * level / precision), cap)
         halvings = np.log2(self.largest / wanted)
         step = np.where(wanted < cap, np.round(halvings), np.ceil(halvings)).clip(0, GRID - 1)
         rate = self.largest * 2.0**-step
         rate = np.where(rate > cap, rate / 2, rate)
         allowed = (rate <= cap) & (rate >= self.largest * 2.0 ** (1 - GRID) * (1 - 1e-9))
-        width = rate / 2 + (self.level / rate + beyond) / precision
-        return weighted / precision, np.where(allowed, width, math.inf)
+        width = rate / 2 + (level / rate + beyond) / precision
+        return np.where(allowed, width, math.inf)
+
+    def intervals(
+        self, points: Floats, known: npt.NDArray[np.int64], failure: float
+    ) -> tuple[Floats, Floats]:
+        """Anytime-valid bounds on ⟨θ*, x⟩ for all rows x from the first `known` phases of each.
+
+        The probability that any of them ever excludes the truth is at most `failure`. Rows without
+        a phase have infinite bounds.
+        """
+        low, high = np.full(len(points), -math.inf), np.full(len(points), math.inf)
+        rows = np.flatnonzero(known)
+        if not len(rows) or not failure > 0:
+            return low, high
+        seen = self.seen(points[rows])
+        variances = seen.variances + 1e-300
+        used = np.arange(len(self.phases))[:, None] < known[rows]
+        weights = np.where(used, 1 / variances, 0.0)
+        centre = (seen.estimates * weights).sum(axis=0) / weights.sum(axis=0)
+        level = math.log(2 * len(points) * GRID / failure)
+        width = self._widths(variances, weights, level)
+        low[rows], high[rows] = centre - width, centre + width
+        return low, high
+
+    def chances(self, points: Floats) -> Floats:
+        """The approximate probability that each row has the largest ⟨θ*, x⟩.
+
+        θ* is normal with the precision of all phases together; a fixed sample of it is counted.
+        """
+        precisions = [np.linalg.pinv(phase.matrix, hermitian=True) for phase in self.phases]
+        pairs = zip(precisions, self.phases, strict=True)
+        weighted = np.sum([one @ phase.theta for one, phase in pairs], axis=0)
+        values, vectors = np.linalg.eigh(np.sum(precisions, axis=0))
+        spread = np.where(values > SINGULAR * values[-1], 1 / np.maximum(values, 1e-300), 0.0)
+        normal = np.random.default_rng(0).standard_normal((DRAWS, len(spread)))
+        sample = (vectors * spread) @ (vectors.T @ weighted) + (
+            normal * np.sqrt(spread)
+        ) @ vectors.T
+        leaders = (sample @ points.T).argmax(axis=1)
+        return np.bincount(leaders, minlength=len(points)) / DRAWS
 
     def to_dict(self) -> dict[str, Any]:
         """The state as plain data."""

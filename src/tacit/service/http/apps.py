@@ -97,6 +97,11 @@ class Service:
         driver = Driver(lambda: step(leases), metrics.failure)
         return cls(party, config, metrics, writer, driver, leases)
 
+    def report_kept(self) -> None:
+        """Notify the driver of a new report, if this process advances rounds."""
+        if self.leases.leading:
+            self.driver.poke()
+
     @asynccontextmanager
     async def running(self, _app: FastAPI) -> AsyncIterator[None]:
         """Lifespan of the application; pending work is committed before it ends."""
@@ -130,7 +135,7 @@ def helper_app(helper: Helper, config: PartyConfig) -> Front:
     app = _application("helper", service)
     _add_admission(app, service, helper)
     _add_calls(app, service, helper)
-    return _fronted(app, service, CallCheck(lambda digest: helper.terms(digest).terms.keys[0]))
+    return _fronted(app, service, CallCheck(helper.coordinator_key))
 
 
 def _application(role: str, service: Service) -> FastAPI:
@@ -149,7 +154,7 @@ def _application(role: str, service: Service) -> FastAPI:
     app.state.service = service
     for kind in (TacitError, RequestValidationError, StarletteHTTPException, Exception):
         app.add_exception_handler(kind, _error)
-    put = reports.ReportRoute(service.party, service.writer, service.driver.poke, app)
+    put = reports.ReportRoute(service.party, service.writer, service.report_kept, app)
     app.state.reports = put
     app.router.routes.append(Route(reports.PATH, put, methods=["PUT"]))
     _add_health(app, service)

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 LONGEST_TERMS = 1 << 16
-LONGEST_TEXT = 1 << 16
+LONGEST_TEXT = 1 << 18
 MOST_KEYS = 1 << 17
 
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256, hexadecimal")]

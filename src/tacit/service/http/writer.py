@@ -1,8 +1,10 @@
 """Group commit: pending writes are committed in one transaction and acknowledged afterwards.
 
 Requests put work into a queue. One thread takes all pending work, commits it, and only then
-resolves the futures of the requests. The next group gathers during a commit, so groups grow with
-the latency of the disk. The queue is bounded; requests beyond the bound fail with `Unavailable`.
+resolves the futures of the requests. The next group gathers during a commit, and afterwards for a
+multiple of the CPU time of that commit: under load the thread computes for a fifth of the time at
+most, however many processes share the load. The queue is bounded; requests beyond the bound fail
+with `Unavailable`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ from tacit.service.http.logs import traced
 
 LOG = logging.getLogger("tacit.service")
 GATHERING = 0.002  # seconds that the first work of a group waits for more
+SHARE = 4  # after a group of several, wait this many times the CPU time that it took
+LONGEST = 0.03  # maximum seconds to wait for more
 LARGEST = 512  # maximum group size
+ENOUGH = 128  # pending works that do not wait for more
 
 Work = TypeVar("Work")
 Answer = TypeVar("Answer")
@@ -75,18 +80,25 @@ class GroupWriter:
         return await future
 
     def _run(self) -> None:
+        gathering = GATHERING
         while not (self._stopping and not self._queue):
             self._come.wait()
-            if not self._stopping:
-                time.sleep(GATHERING)
+            if not self._stopping and len(self._queue) < ENOUGH:
+                time.sleep(gathering)
             self._come.clear()
-            while self._queue:
-                taken = [self._queue.popleft() for _ in range(min(LARGEST, len(self._queue)))]
-                groups: dict[Any, list[_Queued]] = {}
-                for one in taken:
-                    groups.setdefault(one.commit, []).append(one)
-                for commit, group in groups.items():
-                    self._write(commit, group)
+            taken = [self._queue.popleft() for _ in range(min(LARGEST, len(self._queue)))]
+            if self._queue:
+                self._come.set()
+            before = time.thread_time()
+            groups: dict[Any, list[_Queued]] = {}
+            for one in taken:
+                groups.setdefault(one.commit, []).append(one)
+            for commit, group in groups.items():
+                self._write(commit, group)
+            gathering = GATHERING
+            if len(taken) > 1:
+                wanted = SHARE * (time.thread_time() - before)
+                gathering = min(max(gathering, wanted), LONGEST)
 
     def _write(self, commit: Any, group: list[_Queued]) -> None:
         started = time.perf_counter()

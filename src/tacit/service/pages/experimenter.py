@@ -22,6 +22,8 @@ LEAST_STEPS, MOST_STEPS = 8, 80  # on the axis of the chart of intervals
 LEAST_COLUMNS, MOST_COLUMNS = 20, 40  # of the chart of rounds
 APART = 5  # seconds between deadlines of rounds that are not concurrent
 MOST_ROWS = 60  # of the tables under charts
+MOST_OPTIONS, SHOWN = 30, 20  # options that are all listed, and how many of more than these
+IN_HISTORY = 8  # of many options, in the table of rounds
 
 Parts = Mapping[str, str]
 
@@ -40,6 +42,11 @@ def parts(view: View, up: bool) -> Parts:
     times, counts = [one["time"] for one in shown], [one["answers"] for one in shown]
     chart = StepChart(_axis(view, shown), wide, time_labels(times, wide, counts))
     strip = side_by_side[-MOST_COLUMNS:]
+    ranked = ranking(options)
+    given = {
+        name: sum(one["given"] or 0 for one in rounds if one["option"] == name)
+        for name in {one["option"] for one in rounds}
+    }
     closing = [end for column in strip if (end := max(one["closes"] for one in column.values()))]
     values = {
         "colours": colours,
@@ -48,11 +55,12 @@ def parts(view: View, up: bool) -> Parts:
         "chart": chart,
         "bands": [_band(one, colours[one["option"]], shown) for one in _back_to_front(view)],
         "labels": _labels(view, chart.axis.ticks()),
+        "ranked": _ranks(view, ranked) if len(options) > MOST_OPTIONS else None,
+        "leading": few(options, ranked, SHOWN),
+        "in_history": few(options, ranked, IN_HISTORY),
+        "given": _most_given(looks, given),
+        "tried": _tried(looks, strip),
         "looks": looks,
-        "given": {
-            name: sum(one["given"] or 0 for one in rounds if one["option"] == name)
-            for name in looks
-        },
         "columns": strip,
         "deadlines": time_labels(closing, max(len(strip), LEAST_COLUMNS)),
         "drawn": drawing(sentences.terms_of(view), view["passed"]),
@@ -102,7 +110,11 @@ def problem(title: str, said: str, root: str) -> str:
 def _holds(view: View) -> str:
     level = f"{view['estimates']['level']:.0%}"
     if all(one["always"] for one in view["estimates"]["options"]):
-        return f"Intervals hold at all rounds at once with {level} probability, whenever one looks."
+        model = " if the mean answer is linear in the features," if view["status"]["linear"] else ""
+        return (
+            f"Intervals hold at all rounds at once with {level} probability,{model} whenever one "
+            "looks."
+        )
     return f"Intervals are normal approximations of {level} for one look."
 
 
@@ -121,6 +133,51 @@ def steps(
     known = [moment | {"answers": count} for moment, count in zip(history, answers, strict=True)]
     grouped = groupby(known, key=lambda moment: places.get(moment["round"]))
     return [list(group)[-1] for _, group in grouped]
+
+
+def ranking(options: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The options with estimates, the best first."""
+    known = [one for one in options if one["mean"] is not None]
+    return sorted(known, key=lambda one: (_faded(one), one["decision"] == "worse", -one["mean"]))
+
+
+def few(
+    options: Sequence[dict[str, Any]], ranked: Sequence[dict[str, Any]], most: int
+) -> Sequence[dict[str, Any]]:
+    """All options in their order; of many only the best, the best first."""
+    return options if len(options) <= MOST_OPTIONS else (ranked or options)[:most]
+
+
+def _ranks(view: View, ranked: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The chart of many options side by side, the best first, those ruled out last."""
+    shown = [{"options": ranked}]
+    chart = StepChart(_axis(view, shown), max(len(ranked), 1))
+    bands = [
+        (look, {n: one for n, one in enumerate(ranked) if (one["decision"] == "worse") is worse})
+        for look, worse in (("o0", False), ("o1 faded", True))
+    ]
+    return {"chart": chart, "bands": bands, "labels": _labels(view, chart.axis.ticks())}
+
+
+def _most_given(
+    looks: Mapping[str | None, str], given: Mapping[str | None, int]
+) -> dict[str | None, int]:
+    """The participants of each option; of many only the options with most of them."""
+    counts = {name: given.get(name, 0) for name in looks}
+    if len(counts) <= MOST_OPTIONS:
+        return counts
+    return dict(sorted(counts.items(), key=lambda one: -one[1])[:SHOWN])
+
+
+def _tried(
+    looks: Mapping[str | None, str], strip: Sequence[Mapping[str, Any]]
+) -> Mapping[str | None, str]:
+    """The options with a row in the chart of rounds; of many those of the latest rounds."""
+    if len(looks) <= MOST_OPTIONS:
+        return looks
+    latest = dict.fromkeys(name for column in reversed(strip) for name in column)
+    names = set(list(latest)[:SHOWN])
+    return {name: look for name, look in looks.items() if name in names}
 
 
 def _faded(one: dict[str, Any]) -> bool:

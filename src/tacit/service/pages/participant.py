@@ -13,7 +13,7 @@ from tacit.service.readers import in_words as duration
 from tacit.terms import HPKE_SUITES, Answer, Terms, in_words
 from tacit.terms.parts import BINOMIAL, DISCRETE_LAPLACE, RANDOMIZED_RESPONSE
 from tacit.terms.visibility import visibility
-from tacit.terms.words import caution, handling, honesty, likelihood
+from tacit.terms.words import caution, handling, honesty, likelihood, some_of
 from tacit.trust import TrustModel
 
 IN_BROWSERS = {
@@ -22,6 +22,11 @@ IN_BROWSERS = {
     TrustModel.SHUFFLER: ("devices", (BINOMIAL,)),
 }
 """Trust models that the browser's device supports, the party that adds the noise, and the noise."""
+
+WHICH_BROWSERS = (
+    "Browsers take part with two servers, with or without proofs, with bits through a shuffler, "
+    "and in the local model"
+)
 
 OTHERS_LEARN = {
     TrustModel.TWO_SERVERS: "sums of at least {} answers, with noise, and nothing else about your "
@@ -53,9 +58,11 @@ def page(terms: Terms, state: str, root: str) -> str:
         title=terms.question,
         root=root,
         terms=terms,
+        some_of=some_of,
         state=state,
         over=state in OVER,
         browsers=in_browsers(terms),
+        which_browsers=WHICH_BROWSERS,
         digest=terms.digest.hex(),
         lines=in_words(terms),
         within=f", about the next {duration(answer.window)}" if answer.window else "",

@@ -23,6 +23,7 @@ View = dict[str, Any]
 """An experiment as returned by `Coordinator.view` or `Coordinator.public`."""
 
 OVER = ("stopped", "finished")
+MOST_RIVALS = 10  # options that are named in a sentence
 STATES = {
     "unsigned": "Not signed yet",
     "running": "Running",
@@ -34,6 +35,7 @@ ENDINGS = {
     "participants-reached": "As many answers as planned have come, or too few are left for "
     "another round.",
     "last-day-passed": "The last day has come: no further round would close in time.",
+    "one-option-left": "All other options were ruled out.",
     "stopped-by-hand": "The experimenter stopped it.",
 }
 PROMISED = {
@@ -172,7 +174,10 @@ def sure(view: View) -> Said:
     short = "Not decided: nobody can tell for sure." if over else "Not decided yet."
     others = [one for one in found["options"] if one["option"] != mine["option"]]
     rivals = [one["option"] for one in others if one["decision"] == "open"]
-    running = f" Not ruled out so far: {listed(rivals)}." if rivals else ""
+    many = len(rivals) > MOST_RIVALS
+    running = f" Not ruled out so far: {len(rivals):,} others." if many else ""
+    if rivals and not many:
+        running = f" Not ruled out so far: {listed(rivals)}."
     return Said(
         short,
         f"It is the best with a chance of {_about(mine['best'])}.{running} {warned}",

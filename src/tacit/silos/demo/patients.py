@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.bandits.contextual.federated import FederatedLinUCB
+from tacit.bandits.contextual.federated import FederatedLinUCB, SiloRules
 from tacit.silos.context import ContextColumn, ContextSpec
 from tacit.types import Floats
 
@@ -114,7 +114,7 @@ def own_linucb(patients: Patients, hospital: int, count: int, rng: np.random.Gen
 
     Returns the estimated intercepts and slopes.
     """
-    learner = FederatedLinUCB(1, WARD.dimension, count, count, lazy=False)
+    learner = FederatedLinUCB(1, WARD.dimension, count, count, rules=SiloRules(lazy=False))
     (round_,) = learner.propose()
     assignment: Any = round_.assignment
     actor = assignment.start(1)

@@ -5,7 +5,7 @@ from outside.protocol import response
 from tacit import ArmsProblem, Experiment, Guaranteed, PerRound, TrustModel, algorithm
 
 USED = ("arms", "horizon", "epsilon", "rewards", "instance", "means")
-ABOUT = {"paper": "outside", "trust": TrustModel.LOCAL, "promise": "(ε, 0)-DP of each message"}
+ABOUT = {"paper": "outside", "trust": TrustModel.LOCAL, "guarantee": "(ε, 0)-DP of each message"}
 
 
 @algorithm("outside-commit", problem=ArmsProblem, options=USED, **ABOUT)

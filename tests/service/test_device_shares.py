@@ -1,0 +1,220 @@
+"""What devices add to their levels, draw by draw: the sampler is replaced, its arguments noted.
+
+Other tests compare draws with their distribution; these find noise that is drawn for another
+distribution, added to no number, or added to two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from itertools import count, product
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from tests.service.deployed import Deployed, definition_of, deployed
+
+from tacit.aggregation.announcements import SharedNoise
+from tacit.aggregation.masking import MaskingRound
+from tacit.aggregation.shuffler import BIT, ShufflerRound
+from tacit.aggregation.two_servers import RoundOutcome
+from tacit.client.entries import Running
+from tacit.client.trust_models import local, masking, shuffler
+from tacit.client.trust_models.contract import Reporter
+from tacit.errors import Refusal
+from tacit.sampling.draws import ones
+from tacit.service.assignment import Assigned
+
+Noted = list[tuple[Any, ...]]
+
+
+def noting(module: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch) -> Noted:
+    """Replace a sampler by one that returns 1000, 1001, … and notes its arguments."""
+    calls: Noted = []
+    numbers = count(1000)
+
+    def draw(*arguments: Any) -> int:
+        calls.append(arguments)
+        return next(numbers)
+
+    monkeypatch.setattr(module, name, draw)
+    return calls
+
+
+def running_of(one: Deployed, assigned: Assigned, *levels: int) -> Running:
+    one.report(assigned, *levels)
+    return one.running[-1]
+
+
+@contextmanager
+def opened(path: Path, trust: str, **about: Any) -> Iterator[tuple[Deployed, Assigned]]:
+    """A deployed experiment with an open round, and one assigned slot of it."""
+    with deployed(definition_of(trust, **about), path) as one:
+        one.step(2)
+        yield one, one.join(1)[0]
+
+
+def described(reporter: Reporter, one: Deployed, assigned: Assigned) -> Any:
+    return reporter.announced(one.pinned, assigned.announcement)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "sampler", "parameters"),
+    [
+        ("discrete-laplace", "draw_laplace_share", lambda total, shares: (total, shares)),
+        ("skellam", "draw_skellam", lambda total, shares: (total / shares,)),
+        ("discrete-gaussian", "draw_gaussian", lambda total, shares: (total**2 / shares,)),
+    ],
+)
+def test_a_masked_share_is_drawn_for_the_divisor_of_its_round(
+    distribution: str,
+    sampler: str,
+    parameters: Callable[[Fraction, int], tuple[Any, ...]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with opened(tmp_path, "secure-aggregation", min_batch_size=40) as (one, slot):
+        found = described(masking.MaskingReporter(), one, slot)
+        assert isinstance(found, MaskingRound)
+        terms = one.pinned.terms
+        noise = replace(terms.noise)
+        object.__setattr__(noise, "distribution", distribution)
+        stated = replace(terms)
+        object.__setattr__(stated, "noise", noise)
+        wide = replace(found, noise=SharedNoise(37, Fraction(5, 2)))
+        calls = noting(masking, sampler, monkeypatch)
+        assert masking.share(stated, wide) == 1000
+        assert calls == [parameters(Fraction(5, 2), 37)]
+
+
+def test_every_masked_number_has_a_share_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path, "secure-aggregation", min_batch_size=40) as (one, slot):
+        running = running_of(one, slot, 1)
+        drawn = count(1000)
+        monkeypatch.setattr(masking, "share", lambda _terms, _round: next(drawn))
+        reporter = masking.MaskingReporter()
+        reporter.encode(replace(running, levels=(1, 0, 1)))
+        (session,) = reporter._sessions.values()
+        assert session.numbers == [1001, 1001, 1003]
+
+
+def test_shuffled_bits_have_the_announced_noise_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about: dict[str, Any] = {"min_batch_size": 64, "delta": Fraction(1, 1000)}
+    with opened(tmp_path, "shuffler", epsilon=Fraction(1), **about) as (one, slot):
+        found = described(shuffler.ShufflerReporter(), one, slot)
+        assert isinstance(found, ShufflerRound)
+        asked: Noted = []
+
+        def noted(bits: int, bias: Fraction) -> Any:
+            asked.append((bits, bias))
+            return ones(bits, bias)
+
+        monkeypatch.setattr(shuffler, "ones", noted)
+        parts = found.messages
+        for level in (0, 1):
+            numbers = shuffler.randomized(found, level)
+            assert len(numbers) == parts
+            assert set(numbers) <= {0, 1}
+            assert sum(numbers) >= level
+        assert asked == [(parts - 1, found.noise.total)] * 2
+
+
+def test_split_numbers_add_up_to_the_level_and_one_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about: dict[str, Any] = {"min_batch_size": 64, "delta": Fraction(1, 1000)}
+    with opened(tmp_path, "shuffler", epsilon=Fraction(1), **about) as (one, slot):
+        found = described(shuffler.ShufflerReporter(), one, slot)
+    noise = SharedNoise(40, Fraction(3, 2))
+    split = replace(found, modulus=5000, messages=8, size=2, noise=noise)
+    assert found.modulus == BIT
+    calls = noting(shuffler, "draw_laplace_share", monkeypatch)
+    rows = [shuffler.randomized(split, 1) for _ in range(2)]
+    assert calls == [(Fraction(3, 2), 40)] * 2
+    assert [sum(row) % 5000 for row in rows] == [1001, 1002]
+    assert all(len(row) == 8 and all(0 <= part < 5000 for part in row) for row in rows)
+    different = [part for row in rows for part in row[:-1]]
+    assert len(set(different)) > 7, "14 uniform parts, more than half alike: below 1e-20"
+
+
+def test_every_metric_through_a_shuffler_has_noise_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about: dict[str, Any] = {"min_batch_size": 64, "delta": Fraction(1, 1000)}
+    with opened(tmp_path, "shuffler", epsilon=Fraction(1), **about) as (one, slot):
+        running = running_of(one, slot, 0)
+        levels: list[int] = []
+        sent: list[list[bytes]] = []
+
+        def noted(_round: ShufflerRound, level: int) -> list[int]:
+            levels.append(level)
+            return [level]
+
+        def kept(_pinned: Any, _announcement: bytes, messages: list[bytes]) -> bytes:
+            sent.append(messages)
+            return b""
+
+        monkeypatch.setattr(shuffler, "randomized", noted)
+        monkeypatch.setattr(shuffler, "wrap", kept)
+        shuffler.ShufflerReporter().encode(replace(running, levels=(1, 0)))
+        assert levels == [1, 0]
+        assert sent == [[bytes([1]), bytes([BIT])]], "labelled by metric"
+
+
+def test_messages_through_a_shuffler_are_no_wider_than_their_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wider ones could be told apart by what fills them."""
+    about: dict[str, Any] = {"min_batch_size": 64, "delta": Fraction(1, 1000)}
+    with opened(tmp_path, "shuffler", epsilon=Fraction(1), **about) as (one, slot):
+        reporter = shuffler.ShufflerReporter()
+        wide = replace(described(reporter, one, slot), size=2)
+        monkeypatch.setattr(shuffler, "accept", lambda *_: wide)
+        with pytest.raises(Refusal, match="size of a message is 2: must be 1 bytes"):
+            reporter.announced(one.pinned, slot.announcement)
+
+
+@pytest.mark.parametrize("said", list(product(RoundOutcome, repeat=2)))
+def test_a_refund_through_a_shuffler_needs_both_parties_abort(
+    said: tuple[RoundOutcome, RoundOutcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shuffler, "accept", lambda *_: None)
+    monkeypatch.setattr(shuffler, "read_outcome", lambda _pinned, _round, message: message)
+    refunds: Any = shuffler.ShufflerReporter().refunds
+    both = said == (RoundOutcome.ABORTED, RoundOutcome.ABORTED)
+    assert refunds(None, b"", list(enumerate(said))) is both
+    assert not refunds(None, b"", [(0, said[0])]), "one party's word"
+    assert not refunds(None, b"", [(1, said[0]), (1, said[1])]), "one party twice"
+
+
+def test_one_coordinators_word_refunds_nothing() -> None:
+    for reporter in (local.LocalReporter(), masking.MaskingReporter()):
+        refunds: Any = reporter.refunds
+        assert not refunds(None, b"", [b"aborted"])
+
+
+def test_every_local_number_has_noise_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path, "local", levels=4) as (one, slot):
+        running = running_of(one, slot, 0)
+        sent: list[list[int]] = []
+
+        def kept(_pinned: Any, _announcement: bytes, _slot: Any, numbers: list[int]) -> bytes:
+            sent.append(numbers)
+            return b""
+
+        monkeypatch.setattr(local, "encrypt_report", kept)
+        calls = noting(local, "draw_laplace", monkeypatch)
+        local.LocalReporter().encode(replace(running, levels=(3, 0, 1)))
+        scale = one.pinned.terms.noise.scale
+    assert sent == [[1003, 1001, 1003]]
+    assert calls == [(scale.numerator, scale.denominator)] * 3
