@@ -112,16 +112,18 @@ def participant(browser: Browser, stage: Stage, directory: Path) -> None:
 
 
 def trust_models(browser: Browser, stage: Stage, directory: Path) -> None:
-    """Both pages where devices add the noise."""
-    for trust in ("local", "shuffler"):
-        stage.begin_with(trust)
+    """Both pages under other trust models than two servers without proofs."""
+    for trust in ("local", "shuffler", "secure-aggregation", "two-servers"):
+        proofs = trust == "two-servers"
+        stage.begin_with(trust, proofs=proofs)
         with fresh_window(browser, "desktop", "light") as page:
             page.goto(stage.page)
             page.wait_for_selector(".live[data-state=live]")
-            keep_all(page, directory, trust)
+            name = "proofs" if proofs else trust
+            keep_all(page, directory, name)
             page.goto(f"{stage.page}/take-part")
-            page.wait_for_selector("text=I agree")
-            keep_all(page, directory, f"part-{trust}")
+            page.wait_for_selector("text=/I agree|Browsers cannot take part/")
+            keep_all(page, directory, f"part-{name}")
 
 
 def main(directory: Path) -> None:

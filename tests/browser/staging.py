@@ -74,12 +74,16 @@ class Stage:
         self.digest = self.both.begin(made, timing, **(self._about(window) | changed))
         self.wait_open()
 
-    def begin_with(self, trust: str) -> None:
-        """An experiment of a trust model whose devices add the noise, with open rounds."""
+    def begin_with(self, trust: str, **changed: Any) -> None:
+        """An experiment of a trust model, with open rounds."""
         self.begun += 1
         coordinator, (first, second) = self.both.coordinator, self.both.members
         helped = {"helper_address": self.both.urls[1], "helper_key": public_key(second.key)}
         today = datetime.now(UTC).date()
+        has_helper = trust in ("two-servers", "shuffler")
+        about: dict[str, Any] = (helped if has_helper else {}) | changed
+        if trust == "shuffler":
+            about["delta"] = Fraction(1, 1000)
         defined = Definition.of(
             question=QUESTION,
             organisation="St. Anna hospital, occupational health",
@@ -94,11 +98,11 @@ class Stage:
             joining=SOON.joining,
             margin=SOON.margin,
             grace=SOON.grace,
-            **(helped | {"delta": Fraction(1, 1000)} if trust == "shuffler" else {}),
+            **about,
         )
         terms = defined.terms(self.both.urls[0], public_key(first.key))
         self.digest = coordinator.create(terms, defined.experiment(), defined.timing)
-        if trust == "shuffler":
+        if has_helper:
             signature = cosign(terms, second.key)
             self.both.helper.admit(terms, (coordinator.signature(self.digest), signature))
             coordinator.cosign(self.digest, signature)

@@ -168,7 +168,7 @@ BAD = {
     "attack --runs 0": "runs is 0",
     "attack --seed -1": "seed is -1",
     "attack --games 1e30": "games is 1e+30: must be at most",
-    "demo --people 299": "people is 299: must be from 300",
+    "demo --people 499": "people is 499: must be from 500",
     "demo --people 1e30": "people is 1e+30",
     "demo --seed -1": "seed is -1",
     "demo --out taken": "taken: a file is in the way",

@@ -15,12 +15,19 @@ import httpx
 import pytest
 from tests.service.pairs import experiment_of, sqlite_pair
 
+from tacit.cli.demo import LEAST
 from tacit.service.bootstrap import Card
 from tacit.service.definition import parse
 from tacit.service.demo import report
 from tacit.service.demo.children import Child
 from tacit.service.demo.crowd import VisitCounts
-from tacit.service.demo.play import LIKING, DemoProgress, DemoSettings, definition_of
+from tacit.service.demo.play import (
+    LIKING,
+    DemoProgress,
+    DemoSettings,
+    RoundPace,
+    definition_of,
+)
 from tacit.trust import TrustModel
 
 OPTIONS = tuple(LIKING)
@@ -81,6 +88,21 @@ def test_the_definition_of_the_demonstration_is_one(shown: DemoProgress) -> None
     alone = parse(definition_of([], DemoSettings(trust=TrustModel.LOCAL)))
     assert (alone.trust, alone.helper_key) == ("local", None)
     assert shown.status["options"] == list(OPTIONS)
+
+
+def test_rounds_last_longer_on_a_slow_machine() -> None:
+    """The time that servers took to start sets how long slots, reports and stages may take."""
+    fast, slow = RoundPace.of(0.5, 225, 5), RoundPace.of(12.0, 225, 5)
+    assert fast == RoundPace()
+    assert slow.joining == 39
+    assert slow.margin == 12
+    assert slow.grace == 480
+    assert RoundPace.of(1000.0, 9000, 20).joining == 100
+
+
+@pytest.mark.parametrize("trust", [TrustModel.LOCAL, TrustModel.SECURE_AGGREGATION])
+def test_the_smallest_demonstration_can_be_defined(trust: TrustModel) -> None:
+    assert parse(definition_of([], DemoSettings(people=LEAST, trust=trust))).participants == LEAST
 
 
 def alive(marker: str) -> list[str]:

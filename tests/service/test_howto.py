@@ -138,3 +138,24 @@ def test_the_page_about_two_organisations_runs_with_proofs(
             terms = device.known_terms(experiment)
     assert terms is not None
     assert (terms.proofs, terms.trust.value) == (1, "two-servers")
+
+
+@pytest.mark.extended
+def test_the_live_part_of_the_contextual_tutorial_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with following("../tutorials/contextual", tmp_path, monkeypatch) as reader:
+        steps = commands(reader.page)
+        assert len(steps) == 9
+        (program,) = re.findall(r"^```py\n(.*?)^```$", reader.page, re.M | re.S)
+        for words in steps:
+            if words[:2] == ["experiment", "status"]:
+                reader.wait_for_rounds()
+                told = run(["-c", program])
+            reader.follow(words)
+    checked = " ".join(reader.said["experiment check"].split())
+    assert "8 cells of context and option" in checked
+    assert "Your device chooses which one" in checked
+    assert "was taken" in told
+    assert "It costs 1 of ε" in told
+    assert "which option for whom" in reader.said["experiment status"]

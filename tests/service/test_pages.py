@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import Request
+from tests.service.deployed import ADDRESSES, KEYS, definition_of
 from tests.service.pairs import Pair, experiment_of, sqlite_pair
 from tests.service.served import ADMIN, TIMING, TOKEN, Threads, served, wait_for
 from tests.terms.test_words import ALL as TRUST_MODELS
@@ -28,6 +29,7 @@ from tacit.service.demo.crowd import VisitCounts
 from tacit.service.demo.play import DemoProgress
 from tacit.service.http import pages
 from tacit.service.pages import experimenter, participant, sentences
+from tacit.service.pages.parties import drawing
 from tacit.terms import Answer, Terms
 from tacit.terms.visibility import visibility
 from tacit.terms.words import caution, handling, honesty, likelihood
@@ -284,7 +286,7 @@ def test_participants_of_every_trust_model_read_what_it_means(made: Callable[[],
         assert line in text
     browsers = terms.trust == "local" or terms.noise.by == "servers"
     assert ("Your browser is checking the terms." in text) == browsers
-    assert ("take part with an app. Nothing has been sent" in text) == (not browsers)
+    assert ("in this experiment: take part with an app." in text) == (not browsers)
     lanes = [value for name, value in found.attributes if name == "data-lane"]
     assert tuple(lanes) == visibility(terms).receivers
 
@@ -565,3 +567,30 @@ def test_terms_that_are_not_signed_are_shown_and_nobody_can_take_part(both: Thre
     assert "wait for the helper" in both.get(0, f"/e/{digest}").text
     assert "has not begun" in both.get(0, f"/e/{digest}/take-part").text
     assert "Not signed yet" in both.get(0, "/").text
+
+
+@pytest.mark.parametrize(
+    ("trust", "more", "browsers"),
+    [
+        ("two-servers", {}, True),
+        ("two-servers", {"proofs": True}, True),
+        ("local", {}, True),
+        ("shuffler", {}, True),
+        ("secure-aggregation", {}, False),
+    ],
+)
+def test_pages_say_whether_browsers_take_part(
+    trust: str, more: dict[str, Any], browsers: bool
+) -> None:
+    """Both pages: the experimenter's beside who sees what, the participant's before the button."""
+    terms = definition_of(trust, **more).terms(ADDRESSES[0], KEYS[0])
+    passed = dict.fromkeys(
+        ("reports", "sums", "sums_bytes", "coordinator_bytes", "helper_bytes"), 0
+    )
+    drawn = drawing(terms, passed)
+    assert {card.role for card in drawn.cards} == {party.role for party in terms.parties}
+    assert ("in a browser or with an app" in drawn.browsers) == browsers
+    page = participant.page(terms, "running", "../../")
+    assert ("Your browser is checking the terms." in page) == browsers
+    for said in (page, drawn.browsers):
+        assert (participant.WHICH_BROWSERS in said) == (not browsers)

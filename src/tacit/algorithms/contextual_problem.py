@@ -155,6 +155,7 @@ class ContextualProblem(Problem):
     features: FeatureMap | None = None
     binary: bool = True
     smallest: int = 1
+    exploration: float = 0.0
     labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -174,7 +175,7 @@ class ContextualProblem(Problem):
         return () if self.features is None else self.features.options
 
     def chosen(self) -> tuple[StatisticKind, str]:
-        """The statistic, and why."""
+        """The statistic that devices report, and the reason for the choice."""
         features = self.features
         if features is None:
             raise TacitError("features are missing: a contextual experiment needs a feature map")

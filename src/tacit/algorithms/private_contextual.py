@@ -176,6 +176,7 @@ def compose(
         "tables": policy_learners.TableThompson,
         "moments": policy_learners.LinearThompson,
     }
+    more = {"exploration": problem.exploration} if statistic == "tables" else {}
     learner = kinds[statistic](
         features.to_dict(),
         problem.horizon,
@@ -183,6 +184,7 @@ def compose(
         growth=problem.growth or GROWTH[statistic],
         evaluation=problem.evaluation,
         smallest=smallest,
+        **more,
     )
     hidden: Mechanism = policies
     if problem.evaluation:
@@ -200,7 +202,10 @@ def slices(problem: ContextualProblem, trust: TrustModel, smallest: int) -> PerR
             factories.central_laplace,
             {"target": pure, "failure_probability": None},
         ),
-        TrustModel.TWO_SERVERS: (factories.two_servers_laplace, {"target": pure}),
+        TrustModel.TWO_SERVERS: (
+            factories.two_servers_laplace,
+            {"target": pure, "levels": 1 if problem.binary else REAL_LEVELS},
+        ),
         TrustModel.SECURE_AGGREGATION: (
             factories.polya_tight,
             {"target": pure, "dropout": 0.0},

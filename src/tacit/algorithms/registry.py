@@ -39,6 +39,7 @@ HIDDEN = (
     "added",
     "binary",
     "control",
+    "exploration",
     "features",
     "levels",
     "smallest",

@@ -100,7 +100,7 @@ def new(
     if issuer is not None:
         values |= {"admission": "invitation", "issuer": issuers.read_issuer(issuer)}
     made = definition.Definition.of(**values)
-    left_out = _LEFT_OUT if context else (*_LEFT_OUT, "context_fields", "evaluation")
+    left_out = _LEFT_OUT if context else (*_LEFT_OUT, *_CONTEXTUAL)
     shown = {name: value for name, value in vars(made).items() if name not in left_out}
     if options_file is not None:
         shown.pop("options")
@@ -122,6 +122,7 @@ def new(
 
 
 LONGEST = 3650
+_CONTEXTUAL = ("context_fields", "evaluation", "exploration")
 _LEFT_OUT = (
     "options_table",
     "control_share",

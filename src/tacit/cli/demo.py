@@ -20,9 +20,9 @@ from tacit.errors import TacitError, integer, one_of
 from tacit.trust import DEPLOYABLE, TrustModel
 
 if TYPE_CHECKING:
-    from tacit.service.demo.play import DemoProgress
+    from tacit.service.demo.play import DemoProgress, DemoSettings
 
-LEAST, MOST = 300, 1_000_000
+LEAST, MOST = 500, 1_000_000
 
 
 def demo(
@@ -49,22 +49,28 @@ def demo(
     if context.invoked_subcommand is not None:
         return
     with needs_live():
-        from tacit.service.demo import report
-        from tacit.service.demo.play import DemoSettings, playing
-    from tacit.simulation import files
+        from tacit.service.demo.play import DemoSettings
 
-    if not LEAST <= people <= MOST:
-        raise TacitError(f"people is {people:.4g}: must be from {LEAST} to {MOST:,}")
+    _check_people(people)
     integer("seed", seed, at_least=0)
     one_of("trust", trust, DEPLOYABLE)
     if proofs and trust != TrustModel.TWO_SERVERS:
         raise TacitError(f"--proofs needs --trust two-servers, not {trust}: leave one of them out")
+    settings = DemoSettings(people, seed, TrustModel(trust), proofs, keep)
+    _play(settings, out, "report.html", as_json)
+
+
+def _play(settings: DemoSettings, out: Path, name: str, as_json: bool) -> None:
+    """Run a live experiment and write its report."""
+    from tacit.service.demo import report
+    from tacit.service.demo.play import playing
+    from tacit.simulation import files
+
     files.probe(out)
     with ExitStack() as stack:
         with _progress(as_json) as watch:
-            settings = DemoSettings(people, seed, TrustModel(trust), proofs, keep)
             shown = stack.enter_context(playing(settings, watch))
-        page = out / "report.html"
+        page = out / name
         with files.whole(page) as partial:
             partial.write_text(report.html(shown), encoding="utf-8")
         if as_json:
@@ -72,8 +78,35 @@ def demo(
         else:
             _say(shown)
             sentence("report", str(page))
-        if keep:
+        if settings.keep:
             _wait(shown)
+
+
+def contextual(
+    people: Annotated[
+        int, typer.Option(help="Approximate number of participants.", **Whole)
+    ] = 4000,
+    out: Annotated[Path, typer.Option(help="Directory for the report.")] = Path("demo-output"),
+    seed: Annotated[int, typer.Option(help="Seed of the simulated participants.", **Whole)] = 1,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep serving after the report, until ^C.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Learn which option is best for whom, live on this machine: two servers, and simulated
+    devices that choose by their participant's context. It ends by itself.
+    """
+    with needs_live():
+        from tacit.service.demo.play import DemoSettings
+
+    _check_people(people)
+    integer("seed", seed, at_least=0)
+    _play(DemoSettings(people, seed, keep=keep, contextual=True), out, "contextual.html", as_json)
+
+
+def _check_people(people: int) -> None:
+    if not LEAST <= people <= MOST:
+        raise TacitError(f"people is {people:.4g}: must be from {LEAST} to {MOST:,}")
 
 
 def _wait(shown: DemoProgress) -> None:
@@ -92,6 +125,8 @@ def _say(shown: DemoProgress) -> None:
     sentence("which is best", best)
     sentence("how sure", sure)
     sentence("promised", promise)
+    if shown.estimates["contexts"] is not None:
+        _say_segments(shown)
     rows: list[list[Any]] = [
         [
             one["option"],
@@ -104,11 +139,31 @@ def _say(shown: DemoProgress) -> None:
         for one in shown.estimates["options"]
     ]
     heads = ["option", "answers", "mean", "95% interval", "best (about)", "verdict"]
-    table(shown.status["question"], heads, rows)
+    if rows:
+        table(shown.status["question"], heads, rows)
     sentence("sent", " ".join(report.sent(shown)))
     sentence("rejected", " ".join(report.refused(shown)))
     note = "everything ran here: this shows the protocol, not the separation of trust"
     sentence("note", note)
+
+
+def _say_segments(shown: DemoProgress) -> None:
+    """Which option for whom, as a table."""
+    from tacit.service.pages.contexts import described, gained
+
+    rows: list[list[Any]] = [
+        [
+            described(one["context"]),
+            one["option"],
+            one["mean"],
+            f"{one['low']:.1%} to {one['high']:.1%}",
+            one["decision"],
+        ]
+        for one in shown.estimates["contexts"]["answers"]
+    ]
+    table("which option for whom", ["segment", "option", "mean", "95% interval", "verdict"], rows)
+    for line in gained(shown.estimates["contexts"]["gains"]):
+        sentence("gain", line)
 
 
 @contextmanager
@@ -136,7 +191,7 @@ def _progress(as_json: bool) -> Iterator[Callable[[str, DemoProgress | None], No
 def _summary(shown: DemoProgress) -> str:
     status, people = shown.status, shown.status["people"]
     ended = sum(one["stage"] in ("opened", "refused") for one in status["rounds"])
-    leader = status["decided"] or f"{status['best']} leads"
+    leader = status["decided"] or (f"{status['best']} leads" if status["best"] else "learning")
     return (
         f"{shown.seconds:.0f} s, {people['asked']:,} asked, {people['reported']:,} answers, "
         f"{ended} rounds over: {leader}"
@@ -252,4 +307,8 @@ def _stages(as_json: bool) -> Iterator[Callable[[str], None]]:
     yield lambda stage: console.print(f"  {stage}", soft_wrap=True, highlight=False)
 
 
-GROUPS = {"demo": CommandGroup(demo.__doc__, {"noise": noise, "silos": silos}, demo)}
+GROUPS = {
+    "demo": CommandGroup(
+        demo.__doc__, {"contextual": contextual, "noise": noise, "silos": silos}, demo
+    )
+}

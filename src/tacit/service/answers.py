@@ -162,22 +162,24 @@ def moment(
     now: int, terms: Terms, experiment: Experiment, round_: Round, view: ReleasedView | None
 ) -> dict[str, Any]:
     """The estimates after a round, for plots."""
+    tried = round_.arm if isinstance(round_.assignment, Arm) else None
     return {
         "time": now,
         "round": round_.number,
-        "option": experiment.options[round_.arm] if isinstance(round_.assignment, Arm) else None,
+        "option": None if tried is None else experiment.options[tried],
         "reports": None if view is None else view.reports,
-        "options": [in_units(terms, one) for one in _followed(experiment.estimates(), round_.arm)],
+        "options": [in_units(terms, one) for one in _followed(experiment.estimates(), tried)],
     }
 
 
-def _followed(rows: Sequence[ArmSummary], tried: int) -> Sequence[ArmSummary]:
+def _followed(rows: Sequence[ArmSummary], tried: int | None) -> Sequence[ArmSummary]:
     """All options; of many, only the leading ones and the one just tried, in their order."""
     if len(rows) <= MOST_FOLLOWED:
         return rows
     known = (k for k, row in enumerate(rows) if row.mean is not None)
     leading = nlargest(FOLLOWED, known, key=lambda k: rows[k].mean or 0.0)
-    return [rows[k] for k in sorted({tried, *leading})]
+    own = () if tried is None else (tried,)
+    return [rows[k] for k in sorted({*own, *leading})]
 
 
 def export(seen: Snapshot) -> dict[str, Any]:

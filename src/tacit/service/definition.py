@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 LONGEST = 1 << 18  # characters of a file, with the table of its options
 MISSING, DISHONEST = Fraction(1, 5), Fraction(1, 10)  # defaults where devices share the noise
 EVALUATION = Fraction(1, 10)  # default share of the evaluation slice
+EXPLORATION = Fraction(1, 5)  # default share of every segment
 EVENLY = Fraction(4, 5)  # of participants are split evenly until an option is shown to be worse
 ROUNDS = 32  # default maximum
 FINEST = 100  # levels at most by default
@@ -185,6 +186,12 @@ class Definition(BaseModel):
         "The share of participants who get an option at random, to measure what choosing by\n"
         "context gains. Default: 10% with contexts.",
         default_factory=lambda found: EVALUATION if found["context_fields"] else Fraction(0),
+    )
+    exploration: Annotated[readers.Part, AfterValidator(rules.with_context)] = _entry(
+        "contextual.exploration",
+        "The share of every segment that gets an option at random until one is shown to be the\n"
+        "best there. 0: whichever leads, so a decision may take long. Default: 20% with contexts.",
+        default_factory=lambda found: EXPLORATION if found["context_fields"] else Fraction(0),
     )
     meaning: Annotated[str, words(2000)] = _entry(
         "answer.meaning", "What a device reports, in the words that participants read."
@@ -464,6 +471,7 @@ class Definition(BaseModel):
                 epsilon=self.epsilon,
                 trust=self.trust,
                 evaluation=float(self.evaluation),
+                exploration=float(self.exploration),
                 features=self.context.features(self.options),
                 smallest=self.smallest,
             )
@@ -627,6 +635,7 @@ _EXAMPLES = {
     "guardrail": '"complaints"',
     "context_fields": '["device: phone, desktop"]',
     "evaluation": "0.1",
+    "exploration": "0.2",
 }
 
 

@@ -293,7 +293,7 @@ def _shared(definition: Definition) -> Iterator[str]:
             "other option until it is shown to be worse."
         )
     elif definition.context is not None:
-        yield "Every device chooses by the policy of its round."
+        yield _explored(definition)
     elif definition.table is None:
         yield (
             "No share of people is reserved for the control: most people get the option with "
@@ -317,6 +317,17 @@ def _contexts(definition: Definition) -> Iterator[str]:
             f"{float(context.evaluation):.0%} of people get an option at random, the evaluation "
             "slice: it measures what choosing gains over one option for everybody."
         )
+
+
+def _explored(definition: Definition) -> str:
+    """Who gets which option where devices choose, as a sentence."""
+    share = definition.exploration
+    if not share:
+        return "Most people get the option that leads for them, so a decision may take long."
+    return (
+        f"{float(share):.0%} of every segment get an option at random until one is shown to be "
+        "the best there; the others get the one that leads for them."
+    )
 
 
 def _losses(definition: Definition) -> Iterator[str]:

@@ -29,7 +29,7 @@ from tacit.simulation.call_options import (
     SilosOptions,
 )
 from tacit.simulation.driver import RunConditions, Trial
-from tacit.simulation.poisoning import Poisoning
+from tacit.simulation.poisoning import poisoning_of
 from tacit.simulation.results import Result, Results
 from tacit.simulation.seeds import over_seeds
 
@@ -227,11 +227,11 @@ def study(entry: Algorithm, problem: Problem, how: RunConfig, world: World | Non
     )
     if done.interrupted and (how.whole or not done.records):
         raise KeyboardInterrupt(f"0 of {done.asked}")
-    promise = promise_of(experiment, world, done.records, how.poisoned)
-    return Result(entry.name, problem.horizon, configuration, promise, done, problem.extras)
+    guarantee = guarantee_to(experiment, world, done.records, how.poisoned)
+    return Result(entry.name, problem.horizon, configuration, guarantee, done, problem.extras)
 
 
-def promise_of(
+def guarantee_to(
     experiment: Experiment,
     world: World | None,
     records: list[dict[str, Any]],
@@ -290,11 +290,12 @@ def tried(
     """
     if not isinstance(problem, ArmsProblem):
         for name in ("user_by_user", "until_decided", "poisoned"):
-            if vars(how)[name]:
+            contextual = name == "poisoned" and isinstance(problem, ContextualProblem)
+            if vars(how)[name] and not contextual:
                 raise TacitError(f"{name} is for arms only, but {entry.name} is {entry.family}")
     start = problem.start(how.seed, world)
     if how.poisoned:
-        Poisoning.of(how.poisoned, start.world)
+        poisoning_of(how.poisoned, start.world)
     fitted = problem.fitted(start.world, how.seed)
     experiment = entry.build(fitted)
     often = 1 if world is None else world.participations or 1

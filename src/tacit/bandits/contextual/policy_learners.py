@@ -52,6 +52,7 @@ from tacit.errors import TacitError, integer, probability
 from tacit.types import Arm, ArmSummary, Estimate, Floats, Round
 
 MOST_LISTED = 64  # contexts that are answered for by default
+LEVEL = 0.95  # of the decisions that end exploration
 PARTS = 6  # of a round, with shrinking covariance
 BOLDNESS = 0.7  # standard deviations of Thompson draws
 FARTHEST = 30.0  # largest tilt of a moment generating function
@@ -75,6 +76,10 @@ class PolicyLearner(Learner):
         Fewest participants of a round that may be released.
     boldness
         Standard deviations of Thompson draws; 1 draws from the whole posterior.
+    exploration
+        Of tables: the share of every segment that gets an option at random, until one is shown to
+        be the best there. Without it the worse options are soon tried no more, and remain
+        undecided for long.
     """
 
     def __init__(
@@ -87,6 +92,7 @@ class PolicyLearner(Learner):
         evaluation: float = 0.0,
         smallest: int = 1,
         boldness: float = BOLDNESS,
+        exploration: float = 0.0,
     ) -> None:
         self.features = features
         self.map = FeatureMap.from_dict(features)
@@ -98,6 +104,8 @@ class PolicyLearner(Learner):
         self.evaluation = float(probability("evaluation", evaluation, remedy, zero=True))
         self.smallest = integer("smallest", smallest, at_least=1)
         self.boldness = float(boldness)
+        remedy = "the share of every segment that gets an option at random, such as 0.2"
+        self.exploration = float(probability("exploration", exploration, remedy, zero=True))
         self.sizes = growing(self.horizon, self.first, self.growth)
         self._step = 0
         self._paused: list[int] = []
@@ -162,7 +170,6 @@ class PolicyLearner(Learner):
         """The round of the published policy, and beside it one per option in the slice."""
         left = self.horizon - self.played
         people = min(self.sizes[self._step], left) if self._step < len(self.sizes) else left
-        self._step += 1
         self._value, self._waiting = None, []
         each = int(people * self.evaluation / self.arms)
         each = each if each >= self.smallest else 0
@@ -175,6 +182,7 @@ class PolicyLearner(Learner):
         if isinstance(round_.assignment, Arm):
             self._waiting.append(SliceValue(round_.arm, float(estimate.total), estimate.error))
         else:
+            self._step += 1  # an aborted round is planned again, of the same size
             self._value = self._update(round_, estimate)
         if self._value is not None:
             for one in self._waiting:
@@ -414,9 +422,23 @@ class TableThompson(PolicyLearner):
                 plays = people * self.fit.shares[:, None] * last * part / PARTS
                 spread = self.boldness**2 * self.fit.after(plays)
                 chances += best_probabilities(self.fit.mean, spread) / PARTS
+            chances = self._explored(chances)
         if self._paused:
             chances[:, self._paused] = 0.0
         return TableChoice(tuple(shares_of(row) for row in chances.tolist()))
+
+    def _explored(self, chances: Floats) -> Floats:
+        """Chances with an equal share of exploration where no option is decided."""
+        if not self.exploration:
+            return chances
+        low, high = cell_bounds(self._seen, LEVEL)
+        best = self.fit.mean.argmax(axis=1)
+        rows = np.arange(self.segments)
+        others = high.copy()
+        others[rows, best] = 0.0
+        undecided = low[rows, best] <= others.max(axis=1)
+        share = (self.exploration * undecided)[:, None]
+        return np.asarray((1 - share) * chances + share / self.arms)
 
     def _update(self, round_: Round, estimate: Estimate) -> PolicyValue:
         assignment = round_.assignment

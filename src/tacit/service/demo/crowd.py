@@ -25,6 +25,7 @@ import httpx
 from tacit.aggregation.announcements import binding_of
 from tacit.aggregation.two_servers import ReportSlot
 from tacit.client import Acceptance, AsyncDevice, Ledger, Pins
+from tacit.client.choices import blank
 from tacit.client.entries import Running
 from tacit.client.loopback import NEARBY
 from tacit.client.trust_models import reporter
@@ -41,7 +42,10 @@ VANISH, BREAK_OFF, LIE = 0.08, 0.03, 0.02  # dropout, lost-response and maliciou
 
 @dataclass(frozen=True)
 class Told:
-    """Configuration: servers and their keys, mean of each option, number of participants."""
+    """Configuration: servers and their keys, mean of each option, number of participants.
+
+    With `contexts`, `by_context` has the mean of each option by the value of the first field.
+    """
 
     address: str
     keys: tuple[str, ...]
@@ -50,6 +54,8 @@ class Told:
     counts: str
     most: int
     seed: int
+    contexts: dict[str, list[str]] = field(default_factory=dict)
+    by_context: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 @dataclass
@@ -151,31 +157,38 @@ class SimulatedParticipants:
             with suppress(httpx.HTTPError, ValueError, KeyError, TacitError):
                 await self._lie()
             return
-        ledger = Ledger(":memory:")
+        ledger, told = Ledger(":memory:"), self._told
+        context = {name: self._random.choice(values) for name, values in told.contexts.items()}
         accept = Acceptance(obedient_coordinator=True)
         device = AsyncDevice(ledger, self._pins, http=self._http, accept=accept)
         try:
             async with self._asking:
                 await device.terms(self._told.experiment)
                 device.agree(self._told.experiment)
-                given = await device.join(self._told.experiment)
+                given = await (
+                    device.choose(told.experiment, context)
+                    if context
+                    else device.join(told.experiment)
+                )
             self._wanted = given.asked
             if not given.asked:
                 self.counts.unasked += 1
                 return
             self.counts.asked += 1
-            await self._take_part(device, given.option, vanishes=kind > 1 - VANISH)
+            first = next(iter(context.values()), "")
+            means = told.by_context[first] if context else told.liking
+            await self._take_part(device, means[given.option], vanishes=kind > 1 - VANISH)
         except TacitError as reason:
             self._refused[f"a device stopped: {reason}"] += 1
         finally:
             ledger.close()
 
-    async def _take_part(self, device: AsyncDevice, option: str, vanishes: bool) -> None:
+    async def _take_part(self, device: AsyncDevice, mean: float, vanishes: bool) -> None:
         told = self._told
         if vanishes:
             self.counts.vanished += 1
             return
-        if self._random.random() < told.liking[option]:
+        if self._random.random() < mean:
             device.record(told.experiment, 1)
         await device.wait_and_report()
         arrived = all(half.sent for receipt in device.status() for half in receipt.shares)
@@ -194,7 +207,7 @@ class SimulatedParticipants:
             return
         pinned = await self._pinned_terms()
         announcement, token = (bytes.fromhex(said[name]) for name in ("announcement", "token"))
-        identity, _ = binding_of(announcement)
+        identity, about = binding_of(announcement)
         for what, key in (("nonsense", token), ("another", token), ("forged slot", bytes(16))):
             place = ReportSlot(said["place"], key)
             made = Running(
@@ -205,7 +218,7 @@ class SimulatedParticipants:
                 seed=b"",
                 joined=0.0,
                 invitation=None,
-                levels=(0,) * len(pinned.terms.answer.metrics),
+                levels=blank(pinned.terms, about),
                 deliveries=(),
             )
             for role, report in reporter(pinned.terms).encode(made).items():

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,16 +21,21 @@ from prometheus_client.parser import text_string_to_metric_families
 from tacit.errors import TacitError
 from tacit.keyfiles import load_signing_key
 from tacit.service import config, definition
-from tacit.service.admin import Operated
+from tacit.service.admin import Operated, publish
 from tacit.service.bootstrap import Card, create_party
 from tacit.service.demo.children import Child, free_port
 from tacit.service.demo.crowd import Told, VisitCounts
 from tacit.service.readers import counted
-from tacit.terms import ROLES, cosign, in_order
+from tacit.terms import ROLES
 from tacit.trust import TrustModel
 
 QUESTION = "Which reminder gets people to take a break?"
 LIKING = {"No reminder": 0.1, "A quiet line": 0.3, "A friendly question": 0.8}
+CONTEXTS = {"shift": ["day", "night"]}
+BY_SHIFT = {
+    "day": {"A quiet line": 0.25, "A friendly question": 0.75},
+    "night": {"A quiet line": 0.7, "A friendly question": 0.2},
+}
 EPSILON = {TrustModel.LOCAL: 3, TrustModel.SHUFFLER: 2}
 """ε by trust model, else 1: larger where rounds would need too many people for three minutes."""
 
@@ -37,13 +43,15 @@ ENOUGH = 60.0  # seconds until the experiment is stopped if it is decided
 LONGEST = 155.0  # the same if it is not, from the start of the servers on
 WINDOW = 5  # seconds from assignment to report: time to answer for manual participants
 WINDOW_KEPT = 20  # the same with `keep`
-ROUNDS = 8  # few rounds, so that most experiments are decided after two
+ROUNDS, BATCH = 8, 60  # few large rounds: nearly all experiments are decided after one or two
+BATCHES = {TrustModel.SECURE_AGGREGATION: 40}  # whose stages take each device longer
 JOINING = (9, 100)  # seconds that a round assigns slots: at least and at most
 MARGIN = (4, 12)  # seconds for reports to arrive: at least and at most
-GRACE = (30, 160)  # seconds for servers, and for the stages of secure aggregation
-GRACE_PER_START = 16  # times as long as the servers took to start
-SLOTS_PER_START = 50  # slots that are filled in the time that the servers took to start; half of
-# what was measured, since a round that shares noise needs most of its slots
+GRACE = (60, 480)  # seconds for servers, and for the stages of secure aggregation, which end
+# as soon as all devices have answered
+GRACE_PER_START = 40  # times as long as the servers took to start
+SLOTS_PER_START = 70  # slots that are filled in the time that the servers took to start; two
+# thirds of what was measured, since a round needs four of five reports
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,7 @@ class RoundPace:
         """For first rounds of so many slots, where the servers took `started` seconds to start.
 
         >>> RoundPace.of(2.5, 450, 5)
-        RoundPace(joining=23, margin=4, grace=40, window=5)
+        RoundPace(joining=17, margin=4, grace=100, window=5)
         """
         return cls(
             _within(JOINING, slots * started / SLOTS_PER_START),
@@ -89,12 +97,23 @@ class DemoProgress:
     export: dict[str, Any] = field(default_factory=dict)
     requests: dict[str, dict[str, int]] = field(default_factory=dict)
 
+    @property
+    def decided(self) -> bool:
+        """Whether an option is decided, in every segment where devices choose."""
+        contexts = self.status["contexts"]
+        if contexts is None:
+            return self.status["decided"] is not None
+        return bool(contexts["answers"]) and all(
+            one["decision"] == "best" for one in contexts["answers"]
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """The progress as plain data."""
         return {
             "best": self.estimates["best"],
             "decided": self.estimates["decided"],
             "estimates": self.estimates["options"],
+            "contexts": self.estimates["contexts"],
             "guarantee": self.status["guarantee"],
             "people": self.status["people"],
             "crowd": asdict(self.counts),
@@ -105,13 +124,14 @@ class DemoProgress:
 
 @dataclass(frozen=True)
 class DemoSettings:
-    """What the demonstration shows: people, seed, trust model and range proofs."""
+    """What the demonstration shows: people, seed, trust model, range proofs and contexts."""
 
     people: int = 3000
     seed: int = 1
     trust: TrustModel = TrustModel.TWO_SERVERS
     proofs: bool = False
     keep: bool = False
+    contextual: bool = False
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -160,6 +180,7 @@ def playing(settings: DemoSettings, watch: Watch | None = None) -> Iterator[Demo
             str(counts),
             4 * settings.people,
             settings.seed,
+            *((CONTEXTS, BY_SHIFT) if settings.contextual else ()),
         )
         page = f"{parties.cards[0].address}/e/{digest}"
         said(f"watch it at {page}", None)
@@ -182,13 +203,23 @@ def definition_of(
         else {}
     )
     today = datetime.now(UTC).date()
+    asked: dict[str, Any] = {"options": tuple(LIKING), "control": "No reminder", "most": ROUNDS}
+    if settings.contextual:
+        fields = (f"{name}: {', '.join(values)}" for name, values in CONTEXTS.items())
+        asked = {
+            "options": tuple(BY_SHIFT["day"]),
+            "algorithm": "private-contextual",
+            "context_fields": tuple(fields),
+            "min_batch_size": 5,
+            "exploration": Fraction(2, 5),
+        }
     return definition.write(
         {
             "question": QUESTION,
             "trust": settings.trust.value,
             "proofs": settings.proofs,
-            "options": tuple(LIKING),
-            "control": "No reminder",
+            "min_batch_size": BATCHES.get(settings.trust, BATCH),
+            **asked,
             "organisation": "A hospital that is made up for this demonstration",
             "purpose": "to choose the reminder that everybody on its wards gets",
             "contact": "breaks@hospital.example",
@@ -201,11 +232,9 @@ def definition_of(
             "last_day": today + timedelta(days=1),
             "dropout": "1/5",
             "epsilon": EPSILON.get(settings.trust, 1),
-            "min_batch_size": 20,
             "joining": pace.joining,
             "margin": pace.margin,
             "grace": pace.grace,
-            "most": ROUNDS,
             **helper,
         }
     )
@@ -244,17 +273,10 @@ def _start(stack: ExitStack, directory: Path, roles: Sequence[str]) -> Parties:
 def _publish(parties: Parties, text: str) -> str:
     """Publish as the coordinator and sign as the helper's operator; here this program is both."""
     coordinator, *helpers = parties.operated
-    digest = str(coordinator.post("/experiments", {"definition": text})["digest"])
-    for helper in helpers:
-        published = coordinator.terms(digest)
-        told = config.load(parties.directory / "helper" / "party.toml")
-        signature = cosign(published.terms, load_signing_key(told.signing_key, told.lock))
-        signed = in_order(published.terms, published.signatures[0], signature)
-        document = published.terms.encode().decode()
-        asked = {"terms": document, "signatures": [one.hex() for one in signed]}
-        helper.post("/experiments", asked)
-        coordinator.post(f"/experiments/{digest}/cosignature", {"signature": signature.hex()})
-    return digest
+    if not helpers:
+        return publish(coordinator, text)
+    told = config.load(parties.directory / "helper" / "party.toml")
+    return publish(coordinator, text, (helpers[0], load_signing_key(told.signing_key, told.lock)))
 
 
 @dataclass(frozen=True)
@@ -277,8 +299,9 @@ def _watched(parties: Parties, watched: Watched, said: Watch, *, keep: bool) -> 
     while True:
         shown = _look(parties, digest, counts, time.monotonic() - watched.started)
         said("participants report", shown)
-        decided = shown.status["decided"] is not None
-        if shown.status["state"] == "finished" or shown.seconds > (ENOUGH if decided else LONGEST):
+        if shown.status["state"] == "finished" or shown.seconds > (
+            ENOUGH if shown.decided else LONGEST
+        ):
             break
         if crowd.ended:
             last = crowd.log.read_text(encoding="utf-8", errors="replace").strip()[-500:]

@@ -23,6 +23,11 @@ IN_BROWSERS = {
 }
 """Trust models that the browser's device supports, the party that adds the noise, and the noise."""
 
+WHICH_BROWSERS = (
+    "Browsers take part with two servers, with or without proofs, with bits through a shuffler, "
+    "and in the local model"
+)
+
 OTHERS_LEARN = {
     TrustModel.TWO_SERVERS: "sums of at least {} answers, with noise, and nothing else about your "
     "answer.",
@@ -57,6 +62,7 @@ def page(terms: Terms, state: str, root: str) -> str:
         state=state,
         over=state in OVER,
         browsers=in_browsers(terms),
+        which_browsers=WHICH_BROWSERS,
         digest=terms.digest.hex(),
         lines=in_words(terms),
         within=f", about the next {duration(answer.window)}" if answer.window else "",

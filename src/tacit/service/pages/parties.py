@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tacit.service.pages.participant import WHICH_BROWSERS, in_browsers
 from tacit.terms import Terms
 from tacit.terms.document import LEADING
 from tacit.terms.visibility import DEVICES, Passage, visibility
@@ -39,9 +40,10 @@ class PassageArrow:
 
 @dataclass(frozen=True)
 class PartyDrawing:
-    """Devices, parties in the order of their rows, and arrows."""
+    """Devices, parties in the order of their rows, arrows, and whether browsers take part."""
 
     device: str
+    browsers: str
     cards: tuple[PartyCard, ...]
     arrows: tuple[PassageArrow, ...]
 
@@ -58,9 +60,15 @@ def drawing(terms: Terms, passed: Mapping[str, int]) -> PartyDrawing:
         )
         for one in sights
     )
-    return PartyDrawing(
-        seen.device, cards, tuple(_arrow(one, rows, passed) for one in seen.passages)
-    )
+    arrows = tuple(_arrow(one, rows, passed) for one in seen.passages)
+    return PartyDrawing(seen.device, _browsers(terms), cards, arrows)
+
+
+def _browsers(terms: Terms) -> str:
+    """With what people take part in this experiment, as a sentence."""
+    if in_browsers(terms):
+        return "People take part in a browser or with an app."
+    return f"People take part with an app only. {WHICH_BROWSERS}."
 
 
 def _arrow(one: Passage, rows: Mapping[str, str], passed: Mapping[str, int]) -> PassageArrow:
