@@ -480,10 +480,10 @@ def test_a_simulation_reports_what_it_promises_and_to_whom() -> None:
     assert promised is not None
     assert result.guarantee == promised
     assert result.summary()["guarantee"] == promised.to_dict()
-    assert result.promise == str(promised)
+    assert result.guarantee_text == str(promised)
     nothing = simulate("ucb1", arms=2, horizon=500, runs=1)
     assert nothing.guarantee is None
-    assert nothing.promise.startswith("none")
+    assert nothing.guarantee_text.startswith("none")
     with pytest.raises(TacitError, match="runs is 0"):
         simulate("ucb1", arms=2, horizon=500, runs=0)
     with pytest.raises(TacitError, match="bernoulli, gaussian, beta"):

@@ -61,7 +61,7 @@ def test_every_named_algorithm_runs_and_reports(name: str) -> None:
     assert {"bits_per_user", "communication", "guarantee", "regret_mean"} <= set(summary)
     assert summary["communication"] > 0
     assert (np.diff(result.regret, axis=1) >= 0).all()
-    assert result.promise.startswith("none" if name in OPEN else "(10, 0.25)-DP")
+    assert result.guarantee_text.startswith("none" if name in OPEN else "(10, 0.25)-DP")
     assert (result.guarantee is None) == (name in OPEN)
 
 
@@ -78,13 +78,13 @@ def test_a_seed_reproduces_a_run_bit_for_bit(name: str) -> None:
 )
 def test_pure_privacy_with_laplace_noise(name: str) -> None:
     result = small(name, runs=1, delta=0.0)
-    assert result.promise.startswith("(10, 0)-DP")
-    assert "without exception" in result.promise
+    assert result.guarantee_text.startswith("(10, 0)-DP")
+    assert "without exception" in result.guarantee_text
 
 
 def test_the_papers_setting_says_its_true_guarantee() -> None:
     for name in ("cdp-dpe", "ldp-dpe", "cdp-pe", "ldp-pe"):
-        promise = small(name, runs=1, constants="paper").promise
+        promise = small(name, runs=1, constants="paper").guarantee_text
         assert promise.startswith("(10, 0.7887)-DP")
         assert "asked for: (10, 0.25)-DP" in promise
     loose = small("sdp-dpe", runs=1, constants="paper").runs[0]["guarantee"]
@@ -119,7 +119,7 @@ def test_the_tight_setting_stands_where_it_should() -> None:
     assert central.regret_mean <= 1.3 * free.regret_mean
     assert secure.regret_mean <= 1.3 * free.regret_mean
     assert 30 * central.regret_mean <= full("cdp-dpe", "paper").regret_mean
-    assert central.promise.startswith("(10, 0.25)-DP")
+    assert central.guarantee_text.startswith("(10, 0.25)-DP")
     assert all(result.mean("best_kept") == 1.0 for result in (free, central, secure))
     assert 3 * full("ldp-dpe").regret_mean <= full("ldp-dpe", "paper").regret_mean
     assert clearly_below(central, full("ldp-dpe"))
@@ -149,7 +149,7 @@ def test_shuffle_lies_between_central_and_local() -> None:
     assert central.regret_mean <= 1.3 * free.regret_mean
     assert not clearly_below(shuffled, central)
     assert clearly_below(shuffled, local)
-    assert shuffled.promise.startswith("(10, 0.25)-DP")
+    assert shuffled.guarantee_text.startswith("(10, 0.25)-DP")
 
 
 @pytest.mark.slow

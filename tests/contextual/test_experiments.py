@@ -282,7 +282,7 @@ def test_logs_are_replayed_by_rejection(tmp_path: Path) -> None:
     assert record["rows_used"] <= 24_000
     assert not result.regret_known
     assert result.guarantee is not None
-    assert "row of the log" in result.promise
+    assert "row of the log" in result.guarantee_text
 
 
 def test_replay_by_rejection_is_unbiased(tmp_path: Path) -> None:

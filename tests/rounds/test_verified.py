@@ -75,8 +75,8 @@ def test_named_algorithms_take_verified_and_say_what_it_needs() -> None:
     asked: Any = {"means": (0.2, 0.8), "horizon": 2000, "runs": 2, "trust": "two-servers"}
     plain = simulate("private-med", **asked)
     verified = simulate("private-med", through="verified", **asked)
-    assert "both servers are honest" in verified.promise
-    assert "both servers are honest" not in plain.promise
+    assert "both servers are honest" in verified.guarantee_text
+    assert "both servers are honest" not in plain.guarantee_text
     assert (
         verified.runs[0]["final_regret"] == plain.runs[0]["final_regret"]
     )  # the same distribution

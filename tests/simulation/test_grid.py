@@ -126,7 +126,7 @@ def test_your_own_tables_and_worlds_are_environments(tmp_path: Path) -> None:
         "clicks.csv, resample",
     ]
     assert [json.loads(study(cell))["horizon"] for cell in (0, 1)] == [400, 500]
-    assert study.configurations[1].promise is None, "recorded people come without end"
+    assert study.configurations[1].guarantee is None, "recorded people come without end"
     world = FromFunction(lambda arm, rng: float(rng.random() < 0.2 + arm / 4), 2)
     own = study_of({"algorithms": ["ucb1"], "environments": [world], "problems": {"horizon": 50}})
     assert json.loads(own(0))["horizon"] == 50

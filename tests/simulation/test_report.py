@@ -109,7 +109,7 @@ def test_a_page_says_what_is_promised_not_what_was_asked_for(tmp_path: Path) -> 
         for cell in range(2):
             store.add(cell, study(cell))
     write_report(tmp_path)
-    short = rows(tmp_path / "summary.csv")[0]["promise"].split(":")[0]
+    short = rows(tmp_path / "summary.csv")[0]["achieved_guarantee"].split(":")[0]
     assert not short.startswith("(1, ")
     text, _ = read(tmp_path / "report.html")
     assert f"under {short}, " in text
@@ -126,7 +126,7 @@ def test_tables_hold_the_means_of_the_runs(made: tuple[Path, Results]) -> None:
     assert [float(row["final_regret"]) for row in runs] == results.column("final_regret")
     mean = sum(run["regret"][-1] for run in results[0].runs) / 2
     assert float(summary[0]["regret_mean"]) == pytest.approx(mean)
-    assert summary[0]["promise"].startswith("(0.5, 0)-DP")
+    assert summary[0]["achieved_guarantee"].startswith("(0.5, 0)-DP")
     assert summary[0]["runs"] == "2"
     assert "checkpoints" not in runs[0]
 

@@ -175,7 +175,7 @@ class ContextualProblem(Problem):
         return () if self.features is None else self.features.options
 
     def chosen(self) -> tuple[StatisticKind, str]:
-        """The statistic, and why."""
+        """The statistic that devices report, and the reason for the choice."""
         features = self.features
         if features is None:
             raise TacitError("features are missing: a contextual experiment needs a feature map")

@@ -68,7 +68,7 @@ def protocols(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
 
 
 def sums(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
-    """The same for one metric."""
+    """The factory of a sum of one metric, its smallest round and its further arguments."""
     privacy = problem.privacy
     how: dict[str, Any] = {"target": privacy.pure, "binary": problem.binary}
     match privacy.trust:

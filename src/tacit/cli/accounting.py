@@ -255,7 +255,7 @@ def privacy(
     if participations > 1:
         assumed += [Accounting(Method.LOSS, participations), DistinctRounds()]
     assumptions = frozenset(assumed)
-    promise = _promise(
+    guarantee = _guarantee(
         **answer, distribution=distribution, participations=participations, assumptions=assumptions
     )
     record = {
@@ -267,7 +267,7 @@ def privacy(
         **parameters,
         "arriving": arriving,
         "participations": participations,
-        "guarantee": in_output(promise, as_json),
+        "guarantee": in_output(guarantee, as_json),
     }
     show(record, f"privacy of {noise.value} noise", as_json, PROMISED)
 
@@ -307,8 +307,8 @@ def compose(
     result = compose_participations(target_of(epsilon, batch_delta), participations, delta)
     alone = PrivateMessages(epsilon, batch_delta)
     assumed = frozenset({alone, result.accounting, DistinctRounds()})
-    promise = _promise(result.best, delta, participations=participations, assumptions=assumed)
-    record = {**asdict(result), "best": result.best, "guarantee": in_output(promise, as_json)}
+    guarantee = _guarantee(result.best, delta, participations=participations, assumptions=assumed)
+    record = {**asdict(result), "best": result.best, "guarantee": in_output(guarantee, as_json)}
     show(record, f"{participations} participations of epsilon {epsilon}", as_json, PROMISED)
 
 
@@ -340,8 +340,8 @@ def amplify(
         exact = RandomizedResponse(epsilon0, people).epsilon(delta, ones=ones)
         record |= {"randomized_response_epsilon": exact, "randomized_response_inputs": inputs}
     assumed = frozenset({LocallyPrivateMessages(epsilon0), *ThreatModel(curious=0).assumptions()})
-    promise = _promise(record["epsilon"], delta, view=View.SHUFFLED, assumptions=assumed)
-    record["guarantee"] = in_output(promise, as_json)
+    guarantee = _guarantee(record["epsilon"], delta, view=View.SHUFFLED, assumptions=assumed)
+    record["guarantee"] = in_output(guarantee, as_json)
     show(record, "amplification by shuffling (clones bound)", as_json, PROMISED)
 
 
@@ -397,7 +397,7 @@ def _show_kind(
     show(record, title or f"privacy of {about['noise']} noise", as_json, PROMISED)
 
 
-def _promise(
+def _guarantee(
     epsilon: float,
     delta: float,
     distribution: NoiseDistribution | Gaussian | None = None,
@@ -414,11 +414,11 @@ def _promise(
     return made if distribution is None else derived(made, distribution)
 
 
-def in_output(promise: Guarantee | None, as_json: bool) -> dict[str, Any] | str | None:
+def in_output(guarantee: Guarantee | None, as_json: bool) -> dict[str, Any] | str | None:
     """The guarantee as data or as a sentence."""
-    if promise is None:
+    if guarantee is None:
         return None
-    return promise.to_dict() if as_json else str(promise)
+    return guarantee.to_dict() if as_json else str(guarantee)
 
 
 def _width(noise: NoiseKind, said: dict[str, float | None]) -> dict[str, float]:

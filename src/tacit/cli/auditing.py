@@ -37,7 +37,7 @@ FalsePositiveOption = Annotated[
 
 
 class Through(StrEnum):
-    """Real intermediaries."""
+    """Aggregations that an audit can run rounds through."""
 
     masking = "masking"
     two_servers = "two-servers"
@@ -156,7 +156,7 @@ def _audit_algorithm(name: str, given: dict[str, Any], how: dict[str, Any], as_j
     from tacit.studies.audit import audit_algorithm
 
     found = audit_algorithm(name, given, **how)
-    distribution, attack, promise = found.residuals, found.attack, found.claimed_epsilon
+    distribution, attack, claimed = found.residuals, found.attack, found.claimed_epsilon
     record = {
         "algorithm": name,
         "protocol": found.protocol,
@@ -175,7 +175,7 @@ def _audit_algorithm(name: str, given: dict[str, Any], how: dict[str, Any], as_j
         "worst_test": distribution.worst,
         "numbers": distribution.numbers,
         "rounds": distribution.rounds,
-        "verdict_of_the_attack": "REFUTED" if attack.refutes(promise) else "not refuted",
+        "verdict_of_the_attack": "REFUTED" if attack.refutes(claimed) else "not refuted",
         "epsilon_at_least": attack.epsilon,
         "confidence": attack.confidence,
         "samples": attack.samples,

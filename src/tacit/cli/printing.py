@@ -26,18 +26,18 @@ def show(
     record: dict[str, Any],
     title: str,
     as_json: bool,
-    promised: Collection[str] = (),
+    guarantees: Collection[str] = (),
     shown: Collection[str] = (),
 ) -> None:
     """Print a record as JSON or as a two-column table.
 
-    In the table, numbers of guarantees (`promised`) are rounded up, and lower bounds (`shown`)
+    In the table, numbers of guarantees (`guarantees`) are rounded up, and lower bounds (`shown`)
     down.
     """
     if as_json:
         print_json(record)
         return
-    rounded = dict.fromkeys(promised, no_less) | dict.fromkeys(shown, no_more)
+    rounded = dict.fromkeys(guarantees, no_less) | dict.fromkeys(shown, no_more)
     known = {
         key.replace("_", " "): rounded[key](value) if key in rounded else value
         for key, value in record.items()

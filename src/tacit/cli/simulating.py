@@ -181,7 +181,7 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
         answered(summary)
         if result.configuration.get("guardrail"):
             guardrail(summary.get("estimates", []), result.configuration)
-        sentence("guarantee", result.promise)
+        sentence("guarantee", result.guarantee_text)
         if "restated" in summary:
             sentence("as in the theorem", as_in_theorem(summary["restated"]))
         if "statistic" in result.runs[0]:

@@ -135,7 +135,7 @@ class DiscreteLaplace(NoiseDistribution):
         return polya_difference_cumulants(1.0, self.mgf_radius)
 
     def wrap_chance(self, top: int, modulus: int) -> float:
-        """The exact probability, in closed form."""
+        """The exact probability of misreading a sum modulo m, in closed form."""
         return wrap_probability(self, top, modulus)
 
     @property
@@ -401,7 +401,7 @@ class PolyaDifference(NoiseDistribution):
         return high
 
     def wrap_chance(self, top: int, modulus: int) -> float:
-        """A Chernoff bound if the distribution is too wide to tabulate."""
+        """The probability of misreading a sum; a Chernoff bound if it is too wide to tabulate."""
         if self.log_concave and modulus > top and self.std > WIDEST_TABULATED:
             return tail_bound(self, (modulus - top - 1) // 2)
         return super().wrap_chance(top, modulus)

@@ -245,8 +245,8 @@ def draw(outcome: AttackResult, path: Path) -> Path:
         one.text(rate - 0.01 if inside else beside, place, said, va="center", **look)
     one.axvline(0.5, color="#888888", linestyle=":")
     one.axvline(outcome.limit, color="black", linestyle="--")
-    promise = f"the most that {ApproximateDP(outcome.epsilon, outcome.delta).short} allows"
-    one.text(outcome.limit + 0.01, len(SHOWN) - 0.45, promise, va="center")
+    allowed = f"the most that {ApproximateDP(outcome.epsilon, outcome.delta).short} allows"
+    one.text(outcome.limit + 0.01, len(SHOWN) - 0.45, allowed, va="center")
     one.text(0.49, len(SHOWN) - 0.45, "chance", va="center", ha="right")
     one.set_yticks(range(len(SHOWN)), list(SHOWN.values()))
     one.set(xlim=(0, 1.02), ylim=(len(SHOWN) - 0.2, -0.6))

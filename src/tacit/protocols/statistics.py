@@ -86,7 +86,7 @@ class Statistic(ABC):
     @property
     @abstractmethod
     def units(self) -> Floats:
-        """The real value of one, by coordinate."""
+        """The real value that one integer unit of each coordinate stands for."""
 
     @abstractmethod
     def total(
@@ -117,7 +117,7 @@ class TableStatistic(Statistic):
 
     @cached_property
     def report(self) -> TableReport:
-        """The device's part."""
+        """The encoding of a report on the device."""
         return TableReport(self.segments, self.options)
 
     @property
@@ -143,12 +143,12 @@ class TableStatistic(Statistic):
 
     @property
     def units(self) -> Floats:
-        """Counts."""
+        """1 for every cell: the sums are counts."""
         return np.ones(self.size)
 
     @property
     def precision(self) -> int:
-        """Outcomes are bits."""
+        """1: outcomes are bits."""
         return 1
 
     def total(
@@ -188,7 +188,7 @@ class MomentStatistic(Statistic):
 
     @cached_property
     def report(self) -> MomentReport:
-        """The device's part."""
+        """The encoding of a report on the device."""
         return MomentReport(self.dimension, self.resolution, self.levels)
 
     @property
@@ -208,13 +208,13 @@ class MomentStatistic(Statistic):
 
     @cached_property
     def units(self) -> Floats:
-        """1/(2 levels resolution) for x (y - ½), 1/resolution² for x xᵀ."""
+        """The value of a unit: 1/(2 levels resolution) in x (y - ½), 1/resolution² in x xᵀ."""
         first = np.full(self.dimension, 1 / (2 * self.levels * self.resolution))
         return np.concatenate([first, np.full(self.size - self.dimension, self.resolution**-2.0)])
 
     @property
     def precision(self) -> int:
-        """The levels of rewards."""
+        """The number of levels of a reward."""
         return self.levels
 
     def total(

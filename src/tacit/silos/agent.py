@@ -383,7 +383,7 @@ class SiloAgent:
     def _attempt(self, asked: SiloMessage) -> SiloMasking:
         masking = self._masking
         if masking is None or (masking.attempt, masking.step) != (asked.attempt, asked.step):
-            raise Refusal("attempt is unknown: it must start with JOIN, and ends with the process")
+            raise Refusal("attempt is unknown: must start with JOIN, and ends with the process")
         return masking
 
     def _share(self, asked: SiloMessage) -> bytes:
@@ -435,7 +435,7 @@ class SiloAgent:
     def _evaluation(self, step: int) -> CommittedRow:
         found = self._database.evaluations().get(step - FIRST)
         if found is None:
-            raise Refusal(f"evaluation {step - FIRST} is unknown: it must start with EVALUATE")
+            raise Refusal(f"evaluation {step - FIRST} is unknown: must start with EVALUATE")
         row = CommittedRow(step, np.zeros(0), found[1])
         self._check_once(row)
         return row

@@ -31,7 +31,7 @@ from tacit.errors import TacitError, integer
 from tacit.privacy import Guarantee
 from tacit.simulation.driver import Trial, together
 from tacit.simulation.engines import Failure
-from tacit.simulation.study import RunConfig, asked, matched, promise_of, recorded, tried
+from tacit.simulation.study import RunConfig, asked, guarantee_to, matched, recorded, tried
 
 AXES = ("problems", "environments", "guarantees")
 FIELDS = ("name", "algorithms", *AXES, "seeds", "first_seed")
@@ -74,7 +74,7 @@ class Configuration:
     chosen: Mapping[str, Mapping[str, Any]]  # their options, as far as the algorithm has them
     named: Mapping[str, Any]  # the study's options, horizon, epsilon and delta
     options: Mapping[str, Any]  # all options in force
-    promise: Guarantee | None
+    guarantee: Guarantee | None
 
     def described(self) -> dict[str, Any]:
         """The configuration as data, readable without the registry of algorithms."""
@@ -87,7 +87,7 @@ class Configuration:
             **self.axes,
             "chosen": _plain(self.chosen),
             "options": _plain(self.options),
-            "guarantee_data": None if self.promise is None else self.promise.to_data(),
+            "guarantee_data": None if self.guarantee is None else self.guarantee.to_data(),
         }
 
 
@@ -473,9 +473,9 @@ def configured(
     in_force = recorded(entry, fitted, own)
     common = [name for name in ("horizon", "epsilon", "delta") if name in in_force]
     named = {name: in_force.get(name) for name in dict.fromkeys([*common, *options])}
-    promise = None if experiment is None else promise_of(experiment, own, [])
+    guarantee = None if experiment is None else guarantee_to(experiment, own, [])
     axes = dict.fromkeys((axis.removesuffix("s") for axis in AXES), "default")
-    return Configuration(entry.name, label, problem, index, axes, {}, named, in_force, promise)
+    return Configuration(entry.name, label, problem, index, axes, {}, named, in_force, guarantee)
 
 
 def pickle_digest(world: World) -> str:

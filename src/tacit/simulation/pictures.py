@@ -247,7 +247,7 @@ def write_panels(panels: Sequence[Panel], out: Path, name: str) -> list[Path]:
             "regret_mean": m,
             "regret_sem": None if math.isnan(s) else s,
             "time_average": m / t,
-            "guarantee": result.promise,
+            "guarantee": result.guarantee_text,
         }
         for about, result in labelled
         for t, m, s in zip(result.checkpoints, *result.curve(), strict=True)

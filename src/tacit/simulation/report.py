@@ -103,7 +103,7 @@ def summaries(listed: Iterable[ReportEntry]) -> list[dict[str, Any]]:
                 "times_lower_bound": result.times_lower_bound,
                 "rounds": result.mean("rounds"),
                 **extras,
-                "promise": result.promise,
+                "achieved_guarantee": result.guarantee_text,
             }
         )
     return rows
@@ -329,8 +329,8 @@ class ReportTable:
 
 def _table(listed: Sequence[ReportEntry]) -> ReportTable:
     found = zip(summaries(listed), listed, strict=True)
-    rows = [row | {"promise": one.short} for row, one in found]
-    words = {"algorithm": "algorithm", "promise": "promise"} | {
+    rows = [row | {"achieved": one.short} for row, one in found]
+    words = {"algorithm": "algorithm", "achieved": "achieved guarantee"} | {
         name: "asked for" if name == "guarantee" else name
         for name in ("guarantee", "problem", "environment")
         if len({row[name] for row in rows}) > 1

@@ -109,7 +109,7 @@ class Result(Tabular):
             raise TacitError("no run was finished. Allow at least one to finish.")
 
     @property
-    def promise(self) -> str:
+    def guarantee_text(self) -> str:
         """The guarantee as a sentence."""
         return NON_PRIVATE if self.guarantee is None else str(self.guarantee)
 

@@ -227,11 +227,11 @@ def study(entry: Algorithm, problem: Problem, how: RunConfig, world: World | Non
     )
     if done.interrupted and (how.whole or not done.records):
         raise KeyboardInterrupt(f"0 of {done.asked}")
-    promise = promise_of(experiment, world, done.records, how.poisoned)
-    return Result(entry.name, problem.horizon, configuration, promise, done, problem.extras)
+    guarantee = guarantee_to(experiment, world, done.records, how.poisoned)
+    return Result(entry.name, problem.horizon, configuration, guarantee, done, problem.extras)
 
 
-def promise_of(
+def guarantee_to(
     experiment: Experiment,
     world: World | None,
     records: list[dict[str, Any]],

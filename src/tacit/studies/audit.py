@@ -158,8 +158,8 @@ def audit_algorithm(
     factor = noise_factor if noise_factor != 1 else 0.5
     needed = samples_to_refute(*_pair(sight, factor), epsilon, delta=delta, confidence=CONFIDENCE)
     about = (type(protocol).__name__, protocol.participants, protocol.coordinates)
-    promise, verdict = protocol.guarantee, residuals(rows, false_positive_rate)
-    return AlgorithmAudit(name, *about, promise, verdict, bound, epsilon, delta, needed, counted)
+    guarantee, verdict = protocol.guarantee, residuals(rows, false_positive_rate)
+    return AlgorithmAudit(name, *about, guarantee, verdict, bound, epsilon, delta, needed, counted)
 
 
 def first_round(name: str, options: dict[str, Any]) -> Protocol:
@@ -471,13 +471,15 @@ def standard(rows: Sequence[Sequence[Number]]) -> Floats:
     for r, row in enumerate(rows):
         for k, number in enumerate(row):
             if id(number.distribution) not in tables:
-                tables[id(number.distribution)] = _places(number.distribution)
+                tables[id(number.distribution)] = _below_and_at(number.distribution)
             below, here = tables[id(number.distribution)](number.value)
             scores[r, k] = below + chance.random() * here
     return np.asarray(ndtri(scores.clip(1e-12, 1 - 1e-12)))
 
 
-def _places(distribution: NoiseDistribution | Laplace) -> Callable[[float], tuple[float, float]]:
+def _below_and_at(
+    distribution: NoiseDistribution | Laplace,
+) -> Callable[[float], tuple[float, float]]:
     """P[X < x] and P[X = x] of a distribution."""
     if isinstance(distribution, Laplace):
         scale = distribution.scale

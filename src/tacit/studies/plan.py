@@ -335,7 +335,7 @@ def _until_decided(
     result = simulate(entry, **options, **vars(how))
     participants = result.decided()["participants_to_decide"]
     return {
-        "guarantee": result.promise,
+        "guarantee": result.guarantee_text,
         "promised": result.as_json(),
         "participants": participants,
         "days": question.people.days(participants),
@@ -403,7 +403,7 @@ def _whole(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> di
         known["lost_share"] = result.regret_mean / (gap * result.horizon)
         known["users_to_settle"] = _settles(result, gap)
     return {
-        "guarantee": result.promise,
+        "guarantee": result.guarantee_text,
         "promised": result.as_json(),
         "regret": result.regret_mean,
         "regret_sem": result.regret_sem,

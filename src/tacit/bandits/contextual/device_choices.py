@@ -42,7 +42,7 @@ class LinearChoice(DeviceChoice):
 
     @property
     def policy(self) -> LinearPolicy:
-        """What a device follows."""
+        """The published policy, as devices evaluate it."""
         return LinearPolicy(self.mean, self.roots, self.paused)
 
     def published(self) -> bytes:
@@ -97,7 +97,7 @@ class TableChoice(DeviceChoice):
 
     @property
     def policy(self) -> TablePolicy:
-        """What a device follows."""
+        """The published policy, as devices evaluate it."""
         return TablePolicy(self.weights)
 
     def published(self) -> bytes:

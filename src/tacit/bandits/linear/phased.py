@@ -24,7 +24,7 @@ import numpy.typing as npt
 from tacit.assumptions import Secret
 from tacit.bandits.arm_summaries import standings
 from tacit.bandits.contract import Learner, Plan
-from tacit.bandits.linear import shrinking
+from tacit.bandits.linear import own_fits
 from tacit.bandits.linear.design import (
     DesignWeights,
     Floats,
@@ -296,14 +296,14 @@ SAMPLING, AVERAGES = ClientSampling(), FittedReports()
 
 
 class DistributedElimination(PhasedElimination):
-    """DP-DPE.
+    """DP-DPE: each phase's clients report averages of all played actions, or a fitted parameter.
 
     Phases start at h₁ = 2 with the paper's constants and at 1 with tight ones. With tight widths, a
     phase is limited by its clients, not its rounds. Reaching more clients earlier saves more regret
     than it costs communication.
 
     With `fitted` reports, clients of large enough phases report the parameter that they fit, in a
-    ball around the current estimate (`tacit.bandits.linear.shrinking`). They do so only if widths
+    ball around the current estimate (`tacit.bandits.linear.own_fits`). They do so only if widths
     get at least 1 % narrower than with one average per action. The radius follows from public
     numbers: the bound on rewards, `sampling`, `fitted` and earlier phases. The clipping bias is
     part of the widths and uses a fiftieth of the failure probability.
@@ -329,7 +329,7 @@ class DistributedElimination(PhasedElimination):
     ) -> None:
         super().__init__(actions, horizon, bound, failure_probability, constants)
         self.sampling, self.fitted = sampling, fitted
-        self._planned: tuple[Any, shrinking.OwnFit, Floats] | None = None
+        self._planned: tuple[Any, own_fits.OwnFit, Floats] | None = None
         self._off: list[float] = []  # bound on the distance of each phase's estimate from θ*
         if fitted.parameters_from is not None:
             if constants == "paper":
@@ -387,7 +387,7 @@ class DistributedElimination(PhasedElimination):
 
     def _own_fit(
         self, design: Design, phase: int, clients: int, below: float = math.inf
-    ) -> tuple[shrinking.OwnFit, Floats] | None:
+    ) -> tuple[own_fits.OwnFit, Floats] | None:
         """How clients of a phase fit their parameters, and the centre, if widths are below `below`.
 
         The result for a planned phase is cached until its estimate is learned.
@@ -395,7 +395,7 @@ class DistributedElimination(PhasedElimination):
         about = (design.support, design.plays, phase, clients)
         if self._planned is None or self._planned[0] != about:
             centre, distance = self._centre()
-            fit = shrinking.best_fit(self._public(design, phase, clients, distance), below)
+            fit = own_fits.best_fit(self._public(design, phase, clients, distance), below)
             if fit is None:
                 return None
             self._planned = (about, fit, centre)
@@ -405,7 +405,7 @@ class DistributedElimination(PhasedElimination):
         """The phase estimate with the smallest error bound, or zero, and that bound."""
         phases = self._evidence.phases
         for number, known in enumerate(phases[len(self._off) :], len(self._off) + 1):
-            off = shrinking.distance_of(known.matrix, self._rare(number))
+            off = own_fits.distance_of(known.matrix, self._rare(number))
             beyond = 0.0 if known.beyond is None else float(np.linalg.norm(known.beyond, 2))
             self._off.append(off + beyond)
         nearest = int(np.argmin(self._off)) if self._off else 0
@@ -415,8 +415,8 @@ class DistributedElimination(PhasedElimination):
 
     def _public(
         self, design: Design, phase: int, clients: int, distance: float
-    ) -> shrinking.PublicPhase:
-        return shrinking.PublicPhase(
+    ) -> own_fits.PublicPhase:
+        return own_fits.PublicPhase(
             played=self.actions[np.array(design.support)],
             plays=np.array(design.plays, dtype=float),
             active=self.actions[self._active],
@@ -460,7 +460,7 @@ class DistributedElimination(PhasedElimination):
         assert found is not None  # there is no `below` here
         fit, _ = found
         played, plays = self.actions[np.array(design.support)], np.array(design.plays, dtype=float)
-        undo = shrinking.undo(played, plays, np.array(design.solve))
+        undo = own_fits.undo(played, plays, np.array(design.solve))
         theta = undo @ (np.asarray(estimate.mean) + np.array(design.centre))
         proxy = float(np.max(error.proxies))
         cap = float(np.min(error.reaches)) * math.sqrt(proxy) if proxy else math.inf

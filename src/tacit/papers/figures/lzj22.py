@@ -82,10 +82,10 @@ def _over_epsilon(stem: Path, curves: Found) -> list[Path]:
         ends = np.array([result.regret[:, -1] for result in results])
         _line(one, name, constants, EPSILONS, ends, marker="o", markersize=3)
         for epsilon, result in zip(EPSILONS, results, strict=True):
-            promise = result.short
+            guarantee = result.short
             about = {"algorithm": name, "constants": constants, "epsilon": epsilon}
             rows += [
-                about | {"guarantee": promise, "seed": run["seed"], "regret": run["final_regret"]}
+                about | {"guarantee": guarantee, "seed": run["seed"], "regret": run["final_regret"]}
                 for run in result.runs
             ]
     label = f"ε (δ = {DELTA:g})"

@@ -1,4 +1,4 @@
-"""ZC24 Figures 2 and 3: regret per round of federated silos with the printed noise; and more.
+"""ZC24 Figures 2 and 3, regret per round of silos with the printed noise, and two more plots.
 
 Figure 2(b) adds secure aggregation, which the paper does not have. Panels on MSLR-WEB10K are drawn
 if the data is given. Two plots show what the paper only states: `zc24-super` adds the super-agent

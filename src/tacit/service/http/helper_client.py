@@ -86,7 +86,7 @@ class HttpLink:
 
 def _read(answer: httpx.Response) -> bytes:
     if "content-encoding" in answer.headers:
-        raise Unavailable("the helper's answer is compressed: it must not be")
+        raise Unavailable("the helper's answer is compressed: must not be")
     parts, size, end = [], 0, time.monotonic() + SLOWEST
     for part in answer.iter_bytes():
         size += len(part)

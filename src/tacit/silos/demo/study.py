@@ -130,7 +130,7 @@ def coefficient_widths(policy: LinUCBPolicy) -> Floats:
     """Half the 95% interval of every intercept and slope, calibrated as the policy's widths."""
     covariance = policy.covariance
     if covariance is None:
-        raise ValueError("the policy has no covariance: it must be of secagg-fedlinucb")
+        raise ValueError("the policy has no covariance: must be of secagg-fedlinucb")
     basis = WARD.effects(np.eye(WARD.dimension)).reshape(-1, WARD.dimension)
     variances = np.einsum("ij,jk,ik->i", basis, np.array(covariance), basis)
     widths = policy.radii[0] * np.sqrt(np.maximum(variances, 0.0))

@@ -11,7 +11,7 @@ from tests.tables import extended_after
 
 from tacit.algorithms import lookup
 from tacit.bandits import Learner
-from tacit.bandits.linear import shrinking
+from tacit.bandits.linear import own_fits
 from tacit.bandits.linear.phased import DistributedElimination, FittedReports
 from tacit.environments.population import random_population
 from tacit.errors import TacitError
@@ -21,20 +21,20 @@ from tacit.types import Fit
 SPREADS = (1.0, 0.1)
 
 
-def fitted(played: Any, plays: Any, noise: float, clients: int = 4000) -> shrinking.OwnFit:
+def fitted(played: Any, plays: Any, noise: float, clients: int = 4000) -> own_fits.OwnFit:
     about = (SPREADS, 1.0, noise, 5.0, 1e-6)
-    phase = shrinking.PublicPhase(played, plays * 1.0, played, clients, *about)
-    found = shrinking.best_fit(phase)
+    phase = own_fits.PublicPhase(played, plays * 1.0, played, clients, *about)
+    found = own_fits.best_fit(phase)
     assert found is not None
-    assert shrinking.best_fit(phase, found.width) is None  # it must be better than that
-    same = shrinking.best_fit(phase, found.width * (1 + 1e-9))
+    assert own_fits.best_fit(phase, found.width) is None  # it must be better than that
+    same = own_fits.best_fit(phase, found.width * (1 + 1e-9))
     assert same is not None
     assert (same.radius, same.lost, same.width) == (found.radius, found.lost, found.width)
     return found
 
 
 def reports(
-    fit: shrinking.OwnFit, played: Any, plays: Any, theta: Any, clients: int, seed: int
+    fit: own_fits.OwnFit, played: Any, plays: Any, theta: Any, clients: int, seed: int
 ) -> Any:
     """What clients would report if nothing were shrunk: rewards are ±1 about nothing but chance."""
     rng = np.random.default_rng(seed)
@@ -59,7 +59,7 @@ def test_hardly_anybody_is_shrunk_and_what_is_lost_is_within_the_bound(
     axis = np.linalg.eigh(span @ fit.plain @ span)[1][:, -1]
     sent = reports(fit, played, plays, axis, 4000, each)
     lengths = np.linalg.norm(sent, axis=1)
-    assert (lengths > fit.radius).mean() <= 2 * np.exp(-shrinking.RARE)
+    assert (lengths > fit.radius).mean() <= 2 * np.exp(-own_fits.RARE)
     assert float(np.maximum(lengths - fit.radius, 0).mean()) <= fit.lost
     if noise:
         assert fit.lost > 0
@@ -75,7 +75,7 @@ def test_the_learner_undoes_the_fit_within_the_span(actions: int) -> None:
     assert len(fit.solve) == min(actions, 6)
     basis = np.linalg.qr(rng.standard_normal((len(fit.solve),) * 2))[0]  # any will do
     for solve in (fit.solve, basis @ fit.solve):
-        back = shrinking.undo(played, plays, solve) @ (solve @ (played @ theta))
+        back = own_fits.undo(played, plays, solve) @ (solve @ (played @ theta))
         np.testing.assert_allclose(played @ back, played @ theta, atol=1e-8)
     np.testing.assert_allclose(fit.solve @ played, fit.forward, atol=1e-8)
     weighted = np.linalg.pinv(played * np.sqrt(plays)[:, None])
@@ -88,7 +88,7 @@ def test_an_estimate_is_hardly_ever_farther_off_than_is_said() -> None:
     rng = np.random.default_rng(0)
     root = rng.standard_normal((5, 3))
     errors = rng.standard_normal((2000, 3)) @ root.T
-    far = shrinking.distance_of(root @ root.T, 0.01)
+    far = own_fits.distance_of(root @ root.T, 0.01)
     rate = float((np.linalg.norm(errors, axis=1) > far).mean())
     assert rate <= 0.01
     assert far < 4 * np.sqrt(np.trace(root @ root.T))
@@ -165,4 +165,4 @@ def test_what_cannot_be_fitted_is_refused() -> None:
 
 
 def test_errors_too_large_for_any_bound_on_what_is_lost_have_none() -> None:
-    assert shrinking.cut_off(1.0, np.array([1e60]), 10, 0.01) == np.inf
+    assert own_fits.cut_off(1.0, np.array([1e60]), 10, 0.01) == np.inf
