@@ -35,6 +35,7 @@ import numpy as np
 
 from tacit.assumptions import Protects
 from tacit.bandits.arms.managed import Managed
+from tacit.bandits.contextual.policy_learners import PolicyLearner
 from tacit.bandits.contextual.silos import SiloLearner
 from tacit.bandits.contract import Learner
 from tacit.bandits.guardrail import Guard, Guardrail
@@ -289,6 +290,11 @@ class Experiment:
     def _managed(self) -> Managed:
         if not self.options:
             raise TacitError("a contextual experiment has no options: there is none to change")
+        if isinstance(self.learner, PolicyLearner):
+            raise TacitError(
+                "devices choose among the options: these, the control and the participants stay. "
+                "Begin another experiment"
+            )
         if not isinstance(self.learner, Managed):
             self.learner = Managed.around(self.learner, self.mechanism.smallest)
         return self.learner

@@ -183,7 +183,7 @@ TARGETS: tuple[Target, ...] = (
     Target("privacy/threat_model.py", "ThreatModel.honest", (sides, signs), CROWD),
     Target(
         "privacy/accounting.py",
-        "promised",
+        "checked_target",
         (
             checks,
             swap(
@@ -229,7 +229,7 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "privacy/accounting.py",
-        "promised",
+        "checked_target",
         (
             swap("accounting(distribution, target, order)", "()"),
             swap("derived(made, distribution)", "made"),
@@ -652,8 +652,8 @@ TARGETS: tuple[Target, ...] = (
         "Central.__init__",
         (
             swap(
-                "promised(centred(distribution), self.precision, target, View.SERVER_OUTPUT)",
-                "promised(centred(distribution), 1, target, View.SERVER_OUTPUT)",
+                "checked_target(centred(distribution), self.precision, target, View.SERVER_OUTPUT)",
+                "checked_target(centred(distribution), 1, target, View.SERVER_OUTPUT)",
             ),
         ),
         CROWD,

@@ -197,6 +197,29 @@ def test_the_state_survives_a_restart_between_slices_and_policy_round(tmp_path: 
         assert len(one.coordinator.estimates(one.digest)["contexts"]["gains"]) == 2
 
 
+def test_an_aborted_round_is_planned_again_of_the_same_size(tmp_path: Path) -> None:
+    with deployed(contextual(participants=3000, evaluation=Fraction(0)), tmp_path) as one:
+        sizes = []
+        for _ in range(3):
+            one.step(2)
+            (row,) = one.coordinator.rounds(Stage.OPEN)
+            sizes.append(row.slots)
+            one.clock.now += 200
+            one.step(3)
+        status = one.coordinator.status(one.digest)
+    assert len(set(sizes)) == 1
+    assert status["state"] == "running"
+    assert [row["stage"] for row in status["rounds"][:3]] == ["refused"] * 3
+
+
+def test_options_and_participants_stay() -> None:
+    experiment = contextual().experiment()
+    with pytest.raises(TacitError, match="devices choose among the options"):
+        experiment.extend(10**6)
+    with pytest.raises(TacitError, match="devices choose among the options"):
+        experiment.add("another")
+
+
 @pytest.mark.extended
 def test_devices_over_http_learn_who_likes_what(tmp_path: Path) -> None:
     """Both servers over real HTTP with their own noise; devices choose, record and report."""
@@ -313,6 +336,23 @@ def test_a_device_sends_nothing_of_context_choice_and_reward(one: Deployed) -> N
     sizes = {len(request.content) for request in sent if request.method == "PUT"}
     about = described(given)
     assert sizes == {about.share_size(0), about.share_size(1)}  # whatever was chosen
+
+
+def test_openfeature_passes_the_fields_of_the_evaluation_context(one: Deployed) -> None:
+    from openfeature.evaluation_context import EvaluationContext
+
+    from tacit.client.openfeature import Flag, TacitProvider
+
+    own = device(one, policy_slot(one))
+    provider = TacitProvider(own, {"layout": Flag(one.digest.hex())}, reporter=False)
+    attributes: dict[str, Any] = {"device": "desktop", "returning": "no", "unknown": 1}
+    found = provider.resolve_string_details("layout", "none", EvaluationContext(None, attributes))
+    assert found.value in one.pinned.terms.options
+    (running,) = own.ledger.running()
+    assert running.levels is not None
+    assert running.levels[0] == 2  # desktop, not returning
+    other = TacitProvider(device(one, policy_slot(one)), provider.flags, reporter=False)
+    assert other.resolve_string_details("layout", "none").value == "none"
 
 
 def test_a_table_has_a_single_one_in_its_cell() -> None:

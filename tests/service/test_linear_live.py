@@ -6,13 +6,14 @@ import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.service.deployed import KEYS, definition_of, deployed
-from tests.service.served import ADMIN, served
+from tests.service.served import ADMIN, Served, served, wait_for
 
 from tacit.algorithms import lookup
 from tacit.errors import TacitError
@@ -101,6 +102,14 @@ def test_an_aborted_round_of_a_phase_is_held_again(tmp_path: Path) -> None:
         assert stages.count("open") == len(aborted)
 
 
+def settled(both: Served, digest: bytes) -> dict[str, Any] | None:
+    """The status once rounds are open and none closes, or the experiment has ended."""
+    status: dict[str, Any] = both.status(digest)
+    stages = {row["stage"] for row in status["rounds"]}
+    waiting = "open" in stages and not stages & {"preparing", "closing"}
+    return status if waiting or status["state"] == "finished" else None
+
+
 @pytest.mark.extended
 def test_a_definition_file_with_200_options_runs_over_http(tmp_path: Path) -> None:
     """Both parties' ASGI applications in threads of this process."""
@@ -128,10 +137,10 @@ def test_a_definition_file_with_200_options_runs_over_http(tmp_path: Path) -> No
         both.post(0, path, json={"signature": signature.hex()}).raise_for_status()
         rng = random.Random(1)
         for _ in range(30):
-            if both.status(digest)["state"] == "finished":
+            status = wait_for(partial(settled, both, digest))
+            if status["state"] == "finished":
                 break
             both.hold(digest, lambda name: int(rng.random() < means[name]))
-        status = both.status(digest)
         assert status["state"] == "finished"
         assert near_best(status["best"], means)
         page = both.get(0, f"/experiments/{digest.hex()}").raise_for_status().text

@@ -149,7 +149,7 @@ def _say(shown: DemoProgress) -> None:
 
 def _say_segments(shown: DemoProgress) -> None:
     """Which option for whom, as a table."""
-    from tacit.service.pages.contexts import described
+    from tacit.service.pages.contexts import described, gained
 
     rows: list[list[Any]] = [
         [
@@ -162,6 +162,8 @@ def _say_segments(shown: DemoProgress) -> None:
         for one in shown.estimates["contexts"]["answers"]
     ]
     table("which option for whom", ["segment", "option", "mean", "95% interval", "verdict"], rows)
+    for line in gained(shown.estimates["contexts"]["gains"]):
+        sentence("gain", line)
 
 
 @contextmanager

@@ -1,9 +1,10 @@
 """OpenFeature provider: evaluating a flag joins an experiment, tracking records an outcome.
 
 A flag names an experiment; its variants are the options. Recorded outcomes stay on the device until
-the reporting time that was fixed at assignment. No evaluation context, targeting key or event
-leaves the device. If no option can be assigned (paused, rejected, offline), the provider returns
-the default with a reason.
+the reporting time that was fixed at assignment. In contextual experiments the device chooses by the
+attributes of the evaluation context that the terms name. No evaluation context, targeting key or
+event leaves the device. If no option can be assigned (paused, rejected, offline), the provider
+returns the default with a reason.
 """
 
 from __future__ import annotations
@@ -264,12 +265,22 @@ class TacitProvider(AbstractProvider):
                     ErrorCode.TYPE_MISMATCH,
                     f"flag {key} has no value of this type for option {wrong[0]!r}",
                 )
-            given = self.device.join(flag.experiment, flag.invitation)
+            given = self._given(flag, context)
         except TacitError as problem:
             self._not_before[key] = (time.monotonic() + PAUSE, str(problem))
             return _defaulted(default, str(problem))
         self._wake.set()
         return _assigned(values.get(given.option, default), given)
+
+    def _given(self, flag: Flag, context: EvaluationContext | None) -> Slot:
+        """The assignment; where the device chooses, by attributes of the evaluation context."""
+        terms = self.device.known_terms(flag.experiment)
+        if terms is None or terms.context is None:
+            return self.device.join(flag.experiment, flag.invitation)
+        attributes = {} if context is None else context.attributes
+        names = [one.name for one in terms.context.fields]
+        known = {name: attributes[name] for name in names if name in attributes}
+        return self.device.choose(flag.experiment, known, flag.invitation)
 
     def _values(self, flag: Flag) -> dict[str, Any]:
         """Value of every option, looked up before an option is assigned."""

@@ -170,7 +170,6 @@ class PolicyLearner(Learner):
         """The round of the published policy, and beside it one per option in the slice."""
         left = self.horizon - self.played
         people = min(self.sizes[self._step], left) if self._step < len(self.sizes) else left
-        self._step += 1
         self._value, self._waiting = None, []
         each = int(people * self.evaluation / self.arms)
         each = each if each >= self.smallest else 0
@@ -183,6 +182,7 @@ class PolicyLearner(Learner):
         if isinstance(round_.assignment, Arm):
             self._waiting.append(SliceValue(round_.arm, float(estimate.total), estimate.error))
         else:
+            self._step += 1  # an aborted round is planned again, of the same size
             self._value = self._update(round_, estimate)
         if self._value is not None:
             for one in self._waiting:

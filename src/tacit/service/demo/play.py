@@ -21,12 +21,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from tacit.errors import TacitError
 from tacit.keyfiles import load_signing_key
 from tacit.service import config, definition
-from tacit.service.admin import Operated
+from tacit.service.admin import Operated, publish
 from tacit.service.bootstrap import Card, create_party
 from tacit.service.demo.children import Child, free_port
 from tacit.service.demo.crowd import Told, VisitCounts
 from tacit.service.readers import counted
-from tacit.terms import ROLES, cosign, in_order
+from tacit.terms import ROLES
 from tacit.trust import TrustModel
 
 QUESTION = "Which reminder gets people to take a break?"
@@ -273,17 +273,10 @@ def _start(stack: ExitStack, directory: Path, roles: Sequence[str]) -> Parties:
 def _publish(parties: Parties, text: str) -> str:
     """Publish as the coordinator and sign as the helper's operator; here this program is both."""
     coordinator, *helpers = parties.operated
-    digest = str(coordinator.post("/experiments", {"definition": text})["digest"])
-    for helper in helpers:
-        published = coordinator.terms(digest)
-        told = config.load(parties.directory / "helper" / "party.toml")
-        signature = cosign(published.terms, load_signing_key(told.signing_key, told.lock))
-        signed = in_order(published.terms, published.signatures[0], signature)
-        document = published.terms.encode().decode()
-        asked = {"terms": document, "signatures": [one.hex() for one in signed]}
-        helper.post("/experiments", asked)
-        coordinator.post(f"/experiments/{digest}/cosignature", {"signature": signature.hex()})
-    return digest
+    if not helpers:
+        return publish(coordinator, text)
+    told = config.load(parties.directory / "helper" / "party.toml")
+    return publish(coordinator, text, (helpers[0], load_signing_key(told.signing_key, told.lock)))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from tacit.service.pages.contexts import decided, gained, whom
+from tacit.service.pages.contexts import decided, whom
 from tacit.service.pages.contexts import sure as decided_for
 from tacit.terms import Terms
 from tacit.terms.canonical import canonical
@@ -159,7 +159,7 @@ def sure(view: View) -> Said:
     if known := answers(view):
         wrong = f"at most {1 - found['level']:.0%} of experiments, however often one looks"
         more = f"A verdict is wrong in {wrong}." if decided(known) else ""
-        return Said(decided_for(known), f"{more} {' '.join(gained(found['contexts']['gains']))}")
+        return Said(decided_for(known), f"{more} {warned}".strip())
     if mine is None:
         return Said("Not at all yet.", warned)
     wrong = f"at most {1 - found['level']:.0%} of experiments"
