@@ -1151,6 +1151,18 @@ TARGETS: tuple[Target, ...] = (
     Target("contextual/feature_maps.py", "check_length", (checks, limits), FEATURES),
     Target("contextual/statistics.py", "MomentReport.vector", (checks,), FEATURES),
     Target("contextual/statistics.py", "TableReport.vector", (checks,), FEATURES),
+    Target(
+        "protocols/statistic_sums.py",
+        "ShuffledStatistic._prepare",
+        (swap("mixed(self.guarantee, SHUFFLE_SECURITY)", "self.guarantee.at(view=View.SHUFFLED)"),),
+        STATISTICS,
+    ),
+    Target(
+        "protocols/statistic_sums.py",
+        "ShuffledStatistic.security",
+        (swap("math.ceil(math.log2(self.coordinates))", "0"),),
+        STATISTICS,
+    ),
     Target("protocols/statistics.py", "MomentStatistic.noise", (checks,), STATISTICS),
     Target("protocols/statistics.py", "TableStatistic.noise", (checks,), STATISTICS),
     Target("vdaf/histogram.py", "HistogramCircuit.encode", (checks,), VDAF),

@@ -244,7 +244,7 @@ def noise(
 def silos(
     patients: Annotated[
         int, typer.Option(help="Patients of each of the four hospitals.", **Whole)
-    ] = 3000,
+    ] = 2000,
     pace: Annotated[int, typer.Option(help="Milliseconds per patient.", **Whole)] = 40,
     out: Annotated[Path, typer.Option(help="Directory for the report.")] = Path("demo-output"),
     seed: Annotated[int, typer.Option(help="Seed of the generated patients.", **Whole)] = 1,

@@ -120,18 +120,26 @@ class EvaluationRequest:
         return np.array([float(np.sum(values)), float(len(values))])
 
     def values(self, table: RecordedTable) -> Floats:
-        """v of every record, in [0, 1] whatever the policy: the sensitivity rests on that."""
-        effects, clip = self.exported.effects, float(self.clip)
+        """v of every record, in [0, 1] whatever the policy is.
+
+        Estimates of a policy with huge effects may overflow in some records only: without the
+        bounds, one such record would decide what the silo sends.
+        """
         with np.errstate(over="ignore", invalid="ignore"):
-            means = effects[:, 0] + table.scaled @ effects[:, 1:].T
-        estimates = np.clip(np.nan_to_num(means), 0.0, 1.0)
+            found = self._unbounded(table)
+        return np.clip(np.nan_to_num(found, nan=0.0), 0.0, 1.0)
+
+    def _unbounded(self, table: RecordedTable) -> Floats:
+        """v of every record, in [0, 1] but for rounding and overflows."""
+        effects, clip = self.exported.effects, float(self.clip)
+        estimates = np.clip(effects[:, 0] + table.scaled @ effects[:, 1:].T, 0.0, 1.0)
         rows, logged = np.arange(len(table)), np.array(table.actions, dtype=np.int64)
         chosen = np.argmax(estimates, axis=1)
         weights = np.where(chosen == logged, np.minimum(1 / table.propensities, clip), 0.0)
         if self.estimator == "clipped-ips":
-            return np.asarray(np.clip(weights * table.rewards / clip, 0.0, 1.0))
+            return np.asarray(weights * table.rewards / clip)
         robust = estimates[rows, chosen] + weights * (table.rewards - estimates[rows, logged])
-        return np.asarray(np.clip((robust + clip) / (1 + 2 * clip), 0.0, 1.0))
+        return np.asarray((robust + clip) / (1 + 2 * clip))
 
 
 @dataclass(frozen=True)
