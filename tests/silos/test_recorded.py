@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,26 @@ def test_evaluations_move_by_no_more_than_their_sensitivity() -> None:
                 for chance in rng.uniform(0.01, 1, 2)
             )
             assert np.linalg.norm(one - other) <= math.sqrt(2) + 1e-12
+
+
+@pytest.mark.parametrize("size", [1e6, 1e200, 1.7e308])
+def test_a_hostile_policy_moves_evaluations_by_no_more(size: float) -> None:
+    """Estimates that overflow for some contexts only must not mark a record."""
+    effects = np.array([[size, size, size], [size, -size, size]])
+    policy = ExportedPolicy(WARD, 1, effects).to_json()
+    logs = RecordedTable(
+        WARD,
+        tuple({"age": age, "severe": severe} for age in (20, 50, 80) for severe in (True, False)),
+        (0, 1, 0, 1, 0, 1),
+        np.ones(6),
+        np.ones(6),
+        np.full(6, 0.01),
+    )
+    for estimator in ("clipped-ips", "doubly-robust"):
+        values = replace(request(estimator), policy=policy).values(logs)
+        assert np.isfinite(values).all()
+        assert values.min() >= 0
+        assert values.max() <= 1
 
 
 def test_evaluation_noise_is_as_declared() -> None:
