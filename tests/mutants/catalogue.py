@@ -79,6 +79,7 @@ MASKING = (
 VDAF = ("tests/vdaf",)
 FEATURES = ("tests/contextual/test_features.py",)
 STATISTICS = ("tests/protocols/test_statistic_sums.py",)
+RECORDED = ("tests/silos/test_recorded.py",)
 VERIFIED = ("tests/aggregation/test_verified.py",)
 SERVER_NOISE = ("tests/service/test_server_noise.py",)
 DEVICE_SHARES = ("tests/service/test_device_shares.py",)
@@ -1151,6 +1152,18 @@ TARGETS: tuple[Target, ...] = (
     Target("contextual/feature_maps.py", "check_length", (checks, limits), FEATURES),
     Target("contextual/statistics.py", "MomentReport.vector", (checks,), FEATURES),
     Target("contextual/statistics.py", "TableReport.vector", (checks,), FEATURES),
+    Target(
+        "silos/evaluation.py",
+        "EvaluationRequest.values",
+        (swap("np.clip(np.nan_to_num(found, nan=0.0), 0.0, 1.0)", "found"),),
+        RECORDED,
+    ),
+    Target(
+        "silos/evaluation.py",
+        "EvaluationRequest.shared_sums",
+        (swap("math.sqrt(SIZE)", "1.0"), swap("corrupted", "0"), swap("missing", "0")),
+        RECORDED,
+    ),
     Target(
         "protocols/statistic_sums.py",
         "ShuffledStatistic._prepare",
