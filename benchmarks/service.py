@@ -4,7 +4,7 @@ Both parties are processes of their own, started with `tacit serve`; this proces
 raw generator joins, seals and sends over sockets; the shipped device does the same with everything
 that it checks and writes down; reports that were sealed before are brought to one server at a time.
 Every report is acknowledged after a synchronous commit. Beside each stands what the cryptography
-alone does on one core in the same run.
+alone does on one core in the same run. `--trust` compares the trust models (`trust_models.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -57,6 +57,8 @@ from tacit.service.store import Store
 from tacit.service.timing import Timing
 from tacit.signatures import SIGNATURE_SIZE, public_key
 from tacit.terms import Aggregation, Answer, Noise, Party, Pinned, Promise, Terms, cosign
+from trust_models import MODELS
+from trust_models import measured as by_trust
 
 OPTIONS = ("plain", "friendly", "short")
 EPSILON = Fraction(1, 64)  # rounds of a few thousand
@@ -600,6 +602,15 @@ def measured(directory: Path, kind: str, databases: tuple[str, str], said: Any) 
     return rows
 
 
+def started(directory: Path, stack: ExitStack, roles: Sequence[str]) -> list[Member]:
+    """Parties of these roles over SQLite, until the stack ends."""
+    there = [member(directory / role, role, f"sqlite:///{role}.db") for role in roles]
+    for one in there:
+        start(one)
+        stack.callback(end, one)
+    return there
+
+
 def main() -> None:
     """Prints one JSON object."""
     words = argparse.ArgumentParser(description=__doc__)
@@ -608,11 +619,18 @@ def main() -> None:
     words.add_argument("--sealed", type=int, default=SEALED, help="reports that are sealed before")
     words.add_argument("--only", choices=("sqlite", "postgresql"), help="one database only")
     words.add_argument("--processes", type=int, default=0, help="so many per party, this alone")
+    words.add_argument("--trust", nargs="*", choices=tuple(MODELS), help="these alone, or all")
+    words.add_argument("--people", type=int, default=400, help="per trust model, with --trust")
+    words.add_argument("--runs", type=int, default=5, help="per trust model, with --trust")
     words.add_argument("--lines", type=int, default=0, help="connections, with --processes")
     said = words.parse_args()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         directory = Path(name)
+        if said.trust is not None:
+            models = said.trust or tuple(MODELS)
+            emit(by_trust(directory, started, TOKEN, models, said.people, said.runs))
+            return
         if said.processes:
             urls = stack.enter_context(postgresql(directory))
             emit(multiplied(directory / "parties", urls, said))

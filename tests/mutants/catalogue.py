@@ -184,7 +184,7 @@ TARGETS: tuple[Target, ...] = (
     Target("privacy/threat_model.py", "ThreatModel.honest", (sides, signs), CROWD),
     Target(
         "privacy/accounting.py",
-        "promised",
+        "checked_target",
         (
             checks,
             swap(
@@ -230,7 +230,7 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "privacy/accounting.py",
-        "promised",
+        "checked_target",
         (
             swap("accounting(distribution, target, order)", "()"),
             swap("derived(made, distribution)", "made"),
@@ -653,8 +653,8 @@ TARGETS: tuple[Target, ...] = (
         "Central.__init__",
         (
             swap(
-                "promised(centred(distribution), self.precision, target, View.SERVER_OUTPUT)",
-                "promised(centred(distribution), 1, target, View.SERVER_OUTPUT)",
+                "checked_target(centred(distribution), self.precision, target, View.SERVER_OUTPUT)",
+                "checked_target(centred(distribution), 1, target, View.SERVER_OUTPUT)",
             ),
         ),
         CROWD,
@@ -1152,6 +1152,18 @@ TARGETS: tuple[Target, ...] = (
     Target("contextual/feature_maps.py", "check_length", (checks, limits), FEATURES),
     Target("contextual/statistics.py", "MomentReport.vector", (checks,), FEATURES),
     Target("contextual/statistics.py", "TableReport.vector", (checks,), FEATURES),
+    Target(
+        "protocols/statistic_sums.py",
+        "ShuffledStatistic._prepare",
+        (swap("mixed(self.guarantee, SHUFFLE_SECURITY)", "self.guarantee.at(view=View.SHUFFLED)"),),
+        STATISTICS,
+    ),
+    Target(
+        "protocols/statistic_sums.py",
+        "ShuffledStatistic.security",
+        (swap("math.ceil(math.log2(self.coordinates))", "0"),),
+        STATISTICS,
+    ),
     Target("protocols/statistics.py", "MomentStatistic.noise", (checks,), STATISTICS),
     Target("protocols/statistics.py", "TableStatistic.noise", (checks,), STATISTICS),
     Target("vdaf/histogram.py", "HistogramCircuit.encode", (checks,), VDAF),

@@ -6,13 +6,14 @@ import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.service.deployed import KEYS, definition_of, deployed
-from tests.service.served import ADMIN, served
+from tests.service.served import ADMIN, Served, served, wait_for
 
 from tacit.algorithms import lookup
 from tacit.errors import TacitError
@@ -101,6 +102,13 @@ def test_an_aborted_round_of_a_phase_is_held_again(tmp_path: Path) -> None:
         assert stages.count("open") == len(aborted)
 
 
+def settled(both: Served, digest: bytes) -> dict[str, Any] | None:
+    """The status once a round has free slots, or the experiment has ended."""
+    status: dict[str, Any] = both.status(digest)
+    free = any(row["stage"] == "open" and row["given"] < row["places"] for row in status["rounds"])
+    return status if free or status["state"] == "finished" else None
+
+
 @pytest.mark.extended
 def test_a_definition_file_with_200_options_runs_over_http(tmp_path: Path) -> None:
     """Both parties' ASGI applications in threads of this process."""
@@ -128,13 +136,13 @@ def test_a_definition_file_with_200_options_runs_over_http(tmp_path: Path) -> No
         both.post(0, path, json={"signature": signature.hex()}).raise_for_status()
         rng = random.Random(1)
         for _ in range(30):
-            if both.status(digest)["state"] == "finished":
+            status = wait_for(partial(settled, both, digest))
+            if status["state"] == "finished":
                 break
             both.hold(digest, lambda name: int(rng.random() < means[name]))
-        status = both.status(digest)
         assert status["state"] == "finished"
         assert near_best(status["best"], means)
-        page = both.get(0, f"/experiments/{digest.hex()}").raise_for_status().text
+        page = both.get(0, f"/e/{digest.hex()}").raise_for_status().text
         assert "linear in the features" in page
 
 

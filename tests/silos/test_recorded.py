@@ -16,6 +16,7 @@ from tests.silos.harness import WARD, LocalFederation
 from tacit.errors import TacitError
 from tacit.protocols.prefix_sums import Encoder
 from tacit.silos.agent import RecordedEvaluations
+from tacit.silos.context import ContextColumn, ContextSpec
 from tacit.silos.coordinator import SiloAbsent
 from tacit.silos.evaluation import EvaluationRequest, estimate
 from tacit.silos.exported import ExportedPolicy
@@ -182,3 +183,29 @@ def test_evaluation_noise_is_as_declared() -> None:
     assert len(np.unique(words)) > words.size / 2
     with pytest.raises(TacitError, match="too few to evaluate"):
         estimate(asked, sums, np.array([0.0, -3.0]))
+
+
+@pytest.mark.parametrize("estimator", ["clipped-ips", "doubly-robust"])
+@pytest.mark.parametrize("columns", [2, 8, 128])
+def test_no_policy_makes_a_record_count_for_more(estimator: str, columns: int) -> None:
+    """Found: finite effects of 1e308 overflow to NaN where a record has other values than zero; so
+    one record decided, with certainty, what its silo sent.
+    """
+    context = ContextSpec(tuple(ContextColumn(f"c{n}") for n in range(columns)), ("a", "b"))
+    effects = np.zeros((2, columns + 1))
+    effects[0, 1:] = 1.7e308 * np.resize([1, -1], columns)
+    policy = ExportedPolicy(context, 0, effects).to_json()
+    request = EvaluationRequest(policy, estimator, Fraction(2), 50, Fraction(1), Fraction(1, 100))
+    middle, top = ({f"c{n}": value for n in range(columns)} for value in (0.5, 1.0))
+    before = request.vector(table_of(context, [middle] * 20))
+    after = request.vector(table_of(context, [*[middle] * 19, top]))
+    assert np.isfinite([before, after]).all()
+    assert np.linalg.norm(after - before) <= 1
+    request.exported.effects[:] = math.nan  # whatever else goes wrong
+    assert 0 <= request.values(table_of(context, [top]))[0] <= 1
+
+
+def table_of(context: ContextSpec, contexts: list[dict[str, float]]) -> RecordedTable:
+    """Rows of the first action, with the best outcome."""
+    ones = np.ones(len(contexts))
+    return RecordedTable(context, tuple(contexts), (0,) * len(contexts), ones, ones, ones / 2)

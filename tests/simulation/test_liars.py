@@ -22,7 +22,7 @@ from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.sums import TwoServers, Verified
 from tacit.simulation.poisoning import Poisoning
 from tacit.simulation.study import compare
-from tacit.types import Aggregate, Levels
+from tacit.types import Aggregate, Arm, Levels, Round
 
 SILENT = PureDP(4000.0)  # noise is nil
 ASKED: Any = {"means": (0.5, 0.55), "horizon": 50_000, "trust": "two-servers"}
@@ -32,12 +32,16 @@ def honest(people: int, ones: int) -> Levels:
     return Levels(np.array([0, 1]), np.array([people - ones, ones]))
 
 
+def asked(arm: int) -> Round:
+    return Round(0, 100, Arm(arm))
+
+
 @pytest.mark.parametrize(("arm", "total"), [(0, 40 + 10), (1, 60)])
 def test_where_reports_are_verified_liars_count_one_answer_each(arm: int, total: int) -> None:
     """Ten liars among a hundred: all ones for the worse option, all zeros for the best."""
     poisoned, rng = Poisoning(0.1, (0.5, 0.6)), np.random.default_rng(0)
     load = honest(90, 40 if arm == 0 else 60)
-    assert poisoned.estimate(Verified(100, 1, SILENT), arm, load, 10, rng).total == total
+    assert poisoned.estimate(Verified(100, 1, SILENT), asked(arm), load, 10, rng).total == total
 
 
 @pytest.mark.parametrize(("arm", "mean"), [(0, 1.0), (1, 0.0)])
@@ -46,7 +50,7 @@ def test_where_they_are_not_one_liar_makes_an_option_perfect_or_worthless(
 ) -> None:
     poisoned, rng = Poisoning(0.01, (0.4, 0.6)), np.random.default_rng(0)
     load = honest(99, round(99 * poisoned.means[arm]))
-    told = poisoned.estimate(TwoServers(100, 1, SILENT), arm, load, 1, rng)
+    told = poisoned.estimate(TwoServers(100, 1, SILENT), asked(arm), load, 1, rng)
     assert told.mean == pytest.approx(mean, abs=0.01)
 
 
@@ -107,7 +111,7 @@ def test_only_arms_are_simulated_with_liars() -> None:
         compare(["cdp-dpe"], runs=1, poisoned=0.1)
     poisoned, rng = Poisoning.of(0.1, Bernoulli((0.1, 0.2))), np.random.default_rng(0)
     with pytest.raises(TacitError, match="takes others"):
-        poisoned.estimate("no protocol", 0, honest(4, 1), 1, rng)  # type: ignore[arg-type]
+        poisoned.estimate("no protocol", asked(0), honest(4, 1), 1, rng)  # type: ignore[arg-type]
 
 
 # How far a report reaches

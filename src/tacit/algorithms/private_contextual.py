@@ -202,7 +202,10 @@ def slices(problem: ContextualProblem, trust: TrustModel, smallest: int) -> PerR
             factories.central_laplace,
             {"target": pure, "failure_probability": None},
         ),
-        TrustModel.TWO_SERVERS: (factories.two_servers_laplace, {"target": pure}),
+        TrustModel.TWO_SERVERS: (
+            factories.two_servers_laplace,
+            {"target": pure, "levels": 1 if problem.binary else REAL_LEVELS},
+        ),
         TrustModel.SECURE_AGGREGATION: (
             factories.polya_tight,
             {"target": pure, "dropout": 0.0},

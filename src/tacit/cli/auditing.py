@@ -17,7 +17,8 @@ from tacit.cli.accounting import (
     target_of,
     whole,
 )
-from tacit.cli.options import Json
+from tacit.cli.live_audit import LiveAuditOptions, audit_live
+from tacit.cli.options import Json, grouped
 from tacit.cli.printing import show
 from tacit.errors import TacitError, integer, positive
 
@@ -27,7 +28,7 @@ SamplesOption = Annotated[
 ]
 
 SecondsOption = Annotated[
-    float | None, typer.Option(help="Approximate duration (with --algorithm).")
+    float | None, typer.Option(help="Approximate duration (with --algorithm or --live).")
 ]
 
 FalsePositiveOption = Annotated[
@@ -45,7 +46,9 @@ class Through(StrEnum):
     verified = "verified"
 
 
+@grouped
 def audit(
+    deployed: LiveAuditOptions,
     noise: Annotated[
         NoiseKind | None, typer.Option("--noise", help="Kind of noise, to audit calibrated noise.")
     ] = None,
@@ -80,15 +83,26 @@ def audit(
     false_positive_rate: FalsePositiveOption = None,
     as_json: Json = False,
 ) -> None:
-    """Attack the noise that devices draw: calibrated noise, or that of a whole algorithm.
+    """Attack the noise that devices draw: calibrated noise, or that of a whole algorithm. With
+    --live, compare the noise that a deployed party releases with its stated distribution.
 
     An audit refutes guarantees; it cannot prove them.
 
     Examples: tacit audit --noise discrete-laplace --epsilon 1 --noise-factor 0.5;
-    tacit audit --algorithm dist-dp-se --noise-factor 0.5 --seconds 5
+    tacit audit --algorithm dist-dp-se --noise-factor 0.5 --seconds 5;
+    tacit audit --live --trust local --config coordinator/party.toml
     """
+    vain: dict[str, Any]
+    if deployed.live:
+        vain = {"--noise": noise, "--algorithm": algorithm, "--epsilon": epsilon, "--delta": delta}
+        vain |= {"--through": through, "--samples": samples, "--reuse-noise": reuse_noise or None}
+        vain |= {"--noise-factor": None if noise_factor == 1 else noise_factor}
+        reject_given(vain, "not for --live")
+        audit_live(deployed, trust, seconds, false_positive_rate, as_json)
+        return
+    reject_given(deployed.given, "for --live only")
     if (noise is None) == (algorithm is None):
-        raise TacitError("give exactly one of --noise (with --epsilon) and --algorithm")
+        raise TacitError("give exactly one of --noise (with --epsilon), --algorithm and --live")
     if algorithm is not None:
         moved = None if sensitivity == 1 else sensitivity
         reject_given({"--samples": samples, "--sensitivity": moved}, "for --noise only")
@@ -102,7 +116,7 @@ def audit(
         }
         _audit_algorithm(algorithm, {k: v for k, v in given.items() if v is not None}, how, as_json)
         return
-    vain: dict[str, Any] = {"--trust": trust, "--through": through, "--seconds": seconds}
+    vain = {"--trust": trust, "--through": through, "--seconds": seconds}
     vain |= {"--false-positive-rate": false_positive_rate, "--reuse-noise": reuse_noise or None}
     reject_given(vain, "for --algorithm only")
     if noise is None or epsilon is None:

@@ -106,6 +106,7 @@ def plan(
         if asked.poisoned:
             rows = [asdict(row) for row in result.influence]
             record |= {"influence": rows, "picture_of_liars": lies}
+            record |= {"contextual_influence": [asdict(row) for row in result.contextual]}
         print_json(record)
         return
     planned(result, asked.horizon)
@@ -153,6 +154,13 @@ def planned(result: Plan, horizon: int | None) -> None:
 
 def lied(result: Plan, poisoned: float) -> None:
     """Print the influence of corrupted participants under each trust model."""
+    if result.contextual:
+        measured = [list(asdict(row).values()) for row in result.contextual]
+        headings = ["trust", "statistic", "one report counts for", "regret if honest"]
+        headings += [f"regret with {poisoned:.2%} corrupted", "regret of the best single option"]
+        table("influence of corrupted participants, measured", headings, measured)
+    if not result.influence:
+        return
     rows = [
         [
             row.trust,

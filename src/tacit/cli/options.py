@@ -138,7 +138,7 @@ Clip = Annotated[bool, typer.Option(help="Clip recorded rewards to [0, 1] and co
 Resample = Annotated[bool, typer.Option(help="Sample recorded participants with replacement.")]
 ARGUMENTS = "tacit.arguments"
 ARMS_ONLY = {"replay", "clip", "resample", "user_by_user", "until_decided", "poisoned"}
-REPLAYED = {"contextual": {"replay", "clip"}, "federated": {"replay"}}  # other families
+ALSO = {"contextual": {"replay", "clip", "poisoned"}, "federated": {"replay"}}  # other families
 PROBLEM, RUN, OUTPUT = "Problem", "Run", "Output"
 PANELS = {
     **dict.fromkeys(("algorithm", "algorithms"), PROBLEM),
@@ -190,7 +190,7 @@ class OfAlgorithm(TyperCommand):
         declared, usual = entry.problem.options(), entry.ask({}).values()
         others = every
         if entry.family != "arms":
-            others |= ARMS_ONLY - REPLAYED.get(entry.family, set())
+            others |= ARMS_ONLY - ALSO.get(entry.family, set())
         for parameter in self.params:
             name = str(parameter.name)
             if name in entry.options:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 from tacit.errors import TacitError
@@ -25,3 +26,19 @@ def stated_parameter(distribution: NoiseDistribution) -> tuple[str, Fraction]:
         case DiscreteGaussian(sigma=sigma):
             return "discrete-gaussian", Fraction(sigma)
     raise TacitError(f"{distribution!r} cannot be deployed: terms state no such noise")
+
+
+def sum_of_shares(name: str, parameter: Fraction, divisor: int, shares: int) -> NoiseDistribution:
+    """The sum of `shares` noise shares, of which `divisor` have the stated parameter together.
+
+    >>> sum_of_shares("skellam", Fraction(9), 10, 20)
+    Skellam(variance=Fraction(18, 1))
+    """
+    match name:
+        case "discrete-laplace":
+            return DiscreteLaplace(parameter).power(Fraction(shares, divisor))
+        case "skellam":
+            return Skellam(parameter * shares / divisor)
+        case "discrete-gaussian":
+            return DiscreteGaussian(math.sqrt(parameter**2 / divisor)).power(shares)
+    raise TacitError(f"distribution is {name!r}: must be one whose shares add up")

@@ -7,19 +7,25 @@ former, which is that of the run by parallel composition.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from tacit.assumptions import TowardsOutsiders
 from tacit.errors import TacitError
 from tacit.names import name_of
-from tacit.privacy import Guaranteed, PrivacyStatus
+from tacit.privacy import Guarantee, Guaranteed, PrivacyStatus, privacy_loss
 from tacit.privacy.guarantees import state_arithmetic
 from tacit.privacy.status import status_from_data, status_to_data
 from tacit.protocols.contract import Protocol
-from tacit.protocols.mechanism import Mechanism, PerRound, falls_short
+from tacit.protocols.mechanism import Mechanism, PerRound, falls_short, from_outside
+from tacit.protocols.sums import TwoServers
 from tacit.types import Arm, Round
+
+LARGEST_ROUND = 10**9  # precision grows with the size of a round, if it is not fixed
+TAIL = 40.0  # probabilities below δ e^-TAIL count as loss without bound
 
 
 @dataclass(frozen=True)
@@ -51,16 +57,37 @@ class SliceMechanism(Mechanism):
     def privacy(self) -> PrivacyStatus:  # type: ignore[override]
         """The status of policy rounds, which slices imply, without what it says of these alone.
 
-        A remark such as `TowardsOutsiders` is about the noise of policy rounds; that of slices is
-        other noise.
+        The remark `TowardsOutsiders` of policy rounds is replaced by that of both kinds of rounds.
         """
         status, other = self.policies.privacy, self.slices.guarantee
         if not isinstance(status, Guaranteed) or other is None:
             return status
         stated = status.guarantee
         kept = {one for one in stated.assumptions if one.needed or one in other.assumptions}
-        made = replace(stated, assumptions=frozenset(kept))
+        made = replace(stated, assumptions=frozenset({*kept, *self._outsiders(stated)}))
         return Guaranteed(state_arithmetic(made, stated.arithmetic))
+
+    def _outsiders(self, stated: Guarantee) -> list[TowardsOutsiders]:
+        """What both servers' noise gives towards everybody else in rounds of either kind.
+
+        A participant is in one round, so the weaker of both holds. The loss of slices is that of
+        two draws of their noise, computed exactly at the δ of policies. Empty where slices are not
+        of two servers, or have other noise in rounds of another size.
+        """
+        said = [one for one in stated.assumptions if isinstance(one, TowardsOutsiders)]
+        sizes = (max(self.slices.smallest, 2), LARGEST_ROUND)
+        small, large = (self.slices.open(Round(0, size, Arm(0))) for size in sizes)
+        if not said or from_outside(self.slices):
+            return []
+        if not isinstance(small, TwoServers) or not isinstance(large, TwoServers):
+            return []
+        if (small.precision, small.distribution) != (large.precision, large.distribution):
+            return []
+        (policies,) = said
+        floor = math.log(policies.delta) - TAIL
+        loss = privacy_loss(small.noise(sizes[0]), small.precision, log_floor=floor)
+        epsilon = float(loss.epsilon(policies.delta))
+        return [TowardsOutsiders(max(policies.epsilon, epsilon), policies.delta)]
 
     @property
     def made_of(self) -> Sequence[Mechanism]:

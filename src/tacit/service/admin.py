@@ -14,11 +14,12 @@ from functools import cache
 from typing import Any
 
 import httpx
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.client.loopback import NEARBY
 from tacit.errors import Refusal, TacitError, Unavailable
 from tacit.signatures import fingerprint
-from tacit.terms import Pinned, Terms
+from tacit.terms import Pinned, Terms, cosign, in_order
 
 TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 ADMIN_TOKEN_REQUIRED = "/problems/admin-token-required"  # type of a problem document
@@ -170,6 +171,26 @@ class Published:
     def fingerprints(self) -> dict[str, str]:
         """The fingerprint of each party's key, by role."""
         return {party.role: fingerprint(party.key) for party in self.terms.parties}
+
+
+def publish(
+    coordinator: Operated, text: str, helper: tuple[Operated, Ed25519PrivateKey] | None = None
+) -> str:
+    """Publish a definition as the coordinator's operator, and sign as the helper's; the digest.
+
+    For programs that operate both parties, such as demonstrations and audits.
+    """
+    digest = str(coordinator.post("/experiments", {"definition": text})["digest"])
+    if helper is None:
+        return digest
+    other, key = helper
+    published = coordinator.terms(digest)
+    signature = cosign(published.terms, key)
+    signed = in_order(published.terms, published.signatures[0], signature)
+    document = published.terms.encode().decode()
+    other.post("/experiments", {"terms": document, "signatures": [one.hex() for one in signed]})
+    coordinator.post(f"/experiments/{digest}/cosignature", {"signature": signature.hex()})
+    return digest
 
 
 @cache

@@ -28,7 +28,7 @@ from tacit.privacy import guaranteed_reports
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.joint import JointSums
 from tacit.simulation.engines import Failure, failure_of
-from tacit.simulation.poisoning import Poisoning
+from tacit.simulation.poisoning import Poisoning, poisoning_of
 from tacit.types import Arm, Estimate, Played, Round
 
 
@@ -129,7 +129,7 @@ def stages(
     learner, means, rng = experiment.learner, world.means, sources[0]
     gaps = None if means is None else world.gaps
     outcome = RunOutcome(experiment, gaps, checkpoints, means, world.single)
-    poisoning = Poisoning.of(conditions.poisoned, world) if conditions.poisoned else None
+    poisoning = poisoning_of(conditions.poisoned, world) if conditions.poisoned else None
     with suppress(OutOfData):  # the run ends when the recorded data are used up
         while rounds := experiment.propose():
             outcome.rounds += any(round_.released for round_ in rounds)
@@ -165,7 +165,7 @@ def _release(
     else:
         played = world.play(honest, protocol, rng)
         if poisoning is not None and corrupted:
-            estimate = poisoning.estimate(protocol, honest.arm, played.load, corrupted, noise)
+            estimate = poisoning.estimate(protocol, honest, played.load, corrupted, noise)
         else:
             estimate = protocol.simulate(played.load, noise)
     for others in (silent, replace(reporting, participants=corrupted)):

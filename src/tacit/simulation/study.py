@@ -29,7 +29,7 @@ from tacit.simulation.call_options import (
     SilosOptions,
 )
 from tacit.simulation.driver import RunConditions, Trial
-from tacit.simulation.poisoning import Poisoning
+from tacit.simulation.poisoning import poisoning_of
 from tacit.simulation.results import Result, Results
 from tacit.simulation.seeds import over_seeds
 
@@ -290,11 +290,12 @@ def tried(
     """
     if not isinstance(problem, ArmsProblem):
         for name in ("user_by_user", "until_decided", "poisoned"):
-            if vars(how)[name]:
+            contextual = name == "poisoned" and isinstance(problem, ContextualProblem)
+            if vars(how)[name] and not contextual:
                 raise TacitError(f"{name} is for arms only, but {entry.name} is {entry.family}")
     start = problem.start(how.seed, world)
     if how.poisoned:
-        Poisoning.of(how.poisoned, start.world)
+        poisoning_of(how.poisoned, start.world)
     fitted = problem.fitted(start.world, how.seed)
     experiment = entry.build(fitted)
     often = 1 if world is None else world.participations or 1

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tacit.algorithms.contextual_problem import ContextualProblem
 from tacit.algorithms.registry import Algorithm, lookup
 from tacit.protocols.contract import SumProtocol
 from tacit.simulation.results import Result
@@ -37,6 +38,43 @@ class Influence:
     shift: float | None
     part: float
     people: int | None = None
+
+
+@dataclass(frozen=True)
+class ContextualInfluence:
+    """Measured influence of corrupted participants on a contextual experiment.
+
+    `weight` is how much farther one of their reports moves the sums of rewards than a false answer
+    does, in l2 norm. The regrets are those of a whole run: of honest participants, of the requested
+    fraction corrupted, and of the best single option for everybody; None where it is unknown.
+    """
+
+    trust: str
+    statistic: str
+    weight: float
+    honest: float
+    poisoned: float
+    single: float | None
+
+
+def contextual_influence(
+    entry: Algorithm, given: dict[str, Any], liars: float, how: RunConfig
+) -> ContextualInfluence:
+    """Simulate a contextual algorithm without and with corrupted participants.
+
+    A table's report is one cell; one of moments may have all of its d entries at their limits.
+    """
+    problem, _ = tried(entry, entry.ask(given), how, None)
+    assert isinstance(problem, ContextualProblem)
+    statistic, _ = problem.chosen()
+    assert problem.features is not None
+    weight = 1.0 if statistic == "tables" else math.sqrt(problem.features.dimension)
+    honest = simulate(entry, **given, **vars(how))
+    false = simulate(entry, **given, **vars(replace(how, poisoned=liars)))
+    singles = [run["single_regret"] for run in honest.runs]
+    single = None if None in singles else sum(singles) / len(singles)
+    about = (given.get("trust") or entry.name, statistic, weight)
+    return ContextualInfluence(*about, honest.regret_mean, false.regret_mean, single)
 
 
 def reached(

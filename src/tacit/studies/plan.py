@@ -25,7 +25,15 @@ from tacit.privacy.calibration import LARGEST_EPSILON
 from tacit.protocols.certificates import largest_group
 from tacit.simulation.results import Result
 from tacit.simulation.study import RunConfig, simulate
-from tacit.studies.influence import TRIED, Influence, influence, reached, right_winners
+from tacit.studies.influence import (
+    TRIED,
+    ContextualInfluence,
+    Influence,
+    contextual_influence,
+    influence,
+    reached,
+    right_winners,
+)
 from tacit.studies.influence import draw as draw_right_winners
 from tacit.trust import DEPLOYABLE
 
@@ -90,6 +98,7 @@ class Plan:
     costs: list[Cost]
     recommendation: str
     influence: list[Influence] = field(default_factory=list)
+    contextual: list[ContextualInfluence] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -295,7 +304,7 @@ def answer(question: PlanRequest) -> Plan:
                 "Name their table in a definition (options_file) and use tacit experiment check."
             )
     by_trust = len(wanted) == 1 and "trust" in wanted[0].options
-    costs, errors, lies = [], [], list[Influence]()
+    costs, errors, lies, measured = [], [], list[Influence](), list[ContextualInfluence]()
     for entry in wanted:
         for trust in question.trusts if by_trust else (None,):
             who = (trust or entry.name, WHAT_IS_TRUSTED[trust] if trust else entry.trust)
@@ -306,6 +315,12 @@ def answer(question: PlanRequest) -> Plan:
                 if question.people.poisoned and entry.family == "arms":
                     decided = costs[-1].participants
                     lies += influence(entry, given, question.people.poisoned, decided)
+                if question.people.poisoned and entry.family == "contextual":
+                    served_all = _served(given, question)
+                    how = question.how
+                    measured.append(
+                        contextual_influence(entry, served_all, question.people.poisoned, how)
+                    )
             except TacitError as error:
                 errors.append(error)
                 costs.append(Cost(*about, refused=str(error)))
@@ -314,7 +329,7 @@ def answer(question: PlanRequest) -> Plan:
     served = {cost.trust: cost for cost in costs if not cost.refused}
     decides = by_trust and wanted[0].family == "arms"
     advice = _by_trust(served, question.expected) if decides else _least(served)
-    return Plan(costs, advice, lies)
+    return Plan(costs, advice, lies, measured)
 
 
 def _cost(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> dict[str, Any]:
@@ -390,12 +405,16 @@ def _guess(given: dict[str, Any], expected: Expected) -> int:
     return min(int(2 * max(sampling, 1) + rounds + least) + arms, MOST)
 
 
+def _served(given: dict[str, Any], question: PlanRequest) -> dict[str, Any]:
+    """The options of a run over the whole horizon."""
+    options = {k: v for k, v in given.items() if k != "control_share"}
+    horizon = question.people.horizon
+    return options if horizon is None else options | {"horizon": horizon}
+
+
 def _whole(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> dict[str, Any]:
     """Runs over the whole horizon, without a reserved share for the control."""
-    how, horizon = question.how, question.people.horizon
-    options = {k: v for k, v in given.items() if k != "control_share"}
-    if horizon is not None:
-        options["horizon"] = horizon
+    how, options = question.how, _served(given, question)
     result = simulate(entry, **options, **vars(how))
     known: dict[str, Any] = {}
     if entry.family == "arms":

@@ -16,7 +16,7 @@ from tacit.aggregation.masking import MaskingRound
 from tacit.aggregation.masking_client import MaskingClient
 from tacit.aggregation.wire import Kind
 from tacit.client.entries import Running
-from tacit.client.exchange import Request, Talk
+from tacit.client.exchange import Reply, Request, Talk
 from tacit.client.trust_models.contract import Reporter
 from tacit.errors import Refusal, require
 from tacit.sampling.draws import draw_gaussian, draw_laplace_share, draw_skellam
@@ -29,6 +29,7 @@ PAUSE = 0.5
 
 _SLOT = "Tacit-Slot"
 _FAILURES = 20  # consecutive failed requests until the device has dropped out
+_REFUSED = Reply(409)
 
 
 @dataclass
@@ -76,17 +77,20 @@ class MaskingReporter(Reporter):
         while session is not None:
             address = session.client.address.hex()
             reply = yield Request("GET", f"{url}/messages/{address}/{session.after}")
-            if reply.status == 200:
-                if not (yield from self._answered(running, session, url, reply.content)):
-                    break
-            elif reply.status in (204, 0, 429) or reply.status >= 500:
-                session.failures = 0 if reply.status == 204 else session.failures + 1
-                if session.failures >= _FAILURES:
-                    break
-                session.asks = now + PAUSE
+            if reply.status == 204:
+                session.failures, session.asks = 0, now + PAUSE
                 return True
-            else:
+            if reply.status == 200:
+                reply = yield from self._answered(running, session, url, reply.content)
+                if reply.status == 204:
+                    session.failures, session.after = 0, session.after + 1
+                    continue
+            session.failures += 1
+            lasting = 0 < reply.status < 500 and reply.status != 429
+            if lasting or session.failures >= _FAILURES:
                 break
+            session.asks = now + PAUSE
+            return True
         self._sessions.pop(_key(running), None)
         return False
 
@@ -95,24 +99,20 @@ class MaskingReporter(Reporter):
         session = self._sessions.get(_key(running))
         return None if session is None else max(float(session.closes), session.asks)
 
-    def _answered(self, running: Running, session: _Session, url: str, asked: bytes) -> Talk[bool]:
-        """Answer one message of the server; False if the round cannot go on for this device."""
+    def _answered(self, running: Running, session: _Session, url: str, asked: bytes) -> Talk[Reply]:
+        """Answer one message of the server; `_REFUSED` if the round cannot go on for this device.
+
+        An answer that does not arrive is sent again after the next question, with the same bytes.
+        """
         try:
             answer = _answer(session, asked)
         except Refusal:
-            return False  # too few neighbours are left, or the request is not allowed
+            return _REFUSED  # too few neighbours are left, or the request is not allowed
         headers = (
             (_SLOT, running.slot.encode().hex()),
             ("Content-Type", "application/octet-stream"),
         )
-        for _ in range(_FAILURES):
-            reply = yield Request("PUT", f"{url}/messages", answer, headers)
-            if reply.status == 204:
-                session.after += 1
-                return True
-            if 400 <= reply.status < 500 and reply.status != 429:
-                return False
-        return False
+        return (yield Request("PUT", f"{url}/messages", answer, headers))
 
     def refunds(self, pinned: Pinned, announcement: bytes, outcomes: Sequence[bytes]) -> bool:  # noqa: ARG002
         """Never: one coordinator's word proves nothing."""

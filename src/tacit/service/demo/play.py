@@ -21,16 +21,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from tacit.errors import TacitError
 from tacit.keyfiles import load_signing_key
 from tacit.service import config, definition
-from tacit.service.admin import Operated
+from tacit.service.admin import Operated, publish
 from tacit.service.bootstrap import Card, create_party
 from tacit.service.demo.children import Child, free_port
 from tacit.service.demo.crowd import Told, VisitCounts
 from tacit.service.readers import counted
-from tacit.terms import ROLES, cosign, in_order
+from tacit.terms import ROLES
 from tacit.trust import TrustModel
 
 QUESTION = "Which reminder gets people to take a break?"
-LIKING = {"No reminder": 0.1, "A quiet line": 0.3, "A friendly question": 0.8}
+LIKING = {"No reminder": 0.1, "A quiet line": 0.2, "A friendly question": 0.85}
 CONTEXTS = {"shift": ["day", "night"]}
 BY_SHIFT = {
     "day": {"A quiet line": 0.25, "A friendly question": 0.75},
@@ -40,7 +40,7 @@ EPSILON = {TrustModel.LOCAL: 3, TrustModel.SHUFFLER: 2}
 """ε by trust model, else 1: larger where rounds would need too many people for three minutes."""
 
 ENOUGH = 60.0  # seconds until the experiment is stopped if it is decided
-LONGEST = 155.0  # the same if it is not, from the start of the servers on
+LONGEST = 145.0  # the same if it is not, from the start of the servers on
 WINDOW = 5  # seconds from assignment to report: time to answer for manual participants
 WINDOW_KEPT = 20  # the same with `keep`
 ROUNDS, BATCH = 8, 60  # few large rounds: nearly all experiments are decided after one or two
@@ -273,17 +273,10 @@ def _start(stack: ExitStack, directory: Path, roles: Sequence[str]) -> Parties:
 def _publish(parties: Parties, text: str) -> str:
     """Publish as the coordinator and sign as the helper's operator; here this program is both."""
     coordinator, *helpers = parties.operated
-    digest = str(coordinator.post("/experiments", {"definition": text})["digest"])
-    for helper in helpers:
-        published = coordinator.terms(digest)
-        told = config.load(parties.directory / "helper" / "party.toml")
-        signature = cosign(published.terms, load_signing_key(told.signing_key, told.lock))
-        signed = in_order(published.terms, published.signatures[0], signature)
-        document = published.terms.encode().decode()
-        asked = {"terms": document, "signatures": [one.hex() for one in signed]}
-        helper.post("/experiments", asked)
-        coordinator.post(f"/experiments/{digest}/cosignature", {"signature": signature.hex()})
-    return digest
+    if not helpers:
+        return publish(coordinator, text)
+    told = config.load(parties.directory / "helper" / "party.toml")
+    return publish(coordinator, text, (helpers[0], load_signing_key(told.signing_key, told.lock)))
 
 
 @dataclass(frozen=True)

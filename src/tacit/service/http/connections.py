@@ -2,7 +2,8 @@
 
 The head is the request line and the headers. A `GuardedConnection` passes everything on to the
 protocol of uvicorn, which parses it. The application (`middleware`) reports when a head is
-complete, a whole request is received, and a response is sent. At the limit of connections the one
+complete, a whole request is received, and a response is sent. A client that does not read its
+responses is disconnected. At the limit of connections the one
 that has waited longest for a request is closed, so idle connections keep nobody out.
 """
 
@@ -11,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+import socket
+import struct
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -24,6 +27,7 @@ from tacit.service.http.problems import problem
 
 LARGEST = 1 << 15  # maximum bytes of a request line and its headers
 SLOWEST = 20.0  # maximum seconds, from the connection or from the first byte
+UNREAD = 20.0  # maximum seconds in which a client reads nothing of a response that waits
 SLACK = 128  # connections beyond the limit whose requests get 503; more are closed
 QUIET = 60.0  # seconds between log lines about the limit
 LOG = logging.getLogger("tacit.service")
@@ -125,6 +129,7 @@ class GuardedConnection(asyncio.Protocol):
         self._peer: Peer = ("", 0)
         self._in_head, self._size = True, 0
         self._timer: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timeout of the first head."""
@@ -136,8 +141,9 @@ class GuardedConnection(asyncio.Protocol):
         self._limit.admit(self._peer, self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the timeout."""
+        """Cancel the timeouts."""
         self._arrived()
+        self._read()
         self._limit.leave(self._peer)
         self._inner.connection_lost(exc)
 
@@ -156,11 +162,14 @@ class GuardedConnection(asyncio.Protocol):
         return self._inner.eof_received()
 
     def pause_writing(self) -> None:
-        """Pass flow control on."""
+        """Pass flow control on, and wait for the client only so long."""
+        self._read()
+        self._unread = self._loop.call_later(UNREAD, self._abort)
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """Pass flow control on."""
+        """Pass flow control on: the client reads."""
+        self._read()
         self._inner.resume_writing()
 
     def begin(self) -> None:
@@ -177,12 +186,29 @@ class GuardedConnection(asyncio.Protocol):
             self.reject(too_large())
 
     def reject(self, answer: JSONResponse) -> None:
-        """Send a response, whether or not a request has been read, and close."""
+        """Send a response, whether or not a request has been read, and close.
+
+        A client that has not read its previous responses gets none.
+        """
+        if self.transport.is_closing() or self.transport.get_write_buffer_size():
+            self._abort()
+            return
         status = answer.status_code
         lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()]
         lines += [b"%b: %b\r\n" % pair for pair in answer.raw_headers]
         self.transport.write(b"".join([*lines, b"\r\n", bytes(answer.body)]))
         self.transport.close()
+
+    def _abort(self) -> None:
+        """Close at once: what waits to be sent is discarded, also by the operating system."""
+        line = self.transport.get_extra_info("socket")
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
+
+    def _read(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _wait(self) -> None:
         if self._timer is None:

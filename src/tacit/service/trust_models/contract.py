@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar, Protocol, runtime_checkable
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -20,6 +21,7 @@ from tacit.aggregation.aggregator_context import Draw
 from tacit.aggregation.announcements import LiveRound
 from tacit.aggregation.interface import CheckedShare
 from tacit.errors import TacitError
+from tacit.noise import NoiseDistribution
 from tacit.protocols.contract import Protocol as PrivacyProtocol
 from tacit.records import Records
 from tacit.rounds.codecs import Codec
@@ -31,6 +33,7 @@ Noise = Callable[[bytes], Draw]
 """Selects the noise sampler of a round by the round's identity."""
 
 ReleasedView = SumView | ShuffledView
+ROUNDED = 1e-3  # distance of a released number from an integer at most
 
 
 class HelperLink(Protocol):
@@ -98,6 +101,26 @@ class HelperAnswer:
     listing: bytes = b""
     answer: bytes = b""
     ended: Stage | None = None
+
+
+@dataclass(frozen=True)
+class ReleasedNoise:
+    """The stated noise in one released sum of all-zero answers, as an integer.
+
+    A published total t, in units of the answer's range, is the integer factor · t + offset, which
+    has this distribution.
+    """
+
+    distribution: NoiseDistribution
+    factor: float
+    offset: float = 0.0
+
+    def value(self, total: float) -> int:
+        """The integer that was released as this total."""
+        exact = self.factor * total + self.offset
+        if abs(exact - round(exact)) > ROUNDED:
+            raise TacitError(f"released total is {total!r}: must be a sum of whole levels")
+        return round(exact)
 
 
 class ServedRound(Protocol):
@@ -186,6 +209,17 @@ class CoordinatorEngine(RoundEngine):
     @abstractmethod
     def traffic(announced: LiveRound) -> tuple[tuple[int, ...], int]:
         """Bytes of a report for each party of the terms, and of the helper's answer."""
+
+    @staticmethod
+    @abstractmethod
+    def released_noise(
+        terms: Terms, announced: LiveRound, reports: int, factor: Fraction = Fraction(1)
+    ) -> ReleasedNoise:
+        """The stated noise in one metric's sum of so many all-zero answers, for audits.
+
+        Where servers add the noise, it is that of one of them. `factor` multiplies the parameter
+        of the noise, for the distribution of faulty noise.
+        """
 
     @abstractmethod
     def describe(self, plan: RoundPlan, link: HelperLink | None) -> LiveRound:

@@ -6,6 +6,7 @@ There is no helper. A report is private by itself, whatever the coordinator does
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 from tacit.aggregation.announcements import Binding, LiveRound, SharedNoise, accept, announce
 from tacit.aggregation.encryption import suite_named
@@ -18,6 +19,8 @@ from tacit.aggregation.local import (
     local_outcome,
     prepare_local,
 )
+from tacit.noise import Binomial, DiscreteLaplace, Table
+from tacit.noise.table import convolution_power
 from tacit.protocols.contract import Protocol
 from tacit.protocols.joint import JointSums
 from tacit.protocols.randomized_bits import RandomizedBits
@@ -32,6 +35,7 @@ from tacit.service.trust_models.contract import (
     CoordinatorEngine,
     EndedRound,
     HelperLink,
+    ReleasedNoise,
     RoundPlan,
     ServedRound,
 )
@@ -63,6 +67,19 @@ class LocalCoordinator(CoordinatorEngine):
         """Bytes of a report; there is no helper."""
         assert isinstance(announced, LocalRound)
         return (announced.report_size,), 0
+
+    @staticmethod
+    def released_noise(
+        terms: Terms, announced: LiveRound, reports: int, factor: Fraction = Fraction(1)
+    ) -> ReleasedNoise:
+        """The number of flipped bits, or the discrete Laplace noise of all devices."""
+        assert isinstance(announced, LocalRound)
+        total = announced.noise.total * factor
+        if terms.noise.distribution != RANDOMIZED_RESPONSE:
+            noise = Table.of(*convolution_power(DiscreteLaplace(total), reports))
+            return ReleasedNoise(noise, terms.answer.levels)
+        flipped = 1 / (1 + math.exp(1 / total))
+        return ReleasedNoise(Binomial(reports, flipped), 1 - 2 * flipped, reports * flipped)
 
     def describe(self, plan: RoundPlan, link: HelperLink | None) -> LocalRound:  # noqa: ARG002
         """Describe a round with a key of its own."""

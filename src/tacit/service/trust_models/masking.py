@@ -6,6 +6,8 @@ devices that are online (`tacit.aggregation.masking_rounds`), and learns the sum
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from tacit.aggregation.announcements import Binding, LiveRound, SharedNoise, accept, announce
 from tacit.aggregation.graph import Claim, neighbourhood
 from tacit.aggregation.masking import MaskingRound
@@ -13,6 +15,7 @@ from tacit.aggregation.masking_rounds import MaskingReports
 from tacit.aggregation.masking_server import PARTY, MaskingServer, prepare_server
 from tacit.aggregation.round_state import PartyRoundState, RoundPhase, kept_outcome
 from tacit.errors import TacitError
+from tacit.noise.parameters import sum_of_shares
 from tacit.protocols.contract import Protocol
 from tacit.protocols.joint import JointSums
 from tacit.protocols.sums import SecureSum
@@ -27,6 +30,7 @@ from tacit.service.trust_models.contract import (
     CoordinatorEngine,
     EndedRound,
     HelperLink,
+    ReleasedNoise,
     RoundPlan,
     ServedRound,
 )
@@ -60,6 +64,16 @@ class MaskingCoordinator(CoordinatorEngine):
         """Bytes of a masked report; the other stages depend on the neighbourhood."""
         assert isinstance(announced, MaskingRound)
         return ((announced.masked_size,), 0)
+
+    @staticmethod
+    def released_noise(
+        terms: Terms, announced: LiveRound, reports: int, factor: Fraction = Fraction(1)
+    ) -> ReleasedNoise:
+        """The noise shares of all devices that reported."""
+        assert isinstance(announced, MaskingRound)
+        noise, name = announced.noise, terms.noise.distribution
+        shared = sum_of_shares(name, noise.total * factor, noise.divisor, reports)
+        return ReleasedNoise(shared, terms.answer.levels)
 
     def serve(self, row: RoundRow) -> MaskingReports:
         """The round in this row."""

@@ -8,6 +8,7 @@ The cryptography is in `tacit.aggregation.shuffler` and `shuffler_reports`.
 from __future__ import annotations
 
 from contextlib import suppress
+from fractions import Fraction
 
 from tacit.aggregation.announcements import Binding, LiveRound, SharedNoise, accept, announce
 from tacit.aggregation.announcements import endorse as endorse_description
@@ -24,6 +25,8 @@ from tacit.aggregation.shuffler_reports import ShufflerReports, bind
 from tacit.aggregation.two_servers import SLOT, RoundOutcome, read_outcome
 from tacit.aggregation.wire import Kind, kind_of
 from tacit.errors import Refusal, TacitError, Unavailable
+from tacit.noise import Binomial
+from tacit.noise.parameters import sum_of_shares
 from tacit.protocols.contract import Protocol
 from tacit.protocols.joint import JointSums
 from tacit.protocols.shuffled_bits import ShuffledBits
@@ -41,6 +44,7 @@ from tacit.service.trust_models.contract import (
     HelperAnswer,
     HelperEngine,
     HelperLink,
+    ReleasedNoise,
     RoundEngine,
     RoundPlan,
     ServedRound,
@@ -110,6 +114,20 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
         """Bytes of a report to the shuffler, and of the batch per report."""
         assert isinstance(announced, ShufflerRound)
         return (0, SLOT.size + announced.report_size), announced.messages * announced.encrypted_size
+
+    @staticmethod
+    def released_noise(
+        terms: Terms, announced: LiveRound, reports: int, factor: Fraction = Fraction(1)
+    ) -> ReleasedNoise:
+        """The number of ones among all noise bits, or the noise shares of all devices."""
+        assert isinstance(announced, ShufflerRound)
+        levels, divisor = terms.answer.levels, announced.noise.divisor
+        total = announced.noise.total * factor
+        if announced.modulus != BIT:
+            name = terms.noise.distribution
+            return ReleasedNoise(sum_of_shares(name, total, divisor, reports), levels)
+        bits = reports * (announced.messages // announced.metrics - levels)
+        return ReleasedNoise(Binomial(bits, total), levels, float(bits * total))
 
     def describe(self, plan: RoundPlan, link: HelperLink | None) -> ShufflerRound:
         """Describe a round with keys of both parties."""

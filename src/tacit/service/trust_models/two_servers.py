@@ -19,6 +19,7 @@ from tacit.aggregation.two_servers import TwoServerRound
 from tacit.aggregation.verified import MODULUS
 from tacit.aggregation.wire import Kind, kind_of
 from tacit.errors import Refusal, TacitError
+from tacit.noise import DiscreteLaplace
 from tacit.protocols.contract import Protocol
 from tacit.protocols.statistic_sums import StatisticSum
 from tacit.records import Records
@@ -33,6 +34,7 @@ from tacit.service.trust_models.contract import (
     HelperAnswer,
     HelperEngine,
     HelperLink,
+    ReleasedNoise,
     RoundEngine,
     RoundPlan,
     ServedRound,
@@ -107,6 +109,18 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
         assert isinstance(announced, TwoServerRound)
         sizes = announced.share_size(0), announced.share_size(1)
         return sizes, partial_size(announced)
+
+    @staticmethod
+    def released_noise(
+        terms: Terms,
+        announced: LiveRound,
+        reports: int,  # noqa: ARG004
+        factor: Fraction = Fraction(1),
+    ) -> ReleasedNoise:
+        """One server's discrete Laplace noise."""
+        assert isinstance(announced, TwoServerRound)
+        assert announced.scale is not None
+        return ReleasedNoise(DiscreteLaplace(announced.scale * factor), terms.answer.levels)
 
     def describe(self, plan: RoundPlan, link: HelperLink | None) -> TwoServerRound:
         """Describe a round with keys of both servers and of the collector."""

@@ -1,0 +1,388 @@
+"""What a participant costs under each trust model: CPU by role, messages, bytes, people per second.
+
+The parties are processes of their own, this process is the people. Bare cryptography is the CPU
+time inside the functions that check, sum, shuffle and unmask reports, in memory, for rounds of the
+same size. `service.py --trust` prints the rows; CPU times hardly depend on other loads, people per
+second do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from machine import Row
+from tacit.aggregation.aggregator import Aggregator
+from tacit.aggregation.collecting import Collector
+from tacit.aggregation.local import LocalServer
+from tacit.aggregation.masking_rounds import MaskingReports
+from tacit.aggregation.shuffler import Analyzer
+from tacit.aggregation.shuffler_reports import ShufflerReports
+from tacit.client.entries import Running
+from tacit.client.exchange import Reply, Request
+from tacit.client.trust_models import reporter
+from tacit.errors import TacitError
+from tacit.records import MemoryRecords
+from tacit.service import definition, round_scheduler
+from tacit.service.admin import Operated, publish
+from tacit.service.assignment import Assigned, Ticket
+from tacit.service.audit.participants import Participants
+from tacit.service.coordinator import Coordinator
+from tacit.service.definition import Definition
+from tacit.service.helper import Helper
+from tacit.service.store import Stage, Store
+from tacit.service.trust_models.contract import decoded
+from tacit.signatures import public_key
+from tacit.terms import Pinned, Terms, cosign, in_order
+
+MODELS: dict[str, dict[str, Any]] = {
+    "two-servers": {"trust": "two-servers"},
+    "proofs": {"trust": "two-servers", "proofs": True},
+    "local": {"trust": "local"},
+    "shuffler": {"trust": "shuffler"},
+    "secure-aggregation": {"trust": "secure-aggregation"},
+}
+FIRST = "two-servers"  # to which the others are compared
+BATCH = 100  # minimum batch size
+AT_ONCE = 24  # devices that join and report at the same time
+LONGEST = 600.0  # seconds of one experiment
+WORK: tuple[tuple[type, str], ...] = (
+    (Aggregator, "check"),
+    (Aggregator, "take"),
+    (Aggregator, "close"),
+    (Collector, "take"),
+    (Collector, "close"),
+    (LocalServer, "check"),
+    (LocalServer, "close"),
+    (ShufflerReports, "check"),
+    (ShufflerReports, "shuffle"),
+    (Analyzer, "take"),
+    (Analyzer, "close"),
+    (MaskingReports, "check"),
+    (MaskingReports, "check_answer"),
+    (MaskingReports, "advance"),
+)
+"""Bare cryptography of the parties."""
+
+
+@dataclass
+class Measured:
+    """One experiment: CPU seconds by role, and what the devices sent."""
+
+    people: int = 0
+    seconds: float = 0.0
+    computed: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    messages: int = 0
+    sent_bytes: int = 0
+
+
+def defined(model: str, helper: tuple[str, bytes] | None) -> Definition:
+    """Two options, one answer of yes or no, rounds of about `BATCH`."""
+    today = datetime.now(UTC).date()
+    given: dict[str, Any] = {
+        "question": f"What does {model} cost?",
+        "options": ("plain", "friendly"),
+        "meaning": "always 0",
+        "window": 0,
+        "epsilon": 4,
+        "min_batch_size": BATCH,
+        "dropout": 0,
+        "first_day": today - timedelta(days=1),
+        "last_day": today + timedelta(days=1),
+        "joining": 600,
+        "margin": 2,
+        "grace": 300,
+    }
+    if helper is not None:
+        given |= {"helper_address": helper[0], "helper_key": helper[1]}
+    return Definition.of(**given | MODELS[model])
+
+
+# The service
+
+
+async def played(there: Operated, addresses: dict[int, str], pinned: Pinned, people: int) -> Any:
+    """So many people join, report and answer stages; the messages and bytes of devices."""
+    counted = {"messages": 0, "bytes": 0}
+
+    async def count(request: httpx.Request) -> None:
+        if request.method == "PUT" or "/messages/" in request.url.path:
+            counted["messages"] += 1
+            counted["bytes"] += int(request.headers.get("content-length", "0"))
+
+    hooks = {"request": [count]}
+    end = time.monotonic() + LONGEST
+    async with httpx.AsyncClient(timeout=60.0, event_hooks=hooks) as http:
+        crowd = Participants(pinned, addresses, http)
+        stages: list[asyncio.Task[None]] = []
+
+        async def come() -> None:
+            while crowd.reported < people and time.monotonic() < end:
+                running = await crowd.join()
+                if running is None:
+                    await asyncio.sleep(0.1)
+                    continue
+                await crowd.report(running)
+                stages.append(asyncio.create_task(crowd.answer_stages(running)))
+
+        await asyncio.gather(*(come() for _ in range(AT_ONCE)))
+        digest = pinned.terms.digest.hex()
+        headers = {"Authorization": f"Bearer {there.token}"}
+        while time.monotonic() < end:
+            url = f"{there.url}/experiments/{digest}/status"
+            rounds = (await http.get(url, headers=headers)).json()["rounds"]
+            if sum(one["reports"] or 0 for one in rounds) >= people // 2:
+                break
+            await asyncio.sleep(0.2)
+        for task in stages:
+            task.cancel()
+        await asyncio.gather(*stages, return_exceptions=True)
+    return crowd.reported, counted["messages"], counted["bytes"]
+
+
+def served(members: Sequence[Any], token: str, model: str, people: int) -> Measured:
+    """One experiment at running parties; `members` have url, key, role and computed()."""
+    coordinator, *helpers = members
+    there = Operated(coordinator.url, token)
+    helper = (helpers[0].url, public_key(helpers[0].key)) if helpers else None
+    signer = (Operated(helpers[0].url, token), helpers[0].key) if helpers else None
+    digest = publish(there, definition.write(defined(model, helper)), signer)
+    said = there.terms(digest)
+    pinned = Pinned(said.terms, said.signatures, said.terms.keys)
+    addresses = {said.terms.leader: coordinator.url}
+    if said.terms.helper is not None:
+        addresses[said.terms.helper] = helpers[0].url
+    before = {one.role: one.computed() for one in members}
+    own, started, found = time.process_time(), time.perf_counter(), Measured()
+    found.people, found.messages, found.sent_bytes = asyncio.run(
+        played(there, addresses, pinned, people)
+    )
+    found.seconds = time.perf_counter() - started
+    for one in members:
+        found.computed[one.role] = one.computed() - before[one.role]
+    found.computed["device"] = time.process_time() - own
+    there.post(f"/experiments/{digest}/stop")
+    return found
+
+
+# Cryptography alone
+
+
+class DirectLink:
+    """Calls of the coordinator to a helper in the same process."""
+
+    def __init__(self, helper: Helper) -> None:
+        self._helper = helper
+        self.keys, self.describe = helper.keys, helper.describe
+        self.exchange = helper.exchange
+
+
+@contextmanager
+def clocked() -> Iterator[dict[str, float]]:
+    """The CPU time inside `WORK`; nested calls count once."""
+    spent = {"parties": 0.0}
+    depth = [0]
+    originals = [(kind, name, getattr(kind, name)) for kind, name in WORK]
+
+    def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*words: Any, **more: Any) -> Any:
+            depth[0] += 1
+            started = time.thread_time()
+            try:
+                return function(*words, **more)
+            finally:
+                depth[0] -= 1
+                if not depth[0]:
+                    spent["parties"] += time.thread_time() - started
+
+        return called
+
+    for kind, name, function in originals:
+        setattr(kind, name, timed(function))
+    try:
+        yield spent
+    finally:
+        for kind, name, function in originals:
+            setattr(kind, name, function)
+
+
+def bare(directory: Path, model: str, people: int) -> Measured:
+    """The cryptography of parties and devices in memory, for the same rounds."""
+    keys = [Ed25519PrivateKey.generate() for _ in range(2)]
+    helped = MODELS[model]["trust"] in ("two-servers", "shuffler")
+    addresses = ("http://127.0.0.1:1", "http://127.0.0.1:2")
+    told = defined(model, (addresses[1], public_key(keys[1])) if helped else None)
+    terms, found = told.terms(addresses[0], public_key(keys[0])), Measured()
+    stores = [Store(f"sqlite:///{directory}/{n}-{time.monotonic_ns()}.db") for n in range(2)]
+    for store in stores:
+        store.migrate()
+    coordinator = Coordinator(keys[0], stores[0], MemoryRecords())
+    helper = Helper(keys[1], stores[1], MemoryRecords())
+    digest = coordinator.create(terms, told.experiment(), told.timing)
+    link: Any = None
+    if helped:
+        link, theirs = DirectLink(helper), cosign(terms, keys[1])
+        helper.admit(terms, in_order(terms, coordinator.signature(digest), theirs))
+        coordinator.cosign(digest, theirs)
+    try:
+        with clocked() as spent:
+            while found.people < people:
+                _batch(coordinator, helper, link, terms, found)
+        found.computed["parties"] = spent["parties"]
+    finally:
+        for store in stores:
+            store.close()
+    return found
+
+
+def _batch(
+    coordinator: Coordinator, helper: Helper, link: Any, terms: Terms, found: Measured
+) -> None:
+    """The open rounds from the first slot to the release."""
+
+    def step(times: int) -> None:
+        for _ in range(times):
+            round_scheduler.step(coordinator, link)
+            if link is not None:
+                helper.step()
+
+    step(2)
+    pinned, engine = coordinator.pinned(terms.digest), coordinator.engine_of(terms)
+    wanted = sum(row.slots - row.assigned for row in coordinator.rounds(Stage.OPEN))
+    tickets = [Ticket(terms.digest, os.urandom(16)) for _ in range(wanted)]
+    asked = [one for one in coordinator.join(tickets) if isinstance(one, Assigned) and one.slot]
+    making, devices = reporter(terms), []
+    for one in asked:
+        assert one.slot is not None
+        identity = decoded(engine, terms, one.announcement).identity
+        running = Running(identity, pinned, one.announcement, one.slot, b"", 0.0, None, (0,), ())
+        started = time.thread_time()
+        made = making.encode(running)
+        found.computed["device"] += time.thread_time() - started
+        devices.append(running)
+        for role, content in made.items():
+            party = coordinator if role == terms.leader else helper
+            party.keep([party.report(identity, one.slot.number, content)])
+    for _ in range(12):
+        step(2)
+        if not coordinator.rounds(Stage.CLOSING):
+            break
+        for running in devices:
+            _answer(coordinator, running, making, found)
+    found.people += len(asked)
+
+
+def _answer(coordinator: Coordinator, running: Running, making: Any, found: Measured) -> None:
+    """One device's stages; its own work is timed."""
+    talk = making.stages(running, "http://c", time.time())
+    reply: Reply | None = None
+    try:
+        while True:
+            started = time.thread_time()
+            try:
+                request = next(talk) if reply is None else talk.send(reply)
+            finally:
+                found.computed["device"] += time.thread_time() - started
+            reply = _reply(coordinator, running, request)
+    except StopIteration:
+        return
+
+
+def _reply(coordinator: Coordinator, running: Running, request: Request) -> Reply:
+    try:
+        if request.method == "GET":
+            *_, address, after = urlsplit(request.url).path.split("/")
+            where = (running.identity, bytes.fromhex(address), int(after))
+            said = coordinator.next_message(*where)
+            return Reply(200, said) if said else Reply(204)
+        waiting = coordinator.answer(running.identity, running.slot, request.content)
+        (refusal,) = coordinator.keep([waiting])
+        return Reply(204 if refusal is None else 409)
+    except TacitError:
+        return Reply(410)
+
+
+# Rows
+
+
+def rows_of(model: str, runs: list[tuple[Measured, Measured]]) -> list[Row]:
+    """Medians over the runs of one trust model."""
+    rows: list[Row] = []
+
+    def add(name: str, unit: str, value: Callable[[Measured, Measured], float]) -> None:
+        middle = statistics.median(value(one, alone) for one, alone in runs)
+        rows.append({"name": f"{model}: {name}", "value": round(middle, 4), "unit": unit})
+
+    def parties(one: Measured) -> float:
+        return sum(one.computed[role] for role in ("coordinator", "helper")) / one.people
+
+    def crypto(alone: Measured) -> float:
+        return alone.computed["parties"] / alone.people
+
+    def at(role: str) -> Callable[[Measured, Measured], float]:
+        return lambda one, _alone: 1e3 * one.computed[role] / one.people
+
+    for role in runs[0][0].computed:
+        add(f"CPU per participant at the {role}", "ms", at(role))
+    add("CPU per participant at all parties", "ms", lambda one, _alone: 1e3 * parties(one))
+    add("bare cryptography per participant at all parties", "ms",
+        lambda _one, alone: 1e3 * crypto(alone))  # fmt: skip
+    add("bare cryptography per participant at the device", "ms",
+        lambda _one, alone: 1e3 * alone.computed["device"] / alone.people)  # fmt: skip
+    add("parties' CPU to bare cryptography", "ratio",
+        lambda one, alone: parties(one) / crypto(alone))  # fmt: skip
+    add("messages per report", "", lambda one, _alone: one.messages / one.people)
+    add("bytes per report", "bytes", lambda one, _alone: one.sent_bytes / one.people)
+    add("people", "per second", lambda one, _alone: one.people / one.seconds)
+    return rows
+
+
+def compared(rows: list[Row]) -> list[Row]:
+    """Ratios of parties' CPU and of people per second to those of `FIRST`, of the same run."""
+    by_name = {row["name"]: row["value"] for row in rows}
+    found: list[Row] = []
+    for model in MODELS:
+        for what in ("CPU per participant at all parties", "bytes per report", "people"):
+            own, first = by_name.get(f"{model}: {what}"), by_name.get(f"{FIRST}: {what}")
+            if own and first and model != FIRST:
+                name = f"{model}: {what}, to {FIRST}"
+                found.append({"name": name, "value": round(own / first, 3), "unit": "ratio"})
+    return found
+
+
+def measured(
+    directory: Path,
+    members: Callable[[Path, ExitStack, Sequence[str]], Sequence[Any]],
+    token: str,
+    models: Sequence[str],
+    people: int,
+    runs: int,
+) -> list[Row]:
+    """All rows: parties are started once per trust model, with an experiment per run."""
+    rows: list[Row] = []
+    for model in models:
+        helped = MODELS[model]["trust"] in ("two-servers", "shuffler")
+        roles = ("coordinator", "helper") if helped else ("coordinator",)
+        (place := directory / model).mkdir()
+        with ExitStack() as stack:
+            there = members(place, stack, roles)
+            served(there, token, model, people // 4)  # warm
+            found = [
+                (served(there, token, model, people), bare(place, model, people))
+                for _ in range(runs)
+            ]
+        rows += rows_of(model, found)
+    return rows + compared(rows)

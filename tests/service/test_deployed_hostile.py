@@ -1,0 +1,353 @@
+"""Attacks over HTTP on each trust model: strangers, devices and parties that do not keep the rules.
+
+Every attack is answered with a rejection, stores nothing, and the round is released as if it had
+not happened. `test_hostile.py` has the attacks that do not depend on the trust model.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sql
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from tests.service.deployed import ADDRESSES, SECRETS
+from tests.service.fronted import MODELS, Fronted, fronted, small
+
+from tacit.aggregation import ReportSlot
+from tacit.aggregation.masking_rounds import SLOWEST_STAGE, MaskingReports
+from tacit.client.entries import Running
+from tacit.client.trust_models import reporter
+from tacit.client.trust_models.masking import MaskingReporter, _answer
+from tacit.errors import Refusal
+from tacit.records import RecordDirectory
+from tacit.service import store
+from tacit.service.http.calls import new_call
+from tacit.service.pending import PendingShares
+from tacit.service.store import Stage
+
+REJECTED = (403, 409, 413, 422)
+OVER = (404, 410)
+
+
+@dataclass
+class Guest:
+    """A device by hand: its slot, and what it sends to whom."""
+
+    running: Running
+    sent: dict[int, bytes]
+
+    @property
+    def path(self) -> str:
+        return f"/rounds/{self.running.identity.hex()}/reports/{self.running.slot.number}"
+
+
+class Scene:
+    """One open round of each option, full of devices that have not sent anything."""
+
+    def __init__(self, one: Fronted) -> None:
+        self.one, self.terms = one, one.pinned.terms
+        one.step(3)
+        self.guests = []
+        for assigned in one.join(one.wanted()):
+            sent = dict(one.report(assigned, 0))
+            self.guests.append(Guest(one.running[-1], sent))
+
+    def address(self, role: int) -> str:
+        return ADDRESSES[0 if role == self.terms.leader else 1]
+
+    def put(self, role: int, path: str, content: bytes, **headers: str) -> int:
+        url = self.address(role) + path
+        return self.one.request("PUT", url, content=content, headers=headers).status_code
+
+    def send(self, guest: Guest) -> list[int]:
+        return [self.put(role, guest.path, said) for role, said in guest.sent.items()]
+
+    def stored(self) -> int:
+        """Reports that wait at all parties."""
+        count = sql.select(sql.func.count()).select_from(store.shares)
+        found = 0
+        for each in self.one.stores:
+            with each.read() as transaction:
+                found += transaction.connection.execute(count).scalar_one()
+        return int(found)
+
+    def finish(self) -> dict[bytes, int]:
+        """The deadline passes; released reports by round."""
+        self.one.clock.now += 200
+        self.one.step(4)
+        return self.released()
+
+    def released(self) -> dict[bytes, int]:
+        """Devices answer the stages that are left; released reports by round."""
+        self.one.answer_stages()
+        self.one.step(2)
+        rows = self.one.coordinator.rounds(Stage.OPENED)
+        return {row.identity: row.reports or 0 for row in rows}
+
+    def all_released(self) -> None:
+        """Everybody reports, and every report counts once."""
+        for guest in self.guests:
+            assert set(self.send(guest)) == {204}
+        released = self.finish()
+        assert sum(released.values()) == len(self.guests)
+
+
+@pytest.fixture(params=MODELS)
+def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
+    with fronted(small(request.param), tmp_path) as one:
+        yield Scene(one)
+
+
+def test_forged_foreign_and_oversized_reports_store_nothing(scene: Scene) -> None:
+    first, second = scene.guests[0], scene.guests[1]
+    other = next(g for g in scene.guests if g.running.identity != first.running.identity)
+    slot = first.running.slot
+    forged = replace(first.running, slot=ReportSlot(slot.number, bytes(16)))
+    stolen = replace(first.running, slot=second.running.slot)
+    elsewhere = replace(first.running, slot=other.running.slot)
+    fresh = MaskingReporter() if scene.terms.kind == "masking" else reporter(scene.terms)
+    for role, whole in first.sent.items():
+        attacks = {
+            "forged token": fresh.encode(forged)[role],
+            "foreign slot": fresh.encode(stolen)[role],
+            "slot of another round": fresh.encode(elsewhere)[role],
+            "replay of another slot": second.sent[role],
+            "replay of another round": other.sent[role],
+            "cut": whole[:-1],
+            "longer": whole + b"x",
+            "oversized": whole + bytes(1 << 20),
+            "noise": os.urandom(len(whole)),
+            "empty": b"",
+        }
+        for what, content in attacks.items():
+            assert scene.put(role, first.path, content) in REJECTED, (role, what)
+    assert scene.stored() == 0
+    scene.all_released()
+
+
+def test_a_replayed_report_counts_once_and_a_second_one_does_not(scene: Scene) -> None:
+    first = scene.guests[0]
+    assert set(scene.send(first)) == {204}
+    before = scene.stored()
+    assert set(scene.send(first)) == {204}
+    fresh = MaskingReporter() if scene.terms.kind == "masking" else reporter(scene.terms)
+    again = Guest(first.running, dict(fresh.encode(first.running)))
+    assert set(scene.send(again)) <= set(REJECTED)
+    assert scene.stored() == before
+    for guest in scene.guests[1:]:
+        assert set(scene.send(guest)) == {204}
+    assert sum(scene.finish().values()) == len(scene.guests)
+    assert scene.put(next(iter(first.sent)), first.path, next(iter(first.sent.values()))) in OVER
+
+
+def test_nothing_is_released_before_the_deadline_of_a_round_that_is_not_full(scene: Scene) -> None:
+    """An early close, also where the coordinator asks the helper for one."""
+    for guest in scene.guests[:-2]:
+        scene.send(guest)
+    scene.one.step(4)
+    early = {row.identity for row in scene.one.coordinator.rounds(Stage.OPENED, Stage.REFUSED)}
+    waiting = {guest.running.identity for guest in scene.guests[-2:]}
+    assert not early & waiting
+    if scene.one.helper is not None and scene.one.link is not None:
+        for identity in waiting:
+            assert scene.one.link.exchange(identity, b"")[1] == b""
+    for guest in scene.guests[-2:]:
+        assert set(scene.send(guest)) == {204}, "the round is still open"
+    assert sum(scene.finish().values()) == len(scene.guests)
+
+
+def test_calls_with_a_forged_or_repeated_signature_are_rejected(scene: Scene) -> None:
+    if scene.one.helper is None:
+        pytest.skip("this trust model has no helper")
+    identity, digest = scene.guests[0].running.identity, scene.terms.digest
+    path, body = f"/rounds/{identity.hex()}/exchange", json.dumps({"listing": ""}).encode()
+
+    def called(key: Ed25519PrivateKey) -> dict[str, str]:
+        return new_call(path, digest, body, key) | {"content-type": "application/json"}
+
+    def status(headers: dict[str, str]) -> int:
+        url = ADDRESSES[1] + path
+        return scene.one.request("POST", url, content=body, headers=headers).status_code
+
+    right = called(SECRETS[0])
+    assert status(right) == 200
+    assert status(right) == 403, "the same call again"
+    for forger in (SECRETS[1], SECRETS[2], Ed25519PrivateKey.generate()):
+        assert status(called(forger)) == 403
+    scene.all_released()
+
+
+# The shuffler
+
+
+@pytest.fixture
+def shuffled(tmp_path: Path) -> Iterator[Scene]:
+    with fronted(small("shuffler"), tmp_path) as one:
+        yield Scene(one)
+
+
+def test_the_shuffler_forwards_one_batch_whatever_its_database_says(shuffled: Scene) -> None:
+    """Envelopes that vanish or come back after the permutation change nothing."""
+    one = shuffled.one
+    for guest in shuffled.guests:
+        assert set(shuffled.send(guest)) == {204}
+    for file in one.directory.glob("helper.db*"):
+        shutil.copy(file, file.with_suffix(file.suffix + ".copy"))
+    one.clock.now += 200
+    assert one.helper is not None
+    identities = [row.identity for row in one.helper.rounds(*store.LIVE)]
+    first = {identity: one.helper.exchange(identity, b"")[1] for identity in identities}
+    assert all(first.values())
+    one.down()
+    for each in one.stores:
+        each.close()
+    for file in one.directory.glob("helper.db*.copy"):
+        file.rename(file.with_suffix(""))
+    one.restart()
+    with one.stores[1].begin() as transaction:
+        some = sql.select(store.shares.c.name).limit(2).scalar_subquery()
+        transaction.connection.execute(
+            sql.delete(store.shares).where(store.shares.c.name.in_(some))
+        )
+    for identity in identities:
+        assert one.helper is not None
+        assert one.helper.exchange(identity, b"")[1] == first[identity]
+    assert sum(shuffled.finish().values()) == len(shuffled.guests)
+
+
+def test_the_analyzer_takes_no_second_batch(
+    shuffled: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = shuffled.one
+    shuffled.all_released()
+    before = {row.identity: row.total for row in one.coordinator.rounds(Stage.OPENED)}
+    assert one.link is not None
+    asked: list[bytes] = []
+
+    def again(identity: bytes, _message: bytes) -> tuple[bytes, bytes]:
+        asked.append(identity)
+        return b"", os.urandom(64)
+
+    monkeypatch.setattr(one.link, "exchange", again)
+    one.step(3)
+    assert not set(asked) & set(before)
+    after = {row.identity: row.total for row in one.coordinator.rounds(Stage.OPENED)}
+    assert after == before
+
+
+# Secure aggregation
+
+
+@pytest.fixture
+def masked(tmp_path: Path) -> Iterator[Scene]:
+    with fronted(small("secure-aggregation"), tmp_path) as one:
+        yield Scene(one)
+
+
+def session_of(scene: Scene, guest: Guest) -> Any:
+    """The masking client of a device."""
+    found = reporter(scene.terms)
+    assert isinstance(found, MaskingReporter)
+    return found._sessions[guest.running.identity, guest.running.slot.number]
+
+
+def asked(scene: Scene, guest: Guest, after: int) -> bytes:
+    session = session_of(scene, guest)
+    url = f"{ADDRESSES[0]}/rounds/{guest.running.identity.hex()}/messages"
+    answer = scene.one.request("GET", f"{url}/{session.client.address.hex()}/{after}")
+    return answer.content if answer.status_code == 200 else b""
+
+
+def said(scene: Scene, guest: Guest, content: bytes, slot: ReportSlot | None = None) -> int:
+    path = f"/rounds/{guest.running.identity.hex()}/messages"
+    named = (slot or guest.running.slot).encode().hex()
+    return scene.put(0, path, content, **{"Tacit-Slot": named})
+
+
+def stage(scene: Scene, after: int) -> dict[int, bytes]:
+    """All devices answer this stage; their answers by slot of the first round."""
+    answers = {}
+    for guest in scene.guests:
+        session = session_of(scene, guest)
+        content = _answer(session, asked(scene, guest, after))
+        assert said(scene, guest, content) == 204
+        session.after += 1
+        if guest.running.identity == scene.guests[0].running.identity:
+            answers[guest.running.slot.number] = content
+    scene.one.step(2)
+    return answers
+
+
+def begun(scene: Scene) -> None:
+    for guest in scene.guests:
+        assert set(scene.send(guest)) == {204}
+    scene.one.clock.now += 200
+    scene.one.step(3)
+
+
+def test_stage_messages_of_strangers_and_of_the_past_change_nothing(masked: Scene) -> None:
+    first, second = masked.guests[0], masked.guests[1]
+    begun(masked)
+    sent = stage(masked, 0)[first.running.slot.number]
+    changed = sent[:-1] + bytes([sent[-1] ^ 1])
+    before = masked.stored()
+    for content, slot, statuses in (
+        (changed, None, REJECTED),  # another message of a stage that is over
+        (sent, ReportSlot(first.running.slot.number, bytes(16)), (403,)),
+        (sent, ReportSlot(1 << 20, first.running.slot.token), REJECTED),
+        (sent + bytes(1 << 20), None, (413,)),
+        (os.urandom(200), None, REJECTED),
+        (b"", None, REJECTED),
+    ):
+        assert said(masked, first, content, slot) in statuses
+    assert said(masked, first, sent) == 204, "the same bytes again"
+    assert masked.stored() == before
+    stale = said(masked, second, sent)  # another device's message under this slot
+    assert stale in (204, *REJECTED)
+    assert sum(masked.released().values()) == len(masked.guests)
+    assert said(masked, first, sent) in OVER
+
+
+def test_a_device_reveals_for_one_set_of_survivors(masked: Scene) -> None:
+    """A coordinator that goes back to an older state, without one masked report, asks again."""
+    one, witness = masked.one, masked.guests[0]
+    begun(masked)
+    stage(masked, 0)
+    stage(masked, 1)
+    answers = {}
+    for guest in masked.guests:
+        session = session_of(masked, guest)
+        answers[guest.running.slot, guest.running.identity] = _answer(
+            session, asked(masked, guest, 2)
+        )
+    late = next(
+        g for g in reversed(masked.guests) if g.running.identity == witness.running.identity
+    )
+    for guest in masked.guests:
+        if guest is not late:
+            assert said(masked, guest, answers[guest.running.slot, guest.running.identity]) == 204
+    identity = witness.running.identity
+    shutil.copytree(one.directory / "keys0", one.directory / "older")
+    table = dict(PendingShares(one.stores[0], identity).items())
+    row = one.coordinator.round(identity)
+    older = MaskingReports(one.pinned, row.announcement, RecordDirectory(one.directory / "older"))
+    older.advance(table, one.clock.now)
+    older.advance(table, one.clock.now + SLOWEST_STAGE + 1)  # the late one has dropped out
+    address = session_of(masked, witness).client.address
+    fewer = older.next_message(address, 3)
+    assert said(masked, late, answers[late.running.slot, late.running.identity]) == 204
+    one.step(2)
+    everybody = asked(masked, witness, 3)
+    assert everybody
+    assert fewer
+    revealed = _answer(session_of(masked, witness), everybody)
+    assert _answer(session_of(masked, witness), everybody) == revealed
+    with pytest.raises(Refusal, match="it answers no request about dropouts"):
+        _answer(session_of(masked, witness), fewer)

@@ -1,0 +1,107 @@
+"""`tacit audit --live`: errors before anything starts, and audits of parties over HTTP."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.commands import Command, refused, result
+from tests.cli.conftest import command
+from tests.service.served import TOKEN, Member, member, running
+
+from tacit.errors import TacitError
+from tacit.noise.release_test import Fault
+from tacit.service.admin import Operated
+from tacit.service.audit.counterpart import KeyedParty, counterpart, no_noise
+from tacit.service.audit.deployment import AuditSettings, DeploymentAudit, audit_deployment
+from tacit.service.demo.children import free_port
+from tacit.service.http.serve import application
+from tacit.trust import TrustModel
+
+__all__ = ["command"]
+
+
+def served(stack: ExitStack, directory: Path, role: str = "coordinator", **sources: Any) -> Member:
+    """A party in a thread, as an operator runs it."""
+    told = member(directory, role)
+    assert told.bound is not None
+    stack.enter_context(told.bound)
+    stack.enter_context(running(application(told.config, **sources), told.bound))
+    return told
+
+
+def test_mistakes_are_told_before_anything_starts(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TACIT_ADMIN_TOKEN", raising=False)
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    helper = member(tmp_path / "helper", "helper")
+    assert helper.bound is not None
+    helper.bound.close()
+    for words, reason in {
+        ("--url", nowhere): "the admin token is missing",
+        ("--url", nowhere, "--trust", "central"): "trust is 'central'",
+        (): "--config is missing",
+        ("--config", str(helper.path), "--trust", "local"): "which has no helper",
+        ("--url", nowhere, "--trust", "local", "--proofs"): "proofs is true with trust local",
+        ("--url", nowhere, "--releases", "1"): "releases is 1",
+        ("--url", nowhere, "--noise", "discrete-laplace"): "not for --live",
+    }.items():
+        assert reason in refused(command("audit", "--live", *words)), words
+    monkeypatch.setenv("TACIT_ADMIN_TOKEN", TOKEN)
+    said = refused(command("audit", "--live", "--url", nowhere, "--trust", "local"))
+    assert "does not answer" in said
+    assert "for --live only" in refused(command("audit", "--releases", "5"))
+
+
+def audited(stack: ExitStack, told: Member, trust: TrustModel, releases: int) -> DeploymentAudit:
+    settings = AuditSettings(trust, releases=releases, seconds=300)
+    helper = None
+    if trust in (TrustModel.TWO_SERVERS, TrustModel.SHUFFLER):
+        own = f"127.0.0.1:{free_port()}"
+        helper = stack.enter_context(counterpart("helper", told.path.parent / "own", own))
+    return audit_deployment(settings, Operated(told.url, TOKEN), helper)
+
+
+@pytest.mark.extended
+def test_a_sound_coordinator_passes_and_its_experiment_is_stopped(
+    command: Command, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        told = served(stack, tmp_path)
+        words = ("--trust", "local", "--releases", 8, "--config", told.path, "--json")
+        found = result(command("audit", "--live", *words))
+        assert found["verdict"] == "the stated distribution"
+        assert found["releases"] == 8
+        assert "faults, not malice" in found["note"]
+        (listed,) = Operated(told.url, TOKEN).experiments()
+        assert (listed["digest"], listed["state"]) == (found["experiment"], "stopped")
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("role", ["coordinator", "helper"])
+def test_a_server_without_noise_is_found(tmp_path: Path, role: str) -> None:
+    """12 sums that are all 0 have a probability of 5e-8 with noise of scale 2."""
+    with ExitStack() as stack:
+        told = served(stack, tmp_path, role, noise=no_noise)
+        if role == "coordinator":
+            found = audited(stack, told, TrustModel.TWO_SERVERS, 12)
+        else:
+            own = f"127.0.0.1:{free_port()}"
+            mine = stack.enter_context(counterpart("coordinator", tmp_path / "own", own))
+            audited_party = KeyedParty.of(told.config, told.url)
+            settings = AuditSettings(TrustModel.TWO_SERVERS, releases=12, seconds=300)
+            found = audit_deployment(settings, mine.operated, audited_party)
+    assert not found.passed
+    assert Fault.SPREAD in found.rejected
+
+
+def test_settings_are_checked() -> None:
+    with pytest.raises(TacitError, match="Only two-servers has proofs"):
+        AuditSettings(TrustModel.LOCAL, proofs=True)
+    with pytest.raises(TacitError, match="trust is"):
+        AuditSettings(TrustModel.CENTRAL)
+    with pytest.raises(TacitError, match="false_positive_rate"):
+        AuditSettings(TrustModel.LOCAL, false_positive_rate=2.0)
