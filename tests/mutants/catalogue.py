@@ -93,6 +93,7 @@ SHUFFLER = ("tests/aggregation/test_shuffler.py",)
 COORDINATOR = ("tests/attacks/test_malicious_coordinator_masking.py",)
 AGREEMENT = ("tests/aggregation/test_agreement.py",)
 TERMS = ("tests/terms/test_terms.py",)
+CHOSEN = ("tests/terms/test_context.py",)
 DOCUMENT = ("tests/terms/test_document.py", *TERMS)
 STATED_NOISE = ("tests/terms/test_noise.py",)
 LEDGER = ("tests/service/test_ledger.py",)
@@ -1209,6 +1210,17 @@ TARGETS: tuple[Target, ...] = (
     Target("terms/pinned.py", "Pinned._check_signed", (checks,), TERMS),
     Target("terms/pinned.py", "Pinned.check", (checks, limits), TERMS),
     Target("terms/pinned.py", "Pinned._check_modulus", (checks, limits), TERMS),
+    Target("terms/pinned.py", "Pinned._check_option", (checks, limits), CHOSEN),
+    Target("terms/document.py", "_check_context", (checks,), CHOSEN),
+    Target(
+        "terms/document.py", "Terms.least_noise", (swap("self.sensitivity(chosen)", "1"),), CHOSEN
+    ),
+    Target(
+        "terms/context.py",
+        "ContextTerms.sensitivity",
+        (swap("TABLE_SENSITIVITY", "1"),),
+        CHOSEN,
+    ),
     Target("terms/pinned.py", "Pinned._check_noise", (checks,), TERMS),
     Target("terms/pinned.py", "Pinned._check_least", (checks, limits), TERMS),
     Target("terms/pinned.py", "Pinned._check_shares", (checks, limits, signs), TERMS),
