@@ -206,6 +206,17 @@ def test_evaluation_noise_is_as_declared() -> None:
         estimate(asked, sums, np.array([0.0, -3.0]))
 
 
+def test_evaluation_noise_is_shared_by_certain_silos_only() -> None:
+    """Of four silos one may collude and one be missing: two shares must be enough."""
+    federation = LocalFederation.of(4, missing=1)
+    sums = request().sums(federation.terms)
+    assert (sums.corrupt, sums.missing, sums.honest) == (federation.terms.corrupted, 1, 2)
+    left = sums.share.sum_of_shares(2)
+    assert left.variance == pytest.approx(float(sums.total.variance), rel=1e-9)
+    alone = request().shared_sums(4, corrupted=0)
+    assert float(alone.share.variance) < 0.6 * float(sums.share.variance)
+
+
 @pytest.mark.parametrize("estimator", ["clipped-ips", "doubly-robust"])
 @pytest.mark.parametrize("columns", [2, 8, 128])
 def test_no_policy_makes_a_record_count_for_more(estimator: str, columns: int) -> None:
