@@ -97,7 +97,7 @@ def test_rounds_last_longer_on_a_slow_machine() -> None:
     assert slow.joining == 39
     assert slow.margin == 12
     assert slow.grace == 480
-    assert RoundPace.of(1000.0, 9000, 20).joining == 100
+    assert RoundPace.of(1000.0, 9000, 20).joining == 70
 
 
 @pytest.mark.parametrize("trust", [TrustModel.LOCAL, TrustModel.SECURE_AGGREGATION])

@@ -45,7 +45,7 @@ WINDOW = 5  # seconds from assignment to report: time to answer for manual parti
 WINDOW_KEPT = 20  # the same with `keep`
 ROUNDS, BATCH = 8, 60  # few large rounds: nearly all experiments are decided after one or two
 BATCHES = {TrustModel.SECURE_AGGREGATION: 40}  # whose stages take each device longer
-JOINING = (9, 100)  # seconds that a round assigns slots: at least and at most
+JOINING = (9, 70)  # seconds that a round assigns slots: at least and at most
 MARGIN = (4, 12)  # seconds for reports to arrive: at least and at most
 GRACE = (60, 480)  # seconds for servers, and for the stages of secure aggregation, which end
 # as soon as all devices have answered
