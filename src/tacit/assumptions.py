@@ -13,13 +13,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from decimal import ROUND_CEILING
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar, get_type_hints
 
 from tacit.errors import TacitError, integer, probability
-from tacit.rounding import up
+from tacit.rounding import percent, up
 from tacit.trust import View
 
 
@@ -751,17 +751,6 @@ def _implied(stated: Assumption, needed: Assumption) -> bool:
 def _is_own(one: Assumption) -> bool:
     """Whether the class of an assumption is one of this module."""
     return globals().get(type(one).__name__) is type(one)
-
-
-def percent(part: Fraction, towards: str = ROUND_FLOOR) -> str:
-    """Format a fraction as a percentage of four digits, rounded down, or up with `ROUND_CEILING`.
-
-    >>> percent(Fraction(1, 10)), percent(Fraction(2, 3)), percent(Fraction(2, 3), ROUND_CEILING)
-    ('10%', '66.66%', '66.67%')
-    """
-    rounding = Context(prec=4, rounding=towards)
-    whole = part * 100
-    return f"{float(rounding.divide(whole.numerator, whole.denominator)):.4g}%"
 
 
 def _plain(value: object) -> Any:

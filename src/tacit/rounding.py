@@ -35,6 +35,17 @@ def down(value: float, digits: int = 4) -> str:
     return f"{float(rounding.create_decimal(repr(float(value)))):.{digits}g}"
 
 
+def percent(part: Fraction, towards: str = ROUND_FLOOR) -> str:
+    """Format a fraction as a percentage of four digits, rounded down, or up with `ROUND_CEILING`.
+
+    >>> percent(Fraction(1, 10)), percent(Fraction(2, 3)), percent(Fraction(2, 3), ROUND_CEILING)
+    ('10%', '66.66%', '66.67%')
+    """
+    rounding = Context(prec=4, rounding=towards)
+    whole = part * 100
+    return f"{float(rounding.divide(whole.numerator, whole.denominator)):.4g}%"
+
+
 def no_less(value: float | Fraction) -> float:
     """Return the nearest float that is not below a number, which may be a fraction."""
     near = float(value)

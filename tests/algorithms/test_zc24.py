@@ -338,7 +338,7 @@ def test_bad_input_is_refused_before_anything_runs() -> None:
         run("fedlinucbb")
     with pytest.raises(TacitError, match="synchronise every 25 rounds"):
         run("fedlinucb", horizon=20)
-    with pytest.raises(TacitError, match="for no privacy use fedlinucb"):
+    with pytest.raises(TacitError, match="For no privacy use fedlinucb"):
         run("secagg-fedlinucb", epsilon=0)
     with pytest.raises(TacitError, match="delta is 0"):
         run("secagg-fedlinucb", delta=0)

@@ -79,6 +79,7 @@ MASKING = (
 VDAF = ("tests/vdaf",)
 FEATURES = ("tests/contextual/test_features.py",)
 STATISTICS = ("tests/protocols/test_statistic_sums.py",)
+RECORDED = ("tests/silos/test_recorded.py",)
 VERIFIED = ("tests/aggregation/test_verified.py",)
 SERVER_NOISE = ("tests/service/test_server_noise.py",)
 DEVICE_SHARES = ("tests/service/test_device_shares.py",)
@@ -92,6 +93,7 @@ SHUFFLER = ("tests/aggregation/test_shuffler.py",)
 COORDINATOR = ("tests/attacks/test_malicious_coordinator_masking.py",)
 AGREEMENT = ("tests/aggregation/test_agreement.py",)
 TERMS = ("tests/terms/test_terms.py",)
+CHOSEN = ("tests/terms/test_context.py",)
 DOCUMENT = ("tests/terms/test_document.py", *TERMS)
 STATED_NOISE = ("tests/terms/test_noise.py",)
 LEDGER = ("tests/service/test_ledger.py",)
@@ -183,7 +185,7 @@ TARGETS: tuple[Target, ...] = (
     Target("privacy/threat_model.py", "ThreatModel.honest", (sides, signs), CROWD),
     Target(
         "privacy/accounting.py",
-        "promised",
+        "checked_target",
         (
             checks,
             swap(
@@ -229,7 +231,7 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "privacy/accounting.py",
-        "promised",
+        "checked_target",
         (
             swap("accounting(distribution, target, order)", "()"),
             swap("derived(made, distribution)", "made"),
@@ -652,8 +654,8 @@ TARGETS: tuple[Target, ...] = (
         "Central.__init__",
         (
             swap(
-                "promised(centred(distribution), self.precision, target, View.SERVER_OUTPUT)",
-                "promised(centred(distribution), 1, target, View.SERVER_OUTPUT)",
+                "checked_target(centred(distribution), self.precision, target, View.SERVER_OUTPUT)",
+                "checked_target(centred(distribution), 1, target, View.SERVER_OUTPUT)",
             ),
         ),
         CROWD,
@@ -1151,6 +1153,30 @@ TARGETS: tuple[Target, ...] = (
     Target("contextual/feature_maps.py", "check_length", (checks, limits), FEATURES),
     Target("contextual/statistics.py", "MomentReport.vector", (checks,), FEATURES),
     Target("contextual/statistics.py", "TableReport.vector", (checks,), FEATURES),
+    Target(
+        "silos/evaluation.py",
+        "EvaluationRequest.values",
+        (swap("np.clip(np.nan_to_num(found, nan=0.0), 0.0, 1.0)", "found"),),
+        RECORDED,
+    ),
+    Target(
+        "silos/evaluation.py",
+        "EvaluationRequest.shared_sums",
+        (swap("math.sqrt(SIZE)", "1.0"), swap("corrupted", "0"), swap("missing", "0")),
+        RECORDED,
+    ),
+    Target(
+        "protocols/statistic_sums.py",
+        "ShuffledStatistic._prepare",
+        (swap("mixed(self.guarantee, SHUFFLE_SECURITY)", "self.guarantee.at(view=View.SHUFFLED)"),),
+        STATISTICS,
+    ),
+    Target(
+        "protocols/statistic_sums.py",
+        "ShuffledStatistic.security",
+        (swap("math.ceil(math.log2(self.coordinates))", "0"),),
+        STATISTICS,
+    ),
     Target("protocols/statistics.py", "MomentStatistic.noise", (checks,), STATISTICS),
     Target("protocols/statistics.py", "TableStatistic.noise", (checks,), STATISTICS),
     Target("vdaf/histogram.py", "HistogramCircuit.encode", (checks,), VDAF),
@@ -1184,6 +1210,17 @@ TARGETS: tuple[Target, ...] = (
     Target("terms/pinned.py", "Pinned._check_signed", (checks,), TERMS),
     Target("terms/pinned.py", "Pinned.check", (checks, limits), TERMS),
     Target("terms/pinned.py", "Pinned._check_modulus", (checks, limits), TERMS),
+    Target("terms/pinned.py", "Pinned._check_option", (checks, limits), CHOSEN),
+    Target("terms/document.py", "_check_context", (checks,), CHOSEN),
+    Target(
+        "terms/document.py", "Terms.least_noise", (swap("self.sensitivity(chosen)", "1"),), CHOSEN
+    ),
+    Target(
+        "terms/context.py",
+        "ContextTerms.sensitivity",
+        (swap("TABLE_SENSITIVITY", "1"),),
+        CHOSEN,
+    ),
     Target("terms/pinned.py", "Pinned._check_noise", (checks,), TERMS),
     Target("terms/pinned.py", "Pinned._check_least", (checks, limits), TERMS),
     Target("terms/pinned.py", "Pinned._check_shares", (checks, limits, signs), TERMS),

@@ -66,11 +66,11 @@ from tacit.privacy import (
     View,
     advanced_composition,
     calibrate,
+    checked_target,
     compose,
     derived,
     privacy_loss,
     privacy_of,
-    promised,
     status_of,
     weakest,
 )
@@ -344,15 +344,15 @@ def test_participations_with_a_delta_are_in_different_rounds() -> None:
     """Two of them in one round move its sum twice under one draw: δ is far above the stated one."""
     target = ApproximateDP(1.0, 1e-5, participations=2)
     distribution = calibrate("skellam", 1, target).integer_distribution
-    found = promised(distribution, 1, target, View.OPENED_SUM)
+    found = checked_target(distribution, 1, target, View.OPENED_SUM)
     assert DistinctRounds() in found.assumptions
     assert privacy_loss(distribution, 2).delta(1.0) > 20 * target.delta
     assert DistinctRounds() in calibrate("skellam", 1, target).guarantee.assumptions
     assert DistinctRounds() in privacy_of(distribution, delta=1e-5, participations=2).assumptions
     once = ApproximateDP(1.0, 1e-5)
-    assert promised(distribution, 1, once, View.OPENED_SUM).assumptions == frozenset()
+    assert checked_target(distribution, 1, once, View.OPENED_SUM).assumptions == frozenset()
     pure = PureDP(1.0, participations=2)
-    assert promised(DiscreteLaplace(2), 1, pure, View.OPENED_SUM).assumptions == frozenset()
+    assert checked_target(DiscreteLaplace(2), 1, pure, View.OPENED_SUM).assumptions == frozenset()
     assert privacy_loss(DiscreteLaplace(2), 2).pure <= 1.0 + 1e-12
 
 

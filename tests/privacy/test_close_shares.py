@@ -9,7 +9,7 @@ import pytest
 
 from tacit.errors import TacitError
 from tacit.noise import DiscreteGaussian, DiscreteLaplace, Skellam
-from tacit.privacy import ApproximateDP, PureDP, View, calibrate, privacy_loss, promised
+from tacit.privacy import ApproximateDP, PureDP, View, calibrate, checked_target, privacy_loss
 from tacit.privacy.accounting import common_order, epsilon_of, trimmed_renyi
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.privacy.renyi import renyi_epsilon
@@ -63,9 +63,9 @@ def test_noise_that_would_just_suffice_does_not_where_it_is_only_close(
     target: PureDP | ApproximateDP,
 ) -> None:
     distribution = DiscreteLaplace(2)
-    assert promised(distribution, 1, target, View.OPENED_SUM).epsilon == 0.5
+    assert checked_target(distribution, 1, target, View.OPENED_SUM).epsilon == 0.5
     with pytest.raises(TacitError, match="not"):
-        promised(distribution, 1, target, View.OPENED_SUM, apart=APART)
+        checked_target(distribution, 1, target, View.OPENED_SUM, apart=APART)
 
 
 def test_a_sum_of_shares_is_held_to_how_far_it_is_from_one_draw(

@@ -44,12 +44,12 @@ from tacit.privacy import (
     View,
     best_order,
     calibrate,
+    checked_target,
     compose,
     derived,
     earned,
     privacy_loss,
     privacy_of,
-    promised,
 )
 from tacit.privacy.accounting import epsilon_of, split_delta, trimmed_renyi
 from tacit.privacy.composition import ComposedLoss, dominating_loss
@@ -246,14 +246,14 @@ def test_noise_that_earns_less_than_its_target_is_refused() -> None:
             64, 16, share.sum_of_shares(64), TARGET, share=share, threat=ThreatModel(dropout=0.5)
         )
     with pytest.raises(TacitError, match="no pure guarantee"):
-        promised(Skellam(100), 1, PureDP(1.0), View.OPENED_SUM)
+        checked_target(Skellam(100), 1, PureDP(1.0), View.OPENED_SUM)
 
 
 def test_noise_that_suffices_once_is_refused_for_two_participations() -> None:
     distribution = PolyaDifference(2, coins.Chance(Fraction(1), Fraction(1)))
-    promised(distribution, 1, PureDP(1.0), View.OPENED_SUM)
+    checked_target(distribution, 1, PureDP(1.0), View.OPENED_SUM)
     with pytest.raises(TacitError, match=r"earns \(2, 0\)-DP, not \(1, 0\)-DP"):
-        promised(distribution, 1, PureDP(1.0, participations=2), View.OPENED_SUM)
+        checked_target(distribution, 1, PureDP(1.0, participations=2), View.OPENED_SUM)
 
 
 def test_noise_that_is_not_centred_is_refused() -> None:
@@ -447,7 +447,7 @@ def test_a_coin_is_flipped_whatever_the_reward(monkeypatch: pytest.MonkeyPatch) 
 def test_what_is_promised_is_what_is_earned_or_more() -> None:
     distribution = DiscreteLaplace(3)
     assert earned(distribution, 2, PureDP(5.0)).epsilon == pytest.approx(2 / 3)
-    assert promised(distribution, 2, PureDP(5.0), View.MESSAGE).epsilon == 5.0
+    assert checked_target(distribution, 2, PureDP(5.0), View.MESSAGE).epsilon == 5.0
 
 
 @pytest.mark.parametrize("participations", [1, 3, 7, 11])
@@ -455,10 +455,10 @@ def test_pure_promises_are_compared_in_exact_fractions(participations: int) -> N
     for epsilon in (0.03, 0.1, 0.7, Fraction(707, 999)):
         target = PureDP(epsilon, participations=participations)  # type: ignore[arg-type]
         distribution = DiscreteLaplace(participations / Fraction(epsilon))
-        assert promised(distribution, 1, target, View.OTHER_SERVER).epsilon == epsilon
+        assert checked_target(distribution, 1, target, View.OTHER_SERVER).epsilon == epsilon
         less = DiscreteLaplace(distribution.scale * (1 - Fraction(1, 10**30)))
         with pytest.raises(TacitError, match="calibrate the noise"):
-            promised(less, 1, target, View.OTHER_SERVER)
+            checked_target(less, 1, target, View.OTHER_SERVER)
 
 
 @pytest.mark.parametrize("often", [0, -1, 0.5])

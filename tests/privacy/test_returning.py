@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tacit.assumptions import Accounting, CompleteGroups, DistinctRounds, Method
 from tacit.errors import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseDistribution, Skellam
-from tacit.privacy import ApproximateDP, GaussianLoss, PureDP, View, calibrate, promised
+from tacit.privacy import ApproximateDP, GaussianLoss, PureDP, View, calibrate, checked_target
 from tacit.privacy.accounting import (
     _as_gaussian,
     _at_order,
@@ -172,7 +172,7 @@ def test_noise_that_is_only_close_to_a_law_is_compared_as_what_it_may_be(apart: 
 def test_noise_that_is_nothing_like_its_law_is_refused(apart: float) -> None:
     target = ApproximateDP(1.0, 1e-6, participations=3)
     with pytest.raises(TacitError, match="no such guarantee at any epsilon"):
-        promised(Skellam(400), 1, target, View.OPENED_SUM, apart=apart)
+        checked_target(Skellam(400), 1, target, View.OPENED_SUM, apart=apart)
 
 
 def test_the_way_of_accounting_is_that_of_the_target_and_the_kind_of_noise() -> None:
@@ -194,7 +194,7 @@ def test_the_way_of_accounting_is_that_of_the_target_and_the_kind_of_noise() -> 
 def test_other_accounting_implies_nothing() -> None:
     """Divergences of different orders do not add up, and neither do two methods."""
     target = ApproximateDP(8.0, 1e-6, participations=4)
-    made = promised(Skellam(400), 1, target, View.OPENED_SUM)
+    made = checked_target(Skellam(400), 1, target, View.OPENED_SUM)
     (used,) = (one for one in made.assumptions if isinstance(one, Accounting))
     for other in (
         replace(used, order=used.order + 1),
@@ -218,7 +218,7 @@ def test_each_way_is_the_smaller_one_where_it_is_taken() -> None:
 def test_the_way_is_named_where_a_promise_is_made() -> None:
     target = ApproximateDP(1.0, 1e-6, participations=5)
     distribution = calibrate("skellam", 3, target).integer_distribution
-    stated = promised(distribution, 3, target, View.OPENED_SUM, CompleteGroups())
+    stated = checked_target(distribution, 3, target, View.OPENED_SUM, CompleteGroups())
     assert stated.assumptions == {
         CompleteGroups(),
         DistinctRounds(),
@@ -226,9 +226,9 @@ def test_the_way_is_named_where_a_promise_is_made() -> None:
     }
     assert accounting(distribution, target) == (Accounting(Method.GAUSSIAN, 5),)
     assert "accounted for by 5 comparisons with Gaussian noise" in str(stated)
-    once = promised(Skellam(4000), 3, ApproximateDP(1.0, 1e-6), View.OPENED_SUM)
+    once = checked_target(Skellam(4000), 3, ApproximateDP(1.0, 1e-6), View.OPENED_SUM)
     assert once.assumptions == frozenset()
-    pure = promised(DiscreteLaplace(10), 1, PureDP(1.0, participations=10), View.OPENED_SUM)
+    pure = checked_target(DiscreteLaplace(10), 1, PureDP(1.0, participations=10), View.OPENED_SUM)
     assert pure.assumptions == frozenset()
 
 

@@ -25,13 +25,14 @@ from tacit.protocols import statistic_sums
 from tacit.protocols.statistic_sums import (
     CentralStatistic,
     SecureStatistic,
+    ShuffledStatistic,
     TwoServerStatistic,
     UnaryStatistic,
     moment_sum,
     table_sum,
 )
 from tacit.protocols.statistics import MomentStatistic, TableStatistic, centred_sensitivity
-from tacit.trust import TrustModel
+from tacit.trust import TrustModel, split_shares
 
 TARGET = ApproximateDP(1.0, 1e-6)
 WEIGHTS = (0.5, 1.0, 2.0, math.sqrt(8))
@@ -251,3 +252,17 @@ def test_what_does_not_fit_is_rejected() -> None:
             wrong()
     exact = table_sum(5, **table, trust=TrustModel.NONE, target=None)
     assert exact.guarantee is None
+
+
+@pytest.mark.parametrize(("segments", "honest"), [(1, 19), (6, 63)])
+def test_shuffled_tables_state_the_delta_of_their_shares(segments: int, honest: int) -> None:
+    """(1 + e^ε)·2^-60 over all cells: each is split for a 1/cells part of it."""
+    made = ShuffledStatistic(honest + 1, TableStatistic(segments, 2), PureDP(1.0))
+    assert made.honest == honest
+    assert isinstance(made.guarantee, ApproximateDP)
+    assert made.guarantee.delta == pytest.approx((1 + math.e) * 2.0**-60, rel=1e-12)
+    cells = made.coordinates
+    security = 60 + math.ceil(math.log2(cells))
+    assert cells * 2.0**-security <= 2.0**-60
+    assert made.copies >= split_shares(honest, made.modulus, security)
+    assert made.security == security

@@ -246,7 +246,7 @@ def test_experiments_are_listed_and_one_of_several_must_be_named(
         ("invitations", "make", 1, *config(both, 0)),
     ):
         said = refused(command(*words))
-        assert "give the first digits of one digest" in said
+        assert "ive the first digits of one digest" in said
         assert digests[1][:12] in said
 
 

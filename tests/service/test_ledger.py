@@ -887,6 +887,17 @@ def test_successors_with_a_smaller_delta_leave_less_of_it() -> None:
         assert ledger.spent_delta == Fraction(1, 10**6)
 
 
+def test_a_smaller_delta_that_is_shown_after_joining_stops_the_report() -> None:
+    first = with_delta(Fraction(2, 10**6))
+    ledger = remembering(":memory:", first)
+    ledger.join(replace(joining(first, cost=first.cost), delta=first.delta_cost))
+    smaller = with_delta(Fraction(1, 10**7), first.digest)
+    ledger.remember(pinned(smaller), "running", START)
+    with pytest.raises(Refusal, match="delta of the round is 1/1000000: must be at most"):
+        ledger.charge(bytes(16), lambda _: pytest.fail("encrypted"))
+    assert ledger.spent_delta == 0
+
+
 def test_a_ledger_without_delta_is_upgraded(tmp_path: Path) -> None:
     ledger = remembering(tmp_path / "old", OFTEN)
     ledger.join(joining(OFTEN))

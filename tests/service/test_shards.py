@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sql
 from tests.service.pairs import Pair, described, experiment_of
 
-from tacit.service import round_scheduler, store
+from tacit.service import round_scheduler, slot_shards, store
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.coordinator import Coordinator
 from tacit.service.leases import LEASE, Leases
@@ -28,6 +28,12 @@ def test_shards_cover_the_slots_of_a_round(slots: int) -> None:
     assert numbers == list(range(slots))
     assert len(shards) == max(1, min(MOST, slots // LEAST))
     assert len(shards_of(b"round", slots, 1)) == 1
+
+
+@pytest.fixture
+def many_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small rounds have several shards, too, where the database is PostgreSQL."""
+    monkeypatch.setattr(slot_shards, "LEAST", 4)
 
 
 def begun(pair: Pair) -> bytes:
@@ -58,6 +64,7 @@ def asked(
         return [one for found in several.map(join, range(len(groups))) for one in found]
 
 
+@pytest.mark.usefixtures("many_shards")
 def test_every_slot_is_assigned_once_by_several_processes(
     make_pair: Callable[..., Pair],
 ) -> None:
@@ -65,6 +72,11 @@ def test_every_slot_is_assigned_once_by_several_processes(
     digest = begun(pair)
     rounds = pair.coordinator.status(digest)["rounds"]
     slots = sum(one["places"] for one in rounds)
+    with pair.stores[0].begin() as transaction:
+        counted = sql.select(sql.func.count()).select_from(store.slot_shards)
+        shards = int(transaction.connection.execute(counted).scalar_one())
+    several = pair.stores[0].dialect == "postgresql"
+    assert (shards > len(rounds)) == several
     second = another(pair)
     found = asked(
         [pair.coordinator, second], digest, [os.urandom(16) for _ in range(slots + 50)], 7
@@ -77,6 +89,7 @@ def test_every_slot_is_assigned_once_by_several_processes(
     second.store.close()
 
 
+@pytest.mark.usefixtures("many_shards")
 def test_one_nonce_at_several_processes_gets_one_slot(make_pair: Callable[..., Pair]) -> None:
     pair = make_pair()
     digest = begun(pair)
@@ -87,6 +100,7 @@ def test_one_nonce_at_several_processes_gets_one_slot(make_pair: Callable[..., P
     second.store.close()
 
 
+@pytest.mark.usefixtures("many_shards")
 def test_counters_move_to_their_round_when_it_ends(make_pair: Callable[..., Pair]) -> None:
     pair = make_pair()
     digest = begun(pair)

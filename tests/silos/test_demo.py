@@ -70,7 +70,8 @@ def test_the_report_shows_regret_coefficients_and_who_saw_what() -> None:
 
 @pytest.mark.slow
 def test_the_shared_policy_is_better_than_every_hospital_alone_in_nine_of_ten_seeds() -> None:
-    """ε = 1, δ = 1e-5; the noise is the operating system's."""
+    """ε = 1, δ = 1e-5; the noise is the operating system's. Patients were chosen on these seeds;
+    of 20 others (7000 to 7009, 8100 to 8109) 18 were better."""
     better = [in_process(seed).better for seed in range(SEEDS)]
     assert sum(better) >= 9
 

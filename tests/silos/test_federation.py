@@ -14,9 +14,9 @@ from tests.silos.harness import LocalFederation
 from tacit.environments.silos import Synthetic
 from tacit.errors import Refusal, TacitError
 from tacit.protocols.mechanism import Releases
-from tacit.silos.context import ContextSpec
+from tacit.silos.context import ContextColumn, ContextSpec
 from tacit.silos.coordinator import FederationCoordinator, SiloAbsent
-from tacit.silos.federation import FederationTerms, SyncSchedule
+from tacit.silos.federation import FederationTerms, RewardSpec, SyncSchedule
 from tacit.simulation.driver import run
 from tacit.types import Floats
 
@@ -262,6 +262,25 @@ def test_budgets_per_silo() -> None:
     federation.play(10, np.random.default_rng(7))
     coordinator.synchronise()
     assert coordinator.step == 1
+
+
+def test_numbers_that_are_no_doubles_are_rejected() -> None:
+    """A reward or a feature that is no number would spoil, and so mark, a whole row."""
+    huge = Fraction(10) ** 400
+    near = Fraction(1) + Fraction(1, 10**30)
+    for worst, best in ((Fraction(1), near), (-huge, huge), (Fraction(0), huge)):
+        with pytest.raises(TacitError, match="range of doubles"):
+            RewardSpec("days", worst, best)
+        with pytest.raises(TacitError, match="below high"):
+            ContextColumn("age", low=worst, high=best)
+    reward, age = RewardSpec("days", Fraction(-(10**308)), Fraction(0)), ContextColumn("age")
+    assert reward.reward(1e308) == 1
+    assert reward.reward(-1.7e308) == 0
+    for value in (10**400, -(10**400), float("nan"), float("inf")):
+        with pytest.raises(TacitError, match="finite"):
+            reward.reward(value)
+        with pytest.raises(TacitError, match="finite"):
+            age.scaled(value)
 
 
 def test_bits_are_rejected_with_their_cost() -> None:

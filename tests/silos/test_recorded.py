@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tests.silos.harness import WARD, LocalFederation
 from tacit.errors import TacitError
 from tacit.protocols.prefix_sums import Encoder
 from tacit.silos.agent import RecordedEvaluations
+from tacit.silos.context import ContextColumn, ContextSpec
 from tacit.silos.coordinator import SiloAbsent
 from tacit.silos.evaluation import EvaluationRequest, estimate
 from tacit.silos.exported import ExportedPolicy
@@ -168,6 +170,26 @@ def test_evaluations_move_by_no_more_than_their_sensitivity() -> None:
             assert np.linalg.norm(one - other) <= math.sqrt(2) + 1e-12
 
 
+@pytest.mark.parametrize("size", [1e6, 1e200, 1.7e308])
+def test_a_hostile_policy_moves_evaluations_by_no_more(size: float) -> None:
+    """Estimates that overflow for some contexts only must not mark a record."""
+    effects = np.array([[size, size, size], [size, -size, size]])
+    policy = ExportedPolicy(WARD, 1, effects).to_json()
+    logs = RecordedTable(
+        WARD,
+        tuple({"age": age, "severe": severe} for age in (20, 50, 80) for severe in (True, False)),
+        (0, 1, 0, 1, 0, 1),
+        np.ones(6),
+        np.ones(6),
+        np.full(6, 0.01),
+    )
+    for estimator in ("clipped-ips", "doubly-robust"):
+        values = replace(request(estimator), policy=policy).values(logs)
+        assert np.isfinite(values).all()
+        assert values.min() >= 0
+        assert values.max() <= 1
+
+
 def test_evaluation_noise_is_as_declared() -> None:
     """Silos without records send noise and nothing else: 240 numbers of the devices' own draws,
     false positive rate 1e-6; half of the noise, none, or the same twice fails."""
@@ -182,3 +204,40 @@ def test_evaluation_noise_is_as_declared() -> None:
     assert len(np.unique(words)) > words.size / 2
     with pytest.raises(TacitError, match="too few to evaluate"):
         estimate(asked, sums, np.array([0.0, -3.0]))
+
+
+def test_evaluation_noise_is_shared_by_certain_silos_only() -> None:
+    """Of four silos one may collude and one be missing: two shares must be enough."""
+    federation = LocalFederation.of(4, missing=1)
+    sums = request().sums(federation.terms)
+    assert (sums.corrupt, sums.missing, sums.honest) == (federation.terms.corrupted, 1, 2)
+    left = sums.share.sum_of_shares(2)
+    assert left.variance == pytest.approx(float(sums.total.variance), rel=1e-9)
+    alone = request().shared_sums(4, corrupted=0)
+    assert float(alone.share.variance) < 0.6 * float(sums.share.variance)
+
+
+@pytest.mark.parametrize("estimator", ["clipped-ips", "doubly-robust"])
+@pytest.mark.parametrize("columns", [2, 8, 128])
+def test_no_policy_makes_a_record_count_for_more(estimator: str, columns: int) -> None:
+    """Found: finite effects of 1e308 overflow to NaN where a record has other values than zero; so
+    one record decided, with certainty, what its silo sent.
+    """
+    context = ContextSpec(tuple(ContextColumn(f"c{n}") for n in range(columns)), ("a", "b"))
+    effects = np.zeros((2, columns + 1))
+    effects[0, 1:] = 1.7e308 * np.resize([1, -1], columns)
+    policy = ExportedPolicy(context, 0, effects).to_json()
+    request = EvaluationRequest(policy, estimator, Fraction(2), 50, Fraction(1), Fraction(1, 100))
+    middle, top = ({f"c{n}": value for n in range(columns)} for value in (0.5, 1.0))
+    before = request.vector(table_of(context, [middle] * 20))
+    after = request.vector(table_of(context, [*[middle] * 19, top]))
+    assert np.isfinite([before, after]).all()
+    assert np.linalg.norm(after - before) <= 1
+    request.exported.effects[:] = math.nan  # whatever else goes wrong
+    assert 0 <= request.values(table_of(context, [top]))[0] <= 1
+
+
+def table_of(context: ContextSpec, contexts: list[dict[str, float]]) -> RecordedTable:
+    """Rows of the first action, with the best outcome."""
+    ones = np.ones(len(contexts))
+    return RecordedTable(context, tuple(contexts), (0,) * len(contexts), ones, ones, ones / 2)

@@ -40,7 +40,7 @@ class FeaturedProblem(ArmsProblem):
     guarantee="(ε, 0)-DP, or (ε, δ)-DP with --trust shuffler --delta",
     problem=FeaturedProblem,
     options=(
-        *WORLD,
+        *(name for name in WORLD if name != "rewards"),  # a linear instance has bits
         *PEOPLE,
         *("epsilon", "delta", "participations", "trust", "through", "failure_probability"),
     ),

@@ -150,16 +150,16 @@ class TimeLabel:
 
 
 def time_labels(
-    times: Sequence[int], steps: int, counts: Sequence[int] = ()
+    times: Sequence[int], steps: int, counts: Sequence[int] = (), most: int = LABELS
 ) -> list[TimeLabel | None]:
-    """Labels of at most five of `steps` steps, of which the first have these times and counts.
+    """Labels of at most `most` of `steps` steps, of which the first have these times and counts.
 
     Labels are so far apart that they do not overlap; the last step that has a time has one.
 
     >>> [None if one is None else one.time for one in time_labels([5, 6, 7, 8, 9, 10], 8)]
     [5, None, 7, None, None, 10, None, None]
     """
-    apart, last = -(-steps // LABELS), len(times) - 1
+    apart, last = -(-steps // most), len(times) - 1
     daily = bool(times) and max(times) - min(times) > DAILY
     chosen = {n for n in range(0, last, apart) if last - n >= apart} | {last}
     return [

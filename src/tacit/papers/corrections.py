@@ -16,7 +16,7 @@ from scipy.special import ndtr
 from tacit.algorithms import SilosProblem, zc24_noise
 from tacit.noise import Binomial, DiscreteLaplace
 from tacit.papers.public_code import PublicSetting
-from tacit.privacy import ApproximateDP, GaussianLoss, calibrate, dropout_loss
+from tacit.privacy import ApproximateDP, Calibration, GaussianLoss, calibrate, dropout_loss
 from tacit.protocols.shuffled_bits import tkms21_noise
 
 
@@ -99,19 +99,21 @@ def _fair_bits() -> Iterator[Correction]:
         )
 
 
+def _spread(
+    line: int, setting: str, levels: int, paper: Calibration, tight: Calibration
+) -> Correction:
+    """The standard deviation of the noise, in levels."""
+    stds = (one.distribution.std / levels for one in (paper, tight))
+    return Correction(line, "standard deviation / g", setting, *stds)
+
+
 def _level_bits() -> Iterator[Correction]:
     for users, levels in ((10_000, 100), (1_000_000, 1000)):
         target, setting = ApproximateDP(1.0, 1e-5), f"ε = 1, δ = 1e-05, n = {users:,}, g = {levels}"
         paper = calibrate("binomial", levels, target, users=users, constants="paper")
         tight = calibrate("binomial", levels, target, users=users)
         yield Correction(16, "true epsilon of the paper's bits", setting, 1.0, paper.epsilon)
-        yield Correction(
-            16,
-            "standard deviation / g",
-            setting,
-            paper.distribution.std / levels,
-            tight.distribution.std / levels,
-        )
+        yield _spread(16, setting, levels, paper, tight)
         yield Correction(
             16,
             "noise bits per user",
@@ -135,13 +137,7 @@ def _skellam() -> Iterator[Correction]:
             float(paper.distribution.variance),
             float(tight.distribution.variance),
         )
-        yield Correction(
-            17,
-            "standard deviation / g",
-            setting,
-            paper.distribution.std / levels,
-            tight.distribution.std / levels,
-        )
+        yield _spread(17, setting, levels, paper, tight)
 
 
 def _person() -> Iterator[Correction]:

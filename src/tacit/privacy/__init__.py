@@ -7,10 +7,10 @@ against the guarantee. The papers' closed forms are available by name, for compa
 from tacit.privacy.accounting import (
     Target,
     best_order,
+    checked_target,
     derived,
     earned,
     in_distinct_rounds,
-    promised,
 )
 from tacit.privacy.analysis import privacy_of
 from tacit.privacy.audit import Audit, audit
@@ -87,6 +87,7 @@ __all__ = [
     "audit",
     "best_order",
     "calibrate",
+    "checked_target",
     "compose",
     "compose_losses",
     "compose_participations",
@@ -101,7 +102,6 @@ __all__ = [
     "linf_loss",
     "privacy_loss",
     "privacy_of",
-    "promised",
     "renyi_divergence",
     "renyi_of",
     "repeat",

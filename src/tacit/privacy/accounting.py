@@ -1,8 +1,8 @@
 """Derivation of guarantees from noise distributions and their use: no other module derives one.
 
 A protocol states a target and the distribution of the noise that is certain to be in the
-adversary's view. `promised` computes the guarantee of that noise and returns the target with view,
-assumptions and arithmetic, or rejects it. `earned` returns the computed numbers themselves.
+adversary's view. `checked_target` computes the guarantee of that noise and returns the target with
+view, assumptions and arithmetic, or rejects it. `earned` returns the computed numbers themselves.
 `derived` sets the arithmetic of a guarantee from the distributions it was computed from.
 
 Numbers are exact for one participation. For several, pure losses add up. Others use one accounting
@@ -58,7 +58,7 @@ DROPPED = 0.1  # fraction of δ spent on losses too large for any divergence or 
 SMOOTH = 3.0  # from this standard deviation on Skellam noise is nearly as good as Gaussian noise
 
 
-def promised(
+def checked_target(
     distribution: NoiseDistribution,
     sensitivity: int,
     target: Asked,
@@ -92,7 +92,7 @@ def promised(
     Examples
     --------
     >>> from tacit.noise import DiscreteLaplace
-    >>> promised(DiscreteLaplace(10), 10, PureDP(1.0), View.OPENED_SUM).short
+    >>> checked_target(DiscreteLaplace(10), 10, PureDP(1.0), View.OPENED_SUM).short
     '(1, 0)-DP'
     """
     found = earned(distribution, sensitivity, target, apart, order)

@@ -17,7 +17,7 @@ import numpy as np
 from tacit.errors import Number, TacitError, integer
 from tacit.noise import Binomial, Table
 from tacit.noise.table import convolution_power
-from tacit.privacy import ONE_CURIOUS, ApproximateDP, ThreatModel, View, calibrate, promised
+from tacit.privacy import ONE_CURIOUS, ApproximateDP, ThreatModel, View, calibrate, checked_target
 from tacit.protocols.contract import SumProtocol
 from tacit.types import Aggregate, ErrorDistribution, Integers
 
@@ -51,7 +51,7 @@ class ShuffledBits(SumProtocol):
         self.noise_bits = integer("noise_bits", noise_bits, at_least=1)
         self.share = Binomial(self.noise_bits, bias)
         self.bias = Fraction(bias)
-        self.guarantee = promised(
+        self.guarantee = checked_target(
             Binomial(self.noise_bits * self.honest, self.bias),
             self.precision,
             target,

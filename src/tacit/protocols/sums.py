@@ -34,9 +34,9 @@ from tacit.privacy import (
     Target,
     ThreatModel,
     View,
+    checked_target,
     concentrated_of,
     derived,
-    promised,
     renyi_of,
 )
 from tacit.privacy.divergences import SHOWN
@@ -178,7 +178,7 @@ class SecureSum(ModularSum):
         self.honest = threat.honest(self.participants)
         self.share = distribution.nearby_share(self.honest) if share is None else share
         self.distribution = distribution if share is None else share.sum_of_shares(self.honest)
-        self.guarantee = promised(
+        self.guarantee = checked_target(
             centred(self.distribution),
             self.precision,
             target,
@@ -277,7 +277,9 @@ class Central(ServedSum):
         modulus: int | None,
     ) -> None:
         self._for(participants, precision)
-        self.guarantee = promised(centred(distribution), self.precision, target, View.SERVER_OUTPUT)
+        self.guarantee = checked_target(
+            centred(distribution), self.precision, target, View.SERVER_OUTPUT
+        )
         self.distribution = self.share = distribution
         self.modulus = _modulus(self.top, distribution, modulus)
         self.bits_per_participant = self.precision.bit_length()
@@ -309,7 +311,7 @@ class TwoServers(ServedSum):
         self._for(participants, precision)
         scale = self.precision * target.participations / Fraction(target.epsilon)
         self.distribution = self.share = DiscreteLaplace(scale)
-        self.guarantee = promised(
+        self.guarantee = checked_target(
             self.distribution, self.precision, target, View.OTHER_SERVER, *TWO_SERVERS
         )
         self._both = self.distribution.power(2)
@@ -365,7 +367,7 @@ class Local(ModularSum):
         modulus: int,
     ) -> None:
         self._for(participants, precision)
-        self.guarantee = promised(centred(distribution), self.precision, target, View.MESSAGE)
+        self.guarantee = checked_target(centred(distribution), self.precision, target, View.MESSAGE)
         self.distribution = self.share = distribution
         self._sums: dict[int, NoiseDistribution] = {}
         self.modulus = _modulus(self.top, self.noise(self.participants), modulus)

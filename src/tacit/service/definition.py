@@ -8,10 +8,7 @@ of its rounds. All three use the same exact fraction as the noise scale. `write`
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Iterator, Mapping
-from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -26,10 +23,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticUndefined
 
-from tacit.errors import InvalidFile, TacitError
+from tacit.errors import TacitError
 from tacit.service import definition_rules as rules
 from tacit.service import option_tables, readers
-from tacit.service.readers import lasting, shown, words
+from tacit.service.definition_text import DefinitionError, document_of
+from tacit.service.readers import lasting, words
 from tacit.service.timing import Timing
 from tacit.terms import (
     LEADING,
@@ -61,13 +59,6 @@ FINEST = 100  # levels at most by default
 ANYBODY = 10**15  # horizon of an experiment that ends only by its last day
 DAY = 86_400
 YES_OR_NO = ("No", "Yes")
-
-
-class DefinitionError(InvalidFile):
-    """All errors of a definition; `problems` lists them one by one."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("the definition", problems)
 
 
 def _entry(place: str, about: str, default: Any = PydanticUndefined, **more: Any) -> Any:
@@ -566,7 +557,7 @@ def parse(text: str) -> Definition:
 
     >>> parse('questoin = "Which?"')  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    tacit.service.definition.DefinitionError: the definition has 10 errors: ...
+    tacit.service.definition_text.DefinitionError: the definition has 10 errors: ...
     """
     return _validated(dict(_entries(text)), by_name=False)
 
@@ -575,7 +566,7 @@ def _entries(text: str) -> Iterator[tuple[str, Any]]:
     """The entries of a definition's text by their places."""
     if len(text) > LONGEST:
         raise DefinitionError([f"the file has more than {LONGEST:,} characters: shorten it"])
-    return _flat(_yaml(text) if _is_yaml(text) else _toml(text))
+    return _flat(document_of(text))
 
 
 def _validated(values: Mapping[str, Any], by_name: bool) -> Definition:
@@ -650,78 +641,3 @@ def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"{name}.{inner}", entry) for inner, entry in dict(value).items())
         else:
             yield name, value
-
-
-def _toml(text: str) -> dict[str, Any]:
-    """Parse TOML with every number as an exact decimal."""
-    try:
-        found = _exact(tomllib.loads(text, parse_float=Decimal))
-    except (ValueError, ArithmeticError, RecursionError) as problem:
-        raise DefinitionError(
-            [
-                f"the file is not TOML ({problem}): correct that line, or write a new file with "
-                "tacit experiment new"
-            ]
-        ) from None
-    assert isinstance(found, dict)
-    return found
-
-
-def _exact(value: object) -> object:
-    if isinstance(value, dict):
-        return {name: _exact(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_exact(one) for one in value]
-    return Decimal(value) if type(value) is int else value
-
-
-def _is_yaml(text: str) -> bool:
-    """Detect YAML by the first significant line.
-
-    `name:` and `- ` are YAML; `name =` and `[name]` are TOML.
-    """
-    said = (line.strip() for line in text.splitlines())
-    first = next((line for line in said if line and not line.startswith("#")), "")
-    return bool(re.match(r"""(---|-\s|["']?[\w.-]+["']?\s*:)""", first))
-
-
-def _yaml(text: str) -> dict[str, Any]:
-    """Parse YAML with every scalar as text, without type guessing and without aliases."""
-    try:
-        import yaml
-    except ImportError:
-        raise TacitError(
-            "PyYAML is missing, which YAML files need: pip install 'tacit[live]', or write TOML"
-        ) from None
-    try:
-        root = yaml.compose(text, Loader=yaml.BaseLoader)
-        document = None if root is None else _words(root, set())
-    except (yaml.YAMLError, RecursionError) as problem:
-        reason = " ".join(str(problem).split())
-        raise DefinitionError([f"the file is not YAML ({reason}): correct that line"]) from None
-    if not isinstance(document, dict):
-        raise DefinitionError(
-            ["the file is a list or a word: must have entries such as question: …"]
-        )
-    return document
-
-
-def _words(node: Any, seen: set[int]) -> Any:
-    """The content of a YAML node as texts, lists and mappings."""
-    line = node.start_mark.line + 1
-    if id(node) in seen:
-        raise DefinitionError([f"line {line} is referred to by an alias (*): write it out there"])
-    seen.add(id(node))
-    if node.id == "scalar":
-        return node.value
-    if node.id == "sequence":
-        return [_words(entry, seen) for entry in node.value]
-    found: dict[str, Any] = {}
-    for name, value in node.value:
-        key = _words(name, seen)
-        if not isinstance(key, str) or key in found:
-            raise DefinitionError(
-                [f"line {name.start_mark.line + 1} names {shown(key)} a second time: name it once"]
-            )
-        found[key] = _words(value, seen)
-    return found

@@ -25,6 +25,14 @@ Floats = npt.NDArray[np.float64]
 KINDS = ("number", "boolean", "category")
 
 
+def as_double(number: float | Fraction) -> float:
+    """A number as a double; infinity where it is too large for one."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
 @dataclass(frozen=True)
 class ContextColumn:
     """One column of a context, with declared bounds.
@@ -58,7 +66,8 @@ class ContextColumn:
     def __post_init__(self) -> None:
         one_of(f"kind of column {self.name}", self.kind, KINDS)
         rule = f"below high, which is {self.high}. Declare the bounds of column {self.name}"
-        require(self.low < self.high, "low", self.low, rule)
+        width = as_double(self.high) - as_double(self.low)
+        require(0 < width < math.inf, "low", self.low, rule)
         wanted = 2 if self.kind == "category" else 0
         rule = f"at least {wanted}, distinct" if wanted else "0: only a category has levels"
         distinct = len(set(self.levels)) == len(self.levels)
@@ -84,14 +93,11 @@ class ContextColumn:
             return [1.0 if value else -1.0]
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise TacitError(f"{self.name} is {value!r}: must be a number")
-        if not math.isfinite(value):
-            raise TacitError(f"{self.name} is {value}: must be a finite number")
+        number = as_double(value)
+        if not math.isfinite(number):
+            raise TacitError(f"{self.name} is {number}: must be a finite number")
         low, high = float(self.low), float(self.high)
-        return [2 * (min(max(float(value), low), high) - low) / (high - low) - 1]
-
-    def outside(self, value: Any) -> bool:
-        """Whether a number lies outside of the declared bounds, so that it is clipped."""
-        return self.kind == "number" and not float(self.low) <= float(value) <= float(self.high)
+        return [2 * (min(max(number, low), high) - low) / (high - low) - 1]
 
 
 @dataclass(frozen=True)

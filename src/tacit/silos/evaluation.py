@@ -120,7 +120,17 @@ class EvaluationRequest:
         return np.array([float(np.sum(values)), float(len(values))])
 
     def values(self, table: RecordedTable) -> Floats:
-        """v of every record, in [0, 1]."""
+        """v of every record, in [0, 1] whatever the policy is.
+
+        Estimates of a policy with huge effects may overflow in some records only: without the
+        bounds, one such record would decide what the silo sends.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self._unbounded(table)
+        return np.clip(np.nan_to_num(found, nan=0.0), 0.0, 1.0)
+
+    def _unbounded(self, table: RecordedTable) -> Floats:
+        """v of every record, in [0, 1] but for rounding and overflows."""
         effects, clip = self.exported.effects, float(self.clip)
         estimates = np.clip(effects[:, 0] + table.scaled @ effects[:, 1:].T, 0.0, 1.0)
         rows, logged = np.arange(len(table)), np.array(table.actions, dtype=np.int64)

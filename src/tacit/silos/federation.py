@@ -32,7 +32,7 @@ from tacit.protocols.mechanism import Releases
 from tacit.protocols.prefix_messages import MODULUS_BITS
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.signatures import KEY_SIZE, Signed, fingerprint, public_key, sign, verify
-from tacit.silos.context import ContextSpec
+from tacit.silos.context import ContextSpec, as_double
 from tacit.terms import MASKING_SUITE, Aggregation, Offer, canonical, check_text, parsed
 from tacit.terms.canonical import plain, read
 from tacit.trust import TrustModel
@@ -77,16 +77,19 @@ class RewardSpec:
 
     def __post_init__(self) -> None:
         check_text("meaning of the outcome", self.meaning)
-        require(self.worst != self.best, "worst outcome", self.worst, "another than the best")
+        width = abs(as_double(self.best) - as_double(self.worst))
+        rule = f"another than the best, {self.best}, and both within the range of doubles"
+        require(0 < width < math.inf, "worst outcome", self.worst, rule)
 
     def reward(self, outcome: float) -> float:
         """The reward of an outcome."""
         if isinstance(outcome, bool) or not isinstance(outcome, (int, float)):
             raise TacitError(f"outcome is {outcome!r}: must be a number")
-        if not math.isfinite(outcome):
-            raise TacitError(f"outcome is {outcome}: must be a finite number")
+        number = as_double(outcome)
+        if not math.isfinite(number):
+            raise TacitError(f"outcome is {number}: must be a finite number")
         worst, best = float(self.worst), float(self.best)
-        return min(max((outcome - worst) / (best - worst), 0.0), 1.0)
+        return min(max((number - worst) / (best - worst), 0.0), 1.0)
 
     def outside(self, outcome: float) -> bool:
         """Whether an outcome is beyond the declared bounds, so that its reward is clipped."""

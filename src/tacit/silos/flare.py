@@ -34,7 +34,7 @@ from tacit.silos.config import (
     read_entries,
     result_of,
 )
-from tacit.silos.coordinator import CoordinatorTiming, FederationCoordinator
+from tacit.silos.coordinator import CoordinatorTiming, FederationCoordinator, SiloAbsent
 from tacit.silos.evaluation import EvaluationRequest
 from tacit.silos.relay import AgentRelay
 
@@ -115,8 +115,16 @@ class FederationController(Controller):  # type: ignore[misc]
         coordinator.run()
         self.log_info(fl_ctx, f"federation: {coordinator.status()}")
         for request in pending_evaluations(path):
-            found = coordinator.evaluate(EvaluationRequest.decode(request.read_bytes()))
-            result_of(request).write_text(json.dumps(found.to_dict()), encoding="utf-8")
+            try:
+                told = coordinator.evaluate(
+                    EvaluationRequest.decode(request.read_bytes())
+                ).to_dict()
+            except SiloAbsent as problem:  # the next job tries again
+                self.log_warning(fl_ctx, f"{request.name}: {problem}")
+                continue
+            except TacitError as problem:
+                told = {"problem": str(problem)}
+            result_of(request).write_text(json.dumps(told), encoding="utf-8")
 
 
 class RelayExecutor(Executor):  # type: ignore[misc]

@@ -11,7 +11,8 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from tacit.assumptions import Assumption, percent
+from tacit.assumptions import Assumption
+from tacit.rounding import percent
 from tacit.signatures import fingerprint
 from tacit.terms.document import POST_QUANTUM_SUITE, Terms
 from tacit.terms.parts import (

@@ -17,6 +17,7 @@ import sys
 from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from tacit.terms import Pinned, Terms
 
 AT_ONCE = 400  # maximum number of concurrent participants
 ASKING = 24  # of them with a pending join request
+POOLS = 16  # of connections
 COMING, COMING_UNASKED = 80.0, 4.0  # arrivals per second, with and without free slots
 SPOILT = 16  # bytes at the end of an encrypted report that a malicious participant replaces
 VANISH, BREAK_OFF, LIE = 0.08, 0.03, 0.02  # dropout, lost-response and malicious fractions
@@ -79,15 +81,16 @@ class Breaking(httpx.AsyncBaseTransport):
     """Transport that delivers every report but drops some of the responses."""
 
     def __init__(self, seed: int, counts: VisitCounts) -> None:
-        # devices of secure aggregation hold a connection each while they wait for a message
-        limits = httpx.Limits(max_connections=AT_ONCE, max_keepalive_connections=AT_ONCE)
-        self._under = httpx.AsyncHTTPTransport(limits=limits)
+        # devices of secure aggregation hold a connection each while they wait for a message; a pool
+        # looks at all of its connections for each request
+        limits = httpx.Limits(max_connections=AT_ONCE // POOLS)
+        self._pools = cycle([httpx.AsyncHTTPTransport(limits=limits) for _ in range(POOLS)])
         self._random, self._counts = random.Random(seed), counts
         self._seen: set[str] = set()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send one request; the response to a report may be lost."""
-        answer = await self._under.handle_async_request(request)
+        answer = await next(self._pools).handle_async_request(request)
         if request.method != "PUT":
             return answer
         name = f"{request.url} {hash(request.content)}"
@@ -102,7 +105,8 @@ class Breaking(httpx.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._under.aclose()
+        for _ in range(POOLS):
+            await next(self._pools).aclose()
 
 
 class SimulatedParticipants:

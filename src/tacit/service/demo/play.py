@@ -30,7 +30,7 @@ from tacit.terms import ROLES
 from tacit.trust import TrustModel
 
 QUESTION = "Which reminder gets people to take a break?"
-LIKING = {"No reminder": 0.1, "A quiet line": 0.3, "A friendly question": 0.8}
+LIKING = {"No reminder": 0.1, "A quiet line": 0.2, "A friendly question": 0.85}
 CONTEXTS = {"shift": ["day", "night"]}
 BY_SHIFT = {
     "day": {"A quiet line": 0.25, "A friendly question": 0.75},
@@ -40,7 +40,7 @@ EPSILON = {TrustModel.LOCAL: 3, TrustModel.SHUFFLER: 2}
 """ε by trust model, else 1: larger where rounds would need too many people for three minutes."""
 
 ENOUGH = 60.0  # seconds until the experiment is stopped if it is decided
-LONGEST = 155.0  # the same if it is not, from the start of the servers on
+LONGEST = 145.0  # the same if it is not, from the start of the servers on
 WINDOW = 5  # seconds from assignment to report: time to answer for manual participants
 WINDOW_KEPT = 20  # the same with `keep`
 ROUNDS, BATCH = 8, 60  # few large rounds: nearly all experiments are decided after one or two

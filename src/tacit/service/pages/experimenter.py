@@ -20,6 +20,7 @@ COLOURS = 8
 CHOSEN_LOOK = "plain"  # of rounds in which devices choose
 LEAST_STEPS, MOST_STEPS = 8, 80  # on the axis of the chart of intervals
 LEAST_COLUMNS, MOST_COLUMNS = 20, 40  # of the chart of rounds
+DEADLINES = 3  # labels of the chart of rounds at most, which has half of the width
 APART = 5  # seconds between deadlines of rounds that are not concurrent
 MOST_ROWS = 60  # of the tables under charts
 MOST_OPTIONS, SHOWN = 30, 20  # options that are all listed, and how many of more than these
@@ -62,7 +63,7 @@ def parts(view: View, up: bool) -> Parts:
         "tried": _tried(looks, strip),
         "looks": looks,
         "columns": strip,
-        "deadlines": time_labels(closing, max(len(strip), LEAST_COLUMNS)),
+        "deadlines": time_labels(closing, max(len(strip), LEAST_COLUMNS), most=DEADLINES),
         "drawn": drawing(sentences.terms_of(view), view["passed"]),
         "most_rows": MOST_ROWS,
     }

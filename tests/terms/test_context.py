@@ -1,0 +1,133 @@
+"""Terms with contexts: what they reject, and which rounds devices accept under them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tacit.contextual.policies import ONE, TablePolicy
+from tacit.errors import Refusal, TacitError
+from tacit.signatures import public_key
+from tacit.terms import (
+    BY_POLICY,
+    ROLES,
+    Answer,
+    ContextField,
+    ContextTerms,
+    Noise,
+    Offer,
+    Party,
+    Pinned,
+    Promise,
+    Terms,
+    cosign,
+)
+from tacit.trust import TrustModel
+
+KEYS = tuple(Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in (1, 2))
+CONTEXT = ContextTerms((ContextField("device", ("phone", "desktop")),))
+TERMS = Terms(
+    question="Which layout?",
+    options=("old", "new"),
+    answer=Answer("whether you found it"),
+    promise=Promise(Fraction(1)),
+    noise=Noise(Fraction(2)),
+    parties=tuple(
+        Party(role, f"https://{role}.example", public_key(key))
+        for role, key in zip(ROLES[TrustModel.TWO_SERVERS], KEYS, strict=True)
+    ),
+    first_day=date(2027, 1, 1),
+    last_day=date(2027, 2, 1),
+    context=CONTEXT,
+)
+PINNED = Pinned(TERMS, tuple(cosign(TERMS, key) for key in KEYS), TERMS.keys)
+POLICY = TablePolicy(((ONE, 0), (0, ONE)))
+OFFER = Offer(
+    terms=TERMS.digest,
+    kind="two-servers",
+    option=BY_POLICY,
+    slots=100,
+    minimum=10,
+    levels=1,
+    metrics=8,
+    window=0,
+    closes=TERMS.first_second + 100,
+    suite=TERMS.suite,
+    modulus=1 << 20,
+    scale=Fraction(2),
+    policy=POLICY.encode(),
+)
+
+
+def test_a_round_in_which_devices_choose_costs_epsilon() -> None:
+    assert PINNED.check(OFFER) == 1
+    assert PINNED.check(replace(OFFER, scale=Fraction(4))) == Fraction(1, 2)
+
+
+def test_a_round_of_the_slice_needs_half_of_the_noise() -> None:
+    scalar = replace(OFFER, option=1, metrics=1, policy=b"", scale=Fraction(1))
+    assert PINNED.check(scalar) == 1
+    with pytest.raises(Refusal, match="noise scale of the round is 1/2: must be at least 1,"):
+        PINNED.check(replace(scalar, scale=Fraction(1, 2)))
+    with pytest.raises(Refusal, match="number of metrics of the round is 8: must be 1"):
+        PINNED.check(replace(scalar, metrics=8))
+    with pytest.raises(Refusal, match="option of the round is 2: must be from 0 to 1"):
+        PINNED.check(replace(scalar, option=2))
+    assert PINNED.check(replace(scalar, option=0)) == 1
+
+
+@pytest.mark.parametrize("scale", [Fraction(1), Fraction(199, 100)])
+def test_less_noise_than_two_cells_need_is_rejected(scale: Fraction) -> None:
+    with pytest.raises(Refusal, match="must be at least 2, the minimum of the terms"):
+        PINNED.check(replace(OFFER, scale=scale))
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [b"", POLICY.encode()[:-4], POLICY.encode() + bytes(4), bytes(16), b"\xff" * 16],
+)
+def test_a_policy_of_another_shape_is_rejected(policy: bytes) -> None:
+    with pytest.raises(Refusal, match="policy of the round is invalid"):
+        PINNED.check(replace(OFFER, policy=policy))
+
+
+def test_terms_without_contexts_admit_no_policy() -> None:
+    plain = replace(TERMS, context=None)
+    pinned = Pinned(plain, tuple(cosign(plain, key) for key in KEYS), plain.keys)
+    with pytest.raises(Refusal, match="terms, which have no context"):
+        pinned.check(replace(OFFER, terms=plain.digest, metrics=1))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"noise": Noise(Fraction(1))}, "noise.minimum is 1: must be at least 2"),
+        (
+            {"promise": Promise(Fraction(1), participations=2), "noise": Noise(Fraction(4))},
+            "participations is 2: must be 1",
+        ),
+        ({"answer": Answer("stars", levels=4)}, "levels is 4: must be 1"),
+        ({"answer": Answer("two", metrics=("a", "b"))}, "number of metrics is 2: must be 1"),
+        ({"proofs": 1}, "kind of rounds is verified"),
+        ({"noise": Noise(Fraction(9), "devices")}, "kind of rounds is two-servers with noise by"),
+        ({"context": ContextTerms((ContextField("a", ("x",)),))}, "number of values of a is 1"),
+        ({"context": replace(CONTEXT, statistic="moments")}, "context.statistic is 'moments'"),
+        ({"context": replace(CONTEXT, evaluation=Fraction(1))}, "context.evaluation is 1"),
+        ({"context": ContextTerms(CONTEXT.fields * 2)}, "context.fields is"),
+    ],
+)
+def test_contradictions_are_rejected(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(TacitError) as problem:
+        replace(TERMS, **changed)
+    assert said in str(problem.value)
+
+
+def test_a_table_that_is_too_large_is_rejected() -> None:
+    many = ContextField("a", tuple(f"v{n}" for n in range(257)))
+    with pytest.raises(TacitError, match="number of cells of context and option is 514"):
+        replace(TERMS, context=ContextTerms((many,)))
