@@ -99,7 +99,7 @@ def test_users_fill_groups_in_order_and_a_position_outside_is_refused() -> None:
     places = (0, 1024, 1025, 2 * 1025, 5 * 1025 - 1, 5 * 1025 + 2)
     assert [large.group_of(i) for i in places] == [0, 0, 1, 2, 4, 4]
     for position in (-1, 21):
-        with pytest.raises(TacitError, match="the batch has users 0 to 20"):
+        with pytest.raises(TacitError, match="must be 0 to 20"):
             protocol.group_of(position)
 
 

@@ -70,6 +70,8 @@ class StillDriver(Driver):
 class NoLeases:
     """The only process of its party."""
 
+    leading = True
+
     def __init__(self, *_store: Any) -> None: ...
 
     def __call__(self, names: Any) -> set[bytes]:

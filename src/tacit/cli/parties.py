@@ -66,6 +66,7 @@ def show(
 
 def _guarantee(terms: Terms) -> Guarantee | None:
     """The guarantee in the terms; None for rehearsals, whose noise is not verified."""
+    from tacit.assumptions import RangeProofs
     from tacit.privacy import ApproximateDP, PureDP
     from tacit.terms import REHEARSED
 
@@ -78,9 +79,12 @@ def _guarantee(terms: Terms) -> Guarantee | None:
         "assumptions": terms.assumptions,
     }
     epsilon: Any = promise.epsilon  # a fraction; rounded when printed
-    if promise.delta:
-        return ApproximateDP(float(epsilon), float(promise.delta), **about)
-    return PureDP(epsilon, **about)
+    guarantee: Guarantee = (
+        ApproximateDP(float(epsilon), float(promise.delta), **about)
+        if promise.delta
+        else PureDP(epsilon, **about)
+    )
+    return guarantee.given(RangeProofs()) if terms.proofs else guarantee
 
 
 def sign(

@@ -101,6 +101,8 @@ class Budget(LedgerFile):
 
     def _check_delta(self, lineage: int, delta: Fraction, besides: bytes = b"") -> None:
         """Reject a round whose δ, added to that of all others, exceeds the least δ ever shown."""
+        if not delta:
+            return
         taken = self._all(
             f"SELECT delta FROM rounds WHERE {_TAKEN} AND report != ? AND lineage = ?",
             *(besides, lineage),
@@ -109,7 +111,7 @@ class Budget(LedgerFile):
         limit = min((decoded(row["text"]).promise.delta for row in shown), default=delta)
         left = limit - self._cost(taken, "delta")
         rule = f"at most {left}, the rest of the delta {limit} of the terms. Nothing is sent"
-        require(not delta or delta <= left, "delta of the round", delta, rule, Refusal)
+        require(delta <= left, "delta of the round", delta, rule, Refusal)
 
     # Lineages of terms
 

@@ -25,6 +25,7 @@ import numpy as np
 from tacit.aggregation import OwnNoise, Refusal, ShuffledView, SumView
 from tacit.errors import TacitError
 from tacit.noise import DiscreteLaplace
+from tacit.noise.parameters import stated_parameter
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import Protocol
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
@@ -151,14 +152,14 @@ def _split(protocol: TwoServers) -> Residues:
 
 def _counted(protocol: TwoServerStatistic) -> Residues:
     """A statistic's exact integers; the servers draw noise of one scale for all of them."""
-    kinds = set(protocol.own)
-    noise = next(iter(kinds))
-    if len(kinds) > 1 or not isinstance(noise, DiscreteLaplace):
+    kinds = {stated_parameter(each) for each in protocol.own}
+    kind, scale = next(iter(kinds))
+    if len(kinds) > 1 or kind != "discrete-laplace":
         raise TacitError(
             f"{type(protocol.statistic).__name__} has noise of several widths: two servers carry "
             "tables only in this version"
         )
-    own = OwnNoise(1, Fraction(noise.scale), lambda wide: int(DiscreteLaplace(wide).draw()))
+    own = OwnNoise(1, scale, lambda wide: int(DiscreteLaplace(wide).draw()))
     return Residues(protocol, protocol.modulus, own)
 
 
