@@ -132,7 +132,7 @@ def listening(apps: Mapping[str, Any]) -> Iterator[dict[str, int]]:
     for name, app in apps.items():
         bound = socket.socket()
         bound.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, log_level="error", ws="none"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         servers.append((server, thread, bound))
