@@ -311,6 +311,9 @@ def test_every_coordinate_of_every_participation_is_paid_for() -> None:
     found = calibrate("discrete-laplace", 2, ConcentratedDP(0.5, **often), dimension=5)
     assert isinstance(found.distribution, DiscreteLaplace)
     assert float(found.distribution.scale) == pytest.approx(2 * math.sqrt(15), rel=1e-6)
+    number = calibrate("discrete-laplace", 2, ConcentratedDP(0.5, **often)).distribution
+    third = calibrate("discrete-laplace", 2, ConcentratedDP(0.5 / 3)).distribution
+    assert number.std == pytest.approx(third.std, rel=1e-6)
     target = ApproximateDP(2.0, 1e-6, **often)
     single = calibrate("gaussian", 1.0, ApproximateDP(2.0, 1e-6)).distribution.std
     ideal = calibrate("gaussian", 1.0, target, dimension=5).distribution.std
