@@ -37,9 +37,9 @@ from tacit.sampling.coins import Chance
 from tacit.sampling.draws import draw_laplace, flip_response
 from tacit.signatures import Signed, sign
 from tacit.terms import (
+    BY_POLICY,
     LONGEST_GRACE,
     ROLES,
-    BY_POLICY,
     Aggregation,
     Answer,
     ContextField,
@@ -324,16 +324,7 @@ ALONE = terms().parties[:1]
 def successors() -> Iterator[dict[str, Any]]:
     old = terms(aggregation=Aggregation(3), promise=Promise(Fraction(1), participations=2))
     named = {"predecessor": old.digest, "aggregation": Aggregation(3)}
-    made = contextual_terms()
-    contexts = ContextTerms((FIELD,)), ContextTerms(CONTEXT.fields)
-    for changes in (
-        {},
-        {"question": "Which one?"},
-        {"options": ("Hi", "Hello")},
-        *({"context": one} for one in contexts),
-        {"context": None},
-    ):
-        yield succeeded(made, contextual_terms(predecessor=made.digest, **changes))
+    yield from contextual_successors()
     yield succeeded(old, contextual_terms(**named))
     for changes in (
         {},
@@ -356,6 +347,21 @@ def successors() -> Iterator[dict[str, Any]]:
         {"trust": TrustModel.LOCAL, "noise": Noise(Fraction(2), "devices"), "parties": ALONE},
     ):
         yield succeeded(old, terms(**(named | changes)))
+
+
+def contextual_successors() -> Iterator[dict[str, Any]]:
+    """Terms that succeed contextual ones: neither the context nor the options may change."""
+    old = contextual_terms()
+    changed: tuple[dict[str, Any], ...] = (
+        {},
+        {"question": "Which one?"},
+        {"options": ("Hi", "Hello")},
+        {"context": ContextTerms((FIELD,))},
+        {"context": ContextTerms(CONTEXT.fields)},
+        {"context": None},
+    )
+    for changes in changed:
+        yield succeeded(old, contextual_terms(predecessor=old.digest, **changes))
 
 
 def succeeded(old: Terms, new: Terms) -> dict[str, Any]:
@@ -435,11 +441,14 @@ def proven_rounds() -> Iterator[dict[str, Any]]:
     yield verdict(pinned(long), announced(described(long, **proven).encode()))
 
 
+ROWS = ((ONE, 0), (0, ONE), (1, ONE - 1), (20_000, ONE - 20_000), (ONE, 0), (ONE // 2, ONE // 2))
+"""Weights of two options in six segments."""
+
+
 def policy_rounds() -> Iterator[dict[str, Any]]:
     """Rounds where devices choose, and where they get an option, under contextual terms."""
     of, other = pinned(contextual_terms()), pinned(terms())
-    rows = ((ONE, 0), (0, ONE), (1, ONE - 1), (20_000, ONE - 20_000), (ONE, 0), (ONE // 2, ONE // 2))
-    policy = TablePolicy(rows).encode()
+    policy = TablePolicy(ROWS).encode()
     chosen: dict[str, Any] = {"option": BY_POLICY, "policy": policy, "length": 24}
     assigned: dict[str, Any] = {"option": 1, "scale": Fraction(1)}
     for under, changes in (

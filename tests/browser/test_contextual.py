@@ -39,7 +39,8 @@ def stored(page: Page) -> Any:
         """() => new Promise((done) => {
           indexedDB.open("tacit").onsuccess = ({ target }) => {
             const asked = target.result.transaction("ledger").objectStore("ledger").get(0);
-            asked.onsuccess = () => done(Object.values(asked.result.entries.at(-1).rounds)[0].levels);
+            const rounds = () => Object.values(asked.result.entries.at(-1).rounds);
+            asked.onsuccess = () => done(rounds()[0].levels);
           };
         })"""
     )
@@ -95,8 +96,8 @@ def test_an_altered_policy_is_refused_and_nothing_is_sent(browser: Browser, stag
         answer = route.fetch()
         said = answer.json()
         at = said["announcement"].index("ffff", 80) + 4 + 2 * 16 + 8 + 4
-        digit = int(said["announcement"][at], 16) ^ 1
-        said["announcement"] = f"{said['announcement'][:at]}{digit:x}{said['announcement'][at + 1 :]}"
+        whole = said["announcement"]
+        said["announcement"] = f"{whole[:at]}{int(whole[at], 16) ^ 1:x}{whole[at + 1 :]}"
         route.fulfill(response=answer, json=said)
 
     page.route("**/places", alter)

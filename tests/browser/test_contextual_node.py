@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from tests.browser.make_vectors import CONTEXT, announced, contextual_terms, described
+from tests.browser.make_vectors import CONTEXT, ROWS, announced, contextual_terms, described
 from tests.browser.test_vectors_node import NODE, node
 from tests.service.deployed import deployed
 from tests.service.test_contextual import contextual
@@ -27,7 +27,6 @@ FALSE_ALARM = 1e-6
 pytestmark = pytest.mark.skipif(NODE is None, reason="the browser's device needs Node.js")
 
 TERMS = contextual_terms()
-ROWS = ((ONE, 0), (0, ONE), (1, ONE - 1), (20_000, ONE - 20_000), (ONE, 0), (ONE // 2, ONE // 2))
 FIRST, SECOND = CONTEXT.fields
 
 
