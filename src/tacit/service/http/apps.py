@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from tacit.aggregation.announcements import binding_of
 from tacit.errors import Refusal, TacitError, Unavailable
-from tacit.service import definition, round_scheduler
+from tacit.service import definition_files, round_scheduler
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.config import PartyConfig
 from tacit.service.coordinator import Coordinator
@@ -383,7 +383,7 @@ def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -
     @app.post("/experiments", status_code=201, **admin)
     def create(asked: models.CreateRequest) -> models.Created:
         """Publish an experiment; it starts when the helper has signed its terms."""
-        defined = definition.parse(asked.definition)
+        defined = definition_files.parse(asked.definition)
         terms = defined.terms(service.config.address, coordinator.public_key)
         coordinator.create(terms, defined.experiment(), defined.timing, asked.definition)
         return models.Created(digest=terms.digest.hex(), terms=terms.encode().decode())
