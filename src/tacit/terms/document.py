@@ -503,8 +503,8 @@ def _check_context(terms: Terms) -> None:
         return
     terms.context.check(terms.options)
     kind, by = terms.kind, terms.noise.by
-    served = (kind, by) == ("two-servers", "servers")
-    rule = "two-servers without proofs, with noise by servers, where devices choose"
+    served = terms.trust is TrustModel.TWO_SERVERS and by == "servers"
+    rule = "two-servers or verified, with noise by servers, where devices choose"
     require(served, "kind of rounds", f"{kind} with noise by {by}", rule)
     for name, number in (
         ("participations", terms.promise.participations),
