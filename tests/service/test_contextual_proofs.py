@@ -168,9 +168,10 @@ def test_malicious_reports_are_dropped_and_the_others_summed(one: Deployed) -> N
 def test_the_malicious_prover_would_convince_with_a_single_one(one: Deployed, name: str) -> None:
     """The same prover passes with an honest table: what is dropped above is dropped for cause."""
     liars = [TablePoisoner(one, each) for each in one.join(11)]
-    make = MALICIOUS.get(name, lambda liar: liar.claiming(_table(c3=1)))
+    single = liars[0].claiming(_table(c3=1))
+    tried = MALICIOUS[name](liars[0]) if name in MALICIOUS else single
     sent = [liar.sealed(liar.honest(3)) for liar in liars[1:]]
-    sent.append(liars[0].sealed(make(liars[0])))
+    sent.append(liars[0].sealed(tried))
     assert one.helper is not None
     for party, role in ((one.coordinator, 0), (one.helper, 1)):
         for liar, shares in zip([*liars[1:], liars[0]], sent, strict=True):
@@ -256,8 +257,9 @@ def test_evidence_under_other_randomness_does_not_hold(one: Deployed) -> None:
     first, second = (liar.proofs.prepared(key, n, liar.tag, parts[n])[1] for n in (0, 1))
     assert liar.proofs.hold(first, second)
     assert not liar.proofs.hold(second, first)
-    for spoilt in (first[:-1] + bytes([first[-1] ^ 1]), second[:-1] + bytes([second[-1] ^ 1])):
-        pair = (spoilt, second) if spoilt[:-1] == first[:-1] else (first, spoilt)
+    one_other, two_other = (part[:-1] + bytes([part[-1] ^ 1]) for part in (first, second))
+    assert one_other[-32:] == two_other[-32:]
+    for pair in ((one_other, second), (first, two_other), (one_other, two_other)):
         assert not liar.proofs.hold(*pair)
 
 
