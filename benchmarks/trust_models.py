@@ -36,7 +36,7 @@ from tacit.client.exchange import Reply, Request
 from tacit.client.trust_models import reporter
 from tacit.errors import TacitError
 from tacit.records import MemoryRecords
-from tacit.service import definition, round_scheduler
+from tacit.service import definition_files, round_scheduler
 from tacit.service.admin import Operated, publish
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.audit.participants import Participants
@@ -159,7 +159,7 @@ def served(members: Sequence[Any], token: str, model: str, people: int) -> Measu
     there = Operated(coordinator.url, token)
     helper = (helpers[0].url, public_key(helpers[0].key)) if helpers else None
     signer = (Operated(helpers[0].url, token), helpers[0].key) if helpers else None
-    digest = publish(there, definition.write(defined(model, helper)), signer)
+    digest = publish(there, definition_files.write(defined(model, helper)), signer)
     said = there.terms(digest)
     pinned = Pinned(said.terms, said.signatures, said.terms.keys)
     addresses = {said.terms.leader: coordinator.url}

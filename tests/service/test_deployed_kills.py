@@ -27,7 +27,7 @@ from tests.service.test_kills import kill
 from tacit.client import Acceptance, AsyncDevice, Ledger, Pins
 from tacit.client.exchange import Offline
 from tacit.errors import TacitError
-from tacit.service import definition
+from tacit.service import definition_files
 from tacit.service.admin import Operated, publish
 from tacit.service.store import Stage
 from tacit.signatures import public_key
@@ -79,7 +79,7 @@ class Deployment:
             told = self.members[1]
             given |= {"helper_address": told.url, "helper_key": public_key(told.key)}
             helper = (Operated(told.url, TOKEN), told.key)
-        text = definition.write(small(model, **given))
+        text = definition_files.write(small(model, **given))
         self.digest = publish(self.coordinator, text, helper)
         return self.coordinator.terms(self.digest).terms
 

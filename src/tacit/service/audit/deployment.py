@@ -23,7 +23,7 @@ from tacit.client.http import trusted
 from tacit.client.loopback import NEARBY
 from tacit.errors import TacitError, integer, one_of, positive, probability
 from tacit.noise.release_test import Fault, NoiseTest
-from tacit.service import definition
+from tacit.service import definition_files
 from tacit.service.admin import Operated, publish
 from tacit.service.audit.counterpart import KeyedParty
 from tacit.service.audit.participants import Participants
@@ -149,7 +149,7 @@ def definition_of(settings: AuditSettings, helper: KeyedParty | None) -> str:
     }
     if helper is not None:
         given |= {"helper_address": helper.operated.url, "helper_key": public_key(helper.key)}
-    return definition.write(given)
+    return definition_files.write(given)
 
 
 def audit_deployment(

@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tacit.errors import TacitError
 from tacit.keyfiles import load_signing_key
-from tacit.service import config, definition
+from tacit.service import config, definition_files
 from tacit.service.admin import Operated, publish
 from tacit.service.bootstrap import Card, create_party
 from tacit.service.demo.children import Child, free_port
@@ -193,7 +193,7 @@ def playing(settings: DemoSettings, watch: Watch | None = None) -> Iterator[Demo
         parties = _start(stack, directory, settings.roles)
         took = time.monotonic() - started  # measures the speed of the machine
         said("publishing the experiment", None)
-        planned = definition.parse(definition_of(parties.cards[1:], settings))
+        planned = definition_files.parse(definition_of(parties.cards[1:], settings))
         slots = sum(one.participants for one in planned.experiment().propose())
         pace = RoundPace.of(took, slots, WINDOW_KEPT if settings.keep else WINDOW)
         for attempt in range(1, ATTEMPTS + 1):
@@ -252,7 +252,7 @@ def definition_of(
             "min_batch_size": 5,
             "exploration": Fraction(2, 5),
         }
-    return definition.write(
+    return definition_files.write(
         {
             "question": QUESTION,
             "trust": settings.trust.value,
