@@ -124,7 +124,7 @@ class DemoProgress:
 
 @dataclass(frozen=True)
 class DemoSettings:
-    """What the demonstration shows: people, seed, trust model, range proofs and contexts."""
+    """Settings of a demonstration: people, seed, trust model, range proofs and contexts."""
 
     people: int = 3000
     seed: int = 1
