@@ -418,7 +418,11 @@ def test_periods_that_square_cost_at_most_four_times() -> None:
             {"constants": "paper", "epsilon": 0.5, "binary": False},
             r"rewards 0 or 1: use --rewards bernoulli, or --constants tight",
         ),
-        ("shuffle-dp-se", {"epsilon": 0.05}, r"must be at least 0.1, the smallest certified\. .*secure aggregation"),
+        (
+            "shuffle-dp-se",
+            {"epsilon": 0.05},
+            r"must be at least 0.1, the smallest certified\. .*secure aggregation",
+        ),
         (
             "private-klucb",
             {"epsilon": 0.05, "trust": "shuffler"},
