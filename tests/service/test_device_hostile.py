@@ -14,7 +14,8 @@ from tests.service.parties import ADDRESSES, KEYS, PINS, Open, Parties, pinned, 
 
 from tacit.aggregation import HpkeSuite, TwoServerRound, accept
 from tacit.client import Device, Ledger, Pins
-from tacit.client.device import NONCE_SIZE, REFRESH
+from tacit.client.device import NONCE_SIZE
+from tacit.client.published_terms import REFRESH
 from tacit.errors import Refusal, TacitError
 from tacit.signatures import public_key
 from tacit.terms import REHEARSED, Aggregation, Noise, Party, Promise, Terms
