@@ -119,6 +119,7 @@ def test_an_answer_travels_from_the_page_to_the_sum(tab: Tab, servers: Parties) 
     assert (waiting["stage"], waiting["option"], waiting["recorded"]) == ("waiting", "Hello", None)
     assert tab.call("ledger") == {
         "spent": "0",
+        "delta": "0",
         "pending": "1/2",
         "limit": "1",
         "taken": 1,
