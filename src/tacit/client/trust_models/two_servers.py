@@ -25,8 +25,8 @@ class TwoServerReporter(Reporter):
         require(terms.view is View.OTHER_SERVER, "view", terms.view.value, rule, Refusal)
 
     def least_cost(self, terms: Terms) -> Fraction:
-        """Sensitivity / scale."""
-        return terms.sensitivity(terms.context is not None) / terms.noise.scale
+        """Sensitivity / scale; for Gaussian noise ε."""
+        return terms.round_cost(terms.context is not None, terms.noise.scale)
 
     def encode(self, running: Running) -> Mapping[int, bytes]:
         """The encrypted shares of both servers."""
