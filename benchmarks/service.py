@@ -43,9 +43,9 @@ from machine import Row, emit
 from tacit.aggregation.encryption import DEFAULT, Recipient, ServerKeys
 from tacit.aggregation.interface import SYSTEM
 from tacit.aggregation.two_servers import ReportSlot, TwoServerRound, split
-from tacit.client.device import Pins
 from tacit.client.http import Device
 from tacit.client.ledger import Ledger
+from tacit.client.pins import Pins
 from tacit.errors import Refusal
 from tacit.keyfiles import KeyFile, save_signing_key
 from tacit.records import RecordDirectory

@@ -30,6 +30,8 @@ export interface Terms {
   readonly answer: { readonly labels: readonly string[]; readonly levels: number; readonly meaning: string; readonly metrics: readonly string[]; readonly range: readonly [string, string]; readonly window: number };
   readonly assumptions: readonly { readonly id: string; readonly count?: number; readonly of?: number }[];
   readonly contact: string;
+  /** In contextual experiments only: what the device chooses by. */
+  readonly context?: ContextTerms;
   readonly first_day: string;
   /** Seconds that round keys live after a round closes, at most 604800. */
   readonly grace: number;
@@ -51,6 +53,16 @@ export interface Terms {
   readonly trust: "two-servers" | "shuffler" | "local";
   readonly version: 3;
 }
+
+/** Fields of the context with their values, and the share of participants who get an option at random. */
+export interface ContextTerms {
+  readonly evaluation: string;
+  readonly fields: readonly { readonly name: string; readonly values: readonly string[] }[];
+  readonly statistic: "table";
+}
+
+/** The value of each field, such as { device: "phone" }. */
+export type Context = Record<string, string>;
 
 export interface Party {
   readonly address: string;
@@ -115,7 +127,7 @@ export interface Spending {
 
 /** Terms, a round or an answer that is not accepted. Nothing was charged or sent because of it. */
 export class Refused extends Error {
-  /** What is wrong: "agreement" (`terms` is to be shown, then `agree()`, because question, options, organisation or purpose changed or the person left), "keys", "digest", "signatures", "noise", "window", "grace", "suite", "issuer", "participations", "epsilon", "limit", "refused", "answer", "ledger" (of an older version), … */
+  /** What is wrong: "agreement" (`terms` is to be shown, then `agree()`, because question, options, organisation or purpose changed or the person left), "keys", "digest", "signatures", "noise", "window", "grace", "suite", "issuer", "participations", "epsilon", "limit", "refused", "answer", "context", "policy", "ledger" (of an older version), … */
   field: string;
 }
 
@@ -134,8 +146,10 @@ export class Device {
   static open(address: string, digest: string, options: Options): Promise<Device>;
 
   /** Asks for a place, once; while it holds a second call sends nothing, also from another tab or after a reload. The round is
-   * checked against the terms before anything is drawn. To join is to agree to `terms`, the first time. */
-  join(invitation?: string): Promise<State>;
+   * checked against the terms before anything is drawn. To join is to agree to `terms`, the first time. Where the terms have a
+   * context, `context` is needed: the device draws the option by it and by the signed policy of the round, with the browser's own
+   * randomness. It is kept on this device only, as the segment that it belongs to. */
+  join(invitation?: string, context?: Context): Promise<State>;
 
   /** The person was shown `terms` and takes part; needed where `join` refused with the field "agreement", so also after a withdrawal. */
   agree(): Promise<State>;
@@ -195,6 +209,8 @@ export interface Round {
   minimum: number;
   length: number;
   scale: [bigint, bigint];
+  /** Where the device chooses: 4 bytes for each weight. */
+  policy?: Uint8Array;
 }
 export interface Accepted extends Round {
   cost: [bigint, bigint];
@@ -216,13 +232,17 @@ export function accept(terms: Terms, announcement: Uint8Array): Promise<Accepted
 export function readOutcome(terms: Terms, round: Accepted, message: Uint8Array): Promise<[number, number]>;
 /** The level below a value or the next, at random, so that on average it is the value. */
 export function level(answer: { range: readonly [string, string]; levels: number }, value: Value, draw?: Draw): number;
-/** The module of a trust model: two-servers.js, shuffler.js or local.js. It makes the report of each party from levels. */
-export function modelOf(terms: { trust: string }): Promise<{
+/** The module of a trust model: two-servers.js, shuffler.js or local.js, wrapped by contextual.js where the device chooses. It makes the report of each party from levels. */
+export function modelOf(terms: { trust: string; context?: ContextTerms }): Promise<{
+  /** Where the device chooses: the segment of the context, and the option that is drawn by the round's policy. */
+  choose?(terms: Terms, round: Accepted, context: Context, draw?: Draw): [segment: number, option: number];
   encode(terms: Terms, round: Accepted, place: { number: number; token: Uint8Array }, levels: number[]): Promise<(Uint8Array | null)[]>;
 }>;
 /** Uniform below a bound, exactly. */
 export function uniform(bound: bigint, draw?: Draw): bigint;
-/** HPKE's key and nonce from X25519's secret. */
-export function schedule(shared: Uint8Array, enc: Uint8Array, recipient: Uint8Array, info: Uint8Array): Promise<[Uint8Array, Uint8Array]>;
-/** HPKE in base mode, without associated data. */
-export function seal(recipient: Uint8Array, info: Uint8Array, message: Uint8Array, pair?: CryptoKeyPair): Promise<Uint8Array>;
+/** The module hpke.js: HPKE in base mode, without associated data. */
+export function hpke(): Promise<{
+  /** Key and nonce from X25519's secret. */
+  schedule(shared: Uint8Array, enc: Uint8Array, recipient: Uint8Array, info: Uint8Array): Promise<[Uint8Array, Uint8Array]>;
+  seal(recipient: Uint8Array, info: Uint8Array, message: Uint8Array, pair?: CryptoKeyPair): Promise<Uint8Array>;
+}>;

@@ -125,7 +125,8 @@ export async function readTerms(spelling) {
     canonical = bytes.length <= 65536 && plain(terms) === spelling;
   } catch {}
   must(!canonical || terms?.version === 3, "version", `the terms have version ${terms?.version}, not 3: publish the experiment anew`);
-  must(canonical && `${Object.keys(terms)}` === `${Object.keys(SHAPE)}`, "terms", "the terms are not in canonical form");
+  const { context, ...others } = canonical ? terms : {};
+  must(`${Object.keys(others)}` === `${Object.keys(SHAPE)}`, "terms", "the terms are not in canonical form");
   for (const key in SHAPE) must(SHAPE[key](terms[key]), key, `this device does not support ${key} ${JSON.stringify(terms[key])}`);
   const { answer, guarantee, noise, parties, admission, issuer } = terms;
   const model = await modelOf(terms);
@@ -144,9 +145,9 @@ export async function readTerms(spelling) {
 const sensitivity = ({ answer }) => BigInt(answer.levels) * BigInt(answer.metrics.length);
 
 // Nobody is missing or dishonest, and pure Laplace noise earns the guarantee.
-const isPure = ({ aggregation: { dishonest_count, dishonest_fraction, missing_fraction }, guarantee, noise, answer }) => {
+const isPure = ({ aggregation: { dishonest_count, dishonest_fraction, missing_fraction }, guarantee, noise, answer }, moved = sensitivity({ answer })) => {
   const [[e, f], [top, bottom]] = [parse(guarantee.epsilon), noise.minimum.map(BigInt)];
-  const earns = top * e >= sensitivity({ answer }) * BigInt(guarantee.participations) * bottom * f;
+  const earns = top * e >= moved * BigInt(guarantee.participations) * bottom * f;
   return `${[dishonest_count, dishonest_fraction, missing_fraction, guarantee.delta]}` === "0,0,0,0" && earns;
 };
 
@@ -160,8 +161,8 @@ export async function checkSigned(terms, label, message, signatures) {
 }
 
 export function checkSuccessor(old, next) {
-  const fixed = ({ answer, trust, proofs, noise, no_show, admission, issuer }) =>
-    plain([answer, trust, proofs, noise.by, noise.distribution, no_show, noise.by === "devices" ? admission + issuer : ""]);
+  const fixed = ({ answer, trust, proofs, noise, no_show, admission, issuer, context, options }) =>
+    plain([answer, trust, proofs, noise.by, noise.distribution, no_show, noise.by === "devices" ? admission + issuer : "", context ? [context, options] : ""]);
   const promised = ({ guarantee, aggregation: { minimum_batch_size: batch, missing_fraction: missing, dishonest_count: count, dishonest_fraction: part }, noise, grace }) => [
     ...[guarantee.epsilon, guarantee.delta, `${guarantee.participations}`, `${grace}`, ...[batch, missing, count, part, noise.scale].map((one) => `-${one}`)].map(parse),
     minus(ZERO, noise.minimum.map(BigInt)),
@@ -171,13 +172,6 @@ export function checkSuccessor(old, next) {
 }
 
 // Rounds
-
-const FIELD = 2n ** 255n - 19n;
-const isKey = (key) => {
-  const u = big(unhex(key).reverse());
-  const w = u * u - 1n; // 0: a small order
-  return u < FIELD && (u * w * (w ** 4n - (4n * u * (u * u + 486662n * u + 1n)) ** 2n)) % FIELD;
-};
 
 function reader(bytes) {
   let at = 0;
@@ -202,15 +196,15 @@ export async function accept(terms, announcement) {
   for (const [field, holds, found] of [
     ["terms", round.terms === terms.digest, round.terms],
     ["levels", round.levels === levels, round.levels],
-    ["metrics", round.length === metrics.length, round.length],
+    ["metrics", round.length === (round.numbers ?? metrics.length), round.length],
     ["window", round.window === window, round.window],
-    ["option", round.option < terms.options.length, round.option],
+    ["option", round.policy || round.option < terms.options.length, round.option],
     ["minimum", round.minimum >= terms.aggregation.minimum_batch_size, round.minimum],
     ["grace", round.grace <= terms.grace, round.grace],
     ["deadline", seconds(terms.first_day) <= round.closes && round.closes < seconds(terms.last_day) + 86400, round.closes],
     ...model.checks(terms, round),
   ]) must(holds, field, `the round's ${field}, ${found}, is not what the terms promise`);
-  return { ...round, cost: model.cost(terms, round.scale), margin: round.closes - round.assignedUntil - window, context: await sha256(description) };
+  return { ...round, cost: model.cost(terms, round.scale, 0, round), margin: round.closes - round.assignedUntil - window, context: await sha256(description) };
 }
 
 export async function readOutcome(terms, round, message) {
@@ -221,7 +215,7 @@ export async function readOutcome(terms, round, message) {
   return [role, said];
 }
 
-// Levels; HPKE (RFC 9180)
+// Levels
 
 export function level({ range, levels }, value, draw = random) {
   const [low, high] = range.map(parse);
@@ -238,37 +232,16 @@ function nothingHappened(answer) {
   return answer.metrics.map(() => level(answer, zero));
 }
 
-const hmac = async (key, message) => settled(crypto.subtle.sign("HMAC", await imported(key, { name: "HMAC", hash: "SHA-256" }, "sign"), message));
-const KEM = [...utf8("KEM"), 0, 32];
-const SUITE = [...utf8("HPKE"), 0, 32, 0, 1, 0, 1];
-const extract = (suite, salt, label, secret) => hmac(salt, concat(utf8("HPKE-v1"), suite, utf8(label), secret));
-const expand = async (suite, key, label, info, size) => (await hmac(key, concat([0, size], utf8("HPKE-v1"), suite, utf8(label), info, [1]))).slice(0, size);
-
-export async function schedule(shared, enc, recipient, info) {
-  const none = new Uint8Array(32);
-  const secret = await expand(KEM, await extract(KEM, none, "eae_prk", shared), "shared_secret", concat(enc, recipient), 32);
-  const context = concat([0], await extract(SUITE, none, "psk_id_hash", []), await extract(SUITE, none, "info_hash", info));
-  const inner = await extract(SUITE, secret, "secret", []);
-  return [await expand(SUITE, inner, "key", context, 16), await expand(SUITE, inner, "base_nonce", context, 12)];
-}
-
-export async function seal(recipient, info, message, pair) {
-  const { publicKey, privateKey } = pair ?? (await crypto.subtle.generateKey("X25519", false, ["deriveBits"]));
-  const enc = await settled(crypto.subtle.exportKey("raw", publicKey));
-  const shared = await settled(crypto.subtle.deriveBits({ name: "X25519", public: await imported(recipient, "X25519") }, privateKey, 256));
-  const [key, iv] = await schedule(shared, enc, recipient, info);
-  return concat(enc, await settled(crypto.subtle.encrypt({ name: "AES-GCM", iv }, await imported(key, "AES-GCM", "encrypt"), message)));
-}
-
 // Trust models, loaded where terms name them
 
-const TOOLS = { must, unhex, utf8, concat, big, bits, digits, sha256, uniform, limit, numberSize, ratio, above, parse, spell, isKey, isPure, seal, sensitivity };
+const TOOLS = { must, unhex, utf8, concat, big, bits, digits, settled, sha256, imported, uniform, limit, numberSize, ratio, above, parse, spell, isPure, sensitivity, has, is, list, text, isFraction };
 const MODULES = { "two-servers": () => import("./two-servers.js"), shuffler: () => import("./shuffler.js"), local: () => import("./local.js") };
-const models = {};
+export const hpke = async () => (await import("./hpke.js")).default(TOOLS);
 
-export async function modelOf({ trust }) {
+export async function modelOf({ trust, context }) {
   must(Object.hasOwn(MODULES, trust), "trust", `this device does not support trust ${trust}`);
-  return (models[trust] ??= (await MODULES[trust]()).default(TOOLS));
+  const model = (await MODULES[trust]()).default({ ...TOOLS, ...(await hpke()) });
+  return context === undefined ? model : (await import("./contextual.js")).default(TOOLS, model);
 }
 
 // The ledger: an entry's rounds are participations
@@ -479,16 +452,18 @@ export class Device {
     return this.state();
   }
 
-  join(invitation) {
-    return this.#storage.alone("join", true, () => this.#join(invitation));
+  join(invitation, context) {
+    return this.#storage.alone("join", true, () => this.#join(invitation, context));
   }
 
-  async #join(invitation, anew) {
+  async #join(invitation, context, anew) {
     const shown = this.terms;
     const held = entryOf(await this.#storage.read(), this.#digest);
     if (held.option !== null && this.#now() < held.until) return this.state();
     const { entry, row } = await this.#refresh(false, anew);
     const { terms } = this;
+    const model = await modelOf(terms);
+    model.segment?.(terms, context);
     const agreed = Object.values(entry.terms).filter((one) => one?.agreed).map((one) => JSON.parse(one.text));
     if (!agreed.length && !entry.withdrawn) {
       await this.agree(shown.digest);
@@ -501,7 +476,7 @@ export class Device {
     must(new Set(vain.map((round) => round.identity)).size < 3, "refused", "three rounds were aborted: this device joins no more");
     must(invitation ? /^[ -~]+$/.test(invitation) : terms.admission === "open", "invitation", "an invitation is needed to take part");
     try {
-      checkRoom(await this.#storage.read(), entry, (await modelOf(terms)).cost(terms, parse(terms.noise.scale), this.#accept));
+      checkRoom(await this.#storage.read(), entry, model.cost(terms, parse(terms.noise.scale), this.#accept));
     } catch (problem) {
       if (/^(running|paused)$/.test(row.state)) {
         must(terms.options.includes(entry.option), problem.field, problem.message);
@@ -515,10 +490,10 @@ export class Device {
       const body = JSON.stringify(invitation ? { nonce, invitation } : { nonce });
       const url = under(terms.parties[0].address, `/experiments/${terms.digest}/places`);
       const place = await this.#document("the coordinator", url, "POST", body, { "Content-Type": "application/json" });
-      await this.#placed(terms, place, now, invitation);
+      await this.#placed(model, terms, place, now, invitation, context);
     } catch (problem) {
       if (problem instanceof Refused) {
-        if (problem.field === "succeeded" && !anew) return this.#join(invitation, true);
+        if (problem.field === "succeeded" && !anew) return this.#join(invitation, context, true);
         await this.#storage.update((ledger) => (entryOf(ledger, terms.digest).nonce = null));
       }
       throw problem;
@@ -527,15 +502,18 @@ export class Device {
   }
 
   // All is checked before anything is drawn.
-  async #placed(terms, { option, asked, announcement, place, token }, joined, invitation) {
-    must(typeof asked === "boolean" && terms.options.includes(option), "option", "the coordinator gave an unknown option");
-    let round, report = null;
-    if (asked) {
+  async #placed(model, terms, { option, asked, announcement, place, token }, joined, invitation, context) {
+    const chooses = option === null && model.choose;
+    let round, report = null, levels = [];
+    if (asked || chooses) {
       announcement = unhex(announcement, "announcement");
       round = await accept(terms, announcement);
+    }
+    const known = chooses ? round.policy : terms.options.includes(option) && (!asked || terms.options[round.option] === option);
+    must(typeof asked === "boolean" && known, "option", "the coordinator gave an unknown option");
+    if (asked) {
       token = unhex(token, "token");
       must(Math.floor(joined) <= round.assignedUntil && round.margin >= 1, "time", "this round leaves no time to report");
-      must(terms.options[round.option] === option, "option", "the coordinator gave an unknown option");
       must(Number.isInteger(place) && place >= 0 && place < round.places && token.length === 16, "place", "the slot is not one of the round's");
     }
     await this.#storage.update((ledger) => {
@@ -544,15 +522,18 @@ export class Device {
       if (asked) {
         must(!roundsOf(...ledger.entries).some((one) => one.identity === round.identity), "round", "this device has joined this round before");
         checkRoom(ledger, entry, round.cost);
+      }
+      if (chooses) option = terms.options[(levels = chooses(terms, round, context))[1]];
+      if (asked) {
         report = hex(random(16));
         const [sends, asks] = [joined + round.window + part() * round.margin, round.closes + part() * round.margin];
         entry.rounds[report] = {
           report, identity: round.identity, terms: terms.digest, option, announcement, place: { number: place, token }, invitation,
           sends, asks, closes: round.closes, cost: spell(round.cost),
-          levels: nothingHappened(terms.answer), recorded: null, charged: false, outcome: null, posts: [],
+          levels: [...levels, ...nothingHappened(terms.answer)], recorded: null, charged: false, outcome: null, posts: [],
         };
       }
-      Object.assign(entry, { option, until: round?.closes ?? joined + Math.max(terms.answer.window, 60), asked: report, nonce: null });
+      Object.assign(entry, { option, until: asked ? round.closes : joined + Math.max(terms.answer.window, 60), asked: report, nonce: null });
     });
   }
 
@@ -565,7 +546,7 @@ export class Device {
     await this.#storage.update((ledger) => {
       const waiting = roundsOf(entryOf(ledger, this.#digest)).find((round) => round.levels);
       if (!waiting) return;
-      for (const [metric, one] of levels) waiting.levels[metric] = one;
+      for (const [metric, one] of levels) waiting.levels.splice(metric - answer.metrics.length, 1, one);
       waiting.recorded = several ? JSON.stringify({ ...JSON.parse(waiting.recorded), ...value }) : `${value}`;
     });
     return this.state();

@@ -22,7 +22,8 @@ const from = (stream) => {
 /** What HPKE sealed, opened with the recipient's key. */
 async function open(tacit, sealed, own, recipient, info) {
   const [enc, rest] = [sealed.slice(0, 32), sealed.slice(32)];
-  const [key, iv] = await tacit.schedule(await shared(own, hex(enc)), enc, unhex(recipient), info);
+  const { schedule } = await tacit.hpke();
+  const [key, iv] = await schedule(await shared(own, hex(enc)), enc, unhex(recipient), info);
   const cipher = await crypto.subtle.importKey("raw", key, "AES-GCM", false, ["decrypt"]);
   return new Uint8Array(await crypto.subtle.decrypt({ name: "AES-GCM", iv }, cipher, rest));
 }
@@ -82,7 +83,7 @@ async function local(words, kind, [top, bottom], count) {
 }
 
 /** All differences from the vectors, each as a sentence. */
-export async function failures(tacit, { device, terms, primitives, twoServers }) {
+export async function failures(tacit, { device, terms, primitives, twoServers, contextual }) {
   const wrong = [];
   const same = (what, found, known) => JSON.stringify(found) === JSON.stringify(known) || wrong.push(`${what}: ${JSON.stringify(found)} instead of ${JSON.stringify(known)}`);
   const refuses = async (what, work) => {
@@ -141,13 +142,28 @@ export async function failures(tacit, { device, terms, primitives, twoServers })
   }
   const rfc = device.hpke;
   const pair = { privateKey: await privateKey(rfc.ephemeral), publicKey: await publicKey(rfc.enc) };
-  const scheduled = await tacit.schedule(await shared(pair.privateKey, rfc.recipient), unhex(rfc.enc), unhex(rfc.recipient), unhex(rfc.info));
+  const { schedule, seal } = await tacit.hpke();
+  const scheduled = await schedule(await shared(pair.privateKey, rfc.recipient), unhex(rfc.enc), unhex(rfc.recipient), unhex(rfc.info));
   same("RFC 9180", scheduled.map(hex), [rfc.key, rfc.nonce]);
-  const sealed = await tacit.seal(unhex(rfc.recipient), unhex(rfc.info), utf8("beauty"), pair);
+  const sealed = await seal(unhex(rfc.recipient), unhex(rfc.info), utf8("beauty"), pair);
   same("enc", hex(sealed.slice(0, 32)), rfc.enc);
   same("sealed", hex(await open(tacit, sealed, await privateKey(rfc.private), rfc.recipient, unhex(rfc.info))), hex(utf8("beauty")));
+  wrong.push(...(await choiceFailures(tacit, contextual.table, same)));
   for (const known of twoServers) wrong.push(...(await twoServerFailures(tacit, known, device.streams, same)));
   return wrong;
+}
+
+const CONTEXTUAL = globalThis.process ? "../../clients/js/contextual.js" : "./contextual.js";
+
+/** Segments, options and cells of a table. */
+async function choiceFailures(_tacit, { map, policy, people }, same) {
+  const { segmentOf, chosen, cellOf } = await import(CONTEXTUAL);
+  for (const { context, segment, drawn, option, success, cell } of people) {
+    same("segment", segmentOf(map.fields, context), segment);
+    same("option", chosen(policy.weights[segment], drawn), option);
+    same("cell", cellOf(map.options.length, [segment, option, success]), cell);
+  }
+  return [];
 }
 
 async function twoServerFailures(tacit, known, streams, same) {
@@ -267,6 +283,19 @@ export async function ones(tacit, { terms, announcement, level, count }) {
   const [model, round] = [await tacit.modelOf(shown), await tacit.accept(shown, unhex(announcement))];
   const draw = (size) => crypto.getRandomValues(new Uint8Array(size));
   return Array.from({ length: count }, () => model.randomized(round, [level], draw).reduce((sum, bit) => sum + bit, 0));
+}
+
+/** Options that a device draws in each of these contexts, `count` times; the field of the refusal for those that are none. */
+export async function choices(tacit, { terms, announcement, contexts, count }) {
+  const shown = await tacit.readTerms(terms);
+  const [model, round] = [await tacit.modelOf(shown), await tacit.accept(shown, unhex(announcement))];
+  return contexts.map((context) => {
+    try {
+      return Array.from({ length: count }, () => model.choose(shown, round, context));
+    } catch (problem) {
+      return problem.field;
+    }
+  });
 }
 
 /** The cost of joining with each of these acceptances, or the field of the refusal. */

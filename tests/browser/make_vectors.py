@@ -30,16 +30,20 @@ from tacit.aggregation.verified import MODULUS
 from tacit.aggregation.wire import pack_integer
 from tacit.client.levels import level
 from tacit.client.report_schedule import check_times
+from tacit.contextual.policies import ONE, TablePolicy
 from tacit.errors import TacitError
 from tacit.sampling import coins
 from tacit.sampling.coins import Chance
 from tacit.sampling.draws import draw_laplace, flip_response
 from tacit.signatures import Signed, sign
 from tacit.terms import (
+    BY_POLICY,
     LONGEST_GRACE,
     ROLES,
     Aggregation,
     Answer,
+    ContextField,
+    ContextTerms,
     Noise,
     Pinned,
     Promise,
@@ -105,6 +109,57 @@ def accepted_terms() -> Iterator[Terms]:
     yield terms(proofs=1)
     yield from local_terms()
     yield shuffler_terms()
+    yield contextual_terms()
+    yield contextual_terms(context=ContextTerms((FIELD,), evaluation=Fraction(0)))
+
+
+FIELD = ContextField("Schicht – früh?", ("früh", "spät"))
+CONTEXT = ContextTerms((FIELD, ContextField("b", ("1", "2", "3"))), evaluation=Fraction(1, 10))
+
+
+def contextual_terms(**changes: Any) -> Terms:
+    """Devices choose by two fields."""
+    about: dict[str, Any] = {
+        "promise": Promise(Fraction(1)),
+        "noise": Noise(Fraction(2)),
+        "context": CONTEXT,
+    }
+    return terms(**(about | changes))
+
+
+def refused_contexts() -> Iterator[str]:
+    """Contextual terms that are sound but for one value, and contexts where none may be."""
+    for path, values in CONTEXTS.items():
+        for value in values:
+            yield mutated_terms(contextual_terms(), path, value)
+    for made in (*local_terms(), shuffler_terms(), terms(), terms(proofs=1)):
+        yield at("context", value=json.loads(contextual_terms().encode())["context"], of=made)
+    yield at("assumptions", value=json.loads(contextual_terms().encode())["assumptions"])
+
+
+CONTEXTS: dict[tuple[Any, ...], tuple[Any, ...]] = {
+    ("context",): ({}, [], "", 0, "table", {"fields": []}),
+    ("context", "evaluation"): ("1", "-1/10", "2/20", "3/2", 0, ""),
+    ("context", "fields"): ([], {}, "a", [1], [{"name": "a", "values": ["b", "c"]}] * 2),
+    ("context", "fields", 0, "name"): ("", " a", 1, "b", "a\u202eb"),
+    ("context", "fields", 1, "values"): (
+        [],
+        ["1"],
+        ["1", "1"],
+        ["1", 2],
+        "12",
+        [str(n) for n in range(129)],  # 516 cells with two values and two options
+        [str(n) for n in range(128)],
+    ),
+    ("context", "statistic"): ("tables", "", 1, "moment"),
+    ("assumptions",): ([], [{"id": "public-membership"}]),
+    ("answer", "levels"): (2,),
+    ("answer", "metrics"): (["a", "b"],),
+    ("guarantee", "participations"): (2,),
+    ("guarantee", "epsilon"): ("99/100", "2"),
+    ("noise", "minimum"): ([199, 100], [1, 1]),
+    ("proofs",): (1,),
+}
 
 
 def local_terms() -> Iterator[Terms]:
@@ -161,14 +216,14 @@ ELSEWHERE: dict[tuple[Any, ...], tuple[Any, ...]] = {
 }
 
 
-def spelt(change: Callable[[dict[str, Any]], object]) -> str:
+def spelt(change: Callable[[dict[str, Any]], object], of: Terms | None = None) -> str:
     """Canonical text of terms that are changed, whether they make sense or not."""
-    document = json.loads(terms().encode())
+    document = json.loads((of or terms()).encode())
     change(document)
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def at(*path: Any, value: Any) -> str:
+def at(*path: Any, value: Any, of: Terms | None = None) -> str:
     """Terms with another value somewhere."""
 
     def change(document: Any) -> None:
@@ -176,7 +231,7 @@ def at(*path: Any, value: Any) -> str:
             document = document[step]
         document[path[-1]] = value
 
-    return spelt(change)
+    return spelt(change, of)
 
 
 def refused_texts() -> Iterator[str]:
@@ -269,6 +324,8 @@ ALONE = terms().parties[:1]
 def successors() -> Iterator[dict[str, Any]]:
     old = terms(aggregation=Aggregation(3), promise=Promise(Fraction(1), participations=2))
     named = {"predecessor": old.digest, "aggregation": Aggregation(3)}
+    yield from contextual_successors()
+    yield succeeded(old, contextual_terms(**named))
     for changes in (
         {},
         {"question": "Which one?", "options": ("Hello", "Hi", "Hey")},
@@ -289,19 +346,37 @@ def successors() -> Iterator[dict[str, Any]]:
         {"proofs": 1},
         {"trust": TrustModel.LOCAL, "noise": Noise(Fraction(2), "devices"), "parties": ALONE},
     ):
-        new = terms(**(named | changes))
-        try:
-            check_successor(old, new)
-            refused = False
-        except TacitError:
-            refused = True
-        approvals = [sign(Signed.SUCCESSOR, new.encode(), key).hex() for key in KEYS[:2]]
-        yield {
-            "old": old.encode().decode(),
-            "new": new.encode().decode(),
-            "approvals": approvals,
-            "refused": refused,
-        }
+        yield succeeded(old, terms(**(named | changes)))
+
+
+def contextual_successors() -> Iterator[dict[str, Any]]:
+    """Terms that succeed contextual ones: neither the context nor the options may change."""
+    old = contextual_terms()
+    changed: tuple[dict[str, Any], ...] = (
+        {},
+        {"question": "Which one?"},
+        {"options": ("Hi", "Hello")},
+        {"context": ContextTerms((FIELD,))},
+        {"context": ContextTerms(CONTEXT.fields)},
+        {"context": None},
+    )
+    for changes in changed:
+        yield succeeded(old, contextual_terms(predecessor=old.digest, **changes))
+
+
+def succeeded(old: Terms, new: Terms) -> dict[str, Any]:
+    """What a device in Python makes of terms that succeed others."""
+    try:
+        check_successor(old, new)
+        refused = False
+    except TacitError:
+        refused = True
+    return {
+        "old": old.encode().decode(),
+        "new": new.encode().decode(),
+        "approvals": [sign(Signed.SUCCESSOR, new.encode(), key).hex() for key in KEYS[:2]],
+        "refused": refused,
+    }
 
 
 # Rounds
@@ -366,6 +441,50 @@ def proven_rounds() -> Iterator[dict[str, Any]]:
     yield verdict(pinned(long), announced(described(long, **proven).encode()))
 
 
+ROWS = ((ONE, 0), (0, ONE), (1, ONE - 1), (20_000, ONE - 20_000), (ONE, 0), (ONE // 2, ONE // 2))
+"""Weights of two options in six segments."""
+
+
+def policy_rounds() -> Iterator[dict[str, Any]]:
+    """Rounds where devices choose, and where they get an option, under contextual terms."""
+    of, other = pinned(contextual_terms()), pinned(terms())
+    policy = TablePolicy(ROWS).encode()
+    chosen: dict[str, Any] = {"option": BY_POLICY, "policy": policy, "length": 24}
+    assigned: dict[str, Any] = {"option": 1, "scale": Fraction(1)}
+    for under, changes in (
+        (of, chosen),
+        (of, chosen | {"scale": Fraction(5, 2)}),
+        (of, chosen | {"scale": Fraction(2) - Fraction(1, 10**30)}),
+        (of, chosen | {"scale": Fraction(1)}),
+        (of, chosen | {"length": 1}),
+        (of, chosen | {"length": 23}),
+        (of, chosen | {"modulus": 4}),
+        (of, assigned),
+        (of, assigned | {"scale": Fraction(2)}),
+        (of, assigned | {"scale": 1 - Fraction(1, 10**30)}),
+        (of, assigned | {"length": 24}),
+        (of, assigned | {"option": 2}),
+        (other, chosen),
+    ):
+        yield verdict(under, announced(described(under.terms, **changes).encode()))
+    for wrong in (
+        policy[:-4],
+        policy + bytes(4),
+        policy[:-8],
+        policy[:-1] + b"\x01",
+        bytes(len(policy)),
+        b"\xff" * len(policy),
+        b"\x00",
+    ):
+        spoilt = described(of.terms, **(chosen | {"policy": wrong})).encode()
+        yield verdict(of, announced(spoilt))
+    whole = described(of.terms, **chosen).encode()
+    at_size = whole.index(policy) - 4
+    for size in (0, 1, 47, 49, 1 << 31):
+        changed = whole[:at_size] + size.to_bytes(4, "big") + whole[at_size + 4 :]
+        yield verdict(of, announced(changed))
+
+
 def rounds() -> Iterator[dict[str, Any]]:
     of = pinned(terms(aggregation=Aggregation(3)))
     yield verdict(of, announced(described(of.terms, grace=86_400).encode()))
@@ -405,6 +524,7 @@ def rounds() -> Iterator[dict[str, Any]]:
     ):
         yield verdict(of, announced(described(of.terms, **changes).encode()))
     yield from proven_rounds()
+    yield from policy_rounds()
     for other in (HpkeSuite.X25519, HpkeSuite.HYBRID):  # keys of as many bytes as the suite has
         sizes = (other.public_size, other.public_size, other.key_size)
         one, two, three = (bytes([n + 1]) * size for n, size in enumerate(sizes))
@@ -570,6 +690,7 @@ def vectors() -> dict[str, Any]:
             *(decided(made.encode().decode()) for made in accepted_terms()),
             *(decided(text) for text in refused_texts()),
             *(decided(text) for text in refused_elsewhere()),
+            *(decided(text) for text in refused_contexts()),
         ],
         "successors": list(successors()),
         "rounds": list(rounds()),

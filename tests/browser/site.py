@@ -29,6 +29,8 @@ FILES = {
     "/two-servers.js": CLIENT / "two-servers.js",
     "/shuffler.js": CLIENT / "shuffler.js",
     "/local.js": CLIENT / "local.js",
+    "/hpke.js": CLIENT / "hpke.js",
+    "/contextual.js": CLIENT / "contextual.js",
     "/copies.js": CLIENT / "copies.js",
     "/prio3.js": CLIENT / "prio3.js",
     "/memory.js": CLIENT / "memory.js",

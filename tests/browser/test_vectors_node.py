@@ -261,9 +261,11 @@ def test_the_module_is_small_and_loads_trust_models_and_proofs_only_where_needed
         "./two-servers.js",
         "./shuffler.js",
         "./local.js",
+        "./hpke.js",
+        "./contextual.js",
         "./copies.js",
     ]
     assert imported((CLIENT / "two-servers.js").read_bytes()) == ["./prio3.js"]
-    for name in ("shuffler.js", "local.js", "prio3.js", "copies.js"):
+    for name in ("shuffler.js", "local.js", "hpke.js", "contextual.js", "prio3.js", "copies.js"):
         assert imported((CLIENT / name).read_bytes()) == []
     assert "dependencies" not in (CLIENT / "package.json").read_text(encoding="utf-8")

@@ -21,6 +21,7 @@ def known() -> dict[str, Any]:
         "plain": shared / "two-servers-x25519_aes.json",
         "seeded": shared / "two-servers-seed.json",
         "proven": shared / "two-servers-verified.json",
+        "contextual": CLIENT / "vectors" / "contextual.json",
     }
     read = {name: json.loads(path.read_text(encoding="utf-8")) for name, path in files.items()}
     read["twoServers"] = [read.pop(name) for name in ("plain", "seeded", "proven")]

@@ -676,10 +676,10 @@ TARGETS: tuple[Target, ...] = (
     Target("protocols/pure_shuffle.py", "_conditioned", (noise, limits), (*LAW_OF_SUMS, *PURE)),
     Target("protocols/pure_shuffle.py", "PureShuffle.combine", (checks,), PURE),
     Target(
-        "protocols/split_and_mix.py",
-        "SplitAndMix._split",
-        (swap("below(self.modulus)", "below(2)"), swap("below(self.modulus)", "0"), counts),
-        DEVICES,
+        "sampling/coins.py",
+        "additive_shares",
+        (swap("below(modulus)", "below(2)"), swap("below(modulus)", "0"), counts),
+        (*DEVICES, *BALLS, *DEVICE_SHARES),
     ),
     Target("trust.py", "split_shares", (counts, signs), SPLITTING),
     Target(
@@ -696,7 +696,10 @@ TARGETS: tuple[Target, ...] = (
     Target("protocols/l2_sums.py", "CentralBall.combine", (noise,), DEVICES),
     Target("protocols/l2_sums.py", "BallSum.randomize", (noise,), DEVICES),
     Target(
-        "protocols/l2_sums.py", "ShuffledBall.randomize", (swap("below(self.modulus)", "0"),), BALLS
+        "protocols/l2_sums.py",
+        "ShuffledBall.randomize",
+        (swap("additive_shares(number, self.shares, self.modulus)", "[number]"),),
+        BALLS,
     ),
     Target(
         "protocols/randomized_bits.py",
@@ -962,7 +965,7 @@ TARGETS: tuple[Target, ...] = (
             swap("draw_laplace_share(total, divisor)", "draw_laplace_share(total / 2, divisor)"),
             swap("level + ones(parts - announced.binding.levels, total).draw()", "level"),
             swap("parts - announced.binding.levels", "(parts - announced.binding.levels) // 2"),
-            swap("below(modulus)", "0"),
+            swap("additive_shares(noisy, parts, announced.modulus)", "[noisy] + [0] * (parts - 1)"),
         ),
         DEVICE_SHARES,
     ),

@@ -83,8 +83,7 @@ def terminate(
 ) -> None:
     """TLS in front of a party."""
     pipe.peers.append(peer)
-    with suppress(OSError):
-        inside = context.wrap_socket(near, server_side=True)
+    with near, suppress(OSError), context.wrap_socket(near, server_side=True) as inside:
         pipe.carry(inside, socket.create_connection((DEVICE, port)))
 
 

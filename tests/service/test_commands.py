@@ -25,7 +25,7 @@ from tacit.keyfiles import load_signing_keys
 from tacit.service.admin import Operated
 from tacit.service.bootstrap import read_card
 from tacit.service.config import load as load_config
-from tacit.service.definition import load
+from tacit.service.definition_files import load
 from tacit.signatures import fingerprint, public_key
 from tacit.terms import Terms
 

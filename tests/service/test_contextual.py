@@ -30,7 +30,8 @@ from tacit.contextual.policies import ONE, TablePolicy
 from tacit.errors import Refusal, TacitError
 from tacit.noise import DiscreteLaplace
 from tacit.service.assignment import Assigned
-from tacit.service.definition import Definition, parse, write
+from tacit.service.definition import Definition
+from tacit.service.definition_files import parse, write
 from tacit.service.definition_text import DefinitionError
 from tacit.service.helper import Helper
 from tacit.service.party import exact_noise

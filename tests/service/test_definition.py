@@ -16,7 +16,8 @@ from tacit.experiment import Experiment
 from tacit.rounds.codecs import codec
 from tacit.rounds.round_runner import carry
 from tacit.service import readers
-from tacit.service.definition import Definition, parse, write
+from tacit.service.definition import Definition
+from tacit.service.definition_files import parse, write
 from tacit.service.definition_text import DefinitionError
 from tacit.service.forecast import explained
 

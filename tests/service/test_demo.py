@@ -17,7 +17,7 @@ from tests.service.pairs import experiment_of, sqlite_pair
 
 from tacit.cli.demo import LEAST
 from tacit.service.bootstrap import Card
-from tacit.service.definition import parse
+from tacit.service.definition_files import parse
 from tacit.service.demo import report
 from tacit.service.demo.children import Child
 from tacit.service.demo.crowd import VisitCounts

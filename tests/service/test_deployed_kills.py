@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,8 @@ from tests.service.test_kills import kill
 from tacit.client import Acceptance, AsyncDevice, Ledger, Pins
 from tacit.client.exchange import Offline
 from tacit.errors import TacitError
-from tacit.service import definition
-from tacit.service.admin import Operated, publish
+from tacit.service import definition_files
+from tacit.service.admin import Operated, publish, short_experiment
 from tacit.service.store import Stage
 from tacit.signatures import public_key
 from tacit.terms import Terms
@@ -65,21 +64,13 @@ class Deployment:
         return Operated(self.members[0].url, TOKEN)
 
     def publish(self, model: str) -> Terms:
-        today = datetime.now(UTC).date()
-        given: dict[str, Any] = {
-            "first_day": today - timedelta(days=1),
-            "last_day": today + timedelta(days=2),
-            "window": 0,
-            "joining": 6,
-            "margin": 3,
-            "grace": 120,
-        }
-        helper = None
+        helper = other = None
         if len(self.members) > 1:
             told = self.members[1]
-            given |= {"helper_address": told.url, "helper_key": public_key(told.key)}
+            other = (told.url, public_key(told.key))
             helper = (Operated(told.url, TOKEN), told.key)
-        text = definition.write(small(model, **given))
+        given = short_experiment(other, joining=6, margin=3, grace=120)
+        text = definition_files.write(small(model, **given))
         self.digest = publish(self.coordinator, text, helper)
         return self.coordinator.terms(self.digest).terms
 

@@ -195,7 +195,7 @@ def test_a_weaker_successor_named_by_the_app_is_refused_where_the_old_terms_are_
 
 def test_terms_of_another_middle_are_refused(ledger: Ledger) -> None:
     parties = Parties(terms(noise=Noise(Fraction(2), "devices")))
-    Watched(parties, ledger).assert_refuses("only where both servers add noise", 1)
+    Watched(parties, ledger).assert_refuses("must be other-server", 1)
 
 
 def test_terms_of_rehearsals_are_rejected(ledger: Ledger) -> None:

@@ -17,7 +17,7 @@ from tests.service.served import ADMIN, Served, served, wait_for
 
 from tacit.algorithms import lookup
 from tacit.errors import TacitError
-from tacit.service import definition, forecast, party
+from tacit.service import definition, definition_files, forecast, party
 from tacit.service.pages import experimenter, participant
 from tacit.service.party import exact_noise
 from tacit.studies.plan import plan
@@ -125,8 +125,8 @@ def test_a_definition_file_with_200_options_runs_over_http(tmp_path: Path) -> No
             "joining": 3600,
         }
         shown = {name: value for name, value in values.items() if name != "options_table"}
-        (tmp_path / "offers.toml").write_text(definition.write(shown))
-        text = definition.whole_text(tmp_path / "offers.toml")
+        (tmp_path / "offers.toml").write_text(definition_files.write(shown))
+        text = definition_files.whole_text(tmp_path / "offers.toml")
         made = both.post(0, "/experiments", json={"definition": text}, headers=ADMIN)
         digest = bytes.fromhex(made.raise_for_status().json()["digest"])
         terms = both.coordinator.terms(digest).terms
@@ -232,18 +232,18 @@ def test_a_definition_names_a_file_of_options(tmp_path: Path) -> None:
     (tmp_path / "offers.csv").write_text(table)
     values = vars(linear_definition("local", table)) | {"options_file": "offers.csv"}
     shown = {name: value for name, value in values.items() if name != "options_table"}
-    (tmp_path / "x.toml").write_text(definition.write(shown))
-    found = definition.load(tmp_path / "x.toml")
+    (tmp_path / "x.toml").write_text(definition_files.write(shown))
+    found = definition_files.load(tmp_path / "x.toml")
     assert found.options == tuple(means)
     assert found.algorithm == "private-pe"
     assert found.table is not None
     assert found.table.names == COLUMNS
-    assert definition.parse(definition.whole_text(tmp_path / "x.toml")) == found
+    assert definition_files.parse(definition_files.whole_text(tmp_path / "x.toml")) == found
     with pytest.raises(TacitError, match="but its content is missing: publish with tacit"):
-        definition.parse((tmp_path / "x.toml").read_text())
+        definition_files.parse((tmp_path / "x.toml").read_text())
     (tmp_path / "offers.csv").unlink()
     with pytest.raises(TacitError, match="which cannot be read"):
-        definition.load(tmp_path / "x.toml")
+        definition_files.load(tmp_path / "x.toml")
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,21 @@ from __future__ import annotations
 import gzip
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from fastapi import FastAPI
 from tests.service.parties import terms
+from tests.service.served import served, wait_for
 
 from tacit.errors import Unavailable
 from tacit.service.http import helper_client as links
 from tacit.service.http.helper_client import HttpLink
+from tacit.service.http.middleware import Front
 from tacit.service.party import ServerParty
 from tacit.service.store import Registered
 
@@ -52,3 +56,20 @@ def test_an_answer_that_is_packed_unasked_is_not_unpacked() -> None:
     )
     with pytest.raises(Unavailable, match="compressed"):
         linked(answer).keys(bytes(32), bytes(16), 1)
+
+
+def test_a_coordinator_that_stops_closes_its_connections_to_helpers(tmp_path: Path) -> None:
+    """A connection left to the garbage collector is a warning, hence an error here."""
+    with served(tmp_path) as both:
+        digest = both.begin()
+        wait_for(lambda: any(one["stage"] == "open" for one in both.status(digest)["rounds"]))
+        (front,) = (one for one in both.fronts if parties_link(one) is not None)
+        link = parties_link(front)
+    assert link is not None
+    assert link._client.is_closed
+
+
+def parties_link(front: Front) -> HttpLink | None:
+    assert isinstance(front.app, FastAPI)
+    link: HttpLink | None = front.app.state.service.link
+    return link

@@ -37,7 +37,8 @@ from tacit.protocols.statistic_sums import StatisticTotals, TwoServerStatistic
 from tacit.protocols.statistics import ScaledMomentStatistic
 from tacit.sampling.draws import accepted_gaussian
 from tacit.service.assignment import Assigned
-from tacit.service.definition import Definition, parse, write
+from tacit.service.definition import Definition
+from tacit.service.definition_files import parse, write
 from tacit.service.definition_text import DefinitionError
 from tacit.service.forecast import explained
 from tacit.service.helper import Helper

@@ -15,7 +15,8 @@ from alembic import command
 from alembic.config import Config
 from tests.service.pairs import Pair, described, experiment_of
 
-from tacit.service.store import MIGRATIONS, Store
+from tacit.service.database import MIGRATIONS
+from tacit.service.store import Store
 
 FIRST = "0002"  # the schema of 0.2.0
 

@@ -63,7 +63,7 @@ def new(
     Example: tacit experiment new greeting.toml --option Hello --option Hi
     """
     with needs_live():
-        from tacit.service import bootstrap, definition, issuers, option_tables
+        from tacit.service import bootstrap, definition, definition_files, issuers, option_tables
         from tacit.service.context_entries import CONTEXTUAL
         from tacit.service.definition_rules import has_option
         from tacit.terms import ROLES
@@ -112,7 +112,7 @@ def new(
         shown["proofs"] = has_option(made.algorithm, "through")  # anybody may send anything
     if card is None:
         shown.pop("helper_key")
-    text = definition.write(shown, yaml=file.suffix in (".yaml", ".yml"))
+    text = definition_files.write(shown, yaml=file.suffix in (".yaml", ".yml"))
     write_new(file, text)
     if as_json:
         print_json({"file": str(file)})
@@ -148,9 +148,9 @@ def check(
     Example: tacit experiment check greeting.toml
     """
     with needs_live():
-        from tacit.service import definition
+        from tacit.service import definition, definition_files
         from tacit.service import forecast as forecasting
-    defined = definition.load(file)
+    defined = definition_files.load(file)
     promise = defined.experiment().guarantee
     words = forecasting.explained(defined)
     doubts = list(forecasting.warnings(defined, datetime.now(UTC).date()))

@@ -50,9 +50,9 @@ def create(
     Example: tacit experiment create greeting.toml --config coordinator/party.toml
     """
     with needs_live():
-        from tacit.service import definition
-    text = definition.whole_text(file)
-    defined = definition.parse(text)
+        from tacit.service import definition_files
+    text = definition_files.whole_text(file)
+    defined = definition_files.parse(text)
     party = operated(config, url, token_file)
     if app is not None:
         refuse_old(app)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tacit.client.acceptance import Acceptance
 from tacit.client.aio import AsyncDevice
 from tacit.client.budget import OWN_LIMIT
-from tacit.client.device import Pins, Unagreed
+from tacit.client.device import Unagreed
 from tacit.client.entries import (
     ExperimentSpending,
     PartySpending,
@@ -23,6 +23,7 @@ from tacit.client.exchange import Offline
 from tacit.client.http import Device
 from tacit.client.ledger import Ledger
 from tacit.client.ledger_file import LedgerError
+from tacit.client.pins import Pins
 
 __all__ = [
     "OWN_LIMIT",

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from tacit.client.choices import Context
-from tacit.client.device import DeviceCore, Experiment, Pins
+from tacit.client.device import DeviceCore, Experiment
 from tacit.client.entries import Slot, TermsForConsent
 from tacit.client.exchange import LONGEST_REPLY, Reply, Request, Talk
 from tacit.client.http import (
@@ -26,6 +26,7 @@ from tacit.client.http import (
 )
 from tacit.client.ledger import Ledger
 from tacit.client.loopback import NEARBY
+from tacit.client.pins import Pins
 
 T = TypeVar("T")
 

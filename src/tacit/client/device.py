@@ -20,7 +20,6 @@ from tacit.aggregation.announcements import LiveRound
 from tacit.aggregation.interface import SYSTEM, Source
 from tacit.aggregation.two_servers import read_outcome
 from tacit.client.acceptance import Acceptance
-from tacit.client.budget import decoded
 from tacit.client.choices import Context, check_context, choose
 from tacit.client.entries import (
     Delivery,
@@ -45,17 +44,16 @@ from tacit.client.exchange import (
 )
 from tacit.client.ledger import Ledger
 from tacit.client.levels import Value, levels_of
+from tacit.client.pins import Pins
+from tacit.client.published_terms import PublishedTerms, coordinator_of
 from tacit.client.report_schedule import MOST_QUESTIONS, SEED_SIZE, Attempt, Pace, check_times
 from tacit.client.trust_models import reporter
 from tacit.errors import Refusal, TacitError, Unavailable, require
-from tacit.signatures import KEY_SIZE
-from tacit.terms import BY_POLICY, DIGEST_SIZE, Pinned, Terms, check_live, check_successor, in_words
+from tacit.terms import BY_POLICY, DIGEST_SIZE, Pinned, Terms, in_words
 
 MOST_ABORTED = 3  # aborted or unresolved rounds of one experiment
 NONCE_SIZE = 16
 UNASKED = 60.0  # minimum seconds that an option without a report stays assigned
-REFRESH = 3600.0  # seconds until terms are refetched
-_MOST_SUCCESSORS = 16
 _SUCCEEDED = 409  # slots are assigned under successor terms now
 _FINAL = (403, 409, 410, 413, 422)  # statuses of a permanently rejected report share
 
@@ -92,59 +90,6 @@ class Unagreed(Refusal):
             "agree() with this digest if the participant wants to take part"
         )
         self.digest, self.words = terms.digest, in_words(terms)
-
-
-@dataclass(frozen=True)
-class Pins:
-    """Pinned address of the coordinator and long-term public keys of the servers.
-
-    The guarantee depends on these keys. Take them from a source that is no server: build them into
-    the app, or read them from a third party.
-
-    Attributes
-    ----------
-    address : str
-        URL of the coordinator.
-    coordinator, helper : str
-        Ed25519 public keys, hexadecimal. None stands for a trust model without a helper.
-
-    Examples
-    --------
-    >>> pins = Pins("https://coordinator.example", coordinator="ab" * 32, helper="cd" * 32)
-    >>> [len(key) for key in pins.keys]
-    [32, 32]
-    """
-
-    address: str
-    coordinator: str
-    helper: str | None = None
-
-    def __post_init__(self) -> None:
-        for name, key in zip(("coordinator", "helper"), self.keys, strict=False):
-            require(len(key) == KEY_SIZE, name, key.hex(), f"{2 * KEY_SIZE} hexadecimal digits")
-
-    @property
-    def keys(self) -> tuple[bytes, ...]:
-        """The keys as bytes, the coordinator's first."""
-        own = unhex(self.coordinator, "coordinator")
-        return (own,) if self.helper is None else (own, unhex(self.helper, "helper"))
-
-    def ordered(self, terms: Terms) -> tuple[bytes, ...]:
-        """The keys in the order of the parties in the terms."""
-        return self.keys if terms.leader == 0 else self.keys[::-1]
-
-
-_Successor = tuple[Terms, tuple[bytes, ...], tuple[bytes, ...]]  # signatures, approvals
-
-
-@dataclass(frozen=True)
-class _Copy:
-    """One server's copy of terms."""
-
-    terms: Terms
-    signatures: tuple[bytes, ...]
-    state: str
-    successor: _Successor | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -191,6 +136,7 @@ class DeviceCore:
         if not isinstance(limit, Unset):
             ledger.lower_own_limit(limit)
         self._accept, self._clock, self._source = accept, clock, source
+        self._terms = PublishedTerms(ledger, pins, clock)
 
     # Local operations
 
@@ -255,92 +201,9 @@ class DeviceCore:
     def showing(self, experiment: Experiment) -> Talk[TermsForConsent]:
         """Talk of `Device.terms`: fetch the terms, check them and return them for consent."""
         digest = _digest(experiment)
-        known = yield from self._up_to_date(digest, self.ledger.known(digest))
+        known = yield from self._terms.up_to_date(digest, self.ledger.known(digest))
         terms = known.pinned.terms
         return TermsForConsent(terms, in_words(terms), bool(known.agreed) and not known.withdrawn)
-
-    def _up_to_date(self, digest: bytes, known: Known | None) -> Talk[Known]:
-        """Latest terms of the line, refetched after `REFRESH` seconds or if the pinned keys
-        changed.
-        """
-        if (
-            known is None
-            or known.named.keys != self.pins.ordered(known.named)
-            or not 0 <= self._clock() - known.checked < REFRESH
-        ):
-            known = yield from self._fetch(digest)
-        return known
-
-    def _fetch(self, named: bytes) -> Talk[Known]:
-        """Fetch terms and all their successors; store them only if all checks pass."""
-        line: list[tuple[Pinned, str]] = []
-        copy = yield from self._copy("the coordinator", self.pins.address, named)
-        pinned = self._pinned(copy)
-        while True:
-            successor = yield from self._compared(pinned, copy)
-            line.append((pinned, copy.state))
-            if successor is None:
-                break
-            rule = f"at most {_MOST_SUCCESSORS}. Name later terms"
-            count = len(line)
-            require(count <= _MOST_SUCCESSORS, "number of successors", count, rule, Refusal)
-            pinned = pinned.succeeded_by(*successor)
-            where, digest = _coordinator(pinned.terms), pinned.terms.digest
-            copy = yield from self._copy("the coordinator", where, digest)
-        now = self._clock()
-        with self.ledger.together():
-            for index, (shown, state) in enumerate(line):
-                self.ledger.remember(shown, state, now, approved=index > 0)
-            return self._known(named)
-
-    def _known(self, digest: bytes) -> Known:
-        known = self.ledger.known(digest)
-        assert known is not None
-        return known
-
-    def _pinned(self, copy: _Copy) -> Pinned:
-        """Check terms named by the app against the keys that it pinned."""
-        pinned = Pinned(copy.terms, copy.signatures, self.pins.ordered(copy.terms))
-        predecessor = copy.terms.predecessor
-        before = self.ledger.known(predecessor) if predecessor else None
-        if before is not None and before.pinned.terms.digest == predecessor:
-            check_successor(before.pinned.terms, copy.terms)
-        return pinned
-
-    def _compared(self, pinned: Pinned, one: _Copy) -> Talk[_Successor | None]:
-        """The successor of the terms, if the copy of the helper, where there is one, agrees."""
-        terms = pinned.terms
-        if terms.helper is None:
-            return one.successor
-        address = terms.parties[terms.helper].address
-        other = yield from self._copy("the helper", address, terms.digest)
-        if one.successor and other.successor and one.successor[0] != other.successor[0]:
-            raise Refusal("coordinator and helper name different successors: must be the same")
-        return one.successor or other.successor
-
-    def _copy(self, who: str, address: str, digest: bytes) -> Talk[_Copy]:
-        url = f"{address.rstrip('/')}/experiments/{digest.hex()}/terms"
-        found = document((yield Request("GET", url)), who)
-        terms = _terms(found, who)
-        asked, got = digest.hex(), terms.digest.hex()
-        require(got == asked, f"digest of the terms of {who}", got, f"{asked} as named", Refusal)
-        check_live(terms)
-        reporter(terms).check_terms(terms)
-        successor = found.get("successor")
-        holds = successor is None or isinstance(successor, dict)
-        require(holds, f"successor of {who}", repr(successor), "a JSON object", Refusal)
-        return _Copy(
-            terms,
-            _signatures(found, "signatures", who),
-            text_of(found, "state", who),
-            None
-            if successor is None
-            else (
-                _terms(successor, who),
-                _signatures(successor, "signatures", who),
-                _signatures(successor, "approvals", who),
-            ),
-        )
 
     # Joining
 
@@ -357,7 +220,7 @@ class DeviceCore:
         known = self.ledger.known(digest)
         if known is not None and known.option is not None and self._clock() < known.until:
             return _kept(known)
-        known = yield from self._up_to_date(digest, known)
+        known = yield from self._terms.up_to_date(digest, known)
         check_context(known.pinned.terms, context)
         if known.agreed is None and not known.withdrawn:
             with self.ledger.together():
@@ -371,7 +234,7 @@ class DeviceCore:
         now = self._clock()  # time of the request: a slow reply does not make the device late
         reply = yield _asking(known.pinned.terms, nonce, invitation)
         if reply.status == _SUCCEEDED:
-            fetched = yield from self._fetch(digest)
+            fetched = yield from self._terms.fetch(digest)
             if fetched.pinned != known.pinned:
                 return (yield from self.joining(digest, invitation, context))
         return self._placed(known.pinned, reply, _Asked(now, invitation, context))
@@ -490,7 +353,7 @@ class DeviceCore:
             yield from self._send(running, post, closes)
         if self._clock() >= closes:
             terms = running.pinned.terms
-            url = f"{_coordinator(terms).rstrip('/')}/rounds/{running.identity.hex()}"
+            url = f"{coordinator_of(terms).rstrip('/')}/rounds/{running.identity.hex()}"
             if not (yield from reporter(terms).stages(running, url, self._clock())):
                 self.ledger.expire(running.identity)
                 yield from self._ask(running)
@@ -572,6 +435,11 @@ class DeviceCore:
         due = self._pace(running).next(what, post.role, attempts, last)
         return due <= now < until and self.ledger.claim(running.identity, post, what, now)
 
+    def _known(self, digest: bytes) -> Known:
+        known = self.ledger.known(digest)
+        assert known is not None
+        return known
+
     def _announced(self, running: Running) -> LiveRound:
         return reporter(running.pinned.terms).announced(running.pinned, running.announcement)
 
@@ -619,15 +487,10 @@ def _asking(terms: Terms, nonce: bytes, invitation: str | None) -> Request:
     asked = {"nonce": nonce.hex()} | ({"invitation": invitation} if invitation else {})
     return Request(
         "POST",
-        f"{_coordinator(terms).rstrip('/')}/experiments/{terms.digest.hex()}/places",
+        f"{coordinator_of(terms).rstrip('/')}/experiments/{terms.digest.hex()}/places",
         json.dumps(asked).encode(),
         (("Content-Type", "application/json"),),
     )
-
-
-def _coordinator(terms: Terms) -> str:
-    """The address of the party that runs the experiment."""
-    return terms.parties[terms.leader].address
 
 
 def _digest(experiment: Experiment) -> bytes:
@@ -652,14 +515,3 @@ def _slot(found: dict[str, object]) -> ReportSlot:
     if isinstance(number, bool) or not isinstance(number, int):
         raise Refusal(f"slot of the coordinator is {number!r}: must be a whole number")
     return ReportSlot(number, bytes_of(found, "token", "the coordinator"))
-
-
-def _terms(found: dict[str, object], who: str) -> Terms:
-    return decoded(text_of(found, "terms", who).encode("utf-8", "replace"))
-
-
-def _signatures(found: dict[str, object], name: str, who: str) -> tuple[bytes, ...]:
-    listed = found.get(name)
-    if not isinstance(listed, list) or len(listed) > 2:
-        raise Refusal(f"{name} of {who} are {listed!r}: must be a list of at most two")
-    return tuple(unhex(entry, f"a signature of {who}") for entry in listed)

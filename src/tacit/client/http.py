@@ -19,11 +19,12 @@ from urllib.request import getproxies
 import httpx
 
 from tacit.client.choices import Context
-from tacit.client.device import DeviceCore, Experiment, Pins
+from tacit.client.device import DeviceCore, Experiment
 from tacit.client.entries import Slot, TermsForConsent
 from tacit.client.exchange import LONGEST_REPLY, Reply, Request, Talk
 from tacit.client.ledger import Ledger
 from tacit.client.loopback import NEARBY
+from tacit.client.pins import Pins
 from tacit.errors import Refusal, TacitError, require
 
 T = TypeVar("T")

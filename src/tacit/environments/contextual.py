@@ -26,6 +26,7 @@ from tacit.contextual.feature_maps import (
     code_size,
     interactions,
 )
+from tacit.environments.callables import check_rewards
 from tacit.environments.contract import FINE, World
 from tacit.errors import TacitError
 from tacit.protocols.statistic_sums import StatisticTotals
@@ -483,12 +484,7 @@ class ContextFunction(ContextualWorld):
         """The function's rewards, checked."""
         pairs = zip(self._contexts(codes), options.tolist(), strict=True)
         found = np.array([self.reward(one, self.names[k], rng) for one, k in pairs], dtype=float)
-        wrong = ~((found >= 0) & (found <= 1))
-        if self.binary:
-            wrong |= (found != 0) & (found != 1)
-        if wrong.any():
-            rule = "0 or 1, as it is binary" if self.binary else "in [0, 1]"
-            raise TacitError(f"reward returned {found[wrong][0]:g}: must be {rule}")
+        check_rewards(found, self.binary, "reward returned {}".format)
         return found
 
 

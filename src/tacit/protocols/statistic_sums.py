@@ -41,7 +41,7 @@ from tacit.protocols.statistics import (
 from tacit.protocols.sums import TWO_SERVERS
 from tacit.protocols.vector_noise import bare
 from tacit.protocols.vectors import noise_proxy
-from tacit.sampling.coins import below
+from tacit.sampling.coins import additive_shares
 from tacit.trust import SHUFFLE_SECURITY, TrustModel, split_shares
 from tacit.types import Aggregate, Estimate, Floats, Integers, VectorError
 
@@ -52,7 +52,7 @@ HALF = Chance(Fraction(1, 2))
 
 @dataclass(frozen=True, eq=False)
 class StatisticTotals:
-    """What the participants of a simulated round report, summed up.
+    """Sums of the reports of a simulated round.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class StatisticSum(Protocol):
 
     @property
     def copies(self) -> int:
-        """How many numbers are sent for each number of a report."""
+        """Numbers sent for each number of a report."""
         return 1
 
     @abstractmethod
@@ -295,7 +295,7 @@ class SecureStatistic(PrivateStatistic):
         self.guarantee = derived(made, *dict.fromkeys(self.own))
 
     def _asked(self) -> Target:
-        """What the noise in the sums must meet."""
+        """Target of the noise in the sums."""
         return self.target
 
     def noise(self, reports: int) -> tuple[NoiseDistribution, ...]:
@@ -338,11 +338,8 @@ class ShuffledStatistic(SecureStatistic):
 
     def randomize(self, x: Any) -> Any:
         """One row of shares per coordinate."""
-        rows = []
-        for number in super().randomize(x):
-            parts = [below(self.modulus) for _ in range(self.copies - 1)]
-            rows.append([*parts, (number - sum(parts)) % self.modulus])
-        return rows
+        numbers = super().randomize(x)
+        return [additive_shares(number, self.copies, self.modulus) for number in numbers]
 
     def combine(self, messages: Sequence[Any]) -> Aggregate:
         """The sum of all shares per label, modulo m."""

@@ -1,16 +1,14 @@
-"""Experiment definitions: one TOML or YAML file that the experimenter can read and write.
+"""Experiment definitions: the entries of one file that the experimenter can read and write.
 
-`parse` turns its text into a `Definition` or reports all of its errors at once. A definition
-determines the terms (the guarantee for participants), the experiment (the learner) and the timing
-of its rounds. All three use the same exact fraction as the noise scale. `write` is the inverse of
-`parse` and adds a comment to every entry.
+A definition determines the terms (the guarantee for participants), the experiment (the learner)
+and the timing of its rounds. All three use the same exact fraction as the noise scale.
+`definition_files` reads and writes the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
@@ -25,9 +23,10 @@ from pydantic_core import PydanticUndefined
 
 from tacit.errors import TacitError
 from tacit.service import context_entries as contexts
+from tacit.service import definition_defaults as defaults
 from tacit.service import definition_rules as rules
 from tacit.service import option_tables, readers
-from tacit.service.definition_text import DefinitionError, document_of
+from tacit.service.definition_text import DefinitionError
 from tacit.service.readers import lasting, words
 from tacit.service.timing import Timing
 from tacit.terms import (
@@ -44,40 +43,19 @@ from tacit.terms import (
     Promise,
     Terms,
 )
-from tacit.terms.context import TABLE, TABLE_SENSITIVITY
+from tacit.terms.context import TABLE_SENSITIVITY
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
     from tacit.experiment import Experiment
 
-LONGEST = 1 << 18  # characters of a file, with the table of its options
-MISSING, DISHONEST = Fraction(1, 5), Fraction(1, 10)  # defaults where devices share the noise
-EVALUATION = Fraction(1, 10)  # default share of the evaluation slice
-EXPLORATION = Fraction(1, 5)  # default share of every segment
-EVENLY = Fraction(4, 5)  # of participants are split evenly until an option is shown to be worse
-ROUNDS = 32  # default maximum
-FINEST = 100  # levels at most by default
 ANYBODY = 10**15  # horizon of an experiment that ends only by its last day
 DAY = 86_400
-YES_OR_NO = ("No", "Yes")
 
 
 def _entry(place: str, about: str, default: Any = PydanticUndefined, **more: Any) -> Any:
     """A field of the definition: its place in the file, its description and its default."""
     return Field(default, validation_alias=place, description=about, **more)
-
-
-def _steps(found: dict[str, Any]) -> int:
-    """Levels by default: one for each unit of the range if it is whole; 1 with tables."""
-    if found.get("statistic") == TABLE:
-        return 1
-    steps = found["high"] - found["low"]
-    return int(steps) if steps.denominator == 1 and 0 < steps <= FINEST else FINEST
-
-
-def _labels(found: dict[str, Any]) -> tuple[str, ...]:
-    """Words by default: yes or no for answers from 0 to 1 in one step."""
-    return YES_OR_NO if (found["low"], found["high"], found["levels"]) == (0, 1, 1) else ()
 
 
 class Definition(BaseModel):
@@ -92,8 +70,8 @@ class Definition(BaseModel):
     ...     first_day="2026-11-16", last_day="2026-12-31",
     ...     helper_address="https://helper.example", helper_key=bytes(32),
     ... )
-    >>> definition.control, definition.scale, parse(write(definition)) == definition
-    ('Hello', Fraction(2, 1), True)
+    >>> definition.control, definition.scale
+    ('Hello', Fraction(2, 1))
     """
 
     model_config = ConfigDict(
@@ -140,7 +118,7 @@ class Definition(BaseModel):
         "algorithm",
         "How options are chosen: see `tacit algorithms`. Default: private-med, or private-pe with\n"
         "a file of options.",
-        default_factory=lambda found: "private-pe" if found["options_table"] else "private-med",
+        default_factory=defaults.algorithm,
     )
     options: Annotated[readers.Options, AfterValidator(rules.distinct)] = _entry(
         "options", "What participants are given: one of these."
@@ -155,11 +133,7 @@ class Definition(BaseModel):
         "At least this share of participants get the control, and as many each other option until\n"
         "it is shown to be worse. 0: whichever leads. Default: 80% of all, split evenly, where\n"
         "the algorithm tries options side by side.",
-        default_factory=lambda found: (
-            EVENLY / len(found["options"])
-            if rules.side_by_side(found["algorithm"])
-            else Fraction(0)
-        ),
+        default_factory=defaults.control_share,
     )
     succeeds: readers.Digest = _entry(
         "succeeds",
@@ -189,13 +163,13 @@ class Definition(BaseModel):
         "contextual.evaluation",
         "The share of participants who get an option at random, to measure what choosing by\n"
         "context gains. Default: 10% with contexts.",
-        default_factory=lambda found: EVALUATION if found["context_fields"] else Fraction(0),
+        default_factory=defaults.evaluation,
     )
     exploration: Annotated[readers.Part, AfterValidator(contexts.with_table)] = _entry(
         "contextual.exploration",
         "The share of every segment that gets an option at random until one is shown to be the\n"
         "best there. 0: whichever leads, so a decision may take long. Default: 20% with tables.",
-        default_factory=lambda found: EXPLORATION if found["statistic"] == TABLE else Fraction(0),
+        default_factory=defaults.exploration,
     )
     meaning: Annotated[str, words(2000)] = _entry(
         "answer.meaning", "What a device reports, in the words that participants read."
@@ -209,13 +183,13 @@ class Definition(BaseModel):
         "answer.levels",
         "Steps between the two: 1 for yes or no, 4 for one to five stars. Values in between are\n"
         "rounded at random, without bias.",
-        default_factory=_steps,
+        default_factory=defaults.levels,
     )
     labels: Annotated[readers.Options, AfterValidator(rules.one_for_each_value)] = _entry(
         "answer.labels",
         "The words that participants choose from, one for each value, the lowest first. Without\n"
         'them participants type a number. Default: "No" and "Yes" from 0 to 1 in one step.',
-        default_factory=_labels,
+        default_factory=defaults.labels,
     )
     window: Annotated[readers.Duration, lasting()] = _entry(
         "answer.window", "How long a device watches before it reports. It reports in any case."
@@ -244,13 +218,13 @@ class Definition(BaseModel):
         "people.missing",
         "Where devices share the noise: the share of a round that may not report. A round with\n"
         "fewer reports is not released. Default: 20% there, 0 elsewhere.",
-        default_factory=lambda found: MISSING if rules.shares(found["trust"]) else Fraction(0),
+        default_factory=defaults.missing,
     )
     dishonest: Annotated[readers.Part, AfterValidator(rules.some_left)] = _entry(
         "people.dishonest",
         "Where devices share the noise: the share of a round that may be invented or may leave\n"
         "the noise out. Default: 10% there, 0 elsewhere.",
-        default_factory=lambda found: DISHONEST if rules.shares(found["trust"]) else Fraction(0),
+        default_factory=defaults.dishonest,
     )
     first_day: readers.Day = _entry("people.first_day", "The first day, in UTC.")
     last_day: Annotated[readers.Day, AfterValidator(rules.after_first)] = _entry(
@@ -306,11 +280,7 @@ class Definition(BaseModel):
     most: Annotated[readers.Count | None, AfterValidator(rules.of_participants)] = _entry(
         "rounds.most",
         "Maximum number of rounds, one after another.",
-        default_factory=lambda found: (
-            ROUNDS
-            if found["participants"] is not None and rules.has_option(found["algorithm"], "rounds")
-            else None
-        ),
+        default_factory=defaults.rounds,
     )
     guardrail: Annotated[str, words(optional=True), AfterValidator(rules.second_number)] = _entry(
         "guardrail.metric",
@@ -351,7 +321,7 @@ class Definition(BaseModel):
     @classmethod
     def of(cls, **values: Any) -> Definition:
         """A definition with these fields; raises `DefinitionError` with all errors."""
-        return _validated(values, by_name=True)
+        return validated(values, by_name=True)
 
     @property
     def answer(self) -> Answer:
@@ -540,53 +510,8 @@ ENTRIES = {str(field.validation_alias): name for name, field in Definition.model
 """The fields of a definition by their place in the file."""
 
 
-def load(path: Path | str) -> Definition:
-    """Parse the definition in a file, with the table of options that it names."""
-    values = dict(_entries(read_text(path)))
-    named = values.get("options_file")
-    if isinstance(named, str) and named and not values.get("options_table"):
-        values["options_table"] = option_tables.load_text(Path(path).parent / named)
-    return _validated(values, by_name=False)
-
-
-def whole_text(path: Path | str) -> str:
-    """The text of a definition file; one that names a table of options is written out with it."""
-    defined = load(path)
-    return write(defined) if defined.options_file else read_text(path)
-
-
-def read_text(path: Path | str) -> str:
-    """Read the text of a definition file, without a byte order mark."""
-    try:
-        with Path(path).open(encoding="utf-8-sig") as file:
-            return file.read(LONGEST + 1)
-    except OSError as problem:
-        raise TacitError(
-            f"{path} cannot be read ({problem.strerror}): name a definition, or write one with "
-            f"tacit experiment new {path}"
-        ) from None
-    except UnicodeDecodeError:
-        raise TacitError(f"{path} is not text in UTF-8: save it in that encoding") from None
-
-
-def parse(text: str) -> Definition:
-    """Parse a definition in TOML or YAML.
-
-    >>> parse('questoin = "Which?"')  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    tacit.service.definition_text.DefinitionError: the definition has 10 errors: ...
-    """
-    return _validated(dict(_entries(text)), by_name=False)
-
-
-def _entries(text: str) -> Iterator[tuple[str, Any]]:
-    """The entries of a definition's text by their places."""
-    if len(text) > LONGEST:
-        raise DefinitionError([f"the file has more than {LONGEST:,} characters: shorten it"])
-    return _flat(document_of(text))
-
-
-def _validated(values: Mapping[str, Any], by_name: bool) -> Definition:
+def validated(values: Mapping[str, Any], by_name: bool) -> Definition:
+    """The definition with these fields, or `DefinitionError` with all errors."""
     try:
         return Definition.model_validate(_listed(values), by_name=by_name, by_alias=not by_name)
     except ValidationError as error:
@@ -603,60 +528,3 @@ def _listed(values: Mapping[str, Any]) -> Mapping[str, Any]:
     except readers.InvalidValue:  # reported with the entry itself
         return values
     return {**values, "options": table.options}
-
-
-def write(definition: Definition | Mapping[str, Any], *, yaml: bool = False) -> str:
-    """Write a definition as a file, with a comment for every entry.
-
-    Fields that a mapping lacks are written as commented placeholders.
-    """
-    values = vars(definition) if isinstance(definition, Definition) else definition
-    lines: list[str] = []
-    section = ""
-    for place, field in ENTRIES.items():
-        before, _, name = place.rpartition(".")
-        if before != section:
-            section = before
-            lines += ["", f"{section}:" if yaml else f"[{section}]"]
-        indent = "  " if yaml and section else ""
-        about = Definition.model_fields[field]
-        value = values.get(field)
-        if readers.DURATION in about.metadata and value is not None:
-            value = readers.in_words(value)
-        lines += [f"{indent}# {line}" for line in str(about.description).splitlines()]
-        given = value not in (None, "", b"")
-        said = readers.written(value) if given else _EXAMPLES.get(field, '"…"')
-        lines.append(f"{indent}{'' if given else '# '}{name}{':' if yaml else ' ='} {said}")
-    return "\n".join(lines) + "\n"
-
-
-_EXAMPLES = {
-    "options_file": '"prices.csv"',
-    "control_share": '"1/5"',
-    "participants": "20000",
-    "most": str(ROUNDS),
-    "baseline": "0.05",
-    "lift": "0.2",
-    "per_day": "1000",
-    "levels": "1",
-    "labels": '["No", "Yes"]',
-    "guardrail": '"complaints"',
-    "context_fields": '["device: phone, desktop"]',
-    "interactions": '["age: friendly"]',
-    "statistic": '"table"',
-    "evaluation": "0.1",
-    "exploration": "0.2",
-}
-
-
-def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Entries by their places.
-
-    A section that is no table counts as an ordinary entry; an empty section has no entries.
-    """
-    sections = {place.partition(".")[0] for place in ENTRIES if "." in place}
-    for name, value in document.items():
-        if name in sections and (isinstance(value, Mapping) or value == ""):
-            yield from ((f"{name}.{inner}", entry) for inner, entry in dict(value).items())
-        else:
-            yield name, value

@@ -328,7 +328,7 @@ def _contexts(definition: Definition) -> Iterator[str]:
 
 
 def _explored(definition: Definition) -> str:
-    """Who gets which option where devices choose, as a sentence."""
+    """Assignment of options where devices choose, as a sentence."""
     share = definition.exploration
     if isinstance(definition.context, MomentTerms):
         return (
@@ -344,7 +344,7 @@ def _explored(definition: Definition) -> str:
 
 
 def _losses(definition: Definition) -> Iterator[str]:
-    """What missing and dishonest participants cost, where devices share the noise."""
+    """Cost of missing and dishonest participants, where devices share the noise."""
     if not definition.trust_model.shares_noise:
         return
     missing, dishonest = definition.missing, definition.dishonest

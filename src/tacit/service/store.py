@@ -20,33 +20,22 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import sqlalchemy as sql
-from alembic import command
-from alembic.config import Config
-from alembic.util import CommandError
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
-from tacit.errors import TacitError, Unavailable
-from tacit.records import probe_disk
-from tacit.service.errors import LOG, Unknown
+from tacit.service import database
+from tacit.service.errors import Unknown
 from tacit.service.slot_shards import MOST as MOST_SHARDS
 from tacit.service.slot_shards import ShardRow, shards_of
 from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import Terms
-
-MIGRATIONS = Path(__file__).parent / "migrations"
-PATIENCE = 30  # seconds a writer waits for the lock
-STATEMENTS = 64  # cached per SQLite connection
-CACHE = 256  # kilobytes of page cache per SQLite connection: large rounds are not cached
-_UNAVAILABLE = "the database is unavailable; nothing was changed: retry later"
 
 Value = TypeVar("Value")
 
@@ -566,23 +555,9 @@ class Store:
     """The database of one party; several processes may share it."""
 
     def __init__(self, url: str) -> None:
-        try:
-            self.engine = sql.create_engine(url, **_options(url))
-        except (ArgumentError, NoSuchModuleError, ImportError):
-            raise TacitError(
-                "database is no usable URL: must be sqlite:///file.db or postgresql+psycopg://… "
-                "For PostgreSQL install tacit[postgresql]."
-            ) from None
+        self.engine = database.connect(url)
         self.dialect = self.engine.dialect.name
-        lite = self.dialect == "sqlite"
-        reading = {"reading": True} if lite else {"isolation_level": "REPEATABLE READ"}
-        self._reader = self.engine.execution_options(**reading)
-        self._file = Path(self.engine.url.database) if lite and self.engine.url.database else None
-        if lite:
-            sql.event.listen(self.engine, "connect", _configure)
-            sql.event.listen(self.engine, "begin", _begin_writing)
-        elif self.dialect != "postgresql":
-            raise TacitError(f"database is {self.dialect}: must be SQLite or PostgreSQL")
+        self._reader = database.reader(self.engine)
 
     def __repr__(self) -> str:
         return f"Store({self.dialect})"
@@ -594,7 +569,7 @@ class Store:
             with self.engine.begin() as connection:
                 yield Transaction(connection)
         except SQLAlchemyError as problem:
-            raise _unavailable(problem) from None
+            raise database.unavailable(problem) from None
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
@@ -603,41 +578,11 @@ class Store:
             with self._reader.connect() as connection, connection.begin():
                 yield Transaction(connection)
         except SQLAlchemyError as problem:
-            raise _unavailable(problem) from None
+            raise database.unavailable(problem) from None
 
     def migrate(self) -> None:
         """Upgrade the tables to this version's schema, if needed."""
-        config = Config()
-        config.set_main_option("script_location", str(MIGRATIONS))
-        if self._file is not None:
-            with suppress(OSError):  # reported below
-                self._file.touch(mode=0o600)  # -wal and -shm files get the same mode
-        try:
-            with self.engine.begin() as connection:
-                if self.dialect == "postgresql":  # one process at a time
-                    connection.execute(sql.text("SELECT pg_advisory_xact_lock(7461636974)"))
-                config.attributes["connection"] = connection
-                command.upgrade(config, "head")
-        except SQLAlchemyError as problem:
-            _log(problem)
-            raise TacitError(self._unusable()) from None
-        except CommandError:
-            raise TacitError(
-                "the database has the tables of another version of tacit: install that version, "
-                "or restore the backup from before the upgrade"
-            ) from None
-
-    def _unusable(self) -> str:
-        """The error message for the operator; the log holds the database's own message."""
-        if self.dialect == "sqlite":
-            return (
-                f"database {self.engine.url.database} is unusable: let this user write the file "
-                "and its directory, free disk space, or set database to another file"
-            )
-        return (
-            "the database is unusable: start it, correct its URL (database or TACIT_DATABASE), or "
-            "let this user create tables"
-        )
+        database.migrate(self.engine)
 
     def probe(self) -> None:
         """Raise `Unavailable` if nothing could be written now: rewrite a row durably.
@@ -648,13 +593,7 @@ class Store:
             transaction.connection.exec_driver_sql(
                 "UPDATE alembic_version SET version_num = version_num"
             )
-        if self._file is None:
-            return
-        try:
-            probe_disk(self._file.parent)
-        except OSError as problem:
-            LOG.error("database: %s", problem.strerror)
-            raise Unavailable(_UNAVAILABLE) from None
+        database.probe_directory(self.engine)
 
     def used(self) -> bool:
         """Whether any terms are stored, so that key files must exist as well."""
@@ -678,39 +617,3 @@ def padded(values: Collection[bytes]) -> list[bytes]:
     listed = list(values)
     missing = (1 << max(0, len(listed) - 1).bit_length()) - len(listed)
     return listed + listed[-1:] * missing
-
-
-def _options(url: str) -> dict[str, Any]:
-    if url.startswith("sqlite"):
-        return {"connect_args": {"timeout": PATIENCE, "cached_statements": STATEMENTS}}
-    return {"pool_pre_ping": True, "connect_args": {"connect_timeout": 5}}
-
-
-def _configure(connection: Any, _record: object) -> None:
-    """Make every commit durable and overwrite deleted rows."""
-    connection.isolation_level = None  # _begin_writing issues BEGIN
-    for setting in (
-        "journal_mode=WAL",
-        "synchronous=FULL",
-        "secure_delete=ON",
-        f"cache_size=-{CACHE}",
-        f"busy_timeout={PATIENCE * 1000}",
-    ):
-        connection.execute(f"PRAGMA {setting}")
-
-
-def _begin_writing(connection: sql.Connection) -> None:
-    """Writers take the lock at the start of their transaction; readers take none."""
-    reading = connection.get_execution_options().get("reading")
-    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
-
-
-def _unavailable(problem: SQLAlchemyError) -> Unavailable:
-    """Log the database's message without statement values; the caller gets a generic error."""
-    _log(problem)
-    return Unavailable(_UNAVAILABLE)
-
-
-def _log(problem: SQLAlchemyError) -> None:
-    said = str(problem.orig) if isinstance(problem, DBAPIError) else ""
-    LOG.error("database: %s", (said.strip() or type(problem).__name__).splitlines()[0])

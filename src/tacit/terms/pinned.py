@@ -66,7 +66,7 @@ class AggregatedTerms(Protocol):
 
     @property
     def aggregation(self) -> Aggregation:
-        """How many participants of a round may be missing or dishonest."""
+        """Numbers of participants of a round that may be missing or dishonest."""
 
     @property
     def keys(self) -> tuple[bytes, ...]:

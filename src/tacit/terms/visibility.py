@@ -1,4 +1,4 @@
-"""Who sees what under each trust model: parties, the messages between them, and their content.
+"""Views under each trust model: parties, the messages between them, and their content.
 
 The sentences follow from the trust model, the range proofs and the party that adds the noise. Pages
 draw them, `tacit experiment check` prints them.
@@ -18,7 +18,7 @@ DEVICES = "devices"
 
 @dataclass(frozen=True)
 class PartySight:
-    """What a party of the terms sees of participants, and what it never sees."""
+    """View of one party: the data of participants that it sees, and never sees."""
 
     role: str
     sees: str
@@ -37,7 +37,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Visibility:
-    """What devices do, what each party sees, in the order of the terms, and what is sent."""
+    """Steps of a device, views of the parties in the order of the terms, and messages."""
 
     device: str
     sights: tuple[PartySight, ...]
@@ -111,7 +111,7 @@ _MODELS = {
 
 
 def visibility(terms: Terms) -> Visibility:
-    """Who sees what under these terms.
+    """Views of all parties under these terms.
 
     Where devices share the noise, two servers see sums with that noise; range proofs tell both
     servers which reports are out of range.

@@ -140,7 +140,7 @@ def some_of(options: Sequence[str]) -> str:
 
 
 def choosing(terms: Terms) -> list[str]:
-    """Who chooses the option and by what, where it is the device; as sentences."""
+    """The choice of the option by the device, where it chooses; as sentences."""
     context = terms.context
     if context is None:
         return []
@@ -189,12 +189,12 @@ def outsiders(terms: Terms) -> list[str]:
 
 
 def handling(terms: Terms) -> list[str]:
-    """What happens to an answer, as sentences."""
+    """The way of an answer through the parties, as sentences."""
     return [_HANDLING[terms.trust], *([_PROVEN] if terms.proofs else [])]
 
 
 def likelihood(promise: Promise, who: str = "you") -> list[str]:
-    """What the guarantee means for a participant, as sentences; numbers are rounded up.
+    """Meaning of the guarantee for a participant, as sentences; numbers are rounded up.
 
     >>> likelihood(Promise(Fraction(1)))  # doctest: +ELLIPSIS
     ['If you had answered differently, ... more than 2.72 times more or less likely.']
@@ -219,7 +219,7 @@ def caution(terms: Terms) -> list[str]:
 
 
 def honesty(terms: Terms) -> str:
-    """Who must be honest for the guarantee to hold, as a sentence."""
+    """Parties that must be honest for the guarantee to hold, as a sentence."""
     others = _others(terms.aggregation)
     match terms.trust, terms.noise.by:
         case TrustModel.TWO_SERVERS, "servers":
@@ -234,7 +234,7 @@ def honesty(terms: Terms) -> str:
 
 
 def _others(about: Aggregation) -> str:
-    """How many participants may be dishonest or missing, as a clause."""
+    """Numbers of participants that may be dishonest or missing, as a clause."""
     part, missing, count = about.dishonest_fraction, about.missing_fraction, about.dishonest_count
     many = percent(part) if part else f"{count:,}"
     more = f" ({count:,} if that is more)" if part and count else ""
@@ -262,7 +262,7 @@ def _noise(terms: Terms) -> str:
 
 
 def _replaced(terms: Terms) -> str:
-    """What neighbours differ in, and what gets noise."""
+    """The secret in which neighbours differ, and the numbers that get noise."""
     if terms.context is None:
         return "your answers; each metric"
     each = "number" if isinstance(terms.context, MomentTerms) else "cell"

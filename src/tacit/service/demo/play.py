@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tacit.errors import TacitError
 from tacit.keyfiles import load_signing_key
-from tacit.service import config, definition
+from tacit.service import config, definition_files
 from tacit.service.admin import Operated, publish
 from tacit.service.bootstrap import Card, create_party
 from tacit.service.demo.children import Child, free_port
@@ -124,7 +124,7 @@ class DemoProgress:
 
 @dataclass(frozen=True)
 class DemoSettings:
-    """What the demonstration shows: people, seed, trust model, range proofs and contexts."""
+    """Settings of a demonstration: people, seed, trust model, range proofs and contexts."""
 
     people: int = 3000
     seed: int = 1
@@ -167,7 +167,7 @@ def playing(settings: DemoSettings, watch: Watch | None = None) -> Iterator[Demo
         parties = _start(stack, directory, settings.roles)
         took = time.monotonic() - started  # measures the speed of the machine
         said("publishing the experiment", None)
-        planned = definition.parse(definition_of(parties.cards[1:], settings))
+        planned = definition_files.parse(definition_of(parties.cards[1:], settings))
         slots = sum(one.participants for one in planned.experiment().propose())
         pace = RoundPace.of(took, slots, WINDOW_KEPT if settings.keep else WINDOW)
         digest = _publish(parties, definition_of(parties.cards[1:], settings, pace))
@@ -213,7 +213,7 @@ def definition_of(
             "min_batch_size": 5,
             "exploration": Fraction(2, 5),
         }
-    return definition.write(
+    return definition_files.write(
         {
             "question": QUESTION,
             "trust": settings.trust.value,

@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from tacit.aggregation.announcements import binding_of
 from tacit.errors import Refusal, TacitError, Unavailable
-from tacit.service import definition, round_scheduler
+from tacit.service import definition_files, round_scheduler
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.config import PartyConfig
 from tacit.service.coordinator import Coordinator
@@ -43,6 +43,7 @@ from tacit.service.http.calls import (
 )
 from tacit.service.http.coalescing_cache import CacheInvalidation, CoalescingCache
 from tacit.service.http.driver import Driver
+from tacit.service.http.helper_client import HttpLink
 from tacit.service.http.metrics import CONTENT_TYPE, Gauges, Metrics
 from tacit.service.http.middleware import LIMITS_SCOPE, Front
 from tacit.service.http.pages import add_pages
@@ -54,7 +55,6 @@ from tacit.service.leases import Leads, Leases, holder_of
 from tacit.service.party import ServerParty
 from tacit.service.store import Registered
 from tacit.service.time_series import csv_text, time_series
-from tacit.service.trust_models.contract import HelperLink
 from tacit.terms import Terms, in_words
 from tacit.version import __version__
 
@@ -80,10 +80,17 @@ class Service:
     writer: GroupWriter
     driver: Driver
     leases: Leases
+    link: HttpLink | None
     shutdown: Shutdown = field(default_factory=Shutdown)
 
     @classmethod
-    def of(cls, party: ServerParty, config: PartyConfig, step: Callable[[Leads], float]) -> Service:
+    def of(
+        cls,
+        party: ServerParty,
+        config: PartyConfig,
+        step: Callable[[Leads], float],
+        link: HttpLink | None = None,
+    ) -> Service:
         """Create the components of a party's process without starting them."""
         waiting: list[GroupWriter] = []
 
@@ -95,7 +102,7 @@ class Service:
         waiting.append(writer)
         leases = Leases(party.store, holder_of(config.listen))
         driver = Driver(lambda: step(leases), metrics.failure)
-        return cls(party, config, metrics, writer, driver, leases)
+        return cls(party, config, metrics, writer, driver, leases, link)
 
     def report_kept(self) -> None:
         """Notify the driver of a new report, if this process advances rounds."""
@@ -115,12 +122,14 @@ class Service:
             self.writer.stop()
             self.leases.stop()
             self.party.store.close()
+            if self.link is not None:
+                self.link.close()
 
 
-def coordinator_app(coordinator: Coordinator, config: PartyConfig, link: HelperLink) -> Front:
+def coordinator_app(coordinator: Coordinator, config: PartyConfig, link: HttpLink) -> Front:
     """The coordinator's application; `link` connects it to the helper."""
     step = partial(round_scheduler.step, coordinator, link)
-    service = Service.of(coordinator, config, step)
+    service = Service.of(coordinator, config, step, link)
     app = _application("coordinator", service)
     _add_places(app, service, coordinator)
     _add_experiments(app, service, coordinator)
@@ -374,7 +383,7 @@ def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -
     @app.post("/experiments", status_code=201, **admin)
     def create(asked: models.CreateRequest) -> models.Created:
         """Publish an experiment; it starts when the helper has signed its terms."""
-        defined = definition.parse(asked.definition)
+        defined = definition_files.parse(asked.definition)
         terms = defined.terms(service.config.address, coordinator.public_key)
         coordinator.create(terms, defined.experiment(), defined.timing, asked.definition)
         return models.Created(digest=terms.digest.hex(), terms=terms.encode().decode())

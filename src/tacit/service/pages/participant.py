@@ -8,9 +8,11 @@ nothing is sent.
 from __future__ import annotations
 
 from tacit import html
+from tacit.rounding import percent
 from tacit.service.pages.sentences import OVER
 from tacit.service.readers import in_words as duration
 from tacit.terms import HPKE_SUITES, Answer, Terms, in_words
+from tacit.terms.context import TABLE
 from tacit.terms.parts import BINOMIAL, DISCRETE_LAPLACE, RANDOMIZED_RESPONSE
 from tacit.terms.visibility import visibility
 from tacit.terms.words import caution, handling, honesty, likelihood, some_of
@@ -25,7 +27,12 @@ IN_BROWSERS = {
 
 WHICH_BROWSERS = (
     "Browsers take part with two servers, with or without proofs, with bits through a shuffler, "
-    "and in the local model"
+    "and in the local model; where the device chooses, by tables without proofs"
+)
+
+BY_CHANCE = "one of these, by chance: "
+BY_CONTEXT = (
+    "one of these. Your device chooses which, by what you state and by chance; neither is sent. "
 )
 
 OTHERS_LEARN = {
@@ -70,8 +77,8 @@ def page(terms: Terms, state: str, root: str) -> str:
         protection=[*caution(terms), *likelihood(terms.promise)],
         honesty=honesty(terms),
         receivers=[one for one in terms.parties if one.role in visibility(terms).receivers],
-        others_learn=OTHERS_LEARN[terms.trust].format(terms.aggregation.minimum_batch_size),
-        cannot_tell=CANNOT_TELL[terms.trust],
+        you_get=BY_CHANCE if terms.context is None else BY_CONTEXT,
+        **_learned(terms),
         choices=choices(answer),
         unanswered=_unanswered(answer),
     )
@@ -82,7 +89,37 @@ def in_browsers(terms: Terms) -> bool:
     by, distributions = IN_BROWSERS.get(terms.trust, ("", ()))
     noise = terms.noise
     drawn = noise.by == by and noise.distribution in distributions
-    return drawn and terms.suite == HPKE_SUITES[0] and terms.context is None
+    return drawn and terms.suite == HPKE_SUITES[0] and _chosen_in_browsers(terms)
+
+
+def _chosen_in_browsers(terms: Terms) -> bool:
+    """Whether the device chooses nothing, or by a table that two servers sum without proofs."""
+    if terms.context is None:
+        return True
+    return terms.context.statistic == TABLE and terms.kind == "two-servers"
+
+
+def _learned(terms: Terms) -> dict[str, str]:
+    """What others learn, and what a receiver of the report can and cannot tell, as sentences."""
+    minimum, context = terms.aggregation.minimum_batch_size, terms.context
+    if context is None:
+        return {
+            "others_learn": OTHERS_LEARN[terms.trust].format(minimum),
+            "can_tell": "that you took part in a round about this option, and when.",
+            "cannot_tell": CANNOT_TELL[terms.trust],
+        }
+    cells = context.numbers(len(terms.options))
+    share = (
+        f" In rounds of the {percent(context.evaluation)} who get an option at random, also which."
+        if context.evaluation
+        else ""
+    )
+    return {
+        "others_learn": f"how many of at least {minimum} people are in each of {cells} cells of "
+        "what they state, option and answer, with noise; nothing else about you.",
+        "can_tell": f"that you took part in a round, and when.{share}",
+        "cannot_tell": f"what you stated, what your device chose, {CANNOT_TELL[terms.trust]}",
+    }
 
 
 def choices(answer: Answer) -> list[tuple[str, str]]:
@@ -96,6 +133,6 @@ def choices(answer: Answer) -> list[tuple[str, str]]:
 
 
 def _unanswered(answer: Answer) -> str:
-    """What is sent for a participant who answers nothing: zero, or the value next to it."""
+    """The value sent for a participant without an answer: zero, or the value next to it."""
     value = min(max(answer.low, 0), answer.high)
     return next((f"“{label}”" for own, label in choices(answer) if own == str(value)), str(value))

@@ -9,7 +9,7 @@ const about = at("about").dataset;
 const now = at("now"), title = at("step"), told = at("told");
 const STEPS = ["fresh", "unasked", "waiting", "sealed", "sent", "opened", "refused", "unknown", "missed", "withdrawn"];
 const BEGINNINGS = ["fresh", "turned-down", "offline"];
-let device = null, stop = null, step = "", state = null, failures = 0, timer = 0, held = false;
+let device = null, stop = null, step = "", state = null, failures = 0, timer = 0, held = false, context;
 
 /** Shows a step; what was typed stays as long as the step does. */
 function show(name, words = {}) {
@@ -18,6 +18,7 @@ function show(name, words = {}) {
     const held = now.contains(document.activeElement) || document.activeElement === title;
     now.replaceChildren(template.content.cloneNode(true));
     title.textContent = template.dataset.title;
+    for (const one of now.querySelectorAll("select")) one.value = context?.[one.name] ?? "";
     if (step) told.textContent = `${template.dataset.title} ${words.option ?? words.why ?? ""}`;
     if (held) title.focus({ preventScroll: true });
     if (!BEGINNINGS.includes(name) && (!step || BEGINNINGS.includes(step))) title.scrollIntoView();
@@ -124,12 +125,14 @@ async function open() {
   follow();
 }
 
-async function join() {
+/** Joins; where the device chooses, by what the form says, which stays here. */
+async function join(form) {
+  if (form) context = Object.fromEntries(new FormData(form));
   const invitation = at("invitation")?.value.trim() || undefined;
   for (const button of now.querySelectorAll("button")) button.disabled = true;
   try {
     if ((await device.state()).stage === "withdrawn") await device.agree();
-    await device.join(invitation);
+    await device.join(invitation, context);
     title.focus({ preventScroll: true });
     follow();
   } catch (problem) {
@@ -148,11 +151,11 @@ async function record(form) {
   render(await device.record(names.length === 1 ? values[names[0]] : values));
 }
 
-const DO = { open, join, withdraw };
-now.addEventListener("click", (event) => DO[event.target.dataset.do]?.());
+const DO = { open, join, withdraw, record };
+now.addEventListener("click", ({ target }) => target.matches("button") && DO[target.dataset.do]?.());
 now.addEventListener("submit", (event) => {
   event.preventDefault();
-  record(event.target).catch((problem) => trouble(problem, open));
+  DO[event.target.dataset.do](event.target).catch((problem) => trouble(problem, open));
 });
 
 at("export").addEventListener("click", async () => {

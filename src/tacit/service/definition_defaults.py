@@ -1,0 +1,70 @@
+"""Defaults of a definition's entries that are derived from the entries before them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from tacit.service import definition_rules as rules
+from tacit.terms.context import TABLE
+
+ROUNDS = 32  # maximum
+_MISSING, _DISHONEST = Fraction(1, 5), Fraction(1, 10)  # where devices share the noise
+_EVALUATION = Fraction(1, 10)  # share of the evaluation slice
+_EXPLORATION = Fraction(1, 5)  # share of every segment
+_EVENLY = Fraction(4, 5)  # of participants are split evenly until an option is shown to be worse
+_FINEST = 100  # levels at most
+_YES_OR_NO = ("No", "Yes")
+
+Entries = dict[str, Any]
+"""The entries read so far, by field."""
+
+
+def algorithm(found: Entries) -> str:
+    """Elimination for linear models where options have features."""
+    return "private-pe" if found["options_table"] else "private-med"
+
+
+def control_share(found: Entries) -> Fraction:
+    """An even share where the algorithm tries options side by side."""
+    even = rules.side_by_side(found["algorithm"])
+    return _EVENLY / len(found["options"]) if even else Fraction(0)
+
+
+def evaluation(found: Entries) -> Fraction:
+    """Share of the evaluation slice; 0 without contexts."""
+    return _EVALUATION if found["context_fields"] else Fraction(0)
+
+
+def exploration(found: Entries) -> Fraction:
+    """Share of every segment that gets an option at random; 0 without tables."""
+    return _EXPLORATION if found["statistic"] == TABLE else Fraction(0)
+
+
+def levels(found: Entries) -> int:
+    """One level for each unit of the range if it is whole; 1 with tables."""
+    if found.get("statistic") == TABLE:
+        return 1
+    steps = found["high"] - found["low"]
+    return int(steps) if steps.denominator == 1 and 0 < steps <= _FINEST else _FINEST
+
+
+def labels(found: Entries) -> tuple[str, ...]:
+    """Yes or no for answers from 0 to 1 in one step."""
+    return _YES_OR_NO if (found["low"], found["high"], found["levels"]) == (0, 1, 1) else ()
+
+
+def missing(found: Entries) -> Fraction:
+    """Share of a round that may drop out; 0 where servers add the noise."""
+    return _MISSING if rules.shares(found["trust"]) else Fraction(0)
+
+
+def dishonest(found: Entries) -> Fraction:
+    """Share of a round that may leave the noise out; 0 where servers add it."""
+    return _DISHONEST if rules.shares(found["trust"]) else Fraction(0)
+
+
+def rounds(found: Entries) -> int | None:
+    """Maximum of rounds, for an algorithm that plans them and a known number of participants."""
+    planned = found["participants"] is not None and rules.has_option(found["algorithm"], "rounds")
+    return ROUNDS if planned else None
