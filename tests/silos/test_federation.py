@@ -264,6 +264,32 @@ def test_budgets_per_silo() -> None:
     assert coordinator.step == 1
 
 
+@pytest.mark.parametrize("algorithm", ["secagg-fedlinucb", "ldp-fedlinucb"])
+def test_no_guarantee_exceeds_the_terms_by_rounding(algorithm: str) -> None:
+    """1/10, 7/10 and 1/100000 are no doubles; the nearest ones are larger."""
+    for epsilons in (["1/10"] * 3, ["7/10", "1/10", "13/10"]):
+        budgets = [(Fraction(one), Fraction(1, 100_000)) for one in epsilons]
+        federation = LocalFederation.of(3, algorithm=algorithm, budgets=budgets)
+        for number, budget in enumerate(budgets):
+            stated = federation.pinned.derived.of_silo(number)
+            assert [Fraction(one) <= most for one, most in zip(stated, budget, strict=True)] == [
+                True,
+                True,
+            ]
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(0), Fraction(10_001), Fraction(10) ** 400])
+def test_budgets_out_of_range_are_rejected(epsilon: Fraction) -> None:
+    with pytest.raises(TacitError, match=r"epsilon of silo0 is .*: must be at most 10,000"):
+        LocalFederation.of(3, budgets=[(epsilon, Fraction(1, 100))] * 3)
+
+
+@pytest.mark.parametrize("norm", [Fraction(0), Fraction(10) ** 400])
+def test_a_norm_out_of_range_is_rejected(norm: Fraction) -> None:
+    with pytest.raises(TacitError, match="norm is"):
+        LocalFederation.of(3, norm=norm)
+
+
 def test_numbers_that_are_no_doubles_are_rejected() -> None:
     """A reward or a feature that is no number would spoil, and so mark, a whole row."""
     huge = Fraction(10) ** 400
