@@ -20,7 +20,7 @@ import pytest
 from tests.service.conftest import fresh
 from tests.service.fronted import MODELS, small
 from tests.service.nursery import nursery
-from tests.service.served import ROLES, STARTING, TOKEN, Member, Process, member, wait_for
+from tests.service.served import ROLES, TOKEN, Member, Process, member, wait_for
 from tests.service.test_kills import kill
 
 from tacit.client import Acceptance, AsyncDevice, Ledger, Pins
@@ -119,19 +119,27 @@ class Deployment:
 
     async def crowd(self, more: Callable[[], bool]) -> None:
         """Devices, until the parties are killed no more and something is released."""
-        end = time.monotonic() + 5 * STARTING
+        end = time.monotonic() + LONGEST
+
+        def wanted() -> bool:
+            nonlocal end
+            if more():  # however long a busy machine takes to start parties again
+                end = time.monotonic() + LONGEST
+                return True
+            return not self.released and time.monotonic() < end
+
         async with httpx.AsyncClient(timeout=20.0) as http:
 
             async def several() -> None:
-                while (more() or not self.released) and time.monotonic() < end:
+                while wanted():
                     await self.person(http)
 
-            await asyncio.gather(*(several() for _ in range(PEOPLE)), self.watch(more, end))
+            async def watch() -> None:
+                while wanted():
+                    await asyncio.to_thread(self.status)
+                    await asyncio.sleep(1.0)
 
-    async def watch(self, more: Callable[[], bool], end: float) -> None:
-        while (more() or not self.released) and time.monotonic() < end:
-            await asyncio.to_thread(self.status)
-            await asyncio.sleep(1.0)
+            await asyncio.gather(*(several() for _ in range(PEOPLE)), watch())
 
     def check(self, terms: Terms) -> None:
         """After the last round is over: what the parties say agrees with what devices saw."""

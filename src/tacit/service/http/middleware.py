@@ -112,8 +112,10 @@ class Front:
             await send(message)
 
         method = _device_method(scope["path"])
-        handle = self._handled if method is None else self._cross_origin[method]
+        handle: ASGIApp = self._handled if method is None else self._cross_origin[method]
         try:
+            if method is not None and _is_preflight(scope):
+                handle = self._early(scope, dict(scope["headers"])) or handle
             await handle(scope, receive, sending)
         except Exception as error:
             LOG.error("request failed", extra=traced(error) | {"route": _template(scope)})
@@ -196,6 +198,12 @@ def _device_method(path: str) -> str | None:
         if pattern.fullmatch(path):
             return method
     return None
+
+
+def _is_preflight(scope: Scope) -> bool:
+    """Whether the CORS middleware answers by itself, without `Front._handled`."""
+    names = {name for name, _ in scope["headers"]}
+    return scope["method"] == "OPTIONS" and {b"origin", b"access-control-request-method"} <= names
 
 
 def _template(scope: Scope) -> str:
