@@ -1376,8 +1376,6 @@ TARGETS: tuple[Target, ...] = (
     Target("terms/pinned.py", "approve_successor", (checks,), TERMS),
     Target("terms/words.py", "factor", (swap("math.ceil", "math.floor"),), TERMS),
     Target("terms/account.py", "Account.charged", (checks, limits, signs), TERMS),
-    Target("terms/account.py", "Account.refunded", (checks, limits, signs), TERMS),
-    Target("terms/account.py", "Account.shown", (sides,), TERMS),
     Target(
         "records.py",
         "MemoryRecords.replace",
