@@ -56,7 +56,7 @@ check: $(READY)
 mutants: $(READY)
 	$(BIN)/python -m tests.mutants
 
-# every promise of a grid, recomputed from the law of what is seen by slow independent arithmetic
+# guarantees of a grid, recomputed from the distribution of the view by slow independent arithmetic
 verify: $(READY)
 	$(BIN)/python -m tests.verify
 

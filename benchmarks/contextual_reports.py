@@ -13,7 +13,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -36,7 +36,7 @@ from tacit.service.definition import Definition
 from tacit.service.helper import Helper
 from tacit.service.store import Stage, Store
 from tacit.signatures import SIGNATURE_SIZE, public_key
-from tacit.terms import Pinned, Terms, cosign
+from tacit.terms import ContextField, Pinned, Terms, cosign
 from trust_models import DirectLink
 
 ARMS = "arms"
@@ -106,14 +106,15 @@ def made(pinned: Pinned, given: Assigned, costs: ReportCosts) -> tuple[bytes, di
     terms, description = pinned.terms, given.announcement[: -2 * SIGNATURE_SIZE]
     signatures = given.announcement[-2 * SIGNATURE_SIZE :]
     assert given.slot is not None
-    context = {one.name: one.values[0] for one in terms.context.fields} if terms.context else None
+    fields = terms.context.fields if terms.context else ()
+    context = {one.name: one.values[0] for one in fields if isinstance(one, ContextField)}
     with spent(costs, "device"):
         pair = (signatures[:SIGNATURE_SIZE], signatures[SIGNATURE_SIZE:])
         pinned.check_signed_round(description, pair)
         round_ = TwoServerRound.decode(description)
         pinned.check(round_.offer())
         binding: Binding = round_.binding
-        levels = choose(terms, binding, context).levels
+        levels = choose(terms, binding, context or None).levels
         running = Running(
             round_.identity, pinned, given.announcement, given.slot, b"", 0.0, None, levels, ()
         )
@@ -184,7 +185,7 @@ def rows(runs: int) -> list[Row]:
             for kind in KINDS:
                 found[kind].append(measured(Path(name), kind))
     made: list[Row] = []
-    quantities = {
+    quantities: dict[str, tuple[str, Callable[[ReportCosts], float]]] = {
         "bytes of a report": ("bytes", lambda one: one.sent_bytes / one.people),
         "CPU of a device": ("ms", lambda one: 1e3 * one.device / one.people),
         "people of both servers": ("per second and core", lambda one: one.people / one.servers),

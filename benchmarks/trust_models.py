@@ -16,7 +16,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -37,7 +36,7 @@ from tacit.client.trust_models import reporter
 from tacit.errors import TacitError
 from tacit.records import MemoryRecords
 from tacit.service import definition_files, round_scheduler
-from tacit.service.admin import Operated, publish
+from tacit.service.admin import Operated, publish, short_experiment
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.audit.participants import Participants
 from tacit.service.coordinator import Coordinator
@@ -91,23 +90,15 @@ class Measured:
 
 def defined(model: str, helper: tuple[str, bytes] | None) -> Definition:
     """Two options, one answer of yes or no, rounds of about `BATCH`."""
-    today = datetime.now(UTC).date()
-    given: dict[str, Any] = {
+    given = {
         "question": f"What does {model} cost?",
         "options": ("plain", "friendly"),
         "meaning": "always 0",
-        "window": 0,
         "epsilon": 4,
         "min_batch_size": BATCH,
         "dropout": 0,
-        "first_day": today - timedelta(days=1),
-        "last_day": today + timedelta(days=1),
-        "joining": 600,
-        "margin": 2,
-        "grace": 300,
+        **short_experiment(helper, joining=600, margin=2, grace=300),
     }
-    if helper is not None:
-        given |= {"helper_address": helper[0], "helper_key": helper[1]}
     return Definition.of(**given | MODELS[model])
 
 

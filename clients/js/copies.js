@@ -22,8 +22,8 @@ export default ({ must, hex, unhex, given, amount, ownOf, lower, united, holder,
     exported(ledger) {
       const experiments = ledger.entries.map(({ terms, keys, epsilon, participations, withdrawn, rounds }) => ({
         terms: Object.keys(terms), keys, epsilon, participations, withdrawn: !!withdrawn,
-        rounds: Object.entries(rounds).map(([report, { identity, cost, charged, outcome }]) => (
-          { round: identity, report, cost, charged: charged || !outcome, refused: outcome === "refused" }
+        rounds: Object.entries(rounds).map(([report, { identity, cost, delta = "0", charged, outcome }]) => (
+          { round: identity, report, cost, charged: charged || !outcome, refused: outcome === "refused", ...(delta !== "0" && { delta }) }
         )),
       }));
       return JSON.stringify({ format: FORMAT, own_limit: ownOf(ledger), experiments, parties: grouped(ledger.entries) }, null, 1);
@@ -38,10 +38,10 @@ export default ({ must, hex, unhex, given, amount, ownOf, lower, united, holder,
         must(Number.isInteger(participations) && participations >= 0, "export", `participations ${participations}`);
         const entry = united(ledger, terms.map(name), amount(epsilon), participations, keys.map(name));
         entry.withdrawn ||= !!withdrawn;
-        for (const { round, report, cost, charged, refused } of rounds) {
+        for (const { round, report, cost, delta = "0", charged, refused } of rounds) {
           must(name(report).length === 32, "export", `report ${report}`);
           const { rounds } = holder(ledger, name(report)) ?? entry;
-          const known = (rounds[name(report)] ??= { identity: name(round), cost: amount(cost), charged: !!charged, outcome: refused ? "refused" : "elsewhere", posts: [] });
+          const known = (rounds[name(report)] ??= { identity: name(round), cost: amount(cost), delta: amount(delta), charged: !!charged, outcome: refused ? "refused" : "elsewhere", posts: [] });
           known.charged ||= !!charged && known.outcome !== "refused";
         }
       }

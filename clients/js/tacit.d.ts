@@ -111,6 +111,8 @@ export interface Half {
 /** ε as fractions: of this experiment and its successors, and (`own…`) of all experiments of this origin. */
 export interface Spending {
   spent: string;
+  /** δ that is charged in this experiment; "0" where the trust model has none. */
+  delta: string;
   /** What was joined and is not charged yet. */
   pending: string;
   /** The smallest ε ever shown for these terms and their successors. */

@@ -249,13 +249,22 @@ export async function modelOf({ trust, context }) {
 const entryOf = ({ entries }, digest) => entries.find((entry) => digest in entry.terms);
 const holder = ({ entries }, report) => entries.find((entry) => report in entry.rounds);
 const part = () => Number(big(random(6))) / 2 ** 49; // of a margin, below a half
-const total = (rounds) => rounds.reduce((sum, round) => plus(sum, parse(round.cost)), ZERO);
-const spent = (rounds) => spell(total(rounds.filter((round) => round.charged)));
+const total = (rounds, what = "cost") => rounds.reduce((sum, round) => plus(sum, parse(round[what] ?? "0")), ZERO);
+const spent = (rounds, what) => spell(total(rounds.filter((round) => round.charged), what));
+const deltaOf = ({ delta, participations }) => ((pair) => ratio(pair[0], pair[1] * BigInt(participations)))(parse(delta));
 const roundsOf = (...entries) => entries.flatMap((entry) => Object.values(entry.rounds));
 const counted = (entry) => Object.values(entry.rounds).filter((round) => round.charged || !round.outcome);
 const least = (...limits) => spell(limits.map(parse).reduce(lesser));
 const ownOf = ({ own }) => (own === undefined ? "8" : own); // of ε over all experiments, unless told; null: none
 const lower = (one, other) => (one === null || other === null ? one ?? other : least(one, other));
+
+const keysOf = ({ parties }) => parties.map(({ key }) => key);
+
+// Whether a digest is known under other keys, and nobody signed that these terms belong to it
+function ofOthers(ledger, terms, digest) {
+  const [entry, own] = [entryOf(ledger, digest), entryOf(ledger, terms.digest)];
+  return !!entry?.keys.length && !own?.terms[terms.digest]?.approved && !keysOf(terms).every((key) => entry.keys.includes(key));
+}
 
 function united(ledger, digests, epsilon, participations, keys) {
   const found = ledger.entries.filter((entry) => digests.some((digest) => digest in entry.terms));
@@ -278,11 +287,13 @@ function lastOf(entry, digest) {
   return after ? lastOf(entry, after[0]) : digest;
 }
 
-function checkRoom(ledger, entry, cost, besides) {
+function checkRoom(ledger, entry, cost, delta, besides) {
   const [own, others] = [ownOf(ledger), (one) => counted(one).filter((round) => round !== besides)];
   const beyond = (rounds, limit) => above(plus(cost, total(rounds)), parse(limit));
   must(others(entry).length < entry.participations, "participations", `this device took part ${entry.participations} times, as often as the terms allow`);
   must(!beyond(others(entry), entry.epsilon), "epsilon", "one more round exceeds the privacy budget of the terms");
+  const allowed = least(...Object.values(entry.terms).filter(Boolean).map((row) => JSON.parse(row.text).guarantee.delta));
+  must(!above(plus(delta, total(others(entry), "delta")), parse(allowed)), "delta", "one more round exceeds the δ of the terms");
   must(own === null || !beyond(ledger.entries.flatMap(others), own), "limit", `one more round is beyond your own limit of ${own} over all experiments`);
 }
 
@@ -400,6 +411,7 @@ export class Device {
     const known = await this.#storage.read();
     const before = entryOf(known, one.terms.predecessor)?.terms[one.terms.predecessor];
     if (before) checkSuccessor(await readTerms(before.text), one.terms);
+    must(!before || !ofOthers(known, one.terms, one.terms.predecessor), "predecessor", "these terms follow terms of other parties, who did not sign them");
     const line = [];
     for (let next = one; next; one = next && (await this.#copy("the coordinator", next.terms.parties[0].address, next.terms.digest))) {
       const { terms } = one;
@@ -415,7 +427,10 @@ export class Device {
     await this.#storage.update((ledger) => {
       for (const { terms, state } of line) {
         const { epsilon, participations } = terms.guarantee;
-        const entry = united(ledger, [terms.digest, terms.predecessor].filter(Boolean), epsilon, participations, terms.parties.map((party) => party.key));
+        const others = (digest) => terms === line[0].terms && ofOthers(ledger, terms, digest);
+        if (others(terms.digest)) delete entryOf(ledger, terms.digest).terms[terms.digest]; // others named them before they were known
+        const named = [terms.digest, terms.predecessor].filter((digest) => digest && !others(digest));
+        const entry = united(ledger, named, epsilon, participations, keysOf(terms));
         entry.terms[terms.digest] = { ...entry.terms[terms.digest], text: terms.spelling, state, checked: this.#now() };
         if (terms !== line[0].terms) entry.terms[terms.digest].approved = true;
       }
@@ -476,7 +491,7 @@ export class Device {
     must(new Set(vain.map((round) => round.identity)).size < 3, "refused", "three rounds were aborted: this device joins no more");
     must(invitation ? /^[ -~]+$/.test(invitation) : terms.admission === "open", "invitation", "an invitation is needed to take part");
     try {
-      checkRoom(await this.#storage.read(), entry, model.cost(terms, parse(terms.noise.scale), this.#accept));
+      checkRoom(await this.#storage.read(), entry, model.cost(terms, parse(terms.noise.scale), this.#accept), deltaOf(terms.guarantee));
     } catch (problem) {
       if (/^(running|paused)$/.test(row.state)) {
         must(terms.options.includes(entry.option), problem.field, problem.message);
@@ -521,7 +536,7 @@ export class Device {
       if (joined < entry.until || entry.withdrawn) return; // another tab was faster
       if (asked) {
         must(!roundsOf(...ledger.entries).some((one) => one.identity === round.identity), "round", "this device has joined this round before");
-        checkRoom(ledger, entry, round.cost);
+        checkRoom(ledger, entry, round.cost, deltaOf(terms.guarantee));
       }
       if (chooses) option = terms.options[(levels = chooses(terms, round, context))[1]];
       if (asked) {
@@ -529,7 +544,7 @@ export class Device {
         const [sends, asks] = [joined + round.window + part() * round.margin, round.closes + part() * round.margin];
         entry.rounds[report] = {
           report, identity: round.identity, terms: terms.digest, option, announcement, place: { number: place, token }, invitation,
-          sends, asks, closes: round.closes, cost: spell(round.cost),
+          sends, asks, closes: round.closes, cost: spell(round.cost), delta: spell(deltaOf(terms.guarantee)),
           levels: [...levels, ...nothingHappened(terms.answer)], recorded: null, charged: false, outcome: null, posts: [],
         };
       }
@@ -634,7 +649,7 @@ export class Device {
     }));
     return this.#change(row.report, (one, entry, ledger) => {
       if (one.outcome || `${one.levels}` !== `${row.levels}`) return { ...one, posts: [] }; // another tab was faster
-      checkRoom(ledger, entry, parse(one.cost), one);
+      checkRoom(ledger, entry, parse(one.cost), parse(one.delta ?? "0"), one);
       return Object.assign(one, { charged: true, levels: null, recorded: null, posts });
     });
   }
@@ -674,7 +689,7 @@ export class Device {
     const entry = entryOf(ledger, this.#digest);
     const pending = spell(total(roundsOf(entry).filter((round) => !round.charged && !round.outcome)));
     return {
-      spent: spent(roundsOf(entry)), pending, limit: entry.epsilon, taken: counted(entry).length, participations: entry.participations,
+      spent: spent(roundsOf(entry)), delta: spent(roundsOf(entry), "delta"), pending, limit: entry.epsilon, taken: counted(entry).length, participations: entry.participations,
       ownSpent: spent(roundsOf(...entries)), ownLimit: ownOf(ledger), parties: (await copies()).grouped(entries),
     };
   }

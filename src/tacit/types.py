@@ -350,7 +350,7 @@ class Aggregate:
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """What a learner receives of a round: estimated sums of rewards and their error distribution.
+    """A round's estimate for a learner: sums of rewards and their error distribution.
 
     Parameters
     ----------
@@ -435,7 +435,7 @@ class ArmSummary:
 
 @dataclass(frozen=True)
 class Levels:
-    """How many participants hold each level: `counts[i]` hold `values[i]`, in 0..precision."""
+    """Participants by level: `counts[i]` hold `values[i]`, in 0..precision."""
 
     values: Integers
     counts: Integers

@@ -211,6 +211,25 @@ export async function participate(tacit, { address, digest, pinned, start, answe
   return [...states, await device.state()];
 }
 
+/** What a participation costs: the ledger before and after its report was made, and the export. */
+export async function charged(tacit, { address, digest, pinned, more }) {
+  const { memoryStorage } = await import("../../clients/js/memory.js");
+  let now = Date.now();
+  const accept = { obedientCoordinator: true };
+  const device = await tacit.Device.open(address, digest, { pinned, accept, storage: memoryStorage(), now: () => now });
+  const { sendsAt } = await device.join();
+  const before = await device.ledger();
+  now = sendsAt;
+  await device.tick();
+  const [after, exported] = [await device.ledger(), await device.exportLedger()];
+  const other = await tacit.Device.open(address, digest, { pinned, accept, storage: memoryStorage() });
+  await other.importLedger(exported);
+  const copied = await other.ledger();
+  await other.importLedger(more);
+  const field = await other.join().catch((problem) => problem.field);
+  return { before, after, copied, exported, field };
+}
+
 /** Limits and participations after each import, on a device that knows the terms. */
 export async function imports(tacit, { address, digest, pinned, start, exports }) {
   const { memoryStorage } = await import("../../clients/js/memory.js");

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from scipy import stats
+from tests.browser import staging
 from tests.browser.make_vectors import shuffler_terms
 from tests.browser.test_vectors_node import NODE, node
 from tests.service.pairs import Pair
@@ -18,6 +20,7 @@ from tests.service.test_shuffler import pair as pair
 from tacit.aggregation import announce
 from tacit.aggregation.announcements import endorse
 from tacit.aggregation.shuffler import ShufflerRound
+from tacit.client import Ledger
 from tacit.client.trust_models.shuffler import ShufflerReporter
 from tacit.errors import TacitError
 from tacit.service.assignment import Assigned
@@ -146,3 +149,22 @@ def test_open_admission_needs_the_participant_s_word() -> None:
     assert node("joining", asked) == ["admission", "admission", cost]
     asked = {"terms": invited.encode().decode(), "accepts": told}
     assert node("joining", asked) == [cost] * 3
+
+
+@pytest.mark.extended
+def test_a_report_is_charged_with_its_delta_which_python_takes_over(stage: staging.Stage) -> None:
+    stage.begin_with("shuffler", participations=3)
+    digest, keys = stage.digest.hex(), [key.hex() for key in stage.both.keys]
+    spent = {"round": "07" * 16, "report": "09" * 16, "cost": "1/1000", "delta": "1/1500"}
+    entry = {"terms": [digest], "keys": keys, "epsilon": "1", "participations": 9}
+    entry |= {"withdrawn": False, "rounds": [spent | {"charged": True, "refused": False}]}
+    document = {"format": "tacit ledger 3", "own_limit": None, "experiments": [entry]}
+    pinned = {"coordinator": keys[0], "helper": keys[1]}
+    asked = {"address": stage.both.urls[0], "digest": digest, "pinned": pinned}
+    found = node("charged", asked | {"more": json.dumps(document)})
+    deltas = [found[name]["delta"] for name in ("before", "after", "copied")]
+    assert deltas == ["0", "1/3000", "1/3000"]
+    ledger = Ledger(":memory:")
+    ledger.merge(found["exported"])
+    assert ledger.spent_delta == Fraction(1, 3000)
+    assert found["field"] == "delta", "more than the δ of the terms"

@@ -677,10 +677,10 @@ TARGETS: tuple[Target, ...] = (
     Target("protocols/pure_shuffle.py", "_conditioned", (noise, limits), (*LAW_OF_SUMS, *PURE)),
     Target("protocols/pure_shuffle.py", "PureShuffle.combine", (checks,), PURE),
     Target(
-        "protocols/split_and_mix.py",
-        "SplitAndMix._split",
-        (swap("below(self.modulus)", "below(2)"), swap("below(self.modulus)", "0"), counts),
-        DEVICES,
+        "sampling/coins.py",
+        "additive_shares",
+        (swap("below(modulus)", "below(2)"), swap("below(modulus)", "0"), counts),
+        (*DEVICES, *BALLS, *DEVICE_SHARES),
     ),
     Target("trust.py", "split_shares", (counts, signs), SPLITTING),
     Target(
@@ -697,7 +697,10 @@ TARGETS: tuple[Target, ...] = (
     Target("protocols/l2_sums.py", "CentralBall.combine", (noise,), DEVICES),
     Target("protocols/l2_sums.py", "BallSum.randomize", (noise,), DEVICES),
     Target(
-        "protocols/l2_sums.py", "ShuffledBall.randomize", (swap("below(self.modulus)", "0"),), BALLS
+        "protocols/l2_sums.py",
+        "ShuffledBall.randomize",
+        (swap("additive_shares(number, self.shares, self.modulus)", "[number]"),),
+        BALLS,
     ),
     Target(
         "protocols/randomized_bits.py",
@@ -963,7 +966,7 @@ TARGETS: tuple[Target, ...] = (
             swap("draw_laplace_share(total, divisor)", "draw_laplace_share(total / 2, divisor)"),
             swap("level + ones(parts - announced.binding.levels, total).draw()", "level"),
             swap("parts - announced.binding.levels", "(parts - announced.binding.levels) // 2"),
-            swap("below(modulus)", "0"),
+            swap("additive_shares(noisy, parts, announced.modulus)", "[noisy] + [0] * (parts - 1)"),
         ),
         DEVICE_SHARES,
     ),
@@ -1244,8 +1247,31 @@ TARGETS: tuple[Target, ...] = (
         STATED_NOISE,
     ),
     Target(
-        "terms/pinned.py", "Pinned._check_gaussian", (checks, swap("divisor", "1")), STATED_NOISE
+        "terms/pinned.py",
+        "Pinned._check_bits",
+        (
+            swap("(offer.parts or 0) - offer.levels", "offer.parts or 0"),
+            swap(
+                "binomial_delta(divisor * bits, bias, offer.levels, epsilon)",
+                "binomial_delta(divisor * bits, bias, 1, epsilon)",
+            ),
+        ),
+        STATED_NOISE,
     ),
+    Target(
+        "terms/pinned.py",
+        "Pinned._check_gaussian",
+        (checks, swap("divisor", "1"), swap("levels", "1")),
+        STATED_NOISE,
+    ),
+    Target("terms/accounting.py", "skellam_delta", (swap("1.0", "0.0"),), STATED_NOISE),
+    Target(
+        "terms/accounting.py",
+        "gaussian_delta",
+        (swap("1.0", "0.0"), swap("2 * apart", "apart"), swap("math.exp(apart)", "1.0")),
+        STATED_NOISE,
+    ),
+    Target("terms/accounting.py", "binomial_delta", (swap("1.0", "0.0"),), STATED_NOISE),
     Target(
         "terms/pinned.py",
         "Pinned._check_enough",
@@ -1349,14 +1375,20 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("client/budget.py", "Budget._check_room", (checks, limits, signs), LEDGER),
     Target("client/ledger.py", "Ledger.charge", (checks,), LEDGER),
+    Target("client/ledger.py", "Ledger.withdraw", (checks,), LEDGER),
+    Target("client/budget.py", "Budget._absorb", (checks,), LEDGER),
+    Target(
+        "client/budget.py",
+        "Budget._check_delta",
+        (checks, limits, signs, swap("min", "max")),
+        LEDGER,
+    ),
     Target("client/entries.py", "Joining.report", (swap("self.seed", "b''"),), LEDGER),
     Target("client/budget.py", "Budget._own_limit", (swap("OWN_LIMIT", "None"),), LEDGER),
     Target("client/budget.py", "Budget._united", (swap("min(times)", "max(times)"),), LEDGER),
     Target("terms/pinned.py", "approve_successor", (checks,), TERMS),
     Target("terms/words.py", "factor", (swap("math.ceil", "math.floor"),), TERMS),
     Target("terms/account.py", "Account.charged", (checks, limits, signs), TERMS),
-    Target("terms/account.py", "Account.refunded", (checks, limits, signs), TERMS),
-    Target("terms/account.py", "Account.shown", (sides,), TERMS),
     Target(
         "records.py",
         "MemoryRecords.replace",

@@ -51,7 +51,7 @@ ROLES = ("coordinator", "helper")
 TOKEN = "an-admin-token-of-these-tests"
 ADMIN = {"Authorization": f"Bearer {TOKEN}"}
 TIMING = Timing(joining=3600, margin=60, grace=600)
-STARTING = 60.0  # seconds that a server may take to start
+STARTING = 180.0  # seconds that a server may take to start on a busy machine
 AGAIN = 0.03  # seconds until a device sends again, at first
 SHARED = sys.platform == "linux"  # where a server may listen on a port that is reserved
 NONE: Mapping[str, str] = {}

@@ -95,9 +95,24 @@ def test_rounds_last_longer_on_a_slow_machine() -> None:
     fast, slow = RoundPace.of(0.5, 225, 5), RoundPace.of(12.0, 225, 5)
     assert fast == RoundPace()
     assert slow.joining == 39
-    assert slow.margin == 12
+    assert slow.margin == 18
     assert slow.grace == 480
-    assert RoundPace.of(1000.0, 9000, 20).joining == 70
+    assert RoundPace.of(1000.0, 9000, 20).joining == 150
+    assert RoundPace.of(2.5, 450, 5).longest == 145, "within three minutes on a quiet machine"
+    assert slow.longest > 300
+    assert slow.slower() == RoundPace(78, 36, 960, 5)
+
+
+def test_an_experiment_is_in_vain_when_all_first_rounds_were_aborted() -> None:
+    def progress(*stages: tuple[str, int]) -> DemoProgress:
+        rounds = [{"stage": stage, "closes": closes} for stage, closes in stages]
+        return DemoProgress({"rounds": rounds}, {}, VisitCounts(), 0.0, ())
+
+    assert progress(("refused", 9), ("refused", 9), ("open", 30), ("preparing", 0)).in_vain
+    for others in (("opened", 9), ("closing", 9), ("open", 9)):
+        assert not progress(("refused", 9), others).in_vain
+    assert not progress(("open", 9)).in_vain
+    assert progress(("opened", 9)).released
 
 
 @pytest.mark.parametrize("trust", [TrustModel.LOCAL, TrustModel.SECURE_AGGREGATION])

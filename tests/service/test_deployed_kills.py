@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,14 @@ import pytest
 from tests.service.conftest import fresh
 from tests.service.fronted import MODELS, small
 from tests.service.nursery import nursery
-from tests.service.served import ROLES, STARTING, TOKEN, Member, Process, member, wait_for
+from tests.service.served import ROLES, TOKEN, Member, Process, member, wait_for
 from tests.service.test_kills import kill
 
 from tacit.client import Acceptance, AsyncDevice, Ledger, Pins
 from tacit.client.exchange import Offline
 from tacit.errors import TacitError
 from tacit.service import definition_files
-from tacit.service.admin import Operated, publish
+from tacit.service.admin import Operated, publish, short_experiment
 from tacit.service.store import Stage
 from tacit.signatures import public_key
 from tacit.terms import Terms
@@ -65,20 +64,12 @@ class Deployment:
         return Operated(self.members[0].url, TOKEN)
 
     def publish(self, model: str) -> Terms:
-        today = datetime.now(UTC).date()
-        given: dict[str, Any] = {
-            "first_day": today - timedelta(days=1),
-            "last_day": today + timedelta(days=2),
-            "window": 0,
-            "joining": 6,
-            "margin": 3,
-            "grace": 120,
-        }
-        helper = None
+        helper = other = None
         if len(self.members) > 1:
             told = self.members[1]
-            given |= {"helper_address": told.url, "helper_key": public_key(told.key)}
+            other = (told.url, public_key(told.key))
             helper = (Operated(told.url, TOKEN), told.key)
+        given = short_experiment(other, joining=6, margin=3, grace=120)
         text = definition_files.write(small(model, **given))
         self.digest = publish(self.coordinator, text, helper)
         return self.coordinator.terms(self.digest).terms
@@ -128,19 +119,27 @@ class Deployment:
 
     async def crowd(self, more: Callable[[], bool]) -> None:
         """Devices, until the parties are killed no more and something is released."""
-        end = time.monotonic() + 5 * STARTING
+        end = time.monotonic() + LONGEST
+
+        def wanted() -> bool:
+            nonlocal end
+            if more():  # however long a busy machine takes to start parties again
+                end = time.monotonic() + LONGEST
+                return True
+            return not self.released and time.monotonic() < end
+
         async with httpx.AsyncClient(timeout=20.0) as http:
 
             async def several() -> None:
-                while (more() or not self.released) and time.monotonic() < end:
+                while wanted():
                     await self.person(http)
 
-            await asyncio.gather(*(several() for _ in range(PEOPLE)), self.watch(more, end))
+            async def watch() -> None:
+                while wanted():
+                    await asyncio.to_thread(self.status)
+                    await asyncio.sleep(1.0)
 
-    async def watch(self, more: Callable[[], bool], end: float) -> None:
-        while (more() or not self.released) and time.monotonic() < end:
-            await asyncio.to_thread(self.status)
-            await asyncio.sleep(1.0)
+            await asyncio.gather(*(several() for _ in range(PEOPLE)), watch())
 
     def check(self, terms: Terms) -> None:
         """After the last round is over: what the parties say agrees with what devices saw."""

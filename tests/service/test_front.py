@@ -242,6 +242,15 @@ def test_pages_of_any_origin_may_ask_what_devices_ask_without_credentials() -> N
         assert "tacit-invitation" in preflight.headers["access-control-allow-headers"]
 
 
+def test_preflights_count_against_the_limit_of_their_address() -> None:
+    app = front(Limits(rate=1, burst=2, behind_proxy=False))
+    asked = {"Origin": "https://page.example", "Access-Control-Request-Method": "PUT"}
+    told = [ask(app, "OPTIONS", REPORT, headers=asked) for _ in range(3)]
+    assert [one.status_code for one in told] == [200, 200, 429]
+    assert told[2].headers["retry-after"] == "1"
+    assert ask(app, "GET", "/").status_code == 429
+
+
 def test_no_page_of_another_origin_may_read_what_admins_ask() -> None:
     app, origin = front(), {"Origin": "https://page.example"}
     for what in ("status", "estimates", "export", "stop"):

@@ -14,6 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.service.pairs import TIMING, Clock
 
+from tacit.aggregation.graph import security
 from tacit.aggregation.masking import MaskingRound
 from tacit.aggregation.two_servers import RoundOutcome, read_outcome
 from tacit.algorithms.registry import begin
@@ -29,6 +30,7 @@ from tacit.service import round_scheduler
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.coordinator import Coordinator
 from tacit.service.store import Stage, Store
+from tacit.service.trust_models.masking import neighbourhood_for
 from tacit.signatures import public_key
 from tacit.terms import Aggregation, Answer, Party, Promise, Terms
 from tacit.testing.statistics import follows
@@ -291,6 +293,15 @@ def test_a_device_rejects_weaker_rounds(single: Single) -> None:
         with pytest.raises(Refusal):
             pinned.check(weaker.offer())
     assert MASKING_SECURITY == 40
+
+
+@pytest.mark.parametrize("slots", [6, 21, 24, 29, 42, 63, 105])
+def test_every_planned_round_withstands_the_adversary_of_the_terms(slots: int) -> None:
+    """Clients are counted exactly: the float of 2/21 is a little less, so 1 of 21."""
+    about = Aggregation(slots, Fraction(0), 1, DISHONEST)
+    among = neighbourhood_for(about, slots, about.minimum_batch_size)
+    found = security(among, slots, about.minimum_batch_size, about.dishonest(slots))
+    assert found.bits >= MASKING_SECURITY
 
 
 def test_answers_need_a_slot_and_are_stored_once(single: Single) -> None:

@@ -23,6 +23,7 @@ from tacit.silos.evaluation import FIRST
 from tacit.silos.federation import SyncSchedule, pin_federation, sign_federation, write_federation
 from tacit.silos.messages import COORDINATOR, SiloMessage, SyncStage, pack_survivors
 from tacit.silos.policies import encode_policy
+from tacit.terms import BY_POLICY
 
 STAGES = ["POLICY", "JOIN", "SHARE", "CHECK", "MASK", "SURVIVORS", "REVEAL"]
 
@@ -227,7 +228,7 @@ def test_evaluations_of_another_order_request_or_key_are_rejected() -> None:
     assert agent.respond("EVALUATE", first.encode(federation.key))  # the same again: no new charge
     for message, told in (
         (replace(first, payload=cheap), "has another request already"),
-        (replace(first, step=first.step + 2, payload=cheap), "the next one"),
+        (replace(first, step=BY_POLICY, payload=cheap), "from 0 to 32766"),
         (replace(first, step=first.step + 1), "at most 9, the budget"),
         (replace(first, step=3), "number of the evaluation"),
         (replace(first, step=first.step + 1, payload=b"{}"), "invalid"),

@@ -14,15 +14,18 @@ import pytest
 from scipy import stats
 from tests.silos.harness import WARD, LocalFederation
 
-from tacit.errors import TacitError
+from tacit.errors import Refusal, TacitError
 from tacit.protocols.prefix_sums import Encoder
+from tacit.records import MemoryRecords
+from tacit.rounding import no_more
 from tacit.silos.agent import RecordedEvaluations
 from tacit.silos.context import ContextColumn, ContextSpec
 from tacit.silos.coordinator import SiloAbsent
-from tacit.silos.evaluation import EvaluationRequest, estimate
+from tacit.silos.evaluation import MOST, EvaluationRequest, PinnedEvaluation, estimate
 from tacit.silos.exported import ExportedPolicy
 from tacit.silos.federation import RewardSpec, SyncSchedule
 from tacit.silos.recorded import RecordedTable, read_recorded, replay
+from tacit.terms import BY_POLICY
 from tacit.types import Floats
 
 REWARD = RewardSpec("recovered, 0 or 1")
@@ -147,6 +150,50 @@ def test_an_evaluation_covers_the_truth_and_is_charged(tmp_path: Path, estimator
     coordinator.evaluate(request(estimator, "1/2"))
     with pytest.raises(SiloAbsent, match="only 0 silos accept"):
         coordinator.evaluate(request(estimator, "3/4"))  # 1 + 1/2 + 3/4 > 2
+
+
+def test_an_evaluation_that_one_silo_rejects_blocks_no_later_one(tmp_path: Path) -> None:
+    """Nor is it lost: it succeeds, under its old number, once the silo accepts it."""
+    federation = federation_with_tables(tmp_path, 800)
+    poor = federation.agents["silo1"]
+    rich = poor._recorded
+    assert rich is not None
+    poor._recorded = RecordedEvaluations(rich.table, Fraction(1, 2), Fraction(1, 10**5))
+    coordinator = federation.coordinator()
+    with pytest.raises(SiloAbsent, match="only 2 silos accept"):
+        coordinator.evaluate(request())
+    found = coordinator.evaluate(request(epsilon="1/4"))
+    assert abs(found.records - 2400) < 400
+    assert [len(one._database.evaluations()) for one in federation.agents.values()] == [2, 1, 2]
+    poor._recorded = rich
+    assert abs(coordinator.evaluate(request()).records - 2400) < 200
+    assert [len(one._database.evaluations()) for one in federation.agents.values()] == [2, 2, 2]
+
+
+def test_a_federation_has_numbers_for_so_many_evaluations(tmp_path: Path) -> None:
+    """Round options end at `BY_POLICY`, which is of devices; nothing is charged beyond."""
+    federation = federation_with_tables(tmp_path, 10)
+    records = federation.records.setdefault("coordinator", MemoryRecords())
+    for number in range(MOST):
+        name = b"evaluation" + number.to_bytes(4, "big")
+        records.replace(name, None, b'{"request": "", "numbers": null}')
+    with pytest.raises(Refusal, match="number of the evaluation is 32767: must be from 0 to 32766"):
+        federation.coordinator().evaluate(request())
+    assert not any(one._database.evaluations() for one in federation.agents.values())
+    pinned = PinnedEvaluation(federation.terms, federation.pinned.signatures, request())
+    pinned.check_step(BY_POLICY - 1)
+    with pytest.raises(Refusal, match="number of the evaluation"):
+        pinned.check_step(BY_POLICY)
+
+
+def test_the_cost_of_an_evaluation_is_not_rounded_down(tmp_path: Path) -> None:
+    """1/10 and 1/1000000 are no doubles: the noise is for less, the printed cost is no less."""
+    asked = request(epsilon="1/10")
+    sums = asked.shared_sums(3)
+    assert Fraction(sums.guarantee(no_more(asked.delta)).epsilon) <= asked.epsilon
+    found = federation_with_tables(tmp_path, 800).coordinator().evaluate(asked)
+    assert Fraction(found.epsilon) >= asked.epsilon
+    assert Fraction(found.delta) >= asked.delta
 
 
 def test_evaluations_move_by_no_more_than_their_sensitivity() -> None:

@@ -107,7 +107,7 @@ class LocalRound(LiveRound):
 
     @property
     def span(self) -> int:
-        """How many values a number of a report can have."""
+        """Number of values that a number of a report can have."""
         return self.binding.levels + 2 * self.room + 1
 
     def encode(self) -> bytes:

@@ -205,9 +205,9 @@ def matching(
 ) -> dict[int, bytes]:
     """The shares, by holder in the order of positions, that match the owner's commitments."""
     front, right = _SHARE + context + owner.to_bytes(4, "big"), dict[int, bytes]()
-    for holder, promised in zip(commitments.holders, commitments.shares(secret), strict=True):
+    for holder, committed in zip(commitments.holders, commitments.shares(secret), strict=True):
         share = shares.get(holder)
-        if share is not None and _committed(front, holder, secret, share) == promised:
+        if share is not None and _committed(front, holder, secret, share) == committed:
             right[holder] = share
     return right
 

@@ -332,7 +332,7 @@ class ArmsProblem(Problem):
 
     @property
     def metrics(self) -> int:
-        """How many numbers each participant reports."""
+        """Numbers that each participant reports."""
         return 1 if self.guardrail is None else 2
 
     @property

@@ -147,9 +147,9 @@ def status(problem: LinearProblem, trust: TrustModel) -> PrivacyStatus:
         TrustModel.LOCAL: view.MESSAGE,
         TrustModel.SHUFFLER: view.SHUFFLED,
     }
-    promised = target.at(view=views.get(trust, view.OPENED_SUM))
-    promised = promised.given(*privacy.in_distinct_rounds(target))
+    stated = target.at(view=views.get(trust, view.OPENED_SUM))
+    stated = stated.given(*privacy.in_distinct_rounds(target))
     if trust not in (TrustModel.CENTRAL, TrustModel.LOCAL):
         whom = scope.ROUND if problem.distributed else scope.GROUP
-        promised = promised.given(*privacy.ThreatModel().assumptions(whom))
-    return privacy.Guaranteed(promised)
+        stated = stated.given(*privacy.ThreatModel().assumptions(whom))
+    return privacy.Guaranteed(stated)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from tacit import assumptions
 from tacit.algorithms.contextual_problem import (
     CONTEXTUAL_TRUSTS,
-    REAL_LEVELS,
     ContextualProblem,
     StatisticKind,
 )
@@ -161,8 +160,10 @@ def compose(
         how |= {
             "dimension": features.dimension,
             "resolution": features.resolution,
-            "levels": 1 if problem.binary else REAL_LEVELS,
+            "levels": problem.precision,
         }
+        if problem.scaled:
+            make = statistic_sums.scaled_moment_sum
     smallest = max(problem.smallest, LEAST_FIRST if trust.shares_noise else 1)
     if smallest > problem.horizon:
         raise TacitError(
@@ -204,7 +205,7 @@ def slices(problem: ContextualProblem, trust: TrustModel, smallest: int) -> PerR
         ),
         TrustModel.TWO_SERVERS: (
             factories.two_servers_laplace,
-            {"target": pure, "levels": 1 if problem.binary else REAL_LEVELS},
+            {"target": pure, "levels": problem.precision},
         ),
         TrustModel.SECURE_AGGREGATION: (
             factories.polya_tight,

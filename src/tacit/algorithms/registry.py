@@ -42,6 +42,7 @@ HIDDEN = (
     "exploration",
     "features",
     "levels",
+    "scaled",
     "smallest",
     "table",
 )  # fields that are no options

@@ -60,7 +60,7 @@ def nodes(problem: SilosProblem) -> int:
 
 
 def size(problem: SilosProblem) -> int:
-    """How many numbers a message has."""
+    """Number of coordinates of a message."""
     return moments.size(problem.dimension)
 
 
@@ -70,7 +70,7 @@ def sensitivity(problem: SilosProblem) -> float:
 
 
 def coming(problem: SilosProblem, *, eager: bool) -> Presence:
-    """How often one participant may come; `eager` silos act on raw data within a batch."""
+    """Participations of one participant; `eager` silos act on raw data within a batch."""
     if problem.privacy.participations > 1:
         return Presence(1, problem.privacy.participations, eager, anywhere=True)
     return Presence(problem.privacy.visits, problem.privacy.visits_per_batch, eager)
@@ -146,14 +146,14 @@ def own_noise(problem: SilosProblem, make: Callable[[SilosProblem], PrivateSums]
     finer = {pair: replace(private.sums, scale=scale) for pair, private in found.items()}
     pairs = problem.privacy.pairs
     sigmas = tuple(finer[pair].sigma for pair in pairs)
-    promised = {pair: guarantee_of(_alike(problem, pair), sums) for pair, sums in finer.items()}
+    stated = {pair: guarantee_of(_alike(problem, pair), sums) for pair, sums in finer.items()}
     printed = None
     if problem.constants == "paper":
         printed = math.sqrt(sum((found[pair].sigma or 0.0) ** 2 for pair in pairs) / len(pairs))
     counted = weights(sigmas) if printed is None else ()
     one = next(iter(finer.values()))
     sums = replace(one, sigma=min(sigmas), sigmas=sigmas, weights=counted)
-    guarantee = weakest([promised[pair] for pair in pairs])
+    guarantee = weakest([stated[pair] for pair in pairs])
     return PrivateSums(sums, guarantee, EXACT, printed)
 
 
@@ -430,7 +430,7 @@ def _amplified_guarantee(
 
 
 def _unknown(problem: SilosProblem) -> int:
-    """How many silos' messages are unknown to the adversary."""
+    """Number of silos whose messages are unknown to the adversary."""
     return max(1, problem.silos - 1)
 
 

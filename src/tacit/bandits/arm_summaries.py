@@ -52,7 +52,7 @@ def standings(
 
 @dataclass(frozen=True)
 class Setting:
-    """What summaries depend on besides the estimates.
+    """Settings that summaries depend on besides the estimates.
 
     Parameters
     ----------

@@ -98,6 +98,7 @@ class Tally:
         weights = self._weights.tolist()
         self._statistic = float(sum(map(mul, weights, self._sums)))
         self._held = float(sum(map(mul, weights, self._people)))
+        self._found: dict[tuple[bytes, int], Floats] = {}  # bounds since the last estimate
 
     @property
     def mean(self) -> float | None:
@@ -141,6 +142,12 @@ class Tally:
 
     def bounds(self, levels: Floats, side: int) -> Floats:
         """The smallest (side 1) or largest (side -1) mean that is not rejected at each level."""
+        asked = (levels.tobytes(), side)
+        if asked not in self._found:
+            self._found[asked] = self._computed(levels, side)
+        return self._found[asked]
+
+    def _computed(self, levels: Floats, side: int) -> Floats:
         low, high = np.zeros(len(levels)), np.ones(len(levels))
         for _ in range(HALVINGS):
             middle = (low + high) / 2

@@ -94,7 +94,7 @@ class Learner(ABC):
 
     @property
     def secret(self) -> Secret | None:
-        """What one participant's report reveals, where a guarantee must name it; None elsewhere."""
+        """The secret in a participant's report, where a guarantee must name it; None elsewhere."""
         return None
 
     @property

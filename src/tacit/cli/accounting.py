@@ -47,7 +47,7 @@ class NormChoice(StrEnum):
 
 
 # keys of records that hold numbers of guarantees: rounded up
-PROMISED = (
+ROUNDED_UP = (
     *("epsilon", "delta", "target_epsilon", "epsilon0", "randomized_response_epsilon"),
     *("exact", "renyi", "advanced", "best", "rho", "target_rho"),
 )
@@ -168,7 +168,7 @@ def calibrate(
         }
     if result.bits_per_user is not None:
         record["bits_per_user"] = result.bits_per_user
-    show(record, f"least {result.kind} noise ({result.constants})", as_json, PROMISED)
+    show(record, f"least {result.kind} noise ({result.constants})", as_json, ROUNDED_UP)
 
 
 def privacy(
@@ -269,7 +269,7 @@ def privacy(
         "participations": participations,
         "guarantee": in_output(guarantee, as_json),
     }
-    show(record, f"privacy of {noise.value} noise", as_json, PROMISED)
+    show(record, f"privacy of {noise.value} noise", as_json, ROUNDED_UP)
 
 
 def compose(
@@ -309,7 +309,7 @@ def compose(
     assumed = frozenset({alone, result.accounting, DistinctRounds()})
     guarantee = _guarantee(result.best, delta, participations=participations, assumptions=assumed)
     record = {**asdict(result), "best": result.best, "guarantee": in_output(guarantee, as_json)}
-    show(record, f"{participations} participations of epsilon {epsilon}", as_json, PROMISED)
+    show(record, f"{participations} participations of epsilon {epsilon}", as_json, ROUNDED_UP)
 
 
 def amplify(
@@ -342,7 +342,7 @@ def amplify(
     assumed = frozenset({LocallyPrivateMessages(epsilon0), *ThreatModel(curious=0).assumptions()})
     guarantee = _guarantee(record["epsilon"], delta, view=View.SHUFFLED, assumptions=assumed)
     record["guarantee"] = in_output(guarantee, as_json)
-    show(record, "amplification by shuffling (clones bound)", as_json, PROMISED)
+    show(record, "amplification by shuffling (clones bound)", as_json, ROUNDED_UP)
 
 
 def corrections(as_json: Json = False) -> None:
@@ -394,7 +394,7 @@ def _show_kind(
         "participations": guarantee.participations,
         "guarantee": in_output(guarantee, as_json),
     }
-    show(record, title or f"privacy of {about['noise']} noise", as_json, PROMISED)
+    show(record, title or f"privacy of {about['noise']} noise", as_json, ROUNDED_UP)
 
 
 def _guarantee(

@@ -24,17 +24,18 @@ if TYPE_CHECKING:
 
 LEAST, MOST = 500, 1_000_000
 
+People = Annotated[int, typer.Option(help="Approximate number of participants.", **Whole)]
+Out = Annotated[Path, typer.Option(help="Directory for the report.")]
+Seed = Annotated[int, typer.Option(help="Seed of the simulated participants.", **Whole)]
+Keep = Annotated[bool, typer.Option("--keep", help="Keep serving after the report, until ^C.")]
+
 
 def demo(
     context: typer.Context,
-    people: Annotated[
-        int, typer.Option(help="Approximate number of participants.", **Whole)
-    ] = 2000,
-    out: Annotated[Path, typer.Option(help="Directory for the report.")] = Path("demo-output"),
-    seed: Annotated[int, typer.Option(help="Seed of the simulated participants.", **Whole)] = 1,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep serving after the report, until ^C.")
-    ] = (False),
+    people: People = 2000,
+    out: Out = Path("demo-output"),
+    seed: Seed = 1,
+    keep: Keep = False,
     trust: Annotated[str, typer.Option(help=f"Trust model: {', '.join(DEPLOYABLE)}.")] = DEPLOYABLE[
         0
     ].value,
@@ -83,14 +84,10 @@ def _play(settings: DemoSettings, out: Path, name: str, as_json: bool) -> None:
 
 
 def contextual(
-    people: Annotated[
-        int, typer.Option(help="Approximate number of participants.", **Whole)
-    ] = 4000,
-    out: Annotated[Path, typer.Option(help="Directory for the report.")] = Path("demo-output"),
-    seed: Annotated[int, typer.Option(help="Seed of the simulated participants.", **Whole)] = 1,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep serving after the report, until ^C.")
-    ] = False,
+    people: People = 4000,
+    out: Out = Path("demo-output"),
+    seed: Seed = 1,
+    keep: Keep = False,
     as_json: Json = False,
 ) -> None:
     """Learn which option is best for whom, live on this machine: two servers, and simulated
@@ -292,6 +289,7 @@ def silos(
     table("mean regret on held-out patients", heads, rows)
     sentence("shared policy, on all", f"{result.shared:.4f}")
     sentence("report", str(page))
+    sentence("case mix", f"{report.CASE_MIX}; where it treats all kinds, sharing may not help")
     sentence("note", "all processes ran here: this shows the protocol, not the separation of trust")
 
 

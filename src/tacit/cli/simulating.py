@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tacit.simulation import Result, Results
 
 MOST_ANSWERS = 20  # rows of a table
-PROMISED = ("epsilon", "delta")  # numbers of guarantees: rounded up
+ROUNDED_UP = ("epsilon", "delta")  # numbers of guarantees
 
 
 @asks
@@ -131,11 +131,11 @@ def compare(
 
 def summarised(result: Result) -> dict[str, Any]:
     """The summary of a result that `--json` prints."""
-    promised = result.as_json() or {}
+    stated = result.as_json() or {}
     clipped = result.mean("clipped") if result.runs and "clipped" in result.runs[0] else 0.0
     from tacit.simulation.study import restated
 
-    found = warnings(promised.get("epsilon"), promised.get("delta"), clipped)
+    found = warnings(stated.get("epsilon"), stated.get("delta"), clipped)
     cautions = lookup(result.algorithm).cautions
     chosen = [cautions.get(result.configuration.get(name, "")) for name in ("constants", "mode")]
     found += [f"{result.algorithm}: {caution}" for caution in chosen if caution]
@@ -145,7 +145,7 @@ def summarised(result: Result) -> dict[str, Any]:
 
 
 def replayed(result: Result, environment: Any) -> dict[str, Any]:
-    """How much of the user's own data was used, and what that means for the guarantee."""
+    """Rows of the user's own data that were used, and their effect on the guarantee."""
     if environment is None:
         return {}
     used = result.mean("rows_used") if "rows_used" in result.runs[0] else None
@@ -187,7 +187,7 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
         if "statistic" in result.runs[0]:
             sentence("statistic", result.runs[0]["statistic"])
         settings = [
-            f"{key.replace('_', ' ')} {no_less(value) if key in PROMISED else shown(value)}"
+            f"{key.replace('_', ' ')} {no_less(value) if key in ROUNDED_UP else shown(value)}"
             for key, value in result.configuration.items()
             if value is not None and key != "people"
         ]

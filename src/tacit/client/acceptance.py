@@ -11,7 +11,7 @@ from tacit.trust import TrustModel
 
 @dataclass(frozen=True)
 class Acceptance:
-    """What a participant accepts, beyond the terms of one experiment.
+    """Trust models that a participant accepts, beyond the terms of one experiment.
 
     Attributes
     ----------

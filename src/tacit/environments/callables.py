@@ -105,19 +105,24 @@ class FromFunction(Environment):
         return self._checked(arm, users, found)
 
     def _checked(self, arm: int, users: int, found: Any) -> Floats:
-        called = f"the function returned {{}} for {self.names[arm]!r}"
+        def called(what: str) -> str:
+            return f"the function returned {what} for {self.names[arm]!r}"
+
         try:
             values = np.asarray(found, dtype=float)
         except (TypeError, ValueError) as error:
-            raise TacitError(f"{called.format(repr(found)[:60])}: must be numbers.") from error
+            raise TacitError(f"{called(repr(found)[:60])}: must be numbers.") from error
         if values.shape != (users,):
-            raise TacitError(
-                f"{called.format(f'shape {values.shape}')}: must be {users:,} rewards."
-            )
-        wrong = ~((values >= 0) & (values <= 1))
-        if self.binary:
-            wrong |= (values != 0) & (values != 1)
-        if wrong.any():
-            rule = "0 or 1, as it is binary." if self.binary else "in [0, 1]. Rescale or clip it."
-            raise TacitError(f"{called.format(f'{values[wrong][0]:g}')}: must be {rule}")
+            raise TacitError(f"{called(f'shape {values.shape}')}: must be {users:,} rewards.")
+        check_rewards(values, self.binary, called)
         return values
+
+
+def check_rewards(values: Floats, binary: bool, called: Callable[[str], str]) -> None:
+    """Reject rewards out of range; `called` tells what returned a value."""
+    wrong = ~((values >= 0) & (values <= 1))
+    if binary:
+        wrong |= (values != 0) & (values != 1)
+    if wrong.any():
+        rule = "0 or 1, as it is binary." if binary else "in [0, 1]. Rescale or clip it."
+        raise TacitError(f"{called(f'{values[wrong][0]:g}')}: must be {rule}")

@@ -26,6 +26,7 @@ from tacit.contextual.feature_maps import (
     code_size,
     interactions,
 )
+from tacit.environments.callables import check_rewards
 from tacit.environments.contract import FINE, World
 from tacit.errors import TacitError
 from tacit.protocols.statistic_sums import StatisticTotals
@@ -47,9 +48,9 @@ class Codes:
         """Participants × options × dimensions, as multiples of 1/resolution."""
         table = np.array(self.map.matrices) * self.map.resolution  # options, dimensions, code
         count, (options, d, size) = len(self.codes), table.shape
-        exact = self.codes.astype(np.float32) @ table.reshape(-1, size).T.astype(np.float32)
-        np.floor(exact + np.float32(0.5), out=exact)
-        return exact.reshape(count, options, d)
+        exact = self.codes @ table.reshape(-1, size).T
+        rounded = np.floor(exact + 0.5).astype(np.float32)
+        return np.asarray(rounded.reshape(count, options, d))
 
     @cached_property
     def segments(self) -> Integers:
@@ -483,12 +484,7 @@ class ContextFunction(ContextualWorld):
         """The function's rewards, checked."""
         pairs = zip(self._contexts(codes), options.tolist(), strict=True)
         found = np.array([self.reward(one, self.names[k], rng) for one, k in pairs], dtype=float)
-        wrong = ~((found >= 0) & (found <= 1))
-        if self.binary:
-            wrong |= (found != 0) & (found != 1)
-        if wrong.any():
-            rule = "0 or 1, as it is binary" if self.binary else "in [0, 1]"
-            raise TacitError(f"reward returned {found[wrong][0]:g}: must be {rule}")
+        check_rewards(found, self.binary, "reward returned {}".format)
         return found
 
 

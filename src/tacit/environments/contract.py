@@ -64,12 +64,12 @@ class World(ABC):
 
     @property
     def participations(self) -> int | None:
-        """How often one recorded participant occurs at most; None if unlimited."""
+        """Maximum number of rows of one recorded participant; None if unlimited."""
         return 1
 
     @property
     def remark(self) -> Remark | None:
-        """What recorded participants mean for a guarantee; None for simulated ones."""
+        """Remark on a guarantee about recorded participants; None for simulated ones."""
         return None
 
     @property

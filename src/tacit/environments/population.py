@@ -273,7 +273,7 @@ class SharedParameter(LinearWorld):
         return [Signs(up, count, self.bound) for up, count in rows]
 
     def successes(self, support: Integers, plays: Integers, rng: np.random.Generator) -> Integers:
-        """How many participants observed +bound, per action."""
+        """Number of participants that observed +bound, per action."""
         chances = np.clip((1 + self.means[support] / self.bound) / 2, 0.0, 1.0)
         return np.asarray(rng.binomial(plays, chances))
 

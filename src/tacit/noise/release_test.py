@@ -26,7 +26,7 @@ LARGEST = 1 << 24  # points of a convolution
 
 
 class Fault(StrEnum):
-    """What a test of released noise rejects."""
+    """Deviation of released noise that a test rejects."""
 
     SPREAD = "spread"
     MEAN = "mean"

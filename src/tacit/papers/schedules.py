@@ -117,8 +117,8 @@ def _study(
     """
     played = [SilosRun(problem, sums, name, batches, seed + run).play() for run in range(runs)]
     times, regret = zip(*played, strict=True)
-    promised = None if name == REFUTED else sums.guarantee(problem.privacy.delta)
-    return ScheduleResult(name, promised, tuple(map(tuple, times)), np.array(regret))
+    stated = None if name == REFUTED else sums.guarantee(problem.privacy.delta)
+    return ScheduleResult(name, stated, tuple(map(tuple, times)), np.array(regret))
 
 
 class SilosRun:
@@ -224,9 +224,9 @@ def draw(outcomes: list[ScheduleResult], path: Path) -> Path:
         curves = one.regret / rounds
         mean, error = curves.mean(axis=0), curves.std(axis=0) / math.sqrt(len(curves))
         look = style(place) | {"markevery": (60 * (place + 1), 240)}
-        promised = "no guarantee" if one.guarantee is None else one.guarantee.short
+        stated = "no guarantee" if one.guarantee is None else one.guarantee.short
         count = one.summary["synchronisations"]
-        band(above, rounds, mean, error, label=f"{one.name}\n{promised}, {count:.0f} times", **look)
+        band(above, rounds, mean, error, label=f"{one.name}\n{stated}, {count:.0f} times", **look)
         times = one.synchronised[0]
         below.scatter(times, [place] * len(times), marker="|", s=120, color=look["color"])
     runs = len(outcomes[0].regret)

@@ -123,7 +123,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class NoiseBits:
-    """What is fixed of binomial noise; the rest is found.
+    """Fixed parameters of binomial noise; calibration finds the rest.
 
     Parameters
     ----------

@@ -250,7 +250,7 @@ class Guarantee(ABC):
 
     @property
     def metrics(self) -> int:
-        """How many metrics of a participation are covered together; 1 if nothing is stated."""
+        """Number of metrics of a participation covered together; 1 if nothing is stated."""
         counts = [one.count for one in self.assumptions if isinstance(one, MetricsPerParticipation)]
         return min(counts, default=1)
 

@@ -53,17 +53,17 @@ class JointSums(Protocol):
     def __init__(self, part: SumProtocol, metrics: int) -> None:
         self.part = part
         self.coordinates = integer("metrics", metrics, at_least=2)
-        promised = part.guarantee
-        if not isinstance(promised, (PureDP, ApproximateDP)) or promised.participations % metrics:
+        stated = part.guarantee
+        if not isinstance(stated, (PureDP, ApproximateDP)) or stated.participations % metrics:
             raise TacitError(
                 f"{metrics} metrics need noise for {metrics} times as many participations, the "
-                f"part guarantees {promised or 'nothing'}: make it for for_each(target, {metrics})"
+                f"part guarantees {stated or 'nothing'}: make it for for_each(target, {metrics})"
             )
-        often = promised.participations // metrics
-        kept = promised.assumptions - (frozenset() if often > 1 else {DistinctRounds()})
-        covered = replace(promised, assumptions=kept).given(MetricsPerParticipation(metrics))
+        often = stated.participations // metrics
+        kept = stated.assumptions - (frozenset() if often > 1 else {DistinctRounds()})
+        covered = replace(stated, assumptions=kept).given(MetricsPerParticipation(metrics))
         made = for_fewer(covered, often)
-        self.guarantee = state_arithmetic(made, promised.arithmetic)
+        self.guarantee = state_arithmetic(made, stated.arithmetic)
         self.participants, self.minimum = part.participants, part.minimum
         self.honest, self.precision = part.honest, part.precision
         self.bits_per_participant = metrics * part.bits_per_participant

@@ -29,14 +29,14 @@ from tacit.protocols.contract import Protocol, random_level
 from tacit.protocols.split_and_mix import mixed
 from tacit.protocols.vector_noise import bare, each_time, gaussian_ratio
 from tacit.protocols.vectors import noise_proxy
-from tacit.sampling.coins import below
+from tacit.sampling.coins import additive_shares
 from tacit.trust import SHUFFLE_SECURITY, split_shares
 from tacit.types import Aggregate, Estimate, Floats, Integers, Reports, VectorError
 
 ROUNDING = 0.01  # relative increase of the sensitivity that rounding may cause
 CLOSE = 1e-3  # relative excess of the noise over the least
 ROOM = 40.0  # standard deviations of noise that the modulus leaves room for
-LAWS: dict[str, type[DiscreteGaussian] | type[Skellam]] = {
+DISTRIBUTIONS: dict[str, type[DiscreteGaussian] | type[Skellam]] = {
     "discrete-gaussian": DiscreteGaussian,
     "skellam": Skellam,
 }
@@ -52,9 +52,9 @@ def ball_noise(
     The grid is the coarsest power of two on which rounding adds little and noise of this kind is
     close enough to a Gaussian.
     """
-    if kind not in LAWS:
-        raise TacitError(f"noise is {kind!r}: must be one of {', '.join(LAWS)}")
-    make, steps = LAWS[kind].of_std, 2
+    if kind not in DISTRIBUTIONS:
+        raise TacitError(f"noise is {kind!r}: must be one of {', '.join(DISTRIBUTIONS)}")
+    make, steps = DISTRIBUTIONS[kind].of_std, 2
     while 2 * math.sqrt(coordinates) > ROUNDING * steps:
         steps *= 2
     for _ in range(40):
@@ -306,11 +306,8 @@ class ShuffledBall(SecureBall):
 
     def randomize(self, vector: npt.ArrayLike) -> Any:
         """One row of shares per coordinate."""
-        rows = []
-        for number in super().randomize(vector):
-            parts = [below(self.modulus) for _ in range(self.shares - 1)]
-            rows.append([*parts, (number - sum(parts)) % self.modulus])
-        return rows
+        numbers = super().randomize(vector)
+        return [additive_shares(number, self.shares, self.modulus) for number in numbers]
 
     def combine(self, messages: Sequence[Any]) -> Aggregate:
         """The sum of all shares per label, modulo m."""

@@ -664,7 +664,7 @@ def _of_others(argument: Any) -> bool:
 
 
 def _checked(protocol: Protocol | None) -> Declared:
-    """What can be said of a protocol from outside, after it was checked if it can be."""
+    """Privacy status of a protocol from outside, after it was checked if it can be."""
     if protocol is None:
         return Declared()
     others = [part for part in parts_of(protocol) if not _ours(part)] or [protocol]

@@ -1,4 +1,4 @@
-"""How silos' messages reach the server, one class per trust model; and the noise of prefix sums.
+"""Delivery of silos' messages, one class per trust model; and the noise of prefix sums.
 
 A `PrefixDelivery` decides who adds the noise, which noise distributions fit, how integers are
 encoded in a message, what the adversary sees and which assumptions the guarantee needs.
@@ -72,7 +72,7 @@ def draw_vector(
 
 @dataclass(frozen=True)
 class Presence:
-    """How often one participant takes part.
+    """Participations of one participant.
 
     In at most `batches` steps, `visits` times in each, at any silos. With `anywhere`: `visits`
     times in total, at any silos in any steps.

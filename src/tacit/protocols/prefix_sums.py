@@ -169,7 +169,7 @@ class PrefixSums:
 
     @property
     def delivery(self) -> PrefixDelivery:
-        """How messages reach the server under the trust model."""
+        """Delivery of messages to the server under the trust model."""
         return DELIVERIES[self.trust]
 
     @property

@@ -68,7 +68,7 @@ class SliceMechanism(Mechanism):
         return Guaranteed(state_arithmetic(made, stated.arithmetic))
 
     def _outsiders(self, stated: Guarantee) -> list[TowardsOutsiders]:
-        """What both servers' noise gives towards everybody else in rounds of either kind.
+        """Guarantee of both servers' noise towards everybody else in rounds of either kind.
 
         A participant is in one round, so the weaker of both holds. The loss of slices is that of
         two draws of their noise, computed exactly at the δ of policies. Empty where slices are not

@@ -21,7 +21,7 @@ from tacit.privacy.guarantees import state_arithmetic
 from tacit.protocols.contract import Protocol
 from tacit.protocols.sums import ModularSum, SecureSum
 from tacit.rounding import no_less
-from tacit.sampling.coins import below
+from tacit.sampling.coins import additive_shares
 from tacit.trust import FEWEST_SPLIT, SHUFFLE_SECURITY, split_shares
 from tacit.types import Aggregate, Integers
 
@@ -70,11 +70,7 @@ class SplitAndMix(ModularSum):
 
     def randomize(self, x: float) -> list[int]:
         """k additive shares: all but the last uniform."""
-        return self._split(self.inner.randomize(x))
-
-    def _split(self, message: int) -> list[int]:
-        shares = [below(self.modulus) for _ in range(self.shares - 1)]
-        return [*shares, (message - sum(shares)) % self.modulus]
+        return additive_shares(self.inner.randomize(x), self.shares, self.modulus)
 
     def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
         """One row of k shares per participant; the last is unreduced, so that a simulation can

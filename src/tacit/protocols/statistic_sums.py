@@ -32,11 +32,16 @@ from tacit.noise.table import product
 from tacit.privacy import PureDP, Target, ThreatModel, View, derived
 from tacit.protocols.contract import Protocol
 from tacit.protocols.split_and_mix import mixed
-from tacit.protocols.statistics import MomentStatistic, Statistic, TableStatistic
+from tacit.protocols.statistics import (
+    MomentStatistic,
+    ScaledMomentStatistic,
+    Statistic,
+    TableStatistic,
+)
 from tacit.protocols.sums import TWO_SERVERS
 from tacit.protocols.vector_noise import bare
 from tacit.protocols.vectors import noise_proxy
-from tacit.sampling.coins import below
+from tacit.sampling.coins import additive_shares
 from tacit.trust import SHUFFLE_SECURITY, TrustModel, split_shares
 from tacit.types import Aggregate, Estimate, Floats, Integers, VectorError
 
@@ -47,7 +52,7 @@ HALF = Chance(Fraction(1, 2))
 
 @dataclass(frozen=True, eq=False)
 class StatisticTotals:
-    """What the participants of a simulated round report, summed up.
+    """Sums of the reports of a simulated round.
 
     Parameters
     ----------
@@ -91,7 +96,7 @@ class StatisticSum(Protocol):
 
     @property
     def copies(self) -> int:
-        """How many numbers are sent for each number of a report."""
+        """Numbers sent for each number of a report."""
         return 1
 
     @abstractmethod
@@ -290,7 +295,7 @@ class SecureStatistic(PrivateStatistic):
         self.guarantee = derived(made, *dict.fromkeys(self.own))
 
     def _asked(self) -> Target:
-        """What the noise in the sums must meet."""
+        """Target of the noise in the sums."""
         return self.target
 
     def noise(self, reports: int) -> tuple[NoiseDistribution, ...]:
@@ -333,11 +338,8 @@ class ShuffledStatistic(SecureStatistic):
 
     def randomize(self, x: Any) -> Any:
         """One row of shares per coordinate."""
-        rows = []
-        for number in super().randomize(x):
-            parts = [below(self.modulus) for _ in range(self.copies - 1)]
-            rows.append([*parts, (number - sum(parts)) % self.modulus])
-        return rows
+        numbers = super().randomize(x)
+        return [additive_shares(number, self.copies, self.modulus) for number in numbers]
 
     def combine(self, messages: Sequence[Any]) -> Aggregate:
         """The sum of all shares per label, modulo m."""
@@ -495,4 +497,19 @@ def moment_sum(
 ) -> StatisticSum:
     """The protocol of a round of moments."""
     statistic = MomentStatistic(dimension, resolution, levels, weight)
+    return statistic_sum(participants, statistic, trust, target)
+
+
+def scaled_moment_sum(
+    participants: int,
+    weight: float = 2.0,  # noqa: ARG001  (that of the statistic)
+    *,
+    dimension: int,
+    resolution: int,
+    levels: int,
+    trust: str,
+    target: Target | None,
+) -> StatisticSum:
+    """The protocol of a round of moments whose noise has one width."""
+    statistic = ScaledMomentStatistic(dimension, resolution, levels)
     return statistic_sum(participants, statistic, trust, target)

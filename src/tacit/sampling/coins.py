@@ -46,6 +46,12 @@ def below(bound: int) -> int:
             return value
 
 
+def additive_shares(number: int, count: int, modulus: int) -> list[int]:
+    """Numbers that sum to `number` modulo m; any `count` - 1 of them are uniform."""
+    shares = [below(modulus) for _ in range(count - 1)]
+    return [*shares, (number - sum(shares)) % modulus]
+
+
 def random_bits(count: int) -> int:
     """`count` fair bits as one integer."""
     if count > WORD:

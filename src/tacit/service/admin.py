@@ -10,6 +10,7 @@ import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -191,6 +192,27 @@ def publish(
     other.post("/experiments", {"terms": document, "signatures": [one.hex() for one in signed]})
     coordinator.post(f"/experiments/{digest}/cosignature", {"signature": signature.hex()})
     return digest
+
+
+def short_experiment(
+    helper: tuple[str, bytes] | None, *, joining: int, margin: int, grace: int
+) -> dict[str, Any]:
+    """Entries of a definition whose rounds take seconds, from yesterday to the day after tomorrow.
+
+    `helper` is the address and the key of the second party. For programs that operate all parties.
+    """
+    today = datetime.now(UTC).date()
+    address, key = helper or (None, None)
+    return {
+        "first_day": today - timedelta(days=1),
+        "last_day": today + timedelta(days=2),
+        "window": 0,
+        "joining": joining,
+        "margin": margin,
+        "grace": grace,
+        "helper_address": address,
+        "helper_key": key,
+    }
 
 
 @cache

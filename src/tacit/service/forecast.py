@@ -16,11 +16,11 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
 
-from tacit.service import definition_rules as rules
+from tacit.service.context_entries import why
 from tacit.service.definition import DAY, Definition
 from tacit.service.readers import counted
 from tacit.service.readers import in_words as lasting
-from tacit.terms import in_words
+from tacit.terms import MomentTerms, in_words
 from tacit.terms.visibility import visibility
 from tacit.terms.words import caution, honesty, some_of
 
@@ -306,12 +306,20 @@ def _contexts(definition: Definition) -> Iterator[str]:
     context = definition.context
     if context is None:
         return
-    cells = context.numbers(len(definition.options)) // 2
-    yield (
-        f"Devices choose by {', '.join(one.name for one in context.fields)} and report tables: "
-        f"{cells} cells of context and option are at most {rules.MOST_CELLS}, so noise of scale "
-        f"{definition.scale} in every cell is pure."
-    )
+    reason = why(context.fields, len(definition.options), definition.statistic)
+    names = ", ".join(one.name for one in context.fields)
+    if isinstance(context, MomentTerms):
+        report = context.report(len(definition.options), definition.levels)
+        yield (
+            f"Devices choose by {names} and report moments of {report.dimension} features, "
+            f"{report.size} numbers: {reason}. Their noise is Gaussian, so the promise has a delta."
+        )
+        yield "Mean answers are taken to be linear in the features; intervals assume it."
+    else:
+        yield (
+            f"Devices choose by {names} and report tables: {reason}, so noise of scale "
+            f"{definition.scale} in every cell is pure."
+        )
     if context.evaluation:
         yield (
             f"{float(context.evaluation):.0%} of people get an option at random, the evaluation "
@@ -320,8 +328,13 @@ def _contexts(definition: Definition) -> Iterator[str]:
 
 
 def _explored(definition: Definition) -> str:
-    """Who gets which option where devices choose, as a sentence."""
+    """Assignment of options where devices choose, as a sentence."""
     share = definition.exploration
+    if isinstance(definition.context, MomentTerms):
+        return (
+            "Devices draw among the options that may be the best for them (Thompson sampling), so "
+            "a decision may take long."
+        )
     if not share:
         return "Most people get the option that leads for them, so a decision may take long."
     return (
@@ -331,7 +344,7 @@ def _explored(definition: Definition) -> str:
 
 
 def _losses(definition: Definition) -> Iterator[str]:
-    """What missing and dishonest participants cost, where devices share the noise."""
+    """Cost of missing and dishonest participants, where devices share the noise."""
     if not definition.trust_model.shares_noise:
         return
     missing, dishonest = definition.missing, definition.dishonest

@@ -25,7 +25,7 @@ from tacit.protocols.prefix_sums import Encoder
 from tacit.records import Records
 from tacit.signatures import fingerprint, public_key
 from tacit.silos.database import CommittedRow, SiloDatabase, StoredDecision
-from tacit.silos.evaluation import FIRST, EvaluationRequest, PinnedEvaluation
+from tacit.silos.evaluation import FIRST, EvaluationRequest, PinnedEvaluation, check_number
 from tacit.silos.exported import ExportedPolicy
 from tacit.silos.federation import PinnedFederation
 from tacit.silos.messages import (
@@ -414,13 +414,16 @@ class SiloAgent:
     # Evaluations
 
     def _take_evaluation(self, asked: SiloMessage) -> bytes:
-        """Commit and charge the noisy sums of an evaluation, once."""
+        """Commit and charge the noisy sums of an evaluation, once.
+
+        Any free number is accepted: this silo may have rejected an earlier evaluation.
+        """
         number, known = asked.step - FIRST, self._database.evaluations()
         if number in known:
             if known[number][0] != asked.payload:
                 raise Refusal(f"evaluation {number} has another request already")
             return b""
-        require(number == len(known), "number of the evaluation", number, "the next one", Refusal)
+        check_number(number)
         if self._recorded is None:
             raise Refusal("silo has no recorded data to evaluate")
         request = EvaluationRequest.decode(asked.payload)

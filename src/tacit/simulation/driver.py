@@ -44,7 +44,7 @@ def checkpoints_for(horizon: int, count: int = 60) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class RunConditions:
-    """What differs from a plain simulated run.
+    """Differences from a plain simulated run.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ Returned = TypeVar("Returned")
 
 
 def finished(stages: Generator[None, None, Returned]) -> Returned:
-    """What a generator returns after all of its stages."""
+    """The return value of a generator after all of its stages."""
     while True:
         try:
             next(stages)

@@ -175,12 +175,12 @@ class Aggregation:
     claim: str = SEMI_HONEST
 
     def missing(self, slots: int) -> int:
-        """How many of `slots` reports may be missing."""
+        """Number of reports among `slots` that may be missing."""
         part = self.missing_fraction
         return slots * part.numerator // part.denominator
 
     def dishonest(self, slots: int) -> int:
-        """How many of `slots` participants may be dishonest; at least one is honest."""
+        """Number of participants among `slots` that may be dishonest; at least one is honest."""
         part = self.dishonest_fraction
         tolerated = max(self.dishonest_count, slots * part.numerator // part.denominator)
         return min(tolerated, slots - 1)

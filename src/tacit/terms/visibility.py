@@ -1,4 +1,4 @@
-"""Who sees what under each trust model: parties, the messages between them, and their content.
+"""Views under each trust model: parties, the messages between them, and their content.
 
 The sentences follow from the trust model, the range proofs and the party that adds the noise. Pages
 draw them, `tacit experiment check` prints them.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tacit.terms.context import MomentTerms
 from tacit.terms.document import Terms
 from tacit.trust import TrustModel
 
@@ -17,7 +18,7 @@ DEVICES = "devices"
 
 @dataclass(frozen=True)
 class PartySight:
-    """What a party of the terms sees of participants, and what it never sees."""
+    """View of one party: the data of participants that it sees, and never sees."""
 
     role: str
     sees: str
@@ -36,7 +37,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Visibility:
-    """What devices do, what each party sees, in the order of the terms, and what is sent."""
+    """Steps of a device, views of the parties in the order of the terms, and messages."""
 
     device: str
     sights: tuple[PartySight, ...]
@@ -110,7 +111,7 @@ _MODELS = {
 
 
 def visibility(terms: Terms) -> Visibility:
-    """Who sees what under these terms.
+    """Views of all parties under these terms.
 
     Where devices share the noise, two servers see sums with that noise; range proofs tell both
     servers which reports are out of range.
@@ -123,10 +124,12 @@ def visibility(terms: Terms) -> Visibility:
         found = replace(found, device=_NOISY, sights=both)
     if terms.context is not None:
         own, other = found.sights
-        sees = "one share of each report, sums of all cells with the noise of both servers"
+        summed = "numbers" if isinstance(terms.context, MomentTerms) else "cells"
+        sees = f"one share of each report, sums of all {summed} with the noise of both servers"
         never = "what anybody's device knows, chose or answered"
         both = (replace(own, sees=sees, never=never), replace(other, never=f"{never}, or the sums"))
-        found = replace(found, device=_CHOSEN, sights=both)
+        device = _MOMENTS if isinstance(terms.context, MomentTerms) else _CHOSEN
+        found = replace(found, device=device, sights=both)
     if terms.proofs:
         sights = tuple(
             replace(one, sees=f"{one.sees}; whether a report is in range") for one in found.sights
@@ -145,6 +148,11 @@ _CHOSEN = (
     f"one cell of a table, splits the table in two, encrypts the shares, and sends them {_FIXED}."
 )
 _CHOSEN_AND_PROVEN = _CHOSEN.replace(" in two,", " in two with a proof that it is one cell,")
+_MOMENTS = (
+    "Each chooses an option by what it knows and by chance, writes products of its features and of "
+    "features and answer as numbers, splits them in two, encrypts the shares, and sends them "
+    f"{_FIXED}."
+)
 _PROVEN = (
     "Each splits its answer in two, with a proof that it is a possible one, encrypts the shares, "
     f"and sends them {_FIXED}."

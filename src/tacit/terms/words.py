@@ -14,6 +14,8 @@ from fractions import Fraction
 from tacit.assumptions import Assumption
 from tacit.rounding import percent
 from tacit.signatures import fingerprint
+from tacit.terms.accounting import least_epsilon, pair_delta, vector_delta
+from tacit.terms.context import MomentTerms
 from tacit.terms.document import POST_QUANTUM_SUITE, Terms
 from tacit.terms.parts import (
     BINOMIAL,
@@ -100,6 +102,7 @@ def in_words(terms: Terms) -> list[str]:
         *([_CODE[terms.trust]] if terms.trust in _CODE else []),
         f"That is ({promise.epsilon}, {promise.delta})-DP towards {terms.view.text()}, replacing "
         f"{_replaced(terms)} gets {_noise(terms)}, added by {terms.noise.by}.",
+        *outsiders(terms),
         *(f"It assumes that {one.text()}." for one in assumed(terms)),
         *([_REHEARSAL] if terms.noise.distribution == REHEARSED else []),
         f"Nothing is released for fewer than {about.minimum_batch_size} "
@@ -137,17 +140,19 @@ def some_of(options: Sequence[str]) -> str:
 
 
 def choosing(terms: Terms) -> list[str]:
-    """Who chooses the option and by what, where it is the device; as sentences."""
+    """The choice of the option by the device, where it chooses; as sentences."""
     context = terms.context
     if context is None:
         return []
-    fields = "; ".join(f"{one.name} ({', '.join(one.values)})" for one in context.fields)
+    fields, numbers = "; ".join(one.text() for one in context.fields), terms.numbers(chosen=True)
+    reported = f"one of {numbers} cells of a table"
+    if isinstance(context, MomentTerms):
+        reported = f"{numbers} numbers, products of all of this and your answer"
     said = [
         "Your device chooses which one, by what it knows about you and by chance. It uses: "
         f"{fields}.",
-        "What it knows about you and what it chose are never sent: the report is one of "
-        f"{context.numbers(len(terms.options))} cells of a table, hidden as an answer is. Who "
-        "shows you the option may see which one it is.",
+        f"What it knows about you and what it chose are never sent: the report is {reported}, "
+        "hidden as an answer is. Who shows you the option may see which one it is.",
     ]
     if context.evaluation:
         said.append(
@@ -157,13 +162,39 @@ def choosing(terms: Terms) -> list[str]:
     return said
 
 
+def outsiders(terms: Terms) -> list[str]:
+    """The guarantee of moments towards everybody but the two servers, as sentences.
+
+    Both servers' noise counts there. A participant is in a round where the device chooses or in the
+    evaluation slice, so the larger ε of both holds.
+    """
+    context, delta = terms.context, terms.promise.delta
+    if not isinstance(context, MomentTerms):
+        return []
+    report = context.report(len(terms.options), terms.answer.levels)
+    wide = Fraction(float(terms.noise.least) * math.sqrt(2))
+
+    def chosen(epsilon: Fraction) -> float:
+        return vector_delta(wide, report.squared_sensitivity, report.size, epsilon, shares=2)
+
+    def assigned(epsilon: Fraction) -> float:
+        return pair_delta(terms.least_noise(chosen=False), terms.answer.levels, epsilon)
+
+    kinds = (chosen, assigned) if context.evaluation else (chosen,)
+    found = max(least_epsilon(kind, delta) for kind in kinds)
+    return [
+        "Towards everybody but the two servers the noise of both counts: that is "
+        f"({found:g}, {delta})-DP."
+    ]
+
+
 def handling(terms: Terms) -> list[str]:
-    """What happens to an answer, as sentences."""
+    """The way of an answer through the parties, as sentences."""
     return [_HANDLING[terms.trust], *([_PROVEN] if terms.proofs else [])]
 
 
 def likelihood(promise: Promise, who: str = "you") -> list[str]:
-    """What the guarantee means for a participant, as sentences; numbers are rounded up.
+    """Meaning of the guarantee for a participant, as sentences; numbers are rounded up.
 
     >>> likelihood(Promise(Fraction(1)))  # doctest: +ELLIPSIS
     ['If you had answered differently, ... more than 2.72 times more or less likely.']
@@ -188,7 +219,7 @@ def caution(terms: Terms) -> list[str]:
 
 
 def honesty(terms: Terms) -> str:
-    """Who must be honest for the guarantee to hold, as a sentence."""
+    """Parties that must be honest for the guarantee to hold, as a sentence."""
     others = _others(terms.aggregation)
     match terms.trust, terms.noise.by:
         case TrustModel.TWO_SERVERS, "servers":
@@ -203,7 +234,7 @@ def honesty(terms: Terms) -> str:
 
 
 def _others(about: Aggregation) -> str:
-    """How many participants may be dishonest or missing, as a clause."""
+    """Numbers of participants that may be dishonest or missing, as a clause."""
     part, missing, count = about.dishonest_fraction, about.missing_fraction, about.dishonest_count
     many = percent(part) if part else f"{count:,}"
     more = f" ({count:,} if that is more)" if part and count else ""
@@ -226,15 +257,18 @@ def _noise(terms: Terms) -> str:
     """The least noise on each metric, with the parameter of its distribution."""
     noise = terms.noise
     if noise.distribution == RANDOMIZED_RESPONSE:
-        return f"{noise.distribution}, which flips one answer in 1 + e^(1/{noise.least}) or more"
+        power = 1 / noise.least
+        shown = power if power.denominator == 1 else f"({power})"
+        return f"{noise.distribution}, which flips at least one answer in 1 + e^{shown}"
     return f"{noise.distribution} noise of {_PARAMETERS[noise.distribution]} {noise.least} or more"
 
 
 def _replaced(terms: Terms) -> str:
-    """What neighbours differ in, and what gets noise."""
+    """The secret in which neighbours differ, and the numbers that get noise."""
     if terms.context is None:
         return "your answers; each metric"
-    return "what your device knows about you, your answers and its choices; each cell"
+    each = "number" if isinstance(terms.context, MomentTerms) else "cell"
+    return f"what your device knows about you, your answers and its choices; each {each}"
 
 
 def assumed(terms: Terms) -> list[Assumption]:

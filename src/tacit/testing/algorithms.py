@@ -77,9 +77,9 @@ def _check_rounds(entry: Algorithm, trial: Trial) -> None:
                 assert protocol.guarantee is None, "a round has no guarantee if the run has none"
             case KnownPerRound():
                 assert protocol.guarantee is not None, "a private run has private rounds"
-            case Guaranteed(promised):
+            case Guaranteed(stated):
                 assert protocol.guarantee is not None, "a private run has private rounds"
-                assert protocol.guarantee.implies(promised), "a round implies the run's guarantee"
+                assert protocol.guarantee.implies(stated), "a round implies the run's guarantee"
         played = start.world.play(round_, protocol, start.rng)
         experiment.observe(round_, protocol.simulate(played.load, start.noise))
     stored = json.loads(json.dumps(experiment.to_dict(), allow_nan=False))

@@ -81,7 +81,7 @@ def noise_shift(
 
 @dataclass(frozen=True)
 class SiloRules:
-    """How silos act and record between synchronisations; see `LinUCBPolicy`."""
+    """Rules by which silos act and record between synchronisations; see `LinUCBPolicy`."""
 
     lazy: bool = True
     clip: bool = False

@@ -1,4 +1,4 @@
-"""How much better the published policies are than one option for everybody, anytime-valid.
+"""Gain of the published policies over one option for everybody, anytime-valid.
 
 In every round participants are assigned at random to the policy or to one option for everybody,
 with fixed sizes n and m. With ρ = n / m, the sum over rounds of (policy's rewards - ρ · option's

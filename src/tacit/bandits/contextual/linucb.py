@@ -81,7 +81,7 @@ class LinUCBPolicy(Policy):
 
     @property
     def centre(self) -> float:
-        """What is subtracted from rewards: ½ with a weight, else 0."""
+        """The number subtracted from rewards: ½ with a weight, else 0."""
         return CENTRE if self.weight else 0.0
 
     def time(self, participants: int) -> int:  # noqa: ARG002

@@ -190,7 +190,7 @@ class PolicyLearner(Learner):
             self._waiting = []
 
     def gains(self, level: float = 0.95) -> list[SingleOptionGain]:
-        """How much more than one option for everybody the policies have earned per participant.
+        """Gain of the policies over one option for everybody, in reward per participant.
 
         Parameters
         ----------

@@ -34,7 +34,7 @@ LEAST = 0.1  # smallest eigenvalue after repair, relative to the regularizer
 
 @dataclass(frozen=True)
 class CentredRewards:
-    """How rewards depend on features, and how silos record them: as w (y - ½).
+    """Model of rewards by features, and the weight with which silos record them: w (y - ½).
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ class SiloLearner(Learner):
     @property
     @abstractmethod
     def statistics(self) -> SiloStatistics:
-        """What a silo reports per batch."""
+        """The kind of report that a silo makes per batch."""
 
     @abstractmethod
     def policy(self, steps: int) -> LinUCBPolicy:

@@ -37,7 +37,7 @@ GROWTH = 2.0  # of phases
 def with_intercept(features: npt.ArrayLike) -> Floats:
     """Features as actions: an intercept, and every feature centred and scaled to its range.
 
-    A feature that all options share says nothing and is left out.
+    A feature with the same value for all options is dropped: the intercept covers it.
 
     >>> with_intercept([[1.0, 7.0], [3.0, 7.0], [5.0, 7.0]])
     array([[ 1. , -0.5],

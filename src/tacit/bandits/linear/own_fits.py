@@ -66,7 +66,7 @@ class PublicPhase:
 
 @dataclass(frozen=True, eq=False)
 class OwnFit:
-    """How clients fit, in the coordinates of the span of the played actions.
+    """Fit of one client, in the coordinates of the span of the played actions.
 
     Parameters
     ----------

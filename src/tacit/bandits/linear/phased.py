@@ -88,7 +88,7 @@ class PhasedElimination(Learner):
 
     @abstractmethod
     def _participants(self, phase: int, plays: Indices) -> int:
-        """How many participants report in a phase."""
+        """Number of participants that report in a phase."""
 
     @abstractmethod
     def _variances(self, reports: Indices, plays: Floats) -> Floats:
@@ -221,7 +221,7 @@ class PhasedElimination(Learner):
 
 @dataclass(frozen=True)
 class ClientSampling:
-    """How many clients each phase samples, and how their parameters differ.
+    """Number of clients that each phase samples, and the spread of their parameters.
 
     Parameters
     ----------

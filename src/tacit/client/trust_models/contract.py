@@ -15,13 +15,18 @@ from typing import ClassVar
 from tacit.aggregation.announcements import LiveRound, accept
 from tacit.client.entries import Running
 from tacit.client.exchange import Talk
+from tacit.errors import Refusal, require
 from tacit.terms import Pinned, Terms
+from tacit.trust import View
 
 
 class Reporter(ABC):
     """A device's part in the rounds of one trust model."""
 
     description: ClassVar[type[LiveRound]]
+
+    view: ClassVar[View | None] = None
+    """The view that the guarantee of the terms must be about; None for any."""
 
     def announced(self, pinned: Pinned, announcement: bytes) -> LiveRound:
         """Parse a round that all parties signed and that is no weaker than the terms.
@@ -34,13 +39,15 @@ class Reporter(ABC):
         """ε of the round, for the ledger."""
         return pinned.check(announced.offer())
 
-    @abstractmethod
     def check_terms(self, terms: Terms) -> None:
         """Reject terms whose guarantee a device cannot verify, before they are shown."""
+        if self.view is not None:
+            rule = f"{self.view.value} with {terms.kind} rounds"
+            require(terms.view is self.view, "view", terms.view.value, rule, Refusal)
 
-    @abstractmethod
     def least_cost(self, terms: Terms) -> Fraction:
-        """ε of a round with exactly the noise of the terms."""
+        """ε of a round with exactly the noise of the terms: by default an equal part of all."""
+        return terms.cost
 
     @abstractmethod
     def encode(self, running: Running) -> Mapping[int, bytes]:

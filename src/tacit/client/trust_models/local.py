@@ -9,7 +9,7 @@ from tacit.aggregation.local import ROLE, LocalRound, encrypt_report
 from tacit.client.entries import Running
 from tacit.client.trust_models.contract import Reporter
 from tacit.sampling.draws import draw_laplace, flip_response
-from tacit.terms import Pinned, Terms
+from tacit.terms import Pinned
 from tacit.terms.parts import RANDOMIZED_RESPONSE
 
 
@@ -21,13 +21,6 @@ class LocalReporter(Reporter):
     """
 
     description = LocalRound
-
-    def check_terms(self, terms: Terms) -> None:
-        """Terms of the local model have no further conditions."""
-
-    def least_cost(self, terms: Terms) -> Fraction:
-        """An equal part of ε."""
-        return terms.cost
 
     def encode(self, running: Running) -> Mapping[int, bytes]:
         """The encrypted noisy numbers, for the only server."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 from tacit.aggregation.announcements import accept
 from tacit.aggregation.masking import MaskingRound
@@ -18,7 +17,7 @@ from tacit.aggregation.wire import Kind
 from tacit.client.entries import Running
 from tacit.client.exchange import Reply, Request, Talk
 from tacit.client.trust_models.contract import Reporter
-from tacit.errors import Refusal, require
+from tacit.errors import Refusal
 from tacit.sampling.draws import draw_gaussian, draw_laplace_share, draw_skellam
 from tacit.terms import Pinned, Terms
 from tacit.terms.parts import DISCRETE_GAUSSIAN, SKELLAM
@@ -47,19 +46,10 @@ class _Session:
 class MaskingReporter(Reporter):
     """Joins with a masking client, then answers the stages of the round."""
 
-    description = MaskingRound
+    description, view = MaskingRound, View.OPENED_SUM
 
     def __init__(self) -> None:
         self._sessions: dict[tuple[bytes, int], _Session] = {}
-
-    def check_terms(self, terms: Terms) -> None:
-        """The guarantee must be about released sums."""
-        rule = f"{View.OPENED_SUM.value} with secure aggregation"
-        require(terms.view is View.OPENED_SUM, "view", terms.view.value, rule, Refusal)
-
-    def least_cost(self, terms: Terms) -> Fraction:
-        """An equal part of ε."""
-        return terms.cost
 
     def encode(self, running: Running) -> Mapping[int, bytes]:
         """The slot and the JOIN message of a fresh masking client."""
@@ -76,7 +66,8 @@ class MaskingReporter(Reporter):
         session = self._sessions.get(_key(running))
         while session is not None:
             address = session.client.address.hex()
-            reply = yield Request("GET", f"{url}/messages/{address}/{session.after}")
+            named = ((_SLOT, running.slot.encode().hex()),)
+            reply = yield Request("GET", f"{url}/messages/{address}/{session.after}", b"", named)
             if reply.status == 204:
                 session.failures, session.asks = 0, now + PAUSE
                 return True

@@ -7,7 +7,6 @@ Noise is drawn exactly, from the operating system's randomness (`tacit.sampling`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 
 from tacit.aggregation.announcements import accept
 from tacit.aggregation.shuffler import BIT, ShufflerRound, wrap
@@ -16,16 +15,16 @@ from tacit.aggregation.wire import number_size
 from tacit.client.entries import Running
 from tacit.client.trust_models.contract import Reporter
 from tacit.errors import Refusal, require
-from tacit.sampling.coins import below
+from tacit.sampling.coins import additive_shares
 from tacit.sampling.draws import draw_laplace_share, ones
-from tacit.terms import Pinned, Terms
+from tacit.terms import Pinned
 from tacit.trust import View
 
 
 class ShufflerReporter(Reporter):
     """Draws a share of the noise and sends separate messages through the shuffler."""
 
-    description = ShufflerRound
+    description, view = ShufflerRound, View.SHUFFLED
 
     def announced(self, pinned: Pinned, announcement: bytes) -> ShufflerRound:
         """Parse a signed round; its messages must be as wide as their numbers, no wider."""
@@ -33,15 +32,6 @@ class ShufflerReporter(Reporter):
         size = number_size(found.metrics * found.modulus)
         require(found.size == size, "size of a message", found.size, f"{size} bytes", Refusal)
         return found
-
-    def check_terms(self, terms: Terms) -> None:
-        """The guarantee must be about shuffled messages."""
-        rule = f"{View.SHUFFLED.value} with a shuffler"
-        require(terms.view is View.SHUFFLED, "view", terms.view.value, rule, Refusal)
-
-    def least_cost(self, terms: Terms) -> Fraction:
-        """An equal part of ε."""
-        return terms.cost
 
     def encode(self, running: Running) -> Mapping[int, bytes]:
         """The slot, and all messages encrypted to the shuffler."""
@@ -72,7 +62,5 @@ def randomized(announced: ShufflerRound, level: int) -> list[int]:
     if announced.modulus == BIT:
         count = level + ones(parts - announced.binding.levels, total).draw()
         return [1] * count + [0] * (parts - count)
-    modulus = announced.modulus
-    shares = [below(modulus) for _ in range(parts - 1)]
     noisy = level + draw_laplace_share(total, divisor)
-    return [*shares, (noisy - sum(shares)) % modulus]
+    return additive_shares(noisy, parts, announced.modulus)

@@ -9,24 +9,21 @@ from tacit.aggregation import TwoServerRound, aborted_by_both, split
 from tacit.client.choices import numbers_of
 from tacit.client.entries import Running
 from tacit.client.trust_models.contract import Reporter
-from tacit.errors import Refusal, require
 from tacit.terms import Pinned, Terms
 from tacit.trust import View
 
 
 class TwoServerReporter(Reporter):
-    """Splits the levels into one report share per server."""
+    """Splits the levels into one report share per server.
 
-    description = TwoServerRound
+    Terms whose devices add the noise are rejected: they need both servers to be honest.
+    """
 
-    def check_terms(self, terms: Terms) -> None:
-        """Reject terms whose devices add the noise: those need both servers to be honest."""
-        rule = f"{View.OTHER_SERVER.value}: devices report only where both servers add noise"
-        require(terms.view is View.OTHER_SERVER, "view", terms.view.value, rule, Refusal)
+    description, view = TwoServerRound, View.OTHER_SERVER
 
     def least_cost(self, terms: Terms) -> Fraction:
-        """Sensitivity / scale."""
-        return terms.sensitivity(terms.context is not None) / terms.noise.scale
+        """Sensitivity / scale; for Gaussian noise ε."""
+        return terms.round_cost(terms.context is not None, terms.noise.scale)
 
     def encode(self, running: Running) -> Mapping[int, bytes]:
         """The encrypted shares of both servers."""

@@ -24,7 +24,7 @@ LABELS = {
 SIZE = {"horizon": 10_000, "silos": 100, "dimension": 10, "actions": 100, "sync": 25}
 SMALL = {**SIZE, "horizon": 2000, "silos": 20}
 SMALLER = {"horizon": 1000, "silos": 20}
-PROMISES = ((0.2, 0.1), (1.0, 1e-5))
+TARGETS = ((0.2, 0.1), (1.0, 1e-5))
 Curve = tuple[str, dict[str, Any]]
 FREE: Curve = ("fedlinucb", {"lazy": False})  # the paper's Algorithm 1; its Algorithm 8 is lazy
 per_round = partial(as_panels, per="round", regret="group regret")
@@ -95,10 +95,10 @@ def super_agent(options: Options) -> list[FigureCurve]:
     """
     names = ("ldp-fedlinucb", "sdp-fedlinucb-vec", "secagg-fedlinucb", "jdp-linucb")
     found: list[FigureCurve] = []
-    for epsilon, delta in PROMISES:
-        promised = [(name, {"epsilon": epsilon, "delta": delta}) for name in names]
+    for epsilon, delta in TARGETS:
+        private = [(name, {"epsilon": epsilon, "delta": delta}) for name in names]
         title = f"ε = {epsilon:g}, δ = {delta:g}"
-        found += _panel(title, [*promised, ("fedlinucb", {})], "", options, size=SMALL)
+        found += _panel(title, [*private, ("fedlinucb", {})], "", options, size=SMALL)
     return found
 
 

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -24,7 +23,7 @@ from tacit.client.loopback import NEARBY
 from tacit.errors import TacitError, integer, one_of, positive, probability
 from tacit.noise.release_test import Fault, NoiseTest
 from tacit.service import definition_files
-from tacit.service.admin import Operated, publish
+from tacit.service.admin import Operated, publish, short_experiment
 from tacit.service.audit.counterpart import KeyedParty
 from tacit.service.audit.participants import Participants
 from tacit.service.store import Stage
@@ -56,7 +55,7 @@ SMALL_ROUNDS: Mapping[TrustModel, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class AuditSettings:
-    """What is audited: trust model, number of released sums, false positive rate, time."""
+    """Settings of an audit: trust model, number of released sums, false positive rate, time."""
 
     trust: TrustModel
     proofs: bool = False
@@ -129,26 +128,19 @@ def judge(releases: list[Release], rate: float) -> tuple[NoiseTest, dict[Fault, 
 
 def definition_of(settings: AuditSettings, helper: KeyedParty | None) -> str:
     """The definition file of the audit's experiment."""
-    today = datetime.now(UTC).date()
-    given: dict[str, Any] = {
+    other = None if helper is None else (helper.operated.url, public_key(helper.key))
+    given = {
         "question": "Audit of the noise: nobody takes part in this experiment",
         "options": OPTIONS,
         "meaning": "always 0",
         "trust": settings.trust.value,
         "proofs": settings.proofs,
         "labels": (),
-        "window": 0,
-        "first_day": today - timedelta(days=1),
-        "last_day": today + timedelta(days=1),
         "min_batch_size": 2,
         "dropout": 0,
-        "joining": 60,
-        "margin": 2,
-        "grace": 120,
+        **short_experiment(other, joining=60, margin=2, grace=120),
         **SMALL_ROUNDS[settings.trust],
     }
-    if helper is not None:
-        given |= {"helper_address": helper.operated.url, "helper_key": public_key(helper.key)}
     return definition_files.write(given)
 
 

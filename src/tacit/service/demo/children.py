@@ -17,7 +17,7 @@ import httpx
 from tacit.client.loopback import NEARBY
 from tacit.errors import TacitError
 
-STARTING, ENDING = 60.0, 10.0
+STARTING, ENDING = 180.0, 10.0
 _DEATH_OF_PARENT = 1  # PR_SET_PDEATHSIG in prctl(2)
 
 

@@ -26,6 +26,7 @@ from tacit.service.bootstrap import Card, create_party
 from tacit.service.demo.children import Child, free_port
 from tacit.service.demo.crowd import Told, VisitCounts
 from tacit.service.readers import counted
+from tacit.service.store import LIVE, Stage
 from tacit.terms import ROLES
 from tacit.trust import TrustModel
 
@@ -40,18 +41,20 @@ EPSILON = {TrustModel.LOCAL: 3, TrustModel.SHUFFLER: 2}
 """ε by trust model, else 1: larger where rounds would need too many people for three minutes."""
 
 ENOUGH = 60.0  # seconds until the experiment is stopped if it is decided
-LONGEST = 145.0  # the same if it is not, from the start of the servers on
+LONGEST = 145.0  # the same if it is not, from the start of the servers on; more with long rounds
 WINDOW = 5  # seconds from assignment to report: time to answer for manual participants
 WINDOW_KEPT = 20  # the same with `keep`
 ROUNDS, BATCH = 8, 60  # few large rounds: nearly all experiments are decided after one or two
 BATCHES = {TrustModel.SECURE_AGGREGATION: 40}  # whose stages take each device longer
-JOINING = (9, 70)  # seconds that a round assigns slots: at least and at most
-MARGIN = (4, 12)  # seconds for reports to arrive: at least and at most
+JOINING = (9, 150)  # seconds that a round assigns slots: at least and at most
+MARGIN = (4, 30)  # seconds for reports to arrive: at least and at most
 GRACE = (60, 480)  # seconds for servers, and for the stages of secure aggregation, which end
 # as soon as all devices have answered
 GRACE_PER_START = 40  # times as long as the servers took to start
 SLOTS_PER_START = 70  # slots that are filled in the time that the servers took to start; two
 # thirds of what was measured, since a round needs four of five reports
+ATTEMPTS = 3  # experiments, each with rounds of twice the length if all rounds were aborted
+FINISHING = 20.0  # seconds for open rounds to end after the experiment is stopped
 
 
 @dataclass(frozen=True)
@@ -72,10 +75,20 @@ class RoundPace:
         """
         return cls(
             _within(JOINING, slots * started / SLOTS_PER_START),
-            _within(MARGIN, started),
+            _within(MARGIN, 1.5 * started),
             _within(GRACE, started * GRACE_PER_START),
             window,
         )
+
+    @property
+    def longest(self) -> float:
+        """Seconds until the experiment is stopped undecided: time for two batches of rounds."""
+        batch = self.joining + self.window + self.margin
+        return max(LONGEST, 2 * batch + self.grace / 2)
+
+    def slower(self) -> RoundPace:
+        """Twice as long phases, after rounds that were too short for this machine."""
+        return RoundPace(2 * self.joining, 2 * self.margin, 2 * self.grace, self.window)
 
 
 FASTEST = RoundPace()
@@ -96,6 +109,19 @@ class DemoProgress:
     addresses: tuple[str, ...]
     export: dict[str, Any] = field(default_factory=dict)
     requests: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    @property
+    def released(self) -> bool:
+        """Whether a round was released."""
+        return any(one["stage"] == Stage.OPENED for one in self.status["rounds"])
+
+    @property
+    def in_vain(self) -> bool:
+        """Whether the first rounds are over and all were aborted."""
+        rounds = self.status["rounds"]
+        last = max((one["closes"] for one in rounds if one["stage"] == Stage.REFUSED), default=0)
+        live = (one["closes"] for one in rounds if one["stage"] in LIVE)
+        return last > 0 and not self.released and all(closes > last for closes in live)
 
     @property
     def decided(self) -> bool:
@@ -124,7 +150,7 @@ class DemoProgress:
 
 @dataclass(frozen=True)
 class DemoSettings:
-    """What the demonstration shows: people, seed, trust model, range proofs and contexts."""
+    """Settings of a demonstration: people, seed, trust model, range proofs and contexts."""
 
     people: int = 3000
     seed: int = 1
@@ -170,27 +196,40 @@ def playing(settings: DemoSettings, watch: Watch | None = None) -> Iterator[Demo
         planned = definition_files.parse(definition_of(parties.cards[1:], settings))
         slots = sum(one.participants for one in planned.experiment().propose())
         pace = RoundPace.of(took, slots, WINDOW_KEPT if settings.keep else WINDOW)
-        digest = _publish(parties, definition_of(parties.cards[1:], settings, pace))
-        counts = directory / "counts.json"
-        told = Told(
-            parties.cards[0].address,
-            tuple(card.key.hex() for card in parties.cards),
-            digest,
-            LIKING,
-            str(counts),
-            4 * settings.people,
-            settings.seed,
-            *((CONTEXTS, BY_SHIFT) if settings.contextual else ()),
-        )
-        page = f"{parties.cards[0].address}/e/{digest}"
-        said(f"watch it at {page}", None)
-        said(f"take part at {page}/take-part", None)
-        crowd = Child(
-            ["-m", "tacit.service.demo.crowd"], directory / "crowd.log", json.dumps(asdict(told))
-        )
-        stack.callback(crowd.end)
-        clock = Watched(digest, counts, crowd, started)
-        yield _watched(parties, clock, said, keep=settings.keep)
+        for attempt in range(1, ATTEMPTS + 1):
+            watched = _begin(stack, parties, settings, pace, said)
+            shown = _watched(parties, watched, said, keep=settings.keep)
+            if shown.released or attempt == ATTEMPTS:
+                break
+            said("all rounds were aborted: publishing it anew with longer rounds", None)
+            watched.crowd.end()
+            pace = pace.slower()
+        yield shown
+
+
+def _begin(
+    stack: ExitStack, parties: Parties, settings: DemoSettings, pace: RoundPace, said: Watch
+) -> Watched:
+    """Publish the experiment and start its simulated participants."""
+    digest = _publish(parties, definition_of(parties.cards[1:], settings, pace))
+    counts = parties.directory / f"counts-{digest[:8]}.json"
+    told = Told(
+        parties.cards[0].address,
+        tuple(card.key.hex() for card in parties.cards),
+        digest,
+        LIKING,
+        str(counts),
+        4 * settings.people,
+        settings.seed,
+        *((CONTEXTS, BY_SHIFT) if settings.contextual else ()),
+    )
+    page = f"{parties.cards[0].address}/e/{digest}"
+    said(f"watch it at {page}", None)
+    said(f"take part at {page}/take-part", None)
+    log = parties.directory / f"crowd-{digest[:8]}.log"
+    crowd = Child(["-m", "tacit.service.demo.crowd"], log, json.dumps(asdict(told)))
+    stack.callback(crowd.end)
+    return Watched(digest, counts, crowd, pace, time.monotonic())
 
 
 def definition_of(
@@ -281,11 +320,12 @@ def _publish(parties: Parties, text: str) -> str:
 
 @dataclass(frozen=True)
 class Watched:
-    """The experiment that is watched, its simulated participants, and when servers started."""
+    """The experiment that is watched, its simulated participants and its pace."""
 
     digest: str
     counts: Path
     crowd: Child
+    pace: RoundPace
     started: float
 
 
@@ -299,9 +339,8 @@ def _watched(parties: Parties, watched: Watched, said: Watch, *, keep: bool) -> 
     while True:
         shown = _look(parties, digest, counts, time.monotonic() - watched.started)
         said("participants report", shown)
-        if shown.status["state"] == "finished" or shown.seconds > (
-            ENOUGH if shown.decided else LONGEST
-        ):
+        limit = ENOUGH if shown.decided else watched.pace.longest
+        if shown.status["state"] == "finished" or shown.in_vain or shown.seconds > limit:
             break
         if crowd.ended:
             last = crowd.log.read_text(encoding="utf-8", errors="replace").strip()[-500:]
@@ -312,7 +351,8 @@ def _watched(parties: Parties, watched: Watched, said: Watch, *, keep: bool) -> 
     if not keep:
         if shown.status["state"] != "finished":
             coordinator.post(f"/experiments/{digest}/stop")
-        _let_finish(parties, digest, said)
+        longest = FINISHING if shown.released or shown.in_vain else float(watched.pace.grace)
+        _let_finish(parties, digest, said, longest)
     shown = _look(parties, digest, counts, time.monotonic() - watched.started)
     shown.export = coordinator.get(f"/experiments/{digest}/export")
     shown.requests = {
@@ -321,9 +361,9 @@ def _watched(parties: Parties, watched: Watched, said: Watch, *, keep: bool) -> 
     return shown
 
 
-def _let_finish(parties: Parties, digest: str, said: Watch) -> None:
+def _let_finish(parties: Parties, digest: str, said: Watch, longest: float) -> None:
     """Wait until the open rounds end."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + longest
     while time.monotonic() < end:
         status = parties.operated[0].get(f"/experiments/{digest}/status")
         if not any(one["stage"] in ("open", "closing") for one in status["rounds"]):

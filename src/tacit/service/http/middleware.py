@@ -112,13 +112,16 @@ class Front:
             await send(message)
 
         method = _device_method(scope["path"])
-        handle = self._handled if method is None else self._cross_origin[method]
+        handle: ASGIApp = self._handled if method is None else self._cross_origin[method]
         try:
+            if method is not None and _is_preflight(scope):
+                handle = self._early(scope, dict(scope["headers"])) or handle
             await handle(scope, receive, sending)
         except Exception as error:
-            LOG.error("request failed", extra=traced(error) | {"route": _template(scope)})
-            if not status:
-                await problem(500)(scope, receive, sending)
+            if not self.connections.is_closing(peer):
+                LOG.error("request failed", extra=traced(error) | {"route": _template(scope)})
+                if not status:
+                    await problem(500)(scope, receive, sending)
         finally:
             self.connections.finish(peer)
             self._metrics.request(_template(scope), scope["method"], status, took)
@@ -145,6 +148,7 @@ class Front:
     ) -> None:
         """Read the expected body, then let the application answer."""
         expected = await self._bodies.expected(scope, headers)
+        self.connections.expect(_peer(scope), expected.size)
         with self._bodies.holding(expected):
             body = await read_body(receive, headers.get(b"content-length"), expected)
             self.connections.activate(_peer(scope))
@@ -196,6 +200,12 @@ def _device_method(path: str) -> str | None:
         if pattern.fullmatch(path):
             return method
     return None
+
+
+def _is_preflight(scope: Scope) -> bool:
+    """Whether the CORS middleware answers by itself, without `Front._handled`."""
+    names = {name for name, _ in scope["headers"]}
+    return scope["method"] == "OPTIONS" and {b"origin", b"access-control-request-method"} <= names
 
 
 def _template(scope: Scope) -> str:

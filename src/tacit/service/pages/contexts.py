@@ -62,7 +62,7 @@ def decided(answers: Answers) -> int:
 
 
 def sure(answers: Answers) -> str:
-    """How many segments are decided, as a sentence."""
+    """Number of decided segments, as a sentence."""
     count, of = decided(answers), len(answers)
     if count == of:
         return "Decided for everybody."
@@ -79,7 +79,7 @@ def described(context: Mapping[str, Any]) -> str:
 
 
 def gained(gains: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What choosing by context gains over one option for everybody, as sentences.
+    """Gain of choosing by context over one option for everybody, as sentences.
 
     >>> gained([{"option": "A", "gain": 0.1, "low": 0.02, "high": 0.2}])
     ['Against A for everybody, choosing by context gains +0.100 (+0.020 to +0.200).']

@@ -133,6 +133,6 @@ def choices(answer: Answer) -> list[tuple[str, str]]:
 
 
 def _unanswered(answer: Answer) -> str:
-    """What is sent for a participant who answers nothing: zero, or the value next to it."""
+    """The value sent for a participant without an answer: zero, or the value next to it."""
     value = min(max(answer.low, 0), answer.high)
     return next((f"“{label}”" for own, label in choices(answer) if own == str(value)), str(value))

@@ -51,7 +51,7 @@ class HelperLink(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class EngineContext:
-    """What an engine uses of its party: terms, signing key, records, store, clock and noise.
+    """Resources of a party for an engine: terms, signing key, records, store, clock and noise.
 
     `role` is the party's index in the terms. `noise` serves trust models whose servers add noise.
     """

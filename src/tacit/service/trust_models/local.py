@@ -149,7 +149,7 @@ class LocalCoordinator(CoordinatorEngine):
 
 
 def _room(terms: Terms) -> int:
-    """How far a noisy number may be out of the range of levels; none for randomized response."""
+    """Distance of a noisy number from the range of levels at most; 0 for randomized response."""
     if terms.noise.distribution == RANDOMIZED_RESPONSE:
         return 0
     return math.ceil(terms.noise.scale * CLAMPED)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from tacit.aggregation.announcements import Binding, LiveRound, SharedNoise, accept, announce
-from tacit.aggregation.graph import Claim, neighbourhood
+from tacit.aggregation.graph import Claim, Neighbourhood, neighbourhood
 from tacit.aggregation.masking import MaskingRound
 from tacit.aggregation.masking_rounds import MaskingReports
 from tacit.aggregation.masking_server import PARTY, MaskingServer, prepare_server
@@ -34,7 +34,7 @@ from tacit.service.trust_models.contract import (
     RoundPlan,
     ServedRound,
 )
-from tacit.terms import Terms
+from tacit.terms import Aggregation, Terms
 
 KIND = "masking"
 ROLE = 0
@@ -94,13 +94,6 @@ class MaskingCoordinator(CoordinatorEngine):
         terms, about = self.context.terms, self.context.terms.answer
         tolerated, way = terms.aggregation, self.codec(plan.protocol, terms)
         least = max(minimum(way.protocol, KIND), tolerated.minimum_batch_size)
-        among = neighbourhood(
-            plan.slots,
-            least,
-            dropout=tolerated.missing_fraction,
-            corrupt=tolerated.dishonest(plan.slots) / plan.slots,
-            claim=Claim(tolerated.claim),
-        )
         return MaskingRound(
             Binding(terms.digest, plan.option, about.levels, about.window, plan.closes),
             plan.identity,
@@ -108,7 +101,7 @@ class MaskingCoordinator(CoordinatorEngine):
             least,
             way.modulus,
             len(about.metrics),
-            among,
+            neighbourhood_for(tolerated, plan.slots, least),
             prepare_server(self.context.records, plan.identity),
             _announced_noise(plan.protocol),
             plan.assigned_until,
@@ -150,6 +143,17 @@ class MaskingCoordinator(CoordinatorEngine):
             LOG.warning("round %s is aborted: %s", row.identity.hex(), served.reason)
         served.finish(ROLE, self.context.key)
         return EndedRound(served.view() if phase is RoundPhase.ANSWERED else None)
+
+
+def neighbourhood_for(tolerated: Aggregation, slots: int, least: int) -> Neighbourhood:
+    """The smallest neighbourhood that withstands the adversary of the terms, in whole clients."""
+    return neighbourhood(
+        slots,
+        least,
+        dropout=tolerated.missing_fraction,
+        corrupt=Fraction(tolerated.dishonest(slots), slots),
+        claim=Claim(tolerated.claim),
+    )
 
 
 def _announced_noise(protocol: Protocol) -> SharedNoise:
