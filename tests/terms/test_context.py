@@ -64,6 +64,13 @@ OFFER = Offer(
 )
 
 
+def test_a_report_has_a_cell_for_every_combination_of_values() -> None:
+    fields = (CONTEXT.fields[0], ContextField("shift", ("day", "evening", "night")))
+    both = ContextTerms(fields)
+    assert both.numbers(options=2) == 2 * 2 * 3 * 2
+    assert both.report(2).segments == both.features(("old", "new")).segments == 6
+
+
 def test_a_round_in_which_devices_choose_costs_epsilon() -> None:
     assert PINNED.check(OFFER) == 1
     assert PINNED.check(replace(OFFER, scale=Fraction(4))) == Fraction(1, 2)

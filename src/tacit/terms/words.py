@@ -264,7 +264,9 @@ def _noise(terms: Terms) -> str:
     """The least noise on each metric, with the parameter of its distribution."""
     noise = terms.noise
     if noise.distribution == RANDOMIZED_RESPONSE:
-        return f"{noise.distribution}, which flips one answer in 1 + e^(1/{noise.least}) or more"
+        power = 1 / noise.least
+        shown = power if power.denominator == 1 else f"({power})"
+        return f"{noise.distribution}, which flips at least one answer in 1 + e^{shown}"
     return f"{noise.distribution} noise of {_PARAMETERS[noise.distribution]} {noise.least} or more"
 
 
