@@ -51,6 +51,7 @@ from tacit.terms import (
     check_live,
     check_successor,
 )
+from tacit.terms.context import TABLE
 from tacit.terms.parts import BINOMIAL, RANDOMIZED_RESPONSE
 from tacit.trust import TrustModel, View
 from tacit.vdaf import MODULUS128
@@ -82,7 +83,9 @@ def decided(text: str) -> dict[str, Any]:
     except (TacitError, UnicodeError):
         return {"text": text, "digest": None}
     shared = made.trust is TrustModel.SHUFFLER and made.noise.distribution != BINOMIAL
-    if made.view not in IN_BROWSERS or shared or made.suite != DEFAULT.identifier:
+    table = made.context is not None and made.context.statistic == TABLE
+    chosen = made.context is None or (table and len(made.answer.metrics) == 1)
+    if made.view not in IN_BROWSERS or shared or made.suite != DEFAULT.identifier or not chosen:
         return {"text": text, "digest": None}
     return {"text": text, "digest": made.digest.hex()}
 

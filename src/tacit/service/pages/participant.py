@@ -96,7 +96,8 @@ def _chosen_in_browsers(terms: Terms) -> bool:
     """Whether the device chooses nothing, or by a table that two servers sum."""
     if terms.context is None:
         return True
-    return terms.context.statistic == TABLE and terms.trust is TrustModel.TWO_SERVERS
+    alone, summed = len(terms.answer.metrics) == 1, terms.trust is TrustModel.TWO_SERVERS
+    return alone and summed and terms.context.statistic == TABLE
 
 
 def _learned(terms: Terms) -> dict[str, str]:
