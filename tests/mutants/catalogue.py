@@ -80,6 +80,11 @@ VDAF = ("tests/vdaf",)
 FEATURES = ("tests/contextual/test_features.py",)
 STATISTICS = ("tests/protocols/test_statistic_sums.py",)
 RECORDED = ("tests/silos/test_recorded.py",)
+HOSTILE = ("tests/silos/test_hostile_messages.py",)
+RESTORED = ("tests/silos/test_crashes.py::test_a_restored_database_draws_no_second_noise",)
+FEDERATION = (
+    "tests/silos/test_federation.py::test_three_silos_tolerate_no_loss_and_four_tolerate_one",
+)
 VERIFIED = ("tests/aggregation/test_verified.py",)
 SERVER_NOISE = ("tests/service/test_server_noise.py",)
 DEVICE_SHARES = ("tests/service/test_device_shares.py",)
@@ -1156,6 +1161,64 @@ TARGETS: tuple[Target, ...] = (
     Target("contextual/feature_maps.py", "check_length", (checks, limits), FEATURES),
     Target("contextual/statistics.py", "MomentReport.vector", (checks,), FEATURES),
     Target("contextual/statistics.py", "TableReport.vector", (checks,), FEATURES),
+    Target("silos/agent.py", "RecordedEvaluations.check_budget", (checks,), RECORDED),
+    Target(
+        "silos/agent.py",
+        "RecordedEvaluations.check_budget",
+        (
+            swap("(('epsilon', self.epsilon), ('delta', self.delta))", "[('epsilon', 9)]"),
+            swap("sum", "max"),
+        ),
+        RECORDED,
+    ),
+    Target("silos/agent.py", "SiloAgent.respond", (checks,), HOSTILE),
+    Target("silos/agent.py", "SiloAgent._take_policy", (checks,), HOSTILE),
+    Target("silos/agent.py", "SiloAgent._report", (checks,), HOSTILE),
+    Target("silos/agent.py", "SiloAgent._join", (checks,), HOSTILE),
+    Target(
+        "silos/agent.py",
+        "SiloAgent._attempt",
+        (
+            swap(
+                "(masking.attempt, masking.step) != (asked.attempt, asked.step)",
+                "masking.attempt != asked.attempt",
+            ),
+        ),
+        HOSTILE,
+    ),
+    Target(
+        "silos/agent.py",
+        "SiloAgent._sign_survivors",
+        (checks, swap("self._first(b'survivors', asked.step, digest)", "digest")),
+        HOSTILE,
+    ),
+    Target("silos/agent.py", "SiloAgent._row", (checks,), RESTORED, ("_check_once",)),
+    Target("silos/agent.py", "SiloAgent._evaluation", (checks,), HOSTILE, ("_check_once",)),
+    Target("silos/silo_masking.py", "SiloMasking.__init__", (checks,), HOSTILE),
+    Target(
+        "silos/silo_masking.py",
+        "SiloMasking.share",
+        (
+            checks,
+            swap("not known <= signed.keys()", "False"),
+            swap("len(signed) != len(known)", "False"),
+        ),
+        HOSTILE,
+        ("verify(", "no refusal", "->"),
+    ),
+    Target("silos/silo_masking.py", "SiloMasking.check_survivors", (checks,), HOSTILE),
+    Target("silos/silo_masking.py", "SiloMasking.sign_survivors", (checks,), HOSTILE),
+    Target("silos/silo_masking.py", "SiloMasking.reveal", (checks,), HOSTILE),
+    Target(
+        "silos/messages.py", "read_survivors", (checks, limits), HOSTILE, ("fewest", "ascending")
+    ),
+    Target(
+        "silos/federation.py",
+        "PinnedFederation.check",
+        (swap("noise.divisor", "offer.divisor"), swap("noise.total", "offer.total")),
+        HOSTILE,
+    ),
+    Target("silos/federation.py", "largest_missing", (swap("silos - 2", "silos - 1"),), FEDERATION),
     Target(
         "silos/evaluation.py",
         "EvaluationRequest.values",
