@@ -146,7 +146,8 @@ def test_an_evaluation_covers_the_truth_and_is_charged(tmp_path: Path, estimator
     assert found.high - found.low < 1.0
     assert coordinator.evaluate(request(estimator)) == found  # stored: no second release
     for agent in federation.agents.values():
-        assert len(agent._database.evaluations()) == 1
+        status = agent.status()
+        assert (status["evaluations"], status["epsilon_of_evaluations"]) == (1, "1")
     coordinator.evaluate(request(estimator, "1/2"))
     with pytest.raises(SiloAbsent, match="only 0 silos accept"):
         coordinator.evaluate(request(estimator, "3/4"))  # 1 + 1/2 + 3/4 > 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -101,18 +102,31 @@ def serve_silo(path: SiloFile = SILO_FILE) -> None:
     """Run the silo's agent on this machine until SIGTERM or ^C."""
     with needs_live():
         from tacit.silos import config
-        from tacit.silos.http import agent_app, serve_agent
+        from tacit.silos.http import agent_app, bind_agent, serve_agent
     told = config.read_entries(config.SiloConfig, path)
     tokens = [told.token(path.parent, name) for name in config.TOKENS]
     app = agent_app(config.open_agent(path), *tokens)
-    serve_agent(app, told.host, told.port)
+    bound = bind_agent(told.host, told.port)
+    typer.echo(
+        f"the agent of {told.name} listens at {told.host}:{told.port}; ^C stops it", err=True
+    )
+    serve_agent(app, bound)
 
 
 def silo_status(path: SiloFile = SILO_FILE, as_json: Json = False) -> None:
     """Print the state of a silo, for its own staff: counts never leave the silo."""
     with needs_live():
         from tacit.silos.config import open_agent
-    show(open_agent(path).status(), "a silo", as_json)
+    agent = open_agent(path)
+    status = agent.status()
+    due = status["next_due"]
+    if not as_json and due is not None:
+        asked = not agent.terms.schedule.pace
+        day = datetime.fromtimestamp(due, UTC)
+        status["next_due"] = (
+            "when the coordinator asks" if asked else f"{day:%Y-%m-%d %H:%M:%S} UTC"
+        )
+    show(status, "a silo", as_json)
 
 
 def export_policy(
