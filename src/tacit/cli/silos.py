@@ -244,11 +244,15 @@ def rehearse(
     rows: Annotated[int | None, typer.Option(help="Rows to release now; all by default.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run the coordinator against agents on this machine, without an engine: to try things out."""
+    """Run the coordinator against agents on this machine, without an engine: to try things out.
+
+    Evaluations that were requested run after the rows.
+    """
     with needs_live():
         from tacit.records import RecordDirectory
         from tacit.silos import config
         from tacit.silos.coordinator import FederationCoordinator
+        from tacit.silos.evaluation_files import evaluate_pending
         from tacit.silos.exchange import InProcessExchange, Responder
         from tacit.silos.relay import AgentRelay
     relays: dict[str, Responder] = {}
@@ -268,8 +272,10 @@ def rehearse(
         RecordDirectory(path.parent / told.records),
     )
     coordinator.run(rows)
+    failed = evaluate_pending(coordinator, path)
     status = coordinator.status()
-    show({"rows": status["rows"], "of": status["of"]} | status["received"], "released", as_json)
+    made = {"rows": status["rows"], "of": status["of"]} | status["received"]
+    show(made | {"failed_evaluations": "; ".join(failed) or None}, "released", as_json)
 
 
 def make_job(
@@ -308,14 +314,14 @@ def request_evaluation(
 ) -> None:
     """Request a private evaluation of a policy on the silos' recorded data, or print its result.
 
-    The next FLARE job runs it; every silo charges it to its own budget. The same request again
-    prints the result and costs nothing.
+    The next FLARE job runs it, or `tacit federation rehearse`; every silo charges it to its own
+    budget. The same request again prints the result and costs nothing.
     """
     with needs_live():
         from fractions import Fraction
 
-        from tacit.silos import config
         from tacit.silos.evaluation import EvaluationRequest
+        from tacit.silos.evaluation_files import result_of
     asked = EvaluationRequest(
         policy.read_text(encoding="utf-8"),
         estimator,
@@ -334,7 +340,7 @@ def request_evaluation(
     file = same[0] if same else folder / f"{len(requests):04}.request.json"
     if not same:
         file.write_bytes(asked.encode())
-    result = config.result_of(file)
+    result = result_of(file)
     if result.exists():
         show(json.loads(result.read_text(encoding="utf-8")), "evaluation", as_json)
         return

@@ -288,17 +288,6 @@ def _recorded(path: Path, config: SiloConfig) -> RecordedEvaluations | None:
     return RecordedEvaluations(table, budget.epsilon, budget.delta)
 
 
-def pending_evaluations(path: Path) -> list[Path]:
-    """The requests of evaluations beside a federation's file that have no result yet."""
-    requests = sorted((path.parent / "evaluations").glob("*.request.json"))
-    return [one for one in requests if not result_of(one).exists()]
-
-
-def result_of(request: Path) -> Path:
-    """The file of an evaluation's result."""
-    return request.with_name(request.name.replace(".request.", ".result."))
-
-
 DECLARED = """\
 actions = ["drug", "surgery"]
 
