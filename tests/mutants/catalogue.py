@@ -1234,8 +1234,31 @@ TARGETS: tuple[Target, ...] = (
         STATED_NOISE,
     ),
     Target(
-        "terms/pinned.py", "Pinned._check_gaussian", (checks, swap("divisor", "1")), STATED_NOISE
+        "terms/pinned.py",
+        "Pinned._check_bits",
+        (
+            swap("(offer.parts or 0) - offer.levels", "offer.parts or 0"),
+            swap(
+                "binomial_delta(divisor * bits, bias, offer.levels, epsilon)",
+                "binomial_delta(divisor * bits, bias, 1, epsilon)",
+            ),
+        ),
+        STATED_NOISE,
     ),
+    Target(
+        "terms/pinned.py",
+        "Pinned._check_gaussian",
+        (checks, swap("divisor", "1"), swap("levels", "1")),
+        STATED_NOISE,
+    ),
+    Target("terms/accounting.py", "skellam_delta", (swap("1.0", "0.0"),), STATED_NOISE),
+    Target(
+        "terms/accounting.py",
+        "gaussian_delta",
+        (swap("1.0", "0.0"), swap("2 * apart", "apart"), swap("math.exp(apart)", "1.0")),
+        STATED_NOISE,
+    ),
+    Target("terms/accounting.py", "binomial_delta", (swap("1.0", "0.0"),), STATED_NOISE),
     Target(
         "terms/pinned.py",
         "Pinned._check_enough",
@@ -1339,14 +1362,20 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("client/budget.py", "Budget._check_room", (checks, limits, signs), LEDGER),
     Target("client/ledger.py", "Ledger.charge", (checks,), LEDGER),
+    Target("client/ledger.py", "Ledger.withdraw", (checks,), LEDGER),
+    Target("client/budget.py", "Budget._absorb", (checks,), LEDGER),
+    Target(
+        "client/budget.py",
+        "Budget._check_delta",
+        (checks, limits, signs, swap("min", "max")),
+        LEDGER,
+    ),
     Target("client/entries.py", "Joining.report", (swap("self.seed", "b''"),), LEDGER),
     Target("client/budget.py", "Budget._own_limit", (swap("OWN_LIMIT", "None"),), LEDGER),
     Target("client/budget.py", "Budget._united", (swap("min(times)", "max(times)"),), LEDGER),
     Target("terms/pinned.py", "approve_successor", (checks,), TERMS),
     Target("terms/words.py", "factor", (swap("math.ceil", "math.floor"),), TERMS),
     Target("terms/account.py", "Account.charged", (checks, limits, signs), TERMS),
-    Target("terms/account.py", "Account.refunded", (checks, limits, signs), TERMS),
-    Target("terms/account.py", "Account.shown", (sides,), TERMS),
     Target(
         "records.py",
         "MemoryRecords.replace",

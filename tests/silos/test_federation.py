@@ -11,11 +11,13 @@ import pytest
 from scipy import stats
 from tests.silos.harness import LocalFederation
 
+from tacit.assumptions import PublicMembership
 from tacit.environments.silos import Synthetic
 from tacit.errors import Refusal, TacitError
 from tacit.protocols.mechanism import Releases
 from tacit.silos.context import ContextColumn, ContextSpec
 from tacit.silos.coordinator import FederationCoordinator, SiloAbsent
+from tacit.silos.explanations import explain
 from tacit.silos.federation import FederationTerms, RewardSpec, SyncSchedule
 from tacit.simulation.driver import run
 from tacit.types import Floats
@@ -127,6 +129,18 @@ def test_each_record_enters_one_row_and_the_rest_waits() -> None:
         for one in federation.agents.values()
     )
     np.testing.assert_allclose(shape.left[2] @ total, everything)
+
+
+@pytest.mark.parametrize("algorithm", ["secagg-fedlinucb", "ldp-fedlinucb"])
+def test_the_guarantee_assumes_that_records_keep_their_places(algorithm: str) -> None:
+    """Found: one record less moves every later one in the queue, so that each row changes; the
+    guarantee is for another record in the same place, and did not say so.
+    """
+    federation = LocalFederation.of(3, algorithm=algorithm)
+    derived = federation.pinned.derived
+    assert derived.guarantee is not None
+    assert PublicMembership() in derived.guarantee.assumptions
+    assert any(PublicMembership().text() in one for one in explain(federation.pinned.terms, 0))
 
 
 def test_an_override_is_recorded_as_what_was_done() -> None:

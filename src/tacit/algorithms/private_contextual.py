@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from tacit import assumptions
 from tacit.algorithms.contextual_problem import (
     CONTEXTUAL_TRUSTS,
-    REAL_LEVELS,
     ContextualProblem,
     StatisticKind,
 )
@@ -28,6 +27,7 @@ from tacit.algorithms.lazy_imports import (
 )
 from tacit.algorithms.registry import algorithm
 from tacit.errors import TacitError
+from tacit.names import name_of
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
@@ -161,8 +161,10 @@ def compose(
         how |= {
             "dimension": features.dimension,
             "resolution": features.resolution,
-            "levels": 1 if problem.binary else REAL_LEVELS,
+            "levels": problem.precision,
         }
+        if problem.scaled:
+            make = statistic_sums.scaled_moment_sum
     smallest = max(problem.smallest, LEAST_FIRST if trust.shares_noise else 1)
     if smallest > problem.horizon:
         raise TacitError(
@@ -204,7 +206,7 @@ def slices(problem: ContextualProblem, trust: TrustModel, smallest: int) -> PerR
         ),
         TrustModel.TWO_SERVERS: (
             factories.two_servers_laplace,
-            {"target": pure, "levels": 1 if problem.binary else REAL_LEVELS},
+            {"target": pure, "levels": problem.precision},
         ),
         TrustModel.SECURE_AGGREGATION: (
             factories.polya_tight,
@@ -218,6 +220,9 @@ def slices(problem: ContextualProblem, trust: TrustModel, smallest: int) -> PerR
     }
     make, more = makes[trust]
     how = more if trust == TrustModel.LOCAL else how | more
+    if problem.metrics > 1:
+        how = {"metrics": problem.metrics, "each": name_of(make), **how}
+        make = factories.joint
     return mechanism.PerRound(make, how, stated(make(max(smallest, 2), **how).guarantee), smallest)
 
 

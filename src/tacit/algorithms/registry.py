@@ -42,6 +42,8 @@ HIDDEN = (
     "exploration",
     "features",
     "levels",
+    "metrics",
+    "scaled",
     "smallest",
     "table",
 )  # fields that are no options

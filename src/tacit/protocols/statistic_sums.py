@@ -32,7 +32,12 @@ from tacit.noise.table import product
 from tacit.privacy import PureDP, Target, ThreatModel, View, derived
 from tacit.protocols.contract import Protocol
 from tacit.protocols.split_and_mix import mixed
-from tacit.protocols.statistics import MomentStatistic, Statistic, TableStatistic
+from tacit.protocols.statistics import (
+    MomentStatistic,
+    ScaledMomentStatistic,
+    Statistic,
+    TableStatistic,
+)
 from tacit.protocols.sums import TWO_SERVERS
 from tacit.protocols.vector_noise import bare
 from tacit.protocols.vectors import noise_proxy
@@ -492,4 +497,19 @@ def moment_sum(
 ) -> StatisticSum:
     """The protocol of a round of moments."""
     statistic = MomentStatistic(dimension, resolution, levels, weight)
+    return statistic_sum(participants, statistic, trust, target)
+
+
+def scaled_moment_sum(
+    participants: int,
+    weight: float = 2.0,  # noqa: ARG001  (that of the statistic)
+    *,
+    dimension: int,
+    resolution: int,
+    levels: int,
+    trust: str,
+    target: Target | None,
+) -> StatisticSum:
+    """The protocol of a round of moments whose noise has one width."""
+    statistic = ScaledMomentStatistic(dimension, resolution, levels)
     return statistic_sum(participants, statistic, trust, target)

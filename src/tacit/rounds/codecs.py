@@ -152,14 +152,15 @@ def _split(protocol: TwoServers) -> Residues:
 
 def _counted(protocol: TwoServerStatistic) -> Residues:
     """A statistic's exact integers; the servers draw noise of one scale for all of them."""
-    kinds = {stated_parameter(each) for each in protocol.own}
-    kind, scale = next(iter(kinds))
-    if len(kinds) > 1 or kind != "discrete-laplace":
+    kinds = dict.fromkeys(protocol.own)
+    if len(kinds) > 1:
         raise TacitError(
-            f"{type(protocol.statistic).__name__} has noise of several widths: two servers carry "
-            "tables only in this version"
+            f"{type(protocol.statistic).__name__} has noise of several widths: must have one. Use "
+            "tables, or scaled moments"
         )
-    own = OwnNoise(1, scale, lambda wide: int(DiscreteLaplace(wide).draw()))
+    (kind,) = kinds
+    _, scale = stated_parameter(kind)
+    own = OwnNoise(protocol.statistic.precision, scale, lambda _scale: int(kind.draw()))
     return Residues(protocol, protocol.modulus, own)
 
 

@@ -16,6 +16,7 @@ from tacit.protocols.joint import JointSums
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
+from tacit.protocols.statistic_sums import TwoServerStatistic
 from tacit.protocols.sums import Local, SecureSum, TwoServers
 from tacit.terms import Noise, Terms
 from tacit.terms.parts import BINOMIAL, RANDOMIZED_RESPONSE
@@ -47,6 +48,12 @@ def stated_noise(protocol: Protocol) -> Noise:
 @stated_noise.register
 def _(protocol: TwoServers) -> Noise:
     return Noise(Fraction(protocol.distribution.scale))
+
+
+@stated_noise.register
+def _(protocol: TwoServerStatistic) -> Noise:
+    name, parameter = stated_parameter(protocol.own[0])
+    return Noise(parameter, "servers", name)
 
 
 @stated_noise.register

@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic_core import PydanticUndefined
 
 from tacit.errors import TacitError
+from tacit.service import context_entries as contexts
 from tacit.service import definition_defaults as defaults
 from tacit.service import definition_rules as rules
 from tacit.service import option_tables, readers
@@ -36,13 +37,13 @@ from tacit.terms import (
     ROLES,
     Aggregation,
     Answer,
-    ContextField,
     ContextTerms,
     Noise,
     Party,
     Promise,
     Terms,
 )
+from tacit.terms.context import TABLE_SENSITIVITY
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
@@ -140,22 +141,34 @@ class Definition(BaseModel):
         "The answer stays as it is, and no participant may be promised less.",
         b"",
     )
-    context_fields: Annotated[readers.Options, AfterValidator(rules.context)] = _entry(
+    context_fields: Annotated[readers.Options, AfterValidator(contexts.context)] = _entry(
         "contextual.fields",
         "With algorithm private-contextual: what devices know about their participant and choose\n"
-        'by, each field as "name: value, value".',
+        'by, each field as "name: value, value", or "name: 18 to 90" for a number.',
         (),
     )
-    evaluation: Annotated[readers.Part, AfterValidator(rules.with_context)] = _entry(
+    interactions: Annotated[readers.Options, AfterValidator(contexts.interacting)] = _entry(
+        "contextual.interactions",
+        'With moments: for which options a field matters, each as "age: new, other". Default:\n'
+        "every field for every option.",
+        (),
+    )
+    statistic: Annotated[str, words(optional=True), AfterValidator(contexts.statistic)] = _entry(
+        "contextual.statistic",
+        '"table": one cell for every context and option; at most 80. "moments": features and\n'
+        "their products, with numbers or many cells. Default: a table where it is small enough.",
+        default_factory=contexts.usual_statistic,
+    )
+    evaluation: Annotated[readers.Part, AfterValidator(contexts.with_context)] = _entry(
         "contextual.evaluation",
         "The share of participants who get an option at random, to measure what choosing by\n"
         "context gains. Default: 10% with contexts.",
         default_factory=defaults.evaluation,
     )
-    exploration: Annotated[readers.Part, AfterValidator(rules.with_context)] = _entry(
+    exploration: Annotated[readers.Part, AfterValidator(contexts.with_table)] = _entry(
         "contextual.exploration",
         "The share of every segment that gets an option at random until one is shown to be the\n"
-        "best there. 0: whichever leads, so a decision may take long. Default: 20% with contexts.",
+        "best there. 0: whichever leads, so a decision may take long. Default: 20% with tables.",
         default_factory=defaults.exploration,
     )
     meaning: Annotated[str, words(2000)] = _entry(
@@ -166,7 +179,7 @@ class Definition(BaseModel):
     high: Annotated[readers.Number, AfterValidator(rules.above_low)] = _entry(
         "answer.high", "The maximum; more counts as this.", Fraction(1)
     )
-    levels: Annotated[readers.Count, AfterValidator(rules.once_with_context)] = _entry(
+    levels: Annotated[readers.Count, AfterValidator(contexts.bit_with_table)] = _entry(
         "answer.levels",
         "Steps between the two: 1 for yes or no, 4 for one to five stars. Values in between are\n"
         "rounded at random, without bias.",
@@ -187,7 +200,7 @@ class Definition(BaseModel):
         "last day.",
         None,
     )
-    participations: Annotated[readers.Count, AfterValidator(rules.once_with_context)] = _entry(
+    participations: Annotated[readers.Count, AfterValidator(contexts.once_with_context)] = _entry(
         "people.participations",
         "How often one person may take part; the promise covers all of it together.",
         1,
@@ -223,7 +236,7 @@ class Definition(BaseModel):
         Fraction(1, 10),
     )
     no_show: Annotated[
-        readers.Part, Field(le=MOST_NO_SHOW), AfterValidator(rules.without_context)
+        readers.Part, Field(le=MOST_NO_SHOW), AfterValidator(contexts.without_context)
     ] = _entry(
         "people.no_show",
         "The share of slots that are taken and never reported, as you expect it: at most 9/10.\n"
@@ -238,8 +251,8 @@ class Definition(BaseModel):
     delta: Annotated[readers.Part, AfterValidator(rules.where_needed)] = _entry(
         "promise.delta",
         "The probability of exceptions to the promise. Default: 0, or 0.000001 where devices\n"
-        "share the noise.",
-        default_factory=lambda found: rules.usual_delta(found["trust"]),
+        "share the noise, and with moments.",
+        default_factory=lambda found: rules.usual_delta(found["trust"], found["statistic"]),
     )
     min_batch_size: Annotated[
         readers.Count, Field(ge=2), AfterValidator(rules.enough_participants)
@@ -273,7 +286,8 @@ class Definition(BaseModel):
         "guardrail.metric",
         "A second number of the same range that must not get clearly worse than the control's;\n"
         "an option that makes it worse is paused. Describe it in answer.meaning, too. Both\n"
-        "numbers share the promise, so each gets twice the noise.",
+        "numbers share the promise, so each gets twice the noise. With contexts the evaluation\n"
+        "slice measures it.",
         "",
     )
     guardrail_better: Literal["lower", "higher"] = _entry(
@@ -321,10 +335,10 @@ class Definition(BaseModel):
     def scale(self) -> Fraction:
         """Scale of each server's discrete Laplace noise: levels · participations · metrics / ε.
 
-        With contexts a participant is in one cell of a table, and replacing it moves two: 2 / ε.
+        In a table a participant is in one cell, and replacing it moves two: 2 / ε.
         """
         if self.context is not None:
-            return self.context.sensitivity / self.epsilon
+            return TABLE_SENSITIVITY / self.epsilon
         return self.levels * self.participations * len(self.answer.metrics) / self.epsilon
 
     @property
@@ -335,10 +349,7 @@ class Definition(BaseModel):
     @property
     def context(self) -> ContextTerms | None:
         """The contexts by which devices choose; None without any."""
-        if not self.context_fields:
-            return None
-        fields = tuple(ContextField(*rules.context_field(one)) for one in self.context_fields)
-        return ContextTerms(fields, evaluation=self.evaluation)
+        return contexts.context_terms(vars(self))
 
     @property
     def trust_model(self) -> TrustModel:
@@ -409,7 +420,8 @@ class Definition(BaseModel):
 
     def _noise(self) -> Noise:
         """The noise of the smallest round, which that of no round is below."""
-        if self.trust_model is TrustModel.TWO_SERVERS:
+        exact = self.context is None or self.context.exact
+        if self.trust_model is TrustModel.TWO_SERVERS and exact:
             return Noise(self.scale)
         from tacit.rounds.stated_noise import minimum_noise
 
@@ -425,17 +437,29 @@ class Definition(BaseModel):
         from tacit.algorithms.registry import begin, lookup
 
         if self.context is not None:
-            return begin(
+            exact = self.context.exact
+            chosen = begin(
                 self.algorithm,
                 self.options,
                 horizon=self.participants or ANYBODY,
-                epsilon=self.epsilon,
+                epsilon=self.epsilon if exact else float(self.epsilon),
+                delta=None if exact else float(self.delta),
                 trust=self.trust,
+                statistic="tables" if exact else "moments",
                 evaluation=float(self.evaluation),
                 exploration=float(self.exploration),
                 features=self.context.features(self.options),
+                binary=self.levels == 1,
+                levels=self.levels,
+                metrics=len(self.answer.metrics),
+                scaled=True,
                 smallest=self.smallest,
             )
+            chosen.keep_control(self.control, 0.0)
+            if self.guardrail:
+                margin = float(self.guardrail_margin / (self.high - self.low))
+                chosen.guard(self.guardrail, self.guardrail_better, margin)
+            return chosen
         ends, options = self.participants is not None, lookup(self.algorithm).options
         given: dict[str, Any] = {
             "horizon": self.participants if ends else ANYBODY,

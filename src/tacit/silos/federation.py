@@ -23,6 +23,7 @@ from tacit.aggregation.announcements import SharedNoise
 from tacit.aggregation.graph import Neighbourhood
 from tacit.algorithms.registry import lookup
 from tacit.algorithms.silos_problem import LARGEST_BUDGET, SilosProblem
+from tacit.assumptions import PublicMembership
 from tacit.bandits.contextual.linucb import LinUCBPolicy
 from tacit.errors import Refusal, TacitError, integer, require
 from tacit.experiment import Experiment
@@ -319,8 +320,11 @@ class FederationSums:
         assert isinstance(mechanism, Releases)
         assert isinstance(policy, LinUCBPolicy)
         guarantee = experiment.guarantee
-        assert guarantee is None or isinstance(guarantee, ApproximateDP)
-        return cls(mechanism.sums, guarantee, policy)
+        if guarantee is None:
+            return cls(mechanism.sums, None, policy)
+        assert isinstance(guarantee, ApproximateDP)
+        # records wait in a queue: one more or one less would move all later ones
+        return cls(mechanism.sums, guarantee.given(PublicMembership()), policy)
 
     @property
     def masked(self) -> bool:

@@ -8,7 +8,13 @@ budget. Nothing here imports NumPy.
 
 from tacit.terms.account import Account
 from tacit.terms.canonical import canonical, parsed
-from tacit.terms.context import BY_POLICY, ContextField, ContextTerms
+from tacit.terms.context import (
+    BY_POLICY,
+    ContextField,
+    ContextTerms,
+    MomentTerms,
+    NumberField,
+)
 from tacit.terms.document import (
     DIGEST_SIZE,
     HPKE_SUITES,
@@ -67,7 +73,9 @@ __all__ = [
     "Answer",
     "ContextField",
     "ContextTerms",
+    "MomentTerms",
     "Noise",
+    "NumberField",
     "Offer",
     "Party",
     "Pinned",

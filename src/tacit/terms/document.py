@@ -37,9 +37,9 @@ from tacit.assumptions import (
 )
 from tacit.errors import Refusal, TacitError, require
 from tacit.signatures import KEY_SIZE
-from tacit.terms.accounting import SLACK, gaussian_delta, skellam_delta
+from tacit.terms.accounting import SLACK, gaussian_delta, skellam_delta, vector_delta
 from tacit.terms.canonical import canonical, parsed, plain, read
-from tacit.terms.context import ContextTerms
+from tacit.terms.context import TABLE_SENSITIVITY, ContextTerms, MomentTerms, read_context
 from tacit.terms.parts import (
     BINOMIAL,
     DISCRETE_GAUSSIAN,
@@ -302,7 +302,7 @@ class Terms:
                 "answer": {**answer, "low": low, "high": high},
                 "noise": {**noise, "minimum": _pair(noise["minimum"])},
                 "promise": document["guarantee"],
-                "context": document.get("context"),
+                "context": read_context(document.get("context")),
                 "suite": document["suite"] or "none",
             }
             terms: Terms = read(cls, fields)
@@ -339,18 +339,47 @@ class Terms:
             return self.context.numbers(len(self.options))
         return len(self.answer.metrics)
 
-    def sensitivity(self, chosen: bool) -> int:
-        """By how much one participant moves the sums of a round, in l1 norm."""
+    def bounds(self, chosen: bool) -> tuple[int, int]:
+        """The least and the largest number of a report."""
         if chosen and self.context is not None:
-            return self.context.sensitivity
-        return self.answer.levels * len(self.answer.metrics)
+            return self.context.bounds()
+        return 0, self.answer.levels
+
+    def distribution(self, chosen: bool) -> str:
+        """The distribution of a round's noise: discrete Laplace where rounds assign options."""
+        listed = chosen or self.context is None
+        return self.noise.distribution if listed else DISCRETE_LAPLACE
+
+    def parameter(self, chosen: bool) -> Fraction:
+        """The parameter of a round's noise.
+
+        Terms state that of rounds where devices choose, if any; others have what their own
+        sensitivity needs.
+        """
+        return self._parameter(chosen, self.noise.scale)
 
     def least_noise(self, chosen: bool) -> Fraction:
-        """The least noise of a round. Terms state that of rounds where devices choose, if any;
-        others have as much for their own sensitivity.
+        """The least parameter of a round's noise."""
+        return self._parameter(chosen, self.noise.least)
+
+    def _parameter(self, chosen: bool, stated: Fraction) -> Fraction:
+        if chosen or self.context is None:
+            return stated
+        return self.context.slice_noise(stated, self._moved, self.promise.epsilon)
+
+    @property
+    def _moved(self) -> int:
+        """By how much one participant moves the sums of a round with an option, in l1 norm."""
+        return self.answer.levels * len(self.answer.metrics)
+
+    def round_cost(self, chosen: bool, scale: Fraction) -> Fraction:
+        """ε of a round in which servers add noise with this parameter: sensitivity / scale.
+
+        For Gaussian noise it is that of the terms, whose noise `scale` is not below.
         """
-        stated = self.sensitivity(self.context is not None)
-        return self.noise.least * self.sensitivity(chosen) / stated
+        if self.distribution(chosen) != DISCRETE_LAPLACE:
+            return self.cost
+        return (TABLE_SENSITIVITY if chosen else self._moved) / scale
 
     @property
     def cost(self) -> Fraction:
@@ -501,28 +530,27 @@ def _check_context(terms: Terms) -> None:
     """Reject contexts under terms whose rounds cannot carry their statistic."""
     if terms.context is None:
         return
-    terms.context.check(terms.options)
+    terms.context.check(terms.options, terms.answer.levels)
     kind, by = terms.kind, terms.noise.by
     served = (kind, by) == ("two-servers", "servers")
     rule = "two-servers without proofs, with noise by servers, where devices choose"
     require(served, "kind of rounds", f"{kind} with noise by {by}", rule)
-    for name, number in (
-        ("participations", terms.promise.participations),
-        ("number of metrics", len(terms.answer.metrics)),
-        ("levels", terms.answer.levels),
-    ):
-        require(number == 1, name, number, "1 where devices choose by a table")
+    often, metrics = terms.promise.participations, len(terms.answer.metrics)
+    require(often == 1, "participations", often, "1 where devices choose")
+    rule = "1 where devices choose, or more with an evaluation slice, which reports the others"
+    require(metrics == 1 or terms.context.evaluation, "number of metrics", metrics, rule)
 
 
 def _check_noise(terms: Terms) -> None:
     """Reject noise that does not achieve the guarantee, as far as this module knows."""
     noise, promise, metrics = terms.noise, terms.promise, len(terms.answer.metrics)
-    allowed = NOISES[terms.trust, noise.by]
+    exact = terms.context is None or terms.context.exact
+    allowed = NOISES[terms.trust, noise.by] if exact else (DISCRETE_GAUSSIAN,)
     rehearsed = noise.distribution == REHEARSED and noise.by == "devices"
     rule = f"{' or '.join(allowed)} with trust {terms.trust.value} and noise by {noise.by}"
     known = rehearsed or noise.distribution in allowed
     require(known, "noise.distribution", noise.distribution, rule)
-    pure = noise.by == "servers" or terms.trust is TrustModel.LOCAL
+    pure = exact and (noise.by == "servers" or terms.trust is TrustModel.LOCAL)
     rule = "0 where servers add the noise, and with trust local"
     require(not pure or not promise.delta, "delta", promise.delta, rule)
     if noise.distribution == RANDOMIZED_RESPONSE:
@@ -531,7 +559,7 @@ def _check_noise(terms: Terms) -> None:
     if noise.distribution in _BOUNDED_BY_DELTA:
         _check_delta(terms)
     laplace = noise.distribution in (DISCRETE_LAPLACE, RANDOMIZED_RESPONSE)
-    moved = terms.sensitivity(terms.context is not None)
+    moved = terms.answer.levels * metrics if terms.context is None else TABLE_SENSITIVITY
     wanted = Fraction(moved * promise.participations) / promise.epsilon
     rule = (
         f"at least {wanted} for epsilon {promise.epsilon}, {terms.answer.levels} levels, "
@@ -557,14 +585,26 @@ def _check_delta(terms: Terms) -> None:
     require(delta > 0, "delta", terms.promise.delta, rule)
     if noise.distribution == BINOMIAL:
         return
-    found = {SKELLAM: skellam_delta, DISCRETE_GAUSSIAN: gaussian_delta}[noise.distribution](
-        noise.least, terms.answer.levels, epsilon
-    )
+    what = f"a metric of {terms.answer.levels} levels has"
+    if isinstance(terms.context, MomentTerms):
+        found, what = moments_delta(terms, noise.least), "moments have"
+        epsilon, delta = terms.promise.epsilon, terms.promise.delta
+    else:
+        found = {SKELLAM: skellam_delta, DISCRETE_GAUSSIAN: gaussian_delta}[noise.distribution](
+            noise.least, terms.answer.levels, epsilon
+        )
     rule = (
-        f"larger: a metric of {terms.answer.levels} levels has a delta of {found:.3g} at epsilon "
-        f"{epsilon} then, and must have {float(delta):.3g}"
+        f"larger: {what} a delta of {found:.3g} at epsilon {epsilon} then, and must have "
+        f"{float(delta):.3g}"
     )
     require(found <= delta * (1 + Fraction(SLACK)), "noise.minimum", noise.least, rule)
+
+
+def moments_delta(terms: Terms, sigma: Fraction) -> float:
+    """δ of one server's Gaussian noise in moments, at the ε of the terms."""
+    assert isinstance(terms.context, MomentTerms)
+    report = terms.context.report(len(terms.options), terms.answer.levels)
+    return vector_delta(sigma, report.squared_sensitivity, report.size, terms.promise.epsilon)
 
 
 def smallest_masking_delta(participations: int) -> Fraction:

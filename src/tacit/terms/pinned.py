@@ -133,7 +133,7 @@ class Pinned:
         Returns
         -------
         Fraction
-            Sensitivity / scale where servers add the noise, else an equal part of ε.
+            Sensitivity / scale where servers add Laplace noise, else an equal part of ε.
 
         Raises
         ------
@@ -170,12 +170,13 @@ class Pinned:
         _require(terms.context, "option", offer.option, "one of the terms, which have no context")
         assert terms.context is not None
         try:
-            terms.context.policy(offer.policy, count)
+            terms.context.check_policy(offer.policy, count)
         except TacitError as problem:
             raise Refusal(f"policy of the round is invalid: {problem}") from None
 
     def _check_modulus(self, offer: Offer) -> None:
-        most = offer.slots * offer.levels
+        low, high = self.terms.bounds(offer.chosen)
+        most = offer.slots * (high - low)
         if offer.modulus is not None:
             rule = f"above {most}, the largest sum of {offer.slots} reports"
             _require(offer.modulus > most, "modulus", offer.modulus, rule)
@@ -185,7 +186,7 @@ class Pinned:
         _same("party that adds the noise", adds, self.terms.noise.by)
         if offer.scale is not None:
             self._check_least("noise scale", offer.scale, offer.chosen)
-            return self.terms.sensitivity(offer.chosen) / offer.scale
+            return self.terms.round_cost(offer.chosen, offer.scale)
         self._check_shares(offer)
         return self.terms.cost
 

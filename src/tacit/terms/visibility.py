@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tacit.terms.context import MomentTerms
 from tacit.terms.document import Terms
 from tacit.trust import TrustModel
 
@@ -123,10 +124,12 @@ def visibility(terms: Terms) -> Visibility:
         found = replace(found, device=_NOISY, sights=both)
     if terms.context is not None:
         own, other = found.sights
-        sees = "one share of each report, sums of all cells with the noise of both servers"
+        summed = "numbers" if isinstance(terms.context, MomentTerms) else "cells"
+        sees = f"one share of each report, sums of all {summed} with the noise of both servers"
         never = "what anybody's device knows, chose or answered"
         both = (replace(own, sees=sees, never=never), replace(other, never=f"{never}, or the sums"))
-        found = replace(found, device=_CHOSEN, sights=both)
+        device = _MOMENTS if isinstance(terms.context, MomentTerms) else _CHOSEN
+        found = replace(found, device=device, sights=both)
     if terms.proofs:
         sights = tuple(
             replace(one, sees=f"{one.sees}; whether a report is in range") for one in found.sights
@@ -142,6 +145,11 @@ _NOISY = (
 _CHOSEN = (
     "Each chooses an option by what it knows and by chance, writes context, option and answer as "
     f"one cell of a table, splits the table in two, encrypts the shares, and sends them {_FIXED}."
+)
+_MOMENTS = (
+    "Each chooses an option by what it knows and by chance, writes products of its features and of "
+    "features and answer as numbers, splits them in two, encrypts the shares, and sends them "
+    f"{_FIXED}."
 )
 _PROVEN = (
     "Each splits its answer in two, with a proof that it is a possible one, encrypts the shares, "

@@ -19,7 +19,7 @@ from tacit.aggregation.two_servers import TwoServerRound
 from tacit.aggregation.verified import MODULUS
 from tacit.aggregation.wire import Kind, kind_of
 from tacit.errors import Refusal, TacitError
-from tacit.noise import DiscreteLaplace
+from tacit.noise.parameters import sum_of_shares
 from tacit.protocols.contract import Protocol
 from tacit.protocols.statistic_sums import StatisticSum
 from tacit.records import Records
@@ -88,9 +88,7 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
         """Exact levels; rejects noise of the servers that differs from that of the terms."""
         way = codec(protocol, terms.kind)
         chosen = isinstance(protocol, StatisticSum)
-        stated = terms.sensitivity(terms.context is not None)
-        scale = terms.noise.scale * terms.sensitivity(chosen) / stated
-        expected = terms.numbers(chosen), terms.answer.levels, scale
+        expected = terms.numbers(chosen), terms.answer.levels, terms.parameter(chosen)
         own = way.noise if isinstance(way, Residues) else None
         if (
             not isinstance(way, Residues)
@@ -117,10 +115,12 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
         reports: int,  # noqa: ARG004
         factor: Fraction = Fraction(1),
     ) -> ReleasedNoise:
-        """One server's discrete Laplace noise."""
+        """One server's noise."""
         assert isinstance(announced, TwoServerRound)
         assert announced.scale is not None
-        return ReleasedNoise(DiscreteLaplace(announced.scale * factor), terms.answer.levels)
+        name = terms.distribution(announced.binding.chosen)
+        noise = sum_of_shares(name, announced.scale * factor, 1, 1)
+        return ReleasedNoise(noise, terms.answer.levels)
 
     def describe(self, plan: RoundPlan, link: HelperLink | None) -> TwoServerRound:
         """Describe a round with keys of both servers and of the collector."""
