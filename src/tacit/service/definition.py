@@ -286,7 +286,8 @@ class Definition(BaseModel):
         "guardrail.metric",
         "A second number of the same range that must not get clearly worse than the control's;\n"
         "an option that makes it worse is paused. Describe it in answer.meaning, too. Both\n"
-        "numbers share the promise, so each gets twice the noise.",
+        "numbers share the promise, so each gets twice the noise. With contexts the evaluation\n"
+        "slice measures it.",
         "",
     )
     guardrail_better: Literal["lower", "higher"] = _entry(
@@ -437,7 +438,7 @@ class Definition(BaseModel):
 
         if self.context is not None:
             exact = self.context.exact
-            return begin(
+            chosen = begin(
                 self.algorithm,
                 self.options,
                 horizon=self.participants or ANYBODY,
@@ -450,9 +451,15 @@ class Definition(BaseModel):
                 features=self.context.features(self.options),
                 binary=self.levels == 1,
                 levels=self.levels,
+                metrics=len(self.answer.metrics),
                 scaled=True,
                 smallest=self.smallest,
             )
+            chosen.keep_control(self.control, 0.0)
+            if self.guardrail:
+                margin = float(self.guardrail_margin / (self.high - self.low))
+                chosen.guard(self.guardrail, self.guardrail_better, margin)
+            return chosen
         ends, options = self.participants is not None, lookup(self.algorithm).options
         given: dict[str, Any] = {
             "horizon": self.participants if ends else ANYBODY,

@@ -157,9 +157,15 @@ def choosing(terms: Terms) -> list[str]:
     if context.evaluation:
         said.append(
             f"{percent(context.evaluation)} of participants get an option at random instead, and "
-            "report their answer alone."
+            f"report their answer alone{_only_there(terms)}."
         )
     return said
+
+
+def _only_there(terms: Terms) -> str:
+    """Which metrics are reported only with an assigned option, as a clause."""
+    others = terms.answer.metrics[1:]
+    return f"; only they report {' and '.join(others)}" if others else ""
 
 
 def outsiders(terms: Terms) -> list[str]:
@@ -180,8 +186,9 @@ def outsiders(terms: Terms) -> list[str]:
     def assigned(epsilon: Fraction) -> float:
         return pair_delta(terms.least_noise(chosen=False), terms.answer.levels, epsilon)
 
-    kinds = (chosen, assigned) if context.evaluation else (chosen,)
-    found = max(least_epsilon(kind, delta) for kind in kinds)
+    found, metrics = least_epsilon(chosen, delta), len(terms.answer.metrics)
+    if context.evaluation:  # metrics compose basically
+        found = max(found, metrics * least_epsilon(assigned, delta / metrics))
     return [
         "Towards everybody but the two servers the noise of both counts: that is "
         f"({found:g}, {delta})-DP."

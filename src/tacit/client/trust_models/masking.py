@@ -66,7 +66,8 @@ class MaskingReporter(Reporter):
         session = self._sessions.get(_key(running))
         while session is not None:
             address = session.client.address.hex()
-            reply = yield Request("GET", f"{url}/messages/{address}/{session.after}")
+            named = ((_SLOT, running.slot.encode().hex()),)
+            reply = yield Request("GET", f"{url}/messages/{address}/{session.after}", b"", named)
             if reply.status == 204:
                 session.failures, session.asks = 0, now + PAUSE
                 return True

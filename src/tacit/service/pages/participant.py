@@ -96,7 +96,8 @@ def _chosen_in_browsers(terms: Terms) -> bool:
     """Whether the device chooses nothing, or by a table that two servers sum without proofs."""
     if terms.context is None:
         return True
-    return terms.context.statistic == TABLE and terms.kind == "two-servers"
+    alone = len(terms.answer.metrics) == 1
+    return alone and terms.context.statistic == TABLE and terms.kind == "two-servers"
 
 
 def _learned(terms: Terms) -> dict[str, str]:
