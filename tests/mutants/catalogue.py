@@ -1031,9 +1031,15 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "aggregation/aggregator.py",
-        "Aggregator._noisy",
-        (swap("draw(scale)", "0"), swap("draw(scale)", "draw(scale / 2)")),
+        "Aggregator._drawn",
+        (swap("draw(parameter)", "0"), swap("draw(parameter)", "draw(parameter / 2)")),
         (*TWO_SERVERS, *ROUNDS),
+    ),
+    Target(
+        "aggregation/aggregator.py",
+        "Aggregator._drawn",
+        (swap("accepted_gaussian(parameter ** 2, draw)", "draw(parameter)"),),
+        ("tests/service/test_moments.py",),
     ),
     Target(
         "aggregation/masking_client.py",
@@ -1180,7 +1186,7 @@ TARGETS: tuple[Target, ...] = (
         (swap("math.ceil(math.log2(self.coordinates))", "0"),),
         STATISTICS,
     ),
-    Target("protocols/statistics.py", "MomentStatistic.noise", (checks,), STATISTICS),
+    Target("protocols/statistics.py", "_approximate", (checks,), STATISTICS),
     Target("protocols/statistics.py", "TableStatistic.noise", (checks,), STATISTICS),
     Target("vdaf/histogram.py", "HistogramCircuit.encode", (checks,), VDAF),
     Target("vdaf/histogram.py", "Prio3Histogram.verify_init", (checks,), VDAF),
@@ -1216,11 +1222,14 @@ TARGETS: tuple[Target, ...] = (
     Target("terms/pinned.py", "Pinned._check_option", (checks, limits), CHOSEN),
     Target("terms/document.py", "_check_context", (checks,), CHOSEN),
     Target(
-        "terms/document.py", "Terms.least_noise", (swap("self.sensitivity(chosen)", "1"),), CHOSEN
+        "terms/document.py",
+        "Terms._moved",
+        (swap("self.answer.levels * len(self.answer.metrics)", "1"),),
+        (*CHOSEN, *DOCUMENT),
     ),
     Target(
-        "terms/context.py",
-        "ContextTerms.sensitivity",
+        "terms/document.py",
+        "Terms.round_cost",
         (swap("TABLE_SENSITIVITY", "1"),),
         CHOSEN,
     ),
