@@ -220,6 +220,25 @@ def test_the_cost_of_an_evaluation_is_not_rounded_down(tmp_path: Path) -> None:
     assert Fraction(found.delta) >= asked.delta
 
 
+def test_no_more_records_count_than_the_capacity() -> None:
+    table = table_of(WARD, [{"age": 50.0, "severe": True}] * 5)
+    counts = [replace(request(), capacity=most).vector(table)[1] for most in (3, 5, 9)]
+    assert counts == [3, 5, 5]
+
+
+def test_evaluations_together_cost_no_more_than_either_budget() -> None:
+    both = (request(), request())
+    epsilon, delta = (2 * vars(both[0])[name] for name in ("epsilon", "delta"))
+    table = table_of(WARD, [])
+    RecordedEvaluations(table, epsilon, delta).check_budget(both)
+    for name, less in (
+        ("epsilon", (epsilon * Fraction(99, 100), delta)),
+        ("delta", (epsilon, delta * Fraction(99, 100))),
+    ):
+        with pytest.raises(Refusal, match=f"{name} of all evaluations is .* budget of this silo"):
+            RecordedEvaluations(table, *less).check_budget(both)
+
+
 def test_evaluations_move_by_no_more_than_their_sensitivity() -> None:
     """The vectors of neighbouring tables, over random records and both estimators."""
     rng = np.random.default_rng(7)
