@@ -86,6 +86,7 @@ FEDERATION = (
     "tests/silos/test_federation.py::test_three_silos_tolerate_no_loss_and_four_tolerate_one",
 )
 VERIFIED = ("tests/aggregation/test_verified.py",)
+TABLE_PROOFS = ("tests/service/test_contextual_proofs.py",)
 SERVER_NOISE = ("tests/service/test_server_noise.py",)
 DEVICE_SHARES = ("tests/service/test_device_shares.py",)
 DEVICE = ("tests/service/test_device_hostile.py",)
@@ -1277,6 +1278,18 @@ TARGETS: tuple[Target, ...] = (
         "Proofs.hold",
         (swap("False", "True"), swap("self.evidence_size", "size")),
         VERIFIED,
+    ),
+    Target(
+        "aggregation/verified.py",
+        "TableProofs.prepared",
+        (swap("tag", "bytes(16)"), swap("self.context", "b''")),
+        TABLE_PROOFS,
+    ),
+    Target(
+        "aggregation/verified.py",
+        "TableProofs.hold",
+        (swap("False", "True"), swap("message", "second[size:]")),
+        TABLE_PROOFS,
     ),
     Target("aggregation/verified.py", "commitment", (swap("key", "b''"),), VERIFIED),
     Target(

@@ -87,7 +87,7 @@ def known_algorithm(name: str, info: ValidationInfo) -> str:
             f"trust is {shown(trust)}, under which contexts are simulated only: live they need "
             f"{' or '.join(CONTEXTUAL_TRUSTS)}"
         )
-    if proofs and "through" not in entry.options:
+    if proofs and name != CONTEXTUAL and "through" not in entry.options:
         raise RuleViolation(f"proofs is true, which {name} does not support: use private-med")
     table = info.data.get("options_table")
     if table and not entry.featured:

@@ -485,9 +485,11 @@ def _check_context(terms: Terms) -> None:
         return
     terms.context.check(terms.options, terms.answer.levels)
     kind, by = terms.kind, terms.noise.by
-    served = (kind, by) == ("two-servers", "servers")
-    rule = "two-servers without proofs, with noise by servers, where devices choose"
+    served = terms.trust is TrustModel.TWO_SERVERS and by == "servers"
+    rule = "two-servers or verified, with noise by servers, where devices choose"
     require(served, "kind of rounds", f"{kind} with noise by {by}", rule)
+    provable = terms.context.exact or not terms.proofs
+    require(provable, "proofs", terms.proofs, "0 with moments: only tables have proofs")
     often, metrics = terms.promise.participations, len(terms.answer.metrics)
     require(often == 1, "participations", often, "1 where devices choose")
     rule = "1 where devices choose, or more with an evaluation slice, which reports the others"
