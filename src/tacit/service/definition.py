@@ -443,7 +443,7 @@ class Definition(BaseModel):
                 self.options,
                 horizon=self.participants or ANYBODY,
                 epsilon=self.epsilon if exact else float(self.epsilon),
-                delta=None if exact else float(self.delta),
+                delta=None if exact else float(self.delta - self._masking_delta),
                 trust=self.trust,
                 statistic="tables" if exact else "moments",
                 evaluation=float(self.evaluation),
@@ -452,6 +452,8 @@ class Definition(BaseModel):
                 binary=self.levels == 1,
                 levels=self.levels,
                 metrics=len(self.answer.metrics),
+                missing=float(self.missing),
+                dishonest=float(self.dishonest),
                 scaled=True,
                 smallest=self.smallest,
             )
@@ -499,8 +501,12 @@ class Definition(BaseModel):
     @property
     def _noise_delta(self) -> Fraction:
         """The part of δ that the aggregation leaves to the noise."""
-        taken = rules.masking_delta(self.trust, self.participations) if self.approximate else 0
-        return self.delta - taken
+        return self.delta - (self._masking_delta if self.approximate else 0)
+
+    @property
+    def _masking_delta(self) -> Fraction:
+        """The part of δ that secure aggregation needs by itself."""
+        return rules.masking_delta(self.trust, self.participations)
 
     def _guarded(self) -> dict[str, Any]:
         """The guardrail as algorithms expect it, with the margin relative to the range."""
