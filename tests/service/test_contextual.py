@@ -112,7 +112,6 @@ def test_terms_without_contexts_have_no_field_for_them() -> None:
         ({"context_fields": ("a: x, y", "a: u, v")}, "two fields alike"),
         ({"context_fields": ("a: " + ", ".join(map(str, range(41))),)}, "82 cells"),
         ({"trust": "local"}, r"simulated only: at epsilon 1 the noise .* of 1.9 √n"),
-        ({"proofs": True}, "proofs is true"),
         ({"levels": 4}, "1 with contextual.fields"),
         ({"participations": 2}, "1 with contextual.fields"),
         ({"guardrail": "complaints"}, "evaluation slice measures the guardrail"),

@@ -145,6 +145,8 @@ def statistic(name: str, info: ValidationInfo) -> str:
     if name not in (TABLE, MOMENTS):
         raise InvalidValue(f"{TABLE} or {MOMENTS}")
     _check_trust(found, name, fields)
+    if name == MOMENTS and found.get("proofs"):
+        raise RuleViolation("proofs is true, but only tables have proofs: leave proofs out")
     if name == MOMENTS:
         moment_terms(fields, options, found["interactions"], Fraction(0))
     elif cells is None:

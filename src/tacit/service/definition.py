@@ -478,8 +478,8 @@ class Definition(BaseModel):
         if self.trust_model.shares_noise:
             given |= {
                 "delta": float(self._noise_delta) or None,
-                "dropout": float(self.missing),
-                "corrupt": float(self.dishonest),
+                "dropout": self.missing,  # exactly, as the terms count participants
+                "corrupt": self.dishonest,
                 "min_batch_size": self.smallest,
             }
         fixed = {"added": True} if self.approximate else {}

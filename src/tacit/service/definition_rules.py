@@ -81,7 +81,7 @@ def known_algorithm(name: str, info: ValidationInfo) -> str:
             f"algorithm is {shown(name)}, which cannot be deployed: {entry.undeployable}. Use "
             "sdp-ae, or split-dp-se with invitations"
         )
-    if proofs and "through" not in entry.options:
+    if proofs and name != CONTEXTUAL and "through" not in entry.options:
         raise RuleViolation(f"proofs is true, which {name} does not support: use private-med")
     table = info.data.get("options_table")
     if table and not entry.featured:

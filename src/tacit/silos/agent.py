@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.errors import Refusal, TacitError, require
+from tacit.errors import Refusal, TacitError, Unavailable, require
 from tacit.protocols.prefix_sums import Encoder
 from tacit.records import Records
 from tacit.signatures import fingerprint, public_key
@@ -153,7 +153,7 @@ class SiloAgent:
         Raises
         ------
         TacitError
-            If the context is not as declared, or no policy has arrived yet.
+            If the context is not as declared; `Unavailable` if no policy has arrived yet.
         """
         with self._lock:
             step, actor = self._current()
@@ -221,7 +221,7 @@ class SiloAgent:
         if self._actor is None:
             found = self._database.policy()
             if found is None:
-                raise TacitError("no policy has arrived yet: wait for the coordinator's first one")
+                raise Unavailable("no policy has arrived yet: wait for the coordinator's first one")
             policy = decode_policy(found[1], self._sums.policy)
             self._actor = found[0], PolicyActor(policy)
             self._position = self._database.made(found[0])
@@ -233,8 +233,9 @@ class SiloAgent:
         """The state of the silo, for its own staff: it never leaves the silo."""
         with self._lock:
             found, rows = self._database.policy(), self._database.rows()
-            counts = self._database.counts()
+            counts, evaluations = self._database.counts(), self._database.evaluations()
         steps = len(self.terms.batches)
+        charged = [EvaluationRequest.decode(one).epsilon for one, _ in evaluations.values()]
         step = None if found is None else found[0]
         return {
             "silo": self.identity.name,
@@ -246,6 +247,8 @@ class SiloAgent:
             "next_due": None if len(rows) >= steps else self.terms.due(len(rows)),
             **counts,
             "waiting": counts["outcomes"] - counts["synchronised"],
+            "evaluations": len(charged),
+            "epsilon_of_evaluations": str(sum(charged, Fraction(0))),
         }
 
     def export(self) -> ExportedPolicy:

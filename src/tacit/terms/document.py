@@ -537,9 +537,12 @@ def _check_context(terms: Terms) -> None:
         return
     terms.context.check(terms.options, terms.answer.levels)
     kind, by = terms.kind, terms.noise.by
-    served = (kind, by) in (("two-servers", "servers"), ("masking", "devices"))
-    rule = "two-servers without proofs, with noise by servers, or masking, where devices choose"
+    two = terms.trust is TrustModel.TWO_SERVERS and by == "servers"
+    rule = "two-servers or verified with noise by servers, or masking, where devices choose"
+    served = two or kind == "masking"
     require(served, "kind of rounds", f"{kind} with noise by {by}", rule)
+    provable = terms.context.exact or not terms.proofs
+    require(provable, "proofs", terms.proofs, "0 with moments: only tables have proofs")
     often, metrics = terms.promise.participations, len(terms.answer.metrics)
     require(often == 1, "participations", often, "1 where devices choose")
     rule = "1 where devices choose, or more with an evaluation slice, which reports the others"

@@ -128,7 +128,8 @@ def visibility(terms: Terms) -> Visibility:
         sights = tuple(
             replace(one, sees=f"{one.sees}; whether a report is in range") for one in found.sights
         )
-        found = replace(found, device=_PROVEN, sights=sights)
+        device = _PROVEN if terms.context is None else found.device
+        found = replace(found, device=device, sights=sights)
     return found
 
 
@@ -147,6 +148,8 @@ def _chosen(found: Visibility, terms: Terms) -> Visibility:
     )
     written = _MOMENTS if isinstance(terms.context, MomentTerms) else _CELL
     sent = _MASKED if devices else _SPLIT
+    if terms.proofs:
+        sent = _SPLIT.replace(" in two,", " in two with a proof that it is one cell,")
     return replace(found, device=f"{_CHOSEN} {written}, {sent}", sights=sights)
 
 
