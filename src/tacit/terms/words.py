@@ -16,7 +16,8 @@ from tacit.rounding import percent
 from tacit.signatures import fingerprint
 from tacit.terms.accounting import least_epsilon, pair_delta, vector_delta
 from tacit.terms.context import MomentTerms
-from tacit.terms.document import POST_QUANTUM_SUITE, Terms
+from tacit.terms.document import Terms
+from tacit.terms.models import POST_QUANTUM_SUITE
 from tacit.terms.parts import (
     BINOMIAL,
     DISCRETE_GAUSSIAN,
