@@ -37,10 +37,11 @@ from tacit.protocols.statistic_sums import StatisticTotals, TwoServerStatistic
 from tacit.protocols.statistics import ScaledMomentStatistic
 from tacit.sampling.draws import accepted_gaussian
 from tacit.service.assignment import Assigned
+from tacit.service.context_forecast import ContextForecast
 from tacit.service.definition import Definition
 from tacit.service.definition_files import parse, write
 from tacit.service.definition_text import DefinitionError
-from tacit.service.forecast import explained
+from tacit.service.forecast import explained, forecast
 from tacit.service.helper import Helper
 from tacit.service.party import exact_noise
 from tacit.service.store import Stage
@@ -162,6 +163,26 @@ def test_the_definition_chooses_and_says_why(
     defined = contextual(fields, **changed)
     assert defined.statistic == statistic
     assert said in " ".join(explained(defined)["What you ask"])
+
+
+@pytest.mark.parametrize("fields", [FIELDS, ("device: phone, desktop",)])
+def test_the_forecast_of_contexts_says_noise_people_and_gain(fields: tuple[str, ...]) -> None:
+    expected = {"baseline": Fraction(1, 2), "lift": Fraction(4, 5), "evaluation": Fraction(1, 3)}
+    defined = contextual(fields, participants=4000, epsilon=Fraction(4), **expected)
+    found = forecast(defined, runs=2)
+    assert isinstance(found, ContextForecast)
+    assert found.right > 0.9
+    assert found.enough is not None
+    assert found.enough <= 4000
+    assert found.gain == pytest.approx(0.2, abs=0.01)
+    assert found.told is not None
+    assert 0 < found.told < 1
+    said = " ".join(found.sentences())
+    assert "by device" in said
+    assert f"Each of {found.numbers} released numbers" in said
+    if fields != FIELDS:
+        both = 2 * DiscreteLaplace(Fraction(1, 2)).variance
+        assert found.noise == pytest.approx(math.sqrt(both))
 
 
 @pytest.mark.parametrize(

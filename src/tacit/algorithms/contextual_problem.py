@@ -155,6 +155,7 @@ class ContextualProblem(Problem):
     features: FeatureMap | None = None
     binary: bool = True
     levels: int | None = None
+    metrics: int = 1
     scaled: bool = False
     smallest: int = 1
     exploration: float = 0.0

@@ -27,6 +27,7 @@ from tacit.algorithms.lazy_imports import (
 )
 from tacit.algorithms.registry import algorithm
 from tacit.errors import TacitError
+from tacit.names import name_of
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
@@ -219,6 +220,9 @@ def slices(problem: ContextualProblem, trust: TrustModel, smallest: int) -> PerR
     }
     make, more = makes[trust]
     how = more if trust == TrustModel.LOCAL else how | more
+    if problem.metrics > 1:
+        how = {"metrics": problem.metrics, "each": name_of(make), **how}
+        make = factories.joint
     return mechanism.PerRound(make, how, stated(make(max(smallest, 2), **how).guarantee), smallest)
 
 

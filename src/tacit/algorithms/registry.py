@@ -42,6 +42,7 @@ HIDDEN = (
     "exploration",
     "features",
     "levels",
+    "metrics",
     "scaled",
     "smallest",
     "table",

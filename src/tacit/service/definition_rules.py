@@ -87,7 +87,7 @@ def known_algorithm(name: str, info: ValidationInfo) -> str:
             f"trust is {shown(trust)}, under which contexts are simulated only: live they need "
             f"{' or '.join(CONTEXTUAL_TRUSTS)}"
         )
-    if proofs and "through" not in entry.options:
+    if proofs and name != CONTEXTUAL and "through" not in entry.options:
         raise RuleViolation(f"proofs is true, which {name} does not support: use private-med")
     table = info.data.get("options_table")
     if table and not entry.featured:
@@ -364,7 +364,14 @@ def second_number(guardrail: str, info: ValidationInfo) -> str:
     if guardrail and guardrail == info.data.get("metric"):
         raise InvalidValue("another name than answer.metric")
     name = info.data.get("algorithm")
-    if guardrail and name is not None and (name == CONTEXTUAL or not has_option(name, "guardrail")):
+    if guardrail and name == CONTEXTUAL:
+        if info.data.get("evaluation") == 0:
+            raise RuleViolation(
+                "contextual.evaluation is 0, but the evaluation slice measures the guardrail: give "
+                "it a share, such as 0.1"
+            )
+        return guardrail
+    if guardrail and name is not None and not has_option(name, "guardrail"):
         raise RuleViolation(
             f"guardrail.metric is {shown(guardrail)}, which {name} does not support: use "
             "private-med"

@@ -162,7 +162,7 @@ class ContextTerms:
         """
         return stated * moved / TABLE_SENSITIVITY
 
-    def report(self, options: int, levels: int) -> TableReport | ScaledMomentReport:  # noqa: ARG002
+    def report(self, options: int, levels: int = 1) -> TableReport | ScaledMomentReport:  # noqa: ARG002
         """The statistic."""
         return TableReport(math.prod(one.extremes for one in self.fields), options)
 
@@ -262,7 +262,7 @@ class MomentTerms(ContextTerms):
         """The scale of the noise of the evaluation slice, which is discrete Laplace: moved / ε."""
         return moved / epsilon
 
-    def report(self, options: int, levels: int) -> ScaledMomentReport:  # noqa: ARG002
+    def report(self, options: int, levels: int = 1) -> ScaledMomentReport:  # noqa: ARG002
         """The statistic."""
         return ScaledMomentReport(self.dimension, self.resolution, levels)
 

@@ -20,7 +20,8 @@ from tacit.signatures import Signed, fingerprint, public_key, sign, verify
 from tacit.terms import parts
 from tacit.terms.accounting import SLACK, binomial_delta, gaussian_delta
 from tacit.terms.context import BY_POLICY
-from tacit.terms.document import POST_QUANTUM_SUITE, Terms
+from tacit.terms.document import Terms
+from tacit.terms.models import POST_QUANTUM_SUITE
 from tacit.terms.parts import Aggregation
 from tacit.trust import FEWEST_SPLIT, TrustModel, split_shares
 

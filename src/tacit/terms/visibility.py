@@ -134,7 +134,8 @@ def visibility(terms: Terms) -> Visibility:
         sights = tuple(
             replace(one, sees=f"{one.sees}; whether a report is in range") for one in found.sights
         )
-        found = replace(found, device=_PROVEN, sights=sights)
+        device = _PROVEN if terms.context is None else _CHOSEN_AND_PROVEN
+        found = replace(found, device=device, sights=sights)
     return found
 
 
@@ -146,6 +147,7 @@ _CHOSEN = (
     "Each chooses an option by what it knows and by chance, writes context, option and answer as "
     f"one cell of a table, splits the table in two, encrypts the shares, and sends them {_FIXED}."
 )
+_CHOSEN_AND_PROVEN = _CHOSEN.replace(" in two,", " in two with a proof that it is one cell,")
 _MOMENTS = (
     "Each chooses an option by what it knows and by chance, writes products of its features and of "
     "features and answer as numbers, splits them in two, encrypts the shares, and sends them "

@@ -16,7 +16,8 @@ from tacit.rounding import percent
 from tacit.signatures import fingerprint
 from tacit.terms.accounting import least_epsilon, pair_delta, vector_delta
 from tacit.terms.context import MomentTerms
-from tacit.terms.document import POST_QUANTUM_SUITE, Terms
+from tacit.terms.document import Terms
+from tacit.terms.models import POST_QUANTUM_SUITE
 from tacit.terms.parts import (
     BINOMIAL,
     DISCRETE_GAUSSIAN,
@@ -157,9 +158,15 @@ def choosing(terms: Terms) -> list[str]:
     if context.evaluation:
         said.append(
             f"{percent(context.evaluation)} of participants get an option at random instead, and "
-            "report their answer alone."
+            f"report their answer alone{_only_there(terms)}."
         )
     return said
+
+
+def _only_there(terms: Terms) -> str:
+    """Which metrics are reported only with an assigned option, as a clause."""
+    others = terms.answer.metrics[1:]
+    return f"; only they report {' and '.join(others)}" if others else ""
 
 
 def outsiders(terms: Terms) -> list[str]:
@@ -180,8 +187,9 @@ def outsiders(terms: Terms) -> list[str]:
     def assigned(epsilon: Fraction) -> float:
         return pair_delta(terms.least_noise(chosen=False), terms.answer.levels, epsilon)
 
-    kinds = (chosen, assigned) if context.evaluation else (chosen,)
-    found = max(least_epsilon(kind, delta) for kind in kinds)
+    found, metrics = least_epsilon(chosen, delta), len(terms.answer.metrics)
+    if context.evaluation:  # metrics compose basically
+        found = max(found, metrics * least_epsilon(assigned, delta / metrics))
     return [
         "Towards everybody but the two servers the noise of both counts: that is "
         f"({found:g}, {delta})-DP."
