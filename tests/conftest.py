@@ -44,6 +44,24 @@ def same_draws(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def stretched_once() -> Iterator[None]:
+    """A passphrase or key file is stretched once for each salt: that takes 0.2 s on purpose."""
+    from tacit import keyfiles
+
+    stretch, found = keyfiles._stretched, dict[tuple[bytes, bytes, int], bytes]()
+
+    def stretched(lock: keyfiles.Lock, salt: bytes) -> bytes:
+        asked = (lock.material(), salt, keyfiles._COST)
+        if asked not in found:
+            found[asked] = stretch(lock, salt)
+        return found[asked]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(keyfiles, "_stretched", stretched)
+        yield
+
+
 # the marker of tests that a run may leave out, and the command that runs them
 COMMANDS = {"extended": "make test-extended", "slow": "make test-all"}
 LEFT_OUT = pytest.StashKey[Counter[str]]()

@@ -258,6 +258,14 @@ const least = (...limits) => spell(limits.map(parse).reduce(lesser));
 const ownOf = ({ own }) => (own === undefined ? "8" : own); // of ε over all experiments, unless told; null: none
 const lower = (one, other) => (one === null || other === null ? one ?? other : least(one, other));
 
+const keysOf = ({ parties }) => parties.map(({ key }) => key);
+
+// Whether a digest is known under other keys, and nobody signed that these terms belong to it
+function ofOthers(ledger, terms, digest) {
+  const [entry, own] = [entryOf(ledger, digest), entryOf(ledger, terms.digest)];
+  return !!entry?.keys.length && !own?.terms[terms.digest]?.approved && !keysOf(terms).every((key) => entry.keys.includes(key));
+}
+
 function united(ledger, digests, epsilon, participations, keys) {
   const found = ledger.entries.filter((entry) => digests.some((digest) => digest in entry.terms));
   const entry = found[0] ?? { option: null, until: 0, asked: null, nonce: null, keys: [], terms: {}, rounds: {} };
@@ -403,6 +411,7 @@ export class Device {
     const known = await this.#storage.read();
     const before = entryOf(known, one.terms.predecessor)?.terms[one.terms.predecessor];
     if (before) checkSuccessor(await readTerms(before.text), one.terms);
+    must(!before || !ofOthers(known, one.terms, one.terms.predecessor), "predecessor", "these terms follow terms of other parties, who did not sign them");
     const line = [];
     for (let next = one; next; one = next && (await this.#copy("the coordinator", next.terms.parties[0].address, next.terms.digest))) {
       const { terms } = one;
@@ -418,7 +427,10 @@ export class Device {
     await this.#storage.update((ledger) => {
       for (const { terms, state } of line) {
         const { epsilon, participations } = terms.guarantee;
-        const entry = united(ledger, [terms.digest, terms.predecessor].filter(Boolean), epsilon, participations, terms.parties.map((party) => party.key));
+        const others = (digest) => terms === line[0].terms && ofOthers(ledger, terms, digest);
+        if (others(terms.digest)) delete entryOf(ledger, terms.digest).terms[terms.digest]; // others named them before they were known
+        const named = [terms.digest, terms.predecessor].filter((digest) => digest && !others(digest));
+        const entry = united(ledger, named, epsilon, participations, keysOf(terms));
         entry.terms[terms.digest] = { ...entry.terms[terms.digest], text: terms.spelling, state, checked: this.#now() };
         if (terms !== line[0].terms) entry.terms[terms.digest].approved = true;
       }

@@ -44,7 +44,7 @@ from tacit.errors import TacitError, probability, require
 from tacit.privacy import Guarantee, Guaranteed, KnownPerRound
 from tacit.protocols.contract import Protocol
 from tacit.protocols.mechanism import Mechanism, Releases
-from tacit.types import ArmSummary, Estimate, Round
+from tacit.types import ArmSummary, DeviceChoice, Estimate, Round
 
 FORMAT = 5
 BY_HAND = "by hand"
@@ -193,13 +193,16 @@ class Experiment:
             )
         self.learner.take(round_, parts[0])
         del self._opened[round_.number]
-        if self._guard is not None:
+        if self._guard is not None and len(parts) > 1:
             self._guard.take(round_.arm, parts[1])
             self._pause_worse(self._guard, round_.arm)
 
     def _metrics(self, round_: Round, estimate: Estimate) -> list[Estimate]:
-        """Split the estimate into one per metric: the learned metric, then the guardrail."""
-        if self._guard is None:
+        """Split the estimate into one per metric: the learned metric, then the guardrail.
+
+        Rounds in which devices choose report the learned metric only.
+        """
+        if self._guard is None or isinstance(round_.assignment, DeviceChoice):
             return [estimate]
         if np.size(estimate.total) != self.mechanism.metrics:
             raise TacitError(
@@ -210,7 +213,7 @@ class Experiment:
 
     def _pause_worse(self, guard: Guard, tried: int) -> None:
         """Pause options that are clearly worse than the control, after new data about an option."""
-        learner, control = self._managed(), self._place(str(self.control))
+        learner, control = self._pausing(), self._place(str(self.control))
         changed = range(len(self.options)) if tried == control else (tried,)
         for place in guard.newly_worse((k for k in changed if k not in learner.removed), control):
             learner.halt(place)
@@ -287,6 +290,10 @@ class Experiment:
             raise TacitError(f"option is {option!r}, the control, which stays: change another")
         return self._managed()
 
+    def _pausing(self) -> Managed | PolicyLearner:
+        """The learner whose options a guardrail pauses."""
+        return self.learner if isinstance(self.learner, PolicyLearner) else self._managed()
+
     def _managed(self) -> Managed:
         if not self.options:
             raise TacitError("a contextual experiment has no options: there is none to change")
@@ -327,6 +334,9 @@ class Experiment:
                 f"{self.control}: keep that as the control"
             )
         place = self._place(option)
+        if isinstance(self.learner, PolicyLearner) and not share:
+            self.control = option  # by which the evaluation slice is compared
+            return
         if self.learner.separate:
             self._managed().hold(place, share, max(least, self.mechanism.smallest), explore)
         elif share:
@@ -378,9 +388,9 @@ class Experiment:
                 f"guardrail is {name!r}, which is too late: there is at most one, set before the "
                 "first round"
             )
-        managed = self._managed()
-        managed.guarded()
-        self._guard = Guard(rail, managed.horizon, managed.arms)
+        learner = self._pausing()
+        learner.guarded()
+        self._guard = Guard(rail, learner.horizon, len(self.options))
 
     @property
     def guardrail(self) -> Guardrail | None:
@@ -390,7 +400,7 @@ class Experiment:
     @property
     def paused(self) -> dict[str, str]:
         """The options that are paused but not removed, each with the reason."""
-        if not isinstance(self.learner, Managed):
+        if not isinstance(self.learner, (Managed, PolicyLearner)):
             return {}
         reasons = {} if self._guard is None else self._guard.reasons
         return {

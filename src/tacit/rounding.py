@@ -52,6 +52,16 @@ def no_less(value: float | Fraction) -> float:
     return near if near >= value else math.nextafter(near, math.inf)
 
 
+def no_more(value: float | Fraction) -> float:
+    """Return the nearest float that is not above a number, which may be a fraction.
+
+    >>> Fraction(no_more(Fraction(1, 10))) <= Fraction(1, 10) < Fraction(0.1)
+    True
+    """
+    near = float(value)
+    return near if near <= value else math.nextafter(near, -math.inf)
+
+
 def total_of(numbers: Iterable[float]) -> float:
     """Return the exact sum of these, rounded up; inf if one of them is.
 

@@ -418,11 +418,15 @@ def test_periods_that_square_cost_at_most_four_times() -> None:
             {"constants": "paper", "epsilon": 0.5, "binary": False},
             r"rewards 0 or 1: use --rewards bernoulli, or --constants tight",
         ),
-        ("shuffle-dp-se", {"epsilon": 0.05}, r"smallest certified is 0.1: .*secure aggregation"),
+        (
+            "shuffle-dp-se",
+            {"epsilon": 0.05},
+            r"must be at least 0.1, the smallest certified\. .*secure aggregation",
+        ),
         (
             "private-klucb",
             {"epsilon": 0.05, "trust": "shuffler"},
-            r"smallest certified is 0.1: .*secure aggregation",
+            r"must be at least 0.1, the smallest certified\. .*secure aggregation",
         ),
         ("vb-sdp-ae", {"delta": 0.0}, r"leave delta out for 1e-06, or use dist-dp-se"),
         ("dist-rdp-se", {"delta": 0.0}, r"this algorithm needs delta > 0"),

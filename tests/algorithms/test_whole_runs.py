@@ -137,10 +137,10 @@ def test_a_whole_run_leaks_no_more_than_it_promises_and_with_half_the_noise_it_d
     case: str,
 ) -> None:
     name, changes = CASES[case]
-    refuted, epsilon = attack(name, 1.0, 1.0, 2000, "affected", **changes)
+    refuted, epsilon = attack(name, 1.0, 1.0, 1000, "affected", **changes)
     assert not refuted
     assert epsilon > 0.3  # the attack is a good one
-    refuted, epsilon = attack(name, 2.0, 1.0, 2000, "affected", **changes)
+    refuted, epsilon = attack(name, 2.0, 1.0, 1000, "affected", **changes)
     assert refuted, epsilon
 
 

@@ -21,7 +21,7 @@ from tacit.client.choices import numbers_of
 from tacit.contextual.policies import ONE, TablePolicy
 from tacit.service.store import Stage
 from tacit.signatures import SIGNATURE_SIZE
-from tacit.terms import BY_POLICY
+from tacit.terms import BY_POLICY, ContextField
 
 FALSE_ALARM = 1e-6
 pytestmark = pytest.mark.skipif(NODE is None, reason="the browser's device needs Node.js")
@@ -45,7 +45,8 @@ def drawn(contexts: list[Any], count: int) -> list[Any]:
 
 def test_options_are_drawn_by_the_weights_of_the_segment() -> None:
     """8,000 draws in each of six segments; false positive rate 1e-6 each."""
-    contexts = [{FIRST.name: a, SECOND.name: b} for a in FIRST.values for b in SECOND.values]
+    firsts, seconds = (one.values for one in CONTEXT.fields if isinstance(one, ContextField))
+    contexts = [{FIRST.name: a, SECOND.name: b} for a in firsts for b in seconds]
     for place, (row, pairs) in enumerate(zip(ROWS, drawn(contexts, 8000), strict=True)):
         assert {segment for segment, _ in pairs} == {place}
         counts = Counter(option for _, option in pairs)
@@ -70,10 +71,14 @@ def test_other_contexts_are_rejected(context: Any) -> None:
     assert drawn([context], 1) == ["context"]
 
 
-def test_tables_from_javascript_are_summed_by_the_servers_of_python(tmp_path: Path) -> None:
-    """Every cell, through a deployed coordinator and helper without noise."""
+@pytest.mark.parametrize("proofs", [False, True])
+def test_tables_from_javascript_are_summed_by_the_servers_of_python(
+    tmp_path: Path, proofs: bool
+) -> None:
+    """Through a deployed coordinator and helper without noise; with proofs nothing is dropped."""
     silent = {"noise": lambda _identity: lambda _scale: 0}
-    with deployed(contextual(evaluation=Fraction(0)), tmp_path, options=silent) as one:
+    defined = contextual(evaluation=Fraction(0), proofs=proofs)
+    with deployed(defined, tmp_path, options=silent) as one:
         one.step(2)
         asked = one.join(10)
         terms = one.pinned.terms

@@ -80,7 +80,13 @@ VDAF = ("tests/vdaf",)
 FEATURES = ("tests/contextual/test_features.py",)
 STATISTICS = ("tests/protocols/test_statistic_sums.py",)
 RECORDED = ("tests/silos/test_recorded.py",)
+HOSTILE = ("tests/silos/test_hostile_messages.py",)
+RESTORED = ("tests/silos/test_crashes.py::test_a_restored_database_draws_no_second_noise",)
+FEDERATION = (
+    "tests/silos/test_federation.py::test_three_silos_tolerate_no_loss_and_four_tolerate_one",
+)
 VERIFIED = ("tests/aggregation/test_verified.py",)
+TABLE_PROOFS = ("tests/service/test_contextual_proofs.py",)
 SERVER_NOISE = ("tests/service/test_server_noise.py",)
 DEVICE_SHARES = ("tests/service/test_device_shares.py",)
 DEVICE = ("tests/service/test_device_hostile.py",)
@@ -92,6 +98,7 @@ TWO_SERVERS = ("tests/aggregation/test_two_servers.py", "tests/aggregation/test_
 SHUFFLER = ("tests/aggregation/test_shuffler.py",)
 COORDINATOR = ("tests/attacks/test_malicious_coordinator_masking.py",)
 AGREEMENT = ("tests/aggregation/test_agreement.py",)
+LIVE_MOMENTS = ("tests/service/test_moments.py",)
 TERMS = ("tests/terms/test_terms.py",)
 CHOSEN = ("tests/terms/test_context.py",)
 DOCUMENT = ("tests/terms/test_document.py", *TERMS)
@@ -1032,8 +1039,24 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "aggregation/aggregator.py",
         "Aggregator._noisy",
-        (swap("draw(scale)", "0"), swap("draw(scale)", "draw(scale / 2)")),
+        (swap("self._drawn(scale, draw)", "0"),),
         (*TWO_SERVERS, *ROUNDS),
+    ),
+    Target(
+        "aggregation/aggregator.py",
+        "Aggregator._drawn",
+        (swap("draw(parameter)", "draw(parameter / 2)"),),
+        (*TWO_SERVERS, *ROUNDS),
+    ),
+    Target(
+        "aggregation/aggregator.py",
+        "Aggregator._drawn",
+        (
+            swap("accepted_gaussian(parameter ** 2, draw)", "0"),
+            swap("parameter ** 2", "parameter ** 2 / 4"),
+            swap("accepted_gaussian(parameter ** 2, draw)", "draw(parameter)"),
+        ),
+        LIVE_MOMENTS,
     ),
     Target(
         "aggregation/masking_client.py",
@@ -1156,6 +1179,64 @@ TARGETS: tuple[Target, ...] = (
     Target("contextual/feature_maps.py", "check_length", (checks, limits), FEATURES),
     Target("contextual/statistics.py", "MomentReport.vector", (checks,), FEATURES),
     Target("contextual/statistics.py", "TableReport.vector", (checks,), FEATURES),
+    Target("silos/agent.py", "RecordedEvaluations.check_budget", (checks,), RECORDED),
+    Target(
+        "silos/agent.py",
+        "RecordedEvaluations.check_budget",
+        (
+            swap("(('epsilon', self.epsilon), ('delta', self.delta))", "[('epsilon', 9)]"),
+            swap("sum", "max"),
+        ),
+        RECORDED,
+    ),
+    Target("silos/agent.py", "SiloAgent.respond", (checks,), HOSTILE),
+    Target("silos/agent.py", "SiloAgent._take_policy", (checks,), HOSTILE),
+    Target("silos/agent.py", "SiloAgent._report", (checks,), HOSTILE),
+    Target("silos/agent.py", "SiloAgent._join", (checks,), HOSTILE),
+    Target(
+        "silos/agent.py",
+        "SiloAgent._attempt",
+        (
+            swap(
+                "(masking.attempt, masking.step) != (asked.attempt, asked.step)",
+                "masking.attempt != asked.attempt",
+            ),
+        ),
+        HOSTILE,
+    ),
+    Target(
+        "silos/agent.py",
+        "SiloAgent._sign_survivors",
+        (checks, swap("self._first(b'survivors', asked.step, digest)", "digest")),
+        HOSTILE,
+    ),
+    Target("silos/agent.py", "SiloAgent._row", (checks,), RESTORED, ("_check_once",)),
+    Target("silos/agent.py", "SiloAgent._evaluation", (checks,), HOSTILE, ("_check_once",)),
+    Target("silos/silo_masking.py", "SiloMasking.__init__", (checks,), HOSTILE),
+    Target(
+        "silos/silo_masking.py",
+        "SiloMasking.share",
+        (
+            checks,
+            swap("not known <= signed.keys()", "False"),
+            swap("len(signed) != len(known)", "False"),
+        ),
+        HOSTILE,
+        ("verify(", "no refusal", "->"),
+    ),
+    Target("silos/silo_masking.py", "SiloMasking.check_survivors", (checks,), HOSTILE),
+    Target("silos/silo_masking.py", "SiloMasking.sign_survivors", (checks,), HOSTILE),
+    Target("silos/silo_masking.py", "SiloMasking.reveal", (checks,), HOSTILE),
+    Target(
+        "silos/messages.py", "read_survivors", (checks, limits), HOSTILE, ("fewest", "ascending")
+    ),
+    Target(
+        "silos/federation.py",
+        "PinnedFederation.check",
+        (swap("noise.divisor", "offer.divisor"), swap("noise.total", "offer.total")),
+        HOSTILE,
+    ),
+    Target("silos/federation.py", "largest_missing", (swap("silos - 2", "silos - 1"),), FEDERATION),
     Target(
         "silos/evaluation.py",
         "EvaluationRequest.values",
@@ -1180,7 +1261,7 @@ TARGETS: tuple[Target, ...] = (
         (swap("math.ceil(math.log2(self.coordinates))", "0"),),
         STATISTICS,
     ),
-    Target("protocols/statistics.py", "MomentStatistic.noise", (checks,), STATISTICS),
+    Target("protocols/statistics.py", "_approximate", (checks,), STATISTICS),
     Target("protocols/statistics.py", "TableStatistic.noise", (checks,), STATISTICS),
     Target("vdaf/histogram.py", "HistogramCircuit.encode", (checks,), VDAF),
     Target("vdaf/histogram.py", "Prio3Histogram.verify_init", (checks,), VDAF),
@@ -1197,6 +1278,18 @@ TARGETS: tuple[Target, ...] = (
         "Proofs.hold",
         (swap("False", "True"), swap("self.evidence_size", "size")),
         VERIFIED,
+    ),
+    Target(
+        "aggregation/verified.py",
+        "TableProofs.prepared",
+        (swap("tag", "bytes(16)"), swap("self.context", "b''")),
+        TABLE_PROOFS,
+    ),
+    Target(
+        "aggregation/verified.py",
+        "TableProofs.hold",
+        (swap("False", "True"), swap("message", "second[size:]")),
+        TABLE_PROOFS,
     ),
     Target("aggregation/verified.py", "commitment", (swap("key", "b''"),), VERIFIED),
     Target(
@@ -1216,13 +1309,52 @@ TARGETS: tuple[Target, ...] = (
     Target("terms/pinned.py", "Pinned._check_option", (checks, limits), CHOSEN),
     Target("terms/document.py", "_check_context", (checks,), CHOSEN),
     Target(
-        "terms/document.py", "Terms.least_noise", (swap("self.sensitivity(chosen)", "1"),), CHOSEN
+        "terms/document.py",
+        "Terms._parameter",
+        (swap("chosen or self.context is None", "True"),),
+        CHOSEN,
+    ),
+    Target(
+        "terms/document.py",
+        "Terms.round_cost",
+        (swap("TABLE_SENSITIVITY", "1"), swap("self._moved", "0")),
+        (*CHOSEN, *TERMS),
+    ),
+    Target(
+        "terms/document.py",
+        "_check_noise",
+        (swap("TABLE_SENSITIVITY", "1"),),
+        CHOSEN,
     ),
     Target(
         "terms/context.py",
-        "ContextTerms.sensitivity",
-        (swap("TABLE_SENSITIVITY", "1"),),
+        "ContextTerms.slice_noise",
+        (swap("TABLE_SENSITIVITY", "2 * TABLE_SENSITIVITY"),),
         CHOSEN,
+    ),
+    Target(
+        "terms/context.py",
+        "MomentTerms.slice_noise",
+        (swap("moved / epsilon", "1 / epsilon"),),
+        LIVE_MOMENTS,
+    ),
+    Target(
+        "contextual/statistics.py",
+        "ScaledMomentReport.squared_sensitivity",
+        (swap("SQUARED_WEIGHT", "1"), swap("self.largest ** 2", "self.largest")),
+        LIVE_MOMENTS,
+    ),
+    Target(
+        "terms/accounting.py",
+        "vector_delta",
+        (
+            swap("(1 + math.exp(level)) * coordinates * apart", "0"),
+            swap("2 * psi", "0"),
+            swap("math.exp(psi)", "1"),
+            swap("math.sqrt(square)", "1.0"),
+            swap("wide < 1", "False"),
+        ),
+        LIVE_MOMENTS,
     ),
     Target("terms/pinned.py", "Pinned._check_noise", (checks,), TERMS),
     Target("terms/pinned.py", "Pinned._check_least", (checks, limits), TERMS),
@@ -1234,8 +1366,31 @@ TARGETS: tuple[Target, ...] = (
         STATED_NOISE,
     ),
     Target(
-        "terms/pinned.py", "Pinned._check_gaussian", (checks, swap("divisor", "1")), STATED_NOISE
+        "terms/pinned.py",
+        "Pinned._check_bits",
+        (
+            swap("(offer.parts or 0) - offer.levels", "offer.parts or 0"),
+            swap(
+                "binomial_delta(divisor * bits, bias, offer.levels, epsilon)",
+                "binomial_delta(divisor * bits, bias, 1, epsilon)",
+            ),
+        ),
+        STATED_NOISE,
     ),
+    Target(
+        "terms/pinned.py",
+        "Pinned._check_gaussian",
+        (checks, swap("divisor", "1"), swap("levels", "1")),
+        STATED_NOISE,
+    ),
+    Target("terms/accounting.py", "skellam_delta", (swap("1.0", "0.0"),), STATED_NOISE),
+    Target(
+        "terms/accounting.py",
+        "gaussian_delta",
+        (swap("1.0", "0.0"), swap("2 * apart", "apart"), swap("math.exp(apart)", "1.0")),
+        STATED_NOISE,
+    ),
+    Target("terms/accounting.py", "binomial_delta", (swap("1.0", "0.0"),), STATED_NOISE),
     Target(
         "terms/pinned.py",
         "Pinned._check_enough",
@@ -1339,14 +1494,20 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("client/budget.py", "Budget._check_room", (checks, limits, signs), LEDGER),
     Target("client/ledger.py", "Ledger.charge", (checks,), LEDGER),
+    Target("client/ledger.py", "Ledger.withdraw", (checks,), LEDGER),
+    Target("client/budget.py", "Budget._absorb", (checks,), LEDGER),
+    Target(
+        "client/budget.py",
+        "Budget._check_delta",
+        (checks, limits, signs, swap("min", "max")),
+        LEDGER,
+    ),
     Target("client/entries.py", "Joining.report", (swap("self.seed", "b''"),), LEDGER),
     Target("client/budget.py", "Budget._own_limit", (swap("OWN_LIMIT", "None"),), LEDGER),
     Target("client/budget.py", "Budget._united", (swap("min(times)", "max(times)"),), LEDGER),
     Target("terms/pinned.py", "approve_successor", (checks,), TERMS),
     Target("terms/words.py", "factor", (swap("math.ceil", "math.floor"),), TERMS),
     Target("terms/account.py", "Account.charged", (checks, limits, signs), TERMS),
-    Target("terms/account.py", "Account.refunded", (checks, limits, signs), TERMS),
-    Target("terms/account.py", "Account.shown", (sides,), TERMS),
     Target(
         "records.py",
         "MemoryRecords.replace",

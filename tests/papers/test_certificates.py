@@ -366,8 +366,10 @@ def test_groups_hold_everyone_once_and_one_more_than_is_certified(users: int) ->
 @pytest.mark.parametrize("ask", [lookup, groups])
 def test_an_epsilon_below_the_table_is_refused(ask: object) -> None:
     assert callable(ask)
-    with pytest.raises(TacitError, match=r"epsilon is 0\.05; the smallest certified is 0\.1"):
+    with pytest.raises(TacitError, match=r"epsilon is 0\.05: must be at least 0\.1, the"):
         ask(64, 0.05)
+    with pytest.raises(TacitError, match=r"epsilon is 9999999/100000000: must be at least 0\.1,"):
+        ask(64, Fraction(9999999, 10**8))
     with pytest.raises(TacitError, match="greater than 0"):
         ask(64, 0)
     with pytest.raises(TacitError, match="users is 0"):

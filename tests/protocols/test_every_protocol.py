@@ -4,6 +4,7 @@ that it states; refusals; the promise on what it says.
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 import pkgutil
@@ -25,7 +26,7 @@ from tacit.privacy import View
 from tacit.protocols.contract import Protocol
 from tacit.types import Aggregate, Estimate, Floats, Integers
 
-FAST, DEVICES = 4000, 400  # rounds of each path; half the noise shows at about 1e-30
+FAST, DEVICES = 2000, 400  # rounds of each path; half the noise shows at about 1e-30
 UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
 
 EACH = pytest.mark.parametrize("name", CASES)
@@ -69,8 +70,9 @@ def rounds_of_devices(name: str) -> tuple[Floats, Integers]:
     """The estimated sums of so many rounds of exact draws, and what was seen of each."""
     case = CASES[name]
     sums, seen = [], []
+    unused = case.build()
     for _ in range(DEVICES):
-        protocol = case.build()
+        protocol = copy.deepcopy(unused)
         messages, released, estimate = live(protocol, case.reports)
         sums.append(np.ravel(estimate.total))
         seen.append(0 if case.seen is None else case.seen(protocol, released, messages))

@@ -286,7 +286,7 @@ def test_a_misread_metric_marks_the_estimate() -> None:
         ),
         (
             lambda: factories.joint(64, 2, name_of(factories.pure_shuffle), PureDP(0.1)),
-            r"smallest certified is .* \(epsilon is shared among 2 metrics\)",
+            r"the smallest certified\. .* \(epsilon is shared among 2 metrics\)",
         ),
     ],
 )

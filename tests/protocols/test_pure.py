@@ -87,7 +87,7 @@ def test_all_participations_together_keep_what_is_promised(times: int) -> None:
 def test_an_epsilon_without_certificates_is_refused_with_an_alternative() -> None:
     with pytest.raises(
         TacitError,
-        match=r"epsilon is 0.05; the smallest certified is 0.1: .*secure aggregation, which is",
+        match=r"epsilon is 0.05: must be at least 0.1, the smallest certified. .*secure",
     ):
         PureShuffle(100, 0.05)
 

@@ -35,7 +35,7 @@ from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, Verified
 from tacit.types import ErrorDistribution, Levels
 
 Floats = npt.NDArray[np.float64]
-BATCHES = 5_000
+BATCHES = 3_000
 ALARM = 1e-6  # of a seeded test, had the seed been chosen at random
 UNSEEDED = 1e-9  # of a test of exact draws, which no seed repeats
 
@@ -62,7 +62,7 @@ def fewest(protocol: SumProtocol) -> int:
 
 @EACH
 def test_fast_and_slow_paths_have_one_law(name: str) -> None:
-    """5,000 batches each, false-alarm rate 1e-6 per protocol; 2,000 more with as few reports as are
+    """3,000 batches each, false-alarm rate 1e-6 per protocol; 2,000 more with as few reports as are
     accepted.
     """
     protocol = EXAMPLES[name].build(1.0)

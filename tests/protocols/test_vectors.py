@@ -272,6 +272,8 @@ def test_pure_targets_get_laplace_noise_for_the_l1_movement() -> None:
         ShuffledVector(10, 3, 1.0, PureDP(2.0))
     with pytest.raises(TacitError, match="delta > 0"):
         CentralVectors(10, 3, 1.0, PureDP(2.0), paper=True)
+    with pytest.raises(TacitError, match=r"epsilon is 400: must be smaller with the paper's noise"):
+        LocalVectors(10, 3, 1.0, ApproximateDP(400.0, 0.1), paper=True)
 
 
 def test_shares_add_up_to_the_noise_that_was_accounted_for() -> None:

@@ -137,11 +137,48 @@ def test_a_client_that_reads_no_response_is_disconnected(
 ) -> None:
     """Its connection would be neither idle nor served, and would keep others out for good."""
     monkeypatch.setattr(connections, "UNREAD", 0.3)
+    monkeypatch.setattr(connections, "PIPELINED", 1000)
     lines = [unread(both.urls[0]) for _ in range(3)]
     wait_for(lambda: all(closed(line) for line in lines))
     for line in lines:
         line.close()
     assert both.get(0, "/healthz").status_code == 200
+
+
+# Bytes that are no part of a body
+
+
+def swallowed(url: str, first: bytes, more: bytes) -> int:
+    """How many bytes one connection takes until it is closed, at most 64 MB."""
+    sent = 0
+    with connected(url) as line, suppress(OSError):
+        line.sendall(first)
+        while sent < 1 << 26:
+            sent += line.send(more)
+    return sent
+
+
+def test_trailers_extensions_and_pipelined_requests_are_limited(both: Threads) -> None:
+    """The parser keeps them in memory: 8 MB of pipelined requests took 260 MB."""
+    chunked = head("POST", f"/experiments/{'a' * 64}/places", "Transfer-Encoding: chunked")
+    endless = b"x" * (1 << 16)
+    attacks = {
+        "a trailer": (chunked + b"0\r\nx: ", endless),
+        "a chunk extension": (chunked + b"5;x=", endless),
+        "a pipelined header": (head("GET", "/healthz") + b"GET / HTTP/1.1\r\nx: ", endless),
+        "pipelined requests": (b"", head("GET", "/healthz") * 2000),
+    }
+    for name, (first, more) in attacks.items():
+        assert swallowed(both.urls[0], first, more) < 1 << 25, name
+    assert both.get(0, "/healthz").status_code == 200
+
+
+def test_a_few_pipelined_requests_are_answered(both: Threads) -> None:
+    with connected(both.urls[0]) as line:
+        line.sendall(head("GET", "/healthz") * 10)
+        got = b""
+        while got.count(b"HTTP/1.1 200") < 10:
+            got += line.recv(1 << 16) or pytest.fail("closed")
 
 
 # Races between the processes of a party

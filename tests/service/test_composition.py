@@ -31,6 +31,7 @@ from tacit.protocols.sums import SecureSum
 from tacit.service.trust_models.contract import decoded
 from tacit.terms import Terms
 from tacit.terms.accounting import binomial_delta
+from tacit.types import Arm, Round
 
 MANY = 40_000
 GUARDED: dict[str, Any] = {"guardrail": "complaints", "guardrail_better": "lower"}
@@ -209,3 +210,19 @@ def test_terms_charge_equal_parts_of_epsilon_and_delta() -> None:
     assert terms.delta_cost == defined.delta / 3
     masking = Fraction(3, 2**40)
     assert terms.each == (defined.epsilon / 3, (defined.delta - masking) / 3)
+
+
+@pytest.mark.parametrize("trust", ["secure-aggregation", "shuffler"])
+def test_shares_are_made_for_the_honest_participants_of_the_terms(trust: str) -> None:
+    """Found: 1/3 as a float is a little less, so that rounds of 21 had shares for 15 honest
+    participants where the terms promise 14: devices rejected them, δ was 1.8 times as large.
+    """
+    part = {"missing": Fraction(1, 7), "dishonest": Fraction(1, 3), "participants": MANY}
+    made = definition_of(trust, **part)
+    terms, mechanism = made.terms(ADDRESSES[0], KEYS[0]), made.experiment().mechanism
+    about = terms.aggregation
+    for size in range(made.smallest, made.smallest + 42):
+        protocol = mechanism.open(Round(0, size, Arm(0)))
+        assert isinstance(protocol, (SecureSum, ShuffledBits))
+        assert protocol.honest <= protocol.minimum - about.dishonest(size)
+        assert size - about.missing(size) == protocol.minimum

@@ -111,11 +111,10 @@ def test_terms_without_contexts_have_no_field_for_them() -> None:
         ({"context_fields": ("device: phone, phone",)}, "twice"),
         ({"context_fields": ("a: x, y", "a: u, v")}, "two fields alike"),
         ({"context_fields": ("a: " + ", ".join(map(str, range(41))),)}, "82 cells"),
-        ({"trust": "local"}, "simulated only"),
-        ({"proofs": True}, "proofs is true"),
+        ({"trust": "local"}, r"simulated only: at epsilon 1 the noise .* of 1.9 √n"),
         ({"levels": 4}, "1 with contextual.fields"),
         ({"participations": 2}, "1 with contextual.fields"),
-        ({"guardrail": "complaints"}, "does not support"),
+        ({"guardrail": "complaints"}, "evaluation slice measures the guardrail"),
         ({"no_show": Fraction(1, 2)}, "0 with contextual.fields"),
     ],
 )
@@ -125,6 +124,23 @@ def test_invalid_definitions_are_rejected(changed: dict[str, Any], said: str) ->
         given |= {"helper_address": None, "helper_key": None}
     with pytest.raises(DefinitionError, match=said):
         Definition.of(**given)
+
+
+@pytest.mark.parametrize(
+    ("trust", "fields", "said"),
+    [
+        ("local", FIELDS, "a cell holds n/8 of them"),
+        ("local", ("age: 18 to 90",), r"a standard deviation of 9 √n"),
+        ("shuffler", FIELDS, r"would send [\d,]+ bits"),
+        ("shuffler", ("age: 18 to 90",), r"would send [\d,]+ bits"),
+    ],
+)
+def test_other_trust_models_are_rejected_with_their_cost(
+    trust: str, fields: tuple[str, ...], said: str
+) -> None:
+    given = {"algorithm": "private-contextual", "context_fields": fields}
+    with pytest.raises(DefinitionError, match=said):
+        definition_of(trust, **given)
 
 
 def test_terms_reject_less_noise_than_two_cells_need() -> None:
@@ -220,6 +236,56 @@ def test_options_and_participants_stay() -> None:
         experiment.extend(10**6)
     with pytest.raises(TacitError, match="devices choose among the options"):
         experiment.add("another")
+
+
+def test_a_guardrail_pauses_an_option_for_everybody(tmp_path: Path) -> None:
+    """Friendly is liked by phones and makes everybody complain: nobody gets it in the end."""
+    small: dict[str, Any] = {
+        "participants": 2000,
+        "min_batch_size": 5,
+        "evaluation": Fraction(1, 2),
+    }
+    defined = contextual(
+        ("device: phone, desktop",),
+        epsilon=Fraction(8),
+        guardrail="complaints",
+        control="plain",
+        **small,
+    )
+    rng = random.Random(2)
+
+    def answers(each: Assigned) -> tuple[int, ...]:
+        context = {"device": rng.choice(["phone", "desktop"])}
+        chosen = choose(terms, described(each).binding, context)
+        option = each.option or chosen.option
+        liked = rng.random() < MEANS[context["device"]][option]
+        return (*chosen.levels[:-2], int(liked), int(option == "friendly"))
+
+    with deployed(defined, tmp_path) as one:
+        terms = one.pinned.terms
+        assert one.coordinator.estimates(one.digest)["options"][0]["guardrail"] is None
+        for _ in range(4):
+            one.step(2)
+            rows = one.coordinator.rounds(Stage.OPEN)
+            asked = one.join(sum(row.slots for row in rows))
+            assert set(one.send([(each, one.report(each, *answers(each))) for each in asked])) == {
+                None
+            }
+            one.step(3)
+            found = one.coordinator.estimates(one.digest)
+            if found["options"][1]["paused"]:
+                break
+        one.restart()
+        one.step(2)
+        (row,) = (r for r in one.coordinator.rounds(Stage.OPEN) if r.option == BY_POLICY)
+        slices = [r for r in one.coordinator.rounds(Stage.OPEN) if r.option != BY_POLICY]
+        engine = one.coordinator.engine_of(terms)
+        policy = decoded(engine, terms, row.announcement).binding.policy
+    assert "complaints is clearly worse" in found["options"][1]["paused"]
+    assert found["options"][0]["paused"] is None
+    assert {one["option"] for one in found["contexts"]["answers"]} == {"plain"}
+    assert TablePolicy.decode(policy, 2, 2).weights == ((ONE, 0), (ONE, 0))
+    assert [r.option for r in slices] == [0]  # the slice stops offering it, too
 
 
 @pytest.mark.extended

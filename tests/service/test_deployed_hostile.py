@@ -6,6 +6,7 @@ not happened. `test_hostile.py` has the attacks that do not depend on the trust 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import sqlalchemy as sql
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -29,6 +31,7 @@ from tacit.errors import Refusal
 from tacit.records import RecordDirectory
 from tacit.service import store
 from tacit.service.http.calls import new_call
+from tacit.service.http.stages import MOST_HELD
 from tacit.service.pending import PendingShares
 from tacit.service.store import Stage
 
@@ -160,6 +163,7 @@ def test_nothing_is_released_before_the_deadline_of_a_round_that_is_not_full(sce
             assert scene.one.link.exchange(identity, b"")[1] == b""
     for guest in scene.guests[-2:]:
         assert set(scene.send(guest)) == {204}, "the round is still open"
+    scene.released()  # a round that was full before is over
     assert sum(scene.finish().values()) == len(scene.guests)
 
 
@@ -261,7 +265,9 @@ def session_of(scene: Scene, guest: Guest) -> Any:
 def asked(scene: Scene, guest: Guest, after: int) -> bytes:
     session = session_of(scene, guest)
     url = f"{ADDRESSES[0]}/rounds/{guest.running.identity.hex()}/messages"
-    answer = scene.one.request("GET", f"{url}/{session.client.address.hex()}/{after}")
+    named = {"Tacit-Slot": guest.running.slot.encode().hex()}
+    where = f"{url}/{session.client.address.hex()}/{after}"
+    answer = scene.one.request("GET", where, headers=named)
     return answer.content if answer.status_code == 200 else b""
 
 
@@ -313,6 +319,29 @@ def test_stage_messages_of_strangers_and_of_the_past_change_nothing(masked: Scen
     assert stale in (204, *REJECTED)
     assert sum(masked.released().values()) == len(masked.guests)
     assert said(masked, first, sent) in OVER
+
+
+def test_strangers_hold_no_question_and_a_slot_only_few(masked: Scene) -> None:
+    """Held questions count as connections in use: without a limit they kept everybody else out."""
+    guest = masked.guests[0]
+    slot, path = (
+        guest.running.slot,
+        f"/rounds/{guest.running.identity.hex()}/messages/{'ab' * 32}/0",
+    )
+    forged = ReportSlot(slot.number, bytes(16))
+    for headers, status in (({}, 422), ({"Tacit-Slot": forged.encode().hex()}, 403)):
+        assert masked.one.request("GET", ADDRESSES[0] + path, headers=headers).status_code == status
+    front = masked.one.router.clients["coordinator.example"].app
+    named = {"Tacit-Slot": slot.encode().hex()}
+
+    async def several() -> list[int]:
+        transport = httpx.ASGITransport(front)
+        async with httpx.AsyncClient(transport=transport, base_url=ADDRESSES[0]) as client:
+            asked = [client.get(path, headers=named) for _ in range(MOST_HELD + 3)]
+            return [one.status_code for one in await asyncio.gather(*asked)]
+
+    for _ in range(2):  # all are let go
+        assert sorted(asyncio.run(several())) == [204] * MOST_HELD + [503] * 3
 
 
 def test_a_device_reveals_for_one_set_of_survivors(masked: Scene) -> None:

@@ -15,6 +15,7 @@ from tests.service.parties import ADDRESSES, KEYS, PINS, Open, Parties, pinned, 
 from tacit.aggregation import HpkeSuite, TwoServerRound, accept
 from tacit.client import Device, Ledger, Pins
 from tacit.client.device import NONCE_SIZE
+from tacit.client.published_terms import REFRESH
 from tacit.errors import Refusal, TacitError
 from tacit.signatures import public_key
 from tacit.terms import REHEARSED, Aggregation, Noise, Party, Promise, Terms
@@ -144,15 +145,43 @@ def test_terms_that_another_app_pinned_are_not_followed_without_approval(ledger:
     parties = Parties()
     device = parties.device(ledger)
     device.terms(parties.experiment)
-    other = Parties(terms(predecessor=parties.experiment, parties=foreign()), parties.clock)
-    keys = [public_key(key).hex() for key in KEYS[2:4]]
-    other.device(ledger, Pins(ADDRESSES[0], keys[0], keys[1])).terms(other.experiment)
+    other, theirs = others_naming(parties, ledger)
+    with pytest.raises(Refusal, match="of other parties: must be of the same ones"):
+        theirs.terms(other.experiment)
     shown = device.terms(parties.experiment).terms
     assert shown.digest == parties.experiment
     assert device.known_terms(parties.experiment) == shown
-    account = ledger.known(other.experiment)
-    assert account is not None
-    assert account.account.limit == shown.promise.epsilon
+    assert limit(ledger, parties) == shown.promise.epsilon
+    assert ledger.known(other.experiment) is None
+
+
+def test_terms_of_others_lower_no_limit_by_naming_terms_in_advance(ledger: Ledger) -> None:
+    parties = Parties()
+    other, theirs = others_naming(parties, ledger)
+    theirs.terms(other.experiment)
+    parties.device(ledger).terms(parties.experiment)
+    assert limit(ledger, parties) == parties.pinned.terms.promise.epsilon
+    assert limit(ledger, other) == Fraction(1, 100)
+    parties.clock.now += 2 * REFRESH
+    with pytest.raises(Refusal, match="of other parties: must be of the same ones"):
+        theirs.terms(other.experiment)
+
+
+def others_naming(parties: Parties, ledger: Ledger) -> tuple[Parties, Device]:
+    """Other parties with a tiny ε, who name the experiment as preceding their own."""
+    tiny = Promise(Fraction(1, 100))
+    about: dict[str, Any] = {"promise": tiny, "noise": Noise(Fraction(200))}
+    made = terms(predecessor=parties.experiment, parties=foreign(), **about)
+    other = Parties(made, parties.clock)
+    keys = [public_key(key).hex() for key in KEYS[2:4]]
+    return other, other.device(ledger, Pins(ADDRESSES[0], keys[0], keys[1]))
+
+
+def limit(ledger: Ledger, parties: Parties) -> Fraction:
+    """The limit of an experiment's participant on this device."""
+    known = ledger.known(parties.experiment)
+    assert known is not None
+    return known.account.limit
 
 
 def test_a_place_that_comes_after_the_person_left_is_not_kept(ledger: Ledger) -> None:

@@ -696,6 +696,39 @@ def test_who_has_left_stays_out_whatever_is_taken_over() -> None:
         apart.join(joining(terms(), bytes([2]) * 16))
 
 
+def test_leaving_deletes_all_that_was_not_sent_and_refunds_nothing() -> None:
+    ledger = remembering(":memory:", OFTEN)
+    sealed, waiting = bytes(16), bytes([1]) * 16
+    ledger.join(joining(OFTEN, sealed, Fraction(1, 3)))
+    ledger.charge(sealed, halves)
+    ledger.join(replace(joining(OFTEN, waiting, Fraction(1, 4)), until=START + 500))
+    assert ledger.nonce(OFTEN.digest, b"old") == b"old"
+    ledger.withdraw(OFTEN.digest)
+    assert not ledger.running()
+    assert not ledger.deliveries(sealed)
+    assert [row["encrypted"] for row in ledger._all("SELECT encrypted FROM shares")] == [None] * 2
+    assert {row["levels"] for row in ledger._all("SELECT levels FROM rounds")} == {None}
+    assert ledger.spent == Fraction(1, 3)
+    ledger.charge(waiting, lambda _running: pytest.fail("encrypted"))
+    known = ledger.known(OFTEN.digest)
+    assert known is not None
+    assert (known.withdrawn, known.option, known.until, known.reports_at) == (True, None, 0, None)
+    assert ledger.nonce(OFTEN.digest, b"new") == b"new"
+
+
+def test_a_line_that_is_absorbed_leaves_its_keys_and_nothing_else() -> None:
+    ledger = Ledger(":memory:")
+    empty = json.loads(ledger.export())
+    apart = [ENTRY | {"terms": [f"0{n}"], "keys": [f"{n}a" * 32]} for n in (1, 2)]
+    ledger.merge(json.dumps(empty | {"experiments": apart}))
+    assert len(ledger.overview()) == 2
+    ledger.merge(json.dumps(empty | {"experiments": [ENTRY | {"terms": ["01", "02"]}]}))
+    (party,) = ledger.overview()
+    assert party.keys == ("1a" * 32, "2a" * 32)
+    assert [one.terms for one in party.experiments] == [("01", "02")]
+    assert len({row["lineage"] for row in ledger._all("SELECT lineage FROM keys")}) == 1
+
+
 def test_a_refund_that_was_proved_here_survives_an_old_export() -> None:
     ledger = spent_ledger(1)
     old = ledger.export()
@@ -885,6 +918,15 @@ def test_successors_with_a_smaller_delta_leave_less_of_it() -> None:
         with pytest.raises(Refusal, match=f"delta of the round is .*: must be {left}"):
             taking(ledger, successor, bytes([2]) * 16)
         assert ledger.spent_delta == Fraction(1, 10**6)
+
+
+def test_the_delta_of_an_experiment_leaves_that_of_others_alone() -> None:
+    first = with_delta(Fraction(2, 10**6))
+    other = replace(with_delta(Fraction(1, 10**6)), question="Which other?")
+    ledger = remembering_one_server(":memory:", other, first)
+    taking(ledger, first, bytes([1]) * 16)
+    taking(ledger, other, bytes([2]) * 16)
+    assert ledger.spent_delta == Fraction(3, 2 * 10**6)
 
 
 def test_a_smaller_delta_that_is_shown_after_joining_stops_the_report() -> None:

@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -85,7 +86,7 @@ def test_from_new_directories_to_an_exported_policy(
     commands.check_silo(home / "silo.toml", as_json=True)
     checked = json.loads(capsys.readouterr().out)
     assert 0.999 < checked["epsilon"] <= 1
-    assert checked["delta"] == 1e-5
+    assert 0.999999 * 1e-5 < checked["delta"] < 1e-5  # 1/100000 is no double: the one below
     assert (checked["missing"], checked["largest_missing"]) == (0, 0)
     assert checked["signed"] == ["coordinator", "silo0", "silo1", "silo2"]
     agents = {f"silo{n}": config.open_agent(tmp_path / f"silo{n}" / "silo.toml") for n in range(3)}
@@ -133,6 +134,9 @@ def test_an_exported_policy_needs_numpy_only(tmp_path: Path) -> None:
         (('worst = "30"', 'worst = "31"'), "outcome of the terms differs"),
         (('host = "127.0.0.1"', 'host = "0.0.0.0"'), "of its own machine only"),
         (("port = 1871", "port = 0\nport2 = 1871"), "2 errors"),
+        (("epsilon = 1\n", "epsilon = 0\n"), "budget.epsilon: is 0: must be above 0"),
+        (("epsilon = 1\n", 'epsilon = "1/0"\n'), "budget.epsilon: is 1/0: must be a number"),
+        (('delta = "1/100000"', "delta = 1"), "budget.delta: is 1: must be above 0 and below 1"),
     ],
 )
 def test_an_agent_rejects_what_is_weaker_than_its_file(
@@ -183,6 +187,46 @@ def test_a_log_is_replayed_through_a_running_agent(
         commands.replay_log(log, path, floor=0.5)
     with pytest.raises(Unavailable, match="start it"):
         commands.replay_log(log, path, floor=0.4)
+
+
+@pytest.mark.parametrize(
+    ("name", "port", "told"), [("a\nb", 8710, "name of a silo"), ("north", 70_000, "port")]
+)
+def test_a_silo_that_is_rejected_leaves_nothing_behind(
+    tmp_path: Path, name: str, port: int, told: str
+) -> None:
+    with pytest.raises(TacitError, match=told):
+        config.create_silo(tmp_path / "silo", name, port)
+    assert not (tmp_path / "silo").exists()
+
+
+def test_a_name_may_have_quotes(tmp_path: Path) -> None:
+    card = config.create_silo(tmp_path, 'St. "Mary" \\ east', 8710)
+    assert config.read_entries(config.SiloCard, tmp_path / "card.toml") == card
+    assert config.read_entries(config.SiloConfig, tmp_path / "silo.toml").name == card.name
+
+
+def test_what_is_missing_is_named_with_its_remedy(
+    tmp_path: Path, definition: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert definition.exists()
+    path = tmp_path / "silo0" / "silo.toml"
+    capsys.readouterr()
+    commands.silo_status(path)
+    told = capsys.readouterr().out
+    assert "when the coordinator asks" in told
+    assert "epsilon of evaluations" in told
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        path.write_text(path.read_text().replace(f"port = {FIRST_PORT}", f"port = {port}"))
+        with pytest.raises(TacitError, match=f"port is {port}: must be free"):
+            commands.serve_silo(path)
+    (path.parent / "engine-token").unlink()
+    with pytest.raises(TacitError, match="engine-token is missing: put a random text"):
+        commands.serve_silo(path)
+    (path.parent / "terms.json").unlink()
+    with pytest.raises(TacitError, match="is missing: put the terms there"):
+        commands.silo_status(path)
 
 
 def test_only_its_owner_reads_a_silos_files(tmp_path: Path, definition: Path) -> None:

@@ -11,11 +11,13 @@ import pytest
 from scipy import stats
 from tests.silos.harness import LocalFederation
 
+from tacit.assumptions import PublicMembership
 from tacit.environments.silos import Synthetic
 from tacit.errors import Refusal, TacitError
 from tacit.protocols.mechanism import Releases
 from tacit.silos.context import ContextColumn, ContextSpec
 from tacit.silos.coordinator import FederationCoordinator, SiloAbsent
+from tacit.silos.explanations import explain
 from tacit.silos.federation import FederationTerms, RewardSpec, SyncSchedule
 from tacit.simulation.driver import run
 from tacit.types import Floats
@@ -127,6 +129,18 @@ def test_each_record_enters_one_row_and_the_rest_waits() -> None:
         for one in federation.agents.values()
     )
     np.testing.assert_allclose(shape.left[2] @ total, everything)
+
+
+@pytest.mark.parametrize("algorithm", ["secagg-fedlinucb", "ldp-fedlinucb"])
+def test_the_guarantee_assumes_that_records_keep_their_places(algorithm: str) -> None:
+    """Found: one record less moves every later one in the queue, so that each row changes; the
+    guarantee is for another record in the same place, and did not say so.
+    """
+    federation = LocalFederation.of(3, algorithm=algorithm)
+    derived = federation.pinned.derived
+    assert derived.guarantee is not None
+    assert PublicMembership() in derived.guarantee.assumptions
+    assert any(PublicMembership().text() in one for one in explain(federation.pinned.terms, 0))
 
 
 def test_an_override_is_recorded_as_what_was_done() -> None:
@@ -262,6 +276,32 @@ def test_budgets_per_silo() -> None:
     federation.play(10, np.random.default_rng(7))
     coordinator.synchronise()
     assert coordinator.step == 1
+
+
+@pytest.mark.parametrize("algorithm", ["secagg-fedlinucb", "ldp-fedlinucb"])
+def test_no_guarantee_exceeds_the_terms_by_rounding(algorithm: str) -> None:
+    """1/10, 7/10 and 1/100000 are no doubles; the nearest ones are larger."""
+    for epsilons in (["1/10"] * 3, ["7/10", "1/10", "13/10"]):
+        budgets = [(Fraction(one), Fraction(1, 100_000)) for one in epsilons]
+        federation = LocalFederation.of(3, algorithm=algorithm, budgets=budgets)
+        for number, budget in enumerate(budgets):
+            stated = federation.pinned.derived.of_silo(number)
+            assert [Fraction(one) <= most for one, most in zip(stated, budget, strict=True)] == [
+                True,
+                True,
+            ]
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(0), Fraction(10_001), Fraction(10) ** 400])
+def test_budgets_out_of_range_are_rejected(epsilon: Fraction) -> None:
+    with pytest.raises(TacitError, match=r"epsilon of silo0 is .*: must be at most 10,000"):
+        LocalFederation.of(3, budgets=[(epsilon, Fraction(1, 100))] * 3)
+
+
+@pytest.mark.parametrize("norm", [Fraction(0), Fraction(10) ** 400])
+def test_a_norm_out_of_range_is_rejected(norm: Fraction) -> None:
+    with pytest.raises(TacitError, match="norm is"):
+        LocalFederation.of(3, norm=norm)
 
 
 def test_numbers_that_are_no_doubles_are_rejected() -> None:

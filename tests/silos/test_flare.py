@@ -27,6 +27,7 @@ from tacit.silos.agent import RecordedEvaluations
 from tacit.silos.context import ContextSpec
 from tacit.silos.coordinator import FederationCoordinator
 from tacit.silos.evaluation import estimate
+from tacit.silos.evaluation_files import result_of
 from tacit.silos.exchange import InProcessExchange
 from tacit.silos.federation import SyncSchedule, write_federation
 from tacit.silos.http import agent_app
@@ -235,5 +236,5 @@ def test_private_releases_and_an_evaluation_over_flare(network: Network, rows: i
     words = np.array([np.frombuffer(message, np.uint64) for _, message in stored])
     own = REQUEST.sums(federation.terms)
     total = words.sum(axis=0, dtype=np.uint64).view(np.int64) / own.scale
-    told = json.loads(config.result_of(asked).read_text())
+    told = json.loads(result_of(asked).read_text())
     assert told == estimate(REQUEST, own, total).to_dict()

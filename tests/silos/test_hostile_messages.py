@@ -17,12 +17,14 @@ from tacit.aggregation.wire import packed, unpacked
 from tacit.bandits.contextual.linucb import LinUCBPolicy
 from tacit.errors import Refusal, TacitError
 from tacit.records import MemoryRecords
+from tacit.signatures import Signed, sign
 from tacit.silos.agent import RecordedEvaluations
 from tacit.silos.coordinator import FederationCoordinator, SiloAbsent
 from tacit.silos.evaluation import FIRST
 from tacit.silos.federation import SyncSchedule, pin_federation, sign_federation, write_federation
 from tacit.silos.messages import COORDINATOR, SiloMessage, SyncStage, pack_survivors
 from tacit.silos.policies import encode_policy
+from tacit.terms import BY_POLICY
 
 STAGES = ["POLICY", "JOIN", "SHARE", "CHECK", "MASK", "SURVIVORS", "REVEAL"]
 
@@ -207,6 +209,40 @@ def test_the_coordinator_rejects_answers_of_another_stage(stage: str) -> None:
     assert coordinator.step == 1
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "stage", "told"),
+    [
+        ("secagg-fedlinucb", SyncStage.REPORT, "under these terms messages are masked"),
+        ("ldp-fedlinucb", SyncStage.JOIN, "under these terms messages are not masked"),
+    ],
+)
+def test_messages_leave_as_the_terms_say(algorithm: str, stage: SyncStage, told: str) -> None:
+    """A masked message holds a share of the noise only: in the clear it would hide nobody."""
+    federation = LocalFederation.of(3, algorithm=algorithm)
+    wire = Wire(federation)
+    federation.coordinator(wire).deliver()
+    asked = SiloMessage.decode(wire.asked["POLICY"][0]["silo0"], federation.terms)
+    other = replace(asked, stage=stage, payload=b"").encode(federation.key)
+    with pytest.raises(Refusal, match=told):
+        federation.agents["silo0"].respond(stage.name, other)
+    assert not federation.agents["silo0"].status()["rows"]
+
+
+def test_a_round_of_another_row_is_rejected(setting: Setting) -> None:
+    setting.coordinator.deliver()
+    old = SiloMessage.decode(setting.wire.asked["JOIN"][0]["silo0"], setting.federation.terms)
+    with pytest.raises(Refusal, match="step of the round is 0: must be 1"):
+        setting.agent.respond("JOIN", replace(old, step=1).encode(setting.federation.key))
+
+
+def test_a_policy_that_skips_a_row_is_rejected(setting: Setting) -> None:
+    """Its row would be released without this silo's noise, which the terms need."""
+    asked = SiloMessage.decode(setting.wire.asked["POLICY"][0]["silo0"], setting.federation.terms)
+    for step in (2, 3):
+        ahead = replace(asked, step=step).encode(setting.federation.key)
+        setting.rejected(ahead, "row 1 of this silo was never asked for")
+
+
 def evaluating() -> tuple[LocalFederation, Wire, FederationCoordinator]:
     """A federation with recorded data, whose first evaluation is done."""
     federation = LocalFederation.of(3)
@@ -227,17 +263,39 @@ def test_evaluations_of_another_order_request_or_key_are_rejected() -> None:
     assert agent.respond("EVALUATE", first.encode(federation.key))  # the same again: no new charge
     for message, told in (
         (replace(first, payload=cheap), "has another request already"),
-        (replace(first, step=first.step + 2, payload=cheap), "the next one"),
-        (replace(first, step=first.step + 1), "at most 9, the budget"),
+        (replace(first, step=BY_POLICY, payload=cheap), "from 0 to 32766"),
+        (replace(first, step=first.step + 2, payload=cheap), "must be 1, the next one"),
         (replace(first, step=3), "number of the evaluation"),
         (replace(first, step=first.step + 1, payload=b"{}"), "invalid"),
+        (replace(first, step=first.step + 1), "at most 9, the budget"),
     ):
         with pytest.raises(Refusal, match=told):
             agent.respond("EVALUATE", message.encode(federation.key))
     forged = replace(first, step=first.step + 1, payload=cheap)
     with pytest.raises(Refusal, match="did not sign"):
         agent.respond("EVALUATE", forged.encode(federation.keys[1]))
-    assert len(agent._database.evaluations()) == 1
+    assert agent.status()["evaluations"] == 1
+
+
+def test_silos_that_were_asked_for_other_noise_do_not_join_an_evaluation() -> None:
+    """One silo pays a small ε: the others' shares would be too small for it."""
+    federation = LocalFederation.of(3)
+    federation.recorded = RecordedEvaluations(TABLE, Fraction(9), Fraction(1, 10**4))
+    for number in range(3):
+        federation.restart(number)
+    wire = Wire(federation)
+    cheap = replace(REQUEST, epsilon=REQUEST.epsilon / 10).encode()
+
+    def altered(stage: str, messages: dict[str, bytes]) -> dict[str, bytes]:
+        if stage != "EVALUATE":
+            return messages
+        asked = SiloMessage.decode(messages["silo0"], federation.terms)
+        return messages | {"silo0": replace(asked, payload=cheap).encode(federation.key)}
+
+    wire.forth = altered
+    with pytest.raises(SiloAbsent):
+        federation.coordinator(wire).evaluate(REQUEST)
+    assert set(wire.answered["JOIN"][-1]) == {"silo1", "silo2"}
 
 
 def test_an_evaluation_is_revealed_for_one_set_of_survivors() -> None:
@@ -270,8 +328,14 @@ def test_a_restored_database_evaluates_nothing_twice() -> None:
     federation.records["coordinator"] = MemoryRecords()  # the coordinator colludes
     with pytest.raises(SiloAbsent):
         federation.coordinator(wire).evaluate(REQUEST)
-    with pytest.raises(Refusal, match="has another message on record"):
+    with pytest.raises(Refusal, match="evaluation 0 is unknown"):
         agent._row(FIRST)
+    dear = replace(REQUEST, epsilon=Fraction(100)).encode()  # would be rejected, and keep a number
+    for message in (dear, REQUEST.encode()):
+        asked = SiloMessage(federation.terms.digest, SyncStage.EVALUATE, FIRST, COORDINATOR, 1)
+        with pytest.raises(Refusal, match="evaluation 0 is on record: the database was restored"):
+            agent.respond("", replace(asked, payload=message).encode(federation.key))
+    assert agent._database.evaluations() == {}
     assert coordinator.evaluate(REQUEST).records > 0  # from its records
 
 
@@ -357,6 +421,125 @@ def test_survivors_that_others_did_not_sign_get_nothing() -> None:
     with pytest.raises(SiloAbsent):
         coordinator.synchronise()
     assert not any(wire.answered.get("REVEAL", [{}]))
+
+
+def test_a_second_set_of_survivors_is_not_signed_under_another_step() -> None:
+    """The signed statement is about the row of the attempt, whatever step the message names."""
+    federation = LocalFederation.of(4, missing=1, schedule=SyncSchedule(horizon=40))
+    wire = Wire(federation)
+    coordinator = federation.coordinator(wire)
+    coordinator.deliver()
+
+    def other_step(stage: str, messages: dict[str, bytes]) -> dict[str, bytes]:
+        kept = {n: m for n, m in messages.items() if (n, stage) != lost}
+        if stage != "SURVIVORS" or step is None:
+            return kept
+        asked = {name: SiloMessage.decode(one, federation.terms) for name, one in kept.items()}
+        return {n: replace(one, step=step).encode(federation.key) for n, one in asked.items()}
+
+    wire.forth, lost, step = other_step, ("silo3", "MASK"), None
+    wire.back = lambda stage, answers: {} if stage == "REVEAL" else answers
+    with pytest.raises(SiloAbsent):
+        coordinator.synchronise()
+    assert len(wire.answered["REVEAL"][-1]) == 3
+    lost, step = ("silo2", "MASK"), FIRST + 5
+    with pytest.raises(SiloAbsent):
+        coordinator.synchronise()
+    assert not wire.answered["SURVIVORS"][-1]
+
+
+@pytest.mark.parametrize(
+    ("listed", "absent", "told"),
+    [
+        ([1, 2, 3], "", r"list of survivors is .* must be silos that joined, with this one"),
+        ([0, 1, 2, 3], "silo3", r"list of survivors is .* must be silos that joined"),
+        ([0, 1], "", "number of survivors is 2: must be at least 3"),
+    ],
+)
+def test_other_survivors_than_enough_silos_that_joined_are_not_signed(
+    listed: list[int], absent: str, told: str
+) -> None:
+    federation = LocalFederation.of(4, missing=1, schedule=SyncSchedule(horizon=40))
+    wire = Wire(federation)
+    coordinator = federation.coordinator(wire)
+    coordinator.deliver()
+
+    def altered(stage: str, messages: dict[str, bytes]) -> dict[str, bytes]:
+        if stage == "JOIN":
+            return {name: one for name, one in messages.items() if name != absent}
+        if stage == "SURVIVORS":
+            asked = SiloMessage.decode(messages["silo0"], federation.terms)
+            others = replace(asked, payload=pack_survivors(listed)).encode(federation.key)
+            with pytest.raises(Refusal, match=told):
+                federation.agents["silo0"].respond(stage, others)
+        return messages
+
+    wire.forth = altered
+    coordinator.synchronise()
+    assert coordinator.step == 1
+
+
+def test_silos_reveal_for_the_survivors_that_they_signed_only() -> None:
+    """All four sign that all survived; the coordinator then asks as if the last had dropped out."""
+    federation = LocalFederation.of(4, missing=1, schedule=SyncSchedule(horizon=40))
+    wire = Wire(federation)
+    coordinator = federation.coordinator(wire)
+    coordinator.deliver()
+    last: list[bytes] = []
+
+    def altered(stage: str, messages: dict[str, bytes]) -> dict[str, bytes]:
+        asked = {name: SiloMessage.decode(one, federation.terms) for name, one in messages.items()}
+        if stage == "SURVIVORS":
+            everybody = pack_survivors([0, 1, 2, 3])
+            asked = {name: replace(one, payload=everybody) for name, one in asked.items()}
+            own = replace(asked["silo0"], recipient=4).encode(federation.key)
+            answer = federation.agents["silo3"].respond(stage, own)
+            last.append(SiloMessage.decode(answer, federation.terms).payload)
+        if stage == "REVEAL":
+            asked = {
+                name: replace(one, payload=packed([*unpacked(one.payload), last[0]]))
+                for name, one in asked.items()
+            }
+        return {name: one.encode(federation.key) for name, one in asked.items()}
+
+    def without_last(stage: str, answers: dict[str, bytes]) -> dict[str, bytes]:
+        return {n: one for n, one in answers.items() if (stage, n) != ("MASK", "silo3")}
+
+    wire.forth, wire.back = altered, without_last
+    with pytest.raises(SiloAbsent):
+        coordinator.synchronise()
+    assert len(wire.answered["SURVIVORS"][-1]) == 3
+    assert wire.asked["REVEAL"]
+    assert not any(wire.answered["REVEAL"])
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_keys_of_a_colluding_silo_must_be_those_of_the_round(number: int) -> None:
+    """A silo signs keys that are not in the round, or keys although it has not joined."""
+    federation = LocalFederation.of(4, missing=1, schedule=SyncSchedule(horizon=40))
+    wire = Wire(federation)
+    coordinator = federation.coordinator(wire)
+    coordinator.deliver()
+
+    def swap(stage: str, messages: dict[str, bytes]) -> dict[str, bytes]:
+        if stage == "JOIN":
+            return {name: one for name, one in messages.items() if name != "silo3"}
+        if stage != "SHARE":
+            return messages
+        asked = SiloMessage.decode(messages["silo0"], federation.terms)
+        masking, keys = federation.agents["silo0"]._masking, bytes(range(96))
+        assert masking is not None
+        content = masking._client.round.context + keys
+        parts = unpacked(asked.payload)
+        parts[1 + number] = keys + sign(Signed.SILO_KEYS, content, federation.keys[number])
+        altered = replace(asked, payload=packed(parts)).encode(federation.key)
+        with pytest.raises(Refusal, match="has keys that no silo of the terms signed"):
+            federation.agents["silo0"].respond(stage, altered)
+        return {name: one for name, one in messages.items() if name != "silo0"}
+
+    wire.forth = swap
+    with pytest.raises(SiloAbsent):
+        coordinator.synchronise()
 
 
 def test_a_coordinator_cannot_invent_silos() -> None:

@@ -43,7 +43,7 @@ def test_an_application_decides_and_records() -> None:
     federation = LocalFederation.of(3)
     client = Caller(federation, APPLICATION)
     early = client.post("/decide", json={"context": {"age": 50, "severe": True}})
-    assert early.status_code == 422
+    assert early.status_code == 503
     assert "no policy has arrived" in early.json()["detail"]
     federation.coordinator().deliver()
     made = client.post("/decide", json={"context": {"age": 50, "severe": True}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,15 +15,19 @@ import pytest
 from scipy import stats
 from tests.silos.harness import WARD, LocalFederation
 
-from tacit.errors import TacitError
+from tacit.errors import Refusal, TacitError
 from tacit.protocols.prefix_sums import Encoder
+from tacit.records import MemoryRecords
+from tacit.rounding import no_more
 from tacit.silos.agent import RecordedEvaluations
 from tacit.silos.context import ContextColumn, ContextSpec
 from tacit.silos.coordinator import SiloAbsent
-from tacit.silos.evaluation import EvaluationRequest, estimate
+from tacit.silos.evaluation import MOST, EvaluationRequest, PinnedEvaluation, estimate
+from tacit.silos.evaluation_files import evaluate_pending
 from tacit.silos.exported import ExportedPolicy
 from tacit.silos.federation import RewardSpec, SyncSchedule
 from tacit.silos.recorded import RecordedTable, read_recorded, replay
+from tacit.terms import BY_POLICY
 from tacit.types import Floats
 
 REWARD = RewardSpec("recovered, 0 or 1")
@@ -74,10 +79,11 @@ def test_a_table_is_read_as_declared_from_csv_and_parquet(tmp_path: Path) -> Non
     [
         ("30,True,drug,1,0", "propensity is 0"),
         ("30,True,leech,1,0.5", "action is 'leech'"),
-        ("30,perhaps,drug,1,0.5", "severe is None"),
-        ("old,True,drug,1,0.5", "could not convert"),
-        ("30,True,drug,,0.5", "could not convert"),
-        ("30,True,drug", "lack|NoneType"),
+        ("30,perhaps,drug,1,0.5", "severe is 'perhaps': must be true or false"),
+        ("old,True,drug,1,0.5", "age is 'old': must be a number"),
+        ("30,True,drug,,0.5", "outcome is '': must be a number"),
+        ("30,True,drug", "outcome is None: must be a number"),
+        ("30,True,drug,1,0.5,more", "lack none and have None too many"),
     ],
 )
 def test_a_wrong_row_is_rejected_with_its_number(tmp_path: Path, row: str, told: str) -> None:
@@ -86,8 +92,10 @@ def test_a_wrong_row_is_rejected_with_its_number(tmp_path: Path, row: str, told:
     with pytest.raises(TacitError, match=f"row 3: .*({told})"):
         read_recorded(path, WARD, REWARD)
     path.write_text("age,severe,action,outcome\n30,True,drug,1\n")
-    with pytest.raises(TacitError, match="row 1: columns lack"):
+    with pytest.raises(TacitError, match="row 1: columns lack propensity and have none too many"):
         read_recorded(path, WARD, REWARD)
+    path.write_text("age,severe,treatment,reward,pscore\n30,True,drug,1,0.5\n")
+    assert read_recorded(path, WARD, REWARD).rewards.tolist() == [1.0]
 
 
 def test_replay_by_rejection_through_a_federation(tmp_path: Path) -> None:
@@ -143,10 +151,92 @@ def test_an_evaluation_covers_the_truth_and_is_charged(tmp_path: Path, estimator
     assert found.high - found.low < 1.0
     assert coordinator.evaluate(request(estimator)) == found  # stored: no second release
     for agent in federation.agents.values():
-        assert len(agent._database.evaluations()) == 1
+        status = agent.status()
+        assert (status["evaluations"], status["epsilon_of_evaluations"]) == (1, "1")
     coordinator.evaluate(request(estimator, "1/2"))
     with pytest.raises(SiloAbsent, match="only 0 silos accept"):
         coordinator.evaluate(request(estimator, "3/4"))  # 1 + 1/2 + 3/4 > 2
+
+
+def test_an_evaluation_that_one_silo_rejects_blocks_no_later_one(tmp_path: Path) -> None:
+    """Nor is it lost: it succeeds, under its old number, once the silo accepts it."""
+    federation = federation_with_tables(tmp_path, 800)
+    poor = federation.agents["silo1"]
+    rich = poor._recorded
+    assert rich is not None
+    poor._recorded = RecordedEvaluations(rich.table, Fraction(1, 2), Fraction(1, 10**5))
+    coordinator = federation.coordinator()
+    with pytest.raises(SiloAbsent, match="only 2 silos accept"):
+        coordinator.evaluate(request())
+    found = coordinator.evaluate(request(epsilon="1/4"))
+    assert abs(found.records - 2400) < 400
+    assert [one.status()["evaluations"] for one in federation.agents.values()] == [2, 1, 2]
+    poor._recorded = rich
+    assert abs(coordinator.evaluate(request()).records - 2400) < 200
+    assert [one.status()["evaluations"] for one in federation.agents.values()] == [2, 2, 2]
+
+
+def test_requests_that_fail_stop_no_others(tmp_path: Path) -> None:
+    """Three files of requests: too dear for the silos, no request at all, and one that succeeds."""
+    federation = federation_with_tables(tmp_path, 800)
+    folder = tmp_path / "study" / "evaluations"
+    folder.mkdir(parents=True)
+    contents = (request(epsilon="3").encode(), b"{}", request().encode())
+    for number, content in enumerate(contents):
+        (folder / f"{number:04}.request.json").write_bytes(content)
+    definition = folder.parent / "federation.toml"
+    (failed,) = evaluate_pending(federation.coordinator(), definition)
+    assert failed.startswith("0000.request.json: only 0 silos accept")
+    found = [folder / f"{number:04}.result.json" for number in range(3)]
+    assert not found[0].exists()
+    assert "invalid" in json.loads(found[1].read_text())["problem"]
+    assert abs(json.loads(found[2].read_text())["records"] - 2400) < 200
+    assert len(evaluate_pending(federation.coordinator(), definition)) == 1  # the first, again
+
+
+def test_a_federation_has_numbers_for_so_many_evaluations(tmp_path: Path) -> None:
+    """Round options end at `BY_POLICY`, which is of devices; nothing is charged beyond."""
+    federation = federation_with_tables(tmp_path, 10)
+    records = federation.records.setdefault("coordinator", MemoryRecords())
+    for number in range(MOST):
+        name = b"evaluation" + number.to_bytes(4, "big")
+        records.replace(name, None, b'{"request": "", "numbers": null}')
+    with pytest.raises(Refusal, match="number of the evaluation is 32767: must be from 0 to 32766"):
+        federation.coordinator().evaluate(request())
+    assert not any(one._database.evaluations() for one in federation.agents.values())
+    pinned = PinnedEvaluation(federation.terms, federation.pinned.signatures, request())
+    pinned.check_step(BY_POLICY - 1)
+    with pytest.raises(Refusal, match="number of the evaluation"):
+        pinned.check_step(BY_POLICY)
+
+
+def test_the_cost_of_an_evaluation_is_not_rounded_down(tmp_path: Path) -> None:
+    """1/10 and 1/1000000 are no doubles: the noise is for less, the printed cost is no less."""
+    asked = request(epsilon="1/10")
+    sums = asked.shared_sums(3)
+    assert Fraction(sums.guarantee(no_more(asked.delta)).epsilon) <= asked.epsilon
+    found = federation_with_tables(tmp_path, 800).coordinator().evaluate(asked)
+    assert Fraction(found.epsilon) >= asked.epsilon
+    assert Fraction(found.delta) >= asked.delta
+
+
+def test_no_more_records_count_than_the_capacity() -> None:
+    table = table_of(WARD, [{"age": 50.0, "severe": True}] * 5)
+    counts = [replace(request(), capacity=most).vector(table)[1] for most in (3, 5, 9)]
+    assert counts == [3, 5, 5]
+
+
+def test_evaluations_together_cost_no_more_than_either_budget() -> None:
+    both = (request(), request())
+    epsilon, delta = (2 * vars(both[0])[name] for name in ("epsilon", "delta"))
+    table = table_of(WARD, [])
+    RecordedEvaluations(table, epsilon, delta).check_budget(both)
+    for name, less in (
+        ("epsilon", (epsilon * Fraction(99, 100), delta)),
+        ("delta", (epsilon, delta * Fraction(99, 100))),
+    ):
+        with pytest.raises(Refusal, match=f"{name} of all evaluations is .* budget of this silo"):
+            RecordedEvaluations(table, *less).check_budget(both)
 
 
 def test_evaluations_move_by_no_more_than_their_sensitivity() -> None:

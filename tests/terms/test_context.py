@@ -11,6 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.contextual.policies import ONE, TablePolicy
+from tacit.contextual.statistics import TableReport
 from tacit.errors import Refusal, TacitError
 from tacit.signatures import public_key
 from tacit.terms import (
@@ -64,6 +65,14 @@ OFFER = Offer(
 )
 
 
+def test_a_report_has_a_cell_for_every_combination_of_values() -> None:
+    fields = (CONTEXT.fields[0], ContextField("shift", ("day", "evening", "night")))
+    both = ContextTerms(fields)
+    assert both.numbers(options=2) == 2 * 2 * 3 * 2
+    assert both.report(2) == TableReport(segments=6, options=2)
+    assert both.features(("old", "new")).segments == 6
+
+
 def test_a_round_in_which_devices_choose_costs_epsilon() -> None:
     assert PINNED.check(OFFER) == 1
     assert PINNED.check(replace(OFFER, scale=Fraction(4))) == Fraction(1, 2)
@@ -113,7 +122,6 @@ def test_terms_without_contexts_admit_no_policy() -> None:
         ),
         ({"answer": Answer("stars", levels=4)}, "levels is 4: must be 1"),
         ({"answer": Answer("two", metrics=("a", "b"))}, "number of metrics is 2: must be 1"),
-        ({"proofs": 1}, "kind of rounds is verified"),
         ({"noise": Noise(Fraction(9), "devices")}, "kind of rounds is two-servers with noise by"),
         ({"context": ContextTerms((ContextField("a", ("x",)),))}, "number of values of a is 1"),
         ({"context": replace(CONTEXT, statistic="moments")}, "context.statistic is 'moments'"),

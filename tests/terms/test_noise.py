@@ -18,7 +18,13 @@ from tacit.noise import Binomial, DiscreteGaussian, NoiseDistribution, Skellam, 
 from tacit.privacy.loss import privacy_loss
 from tacit.signatures import public_key
 from tacit.terms import Answer, Noise, Offer, Party, Promise, Terms
-from tacit.terms.accounting import _divergence, binomial_delta, gaussian_delta, skellam_delta
+from tacit.terms.accounting import (
+    MOST_TERMS,
+    _divergence,
+    binomial_delta,
+    gaussian_delta,
+    skellam_delta,
+)
 from tacit.trust import TrustModel, split_shares
 
 DELTA = Fraction(1, 10**6)
@@ -82,6 +88,13 @@ def test_shares_narrower_than_half_a_step_are_worth_nothing() -> None:
     assert _divergence(0.499, 2) == math.inf
     assert math.isfinite(_divergence(0.5, 2))
     assert gaussian_delta(Fraction(7, 10), 1, Fraction(4), 2) == 1.0  # shares of σ = 0.495
+
+
+def test_sums_that_a_device_does_not_compute_are_worth_nothing() -> None:
+    """A coordinator could else state millions of levels under hardly any noise."""
+    assert skellam_delta(Fraction(9), MOST_TERMS, Fraction(1)) == 1.0
+    assert gaussian_delta(Fraction(3), MOST_TERMS, Fraction(1)) == 1.0
+    assert binomial_delta(36, Fraction(1, 2), MOST_TERMS, Fraction(1)) == 1.0
 
 
 def under(distribution: str, parameter: Fraction, **changes: Any) -> Terms:
@@ -272,6 +285,26 @@ def test_noise_bits_suffice_to_the_last_honest_report() -> None:
     ):
         with pytest.raises(Refusal, match=words):
             plain.check(round_of(plain.terms, **about | weaker, divisor=70))
+
+
+def test_rounds_need_noise_for_all_levels_of_an_answer() -> None:
+    """Noise for one level of two, and shares that are close to one draw for one level only."""
+    two = {"answer": Answer("2 levels", levels=2)}
+    half, one = Fraction(1, 2), Fraction(1)
+    shown = pinned(shuffled("binomial", Fraction(5), **two))
+    fair = {"kind": "mixing", "suite": shown.terms.suite, "levels": 2, "total": half, "divisor": 70}
+    bits = next(n for n in range(1, 99) if binomial_delta(70 * n, half, 2, one) <= 1e-6)
+    assert binomial_delta(70 * (bits - 1), half, 1, one) <= 1e-6
+    assert shown.check(round_of(shown.terms, **fair, parts=2 + bits)) == 1
+    with pytest.raises(Refusal, match="delta of the noise of the round is"):
+        shown.check(round_of(shown.terms, **fair, parts=1 + bits))
+    sigmas = (Fraction(n, 1000) for n in range(8000, 9000))
+    least = next(sigma for sigma in sigmas if gaussian_delta(sigma, 2, one) < 0.9999e-6)
+    assert gaussian_delta(least, 1, one, 70) < 1e-6
+    wide = pinned(under("discrete-gaussian", least, **two))
+    with pytest.raises(Refusal, match="delta of the noise of the round is"):
+        wide.check(round_of(wide.terms, levels=2))
+    assert wide.check(round_of(wide.terms, levels=2, total=3 * SIGMA)) == 1
 
 
 def test_numbers_are_split_into_enough_shares() -> None:

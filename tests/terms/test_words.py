@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.terms.examples import KEYS, masked, terms
 
 from tacit.signatures import public_key
-from tacit.terms import ROLES, Aggregation, Noise, Promise, Terms, in_words
+from tacit.terms import ROLES, Aggregation, Answer, Noise, Promise, Terms, in_words
 from tacit.terms.visibility import DEVICES, visibility
 from tacit.terms.words import handling, honesty, likelihood
 from tacit.trust import TrustModel
@@ -42,6 +42,15 @@ def local() -> Terms:
         parties=terms().parties[:1],
         grace=0,
     )
+
+
+@pytest.mark.parametrize(
+    ("parameter", "said"), [(Fraction(1, 2), "1 + e^2,"), (Fraction(2, 3), "1 + e^(3/2),")]
+)
+def test_flipped_answers_are_counted_in_readable_powers(parameter: Fraction, said: str) -> None:
+    noise = Noise(parameter, DEVICES, "randomized-response")
+    made = replace(local(), noise=noise, answer=Answer("1 if yes"), promise=Promise(1 / parameter))
+    assert any(f"flips at least one answer in {said}" in one for one in in_words(made))
 
 
 def proven() -> Terms:

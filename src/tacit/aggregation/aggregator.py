@@ -17,6 +17,7 @@ import struct
 import threading
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import pairwise
 from operator import add
 
@@ -24,6 +25,7 @@ from tacit.aggregation import masks
 from tacit.aggregation.aggregator_context import (
     AggregatorContext,
     AggregatorStage,
+    Draw,
     RoundRecord,
     RoundSecrets,
 )
@@ -61,7 +63,9 @@ from tacit.aggregation.wire import (
     unpack_numbers,
 )
 from tacit.errors import TacitError
+from tacit.sampling.draws import accepted_gaussian
 from tacit.signatures import SIGNATURE_SIZE, Signed, sign
+from tacit.terms.parts import DISCRETE_GAUSSIAN
 
 PARTIAL_HEAD = struct.Struct(">I32s")  # reports, digest of their tags
 _VERIFIED_HEAD = struct.Struct(">I32sI")  # and reports out of range
@@ -272,11 +276,16 @@ class Aggregator(PendingReports):
             if share[:DIGEST_SIZE] != tag:
                 return None
             common += 1
-            if proofs is None or proofs.hold(share[DIGEST_SIZE:evident], evidence):
+            own = share[DIGEST_SIZE:evident]
+            if proofs is None or proofs.hold(*self._paired(own, evidence)):
                 reports += 1
                 digest.update(tag)
                 sums = list(map(add, sums, self._numbers(share[evident:])))
         return _Sum(common, reports, digest.digest(), sums)
+
+    def _paired(self, own: bytes, other: bytes) -> tuple[bytes, bytes]:
+        """What this server and the other have, that of server 0 first."""
+        return (own, other) if self.role == 0 else (other, own)
 
     def _common(self, record: RoundRecord, listing: bytes) -> Iterator[tuple[bytes, bytes]]:
         """The tags in both lists, with the other server's verifier shares; both lists ascend."""
@@ -305,8 +314,14 @@ class Aggregator(PendingReports):
     def _noisy(self, sums: Sequence[int]) -> list[int]:
         """Add this server's own noise to every sum."""
         modulus, scale, draw = self.round.modulus, self.round.scale, self._party.draw
-        noise = [0 if scale is None or draw is None else draw(scale) for _ in sums]
+        noise = [0 if scale is None or draw is None else self._drawn(scale, draw) for _ in sums]
         return [(number + own) % modulus for number, own in zip(sums, noise, strict=True)]
+
+    def _drawn(self, parameter: Fraction, draw: Draw) -> int:
+        """One draw of the distribution of the terms; Gaussian draws accept Laplace ones."""
+        if self.pinned.terms.distribution(self.round.binding.chosen) == DISCRETE_GAUSSIAN:
+            return accepted_gaussian(parameter**2, draw)
+        return draw(parameter)
 
     def _numbers(self, part: bytes) -> list[int]:
         modulus, length = self.round.modulus, self.round.length

@@ -28,7 +28,7 @@ from tacit.signatures import Signed, fingerprint, public_key, sign
 from tacit.terms import Pinned
 
 Draw = Callable[[Fraction], int]
-"""An exact sampler of discrete Laplace noise of the given scale."""
+"""An exact sampler of discrete Laplace noise of a scale; Gaussian noise accepts its draws."""
 
 SECRET_SIZE = 32
 

@@ -64,10 +64,15 @@ class Binding:
         require(1 <= self.levels < 1 << 32, "levels", self.levels, "from 1 to 2^32 - 1")
         require(0 <= self.window < 1 << 32, "window", self.window, "from 0 to 2^32 - 1")
         require(0 <= self.closes < 1 << 64, "deadline", self.closes, "from 0 to 2^64 - 1")
-        size, chosen = len(self.policy), self.option == BY_POLICY
+        size = len(self.policy)
         rule = f"1 to {LONGEST_POLICY} bytes long where devices choose, else empty"
-        fits = 1 <= size <= LONGEST_POLICY if chosen else not size
+        fits = 1 <= size <= LONGEST_POLICY if self.chosen else not size
         require(fits, "policy", f"{size} bytes long", rule)
+
+    @property
+    def chosen(self) -> bool:
+        """Whether devices choose the option."""
+        return self.option == BY_POLICY
 
     def encode(self) -> bytes:
         """Serialize the fields."""

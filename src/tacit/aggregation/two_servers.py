@@ -42,7 +42,7 @@ from tacit.aggregation.interface import (
     new_identity,
     uniform,
 )
-from tacit.aggregation.verified import COMMITMENT_SIZE, MODULUS, Proofs
+from tacit.aggregation.verified import COMMITMENT_SIZE, Proofs, TableProofs
 from tacit.aggregation.wire import (
     HEADER_SIZE,
     SIZE_LIMIT,
@@ -83,9 +83,10 @@ _VERIFIED = bytes((Kind.VERIFIED_ROUND,))
 class TwoServerRound(LiveRound):
     """Public description of a round: terms, counts, times, noise and the parties' keys.
 
-    Both servers and the collector make their keys for this round only. `scale` is that of the
-    discrete Laplace noise that each server adds to each number; it is None where clients draw the
-    noise `shared` among them. Slots are assigned until `assigned_until` and reports accepted until
+    Both servers and the collector make their keys for this round only. `scale` is the parameter of
+    the noise that each server adds to each number: the scale of discrete Laplace noise, σ of a
+    discrete Gaussian where the terms say so. It is None where clients draw the noise `shared`
+    among them. Slots are assigned until `assigned_until` and reports accepted until
     `binding.closes`. A round without release `grace` seconds later is aborted. A round with a
     `commitment` to a verify key is a verified one.
     """
@@ -131,7 +132,8 @@ class TwoServerRound(LiveRound):
             return
         size = len(self.commitment)
         require(size == COMMITMENT_SIZE, "commitment", f"{size} bytes long", f"{COMMITMENT_SIZE}")
-        require(self.modulus == MODULUS, "modulus of a verified round", self.modulus, f"{MODULUS}")
+        wanted = proofs.modulus
+        require(self.modulus == wanted, "modulus of a verified round", self.modulus, f"{wanted}")
         require(self.scale, "scale of a verified round", self.scale, "that of the servers' noise")
         small = proofs.part_size(0) < SIZE_LIMIT
         require(
@@ -220,10 +222,15 @@ class TwoServerRound(LiveRound):
         return Recipient.parse(self.suite, self.collector)
 
     @cached_property
-    def proofs(self) -> Proofs | None:
-        """The proof system of a verified round; None in other rounds."""
+    def proofs(self) -> Proofs | TableProofs | None:
+        """The proof system of a verified round; None in other rounds.
+
+        Where devices choose, a report proves that it is one cell, else that its numbers are levels.
+        """
         if not self.commitment:
             return None
+        if self.binding.policy:
+            return TableProofs(self.length, self.context)
         return Proofs(self.binding.levels, self.length, self.context)
 
     @property
@@ -334,7 +341,8 @@ def split(
     slot : ReportSlot
         The client's slot.
     values : sequence of int
-        The numbers to report: 0..levels where servers add the noise, else any integers.
+        The numbers to report: 0..levels, or those of a statistic within its bounds, where servers
+        add the noise; else any integers.
     source : callable
         For test vectors only.
 
@@ -349,7 +357,7 @@ def split(
     without a share's word, not even the other server, can replace that share.
     """
     announced = accept(TwoServerRound, pinned, announcement)
-    numbers = _checked(announced, values)
+    numbers = _checked(announced, values, pinned.terms.bounds(announced.binding.chosen))
     words = (source(WORD_SIZE), source(WORD_SIZE))
     if announced.proofs:
         digests = (word_digest(words[0]), word_digest(words[1]))
@@ -389,12 +397,15 @@ def _parts(announced: TwoServerRound, numbers: list[int], source: Source) -> tup
     return sent, pack_numbers(second, modulus)
 
 
-def _checked(announced: TwoServerRound, values: Sequence[int]) -> list[int]:
-    """Validate a client's values: 0..levels where servers add the noise, else any residues."""
+def _checked(
+    announced: TwoServerRound, values: Sequence[int], bounds: tuple[int, int]
+) -> list[int]:
+    """Validate a client's values: within bounds where servers add the noise, else any residues."""
     numbers = check_numbers(values, announced.modulus, announced.length)
-    levels = announced.binding.levels
-    hidden = announced.scale is None or all(0 <= value <= levels for value in values)
-    require(hidden, "report", list(values), f"numbers from 0 to {levels}. Encode answers as levels")
+    low, high = bounds
+    hidden = announced.scale is None or all(low <= value <= high for value in values)
+    rule = f"numbers from {low} to {high}. Encode answers as levels"
+    require(hidden, "report", list(values), rule)
     return numbers
 
 

@@ -154,6 +154,11 @@ class ContextualProblem(Problem):
     environment: ContextualEnvironment = group(ContextualEnvironment, ENVIRONMENT)
     features: FeatureMap | None = None
     binary: bool = True
+    levels: int | None = None
+    metrics: int = 1
+    missing: float = 0.0
+    dishonest: float = 0.0
+    scaled: bool = False
     smallest: int = 1
     exploration: float = 0.0
     labels: tuple[str, ...] = ()
@@ -168,6 +173,11 @@ class ContextualProblem(Problem):
             raise TacitError(f"growth is {self.growth:g}: must be above 1, such as 1.5")
         remedy = "the share of participants who get one option for everybody, such as 0.05"
         probability("evaluation", self.evaluation, remedy, zero=True)
+
+    @property
+    def precision(self) -> int:
+        """Levels above 0 of a reported reward."""
+        return self.levels or (1 if self.binary else REAL_LEVELS)
 
     @property
     def names(self) -> tuple[str, ...]:

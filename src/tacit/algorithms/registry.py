@@ -39,9 +39,13 @@ HIDDEN = (
     "added",
     "binary",
     "control",
+    "dishonest",
     "exploration",
     "features",
     "levels",
+    "metrics",
+    "missing",
+    "scaled",
     "smallest",
     "table",
 )  # fields that are no options

@@ -44,7 +44,10 @@ def new(
     ] = None,
     context: Annotated[
         list[str] | None,
-        typer.Option(help='Field that devices choose by: "device: phone, desktop"; repeatable.'),
+        typer.Option(
+            help='Field that devices choose by: "device: phone, desktop" or "age: 18 to 90"; '
+            "repeatable."
+        ),
     ] = None,
     helper: Annotated[
         Path | None, typer.Option(help="The card.toml from the helper's operator.")
@@ -61,7 +64,8 @@ def new(
     """
     with needs_live():
         from tacit.service import bootstrap, definition, definition_files, issuers, option_tables
-        from tacit.service.definition_rules import CONTEXTUAL, has_option
+        from tacit.service.context_entries import CONTEXTUAL
+        from tacit.service.definition_rules import has_option
         from tacit.terms import ROLES
     today = datetime.now(UTC).date()
     if not 1 <= days <= LONGEST:
@@ -105,7 +109,10 @@ def new(
     if options_file is not None:
         shown.pop("options")
     if made.trust_model is TrustModel.TWO_SERVERS and made.admission == "open":
-        shown["proofs"] = has_option(made.algorithm, "through")  # anybody may send anything
+        tables = made.context is not None and made.context.exact
+        shown["proofs"] = tables or has_option(
+            made.algorithm, "through"
+        )  # anybody may send anything
     if card is None:
         shown.pop("helper_key")
     text = definition_files.write(shown, yaml=file.suffix in (".yaml", ".yml"))
@@ -122,7 +129,7 @@ def new(
 
 
 LONGEST = 3650
-_CONTEXTUAL = ("context_fields", "evaluation", "exploration")
+_CONTEXTUAL = ("context_fields", "interactions", "statistic", "evaluation", "exploration")
 _LEFT_OUT = (
     "options_table",
     "control_share",

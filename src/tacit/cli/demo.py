@@ -289,6 +289,7 @@ def silos(
     table("mean regret on held-out patients", heads, rows)
     sentence("shared policy, on all", f"{result.shared:.4f}")
     sentence("report", str(page))
+    sentence("case mix", f"{report.CASE_MIX}; where it treats all kinds, sharing may not help")
     sentence("note", "all processes ran here: this shows the protocol, not the separation of trust")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -101,18 +102,31 @@ def serve_silo(path: SiloFile = SILO_FILE) -> None:
     """Run the silo's agent on this machine until SIGTERM or ^C."""
     with needs_live():
         from tacit.silos import config
-        from tacit.silos.http import agent_app, serve_agent
+        from tacit.silos.http import agent_app, bind_agent, serve_agent
     told = config.read_entries(config.SiloConfig, path)
     tokens = [told.token(path.parent, name) for name in config.TOKENS]
     app = agent_app(config.open_agent(path), *tokens)
-    serve_agent(app, told.host, told.port)
+    bound = bind_agent(told.host, told.port)
+    typer.echo(
+        f"the agent of {told.name} listens at {told.host}:{told.port}; ^C stops it", err=True
+    )
+    serve_agent(app, bound)
 
 
 def silo_status(path: SiloFile = SILO_FILE, as_json: Json = False) -> None:
     """Print the state of a silo, for its own staff: counts never leave the silo."""
     with needs_live():
         from tacit.silos.config import open_agent
-    show(open_agent(path).status(), "a silo", as_json)
+    agent = open_agent(path)
+    status = agent.status()
+    due = status["next_due"]
+    if not as_json and due is not None:
+        asked = not agent.terms.schedule.pace
+        day = datetime.fromtimestamp(due, UTC)
+        status["next_due"] = (
+            "when the coordinator asks" if asked else f"{day:%Y-%m-%d %H:%M:%S} UTC"
+        )
+    show(status, "a silo", as_json)
 
 
 def export_policy(
@@ -230,11 +244,15 @@ def rehearse(
     rows: Annotated[int | None, typer.Option(help="Rows to release now; all by default.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run the coordinator against agents on this machine, without an engine: to try things out."""
+    """Run the coordinator against agents on this machine, without an engine: to try things out.
+
+    Evaluations that were requested run after the rows.
+    """
     with needs_live():
         from tacit.records import RecordDirectory
         from tacit.silos import config
         from tacit.silos.coordinator import FederationCoordinator
+        from tacit.silos.evaluation_files import evaluate_pending
         from tacit.silos.exchange import InProcessExchange, Responder
         from tacit.silos.relay import AgentRelay
     relays: dict[str, Responder] = {}
@@ -254,8 +272,10 @@ def rehearse(
         RecordDirectory(path.parent / told.records),
     )
     coordinator.run(rows)
+    failed = evaluate_pending(coordinator, path)
     status = coordinator.status()
-    show({"rows": status["rows"], "of": status["of"]} | status["received"], "released", as_json)
+    made = {"rows": status["rows"], "of": status["of"]} | status["received"]
+    show(made | {"failed_evaluations": "; ".join(failed) or None}, "released", as_json)
 
 
 def make_job(
@@ -294,14 +314,14 @@ def request_evaluation(
 ) -> None:
     """Request a private evaluation of a policy on the silos' recorded data, or print its result.
 
-    The next FLARE job runs it; every silo charges it to its own budget. The same request again
-    prints the result and costs nothing.
+    The next FLARE job runs it, or `tacit federation rehearse`; every silo charges it to its own
+    budget. The same request again prints the result and costs nothing.
     """
     with needs_live():
         from fractions import Fraction
 
-        from tacit.silos import config
         from tacit.silos.evaluation import EvaluationRequest
+        from tacit.silos.evaluation_files import result_of
     asked = EvaluationRequest(
         policy.read_text(encoding="utf-8"),
         estimator,
@@ -320,7 +340,7 @@ def request_evaluation(
     file = same[0] if same else folder / f"{len(requests):04}.request.json"
     if not same:
         file.write_bytes(asked.encode())
-    result = config.result_of(file)
+    result = result_of(file)
     if result.exists():
         show(json.loads(result.read_text(encoding="utf-8")), "evaluation", as_json)
         return

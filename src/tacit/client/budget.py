@@ -128,6 +128,33 @@ class Budget(LedgerFile):
     def _read_limits(self, row: sqlite3.Row) -> tuple[Fraction, int]:
         return self._fraction(row["epsilon"]), int(row["participations"])
 
+    def _line(self, terms: Terms, approved: bool) -> list[bytes]:
+        """The digests that share limits with these terms: their own, and that of preceding ones.
+
+        Unless the parties of preceding terms signed, other parties cannot lower their limits.
+        """
+        own = self._one("SELECT approved FROM terms WHERE digest = ?", terms.digest)
+        names = {terms.digest, terms.predecessor or terms.digest}
+        if approved or (own is not None and own["approved"]):
+            return sorted(names)
+        others = {digest for digest in names if self._of_others(digest, terms.keys)}
+        for digest in others:
+            known = self._one("SELECT text FROM terms WHERE digest = ?", digest)
+            if known is not None and known["text"] is not None:
+                raise Refusal(
+                    f"predecessor is {digest.hex()}, of other parties: must be of the same ones, "
+                    "or they must sign these terms. Name the preceding terms"
+                )
+        if terms.digest in others:  # others named them before they were known
+            self._run("DELETE FROM terms WHERE digest = ?", terms.digest)
+        return sorted({terms.digest} | names - others)
+
+    def _of_others(self, digest: bytes, keys: Iterable[bytes]) -> bool:
+        """Whether the lineage of a digest is known, and not one of all these keys."""
+        row = self._one("SELECT lineage FROM terms WHERE digest = ?", digest)
+        known = set() if row is None else set(self._keys(row["lineage"]))
+        return bool(known) and not known.issuperset(keys)
+
     def _united(self, digests: Sequence[bytes], epsilon: Fraction, participations: int) -> int:
         """Merge the lineages of related terms into one, with the smallest limits of all.
 

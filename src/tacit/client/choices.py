@@ -55,19 +55,20 @@ def choose(terms: Terms, about: Binding, context: Context | None) -> ChosenOptio
         return ChosenOption(terms.options[about.option], answer)
     if terms.context is None or context is None:
         raise Refusal("the round asks the device to choose: must be under terms with a context")
-    segment = terms.context.features(terms.options).segment(context)
-    option = terms.context.policy(about.policy, len(terms.options)).draw(segment)
-    return ChosenOption(terms.options[option], (segment, option, *answer))
+    chosen = terms.context.choose(about.policy, terms.options, context)
+    return ChosenOption(terms.options[chosen.option], (*chosen.known, *answer))
 
 
 def numbers_of(terms: Terms, about: Binding, levels: Sequence[int]) -> list[int]:
     """The numbers of a report: the statistic of the stored levels, or the levels themselves."""
-    if about.option != BY_POLICY or terms.context is None:
+    context = terms.context
+    if about.option != BY_POLICY or context is None:
         return list(levels)
-    report, (segment, option, success) = terms.context.report(len(terms.options)), levels
-    return report.vector(report.cell(segment, option, success))
+    known, level = levels[: context.kept], levels[context.kept]
+    return context.vector(len(terms.options), terms.answer.levels, known, level)
 
 
 def blank(terms: Terms, about: Binding) -> tuple[int, ...]:
     """Levels of a report about nothing, as a test or a malicious participant sends it."""
-    return (0,) * (len(terms.answer.metrics) + 2 * (about.option == BY_POLICY))
+    kept = terms.context.kept if terms.context and about.option == BY_POLICY else 0
+    return (0,) * (len(terms.answer.metrics) + kept)

@@ -69,12 +69,13 @@ class Ledger(Budget):
     def remember(self, pinned: Pinned, state: str, now: float, *, approved: bool = False) -> None:
         """Store terms that are about to be shown, and decrease the limits to theirs if smaller.
 
-        `approved`: the parties of the preceding terms signed that these succeed them.
+        `approved`: the parties of the preceding terms signed that these succeed them. Otherwise
+        only terms of the same parties share limits, and known terms of others may not be named.
         """
-        terms = pinned.terms
+        terms, promise = pinned.terms, pinned.terms.promise
         with self.together():
-            names, promise = {terms.digest, terms.predecessor or terms.digest}, terms.promise
-            lineage = self._united(sorted(names), promise.epsilon, promise.participations)
+            names = self._line(terms, approved)
+            lineage = self._united(names, promise.epsilon, promise.participations)
             self._know_keys(lineage, terms.keys)
             self._run(
                 "UPDATE terms SET text = ?, signatures = ?, state = ?, checked = ?, "

@@ -8,7 +8,7 @@ IEEE doubles in a fixed order of operations, and integers below 2^53.
 
 from tacit.contextual.feature_maps import BoundedNumber, Category, FeatureMap
 from tacit.contextual.policies import LinearPolicy, TablePolicy
-from tacit.contextual.statistics import MomentReport, TableReport
+from tacit.contextual.statistics import MomentReport, ScaledMomentReport, TableReport
 
 __all__ = [
     "BoundedNumber",
@@ -16,6 +16,7 @@ __all__ = [
     "FeatureMap",
     "LinearPolicy",
     "MomentReport",
+    "ScaledMomentReport",
     "TablePolicy",
     "TableReport",
 ]

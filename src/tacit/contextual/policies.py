@@ -11,7 +11,9 @@ The draws decide what a participant is offered and protect nobody, so they may b
 
 from __future__ import annotations
 
+import math
 import random
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -20,6 +22,9 @@ from tacit.errors import TacitError, integer, require
 
 ONE = 1 << 16  # probabilities of a table policy are multiples of 1/ONE
 WEIGHT_SIZE = 4
+MOST_PARTS = 16  # of a round, in an encoded linear policy
+_HEAD = struct.Struct(">BB")
+_OPTION = struct.Struct(">H")
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,43 @@ class LinearPolicy:
         source = random.SystemRandom()
         part = source.randrange(len(self.roots))
         return self.choose(features, part, [source.gauss(0.0, 1.0) for _ in self.mean])
+
+    def encode(self) -> bytes:
+        """The policy as bytes, for the announcement of a round.
+
+        Numbers of parts and of paused options (one byte each), paused options (two bytes each),
+        then mean and roots, row by row, as big-endian single-precision floats.
+
+        >>> LinearPolicy((0.5,), (((1.0,),),), (1,)).encode().hex()
+        '010100013f0000003f800000'
+        """
+        numbers = [*self.mean, *(x for root in self.roots for row in root for x in row)]
+        return b"".join(
+            (
+                _HEAD.pack(len(self.roots), len(self.paused)),
+                *(_OPTION.pack(option) for option in self.paused),
+                struct.pack(f">{len(numbers)}f", *numbers),
+            )
+        )
+
+    @classmethod
+    def decode(cls, data: bytes, dimension: int, options: int) -> Self:
+        """The policy that `encode` wrote, for so many features and options."""
+        require(len(data) >= _HEAD.size, "policy", f"{len(data)} bytes long", "2 bytes or longer")
+        parts, count = _HEAD.unpack_from(data)
+        require(1 <= parts <= MOST_PARTS, "number of parts", parts, f"from 1 to {MOST_PARTS}")
+        many, start = dimension * (1 + parts * dimension), _HEAD.size + count * _OPTION.size
+        size = start + 4 * many
+        require(len(data) == size, "policy", f"{len(data)} bytes long", f"{size} bytes long")
+        paused = tuple(one for (one,) in _OPTION.iter_unpack(data[_HEAD.size : start]))
+        known = len({*paused, *range(options)}) == options and len(set(paused)) == count < options
+        require(known, "paused options", list(paused), f"distinct, of {options}, but not all")
+        numbers = struct.unpack_from(f">{many}f", data, start)
+        finite = all(map(math.isfinite, numbers))
+        require(finite, "policy", "not finite", "finite numbers")
+        rows = [numbers[at : at + dimension] for at in range(dimension, many, dimension)]
+        roots = (tuple(rows[at : at + dimension]) for at in range(0, len(rows), dimension))
+        return cls(numbers[:dimension], tuple(roots), paused)
 
     def to_dict(self) -> dict[str, Any]:
         """The policy as plain data."""

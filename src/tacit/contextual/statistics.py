@@ -1,17 +1,22 @@
 """The statistic that a device reports: integers of one chosen option's features and its reward.
 
 A `TableReport` is the cell (segment, option, outcome) of a histogram. A `MomentReport` is the
-vector of x (y - ½) and of the upper triangle of x xᵀ. Rewards in [0, 1] are randomly rounded to
-levels before, with `tacit.client.levels` on a device; features are integers already.
+vector of x (y - ½) and of the upper triangle of x xᵀ, a `ScaledMomentReport` the same in units in
+which noise of one width serves all coordinates. Rewards in [0, 1] are randomly rounded to levels
+before, with `tacit.client.levels` on a device; features are integers already.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from tacit.contextual.feature_maps import check_length
 from tacit.errors import TacitError, require
+
+DIAGONAL, OTHER = 5, 7  # factors of entries of x xᵀ: 7/5 is just below √2
+SQUARED_WEIGHT = 4  # of x (y - ½) in the sensitivity of scaled moments
 
 
 @dataclass(frozen=True)
@@ -92,3 +97,41 @@ class MomentReport:
         centred = 2 * level - self.levels
         upper = [a * b for i, a in enumerate(features) for b in features[i:]]
         return [centred * x for x in features] + upper
+
+
+@dataclass(frozen=True)
+class ScaledMomentReport(MomentReport):
+    """Moments in units in which all coordinates get noise of the same width.
+
+    The units are 1/(5 resolution²) for w x (y - ½) with w = 2 or slightly less, and for the
+    diagonal of x xᵀ. Other entries of x xᵀ count 7/5 times, a little less than the √2 of a matrix
+    norm. Replacing a participant moves the whole by at most √2 (1 + w²/8) of the unit ball's
+    radius (`tacit.bandits.contextual.moments`), as every coordinate is at most as long as there.
+
+    Examples
+    --------
+    >>> ScaledMomentReport(dimension=2, resolution=10).vector((6, 8), level=1)
+    [300, 400, 180, 336, 320]
+    """
+
+    @property
+    def largest(self) -> int:
+        """Largest absolute value of a coordinate: that of features of length 1."""
+        return DIAGONAL * self.resolution**2
+
+    @property
+    def squared_sensitivity(self) -> Fraction:
+        """The square of the l2 sensitivity to replacing a participant, in the report's units."""
+        return 2 * (1 + Fraction(SQUARED_WEIGHT, 8)) ** 2 * self.largest**2
+
+    @property
+    def factor(self) -> int:
+        """The factor of (2 level - levels) x; w is 2 factor levels / (5 resolution), at most 2."""
+        return DIAGONAL * self.resolution // self.levels
+
+    def vector(self, features: Sequence[int], level: int) -> list[int]:
+        """The moments of `MomentReport`, each times the factor of its group."""
+        plain, d = super().vector(features, level), self.dimension
+        factors = [DIAGONAL if i == j else OTHER for i in range(d) for j in range(i, d)]
+        upper = [factor * number for factor, number in zip(factors, plain[d:], strict=True)]
+        return [self.factor * number for number in plain[:d]] + upper

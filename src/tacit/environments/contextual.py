@@ -48,9 +48,9 @@ class Codes:
         """Participants × options × dimensions, as multiples of 1/resolution."""
         table = np.array(self.map.matrices) * self.map.resolution  # options, dimensions, code
         count, (options, d, size) = len(self.codes), table.shape
-        exact = self.codes.astype(np.float32) @ table.reshape(-1, size).T.astype(np.float32)
-        np.floor(exact + np.float32(0.5), out=exact)
-        return exact.reshape(count, options, d)
+        exact = self.codes @ table.reshape(-1, size).T
+        rounded = np.floor(exact + 0.5).astype(np.float32)
+        return np.asarray(rounded.reshape(count, options, d))
 
     @cached_property
     def segments(self) -> Integers:

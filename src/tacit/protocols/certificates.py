@@ -212,11 +212,15 @@ def _usable(epsilon: float | Fraction) -> list[TableRow]:
     """The rows of the largest target of at most `epsilon`."""
     limit = positive("epsilon", as_fraction("epsilon", epsilon))
     targets = {row.target for row in load_table()}
-    if limit < min(targets):
+    smallest = min(targets)
+    if limit < smallest:
+        shown: float | Fraction = float(limit)
+        if f"{shown:g}" == f"{float(smallest):g}":  # nearly the smallest: show it exactly
+            shown = limit
         raise TacitError(
-            f"epsilon is {float(limit):g}; the smallest certified is {float(min(targets)):g}: "
-            "search(users, epsilon) "
-            "finds parameters for others, or use secure aggregation, which is pure at every epsilon"
+            f"epsilon is {shown}: must be at least {float(smallest):g}, the smallest certified. "
+            "search(users, epsilon) finds parameters for others, or use secure aggregation, which "
+            "is pure at every epsilon"
         )
     target = max(target for target in targets if target <= limit)
     return [row for row in load_table() if row.target == target]

@@ -23,7 +23,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.assumptions import TowardsOutsiders
-from tacit.contextual.statistics import MomentReport, TableReport
+from tacit.contextual.statistics import (
+    DIAGONAL,
+    OTHER,
+    MomentReport,
+    ScaledMomentReport,
+    TableReport,
+)
 from tacit.errors import TacitError
 from tacit.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from tacit.privacy import ApproximateDP, PureDP, Target, privacy_loss
@@ -237,12 +243,7 @@ class MomentStatistic(Statistic):
 
     def noise(self, target: Target, shares: int = 1) -> tuple[NoiseDistribution, ...]:
         """Discrete Gaussian noise, equally wide in the coordinates of the sensitivity."""
-        if not isinstance(target, ApproximateDP):
-            raise TacitError(
-                "delta is 0: must be above 0 for moments, whose noise is Gaussian. Give a delta, "
-                "such as 1e-6."
-            )
-        first, diagonal, other = _moment_noise(self, target, shares)
+        first, diagonal, other = _moment_noise(self, _approximate(target), shares)
         upper: list[NoiseDistribution] = [
             diagonal if i == j else other
             for i in range(self.dimension)
@@ -272,6 +273,88 @@ class MomentStatistic(Statistic):
         if self.loss(both, shares=2).delta(stated) > target.delta:
             raise TacitError(f"both servers' noise does not earn ({stated:g}, {target.delta:g})-DP")
         return TowardsOutsiders(stated, target.delta)
+
+
+@dataclass(frozen=True)
+class ScaledMomentStatistic(MomentStatistic):
+    """Moments in units in which every coordinate gets noise of the same width.
+
+    Live rounds announce one width. The weight is 2, or slightly less with several levels; noise of
+    off-diagonal entries is 1% wider than `MomentStatistic` needs.
+
+    Examples
+    --------
+    >>> moments = ScaledMomentStatistic(dimension=2, resolution=1000)
+    >>> moments.encode(((6, 8), 1)), len(set(moments.noise(ApproximateDP(1.0, 1e-6))))
+    ([30000, 40000, 180, 336, 320], 1)
+    """
+
+    @cached_property
+    def report(self) -> ScaledMomentReport:
+        """The encoding of a report on the device."""
+        return ScaledMomentReport(self.dimension, self.resolution, self.levels)
+
+    @property
+    def largest(self) -> int:  # type: ignore[override]
+        """The largest absolute value of a coordinate."""
+        return self.report.largest
+
+    @cached_property
+    def factors(self) -> Integers:
+        """The factor of every coordinate, relative to `MomentReport`."""
+        rows, columns = np.triu_indices(self.dimension)
+        upper = np.where(rows == columns, DIAGONAL, OTHER)
+        return np.concatenate([np.full(self.dimension, self.report.factor), upper])
+
+    @cached_property
+    def units(self) -> Floats:
+        """The value of a unit of each coordinate."""
+        plain = MomentStatistic(self.dimension, self.resolution, self.levels).units
+        return np.asarray(plain / self.factors)
+
+    def total(
+        self, visitors: Visitors, options: npt.NDArray[np.intp], levels: Integers
+    ) -> Integers:
+        """The moments of all, times their factors."""
+        return super().total(visitors, options, levels) * self.factors
+
+    def noise(self, target: Target, shares: int = 1) -> tuple[NoiseDistribution, ...]:
+        """Discrete Gaussian noise, equally wide in all coordinates."""
+        return (_scaled_noise(self, _approximate(target), shares),) * self.size
+
+    def loss(self, noise: Sequence[NoiseDistribution], shares: int = 1) -> GroupedGaussianLoss:
+        """The loss of noise of one width."""
+        moved = math.sqrt(self.report.squared_sensitivity) * (1 + SLACK)
+        return GroupedGaussianLoss(((noise[0], 1.0, self.size),), moved, shares)
+
+
+def _approximate(target: Target) -> ApproximateDP:
+    """The target of moments, which has a δ."""
+    if not isinstance(target, ApproximateDP):
+        raise TacitError(
+            "delta is 0: must be above 0 for moments, whose noise is Gaussian. Give a delta, "
+            "such as 1e-6."
+        )
+    return target
+
+
+@lru_cache(maxsize=4096)
+def _scaled_noise(
+    statistic: ScaledMomentStatistic, target: ApproximateDP, shares: int
+) -> NoiseDistribution:
+    """The least noise of all coordinates, rounded up to five digits."""
+    moved = math.sqrt(statistic.report.squared_sensitivity)
+    std = gaussian_ratio(target) * moved * (1 + CLOSE)
+    for _ in range(12):
+        step = 10 ** max(math.floor(math.log10(std)) - 4, 0)
+        noise = DiscreteGaussian.of_std(float(math.ceil(std / step) * step))
+        if statistic.loss([noise], shares).delta(target.epsilon) <= target.delta:
+            return noise
+        std *= 1.05
+    raise TacitError(
+        f"no discrete Gaussian noise of {shares:,} shares earns {target.short}: use a finer "
+        "resolution, a larger delta, or smaller rounds"
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -435,6 +435,11 @@ def paper_gaussian(
         sensitivity * math.sqrt(2 * math.log(1.25 / target.delta)) / target.epsilon
     )
     true = GaussianLoss(distribution.sigma, sensitivity).delta(target.epsilon)
+    if true >= 1:
+        raise TacitError(
+            f"epsilon is {target.epsilon:g}: must be smaller with the paper's noise, whose true "
+            "delta is 1 there. Use tight constants, which are exact at every epsilon"
+        )
     return distribution, derived(ApproximateDP(target.epsilon, true, view=view), distribution)
 
 

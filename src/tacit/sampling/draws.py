@@ -7,7 +7,7 @@ Steinke 2020 (CKS20); the others invert a distribution function exactly.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import lru_cache
 
@@ -76,9 +76,14 @@ def draw_gaussian(square: Fraction) -> int:
     """
     if square <= LARGEST_INVERTED**2:
         return gaussian(square).draw()
-    scale = math.isqrt(square.numerator // square.denominator) + 1
+    return accepted_gaussian(square, lambda scale: draw_laplace(scale.numerator, 1))
+
+
+def accepted_gaussian(square: Fraction, propose: Callable[[Fraction], int]) -> int:
+    """One discrete Gaussian value for this sigma², from exact discrete Laplace draws of a scale."""
+    scale = Fraction(math.isqrt(square.numerator // square.denominator) + 1)
     while True:
-        y = draw_laplace(scale, 1)
+        y = propose(scale)
         if flip_exp((abs(y) - square / scale) ** 2 / (2 * square)):
             return y
 

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from tacit.service import definition_rules as rules
+from tacit.terms.context import TABLE
 
 ROUNDS = 32  # maximum
 _MISSING, _DISHONEST = Fraction(1, 5), Fraction(1, 10)  # where devices share the noise
@@ -36,13 +37,13 @@ def evaluation(found: Entries) -> Fraction:
 
 
 def exploration(found: Entries) -> Fraction:
-    """Share of every segment that gets an option at random; 0 without contexts."""
-    return _EXPLORATION if found["context_fields"] else Fraction(0)
+    """Share of every segment that gets an option at random; 0 without tables."""
+    return _EXPLORATION if found["statistic"] == TABLE else Fraction(0)
 
 
 def levels(found: Entries) -> int:
-    """One level for each unit of the range if it is whole; 1 with contexts."""
-    if found.get("context_fields"):
+    """One level for each unit of the range if it is whole; 1 with tables."""
+    if found.get("statistic") == TABLE:
         return 1
     steps = found["high"] - found["low"]
     return int(steps) if steps.denominator == 1 and 0 < steps <= _FINEST else _FINEST

@@ -102,6 +102,8 @@ _EXAMPLES = {
     "labels": '["No", "Yes"]',
     "guardrail": '"complaints"',
     "context_fields": '["device: phone, desktop"]',
+    "interactions": '["age: friendly"]',
+    "statistic": '"table"',
     "evaluation": "0.1",
     "exploration": "0.2",
 }

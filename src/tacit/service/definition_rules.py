@@ -17,18 +17,17 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationInfo
 
 from tacit.errors import TacitError
+from tacit.service.context_entries import CONTEXTUAL
 from tacit.service.option_tables import read
 from tacit.service.readers import UNITS, InvalidValue, RuleViolation, in_words, shown, visible
 from tacit.terms import ROLES
+from tacit.terms.context import MOMENTS
 from tacit.terms.document import smallest_masking_delta
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
     from tacit.algorithms.registry import Algorithm
 
-CONTEXTUAL = "private-contextual"
-CONTEXTUAL_TRUSTS = (TrustModel.TWO_SERVERS,)
-MOST_CELLS = 80  # of context and option in a live table
 
 BY_INVITATION = ("split-dp-se",)
 """Algorithms whose rounds one spoilt message aborts."""
@@ -82,12 +81,7 @@ def known_algorithm(name: str, info: ValidationInfo) -> str:
             f"algorithm is {shown(name)}, which cannot be deployed: {entry.undeployable}. Use "
             "sdp-ae, or split-dp-se with invitations"
         )
-    if name == CONTEXTUAL and trust is not None and trust not in CONTEXTUAL_TRUSTS:
-        raise RuleViolation(
-            f"trust is {shown(trust)}, under which contexts are simulated only: live they need "
-            f"{' or '.join(CONTEXTUAL_TRUSTS)}"
-        )
-    if proofs and "through" not in entry.options:
+    if proofs and name != CONTEXTUAL and "through" not in entry.options:
         raise RuleViolation(f"proofs is true, which {name} does not support: use private-med")
     table = info.data.get("options_table")
     if table and not entry.featured:
@@ -169,9 +163,11 @@ def approximate(trust: str, algorithm: str) -> bool:
     return "trust" not in options or trust == TrustModel.SHUFFLER
 
 
-def usual_delta(trust: str) -> Fraction:
-    """δ by default: 10^-6 where devices share the noise, whose protection may fail, else 0."""
-    return Fraction(1, 10**6) if shares(trust) else Fraction(0)
+def usual_delta(trust: str, statistic: str) -> Fraction:
+    """δ by default: 10^-6 where devices share the noise, whose protection may fail, and for
+    moments, whose noise is Gaussian; else 0.
+    """
+    return Fraction(1, 10**6) if shares(trust) or statistic == MOMENTS else Fraction(0)
 
 
 def masking_delta(trust: str, participations: int) -> Fraction:
@@ -231,13 +227,14 @@ def where_needed(delta: Fraction, info: ValidationInfo) -> Fraction:
     found = info.data
     if not {"trust", "algorithm"} <= found.keys():
         return delta
-    needed = approximate(found["trust"], found["algorithm"])
+    moments = found.get("statistic") == MOMENTS
+    needed = moments or approximate(found["trust"], found["algorithm"])
     least = masking_delta(found["trust"], found.get("participations", 1))
     if needed and delta <= least:
         raise InvalidValue(
             f"above {float(least):.2g}, such as 0.000001, with algorithm {found['algorithm']}"
         )
-    if delta and not shares(found["trust"]):
+    if delta and not moments and not shares(found["trust"]):
         raise InvalidValue(f"0 with trust {found['trust']}, whose noise has no exceptions")
     return delta
 
@@ -261,65 +258,6 @@ def with_helper(name: str) -> Callable[[Any, ValidationInfo], Any]:
         return value
 
     return check
-
-
-def context_field(text: str) -> tuple[str, tuple[str, ...]]:
-    """The name and the values of a field of the context.
-
-    >>> context_field("device: phone, desktop")
-    ('device', ('phone', 'desktop'))
-    """
-    name, colon, rest = text.partition(":")
-    values = tuple(value.strip() for value in rest.split(","))
-    if not colon or not name.strip() or len(values) < 2 or not all(values):
-        raise InvalidValue('a list of fields such as "device: phone, desktop"')
-    if len({visible(value) for value in values}) < len(values):
-        raise RuleViolation(f"contextual.fields names a value of {name} twice; names must differ")
-    return name.strip(), values
-
-
-def context(fields: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-    """Fields of the context, with the algorithm that uses them, and few enough for a table."""
-    name, options = info.data.get("algorithm"), info.data.get("options", ())
-    if name is not None and (name == CONTEXTUAL) != bool(fields):
-        raise RuleViolation(
-            f'contextual.fields needs algorithm = "{CONTEXTUAL}": add it, or leave the fields out'
-            if fields
-            else f"contextual.fields is missing; {CONTEXTUAL} chooses by them: add it, such as "
-            '["device: phone, desktop"]'
-        )
-    named = [context_field(one) for one in fields]
-    if len({visible(one) for one, _ in named}) < len(named):
-        raise RuleViolation("contextual.fields names two fields alike; names must differ")
-    cells = math.prod((len(options), *(len(values) for _, values in named)))
-    if fields and cells > MOST_CELLS:
-        raise RuleViolation(
-            f"contextual.fields has {cells // max(len(options), 1)} segments, with options {cells} "
-            f"cells; a live table must have at most {MOST_CELLS}: use fewer fields, values or "
-            "options"
-        )
-    return fields
-
-
-def with_context(part: Fraction, info: ValidationInfo) -> Fraction:
-    """An evaluation slice needs contexts to compare with."""
-    if part and info.data.get("context_fields") == ():
-        raise InvalidValue("0, or left out, without contextual.fields")
-    return part
-
-
-def once_with_context(count: int, info: ValidationInfo) -> int:
-    """Tables count one outcome, 0 or 1, of participants who come once."""
-    if count > 1 and info.data.get("context_fields"):
-        raise InvalidValue("1 with contextual.fields")
-    return count
-
-
-def without_context(part: Fraction, info: ValidationInfo) -> Fraction:
-    """Rounds in which devices choose offer no more slots than they have participants."""
-    if part and info.data.get("context_fields"):
-        raise InvalidValue("0 with contextual.fields")
-    return part
 
 
 def distinct(options: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
@@ -420,7 +358,14 @@ def second_number(guardrail: str, info: ValidationInfo) -> str:
     if guardrail and guardrail == info.data.get("metric"):
         raise InvalidValue("another name than answer.metric")
     name = info.data.get("algorithm")
-    if guardrail and name is not None and (name == CONTEXTUAL or not has_option(name, "guardrail")):
+    if guardrail and name == CONTEXTUAL:
+        if info.data.get("evaluation") == 0:
+            raise RuleViolation(
+                "contextual.evaluation is 0, but the evaluation slice measures the guardrail: give "
+                "it a share, such as 0.1"
+            )
+        return guardrail
+    if guardrail and name is not None and not has_option(name, "guardrail"):
         raise RuleViolation(
             f"guardrail.metric is {shown(guardrail)}, which {name} does not support: use "
             "private-med"

@@ -13,16 +13,20 @@ from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from tacit.service import definition_rules as rules
-from tacit.service.definition import DAY, Definition
+from tacit.service.context_entries import why
+from tacit.service.definition import Definition
+from tacit.service.definition_entries import DAY
 from tacit.service.readers import counted
 from tacit.service.readers import in_words as lasting
-from tacit.terms import in_words
+from tacit.terms import MomentTerms, in_words
 from tacit.terms.visibility import visibility
 from tacit.terms.words import caution, honesty, some_of
+
+if TYPE_CHECKING:
+    from tacit.service.context_forecast import ContextForecast
 
 STAND_IN = "https://coordinator.invalid"
 DEFAULTS = (Fraction(1, 10), Fraction(1, 5))  # default baseline (relative to the range) and lift
@@ -106,13 +110,8 @@ class LinearForecast:
 
 def forecast(
     definition: Definition, runs: int = 20, progress: bool = False
-) -> Forecast | LinearForecast | None:
-    """Simulate a definition; a guardrail is modelled only as twice the noise.
-
-    None with contexts: what to expect depends on how much contexts matter.
-    """
-    if definition.context is not None:
-        return None
+) -> Forecast | LinearForecast | ContextForecast:
+    """Simulate a definition; a guardrail is modelled only as twice the noise."""
     from tacit.algorithms.registry import lookup
     from tacit.simulation.study import simulate
     from tacit.studies.plan import plan
@@ -120,6 +119,11 @@ def forecast(
     baseline, lift, expected = _expected(definition)
     width = definition.high - definition.low
     low, high = ((mean - definition.low) / width for mean in (baseline, baseline * (1 + lift)))
+    if definition.context is not None:
+        from tacit.service.context_forecast import context_forecast
+
+        means = (float(low), float(high))
+        return context_forecast(definition, means, _people(definition) or PEOPLE, runs)
     if definition.table is not None:
         return _of_features(definition, (float(low), float(high)), runs, progress)
     people = _people(definition)
@@ -136,8 +140,8 @@ def forecast(
     chance = participants = rounds = None
     if people is not None:
         entry = lookup(definition.algorithm)
-        means = (*[float(low)] * (len(definition.options) - 1), float(high))
-        about: dict[str, Any] = {"means": means, "horizon": people, "until_decided": True}
+        every = (*[float(low)] * (len(definition.options) - 1), float(high))
+        about: dict[str, Any] = {"means": every, "horizon": people, "until_decided": True}
         tried = simulate(entry, **_supported(definition, about | common))
         found, rounds = tried.decided(), tried.mean("rounds")
         chance, participants = float(found["decided_part"]), found["participants_to_decide"]
@@ -306,12 +310,20 @@ def _contexts(definition: Definition) -> Iterator[str]:
     context = definition.context
     if context is None:
         return
-    cells = context.numbers(len(definition.options)) // 2
-    yield (
-        f"Devices choose by {', '.join(one.name for one in context.fields)} and report tables: "
-        f"{cells} cells of context and option are at most {rules.MOST_CELLS}, so noise of scale "
-        f"{definition.scale} in every cell is pure."
-    )
+    reason = why(context.fields, len(definition.options), definition.statistic)
+    names = ", ".join(one.name for one in context.fields)
+    if isinstance(context, MomentTerms):
+        report = context.report(len(definition.options), definition.levels)
+        yield (
+            f"Devices choose by {names} and report moments of {report.dimension} features, "
+            f"{report.size} numbers: {reason}. Their noise is Gaussian, so the promise has a delta."
+        )
+        yield "Mean answers are taken to be linear in the features; intervals assume it."
+    else:
+        yield (
+            f"Devices choose by {names} and report tables: {reason}, so noise of scale "
+            f"{definition.scale} in every cell is pure."
+        )
     if context.evaluation:
         yield (
             f"{float(context.evaluation):.0%} of people get an option at random, the evaluation "
@@ -322,6 +334,11 @@ def _contexts(definition: Definition) -> Iterator[str]:
 def _explored(definition: Definition) -> str:
     """Assignment of options where devices choose, as a sentence."""
     share = definition.exploration
+    if isinstance(definition.context, MomentTerms):
+        return (
+            "Devices draw among the options that may be the best for them (Thompson sampling), so "
+            "a decision may take long."
+        )
     if not share:
         return "Most people get the option that leads for them, so a decision may take long."
     return (

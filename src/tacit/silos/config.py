@@ -14,8 +14,16 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
 
+from tacit.algorithms.silos_problem import LARGEST_BUDGET
 from tacit.errors import InvalidFile, TacitError
 from tacit.keyfiles import KeyFile, load_signing_key, save_signing_key
 from tacit.records import RecordDirectory
@@ -32,6 +40,7 @@ from tacit.silos.federation import (
     pin_federation,
 )
 from tacit.silos.recorded import read_recorded
+from tacit.terms import check_text
 
 TOKENS = ("application-token", "engine-token")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -40,7 +49,22 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 def _fraction(value: object) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, (int, float, str, Fraction)):
         raise ValueError("must be a number, such as 1 or '1/100000'")
-    return Fraction(str(value))
+    try:
+        return Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"is {value}: must be a number, such as 1 or '1/100000'") from None
+
+
+def _epsilon(value: Fraction) -> Fraction:
+    if not 0 < value <= LARGEST_BUDGET:
+        raise ValueError(f"is {value}: must be above 0 and at most {LARGEST_BUDGET:,}")
+    return value
+
+
+def _delta(value: Fraction) -> Fraction:
+    if not 0 < value < 1:
+        raise ValueError(f"is {value}: must be above 0 and below 1")
+    return value
 
 
 Exact = Annotated[Fraction, BeforeValidator(_fraction)]
@@ -71,8 +95,8 @@ class OutcomeEntry(_Entries):
 class BudgetEntry(_Entries):
     """The largest (ε, δ) that the silo's participants may be exposed to."""
 
-    epsilon: Exact
-    delta: Exact
+    epsilon: Annotated[Exact, AfterValidator(_epsilon)]
+    delta: Annotated[Exact, AfterValidator(_delta)]
 
 
 class Declarations(_Entries):
@@ -112,6 +136,8 @@ class SiloConfig(Declarations):
     def token(self, folder: Path, which: str) -> str:
         """One of the two tokens, from a file that only its owner can read."""
         path = folder / which
+        if not path.exists():
+            raise TacitError(f"{path} is missing: put a random text of 32 or more characters there")
         if path.stat().st_mode & 0o077:
             raise TacitError(f"{path} can be read by others: chmod 600 {path}")
         return path.read_text(encoding="utf-8").strip()
@@ -177,10 +203,17 @@ Entries = TypeVar("Entries", bound=_Entries)
 def read_entries(kind: type[Entries], path: Path) -> Entries:
     """Read a file of this kind; report all of its errors together."""
     try:
-        return kind.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        return _parsed(kind, path.read_text(encoding="utf-8"), path)
     except OSError as problem:
         raise TacitError(f"{path} is not readable ({problem.strerror}): name another") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+    except UnicodeDecodeError as problem:
+        raise TacitError(f"{path} is no TOML file ({problem}): correct it") from None
+
+
+def _parsed(kind: type[Entries], text: str, path: Path) -> Entries:
+    try:
+        return kind.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as problem:
         raise TacitError(f"{path} is no TOML file ({problem}): correct it") from None
     except ValidationError as problem:
         found = [
@@ -198,7 +231,10 @@ def load_key(path: Path, config: SiloConfig | FederationConfig) -> Ed25519Privat
 
 def load_terms(path: Path, config: SiloConfig | FederationConfig) -> PinnedFederation:
     """The terms beside a configuration file, signed by everybody."""
-    return pin_federation((path.parent / config.terms).read_text(encoding="utf-8"))
+    file = path.parent / config.terms
+    if not file.exists():
+        raise TacitError(f"{file} is missing: put the terms there that everybody has signed")
+    return pin_federation(file.read_text(encoding="utf-8"))
 
 
 def differences(config: SiloConfig, terms: FederationTerms) -> list[str]:
@@ -252,17 +288,6 @@ def _recorded(path: Path, config: SiloConfig) -> RecordedEvaluations | None:
     return RecordedEvaluations(table, budget.epsilon, budget.delta)
 
 
-def pending_evaluations(path: Path) -> list[Path]:
-    """The requests of evaluations beside a federation's file that have no result yet."""
-    requests = sorted((path.parent / "evaluations").glob("*.request.json"))
-    return [one for one in requests if not result_of(one).exists()]
-
-
-def result_of(request: Path) -> Path:
-    """The file of an evaluation's result."""
-    return request.with_name(request.name.replace(".request.", ".result."))
-
-
 DECLARED = """\
 actions = ["drug", "surgery"]
 
@@ -286,7 +311,7 @@ kind = "boolean"
 
 SILO = """\
 # The agent of one silo: tacit silo serve {path}
-name = "{name}"
+name = {name}
 terms = "terms.json"     # the signed terms, from the coordinator
 host = "127.0.0.1"
 port = {port}
@@ -341,14 +366,16 @@ def _new_key(folder: Path, name: str) -> Ed25519PrivateKey:
 
 def create_silo(folder: Path, name: str, port: int, declared: str = DECLARED) -> SiloCard:
     """Make a silo's directory: configuration, key, tokens and public card."""
-    text = SILO.format(path=folder / "silo.toml", name=name, port=port, declared=declared)
-    if (folder / "silo.toml").exists():
+    check_text("name of a silo", name)
+    path, quoted = folder / "silo.toml", _quoted(name)
+    text = SILO.format(path=path, name=quoted, port=port, declared=declared)
+    if path.exists():
         raise TacitError(f"{folder} has a silo already: choose another directory")
+    config = _parsed(SiloConfig, text, path)  # before anything is written
     key = _new_key(folder, "silo.key")
-    _write(folder / "silo.toml", text)
+    _write(path, text)
     for token in TOKENS:
         _write(folder / token, secrets.token_urlsafe(32) + "\n")
-    config = read_entries(SiloConfig, folder / "silo.toml")
     return write_card(folder, config, key)
 
 
@@ -358,7 +385,7 @@ def write_card(folder: Path, config: SiloConfig, key: Ed25519PrivateKey) -> Silo
     card = SiloCard(name=config.name, key=public.hex(), epsilon=budget.epsilon, delta=budget.delta)
     lines = [
         f"# Public data of a silo; compare the key over another channel: {fingerprint(public)}",
-        f'name = "{card.name}"',
+        f"name = {_quoted(card.name)}",
         f'key = "{card.key}"',
         f'epsilon = "{card.epsilon}"',
         f'delta = "{card.delta}"',

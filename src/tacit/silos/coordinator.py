@@ -33,6 +33,7 @@ from tacit.silos.evaluation import (
     EvaluationRequest,
     EvaluationResult,
     PinnedEvaluation,
+    check_number,
     estimate,
 )
 from tacit.silos.exchange import Exchange
@@ -244,6 +245,7 @@ class FederationCoordinator:
             if json.loads(stored)["request"] == encoded.hex():
                 break
             number += 1
+        check_number(number)
         if stored is None:
             stored = json.dumps({"request": encoded.hex(), "numbers": None}).encode()
             self._records.replace(_evaluation(number), None, stored)

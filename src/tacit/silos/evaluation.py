@@ -27,10 +27,11 @@ from tacit.privacy import ApproximateDP
 from tacit.protocols.factorization import factorize
 from tacit.protocols.prefix_noise import SiloStream, calibrated
 from tacit.protocols.prefix_sums import PrefixSums
+from tacit.rounding import no_less, no_more
 from tacit.silos.exported import ExportedPolicy
 from tacit.silos.federation import FederationSums, FederationTerms, PinnedFederation
 from tacit.silos.recorded import RecordedTable
-from tacit.terms import canonical, parsed
+from tacit.terms import BY_POLICY, canonical, parsed
 from tacit.terms.canonical import plain, read
 from tacit.trust import TrustModel
 from tacit.types import Floats
@@ -38,6 +39,9 @@ from tacit.types import Floats
 ESTIMATORS = ("clipped-ips", "doubly-robust")
 FIRST = 1 << 15
 """Steps from here on are evaluations: step FIRST + n is evaluation n."""
+
+MOST = BY_POLICY - FIRST
+"""The most evaluations of a federation: a round whose option is `BY_POLICY` is one of devices."""
 
 SIZE = 2  # numbers per silo: the sum of v, and the records
 
@@ -107,7 +111,7 @@ class EvaluationRequest:
             SiloStream(shape, silos, SIZE, math.sqrt(SIZE), people=self.capacity),
             TrustModel.SECURE_AGGREGATION,
             "discrete-gaussian",
-            ApproximateDP(float(self.epsilon), float(self.delta)),
+            ApproximateDP(no_more(self.epsilon), no_more(self.delta)),
             corrupt=corrupted,
             missing=missing,
         )
@@ -142,6 +146,12 @@ class EvaluationRequest:
         return np.asarray((robust + clip) / (1 + 2 * clip))
 
 
+def check_number(number: int) -> None:
+    """Reject the number of an evaluation that no federation can have."""
+    rule = f"from 0 to {MOST - 1}. Start another federation"
+    require(0 <= number < MOST, "number of the evaluation", number, rule, Refusal)
+
+
 @dataclass(frozen=True)
 class PinnedEvaluation(PinnedFederation):
     """Signed terms of a federation with one evaluation under them: its rounds are checked so."""
@@ -153,11 +163,11 @@ class PinnedEvaluation(PinnedFederation):
         """The sums of the evaluation."""
         sums = self.request.sums(self.terms)
         learning = FederationSums.of(self.terms)
-        return FederationSums(sums, sums.guarantee(float(self.request.delta)), learning.policy)
+        return FederationSums(sums, sums.guarantee(no_more(self.request.delta)), learning.policy)
 
     def check_step(self, step: int) -> None:
         """Reject a round that is not one of evaluations."""
-        require(step >= FIRST, "step of the evaluation", step, f"at least {FIRST}", Refusal)
+        check_number(step - FIRST)
 
 
 @dataclass(frozen=True)
@@ -203,6 +213,6 @@ def estimate(request: EvaluationRequest, sums: PrefixSums, numbers: Floats) -> E
         scale * (mean - half) + shift,
         scale * (mean + half) + shift,
         count,
-        float(request.epsilon),
-        float(request.delta),
+        no_less(request.epsilon),
+        no_less(request.delta),
     )

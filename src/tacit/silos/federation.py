@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.aggregation.announcements import SharedNoise
 from tacit.aggregation.graph import Neighbourhood
 from tacit.algorithms.registry import lookup
-from tacit.algorithms.silos_problem import SilosProblem
+from tacit.algorithms.silos_problem import LARGEST_BUDGET, SilosProblem
+from tacit.assumptions import PublicMembership
 from tacit.bandits.contextual.linucb import LinUCBPolicy
 from tacit.errors import Refusal, TacitError, integer, require
 from tacit.experiment import Experiment
@@ -31,6 +32,7 @@ from tacit.privacy.silos import SilosDP
 from tacit.protocols.mechanism import Releases
 from tacit.protocols.prefix_messages import MODULUS_BITS
 from tacit.protocols.prefix_sums import PrefixSums
+from tacit.rounding import no_more
 from tacit.signatures import KEY_SIZE, Signed, fingerprint, public_key, sign, verify
 from tacit.silos.context import ContextSpec, as_double
 from tacit.terms import MASKING_SUITE, Aggregation, Offer, canonical, check_text, parsed
@@ -58,8 +60,9 @@ class SiloParty:
         check_text("name of a silo", self.name)
         size = len(self.key)
         require(size == KEY_SIZE, f"size of the key of {self.name}", size, f"{KEY_SIZE} bytes")
-        rule = "> 0. For no privacy use the algorithm fedlinucb, in tests only"
-        require(self.epsilon > 0, f"epsilon of {self.name}", self.epsilon, rule)
+        rule = f"at most {LARGEST_BUDGET:,}, and > 0. For no privacy use fedlinucb, in tests only"
+        within = 0 < self.epsilon <= LARGEST_BUDGET
+        require(within, f"epsilon of {self.name}", self.epsilon, rule)
         require(0 < self.delta < 1, f"delta of {self.name}", self.delta, "above 0 and below 1")
 
 
@@ -182,6 +185,8 @@ class FederationTerms:
         parties = {self.coordinator, *keys}
         require(len(parties) == len(keys) + 1, "a key", "used twice", "of one party only")
         require(self.corrupted == 1, "corrupted", self.corrupted, "1, as the noise is shared")
+        rule = "above 0 and at most 1,000"
+        require(0 < self.norm <= 1000, "norm", self.norm, rule)
         self._check_missing()
         limit = 1 << 15  # larger steps are evaluations
         steps = len(self.batches)
@@ -259,7 +264,7 @@ class FederationTerms:
             "sync": schedule.sync,
         }
         if self.private:
-            pairs = tuple((float(s.epsilon), float(s.delta)) for s in self.silos)
+            pairs = tuple((no_more(s.epsilon), no_more(s.delta)) for s in self.silos)
             same = len(set(pairs)) == 1
             given |= {"epsilon": pairs[0][0], "delta": pairs[0][1]} if same else {"budgets": pairs}
         if self.algorithm == "secagg-fedlinucb":
@@ -315,8 +320,11 @@ class FederationSums:
         assert isinstance(mechanism, Releases)
         assert isinstance(policy, LinUCBPolicy)
         guarantee = experiment.guarantee
-        assert guarantee is None or isinstance(guarantee, ApproximateDP)
-        return cls(mechanism.sums, guarantee, policy)
+        if guarantee is None:
+            return cls(mechanism.sums, None, policy)
+        assert isinstance(guarantee, ApproximateDP)
+        # records wait in a queue: one more or one less would move all later ones
+        return cls(mechanism.sums, guarantee.given(PublicMembership()), policy)
 
     @property
     def masked(self) -> bool:

@@ -8,7 +8,6 @@ coordinator and agents verify each other's signatures.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Mapping
@@ -26,16 +25,9 @@ from nvflare.apis.signal import Signal
 
 from tacit.errors import TacitError
 from tacit.records import RecordDirectory
-from tacit.silos.config import (
-    FederationConfig,
-    load_key,
-    load_terms,
-    pending_evaluations,
-    read_entries,
-    result_of,
-)
-from tacit.silos.coordinator import CoordinatorTiming, FederationCoordinator, SiloAbsent
-from tacit.silos.evaluation import EvaluationRequest
+from tacit.silos.config import FederationConfig, load_key, load_terms, read_entries
+from tacit.silos.coordinator import CoordinatorTiming, FederationCoordinator
+from tacit.silos.evaluation_files import evaluate_pending
 from tacit.silos.relay import AgentRelay
 
 TOPIC = "tacit"
@@ -114,17 +106,8 @@ class FederationController(Controller):  # type: ignore[misc]
         )
         coordinator.run()
         self.log_info(fl_ctx, f"federation: {coordinator.status()}")
-        for request in pending_evaluations(path):
-            try:
-                told = coordinator.evaluate(
-                    EvaluationRequest.decode(request.read_bytes())
-                ).to_dict()
-            except SiloAbsent as problem:  # the next job tries again
-                self.log_warning(fl_ctx, f"{request.name}: {problem}")
-                continue
-            except TacitError as problem:
-                told = {"problem": str(problem)}
-            result_of(request).write_text(json.dumps(told), encoding="utf-8")
+        for failed in evaluate_pending(coordinator, path):  # the next job tries again
+            self.log_warning(fl_ctx, failed)
 
 
 class RelayExecutor(Executor):  # type: ignore[misc]

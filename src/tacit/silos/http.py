@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import json
 import logging
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any
@@ -132,9 +133,19 @@ def agent_app(agent: SiloAgent, application_token: str, engine_token: str) -> St
     )
 
 
-def serve_agent(app: Starlette, host: str, port: int) -> None:
+def bind_agent(host: str, port: int) -> socket.socket:
+    """The agent's address, reserved; an error if another process has it."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as problem:
+        raise TacitError(
+            f"port is {port}: must be free ({problem.strerror}). Stop the other agent, or change "
+            "port in silo.toml"
+        ) from None
+
+
+def serve_agent(app: Starlette, bound: socket.socket) -> None:
     """Serve until SIGTERM or SIGINT."""
-    settings = uvicorn.Config(
-        app, host=host, port=port, access_log=False, log_level="warning", server_header=False
-    )
-    uvicorn.Server(settings).run()
+    settings = uvicorn.Config(app, access_log=False, log_level="warning", server_header=False)
+    uvicorn.Server(settings).run(sockets=[bound])

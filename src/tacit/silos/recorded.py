@@ -1,8 +1,9 @@
 """Recorded data of one silo: reading a table, replay by rejection, and terms of evaluations.
 
 A table has the declared context columns and `action`, `outcome` and `propensity`, the probability
-with which the logged action was chosen. It comes from CSV or Parquet. Nothing is imputed, no reward
-is modelled, and no propensity is estimated: a row that lacks one is rejected with its number.
+with which the logged action was chosen; `LOGGED` lists other names. It comes from CSV or Parquet.
+Nothing is imputed, no reward is modelled, and no propensity is estimated: a row that lacks one is
+rejected with its number.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ from tacit.silos.context import ContextColumn, ContextSpec
 from tacit.silos.federation import RewardSpec
 from tacit.types import Floats
 
-LOGGED = ("action", "outcome", "propensity")
+LOGGED = {
+    "action": ("action", "treatment", "option", "arm"),
+    "outcome": ("outcome", "reward", "response"),
+    "propensity": ("propensity", "probability", "pscore"),
+}  # and accepted names of their columns
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -68,24 +73,22 @@ def read_recorded(path: Path, context: ContextSpec, reward: RewardSpec) -> Recor
         If a column is missing, or a value is not as declared; the message names the row.
     """
     rows = _parquet(path) if path.suffix == ".parquet" else _csv(path)
-    names = {column.name for column in context.columns} | set(LOGGED)
     contexts, actions, outcomes, rewards, chances = [], [], [], [], []
     for number, row in enumerate(rows, start=1):
         try:
-            if set(row) != names:
-                missing, more = sorted(names - set(row)), sorted(set(row) - names)
-                raise TacitError(f"columns lack {missing} and have {more} too many")
+            names = _columns(context, row)
             known = {one.name: _cell(one, row[one.name]) for one in context.columns}
             context.scaled(known)
-            outcome = float(row["outcome"])
-            chance = probability("propensity", float(row["propensity"]), one=True)
-            actions.append(context.action(str(row["action"])))
+            outcome = _number("outcome", row[names["outcome"]])
+            chance = _number("propensity", row[names["propensity"]])
+            probability("propensity", chance, one=True)
+            actions.append(context.action(str(row[names["action"]])))
             rewards.append(reward.reward(outcome))
-        except (TacitError, ValueError, TypeError) as problem:
+        except TacitError as problem:
             raise TacitError(f"{path} row {number}: {problem}") from None
         contexts.append(known)
         outcomes.append(outcome)
-        chances.append(float(chance))
+        chances.append(chance)
     if not contexts:
         raise TacitError(f"{path} has no rows: give a table of logged decisions")
     arrays = (np.array(one) for one in (outcomes, rewards, chances))
@@ -112,13 +115,38 @@ def _parquet(path: Path) -> Iterable[dict[str, Any]]:
     return rows
 
 
+def _columns(context: ContextSpec, row: Mapping[Any, Any]) -> dict[str, str]:
+    """The names of the logged columns in a table; a missing or an unknown column is rejected."""
+    declared = {column.name for column in context.columns}
+    found = {
+        role: next((one for one in names if one in row and one not in declared), role)
+        for role, names in LOGGED.items()
+    }
+    wanted = declared | set(found.values())
+    missing = ", ".join(sorted(wanted - set(row)))
+    more = ", ".join(sorted(str(one) for one in set(row) - wanted))
+    if missing or more:
+        raise TacitError(
+            f"columns lack {missing or 'none'} and have {more or 'none'} too many: must be "
+            f"{', '.join(sorted(wanted))}"
+        )
+    return found
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (ValueError, TypeError):
+        raise TacitError(f"{name} is {value!r}: must be a number") from None
+
+
 def _cell(column: ContextColumn, value: Any) -> Any:
     """A cell as the column declares it; text of a CSV becomes a value."""
     if not isinstance(value, str):
         return value
     if column.kind == "number":
-        return float(value)
-    return _BOOLEANS.get(value.strip().lower()) if column.kind == "boolean" else value
+        return _number(column.name, value)
+    return _BOOLEANS.get(value.strip().lower(), value) if column.kind == "boolean" else value
 
 
 @dataclass(frozen=True)

@@ -8,21 +8,29 @@ budget. Nothing here imports NumPy.
 
 from tacit.terms.account import Account
 from tacit.terms.canonical import canonical, parsed
-from tacit.terms.context import BY_POLICY, ContextField, ContextTerms
+from tacit.terms.context import (
+    BY_POLICY,
+    ContextField,
+    ContextTerms,
+    MomentTerms,
+    NumberField,
+)
 from tacit.terms.document import (
     DIGEST_SIZE,
+    LONGEST_GRACE,
+    MOST_NO_SHOW,
+    Terms,
+    check_live,
+)
+from tacit.terms.models import (
     HPKE_SUITES,
     KINDS,
     LEADING,
-    LONGEST_GRACE,
     MASKING_SUITE,
-    MOST_NO_SHOW,
     NOISES,
     POST_QUANTUM_SUITE,
     ROLES,
     VIEWS,
-    Terms,
-    check_live,
 )
 from tacit.terms.parts import (
     REHEARSED,
@@ -67,7 +75,9 @@ __all__ = [
     "Answer",
     "ContextField",
     "ContextTerms",
+    "MomentTerms",
     "Noise",
+    "NumberField",
     "Offer",
     "Party",
     "Pinned",

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from tacit.errors import Refusal, require
-from tacit.terms.document import Terms
 
 
 @dataclass(frozen=True)
@@ -15,28 +14,13 @@ class Account:
 
     The limits are the smallest ε and the fewest participations that the terms shown to this
     participant have stated. Every round counts as one participation, whatever it costs. A round is
-    charged when the encrypted report is stored, before it is sent. A refund needs signed rejections
-    of every server, and returns the participation, too.
+    charged when the encrypted report is stored, before it is sent.
     """
 
     limit: Fraction
     participations: int
     spent: Fraction = Fraction(0)
     taken: int = 0
-
-    @classmethod
-    def under(cls, terms: Terms) -> Account:
-        """Open an account for the first terms of an experiment."""
-        return cls(terms.promise.epsilon, terms.promise.participations)
-
-    def shown(self, terms: Terms) -> Account:
-        """Return the account after successor terms were shown, whose limits may be smaller."""
-        promise = terms.promise
-        return replace(
-            self,
-            limit=min(self.limit, promise.epsilon),
-            participations=min(self.participations, promise.participations),
-        )
 
     def charged(self, cost: Fraction) -> Account:
         """Return the account after one more round; reject it beyond either limit.
@@ -52,9 +36,3 @@ class Account:
         rule = f"at most {left}, the rest of the privacy budget {self.limit}. Nothing is sent"
         require(cost <= left, "epsilon of the round", cost, rule, Refusal)
         return replace(self, spent=self.spent + cost, taken=self.taken + 1)
-
-    def refunded(self, cost: Fraction) -> Account:
-        """Return the account after every server has signed that the round was rejected."""
-        spent = self.taken and 0 < cost <= self.spent
-        require(spent, "refund", cost, f"above 0 and at most {self.spent}, the spent budget")
-        return replace(self, spent=self.spent - cost, taken=self.taken - 1)

@@ -75,6 +75,8 @@ def plain(value: Any) -> Any:
 def read(kind: Any, value: Any) -> Any:
     """Inverse of `plain` for a type; raises `KeyError`, `TypeError` or `ValueError`."""
     if is_dataclass(kind):
+        if is_dataclass(value):  # read before
+            return value
         hints = get_type_hints(kind)
         given = {one.name: read(hints[one.name], value[one.name]) for one in fields(kind)}
         return kind(**given)  # type: ignore[operator]

@@ -37,9 +37,10 @@ from tacit.assumptions import (
 )
 from tacit.errors import Refusal, TacitError, require
 from tacit.signatures import KEY_SIZE
-from tacit.terms.accounting import SLACK, gaussian_delta, skellam_delta
+from tacit.terms.accounting import SLACK, gaussian_delta, skellam_delta, vector_delta
 from tacit.terms.canonical import canonical, parsed, plain, read
-from tacit.terms.context import ContextTerms
+from tacit.terms.context import TABLE_SENSITIVITY, ContextTerms, MomentTerms, read_context
+from tacit.terms.models import HPKE_SUITES, KINDS, LEADING, MASKING_SUITE, NOISES, ROLES, VIEWS
 from tacit.terms.parts import (
     BINOMIAL,
     DISCRETE_GAUSSIAN,
@@ -67,54 +68,6 @@ LONGEST_GRACE = 7 * 86_400
 
 MOST_NO_SHOW = Fraction(9, 10)
 """Largest expected fraction of slots that never report, in any terms."""
-
-ROLES = {
-    TrustModel.TWO_SERVERS: ("coordinator", "helper"),
-    TrustModel.SECURE_AGGREGATION: ("coordinator",),
-    TrustModel.SHUFFLER: ("analyzer", "shuffler"),
-    TrustModel.LOCAL: ("coordinator",),
-}
-"""The parties of each trust model, in the order of their keys and signatures."""
-
-LEADING = ("coordinator", "analyzer")
-"""Roles of the party that runs the experiment, gives out slots and learns what is released."""
-
-VIEWS = {
-    (TrustModel.TWO_SERVERS, "servers"): View.OTHER_SERVER,
-    (TrustModel.TWO_SERVERS, "devices"): View.OPENED_SUM,
-    (TrustModel.SECURE_AGGREGATION, "devices"): View.OPENED_SUM,
-    (TrustModel.SHUFFLER, "devices"): View.SHUFFLED,
-    (TrustModel.LOCAL, "devices"): View.MESSAGE,
-}
-"""The adversary's view, by trust model and by the party that adds the noise."""
-
-NOISES = {
-    (TrustModel.TWO_SERVERS, "servers"): (DISCRETE_LAPLACE,),
-    (TrustModel.TWO_SERVERS, "devices"): (DISCRETE_LAPLACE,),
-    (TrustModel.SECURE_AGGREGATION, "devices"): (DISCRETE_LAPLACE, SKELLAM, DISCRETE_GAUSSIAN),
-    (TrustModel.SHUFFLER, "devices"): (DISCRETE_LAPLACE, BINOMIAL),
-    (TrustModel.LOCAL, "devices"): (DISCRETE_LAPLACE, RANDOMIZED_RESPONSE),
-}
-"""The distributions of noise, by trust model and by the party that adds it."""
-
-KINDS = {
-    (TrustModel.TWO_SERVERS, 0): "two-servers",
-    (TrustModel.TWO_SERVERS, 1): "verified",
-    (TrustModel.SECURE_AGGREGATION, 0): "masking",
-    (TrustModel.SHUFFLER, 0): "mixing",
-    (TrustModel.LOCAL, 0): "local",
-}
-"""The wire name of rounds, by trust model and range proofs."""
-
-HPKE_SUITES = (
-    "hpke-x25519-aes128gcm",
-    "hpke-x25519-chacha20poly1305",
-    "hpke-mlkem768x25519-chacha20poly1305",
-)
-"""Cipher suites of report encryption (RFC 9180, HKDF-SHA256), the default first."""
-
-MASKING_SUITE = "masking-x25519-chacha20poly1305"
-POST_QUANTUM_SUITE = HPKE_SUITES[2]
 
 _FORMULAS = {
     TrustModel.SHUFFLER: f"participations·metrics·(1 + e^epsilon)·2^-{SHUFFLE_SECURITY}",
@@ -302,7 +255,7 @@ class Terms:
                 "answer": {**answer, "low": low, "high": high},
                 "noise": {**noise, "minimum": _pair(noise["minimum"])},
                 "promise": document["guarantee"],
-                "context": document.get("context"),
+                "context": read_context(document.get("context")),
                 "suite": document["suite"] or "none",
             }
             terms: Terms = read(cls, fields)
@@ -339,18 +292,47 @@ class Terms:
             return self.context.numbers(len(self.options))
         return len(self.answer.metrics)
 
-    def sensitivity(self, chosen: bool) -> int:
-        """By how much one participant moves the sums of a round, in l1 norm."""
+    def bounds(self, chosen: bool) -> tuple[int, int]:
+        """The least and the largest number of a report."""
         if chosen and self.context is not None:
-            return self.context.sensitivity
-        return self.answer.levels * len(self.answer.metrics)
+            return self.context.bounds()
+        return 0, self.answer.levels
+
+    def distribution(self, chosen: bool) -> str:
+        """The distribution of a round's noise: discrete Laplace where rounds assign options."""
+        listed = chosen or self.context is None
+        return self.noise.distribution if listed else DISCRETE_LAPLACE
+
+    def parameter(self, chosen: bool) -> Fraction:
+        """The parameter of a round's noise.
+
+        Terms state that of rounds where devices choose, if any; others have what their own
+        sensitivity needs.
+        """
+        return self._parameter(chosen, self.noise.scale)
 
     def least_noise(self, chosen: bool) -> Fraction:
-        """The least noise of a round. Terms state that of rounds where devices choose, if any;
-        others have as much for their own sensitivity.
+        """The least parameter of a round's noise."""
+        return self._parameter(chosen, self.noise.least)
+
+    def _parameter(self, chosen: bool, stated: Fraction) -> Fraction:
+        if chosen or self.context is None:
+            return stated
+        return self.context.slice_noise(stated, self._moved, self.promise.epsilon)
+
+    @property
+    def _moved(self) -> int:
+        """By how much one participant moves the sums of a round with an option, in l1 norm."""
+        return self.answer.levels * len(self.answer.metrics)
+
+    def round_cost(self, chosen: bool, scale: Fraction) -> Fraction:
+        """ε of a round in which servers add noise with this parameter: sensitivity / scale.
+
+        For Gaussian noise it is that of the terms, whose noise `scale` is not below.
         """
-        stated = self.sensitivity(self.context is not None)
-        return self.noise.least * self.sensitivity(chosen) / stated
+        if self.distribution(chosen) != DISCRETE_LAPLACE:
+            return self.cost
+        return (TABLE_SENSITIVITY if chosen else self._moved) / scale
 
     @property
     def cost(self) -> Fraction:
@@ -371,13 +353,18 @@ class Terms:
         return smallest_shuffler_delta(self) if split else Fraction(0)
 
     @property
+    def noise_delta(self) -> Fraction:
+        """The part of δ that the aggregation leaves to the noise."""
+        return self.promise.delta - self.aggregation_delta
+
+    @property
     def each(self) -> tuple[Fraction, Fraction]:
         """ε and δ that noise has to achieve for one metric in one round, under basic composition:
         equal parts, δ without that of the aggregation.
         """
         metrics = len(self.answer.metrics)
-        left = self.promise.delta - self.aggregation_delta
-        return self.cost / metrics, left / (self.promise.participations * metrics)
+        often = self.promise.participations * metrics
+        return self.cost / metrics, self.noise_delta / often
 
     @property
     def first_second(self) -> int:
@@ -501,28 +488,30 @@ def _check_context(terms: Terms) -> None:
     """Reject contexts under terms whose rounds cannot carry their statistic."""
     if terms.context is None:
         return
-    terms.context.check(terms.options)
+    terms.context.check(terms.options, terms.answer.levels)
     kind, by = terms.kind, terms.noise.by
-    served = (kind, by) == ("two-servers", "servers")
-    rule = "two-servers without proofs, with noise by servers, where devices choose"
+    two = terms.trust is TrustModel.TWO_SERVERS and by == "servers"
+    rule = "two-servers or verified with noise by servers, or masking, where devices choose"
+    served = two or kind == "masking"
     require(served, "kind of rounds", f"{kind} with noise by {by}", rule)
-    for name, number in (
-        ("participations", terms.promise.participations),
-        ("number of metrics", len(terms.answer.metrics)),
-        ("levels", terms.answer.levels),
-    ):
-        require(number == 1, name, number, "1 where devices choose by a table")
+    provable = terms.context.exact or not terms.proofs
+    require(provable, "proofs", terms.proofs, "0 with moments: only tables have proofs")
+    often, metrics = terms.promise.participations, len(terms.answer.metrics)
+    require(often == 1, "participations", often, "1 where devices choose")
+    rule = "1 where devices choose, or more with an evaluation slice, which reports the others"
+    require(metrics == 1 or terms.context.evaluation, "number of metrics", metrics, rule)
 
 
 def _check_noise(terms: Terms) -> None:
     """Reject noise that does not achieve the guarantee, as far as this module knows."""
     noise, promise, metrics = terms.noise, terms.promise, len(terms.answer.metrics)
-    allowed = NOISES[terms.trust, noise.by]
+    exact = terms.context is None or terms.context.exact
+    allowed = NOISES[terms.trust, noise.by] if exact else (DISCRETE_GAUSSIAN,)
     rehearsed = noise.distribution == REHEARSED and noise.by == "devices"
     rule = f"{' or '.join(allowed)} with trust {terms.trust.value} and noise by {noise.by}"
     known = rehearsed or noise.distribution in allowed
     require(known, "noise.distribution", noise.distribution, rule)
-    pure = noise.by == "servers" or terms.trust is TrustModel.LOCAL
+    pure = exact and (noise.by == "servers" or terms.trust is TrustModel.LOCAL)
     rule = "0 where servers add the noise, and with trust local"
     require(not pure or not promise.delta, "delta", promise.delta, rule)
     if noise.distribution == RANDOMIZED_RESPONSE:
@@ -531,7 +520,7 @@ def _check_noise(terms: Terms) -> None:
     if noise.distribution in _BOUNDED_BY_DELTA:
         _check_delta(terms)
     laplace = noise.distribution in (DISCRETE_LAPLACE, RANDOMIZED_RESPONSE)
-    moved = terms.sensitivity(terms.context is not None)
+    moved = terms.answer.levels * metrics if terms.context is None else TABLE_SENSITIVITY
     wanted = Fraction(moved * promise.participations) / promise.epsilon
     rule = (
         f"at least {wanted} for epsilon {promise.epsilon}, {terms.answer.levels} levels, "
@@ -557,14 +546,27 @@ def _check_delta(terms: Terms) -> None:
     require(delta > 0, "delta", terms.promise.delta, rule)
     if noise.distribution == BINOMIAL:
         return
-    found = {SKELLAM: skellam_delta, DISCRETE_GAUSSIAN: gaussian_delta}[noise.distribution](
-        noise.least, terms.answer.levels, epsilon
-    )
+    what = f"a metric of {terms.answer.levels} levels has"
+    if isinstance(terms.context, MomentTerms):
+        found, what = moments_delta(terms, noise.least), "moments have"
+        epsilon, delta = terms.promise.epsilon, terms.noise_delta
+    else:
+        found = {SKELLAM: skellam_delta, DISCRETE_GAUSSIAN: gaussian_delta}[noise.distribution](
+            noise.least, terms.answer.levels, epsilon
+        )
     rule = (
-        f"larger: a metric of {terms.answer.levels} levels has a delta of {found:.3g} at epsilon "
-        f"{epsilon} then, and must have {float(delta):.3g}"
+        f"larger: {what} a delta of {found:.3g} at epsilon {epsilon} then, and must have "
+        f"{float(delta):.3g}"
     )
     require(found <= delta * (1 + Fraction(SLACK)), "noise.minimum", noise.least, rule)
+
+
+def moments_delta(terms: Terms, sigma: Fraction, shares: int = 1) -> float:
+    """δ of Gaussian noise in moments, of one server or of so many shares, at the terms' ε."""
+    assert isinstance(terms.context, MomentTerms)
+    report = terms.context.report(len(terms.options), terms.answer.levels)
+    square, epsilon = report.squared_sensitivity, terms.promise.epsilon
+    return vector_delta(sigma, square, report.size, epsilon, shares)
 
 
 def smallest_masking_delta(participations: int) -> Fraction:

@@ -20,7 +20,8 @@ from tacit.signatures import Signed, fingerprint, public_key, sign, verify
 from tacit.terms import parts
 from tacit.terms.accounting import SLACK, binomial_delta, gaussian_delta
 from tacit.terms.context import BY_POLICY
-from tacit.terms.document import POST_QUANTUM_SUITE, Terms
+from tacit.terms.document import Terms, moments_delta
+from tacit.terms.models import POST_QUANTUM_SUITE
 from tacit.terms.parts import Aggregation
 from tacit.trust import FEWEST_SPLIT, TrustModel, split_shares
 
@@ -133,7 +134,7 @@ class Pinned:
         Returns
         -------
         Fraction
-            Sensitivity / scale where servers add the noise, else an equal part of ε.
+            Sensitivity / scale where servers add Laplace noise, else an equal part of ε.
 
         Raises
         ------
@@ -170,12 +171,13 @@ class Pinned:
         _require(terms.context, "option", offer.option, "one of the terms, which have no context")
         assert terms.context is not None
         try:
-            terms.context.policy(offer.policy, count)
+            terms.context.check_policy(offer.policy, count)
         except TacitError as problem:
             raise Refusal(f"policy of the round is invalid: {problem}") from None
 
     def _check_modulus(self, offer: Offer) -> None:
-        most = offer.slots * offer.levels
+        low, high = self.terms.bounds(offer.chosen)
+        most = offer.slots * (high - low)
         if offer.modulus is not None:
             rule = f"above {most}, the largest sum of {offer.slots} reports"
             _require(offer.modulus > most, "modulus", offer.modulus, rule)
@@ -185,7 +187,7 @@ class Pinned:
         _same("party that adds the noise", adds, self.terms.noise.by)
         if offer.scale is not None:
             self._check_least("noise scale", offer.scale, offer.chosen)
-            return self.terms.sensitivity(offer.chosen) / offer.scale
+            return self.terms.round_cost(offer.chosen, offer.scale)
         self._check_shares(offer)
         return self.terms.cost
 
@@ -210,7 +212,7 @@ class Pinned:
                 "devices add the noise"
             )
         if self.terms.trust is TrustModel.LOCAL:
-            self._check_least("total noise", offer.total)
+            self._check_least("total noise", offer.total, offer.chosen)
             rule = "1 with trust local, where the adversary sees each message alone"
             _require(offer.divisor == 1, "share divisor", offer.divisor, rule)
             return
@@ -223,14 +225,14 @@ class Pinned:
             "dishonest reports"
         )
         _require(1 <= offer.divisor <= honest, "share divisor", offer.divisor, rule)
-        match self.terms.noise.distribution:
+        match self.terms.distribution(offer.chosen):
             case parts.BINOMIAL:
                 self._check_bits(offer, offer.divisor, offer.total)
             case parts.DISCRETE_GAUSSIAN:
-                self._check_least("total noise", offer.total)
-                self._check_gaussian(offer.divisor, offer.total, offer.levels)
+                self._check_least("total noise", offer.total, offer.chosen)
+                self._check_gaussian(offer, offer.divisor, offer.total)
             case _:
-                self._check_least("total noise", offer.total)
+                self._check_least("total noise", offer.total, offer.chosen)
         if self.terms.trust is TrustModel.SHUFFLER:
             self._check_parts(offer, offer.divisor)
 
@@ -247,9 +249,12 @@ class Pinned:
         found = binomial_delta(divisor * bits, bias, offer.levels, epsilon)
         self._check_enough(found, delta)
 
-    def _check_gaussian(self, divisor: int, sigma: Fraction, levels: int) -> None:
+    def _check_gaussian(self, offer: Offer, divisor: int, sigma: Fraction) -> None:
         epsilon, delta = self.terms.each
-        self._check_enough(gaussian_delta(sigma, levels, epsilon, divisor), delta)
+        found = gaussian_delta(sigma, offer.levels, epsilon, divisor)
+        if offer.chosen:
+            found, delta = moments_delta(self.terms, sigma, divisor), self.terms.noise_delta
+        self._check_enough(found, delta)
 
     def _check_enough(self, found: float, delta: Fraction) -> None:
         enough = found <= delta * (1 + Fraction(SLACK))

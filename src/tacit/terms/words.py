@@ -14,7 +14,10 @@ from fractions import Fraction
 from tacit.assumptions import Assumption
 from tacit.rounding import percent
 from tacit.signatures import fingerprint
-from tacit.terms.document import POST_QUANTUM_SUITE, Terms
+from tacit.terms.accounting import least_epsilon, pair_delta, vector_delta
+from tacit.terms.context import MomentTerms
+from tacit.terms.document import Terms
+from tacit.terms.models import POST_QUANTUM_SUITE
 from tacit.terms.parts import (
     BINOMIAL,
     DISCRETE_GAUSSIAN,
@@ -100,6 +103,7 @@ def in_words(terms: Terms) -> list[str]:
         *([_CODE[terms.trust]] if terms.trust in _CODE else []),
         f"That is ({promise.epsilon}, {promise.delta})-DP towards {terms.view.text()}, replacing "
         f"{_replaced(terms)} gets {_noise(terms)}, added by {terms.noise.by}.",
+        *outsiders(terms),
         *(f"It assumes that {one.text()}." for one in assumed(terms)),
         *([_REHEARSAL] if terms.noise.distribution == REHEARSED else []),
         f"Nothing is released for fewer than {about.minimum_batch_size} "
@@ -141,20 +145,55 @@ def choosing(terms: Terms) -> list[str]:
     context = terms.context
     if context is None:
         return []
-    fields = "; ".join(f"{one.name} ({', '.join(one.values)})" for one in context.fields)
+    fields, numbers = "; ".join(one.text() for one in context.fields), terms.numbers(chosen=True)
+    reported = f"one of {numbers} cells of a table"
+    if isinstance(context, MomentTerms):
+        reported = f"{numbers} numbers, products of all of this and your answer"
     said = [
         "Your device chooses which one, by what it knows about you and by chance. It uses: "
         f"{fields}.",
-        "What it knows about you and what it chose are never sent: the report is one of "
-        f"{context.numbers(len(terms.options))} cells of a table, hidden as an answer is. Who "
-        "shows you the option may see which one it is.",
+        f"What it knows about you and what it chose are never sent: the report is {reported}, "
+        "hidden as an answer is. Who shows you the option may see which one it is.",
     ]
     if context.evaluation:
         said.append(
             f"{percent(context.evaluation)} of participants get an option at random instead, and "
-            "report their answer alone."
+            f"report their answer alone{_only_there(terms)}."
         )
     return said
+
+
+def _only_there(terms: Terms) -> str:
+    """Which metrics are reported only with an assigned option, as a clause."""
+    others = terms.answer.metrics[1:]
+    return f"; only they report {' and '.join(others)}" if others else ""
+
+
+def outsiders(terms: Terms) -> list[str]:
+    """The guarantee of moments towards everybody but the two servers, as sentences.
+
+    Both servers' noise counts there. A participant is in a round where the device chooses or in the
+    evaluation slice, so the larger ε of both holds.
+    """
+    context, delta = terms.context, terms.promise.delta
+    if not isinstance(context, MomentTerms) or terms.trust is not TrustModel.TWO_SERVERS:
+        return []
+    report = context.report(len(terms.options), terms.answer.levels)
+    wide = Fraction(float(terms.noise.least) * math.sqrt(2))
+
+    def chosen(epsilon: Fraction) -> float:
+        return vector_delta(wide, report.squared_sensitivity, report.size, epsilon, shares=2)
+
+    def assigned(epsilon: Fraction) -> float:
+        return pair_delta(terms.least_noise(chosen=False), terms.answer.levels, epsilon)
+
+    found, metrics = least_epsilon(chosen, delta), len(terms.answer.metrics)
+    if context.evaluation:  # metrics compose basically
+        found = max(found, metrics * least_epsilon(assigned, delta / metrics))
+    return [
+        "Towards everybody but the two servers the noise of both counts: that is "
+        f"({found:g}, {delta})-DP."
+    ]
 
 
 def handling(terms: Terms) -> list[str]:
@@ -226,7 +265,9 @@ def _noise(terms: Terms) -> str:
     """The least noise on each metric, with the parameter of its distribution."""
     noise = terms.noise
     if noise.distribution == RANDOMIZED_RESPONSE:
-        return f"{noise.distribution}, which flips one answer in 1 + e^(1/{noise.least}) or more"
+        power = 1 / noise.least
+        shown = power if power.denominator == 1 else f"({power})"
+        return f"{noise.distribution}, which flips at least one answer in 1 + e^{shown}"
     return f"{noise.distribution} noise of {_PARAMETERS[noise.distribution]} {noise.least} or more"
 
 
@@ -234,7 +275,8 @@ def _replaced(terms: Terms) -> str:
     """The secret in which neighbours differ, and the numbers that get noise."""
     if terms.context is None:
         return "your answers; each metric"
-    return "what your device knows about you, your answers and its choices; each cell"
+    each = "number" if isinstance(terms.context, MomentTerms) else "cell"
+    return f"what your device knows about you, your answers and its choices; each {each}"
 
 
 def assumed(terms: Terms) -> list[Assumption]:

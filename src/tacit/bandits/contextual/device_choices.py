@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.contextual.policies import ONE, LinearPolicy, TablePolicy
-from tacit.errors import TacitError
 from tacit.types import DeviceChoice, Floats, Integers, Visitors
 
 
@@ -46,8 +45,8 @@ class LinearChoice(DeviceChoice):
         return LinearPolicy(self.mean, self.roots, self.paused)
 
     def published(self) -> bytes:
-        """Rejected: rounds of moments are simulated only."""
-        raise TacitError("policy is linear: must be a table in live rounds of this version")
+        """Mean and roots in single precision, as simulated devices use them."""
+        return self.policy.encode()
 
     def draws(self, count: int, rng: np.random.Generator) -> npt.NDArray[np.float32]:
         """Drawn parameters, one row per device."""

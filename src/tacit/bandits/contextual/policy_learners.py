@@ -172,11 +172,11 @@ class PolicyLearner(Learner):
         people = min(self.sizes[self._step], left) if self._step < len(self.sizes) else left
         self._value, self._waiting = None, []
         each = int(people * self.evaluation / self.arms)
-        each = each if each >= self.smallest else 0
-        rest = people - each * self.arms
+        compared = [k for k in range(self.arms) if k not in self._paused]
+        compared = compared if each >= self.smallest else []
+        rest = people - each * len(compared)
         yield self._policy(rest), rest, rest >= self.smallest
-        if each:
-            yield from ((Arm(option), each) for option in range(self.arms))
+        yield from ((Arm(option), each) for option in compared)
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:
         if isinstance(round_.assignment, Arm):
@@ -223,6 +223,34 @@ class PolicyLearner(Learner):
         decision = "best" if lead > 0 else "open"
         name, mean = self.map.options[best], float(np.clip(means[best], 0.0, 1.0))
         return ContextAnswer(dict(context), name, mean, *interval, lead, decision)
+
+    def guarded(self) -> None:
+        """Declare that a guardrail may pause options; it needs the evaluation slice."""
+        if not self.evaluation:
+            raise TacitError(
+                "evaluation is 0: must be above 0 for a guardrail, which the evaluation slice "
+                "measures"
+            )
+
+    @property
+    def removed(self) -> frozenset[int]:
+        """None: options stay."""
+        return frozenset()
+
+    @property
+    def paused(self) -> dict[int, bool]:
+        """The paused options; True, because only a guardrail pauses them."""
+        return dict.fromkeys(sorted(self._paused), True)
+
+    def halt(self, option: int) -> None:
+        """Pause an option because of the guardrail."""
+        self.pause(option)
+
+    def _leading(self, means: Floats) -> int:
+        """The best option that is not paused."""
+        offered = means.copy()
+        offered[self._paused] = -np.inf
+        return int(np.argmax(offered))
 
     def pause(self, option: int) -> None:
         """Offer the option to nobody from the next round on."""
@@ -335,7 +363,7 @@ class LinearThompson(PolicyLearner):
         for context in self.contexts() if contexts is None else contexts:
             vectors = np.array(self.map.exact(self.map.code(context)))
             means = self.predictions(context)
-            best = int(np.argmax(means))
+            best = self._leading(means)
             others = [k for k in range(self.arms) if k != best]
             rows = np.vstack([vectors[best : best + 1], vectors[best] - vectors[others]])
             low, high = sure.bounds(rows)
@@ -471,7 +499,7 @@ class TableThompson(PolicyLearner):
         found = []
         for context in self.contexts() if contexts is None else contexts:
             segment, means = self.map.segment(context), self.predictions(context)
-            best = int(np.argmax(means))
+            best = self._leading(means)
             interval = float(low[segment, best]), float(high[segment, best])
             others = [k for k in range(self.arms) if k != best]
             lead = interval[0] - float(high[segment, others].max())

@@ -22,8 +22,8 @@ class TwoServerReporter(Reporter):
     description, view = TwoServerRound, View.OTHER_SERVER
 
     def least_cost(self, terms: Terms) -> Fraction:
-        """Sensitivity / scale."""
-        return terms.sensitivity(terms.context is not None) / terms.noise.scale
+        """Sensitivity / scale; for Gaussian noise ε."""
+        return terms.round_cost(terms.context is not None, terms.noise.scale)
 
     def encode(self, running: Running) -> Mapping[int, bytes]:
         """The encrypted shares of both servers."""

@@ -2,9 +2,10 @@
 
 The head is the request line and the headers. A `GuardedConnection` passes everything on to the
 protocol of uvicorn, which parses it. The application (`middleware`) reports when a head is
-complete, a whole request is received, and a response is sent. A client that does not read its
-responses is disconnected. At the limit of connections the one
-that has waited longest for a request is closed, so idle connections keep nobody out.
+complete, how large its body is, when a whole request is received, and a response is sent. Bytes
+beyond the body (trailers, chunk extensions, pipelined requests) are limited: the parser keeps them
+in memory. A client that does not read its responses is disconnected. At the limit of connections
+the one that has waited longest for a request is closed, so idle connections keep nobody out.
 """
 
 from __future__ import annotations
@@ -22,12 +23,17 @@ from http import HTTPStatus
 from typing import Any
 
 from starlette.responses import JSONResponse
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tacit.service.http.problems import problem
 
 LARGEST = 1 << 15  # maximum bytes of a request line and its headers
 SLOWEST = 20.0  # maximum seconds, from the connection or from the first byte
 UNREAD = 20.0  # maximum seconds in which a client reads nothing of a response that waits
+SLICE = 1 << 12  # bytes that are parsed at once: a request has a few dozen at least
+PIPELINED = 16  # maximum requests that wait for the response to an earlier one
+EARLY = 1 << 20  # maximum bytes of a request until the size of its body is known
+CHUNKED = 8  # bytes on the wire per byte of a body in small chunks, at most
 SLACK = 128  # connections beyond the limit whose requests get 503; more are closed
 QUIET = 60.0  # seconds between log lines about the limit
 LOG = logging.getLogger("tacit.service")
@@ -90,6 +96,11 @@ class ConnectionLimit:
         if peer is not None and peer in self._open:
             self._open[peer].begin()
 
+    def expect(self, peer: Peer | None, size: int) -> None:
+        """The body of the request has at most this size."""
+        if peer is not None and peer in self._open:
+            self._open[peer].expect(size)
+
     def activate(self, peer: Peer | None) -> None:
         """The whole request is received: the connection waits no longer."""
         if peer is not None:
@@ -100,6 +111,11 @@ class ConnectionLimit:
         if peer is not None and peer in self._open:
             self._open[peer].finish()
             self._idle[peer] = None
+
+    def is_closing(self, peer: Peer | None) -> bool:
+        """Whether this process has closed the connection: nothing can be sent any more."""
+        found = None if peer is None else self._open.get(peer)
+        return found is not None and found.transport.is_closing()
 
     def _close(self, peer: Peer) -> None:
         self._open[peer].reject(overloaded())
@@ -123,11 +139,11 @@ class GuardedConnection(asyncio.Protocol):
     transport: asyncio.Transport
 
     def __init__(self, limit: ConnectionLimit, make: Callable[..., Any], **given: Any) -> None:
-        self._inner: asyncio.Protocol = make(**given)
+        self._inner: HttpToolsProtocol = make(**given)
         self._limit = limit
         self._loop = asyncio.get_running_loop()
         self._peer: Peer = ("", 0)
-        self._in_head, self._size = True, 0
+        self._in_head, self._size, self._most = True, 0, LARGEST
         self._timer: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
@@ -148,18 +164,24 @@ class GuardedConnection(asyncio.Protocol):
         self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Pass data on; close if the head exceeds its size limit."""
+        """Pass data on; close if a request exceeds its size limit, or too many are pipelined."""
         in_head = self._in_head
         if in_head:
             self._wait()
-            self._size += len(data)
-        self._inner.data_received(data)
+        self._size += len(data)
+        for first in range(0, len(data), SLICE):
+            self._inner.data_received(data[first : first + SLICE])
+            if len(self._inner.pipeline) > PIPELINED:
+                self._abort()
+                return
         if in_head:  # the application begins before this call, if the head is complete
             self._loop.call_soon(self._check)
+        elif self._size > self._most:
+            self._abort()
 
-    def eof_received(self) -> bool | None:
+    def eof_received(self) -> None:
         """Pass the end of the data on."""
-        return self._inner.eof_received()
+        self._inner.eof_received()
 
     def pause_writing(self) -> None:
         """Pass flow control on, and wait for the client only so long."""
@@ -174,12 +196,16 @@ class GuardedConnection(asyncio.Protocol):
 
     def begin(self) -> None:
         """The head is complete."""
-        self._in_head, self._size = False, 0
+        self._in_head, self._size, self._most = False, 0, EARLY
         self._arrived()
+
+    def expect(self, size: int) -> None:
+        """A body of this size follows, or a part of it is there already."""
+        self._most = LARGEST + CHUNKED * size
 
     def finish(self) -> None:
         """The next data begins a head."""
-        self._in_head = True
+        self._in_head, self._size = True, 0
 
     def _check(self) -> None:
         if self._in_head and self._size > LARGEST and not self.transport.is_closing():

@@ -118,9 +118,10 @@ class Front:
                 handle = self._early(scope, dict(scope["headers"])) or handle
             await handle(scope, receive, sending)
         except Exception as error:
-            LOG.error("request failed", extra=traced(error) | {"route": _template(scope)})
-            if not status:
-                await problem(500)(scope, receive, sending)
+            if not self.connections.is_closing(peer):
+                LOG.error("request failed", extra=traced(error) | {"route": _template(scope)})
+                if not status:
+                    await problem(500)(scope, receive, sending)
         finally:
             self.connections.finish(peer)
             self._metrics.request(_template(scope), scope["method"], status, took)
@@ -147,6 +148,7 @@ class Front:
     ) -> None:
         """Read the expected body, then let the application answer."""
         expected = await self._bodies.expected(scope, headers)
+        self.connections.expect(_peer(scope), expected.size)
         with self._bodies.holding(expected):
             body = await read_body(receive, headers.get(b"content-length"), expected)
             self.connections.activate(_peer(scope))

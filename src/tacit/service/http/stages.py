@@ -1,7 +1,8 @@
 """Routes of rounds with stages: a device asks for its next message and sends its answer.
 
-The question is held until there is a message, a few seconds at most (long polling). An answer names
-its slot and token in a header, so that nothing larger than a few kilobytes is read from strangers.
+The question is held until there is a message, a few seconds at most (long polling). Questions and
+answers name slot and token in a header: strangers hold no connection, and nothing larger than a few
+kilobytes is read from them. A slot holds few questions, so its owner cannot keep others out.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 import asyncio
 import hmac
 import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Path, Request
@@ -17,17 +21,19 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from tacit.aggregation.two_servers import ReportSlot
-from tacit.errors import Refusal
+from tacit.errors import Refusal, Unavailable
 from tacit.service.coordinator import Coordinator
 from tacit.service.errors import Forbidden
 from tacit.service.http.bodies import ExpectedBody, Headers
 from tacit.service.http.driver import Driver
 from tacit.service.http.problems import responses
 from tacit.service.http.writer import GroupWriter
+from tacit.service.trust_models.contract import StagedRound
 
 HELD = 8.0  # seconds that a question waits for its message
 LOOKS = 0.1  # seconds between looks whether the coordinator did a step
 PATIENCE = 10  # looks after which the message is looked up without a step, done by another process
+MOST_HELD = 2  # questions of one slot: the device may have lost the connection of the first
 SLOT_HEADER = "tacit-slot"
 _PATH = re.compile("/rounds/(?P<identity>[0-9a-f]{32})/messages")
 _OCTETS = "application/octet-stream"
@@ -49,21 +55,40 @@ def add_stages(app: FastAPI, coordinator: Coordinator, writer: GroupWriter, driv
     none = {"description": "no message yet: ask again"}
     how: dict[str, Any] = {
         "tags": ["devices"],
-        "responses": {**responses(404, 410), 200: found, 204: none},
+        "responses": {**responses(403, 404, 410), 200: found, 204: none},
     }
 
+    held = Counter[tuple[bytes, int]]()
+
+    @contextmanager
+    def holding(name: bytes, slot: ReportSlot) -> Iterator[None]:
+        whose = (name, slot.number)
+        if held[whose] >= MOST_HELD:
+            raise Unavailable(f"slot {slot.number} holds {MOST_HELD} questions: retry later")
+        held[whose] += 1
+        try:
+            yield
+        finally:
+            held[whose] -= 1
+            if not held[whose]:
+                del held[whose]
+
     @app.get("/rounds/{identity}/messages/{address}/{after}", response_class=Response, **how)
-    async def message(identity: Identity, address: Address, after: After) -> Response:
+    async def message(
+        identity: Identity, address: Address, after: After, named: SlotName
+    ) -> Response:
         """The next message of a round with stages for one device."""
         name, whom = bytes.fromhex(identity), bytes.fromhex(address)
-        seen = -1
-        for look in range(int(HELD / LOOKS)):
-            if driver.steps != seen or look % PATIENCE == 0:
-                seen = driver.steps
-                asked = await run_in_threadpool(coordinator.next_message, name, whom, after)
-                if asked:
-                    return Response(asked, media_type=_OCTETS)
-            await asyncio.sleep(LOOKS)
+        slot, seen = slot_of({SLOT_HEADER.encode(): named.encode()}), -1
+        await run_in_threadpool(staged, coordinator, name, slot)
+        with holding(name, slot):
+            for look in range(int(HELD / LOOKS)):
+                if driver.steps != seen or look % PATIENCE == 0:
+                    seen = driver.steps
+                    asked = await run_in_threadpool(coordinator.next_message, name, whom, after)
+                    if asked:
+                        return Response(asked, media_type=_OCTETS)
+                await asyncio.sleep(LOOKS)
         return Response(status_code=204)
 
     sent: dict[str, Any] = {
@@ -92,6 +117,15 @@ def slot_of(headers: Headers) -> ReportSlot:
         raise Refusal(f"header {SLOT_HEADER} must have a slot and its token in hex") from None
 
 
+def staged(coordinator: Coordinator, identity: bytes, slot: ReportSlot) -> StagedRound:
+    """A round with stages; raises `Forbidden` unless the token is that of the slot."""
+    served = coordinator.staged(identity)
+    (own,) = served.slots([slot.number])
+    if not hmac.compare_digest(own.token, slot.token):
+        raise Forbidden(f"slot {slot.number} has another token")
+    return served
+
+
 class AnswerSizes:
     """The size of an answer at most; known only for a valid slot of a round with stages."""
 
@@ -103,9 +137,6 @@ class AnswerSizes:
         where = _PATH.fullmatch(scope["path"])
         if scope["method"] != "PUT" or where is None:
             return None
-        slot = slot_of(headers)
-        served = await run_in_threadpool(self._coordinator.staged, bytes.fromhex(where["identity"]))
-        (own,) = served.slots([slot.number])
-        if not hmac.compare_digest(own.token, slot.token):
-            raise Forbidden(f"slot {slot.number} has another token")
+        about = (self._coordinator, bytes.fromhex(where["identity"]), slot_of(headers))
+        served = await run_in_threadpool(staged, *about)
         return ExpectedBody(served.largest_answer)

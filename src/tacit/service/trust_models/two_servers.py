@@ -7,6 +7,7 @@ servers drop reports out of range; that needs both servers to be honest.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from tacit.aggregation import SumView
@@ -16,10 +17,9 @@ from tacit.aggregation.announcements import Binding, LiveRound, accept, announce
 from tacit.aggregation.collecting import Collector, prepare_collector
 from tacit.aggregation.encryption import suite_named, suite_numbered
 from tacit.aggregation.two_servers import TwoServerRound
-from tacit.aggregation.verified import MODULUS
 from tacit.aggregation.wire import Kind, kind_of
 from tacit.errors import Refusal, TacitError
-from tacit.noise import DiscreteLaplace
+from tacit.noise.parameters import sum_of_shares
 from tacit.protocols.contract import Protocol
 from tacit.protocols.statistic_sums import StatisticSum
 from tacit.records import Records
@@ -86,11 +86,9 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
     @staticmethod
     def codec(protocol: Protocol, terms: Terms) -> Residues:
         """Exact levels; rejects noise of the servers that differs from that of the terms."""
-        way = codec(protocol, terms.kind)
         chosen = isinstance(protocol, StatisticSum)
-        stated = terms.sensitivity(terms.context is not None)
-        scale = terms.noise.scale * terms.sensitivity(chosen) / stated
-        expected = terms.numbers(chosen), terms.answer.levels, scale
+        way = codec(protocol, "two-servers" if chosen else terms.kind)
+        expected = terms.numbers(chosen), terms.answer.levels, terms.parameter(chosen)
         own = way.noise if isinstance(way, Residues) else None
         if (
             not isinstance(way, Residues)
@@ -101,7 +99,7 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
                 "the noise of the experiment differs from that of the terms: use the same levels, "
                 "epsilon, participations and metrics"
             )
-        return way
+        return replace(way, verified=bool(terms.proofs))
 
     @staticmethod
     def traffic(announced: LiveRound) -> tuple[tuple[int, ...], int]:
@@ -117,10 +115,12 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
         reports: int,  # noqa: ARG004
         factor: Fraction = Fraction(1),
     ) -> ReleasedNoise:
-        """One server's discrete Laplace noise."""
+        """One server's noise."""
         assert isinstance(announced, TwoServerRound)
         assert announced.scale is not None
-        return ReleasedNoise(DiscreteLaplace(announced.scale * factor), terms.answer.levels)
+        name = terms.distribution(announced.binding.chosen)
+        noise = sum_of_shares(name, announced.scale * factor, 1, 1)
+        return ReleasedNoise(noise, terms.answer.levels)
 
     def describe(self, plan: RoundPlan, link: HelperLink | None) -> TwoServerRound:
         """Describe a round with keys of both servers and of the collector."""
@@ -135,7 +135,7 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
             Binding(terms.digest, *fields),
             plan.slots,
             max(minimum(way.protocol, terms.kind), terms.aggregation.minimum_batch_size),
-            MODULUS if terms.proofs else way.modulus,
+            way.field if way.verified else way.modulus,
             (own, theirs),
             prepare_collector(self.context.records, identity, suite),
             way.protocol.coordinates,

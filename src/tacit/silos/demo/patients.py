@@ -1,7 +1,9 @@
 """Generated patients of several hospitals, whose case mixes differ.
 
 Everything here is invented: no data of anybody. Mean rewards are linear in the scaled columns, with
-one parameter for all hospitals, so that the true regret of every policy is known.
+one parameter for all hospitals, so that the true regret of every policy is known. Every hospital
+treats one kind of patients only, planned or emergency, with diabetes or without. Alone it cannot
+learn what helps the other kinds, however many patients it has; all hospitals together can.
 """
 
 from __future__ import annotations
@@ -22,18 +24,18 @@ WARD = ContextSpec(
     (
         ContextColumn("age", low=Fraction(18), high=Fraction(90)),
         ContextColumn("severity", low=Fraction(0), high=Fraction(10)),
+        ContextColumn("emergency", "boolean"),
         ContextColumn("diabetic", "boolean"),
-        ContextColumn("smoker", "boolean"),
     ),
     ("drug", "surgery"),
 )
 MIXES = (
-    (0.2, 0.25, 0.3, 0.4),
-    (0.25, 0.8, 0.5, 0.6),
-    (0.8, 0.2, 0.6, 0.3),
-    (0.75, 0.75, 0.4, 0.5),
-)  # of each hospital: where ages and severities are on their scales; shares of the two booleans
-SPREAD = 0.05  # standard deviation of ages and severities on their scales
+    (0.4, 0.4, False, False),
+    (0.5, 0.4, False, True),
+    (0.4, 0.6, True, False),
+    (0.6, 0.5, True, True),
+)  # of each hospital: where ages and severities are on their scales; emergencies, diabetics
+SPREAD = 0.25  # standard deviation of ages and severities on their scales
 MISSING, OVERRIDDEN = 0.1, 0.05  # shares of outcomes that never arrive; of decisions not followed
 DELAY = 20  # mean number of later patients before an outcome is known
 HELD_OUT = 10_000
@@ -41,27 +43,32 @@ HELD_OUT = 10_000
 
 @dataclass(frozen=True, eq=False)
 class Patients:
-    """The patients of all hospitals: `effects` are true intercepts and slopes per action."""
+    """The patients of all hospitals: `effects` are true intercepts and slopes per action.
+
+    `others` is the probability that a patient is an emergency although the hospital treats planned
+    ones, or planned although it treats emergencies, and the same for diabetes.
+    """
 
     effects: Floats
+    others: float = 0.0
 
     @classmethod
-    def draw(cls, rng: np.random.Generator) -> Patients:
+    def draw(cls, rng: np.random.Generator, others: float = 0.0) -> Patients:
         """Two treatments whose order depends on every column; means lie between 0.05 and 0.95."""
-        sizes = rng.uniform((0.12, 0.08, 0.02, 0.02), (0.16, 0.12, 0.05, 0.05))
+        sizes = rng.uniform((0.06, 0.03, 0.12, 0.08), (0.1, 0.05, 0.15, 0.11))
         slopes = rng.choice([-1.0, 1.0], WARD.width) * sizes
         base = rng.uniform(0.48, 0.52)
-        return cls(np.array([[base, *slopes], [base, *-slopes]]))
+        return cls(np.array([[base, *slopes], [base, *-slopes]]), others)
 
     def context(self, hospital: int, rng: np.random.Generator) -> dict[str, Any]:
         """One patient of a hospital."""
-        age, severity, diabetic, smoker = MIXES[hospital]
+        age, severity, emergency, diabetic = MIXES[hospital]
         on_scale = np.clip(rng.normal((age, severity), SPREAD), 0, 1)
         return {
             "age": int(18 + 72 * on_scale[0]),
             "severity": round(float(10 * on_scale[1]), 1),
-            "diabetic": bool(rng.random() < diabetic),
-            "smoker": bool(rng.random() < smoker),
+            "emergency": emergency != bool(rng.random() < self.others),
+            "diabetic": diabetic != bool(rng.random() < self.others),
         }
 
     def means(self, scaled: Floats) -> Floats:

@@ -14,6 +14,7 @@ from tacit.silos.demo.play import DemoFederation
 from tacit.silos.demo.study import coefficient_widths
 from tacit.silos.explanations import explain
 
+CASE_MIX = "a hospital treats one kind of patients only: alone it cannot learn about the others"
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#666666"
 
 
@@ -27,6 +28,7 @@ def page(shown: DemoFederation) -> str:
             for name, own in zip(HOSPITALS, result.own, strict=True)
         },
         "held-out patients": f"{HELD_OUT:,}, of all hospitals alike",
+        "case mix": CASE_MIX,
         "synchronisations": str(len(shown.terms.batches)),
         "seconds per synchronisation": f"{shown.seconds_per_row:.2f}",
         "bytes from each hospital": f"{max(result.received.values()):,}",

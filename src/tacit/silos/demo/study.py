@@ -91,10 +91,10 @@ class Cohort:
     count: int
 
     @classmethod
-    def draw(cls, seed: int, count: int = PATIENTS) -> Cohort:
+    def draw(cls, seed: int, count: int = PATIENTS, others: float = 0.0) -> Cohort:
         """The cohort of a seed."""
         rng = np.random.default_rng([seed, 0])
-        patients = Patients.draw(rng)
+        patients = Patients.draw(rng, others)
         return cls(seed, patients, patients.held_out(rng), count)
 
     def hospital(self, number: int, decide: Decide, record: Record) -> Hospital:
@@ -137,9 +137,23 @@ def coefficient_widths(policy: LinUCBPolicy) -> Floats:
     return np.asarray(widths.reshape(len(WARD.actions), -1))
 
 
-def in_process(seed: int, count: int = PATIENTS) -> StudyResult:
-    """The whole study in one process: the same agents and coordinator, no engine."""
-    cohort = Cohort.draw(seed, count)
+def in_process(seed: int, count: int = PATIENTS, others: float = 0.0) -> StudyResult:
+    """The whole study in one process: the same agents and coordinator, no engine.
+
+    Parameters
+    ----------
+    seed : int
+        Decides the patients; the noise is the operating system's.
+    count : int
+        Patients of each hospital.
+    others : float
+        How often a hospital treats patients of another kind than its own; see `Patients`.
+
+    Returns
+    -------
+    StudyResult
+    """
+    cohort = Cohort.draw(seed, count, others)
     key = Ed25519PrivateKey.generate()
     keys = [Ed25519PrivateKey.generate() for _ in HOSPITALS]
     terms = FederationTerms(
