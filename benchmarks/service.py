@@ -620,7 +620,7 @@ def main() -> None:
     words.add_argument("--only", choices=("sqlite", "postgresql"), help="one database only")
     words.add_argument("--processes", type=int, default=0, help="so many per party, this alone")
     words.add_argument("--trust", nargs="*", choices=tuple(MODELS), help="these alone, or all")
-    words.add_argument("--people", type=int, default=400, help="per trust model, with --trust")
+    words.add_argument("--people", type=int, default=200, help="per trust model, with --trust")
     words.add_argument("--runs", type=int, default=5, help="per trust model, with --trust")
     words.add_argument("--lines", type=int, default=0, help="connections, with --processes")
     said = words.parse_args()

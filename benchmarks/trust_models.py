@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import os
 import statistics
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -42,7 +44,7 @@ from tacit.service.audit.participants import Participants
 from tacit.service.coordinator import Coordinator
 from tacit.service.definition import Definition
 from tacit.service.helper import Helper
-from tacit.service.store import Stage, Store
+from tacit.service.store import LIVE, Stage, Store
 from tacit.service.trust_models.contract import decoded
 from tacit.signatures import public_key
 from tacit.terms import Pinned, Terms, cosign, in_order
@@ -56,8 +58,10 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 FIRST = "two-servers"  # to which the others are compared
 BATCH = 100  # minimum batch size
+_NUMBERS = count(1)  # of experiments: the same terms would be the same experiment
 AT_ONCE = 24  # devices that join and report at the same time
-LONGEST = 600.0  # seconds of one experiment
+LOOKS = 2.0  # seconds between looks whether rounds are over
+LONGEST = 300.0  # seconds of one experiment
 WORK: tuple[tuple[type, str], ...] = (
     (Aggregator, "check"),
     (Aggregator, "take"),
@@ -91,7 +95,7 @@ class Measured:
 def defined(model: str, helper: tuple[str, bytes] | None) -> Definition:
     """Two options, one answer of yes or no, rounds of about `BATCH`."""
     given = {
-        "question": f"What does {model} cost?",
+        "question": f"What does {model} cost, time {next(_NUMBERS)}?",
         "options": ("plain", "friendly"),
         "meaning": "always 0",
         "epsilon": 4,
@@ -106,24 +110,27 @@ def defined(model: str, helper: tuple[str, bytes] | None) -> Definition:
 
 
 async def played(there: Operated, addresses: dict[int, str], pinned: Pinned, people: int) -> Any:
-    """So many people join, report and answer stages; the messages and bytes of devices."""
+    """So many people and a full batch of rounds; the messages and bytes of devices."""
     counted = {"messages": 0, "bytes": 0}
 
-    async def count(request: httpx.Request) -> None:
+    async def counting(request: httpx.Request) -> None:
         if request.method == "PUT" or "/messages/" in request.url.path:
             counted["messages"] += 1
             counted["bytes"] += int(request.headers.get("content-length", "0"))
 
-    hooks = {"request": [count]}
+    hooks = {"request": [counting]}
     end = time.monotonic() + LONGEST
     async with httpx.AsyncClient(timeout=60.0, event_hooks=hooks) as http:
         crowd = Participants(pinned, addresses, http)
         stages: list[asyncio.Task[None]] = []
+        enough = False
 
         async def come() -> None:
-            while crowd.reported < people and time.monotonic() < end:
+            nonlocal enough
+            while not enough and time.monotonic() < end:
                 running = await crowd.join()
-                if running is None:
+                if running is None:  # rounds close early only when they are full
+                    enough = crowd.reported >= people
                     await asyncio.sleep(0.1)
                     continue
                 await crowd.report(running)
@@ -135,9 +142,9 @@ async def played(there: Operated, addresses: dict[int, str], pinned: Pinned, peo
         while time.monotonic() < end:
             url = f"{there.url}/experiments/{digest}/status"
             rounds = (await http.get(url, headers=headers)).json()["rounds"]
-            if sum(one["reports"] or 0 for one in rounds) >= people // 2:
+            if not any(one["stage"] in LIVE and one["given"] == one["places"] for one in rounds):
                 break
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(LOOKS)  # each look computes estimates
         for task in stages:
             task.cancel()
         await asyncio.gather(*stages, return_exceptions=True)
@@ -370,10 +377,10 @@ def measured(
         (place := directory / model).mkdir()
         with ExitStack() as stack:
             there = members(place, stack, roles)
-            served(there, token, model, people // 4)  # warm
-            found = [
-                (served(there, token, model, people), bare(place, model, people))
-                for _ in range(runs)
-            ]
+            served(there, token, model, 1)  # warm
+            found = []
+            for number in range(1, runs + 1):
+                found.append((served(there, token, model, people), bare(place, model, people)))
+                print(f"{model}: run {number} of {runs}", file=sys.stderr)
         rows += rows_of(model, found)
     return rows + compared(rows)

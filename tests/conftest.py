@@ -7,8 +7,10 @@ and `make test-extended`, `slow` ones only by `make test-all`. CONTRIBUTING.md s
 from __future__ import annotations
 
 import os
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,12 @@ from hypothesis import HealthCheck, settings
 # One thread of linear algebra for each process, set before NumPy is loaded: the tests' own
 # processes fill the cores, and threads that wait for each other double the time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# Temporary files in memory, where there is room: databases and key files are written durably, and
+# a test loses no power.
+MEMORY, ROOM = Path("/dev/shm"), 4 << 30
+if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 # Where changes are judged every run is the same: a sound change is not refused by chance. Elsewhere
 # searches go on looking, and draws are the operating system's, at the false-alarm rates stated.
@@ -41,6 +49,24 @@ def same_draws(request: pytest.FixtureRequest) -> Iterator[None]:
     from tests.source import repeated  # loads NumPy
 
     with repeated(request.node.nodeid):
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def stretched_once() -> Iterator[None]:
+    """A passphrase or key file is stretched once for each salt: that takes 0.2 s on purpose."""
+    from tacit import keyfiles
+
+    stretch, found = keyfiles._stretched, dict[tuple[bytes, bytes, int], bytes]()
+
+    def stretched(lock: keyfiles.Lock, salt: bytes) -> bytes:
+        asked = (lock.material(), salt, keyfiles._COST)
+        if asked not in found:
+            found[asked] = stretch(lock, salt)
+        return found[asked]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(keyfiles, "_stretched", stretched)
         yield
 
 

@@ -1,10 +1,12 @@
-// Report shares of Prio3Count and Prio3Sum for two aggregators (draft-irtf-cfrg-vdaf-20, without joint randomness):
-// TurboSHAKE128 (RFC 9861), Field64, and the client's side of the proofs. A device loads it only where terms ask for proofs.
+// Report shares of Prio3Count, Prio3Sum and Prio3Histogram for two aggregators (draft-irtf-cfrg-vdaf-20):
+// TurboSHAKE128 (RFC 9861), Field64 and Field128, and the client's side of the proofs. A device loads it only where terms ask for proofs.
 
 export const MODULUS = 2n ** 64n - 2n ** 32n + 1n;
-const SIZE = 8; // bytes of a field element
+const FIELD64 = { modulus: MODULUS, size: 8 }; // bytes of an element
+const FIELD128 = { modulus: 2n ** 128n - 7n * 2n ** 66n + 1n, size: 16 };
 const SEED = 32;
 export const RANDOM = 2 * SEED;
+export const HISTOGRAM_RANDOM = 4 * SEED;
 
 // TurboSHAKE128: the last 12 rounds of Keccak-p[1600], lanes as integers of 64 bits
 
@@ -70,36 +72,39 @@ export function turboShake128(message, domain) {
 }
 
 const joined = (...parts) => Uint8Array.from(parts.flatMap((part) => [...part]));
-const number = (bytes) => new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0, true);
+const number = (bytes) => bytes.reduceRight((sum, byte) => (sum << 8n) | BigInt(byte), 0n);
 
 /** XofTurboShake128 of a seed: a source of bytes. */
 export const stream = (seed, tag, binder) => turboShake128(joined([tag.length & 255, tag.length >> 8], tag, [seed.length], seed, binder), 1);
 
 /** So many field elements; words that are not below the modulus are skipped. */
-export function expand(source, count) {
+export function expand(source, count, { modulus, size } = FIELD64) {
   const numbers = [];
   while (numbers.length < count) {
-    const word = number(source(SIZE));
-    if (word < MODULUS) numbers.push(word);
+    const word = number(source(size));
+    if (word < modulus) numbers.push(word);
   }
   return numbers;
 }
 
-// Field64
+// Fields
 
-const mod = (value) => ((value % MODULUS) + MODULUS) % MODULUS;
-function power(base, exponent) {
+const mod = (value, { modulus }) => ((value % modulus) + modulus) % modulus;
+function power(base, exponent, { modulus }) {
   let result = 1n;
-  for (let rest = exponent; rest; rest >>= 1n, base = (base * base) % MODULUS) if (rest & 1n) result = (result * base) % MODULUS;
+  for (let rest = exponent; rest; rest >>= 1n, base = (base * base) % modulus) if (rest & 1n) result = (result * base) % modulus;
   return result;
 }
-const inverse = (value) => power(value, MODULUS - 2n);
-const root = (order) => power(7n, (MODULUS - 1n) / BigInt(order));
+const inverse = (value, field) => power(value, field.modulus - 2n, field);
+const root = (order, field) => power(7n, (field.modulus - 1n) / BigInt(order), field);
+const less = (numbers, others, field) => numbers.map((value, at) => mod(value - others[at], field));
 
-function pack(numbers) {
-  const bytes = new Uint8Array(SIZE * numbers.length);
+function pack(numbers, { size }) {
+  const bytes = new Uint8Array(size * numbers.length);
   const view = new DataView(bytes.buffer);
-  numbers.forEach((value, at) => view.setBigUint64(SIZE * at, value, true));
+  numbers.forEach((value, at) => {
+    for (let part = 0; part < size; part += 8) view.setBigUint64(size * at + part, BigInt.asUintN(64, value >> BigInt(8 * part)), true);
+  });
   return bytes;
 }
 
@@ -115,8 +120,8 @@ export function prio3Sum(limit) {
   return { algorithm: 2, wires: 1, gadget: (a) => a * (a - 1n), weights: [...lower, limit - 2 ** lower.length + 1] };
 }
 
-const width = ({ weights }) => 2 ** weights.length.toString(2).length;
-const proofSize = (about) => about.wires + 2 * width(about) - 1;
+const widthOf = (calls) => 2 ** calls.toString(2).length;
+const proofSize = (wires, calls) => wires + 2 * widthOf(calls) - 1;
 
 /** Bits of a measurement, by weight; the last is set if the others cannot reach it. */
 function encode({ weights }, measurement) {
@@ -131,37 +136,41 @@ function encode({ weights }, measurement) {
  * A wire's polynomial has degree below p and the values `known` at the p-th roots of unity. Its value at the
  * (2k + 1)-th of the 2p-th roots is -2/p times the sum of known[j] / (g^(2(k - j) + 1) - 1), for their generator g.
  */
-function between(known) {
-  const p = known.length;
-  const g = root(2 * p);
-  const factors = known.map((_, m) => inverse(power(g, BigInt(2 * m + 1)) - 1n));
-  const scale = mod(-2n * inverse(BigInt(p)));
-  return known.map((_, k) => (scale * (known.reduce((sum, value, j) => sum + value * factors[(k - j + p) % p], 0n) % MODULUS)) % MODULUS);
+function interpolation(p, field) {
+  const g = root(2 * p, field);
+  const factors = Array.from({ length: p }, (_, m) => inverse(power(g, BigInt(2 * m + 1), field) - 1n, field));
+  const scale = mod(-2n * inverse(BigInt(p), field), field);
+  return (known) => known.map((_, k) => (scale * (known.reduce((sum, value, j) => sum + value * factors[(k - j + p) % p], 0n) % field.modulus)) % field.modulus);
 }
 
-function prove(about, bits, seeds) {
-  const columns = seeds.map((seed) => {
-    const known = [seed, ...bits, ...Array(width(about) - 1 - bits.length).fill(0n)];
+/** The proof for a gadget whose wires have these values at its calls, one row per wire. */
+function prove(gadget, rows, seeds, field) {
+  const p = widthOf(rows[0].length);
+  const between = interpolation(p, field);
+  const columns = rows.map((row, wire) => {
+    const known = [seeds[wire], ...row, ...Array(p - 1 - row.length).fill(0n)];
     const others = between(known);
     return known.flatMap((value, at) => [value, others[at]]);
   });
-  const outputs = columns[0].map((_, at) => mod(about.gadget(...columns.map((column) => column[at]))));
+  const outputs = columns[0].map((_, at) => mod(gadget(...columns.map((column) => column[at])), field));
   return [...seeds, ...outputs.slice(0, -1)];
 }
+
+const tagged = (algorithm, context) => (usage) => joined([18, 0, 0, 0, 0, algorithm, 0, usage], context);
 
 /** Both aggregators' shares of measurement and proof, in full and as a seed, from `RANDOM` random bytes; `context` is the application's. */
 export function shard(about, context, measurement, drawn) {
   if (drawn.length !== RANDOM) throw new RangeError(`there are ${drawn.length} random bytes: must be ${RANDOM}`);
-  const tag = (usage) => joined([18, 0, 0, 0, 0, about.algorithm, 0, usage], context);
+  const tag = tagged(about.algorithm, context);
   const [seed, proving] = [drawn.slice(0, SEED), drawn.slice(SEED)];
   const bits = encode(about, measurement);
   const seeds = expand(stream(proving, tag(4), [1]), about.wires);
   const helper = [
     ...expand(stream(seed, tag(1), [1]), bits.length),
-    ...expand(stream(seed, tag(2), [1, 1]), proofSize(about)),
+    ...expand(stream(seed, tag(2), [1, 1]), proofSize(about.wires, bits.length)),
   ];
-  const whole = [...bits, ...prove(about, bits, seeds)];
-  return [pack(whole.map((value, at) => mod(value - helper[at]))), seed];
+  const whole = [...bits, ...prove(about.gadget, seeds.map(() => bits), seeds, FIELD64)];
+  return [pack(less(whole, helper, FIELD64), FIELD64), seed];
 }
 
 /** Both aggregators' shares of several whole numbers from 0 to `levels`: of bits with Prio3Count, of others with Prio3Sum. */
@@ -169,4 +178,36 @@ export function shares(levels, context, values, draw) {
   const about = levels === 1 ? PRIO3_COUNT : prio3Sum(levels);
   const pairs = values.map((value) => shard(about, context, value, draw(RANDOM)));
   return [0, 1].map((role) => joined(...pairs.map((pair) => pair[role])));
+}
+
+// Prio3Histogram: elements are 0 or 1 and sum to one. Call i of the gadget sums r^(j+1) x (x - 1) over chunk i, r of the joint randomness.
+
+/** Public share and both input shares of a one in `cell` of `length` cells, from `HISTOGRAM_RANDOM` random bytes; the nonce is the report's. */
+export function histogram(length, context, cell, nonce, drawn, chunk = Math.floor(Math.sqrt(length))) {
+  if (drawn.length !== HISTOGRAM_RANDOM) throw new RangeError(`there are ${drawn.length} random bytes: must be ${HISTOGRAM_RANDOM}`);
+  if (!(Number.isInteger(cell) && cell >= 0 && cell < length)) throw new RangeError(`cell is ${cell}: must be from 0 to ${length - 1}`);
+  const [tag, field, calls, wires] = [tagged(4, context), FIELD128, Math.ceil(length / chunk), 2 * chunk];
+  const [seed, blind, ownBlind, proving] = [0, 1, 2, 3].map((part) => drawn.slice(SEED * part, SEED * (part + 1)));
+  const elements = Array.from({ length }, (_, at) => BigInt(at === cell));
+  const theirs = expand(stream(seed, tag(1), [1]), length, field);
+  const own = less(elements, theirs, field);
+  const part = (role, key, share) => stream(key, tag(7), joined([role], nonce, pack(share, field)))(SEED);
+  const shared = joined(part(0, ownBlind, own), part(1, blind, theirs));
+  const joint = expand(stream(stream(new Uint8Array(SEED), tag(6), shared)(SEED), tag(3), [1]), calls, field);
+  const rows = Array.from({ length: wires }, (_, wire) =>
+    joint.map((factor, call) => {
+      const element = elements[call * chunk + (wire >> 1)] ?? 0n;
+      return wire % 2 ? mod(element - 1n, field) : (power(factor, BigInt((wire >> 1) + 1), field) * element) % field.modulus;
+    }),
+  );
+  const gadget = (...inputs) => inputs.reduce((sum, value, at) => (at % 2 ? sum + value * inputs[at - 1] : sum), 0n);
+  const proof = prove(gadget, rows, expand(stream(proving, tag(4), [1]), wires, field), field);
+  const rest = less(proof, expand(stream(seed, tag(2), [1, 1]), proofSize(wires, calls), field), field);
+  return [shared, [joined(pack([...own, ...rest], field), ownBlind), joined(seed, blind)]];
+}
+
+/** Both aggregators' shares of a table with a single one, each after the public share. */
+export function tableShares(context, table, nonce, draw) {
+  const [common, parts] = histogram(table.length, context, table.indexOf(1), nonce, draw(HISTOGRAM_RANDOM));
+  return parts.map((one) => joined(common, one));
 }

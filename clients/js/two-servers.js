@@ -3,6 +3,7 @@
 export default ({ must, unhex, utf8, concat, big, bits, digits, sha256, uniform, limit, numberSize, ratio, above, spell, isKey, isPure, seal, sensitivity }) => {
   const BODY = { assignedUntil: 8, grace: 4, places: 4, minimum: 4, length: 4, suite: 1, collector: 32, line0: 32, key0: 32, line1: 32, key1: 32 };
   const FIELD = 2n ** 64n - 2n ** 32n + 1n; // of range proofs
+  const FIELD128 = 2n ** 128n - 7n * 2n ** 66n + 1n; // of proofs of tables
   const provenSize = (levels, count = bits(levels)) => 8 * (count + 2 ** (1 + bits(count)) + (count < 2)); // of a number and its proof
 
   const stated = () => ({
@@ -21,9 +22,9 @@ export default ({ must, unhex, utf8, concat, big, bits, digits, sha256, uniform,
     return { ...round, scale: fraction(), modulus: integer() };
   }
 
-  const checks = (terms, { proofs, modulus, places, levels, length, scale }) => [
-    ["proofs", proofs === terms.proofs && (!proofs || modulus === FIELD), proofs],
-    ["length", modulus > 1n && length * (proofs ? provenSize(levels) : numberSize(modulus)) < 2 ** 30, length],
+  const checks = (terms, { proofs, modulus, places, levels, length, scale, policy }) => [
+    ["proofs", proofs === terms.proofs && (!proofs || modulus === (policy ? FIELD128 : FIELD)), proofs],
+    ["length", modulus > 1n && length * (proofs && !policy ? provenSize(levels) : numberSize(modulus)) < 2 ** 30, length],
     ["noise", !above(terms.noise.minimum.map(BigInt), scale), spell(scale)],
     ["modulus", modulus > BigInt(places) * BigInt(levels), modulus],
   ];
@@ -65,15 +66,20 @@ export default ({ must, unhex, utf8, concat, big, bits, digits, sha256, uniform,
   }
 
   async function encode(terms, round, place, values, draw = (size) => crypto.getRandomValues(new Uint8Array(size))) {
-    const { length, levels, proofs, context } = round;
+    const { length, levels, proofs, policy, context } = round;
     must(values.length === length && values.every((value) => Number.isInteger(value) && value >= 0 && value <= levels), "answer", "the values are not levels of the terms");
     const words = [draw(16), draw(16)];
-    const parts = proofs ? (await import("./prio3.js")).shares(levels, context, values, draw) : shared(round, values, draw);
     const number = digits(place.number, 4);
+    const digests = await Promise.all(words.map(async (word) => (await sha256(concat(utf8("tacit word v2"), word))).slice(0, 16)));
+    const proven = async ({ shares, tableShares }) => {
+      if (!policy) return shares(levels, context, values, draw);
+      const tag = await sha256(concat(utf8("tacit tag v2"), context, number, ...digests));
+      return tableShares(context, values, tag.slice(0, 16), draw);
+    };
+    const parts = proofs ? await proven(await import("./prio3.js")) : shared(round, values, draw);
     return Promise.all([0, 1].map(async (role) => {
-      const other = await sha256(concat(utf8("tacit word v2"), words[1 - role]));
       const info = concat(utf8("tacit half v2"), context, [role], number);
-      const sealed = await seal(unhex(role ? round.key1 : round.key0), info, concat(words[role], other.slice(0, 16), parts[role]));
+      const sealed = await seal(unhex(role ? round.key1 : round.key0), info, concat(words[role], digests[1 - role], parts[role]));
       return concat(unhex(`74610221${round.identity}`), [role], number, place.token, sealed);
     }));
   }

@@ -78,7 +78,7 @@ class Liar:
     @property
     def proofs(self) -> Proofs:
         proofs = self.session.round.proofs
-        assert proofs is not None
+        assert isinstance(proofs, Proofs)
         return proofs
 
     def honest(self, values: list[int]) -> Halves:

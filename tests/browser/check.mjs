@@ -265,7 +265,7 @@ export async function together(tacit, { address, digest, pinned, start, more }) 
 }
 
 /** What the proofs' module makes of vectors of the VDAF draft and ours: names of what differs. */
-export async function proofs(_tacit, { xofs, reports }) {
+export async function proofs(_tacit, { xofs, reports, histograms = [] }) {
   const prio3 = await import("../../clients/js/prio3.js");
   const wrong = [];
   for (const { name, seed, dst, binder, bytes } of xofs) {
@@ -276,6 +276,10 @@ export async function proofs(_tacit, { xofs, reports }) {
   for (const { name, limit, context, measurement, drawn, shares } of reports) {
     const about = limit === null ? prio3.PRIO3_COUNT : prio3.prio3Sum(limit);
     if (prio3.shard(about, unhex(context), measurement, unhex(drawn)).map(hex).join() !== shares.join()) wrong.push(name);
+  }
+  for (const { name, length, chunk, context, measurement, nonce, drawn, shares } of histograms) {
+    const [common, parts] = prio3.histogram(length, unhex(context), measurement, unhex(nonce), unhex(drawn), chunk);
+    if ([common, ...parts].map(hex).join() !== shares.join()) wrong.push(name);
   }
   for (const measurement of [-1, 7, 0.5, 2 ** 53, NaN, "1"]) {
     try {

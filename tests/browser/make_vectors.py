@@ -51,8 +51,10 @@ from tacit.terms import (
     check_live,
     check_successor,
 )
+from tacit.terms.context import TABLE
 from tacit.terms.parts import BINOMIAL, RANDOMIZED_RESPONSE
 from tacit.trust import TrustModel, View
+from tacit.vdaf import MODULUS128
 
 ROOT = Path(__file__).parent.parent.parent
 FILE = ROOT / "clients" / "js" / "vectors" / "device.json"
@@ -81,7 +83,9 @@ def decided(text: str) -> dict[str, Any]:
     except (TacitError, UnicodeError):
         return {"text": text, "digest": None}
     shared = made.trust is TrustModel.SHUFFLER and made.noise.distribution != BINOMIAL
-    if made.view not in IN_BROWSERS or shared or made.suite != DEFAULT.identifier:
+    table = made.context is not None and made.context.statistic == TABLE
+    chosen = made.context is None or (table and len(made.answer.metrics) == 1)
+    if made.view not in IN_BROWSERS or shared or made.suite != DEFAULT.identifier or not chosen:
         return {"text": text, "digest": None}
     return {"text": text, "digest": made.digest.hex()}
 
@@ -132,8 +136,9 @@ def refused_contexts() -> Iterator[str]:
     for path, values in CONTEXTS.items():
         for value in values:
             yield mutated_terms(contextual_terms(), path, value)
+    context = json.loads(contextual_terms().encode())["context"]
     for made in (*local_terms(), shuffler_terms(), terms(), terms(proofs=1)):
-        yield at("context", value=json.loads(contextual_terms().encode())["context"], of=made)
+        yield at("context", value=context, of=made)
     yield at("assumptions", value=json.loads(contextual_terms().encode())["assumptions"])
 
 
@@ -158,7 +163,7 @@ CONTEXTS: dict[tuple[Any, ...], tuple[Any, ...]] = {
     ("guarantee", "participations"): (2,),
     ("guarantee", "epsilon"): ("99/100", "2"),
     ("noise", "minimum"): ([199, 100], [1, 1]),
-    ("proofs",): (1,),
+    ("proofs",): (1, 2),
 }
 
 
@@ -447,7 +452,10 @@ ROWS = ((ONE, 0), (0, ONE), (1, ONE - 1), (20_000, ONE - 20_000), (ONE, 0), (ONE
 
 def policy_rounds() -> Iterator[dict[str, Any]]:
     """Rounds where devices choose, and where they get an option, under contextual terms."""
-    of, other = pinned(contextual_terms()), pinned(terms())
+    of, other, sure = (
+        pinned(one) for one in (contextual_terms(), terms(), contextual_terms(proofs=1))
+    )
+    proven: dict[str, Any] = {"commitment": bytes(32), "modulus": MODULUS}
     policy = TablePolicy(ROWS).encode()
     chosen: dict[str, Any] = {"option": BY_POLICY, "policy": policy, "length": 24}
     assigned: dict[str, Any] = {"option": 1, "scale": Fraction(1)}
@@ -465,6 +473,10 @@ def policy_rounds() -> Iterator[dict[str, Any]]:
         (of, assigned | {"length": 24}),
         (of, assigned | {"option": 2}),
         (other, chosen),
+        (of, chosen | proven | {"modulus": MODULUS128}),
+        (sure, chosen | proven | {"modulus": MODULUS128}),
+        (sure, chosen),
+        (sure, assigned | proven),
     ):
         yield verdict(under, announced(described(under.terms, **changes).encode()))
     for wrong in (
@@ -478,6 +490,9 @@ def policy_rounds() -> Iterator[dict[str, Any]]:
     ):
         spoilt = described(of.terms, **(chosen | {"policy": wrong})).encode()
         yield verdict(of, announced(spoilt))
+    large = described(sure.terms, **(chosen | proven | {"modulus": MODULUS128})).encode()
+    swapped = large.removesuffix(pack_integer(MODULUS128)) + pack_integer(MODULUS)
+    yield verdict(sure, announced(swapped))
     whole = described(of.terms, **chosen).encode()
     at_size = whole.index(policy) - 4
     for size in (0, 1, 47, 49, 1 << 31):

@@ -46,11 +46,12 @@ def stored(page: Page) -> Any:
     )
 
 
+@pytest.mark.parametrize("proofs", [False, True])
 def test_a_browser_chooses_by_the_context_and_sends_one_hidden_cell(
-    browser: Browser, stage: Stage
+    browser: Browser, stage: Stage, proofs: bool
 ) -> None:
     """Neither the stated context nor the option is in any request."""
-    begin(stage)
+    begin(stage, proofs=proofs)
     page = opened(browser, stage)
     requests: list[Request] = []
     page.on("request", lambda one: requests.append(one))
@@ -76,6 +77,7 @@ def test_a_browser_chooses_by_the_context_and_sends_one_hidden_cell(
         sent = one.url.encode() + (one.post_data_buffer or b"")
         assert not [word for word in ("night", "surgery", option) if word.encode() in sent]
     assert stored(page) is None
+    assert any(one.url.endswith("/static/prio3.js") for one in requests) == proofs
     row = next(
         row
         for row in stage.both.coordinator.rounds(RoundStage.OPEN, RoundStage.CLOSING)

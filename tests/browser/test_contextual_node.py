@@ -71,10 +71,14 @@ def test_other_contexts_are_rejected(context: Any) -> None:
     assert drawn([context], 1) == ["context"]
 
 
-def test_tables_from_javascript_are_summed_by_the_servers_of_python(tmp_path: Path) -> None:
-    """Every cell, through a deployed coordinator and helper without noise."""
+@pytest.mark.parametrize("proofs", [False, True])
+def test_tables_from_javascript_are_summed_by_the_servers_of_python(
+    tmp_path: Path, proofs: bool
+) -> None:
+    """Through a deployed coordinator and helper without noise; with proofs nothing is dropped."""
     silent = {"noise": lambda _identity: lambda _scale: 0}
-    with deployed(contextual(evaluation=Fraction(0)), tmp_path, options=silent) as one:
+    defined = contextual(evaluation=Fraction(0), proofs=proofs)
+    with deployed(defined, tmp_path, options=silent) as one:
         one.step(2)
         asked = one.join(10)
         terms = one.pinned.terms

@@ -104,7 +104,7 @@ def test_halves_from_javascript_are_summed_by_the_servers_of_python(length: int)
 
 def proof_vectors() -> dict[str, Any]:
     """Seeds and reports of the VDAF draft's vectors, where they are found, and of ours."""
-    xofs, reports = [], []
+    xofs, reports, histograms = [], [], []
     for file in (*DRAFTS, *OWN):
         vector = json.loads(file.read_text(encoding="utf-8"))
         if file.stem.startswith("XofTurboShake128"):
@@ -123,19 +123,36 @@ def proof_vectors() -> dict[str, Any]:
                     "shares": report["input_shares"],
                 }
             )
-    return {"xofs": xofs, "reports": reports}
+        for report in vector["reports"] if "chunk_length" in vector and done else ():
+            histograms.append(
+                {
+                    "name": file.stem,
+                    "length": vector["length"],
+                    "chunk": vector["chunk_length"],
+                    "context": vector["ctx"],
+                    "measurement": report["measurement"],
+                    "nonce": report["nonce"],
+                    "drawn": report["rand"],
+                    "shares": [report["public_share"], *report["input_shares"]],
+                }
+            )
+    return {"xofs": xofs, "reports": reports, "histograms": histograms}
 
 
 def test_proofs_from_javascript_are_the_vectors_byte_for_byte() -> None:
-    """Prio3Count and Prio3Sum, up to limits of 10^15; the draft's vectors where they are found."""
+    """Count, Sum up to limits of 10^15, Histogram; the draft's vectors where they are found."""
     vectors = proof_vectors()
     assert {"Prio3Count_tacit", "Prio3Sum_tacit_1", "Prio3Sum_tacit_large"} <= {
         one["name"] for one in vectors["reports"]
     }
+    assert len(vectors["histograms"]) > 5
     assert node("proofs", vectors) == []
     for one in vectors["reports"]:
         one["measurement"] = 1 - min(one["measurement"], 1)
-    assert len(node("proofs", vectors)) == len(vectors["reports"])
+    for one in vectors["histograms"]:
+        one["drawn"] = "00" + one["drawn"][2:]
+    wrong = node("proofs", vectors)
+    assert len(wrong) == len(vectors["reports"]) + len(vectors["histograms"])
 
 
 def test_proofs_from_javascript_convince_the_servers_of_python() -> None:

@@ -8,11 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from tests.mutants.catalogue import EQUIVALENT, TARGETS
 
 
-@pytest.mark.extended
 def test_every_target_can_be_broken_and_every_equivalent_is_still_made() -> None:
     call = [sys.executable, "-m", "tests.mutants", "--list"]
     root = Path(__file__).parents[2]

@@ -21,8 +21,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import httpx
@@ -72,16 +73,26 @@ class Member:
         return load(self.path, {})
 
 
+@cache
+def signing_key(_role: str) -> tuple[Ed25519PrivateKey, dict[str, bytes]]:
+    """A key and its files, encrypted once for all parties of this role: that takes long."""
+    key = Ed25519PrivateKey.generate()
+    with TemporaryDirectory() as place:
+        lock, encrypted = Path(place) / "lock", Path(place) / "signing.key"
+        lock.write_text(secrets.token_hex(32))
+        save_signing_key(encrypted, key, KeyFile(lock))
+        return key, {one.name: one.read_bytes() for one in (lock, encrypted)}
+
+
 def member(directory: Path, role: str, database: str | None = None, **limits: object) -> Member:
     """The files of a party, and a port of its own."""
     directory.mkdir(parents=True, exist_ok=True)
     bound = reserved()
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"
-    for name, content in (("lock", secrets.token_hex(32)), ("token", TOKEN)):
-        (directory / name).write_text(content)
+    key, files = signing_key(role)
+    for name, content in (files | {"token": TOKEN.encode()}).items():
+        (directory / name).write_bytes(content)
         (directory / name).chmod(0o600)
-    key = Ed25519PrivateKey.generate()
-    save_signing_key(directory / "signing.key", key, KeyFile(directory / "lock"))
     told: dict[str, object] = {
         "role": role,
         "address": url,

@@ -56,8 +56,10 @@ def test_mistakes_are_told_before_anything_starts(
     assert "for --live only" in refused(command("audit", "--releases", "5"))
 
 
-def audited(stack: ExitStack, told: Member, trust: TrustModel, releases: int) -> DeploymentAudit:
-    settings = AuditSettings(trust, releases=releases, seconds=300)
+def audited(
+    stack: ExitStack, told: Member, trust: TrustModel, releases: int, *, proofs: bool = False
+) -> DeploymentAudit:
+    settings = AuditSettings(trust, proofs, releases=releases, seconds=600)
     helper = None
     if trust in (TrustModel.TWO_SERVERS, TrustModel.SHUFFLER):
         own = f"127.0.0.1:{free_port()}"
@@ -78,6 +80,36 @@ def test_a_sound_coordinator_passes_and_its_experiment_is_stopped(
         assert "faults, not malice" in found["note"]
         (listed,) = Operated(told.url, TOKEN).experiments()
         assert (listed["digest"], listed["state"]) == (found["experiment"], "stopped")
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize(
+    ("trust", "proofs"),
+    [
+        (TrustModel.TWO_SERVERS, False),
+        (TrustModel.TWO_SERVERS, True),
+        (TrustModel.SHUFFLER, False),
+        (TrustModel.SECURE_AGGREGATION, False),
+    ],
+)
+def test_a_sound_coordinator_of_every_trust_model_passes(
+    tmp_path: Path, trust: TrustModel, proofs: bool
+) -> None:
+    """With a false positive rate of 10^-6."""
+    with ExitStack() as stack:
+        found = audited(stack, served(stack, tmp_path), trust, 4, proofs=proofs)
+    assert found.passed, found.p_values
+    assert (found.releases, found.aborted) == (4, 0)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("trust", ["two-servers", "shuffler"])
+def test_a_sound_helper_passes(command: Command, tmp_path: Path, trust: str) -> None:
+    with ExitStack() as stack:
+        told = served(stack, tmp_path, "helper")
+        words = ("--trust", trust, "--releases", 4, "--config", told.path, "--json")
+        found = result(command("audit", "--live", *words))
+    assert (found["verdict"], found["releases"]) == ("the stated distribution", 4)
 
 
 @pytest.mark.extended

@@ -281,16 +281,17 @@ def test_evaluations_of_another_order_request_or_key_are_rejected() -> None:
     for message, told in (
         (replace(first, payload=cheap), "has another request already"),
         (replace(first, step=BY_POLICY, payload=cheap), "from 0 to 32766"),
-        (replace(first, step=first.step + 1), "at most 9, the budget"),
+        (replace(first, step=first.step + 2, payload=cheap), "must be 1, the next one"),
         (replace(first, step=3), "number of the evaluation"),
         (replace(first, step=first.step + 1, payload=b"{}"), "invalid"),
+        (replace(first, step=first.step + 1), "at most 9, the budget"),
     ):
         with pytest.raises(Refusal, match=told):
             agent.respond("EVALUATE", message.encode(federation.key))
     forged = replace(first, step=first.step + 1, payload=cheap)
     with pytest.raises(Refusal, match="did not sign"):
         agent.respond("EVALUATE", forged.encode(federation.keys[1]))
-    assert len(agent._database.evaluations()) == 1
+    assert agent.status()["evaluations"] == 1
 
 
 def test_silos_that_were_asked_for_other_noise_do_not_join_an_evaluation() -> None:
@@ -344,8 +345,14 @@ def test_a_restored_database_evaluates_nothing_twice() -> None:
     federation.records["coordinator"] = MemoryRecords()  # the coordinator colludes
     with pytest.raises(SiloAbsent):
         federation.coordinator(wire).evaluate(REQUEST)
-    with pytest.raises(Refusal, match="has another message on record"):
+    with pytest.raises(Refusal, match="evaluation 0 is unknown"):
         agent._row(FIRST)
+    dear = replace(REQUEST, epsilon=Fraction(100)).encode()  # would be rejected, and keep a number
+    for message in (dear, REQUEST.encode()):
+        asked = SiloMessage(federation.terms.digest, SyncStage.EVALUATE, FIRST, COORDINATOR, 1)
+        with pytest.raises(Refusal, match="evaluation 0 is on record: the database was restored"):
+            agent.respond("", replace(asked, payload=message).encode(federation.key))
+    assert agent._database.evaluations() == {}
     assert coordinator.evaluate(REQUEST).records > 0  # from its records
 
 

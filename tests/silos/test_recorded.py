@@ -170,10 +170,10 @@ def test_an_evaluation_that_one_silo_rejects_blocks_no_later_one(tmp_path: Path)
         coordinator.evaluate(request())
     found = coordinator.evaluate(request(epsilon="1/4"))
     assert abs(found.records - 2400) < 400
-    assert [len(one._database.evaluations()) for one in federation.agents.values()] == [2, 1, 2]
+    assert [one.status()["evaluations"] for one in federation.agents.values()] == [2, 1, 2]
     poor._recorded = rich
     assert abs(coordinator.evaluate(request()).records - 2400) < 200
-    assert [len(one._database.evaluations()) for one in federation.agents.values()] == [2, 2, 2]
+    assert [one.status()["evaluations"] for one in federation.agents.values()] == [2, 2, 2]
 
 
 def test_requests_that_fail_stop_no_others(tmp_path: Path) -> None:

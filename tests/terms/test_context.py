@@ -122,7 +122,6 @@ def test_terms_without_contexts_admit_no_policy() -> None:
         ),
         ({"answer": Answer("stars", levels=4)}, "levels is 4: must be 1"),
         ({"answer": Answer("two", metrics=("a", "b"))}, "number of metrics is 2: must be 1"),
-        ({"proofs": 1}, "kind of rounds is verified"),
         ({"noise": Noise(Fraction(9), "devices")}, "kind of rounds is two-servers with noise by"),
         ({"context": ContextTerms((ContextField("a", ("x",)),))}, "number of values of a is 1"),
         ({"context": replace(CONTEXT, statistic="moments")}, "context.statistic is 'moments'"),

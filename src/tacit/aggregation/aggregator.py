@@ -276,11 +276,16 @@ class Aggregator(PendingReports):
             if share[:DIGEST_SIZE] != tag:
                 return None
             common += 1
-            if proofs is None or proofs.hold(share[DIGEST_SIZE:evident], evidence):
+            own = share[DIGEST_SIZE:evident]
+            if proofs is None or proofs.hold(*self._paired(own, evidence)):
                 reports += 1
                 digest.update(tag)
                 sums = list(map(add, sums, self._numbers(share[evident:])))
         return _Sum(common, reports, digest.digest(), sums)
+
+    def _paired(self, own: bytes, other: bytes) -> tuple[bytes, bytes]:
+        """What this server and the other have, that of server 0 first."""
+        return (own, other) if self.role == 0 else (other, own)
 
     def _common(self, record: RoundRecord, listing: bytes) -> Iterator[tuple[bytes, bytes]]:
         """The tags in both lists, with the other server's verifier shares; both lists ascend."""

@@ -42,7 +42,7 @@ from tacit.aggregation.interface import (
     new_identity,
     uniform,
 )
-from tacit.aggregation.verified import COMMITMENT_SIZE, MODULUS, Proofs
+from tacit.aggregation.verified import COMMITMENT_SIZE, Proofs, TableProofs
 from tacit.aggregation.wire import (
     HEADER_SIZE,
     SIZE_LIMIT,
@@ -132,7 +132,8 @@ class TwoServerRound(LiveRound):
             return
         size = len(self.commitment)
         require(size == COMMITMENT_SIZE, "commitment", f"{size} bytes long", f"{COMMITMENT_SIZE}")
-        require(self.modulus == MODULUS, "modulus of a verified round", self.modulus, f"{MODULUS}")
+        wanted = proofs.modulus
+        require(self.modulus == wanted, "modulus of a verified round", self.modulus, f"{wanted}")
         require(self.scale, "scale of a verified round", self.scale, "that of the servers' noise")
         small = proofs.part_size(0) < SIZE_LIMIT
         require(
@@ -221,10 +222,15 @@ class TwoServerRound(LiveRound):
         return Recipient.parse(self.suite, self.collector)
 
     @cached_property
-    def proofs(self) -> Proofs | None:
-        """The proof system of a verified round; None in other rounds."""
+    def proofs(self) -> Proofs | TableProofs | None:
+        """The proof system of a verified round; None in other rounds.
+
+        Where devices choose, a report proves that it is one cell, else that its numbers are levels.
+        """
         if not self.commitment:
             return None
+        if self.binding.policy:
+            return TableProofs(self.length, self.context)
         return Proofs(self.binding.levels, self.length, self.context)
 
     @property

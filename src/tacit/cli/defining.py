@@ -109,7 +109,10 @@ def new(
     if options_file is not None:
         shown.pop("options")
     if made.trust_model is TrustModel.TWO_SERVERS and made.admission == "open":
-        shown["proofs"] = has_option(made.algorithm, "through")  # anybody may send anything
+        tables = made.context is not None and made.context.exact
+        shown["proofs"] = tables or has_option(
+            made.algorithm, "through"
+        )  # anybody may send anything
     if card is None:
         shown.pop("helper_key")
     text = definition_files.write(shown, yaml=file.suffix in (".yaml", ".yml"))

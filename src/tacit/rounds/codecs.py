@@ -50,7 +50,7 @@ from tacit.protocols.vectors import CentralVectors as CentralVector
 from tacit.protocols.vectors import LocalVectors as LocalVector
 from tacit.protocols.vectors import Plain, SeparateSums
 from tacit.types import Aggregate, Estimate
-from tacit.vdaf import MODULUS
+from tacit.vdaf import MODULUS, MODULUS128
 
 SUMS, SHUFFLE, VERIFIED = ("masking", "two-servers"), ("mixing",), ("verified",)
 
@@ -67,6 +67,11 @@ class Residues:
     modulus: int
     noise: OwnNoise | None = None
     verified: bool = False
+
+    @property
+    def field(self) -> int:
+        """The prime of a verified round: that of proofs of tables, or of levels."""
+        return MODULUS128 if isinstance(self.protocol, TwoServerStatistic) else MODULUS
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -89,7 +94,8 @@ class Residues:
         self.protocol.check_reports(view.reports)
         if not self.verified:
             return Aggregate(view.numbers, view.reports)
-        signed = [number - MODULUS * (number > MODULUS // 2) for number in view.numbers]
+        prime = self.field
+        signed = [number - prime * (number > prime // 2) for number in view.numbers]
         return Aggregate(tuple(number % self.modulus for number in signed), view.reports)
 
 
@@ -138,7 +144,7 @@ Codec = Residues | Mixed
 
 
 def _residues(
-    protocol: SecureSum | Local | RandomizedBits | SecureVector | SecureBall,
+    protocol: SecureSum | Local | RandomizedBits | SecureVector | SecureBall | SecureStatistic,
 ) -> Residues:
     return Residues(protocol, protocol.modulus)
 
@@ -290,6 +296,7 @@ FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {
     TwoServers: (("two-servers", *VERIFIED), _split),
     Verified: (VERIFIED, _split),
     TwoServerStatistic: (("two-servers",), _counted),
+    SecureStatistic: (("masking",), _residues),
     Local: (SUMS, _residues),
     RandomizedBits: (SUMS, _residues),
     SecureVector: (SUMS, _residues),
@@ -318,7 +325,6 @@ UNCARRIED: dict[type[Protocol], str] = {
     LocalBall: "its messages are private on their own: send them directly",
     ExactStatistic: _TRUSTED,
     CentralStatistic: _TRUSTED,
-    SecureStatistic: _STATISTIC,
     ShuffledStatistic: _STATISTIC,
     UnaryStatistic: "its messages are private on their own: send them directly",
     SeparateSums: "each of its sums is released separately: use `carry`, or the codec of a part",

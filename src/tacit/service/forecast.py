@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tacit.service.context_entries import why
-from tacit.service.definition import DAY, Definition
+from tacit.service.definition import Definition
+from tacit.service.definition_entries import DAY
 from tacit.service.readers import counted
 from tacit.service.readers import in_words as lasting
 from tacit.terms import MomentTerms, in_words

@@ -235,7 +235,9 @@ class SiloAgent:
             found, rows = self._database.policy(), self._database.rows()
             counts, evaluations = self._database.counts(), self._database.evaluations()
         steps = len(self.terms.batches)
-        charged = [EvaluationRequest.decode(one).epsilon for one, _ in evaluations.values()]
+        charged = [
+            EvaluationRequest.decode(one).epsilon for one, sent in evaluations.values() if sent
+        ]
         step = None if found is None else found[0]
         return {
             "silo": self.identity.name,
@@ -362,8 +364,12 @@ class SiloAgent:
 
     def _first(self, what: bytes, step: int, digest: bytes) -> bytes | None:
         """The first digest of this kind for a row, on record outside of backups."""
+        return self._records.replace(self._name(what, step), None, digest)
+
+    def _name(self, what: bytes, step: int) -> bytes:
+        """The name of a record about a row."""
         name = what + self.terms.digest + self.identity.number.to_bytes(2, "big")
-        return self._records.replace(name + step.to_bytes(4, "big"), None, digest)
+        return name + step.to_bytes(4, "big")
 
     def _report(self, asked: SiloMessage) -> bytes:
         if self._sums.masked:
@@ -419,28 +425,53 @@ class SiloAgent:
     def _take_evaluation(self, asked: SiloMessage) -> bytes:
         """Commit and charge the noisy sums of an evaluation, once.
 
-        Any free number is accepted: this silo may have rejected an earlier evaluation.
+        One that is rejected keeps its number, uncharged, so that later ones can follow. Numbers
+        have no gaps: a restored database cannot hide what it was charged.
         """
         number, known = asked.step - FIRST, self._database.evaluations()
-        if number in known:
-            if known[number][0] != asked.payload:
-                raise Refusal(f"evaluation {number} has another request already")
-            return b""
         check_number(number)
+        stored = known.get(number)
+        if stored is not None and stored[0] != asked.payload:
+            raise Refusal(f"evaluation {number} has another request already")
+        if stored is not None and stored[1]:
+            return b""
+        if stored is None:
+            rule = f"{len(known)}, the next one"
+            require(number == len(known), "number of the evaluation", number, rule, Refusal)
+            self._check_unknown(asked.step)
+        request = EvaluationRequest.decode(asked.payload)
+        charged = [EvaluationRequest.decode(one) for one, sent in known.values() if sent]
+        try:
+            message = self._noisy(request, charged)
+        except TacitError:
+            self._keep_evaluation(number, asked.payload, b"")
+            raise
+        self._keep_evaluation(number, asked.payload, message)
+        return b""
+
+    def _check_unknown(self, step: int) -> None:
+        """Reject an evaluation that is on record but not in the database, which was restored."""
+        if self._records.read(self._name(b"row", step)) is not None:
+            raise Refusal(
+                f"evaluation {step - FIRST} is on record: the database was restored from a copy "
+                "that does not have it. Leave the federation"
+            )
+
+    def _noisy(self, request: EvaluationRequest, charged: Sequence[EvaluationRequest]) -> bytes:
+        """The noisy sums of an evaluation; rejected beyond the budget."""
         if self._recorded is None:
             raise Refusal("silo has no recorded data to evaluate")
-        request = EvaluationRequest.decode(asked.payload)
-        before = [EvaluationRequest.decode(one) for one, _ in known.values()]
-        self._recorded.check_budget([*before, request])
+        self._recorded.check_budget([*charged, request])
         encoder = Encoder(request.sums(self.terms))
-        message = np.asarray(encoder.randomize(request.vector(self._recorded.table))).tobytes()
+        return np.asarray(encoder.randomize(request.vector(self._recorded.table))).tobytes()
+
+    def _keep_evaluation(self, number: int, question: bytes, message: bytes) -> None:
         with self._database.transaction():
-            self._database.add_evaluation(number, asked.payload, message)
-        return b""
+            self._database.add_evaluation(number, question, message)
 
     def _evaluation(self, step: int) -> CommittedRow:
         found = self._database.evaluations().get(step - FIRST)
-        if found is None:
+        if found is None or not found[1]:
             raise Refusal(f"evaluation {step - FIRST} is unknown: must start with EVALUATE")
         row = CommittedRow(step, np.zeros(0), found[1])
         self._check_once(row)

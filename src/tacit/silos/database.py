@@ -244,7 +244,10 @@ class SiloDatabase:
     # Evaluations
 
     def evaluations(self) -> dict[int, tuple[bytes, bytes]]:
-        """The request and the noisy message of every evaluation, by number."""
+        """The request and the noisy message of every evaluation, by number.
+
+        The message of one that was rejected is empty.
+        """
         with self._lock:
             found = self._connection.execute(
                 "SELECT number, question, message FROM evaluations ORDER BY number"
@@ -252,9 +255,11 @@ class SiloDatabase:
         return {one[0]: (one[1], one[2]) for one in found}
 
     def add_evaluation(self, number: int, question: bytes, message: bytes) -> None:
-        """Store an evaluation; from now on it is charged."""
+        """Store an evaluation; with a message it is charged from now on."""
         self._connection.execute(
-            "INSERT INTO evaluations VALUES (?, ?, ?)", (number, question, message)
+            "INSERT INTO evaluations VALUES (?, ?, ?) ON CONFLICT (number) DO UPDATE SET message = "
+            "excluded.message WHERE length(message) = 0",
+            (number, question, message),
         )
 
 

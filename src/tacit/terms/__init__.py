@@ -17,18 +17,20 @@ from tacit.terms.context import (
 )
 from tacit.terms.document import (
     DIGEST_SIZE,
+    LONGEST_GRACE,
+    MOST_NO_SHOW,
+    Terms,
+    check_live,
+)
+from tacit.terms.models import (
     HPKE_SUITES,
     KINDS,
     LEADING,
-    LONGEST_GRACE,
     MASKING_SUITE,
-    MOST_NO_SHOW,
     NOISES,
     POST_QUANTUM_SUITE,
     ROLES,
     VIEWS,
-    Terms,
-    check_live,
 )
 from tacit.terms.parts import (
     REHEARSED,

@@ -40,6 +40,7 @@ from tacit.signatures import KEY_SIZE
 from tacit.terms.accounting import SLACK, gaussian_delta, skellam_delta, vector_delta
 from tacit.terms.canonical import canonical, parsed, plain, read
 from tacit.terms.context import TABLE_SENSITIVITY, ContextTerms, MomentTerms, read_context
+from tacit.terms.models import HPKE_SUITES, KINDS, LEADING, MASKING_SUITE, NOISES, ROLES, VIEWS
 from tacit.terms.parts import (
     BINOMIAL,
     DISCRETE_GAUSSIAN,
@@ -67,54 +68,6 @@ LONGEST_GRACE = 7 * 86_400
 
 MOST_NO_SHOW = Fraction(9, 10)
 """Largest expected fraction of slots that never report, in any terms."""
-
-ROLES = {
-    TrustModel.TWO_SERVERS: ("coordinator", "helper"),
-    TrustModel.SECURE_AGGREGATION: ("coordinator",),
-    TrustModel.SHUFFLER: ("analyzer", "shuffler"),
-    TrustModel.LOCAL: ("coordinator",),
-}
-"""The parties of each trust model, in the order of their keys and signatures."""
-
-LEADING = ("coordinator", "analyzer")
-"""Roles of the party that runs the experiment, gives out slots and learns what is released."""
-
-VIEWS = {
-    (TrustModel.TWO_SERVERS, "servers"): View.OTHER_SERVER,
-    (TrustModel.TWO_SERVERS, "devices"): View.OPENED_SUM,
-    (TrustModel.SECURE_AGGREGATION, "devices"): View.OPENED_SUM,
-    (TrustModel.SHUFFLER, "devices"): View.SHUFFLED,
-    (TrustModel.LOCAL, "devices"): View.MESSAGE,
-}
-"""The adversary's view, by trust model and by the party that adds the noise."""
-
-NOISES = {
-    (TrustModel.TWO_SERVERS, "servers"): (DISCRETE_LAPLACE,),
-    (TrustModel.TWO_SERVERS, "devices"): (DISCRETE_LAPLACE,),
-    (TrustModel.SECURE_AGGREGATION, "devices"): (DISCRETE_LAPLACE, SKELLAM, DISCRETE_GAUSSIAN),
-    (TrustModel.SHUFFLER, "devices"): (DISCRETE_LAPLACE, BINOMIAL),
-    (TrustModel.LOCAL, "devices"): (DISCRETE_LAPLACE, RANDOMIZED_RESPONSE),
-}
-"""The distributions of noise, by trust model and by the party that adds it."""
-
-KINDS = {
-    (TrustModel.TWO_SERVERS, 0): "two-servers",
-    (TrustModel.TWO_SERVERS, 1): "verified",
-    (TrustModel.SECURE_AGGREGATION, 0): "masking",
-    (TrustModel.SHUFFLER, 0): "mixing",
-    (TrustModel.LOCAL, 0): "local",
-}
-"""The wire name of rounds, by trust model and range proofs."""
-
-HPKE_SUITES = (
-    "hpke-x25519-aes128gcm",
-    "hpke-x25519-chacha20poly1305",
-    "hpke-mlkem768x25519-chacha20poly1305",
-)
-"""Cipher suites of report encryption (RFC 9180, HKDF-SHA256), the default first."""
-
-MASKING_SUITE = "masking-x25519-chacha20poly1305"
-POST_QUANTUM_SUITE = HPKE_SUITES[2]
 
 _FORMULAS = {
     TrustModel.SHUFFLER: f"participations·metrics·(1 + e^epsilon)·2^-{SHUFFLE_SECURITY}",
@@ -400,13 +353,18 @@ class Terms:
         return smallest_shuffler_delta(self) if split else Fraction(0)
 
     @property
+    def noise_delta(self) -> Fraction:
+        """The part of δ that the aggregation leaves to the noise."""
+        return self.promise.delta - self.aggregation_delta
+
+    @property
     def each(self) -> tuple[Fraction, Fraction]:
         """ε and δ that noise has to achieve for one metric in one round, under basic composition:
         equal parts, δ without that of the aggregation.
         """
         metrics = len(self.answer.metrics)
-        left = self.promise.delta - self.aggregation_delta
-        return self.cost / metrics, left / (self.promise.participations * metrics)
+        often = self.promise.participations * metrics
+        return self.cost / metrics, self.noise_delta / often
 
     @property
     def first_second(self) -> int:
@@ -532,9 +490,12 @@ def _check_context(terms: Terms) -> None:
         return
     terms.context.check(terms.options, terms.answer.levels)
     kind, by = terms.kind, terms.noise.by
-    served = (kind, by) == ("two-servers", "servers")
-    rule = "two-servers without proofs, with noise by servers, where devices choose"
+    two = terms.trust is TrustModel.TWO_SERVERS and by == "servers"
+    rule = "two-servers or verified with noise by servers, or masking, where devices choose"
+    served = two or kind == "masking"
     require(served, "kind of rounds", f"{kind} with noise by {by}", rule)
+    provable = terms.context.exact or not terms.proofs
+    require(provable, "proofs", terms.proofs, "0 with moments: only tables have proofs")
     often, metrics = terms.promise.participations, len(terms.answer.metrics)
     require(often == 1, "participations", often, "1 where devices choose")
     rule = "1 where devices choose, or more with an evaluation slice, which reports the others"
@@ -588,7 +549,7 @@ def _check_delta(terms: Terms) -> None:
     what = f"a metric of {terms.answer.levels} levels has"
     if isinstance(terms.context, MomentTerms):
         found, what = moments_delta(terms, noise.least), "moments have"
-        epsilon, delta = terms.promise.epsilon, terms.promise.delta
+        epsilon, delta = terms.promise.epsilon, terms.noise_delta
     else:
         found = {SKELLAM: skellam_delta, DISCRETE_GAUSSIAN: gaussian_delta}[noise.distribution](
             noise.least, terms.answer.levels, epsilon
@@ -600,11 +561,12 @@ def _check_delta(terms: Terms) -> None:
     require(found <= delta * (1 + Fraction(SLACK)), "noise.minimum", noise.least, rule)
 
 
-def moments_delta(terms: Terms, sigma: Fraction) -> float:
-    """δ of one server's Gaussian noise in moments, at the ε of the terms."""
+def moments_delta(terms: Terms, sigma: Fraction, shares: int = 1) -> float:
+    """δ of Gaussian noise in moments, of one server or of so many shares, at the terms' ε."""
     assert isinstance(terms.context, MomentTerms)
     report = terms.context.report(len(terms.options), terms.answer.levels)
-    return vector_delta(sigma, report.squared_sensitivity, report.size, terms.promise.epsilon)
+    square, epsilon = report.squared_sensitivity, terms.promise.epsilon
+    return vector_delta(sigma, square, report.size, epsilon, shares)
 
 
 def smallest_masking_delta(participations: int) -> Fraction:

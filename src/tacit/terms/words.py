@@ -16,7 +16,8 @@ from tacit.rounding import percent
 from tacit.signatures import fingerprint
 from tacit.terms.accounting import least_epsilon, pair_delta, vector_delta
 from tacit.terms.context import MomentTerms
-from tacit.terms.document import POST_QUANTUM_SUITE, Terms
+from tacit.terms.document import Terms
+from tacit.terms.models import POST_QUANTUM_SUITE
 from tacit.terms.parts import (
     BINOMIAL,
     DISCRETE_GAUSSIAN,
@@ -175,7 +176,7 @@ def outsiders(terms: Terms) -> list[str]:
     evaluation slice, so the larger ε of both holds.
     """
     context, delta = terms.context, terms.promise.delta
-    if not isinstance(context, MomentTerms):
+    if not isinstance(context, MomentTerms) or terms.trust is not TrustModel.TWO_SERVERS:
         return []
     report = context.report(len(terms.options), terms.answer.levels)
     wide = Fraction(float(terms.noise.least) * math.sqrt(2))

@@ -13,6 +13,8 @@ two shares are not supported.
 from tacit.vdaf.field import MODULUS
 from tacit.vdaf.histogram import (
     HISTOGRAM_RANDOM_SIZE,
+    MODULUS128,
+    PUBLIC_SIZE,
     HistogramVerifying,
     Prio3Histogram,
     histogram_bits,
@@ -29,13 +31,17 @@ from tacit.vdaf.prio3 import (
     report_bits,
 )
 from tacit.vdaf.proofs import ProofQuery
+from tacit.vdaf.xof import SEED_SIZE
 
 __all__ = [
     "HISTOGRAM_RANDOM_SIZE",
     "KEY_SIZE",
     "MODULUS",
+    "MODULUS128",
     "NONCE_SIZE",
+    "PUBLIC_SIZE",
     "RANDOM_SIZE",
+    "SEED_SIZE",
     "HistogramVerifying",
     "Prio3",
     "Prio3Histogram",

@@ -16,6 +16,7 @@ import httpx
 
 from tacit.aggregation import ReportSlot
 from tacit.aggregation.announcements import LiveRound
+from tacit.client.choices import blank
 from tacit.client.entries import Running
 from tacit.client.exchange import Reply, Request
 from tacit.client.trust_models import reporter
@@ -61,7 +62,7 @@ class Participants:
             seed=b"",
             joined=time.time(),
             invitation=None,
-            levels=(0,) * len(self._pinned.terms.answer.metrics),
+            levels=blank(self._pinned.terms, announced.binding),
             deliveries=(),
         )
 

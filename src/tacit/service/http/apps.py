@@ -12,7 +12,7 @@ import hmac
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Path, Request, Response
@@ -177,12 +177,11 @@ def _fronted(
     check: CallCheck | None = None,
     answer: AnswerSizes | None = None,
 ) -> Front:
-    document = _document(app)
-    app.openapi = lambda: document  # type: ignore[method-assign]
+    app.openapi = cache(partial(_document, app))  # type: ignore[method-assign]
 
     @app.get("/openapi.json", include_in_schema=False)
     def described() -> JSONResponse:
-        return JSONResponse(document)
+        return JSONResponse(app.openapi())
 
     config, put = service.config, app.state.reports
     bodies = BodyRules(config.limits, put.size, _bearer_check(config.admin_token), check, answer)

@@ -36,7 +36,7 @@ from tacit.service.http.shutdown import Shutdown
 from tacit.service.pages import STATIC, experimenter, participant, sentences
 from tacit.service.pages.experimenter import Parts
 from tacit.terms import Terms
-from tacit.terms.document import LEADING
+from tacit.terms.models import LEADING
 
 FRESH = 2.0  # seconds that a snapshot is cached
 PACE = 1.0  # seconds between polls of a stream

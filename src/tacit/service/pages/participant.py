@@ -27,7 +27,7 @@ IN_BROWSERS = {
 
 WHICH_BROWSERS = (
     "Browsers take part with two servers, with or without proofs, with bits through a shuffler, "
-    "and in the local model; where the device chooses, by tables without proofs"
+    "and in the local model; where the device chooses, by tables over two servers"
 )
 
 BY_CHANCE = "one of these, by chance: "
@@ -93,11 +93,11 @@ def in_browsers(terms: Terms) -> bool:
 
 
 def _chosen_in_browsers(terms: Terms) -> bool:
-    """Whether the device chooses nothing, or by a table that two servers sum without proofs."""
+    """Whether the device chooses nothing, or by a table that two servers sum."""
     if terms.context is None:
         return True
-    alone = len(terms.answer.metrics) == 1
-    return alone and terms.context.statistic == TABLE and terms.kind == "two-servers"
+    alone, summed = len(terms.answer.metrics) == 1, terms.trust is TrustModel.TWO_SERVERS
+    return alone and summed and terms.context.statistic == TABLE
 
 
 def _learned(terms: Terms) -> dict[str, str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tacit.service.pages.participant import WHICH_BROWSERS, in_browsers
 from tacit.terms import Terms
-from tacit.terms.document import LEADING
+from tacit.terms.models import LEADING
 from tacit.terms.visibility import DEVICES, Passage, visibility
 
 

@@ -7,6 +7,7 @@ servers drop reports out of range; that needs both servers to be honest.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from tacit.aggregation import SumView
@@ -16,7 +17,6 @@ from tacit.aggregation.announcements import Binding, LiveRound, accept, announce
 from tacit.aggregation.collecting import Collector, prepare_collector
 from tacit.aggregation.encryption import suite_named, suite_numbered
 from tacit.aggregation.two_servers import TwoServerRound
-from tacit.aggregation.verified import MODULUS
 from tacit.aggregation.wire import Kind, kind_of
 from tacit.errors import Refusal, TacitError
 from tacit.noise.parameters import sum_of_shares
@@ -86,8 +86,8 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
     @staticmethod
     def codec(protocol: Protocol, terms: Terms) -> Residues:
         """Exact levels; rejects noise of the servers that differs from that of the terms."""
-        way = codec(protocol, terms.kind)
         chosen = isinstance(protocol, StatisticSum)
+        way = codec(protocol, "two-servers" if chosen else terms.kind)
         expected = terms.numbers(chosen), terms.answer.levels, terms.parameter(chosen)
         own = way.noise if isinstance(way, Residues) else None
         if (
@@ -99,7 +99,7 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
                 "the noise of the experiment differs from that of the terms: use the same levels, "
                 "epsilon, participations and metrics"
             )
-        return way
+        return replace(way, verified=bool(terms.proofs))
 
     @staticmethod
     def traffic(announced: LiveRound) -> tuple[tuple[int, ...], int]:
@@ -135,7 +135,7 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
             Binding(terms.digest, *fields),
             plan.slots,
             max(minimum(way.protocol, terms.kind), terms.aggregation.minimum_batch_size),
-            MODULUS if terms.proofs else way.modulus,
+            way.field if way.verified else way.modulus,
             (own, theirs),
             prepare_collector(self.context.records, identity, suite),
             way.protocol.coordinates,
