@@ -100,6 +100,7 @@ SHUFFLER = ("tests/aggregation/test_shuffler.py",)
 COORDINATOR = ("tests/attacks/test_malicious_coordinator_masking.py",)
 AGREEMENT = ("tests/aggregation/test_agreement.py",)
 LIVE_MOMENTS = ("tests/service/test_moments.py",)
+MASKED_CONTEXTS = ("tests/service/test_contextual_masking.py",)
 TERMS = ("tests/terms/test_terms.py",)
 CHOSEN = ("tests/terms/test_context.py",)
 DOCUMENT = ("tests/terms/test_document.py", *TERMS)
@@ -949,7 +950,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "client/trust_models/masking.py",
         "MaskingReporter.encode",
-        (swap("level + share(pinned.terms, announced)", "level"),),
+        (swap("number + share(pinned.terms, announced)", "number"),),
         DEVICE_SHARES,
     ),
     Target(
@@ -1390,6 +1391,12 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "terms/pinned.py",
+        "Pinned._check_moments",
+        (checks, swap("divisor", "1")),
+        MASKED_CONTEXTS,
+    ),
+    Target(
+        "terms/pinned.py",
         "Pinned._check_gaussian",
         (checks, swap("divisor", "1"), swap("levels", "1")),
         STATED_NOISE,
@@ -1411,9 +1418,14 @@ TARGETS: tuple[Target, ...] = (
     Target("terms/pinned.py", "Pinned._check_parts", (checks, limits), STATED_NOISE),
     Target(
         "terms/document.py",
+        "Terms.noise_delta",
+        (swap("self.promise.delta - self.aggregation_delta", "self.promise.delta"),),
+        STATED_NOISE,
+    ),
+    Target(
+        "terms/document.py",
         "Terms.each",
         (
-            swap("self.promise.delta - self.aggregation_delta", "self.promise.delta"),
             swap("self.promise.participations * metrics", "metrics"),
             swap("self.promise.participations * metrics", "self.promise.participations"),
             swap("self.cost / metrics", "self.cost"),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from tests.service.deployed import Deployed, definition_of, deployed
+from tests.service.deployed import KEYS, SECRETS, Deployed, definition_of, deployed
 from tests.service.test_contextual import MEANS
 
 from tacit.aggregation.masking import MaskingRound
@@ -28,7 +28,7 @@ from tacit.service.assignment import Assigned
 from tacit.service.definition import Definition
 from tacit.service.store import Stage
 from tacit.service.trust_models.contract import decoded
-from tacit.terms import in_words
+from tacit.terms import MomentTerms, Pinned, cosign, in_words
 from tacit.terms.visibility import visibility
 
 TABLE = ("device: phone, desktop",)
@@ -149,6 +149,34 @@ def test_moments_need_noise_for_their_joint_sensitivity(tmp_path: Path) -> None:
     weak = replace(pinned.terms.noise, minimum=offer.total * Fraction(9, 10))
     with pytest.raises(TacitError, match="moments have a delta of"):
         replace(pinned.terms, noise=weak)
+
+
+def test_a_device_rejects_shares_too_narrow_to_add_up(tmp_path: Path) -> None:
+    """At a coarse resolution 2^31 discrete Gaussians of σ/√n do not add up to a Gaussian."""
+    with deployed(contextual(MOMENTS, participants=9000, epsilon=Fraction(1)), tmp_path) as one:
+        one.step(2)
+        given = next(a for a in one.join(2000) if not a.option)
+        offer, terms = described(one, given).offer(), one.pinned.terms
+    assert isinstance(terms.context, MomentTerms)
+    smaller = tuple(
+        tuple(tuple(round(0.9 * number) for number in row) for row in matrix)
+        for matrix in terms.context.matrices
+    )
+    coarse = replace(terms.context, matrices=smaller, resolution=16)
+    sigma = terms.noise.scale * Fraction(16, 4096) ** 2 * Fraction(11, 10)
+    noise = replace(terms.noise, scale=Fraction(math.ceil(sigma)), minimum=None)
+    changed = replace(terms, context=coarse, noise=noise)
+    pinned = Pinned(changed, (cosign(changed, SECRETS[0]),), (KEYS[0],))
+    given_noise = replace(offer, terms=changed.digest, total=noise.scale)
+    assert pinned.check(given_noise) == 1
+    many: dict[str, Any] = {
+        "slots": 1 << 32,
+        "minimum": 1 << 32,
+        "divisor": 1 << 31,
+        "modulus": 1 << 62,
+    }
+    with pytest.raises(Refusal, match="delta of the noise"):
+        pinned.check(replace(given_noise, **many))
 
 
 def test_shares_of_the_certain_honest_add_up_to_the_noise_of_the_guarantee() -> None:

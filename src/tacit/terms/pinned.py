@@ -228,9 +228,12 @@ class Pinned:
         match self.terms.distribution(offer.chosen):
             case parts.BINOMIAL:
                 self._check_bits(offer, offer.divisor, offer.total)
-            case parts.DISCRETE_GAUSSIAN:
+            case parts.DISCRETE_GAUSSIAN if offer.chosen:
                 self._check_least("total noise", offer.total, offer.chosen)
-                self._check_gaussian(offer, offer.divisor, offer.total)
+                self._check_moments(offer.divisor, offer.total)
+            case parts.DISCRETE_GAUSSIAN:
+                self._check_least("total noise", offer.total)
+                self._check_gaussian(offer.divisor, offer.total, offer.levels)
             case _:
                 self._check_least("total noise", offer.total, offer.chosen)
         if self.terms.trust is TrustModel.SHUFFLER:
@@ -249,12 +252,12 @@ class Pinned:
         found = binomial_delta(divisor * bits, bias, offer.levels, epsilon)
         self._check_enough(found, delta)
 
-    def _check_gaussian(self, offer: Offer, divisor: int, sigma: Fraction) -> None:
+    def _check_gaussian(self, divisor: int, sigma: Fraction, levels: int) -> None:
         epsilon, delta = self.terms.each
-        found = gaussian_delta(sigma, offer.levels, epsilon, divisor)
-        if offer.chosen:
-            found, delta = moments_delta(self.terms, sigma, divisor), self.terms.noise_delta
-        self._check_enough(found, delta)
+        self._check_enough(gaussian_delta(sigma, levels, epsilon, divisor), delta)
+
+    def _check_moments(self, divisor: int, sigma: Fraction) -> None:
+        self._check_enough(moments_delta(self.terms, sigma, divisor), self.terms.noise_delta)
 
     def _check_enough(self, found: float, delta: Fraction) -> None:
         enough = found <= delta * (1 + Fraction(SLACK))
