@@ -1218,9 +1218,15 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "silos/agent.py",
         "SiloAgent._take_evaluation",
-        (checks, swap("stored[0] != asked.payload", "False")),
+        (checks,),
         HOSTILE,
         ("_check_unknown",),
+    ),
+    Target(
+        "silos/agent.py",
+        "SiloAgent._take_evaluation",
+        (swap("stored[0] != asked.payload", "False"), swap("number == len(known)", "True")),
+        HOSTILE,
     ),
     Target("silos/evaluation.py", "check_number", (checks,), RECORDED),
     Target("rounding.py", "no_more", (swap("near <= value", "True"),), ROUNDED_DOWN),
