@@ -7,8 +7,10 @@ and `make test-extended`, `slow` ones only by `make test-all`. CONTRIBUTING.md s
 from __future__ import annotations
 
 import os
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,12 @@ from hypothesis import HealthCheck, settings
 # One thread of linear algebra for each process, set before NumPy is loaded: the tests' own
 # processes fill the cores, and threads that wait for each other double the time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# Temporary files in memory, where there is room: databases and key files are written durably, and
+# a test loses no power.
+MEMORY, ROOM = Path("/dev/shm"), 4 << 30
+if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 # Where changes are judged every run is the same: a sound change is not refused by chance. Elsewhere
 # searches go on looking, and draws are the operating system's, at the false-alarm rates stated.

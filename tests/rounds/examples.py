@@ -24,7 +24,7 @@ from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
-from tacit.protocols.statistic_sums import TwoServerStatistic
+from tacit.protocols.statistic_sums import SecureStatistic, TwoServerStatistic
 from tacit.protocols.statistics import TableStatistic
 from tacit.protocols.sums import Local, SecureSum, TwoServers, Verified, paper_modulus
 from tacit.trust import TrustModel
@@ -85,6 +85,9 @@ EXAMPLES: dict[str, Example] = {
     "two-servers": Example(lambda: TwoServers(8, 4, SO_LITTLE), lambda i: i / 8),
     "two-server-table": Example(
         lambda: TwoServerStatistic(8, TableStatistic(2, 2), PureDP(100.0)), lambda i: i
+    ),
+    "secure-table": Example(
+        lambda: SecureStatistic(8, TableStatistic(2, 2), PureDP(100.0)), lambda i: i
     ),
     "verified": Example(lambda: Verified(8, 4, SO_LITTLE), lambda i: i / 8),
     "verified-bits": Example(lambda: Verified(8, 1, SO_LITTLE), lambda i: i % 2),

@@ -111,7 +111,7 @@ def test_terms_without_contexts_have_no_field_for_them() -> None:
         ({"context_fields": ("device: phone, phone",)}, "twice"),
         ({"context_fields": ("a: x, y", "a: u, v")}, "two fields alike"),
         ({"context_fields": ("a: " + ", ".join(map(str, range(41))),)}, "82 cells"),
-        ({"trust": "local"}, "simulated only"),
+        ({"trust": "local"}, r"simulated only: at epsilon 1 the noise .* of 1.9 √n"),
         ({"levels": 4}, "1 with contextual.fields"),
         ({"participations": 2}, "1 with contextual.fields"),
         ({"guardrail": "complaints"}, "evaluation slice measures the guardrail"),
@@ -124,6 +124,23 @@ def test_invalid_definitions_are_rejected(changed: dict[str, Any], said: str) ->
         given |= {"helper_address": None, "helper_key": None}
     with pytest.raises(DefinitionError, match=said):
         Definition.of(**given)
+
+
+@pytest.mark.parametrize(
+    ("trust", "fields", "said"),
+    [
+        ("local", FIELDS, "a cell holds n/8 of them"),
+        ("local", ("age: 18 to 90",), r"a standard deviation of 9 √n"),
+        ("shuffler", FIELDS, r"would send [\d,]+ bits"),
+        ("shuffler", ("age: 18 to 90",), r"would send [\d,]+ bits"),
+    ],
+)
+def test_other_trust_models_are_rejected_with_their_cost(
+    trust: str, fields: tuple[str, ...], said: str
+) -> None:
+    given = {"algorithm": "private-contextual", "context_fields": fields}
+    with pytest.raises(DefinitionError, match=said):
+        definition_of(trust, **given)
 
 
 def test_terms_reject_less_noise_than_two_cells_need() -> None:

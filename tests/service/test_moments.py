@@ -200,6 +200,7 @@ def test_the_forecast_of_contexts_says_noise_people_and_gain(fields: tuple[str, 
         ({"context_fields": tuple(f"n{k}: 0 to 1" for k in range(11))}, "2,048 combinations"),
         ({"context_fields": ("a: " + ", ".join(map(str, range(40))),)}, "80 features"),
         ({"participations": 2}, "1 with contextual.fields"),
+        ({"proofs": True}, "only tables have proofs"),
     ],
 )
 def test_invalid_definitions_are_rejected(changed: dict[str, Any], said: str) -> None:

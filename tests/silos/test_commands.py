@@ -229,6 +229,23 @@ def test_what_is_missing_is_named_with_its_remedy(
         commands.silo_status(path)
 
 
+def test_check_says_what_evaluations_may_cost_besides(
+    tmp_path: Path, definition: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert definition.exists()
+    path = tmp_path / "silo0" / "silo.toml"
+    capsys.readouterr()
+    commands.check_silo(path)
+    assert "Evaluations of recorded data: none" in capsys.readouterr().out
+    cost = '[evaluations]\nepsilon = "3/2"\ndelta = "1/1000000"\n'
+    path.write_text(f'recorded = "log.csv"\n{path.read_text()}\n{cost}')
+    commands.check_silo(path)
+    assert "cost up to (3/2, 1/1000000)-DP besides" in capsys.readouterr().out
+    commands.check_silo(path, as_json=True)
+    told = json.loads(capsys.readouterr().out)["evaluations"]
+    assert told == {"epsilon": "3/2", "delta": "1/1000000"}
+
+
 def test_only_its_owner_reads_a_silos_files(tmp_path: Path, definition: Path) -> None:
     assert definition.exists()
     home = tmp_path / "silo0"

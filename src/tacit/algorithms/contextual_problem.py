@@ -156,6 +156,8 @@ class ContextualProblem(Problem):
     binary: bool = True
     levels: int | None = None
     metrics: int = 1
+    missing: float = 0.0
+    dishonest: float = 0.0
     scaled: bool = False
     smallest: int = 1
     exploration: float = 0.0

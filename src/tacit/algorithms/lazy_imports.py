@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tacit.protocols import slice_mechanism as slice_mechanism
     from tacit.protocols import split_and_mix as split_and_mix
     from tacit.protocols import statistic_sums as statistic_sums
+    from tacit.protocols import statistics as statistics
     from tacit.protocols import sums as sums
     from tacit.protocols import vector_noise as vector_noise
 
@@ -43,4 +44,5 @@ else:
     split_and_mix = Lazy("tacit.protocols.split_and_mix")
     sums = Lazy("tacit.protocols.sums")
     statistic_sums = Lazy("tacit.protocols.statistic_sums")
+    statistics = Lazy("tacit.protocols.statistics")
     vector_noise = Lazy("tacit.protocols.vector_noise")

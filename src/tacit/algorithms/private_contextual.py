@@ -24,7 +24,9 @@ from tacit.algorithms.lazy_imports import (
     privacy,
     slice_mechanism,
     statistic_sums,
+    statistics,
 )
+from tacit.algorithms.problems import DEFAULT_DELTA
 from tacit.algorithms.registry import algorithm
 from tacit.errors import TacitError
 from tacit.names import name_of
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tacit.bandits.contextual.policy_learners import PolicyLearner
+    from tacit.contextual.feature_maps import FeatureMap
     from tacit.experiment import Experiment
     from tacit.privacy import ApproximateDP, Guarantee, PrivacyStatus, PureDP
     from tacit.protocols.mechanism import Mechanism, PerRound
@@ -88,32 +91,45 @@ def contextual_thompson(problem: ContextualProblem) -> Experiment:
 
 def check_cost(problem: ContextualProblem, statistic: StatisticKind) -> None:
     """Reject the shuffler and the local model where they cost too much, with what they cost."""
-    trust, features = problem.privacy.trust, problem.features
+    trust, features = TrustModel(problem.privacy.trust), problem.features
     assert features is not None
     if trust not in (TrustModel.SHUFFLER, TrustModel.LOCAL):
         return
     remedy = "Use two-servers or secure-aggregation, or fewer segments and options."
+    cost = trust_cost(trust, statistic, features, problem.privacy.epsilon)
     if statistic == "moments":
-        cost = (
-            "every participant's own noise leaves moments less than the best single option earns"
-            if trust == TrustModel.LOCAL
-            else f"a participant would send {_moment_bits(features.dimension):,} bits"
-        )
         raise TacitError(f"trust is {trust}: must be another for moments: {cost}. {remedy}")
     cells = features.segments * len(features.options)
     if cells > SMALL_CELLS:
-        rate = math.exp(-problem.privacy.epsilon)
-        std = math.sqrt(rate) / (1 - rate) * 2
-        cost = (
-            f"the noise in a cell of n reports has a standard deviation of {std:.2g} √n, and a "
-            f"cell holds n/{cells} of them"
-            if trust == TrustModel.LOCAL
-            else f"a participant would send {_table_bits(cells):,} bits"
-        )
         raise TacitError(
             f"trust is {trust} with {cells} cells of context and option: must be at most "
             f"{SMALL_CELLS}: {cost}. {remedy}"
         )
+
+
+def trust_cost(
+    trust: TrustModel, statistic: StatisticKind, features: FeatureMap, epsilon: float
+) -> str:
+    """What the shuffler or the local model costs with a statistic, as a clause."""
+    cells = features.segments * len(features.options)
+    if trust is TrustModel.SHUFFLER:
+        moments = statistic == "moments"
+        bits = _moment_bits(features.dimension) if moments else _table_bits(cells)
+        return f"a participant would send {bits:,} bits"
+    if statistic == "moments":
+        target = privacy.ApproximateDP(epsilon, DEFAULT_DELTA)
+        made = statistics.ScaledMomentStatistic(features.dimension, features.resolution)
+        std = made.noise(target)[0].std / made.largest
+        return (
+            f"the noise in each number of n reports has a standard deviation of {std:.2g} √n, "
+            "which leaves moments less than the best single option earns"
+        )
+    rate = math.exp(-epsilon)
+    std = math.sqrt(rate) / (1 - rate) * 2
+    return (
+        f"the noise in a cell of n reports has a standard deviation of {std:.2g} √n, and a cell "
+        f"holds n/{cells} of them"
+    )
 
 
 def _table_bits(cells: int) -> int:
@@ -165,7 +181,10 @@ def compose(
         }
         if problem.scaled:
             make = statistic_sums.scaled_moment_sum
-    smallest = max(problem.smallest, LEAST_FIRST if trust.shares_noise else 1)
+    if problem.missing or problem.dishonest:
+        how |= {"missing": problem.missing, "dishonest": problem.dishonest}
+    fewest = LEAST_FIRST if trust.shares_noise and problem.smallest == 1 else 1
+    smallest = max(problem.smallest, fewest)
     if smallest > problem.horizon:
         raise TacitError(
             f"horizon is {problem.horizon}: must be at least {smallest}, the smallest round of "
@@ -210,7 +229,12 @@ def slices(problem: ContextualProblem, trust: TrustModel, smallest: int) -> PerR
         ),
         TrustModel.SECURE_AGGREGATION: (
             factories.polya_tight,
-            {"target": pure, "dropout": 0.0},
+            {
+                "target": pure,
+                "dropout": problem.missing,
+                "corrupt": problem.dishonest,
+                "levels": problem.levels,
+            },
         ),
         TrustModel.SHUFFLER: (
             factories.split_and_mix,

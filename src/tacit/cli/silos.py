@@ -68,7 +68,7 @@ def check_silo(
     """
     with needs_live():
         from tacit.silos import config
-        from tacit.silos.explanations import explain, facts
+        from tacit.silos.explanations import evaluations_of, explain, facts
         from tacit.silos.federation import read_federation, sign_federation, write_federation
     told = config.read_entries(config.SiloConfig, path)
     file = path.parent / told.terms
@@ -83,10 +83,12 @@ def check_silo(
     if found:
         raise InvalidFile(str(file), found)
     number = terms.number(told.name)
+    besides = told.evaluations
     if as_json:
-        print_json(facts(terms, number) | {"signed": sorted(signed)})
+        costs = None if besides is None else {k: str(v) for k, v in dict(besides).items()}
+        print_json(facts(terms, number) | {"signed": sorted(signed), "evaluations": costs})
     else:
-        print_lines(explain(terms, number))
+        print_lines([*explain(terms, number), evaluations_of(besides)])
         sentence("signed by", ", ".join(sorted(signed)) or "nobody yet")
     if not sign or told.name in signed:
         return

@@ -48,6 +48,7 @@ from tacit.types import Aggregate, Estimate, Floats, Integers, VectorError
 ROOM = 40.0  # standard deviations of noise that the modulus leaves room for
 WIDEST = 62  # bits of a modulus, so that simulations can use 64-bit integers
 HALF = Chance(Fraction(1, 2))
+NOBODY_MISSING = ThreatModel()
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,17 +282,41 @@ class TwoServerStatistic(PrivateStatistic):
 class SecureStatistic(PrivateStatistic):
     """Each participant adds a share of the noise; secure aggregation releases only the sums.
 
-    Shares are made for all participants but one, who may be curious and knows their own share.
+    Parameters
+    ----------
+    participants, statistic, target
+        As for other sums.
+    threat : ThreatModel
+        Who may drop out, be corrupted or be curious. By default all report, and one, who may be
+        curious, knows their own share.
+
+    Examples
+    --------
+    >>> threat = ThreatModel(dropout=0.2, corrupt=0.1)
+    >>> protocol = SecureStatistic(100, TableStatistic(2, 2), PureDP(1.0), threat)
+    >>> protocol.minimum, protocol.honest
+    (80, 70)
     """
 
     view = View.OPENED_SUM
 
+    def __init__(
+        self,
+        participants: int,
+        statistic: Statistic,
+        target: Target,
+        threat: ThreatModel = NOBODY_MISSING,
+    ) -> None:
+        self.threat = threat
+        super().__init__(participants, statistic, target)
+
     def _prepare(self) -> None:
-        self.minimum, self.honest = self.participants, ThreatModel().honest(self.participants)
-        total = self.statistic.noise(self._asked(), self.honest)
-        shares = {one: _share(one, self.honest) for one in dict.fromkeys(total)}
-        self.own = tuple(shares[one] for one in total)
-        made = bare(self.target, self.view).given(*ThreatModel().assumptions())
+        threat = self.threat
+        self.minimum, self.honest = (f(self.participants) for f in (threat.reports, threat.honest))
+        self.total = self.statistic.noise(self._asked(), self.honest)
+        shares = {one: _share(one, self.honest) for one in dict.fromkeys(self.total)}
+        self.own = tuple(shares[one] for one in self.total)
+        made = bare(self.target, self.view).given(*threat.assumptions())
         self.guarantee = derived(made, *dict.fromkeys(self.own))
 
     def _asked(self) -> Target:
@@ -450,15 +475,23 @@ def _about(one: NoiseDistribution, total: int) -> NoiseDistribution:
 
 
 def statistic_sum(
-    participants: int, statistic: Statistic, trust: str, target: Target | None
+    participants: int,
+    statistic: Statistic,
+    trust: str,
+    target: Target | None,
+    threat: ThreatModel = NOBODY_MISSING,
 ) -> StatisticSum:
-    """The sum of a statistic under a trust model; without a target, exact sums."""
+    """The sum of a statistic under a trust model; without a target, exact sums.
+
+    Secure aggregation tolerates the dropouts and corrupted participants of `threat`.
+    """
     if target is None:
         return ExactStatistic(participants, statistic)
+    if trust == TrustModel.SECURE_AGGREGATION:
+        return SecureStatistic(participants, statistic, target, threat)
     kinds: dict[str, type[PrivateStatistic]] = {
         TrustModel.CENTRAL: CentralStatistic,
         TrustModel.TWO_SERVERS: TwoServerStatistic,
-        TrustModel.SECURE_AGGREGATION: SecureStatistic,
         TrustModel.SHUFFLER: ShuffledStatistic,
     }
     if trust == TrustModel.LOCAL and isinstance(statistic, TableStatistic):
@@ -480,9 +513,12 @@ def table_sum(
     options: int,
     trust: str,
     target: Target | None,
+    missing: float = 0,
+    dishonest: float = 0,
 ) -> StatisticSum:
-    """The protocol of a round of tables."""
-    return statistic_sum(participants, TableStatistic(segments, options), trust, target)
+    """The protocol of a round of tables; parts of participants may be missing or dishonest."""
+    statistic, threat = TableStatistic(segments, options), ThreatModel(missing, dishonest)
+    return statistic_sum(participants, statistic, trust, target, threat)
 
 
 def moment_sum(
@@ -509,7 +545,10 @@ def scaled_moment_sum(
     levels: int,
     trust: str,
     target: Target | None,
+    missing: float = 0,
+    dishonest: float = 0,
 ) -> StatisticSum:
-    """The protocol of a round of moments whose noise has one width."""
+    """The protocol of a round of moments whose noise has one width; see `table_sum`."""
     statistic = ScaledMomentStatistic(dimension, resolution, levels)
-    return statistic_sum(participants, statistic, trust, target)
+    threat = ThreatModel(missing, dishonest)
+    return statistic_sum(participants, statistic, trust, target, threat)

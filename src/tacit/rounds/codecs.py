@@ -144,7 +144,7 @@ Codec = Residues | Mixed
 
 
 def _residues(
-    protocol: SecureSum | Local | RandomizedBits | SecureVector | SecureBall,
+    protocol: SecureSum | Local | RandomizedBits | SecureVector | SecureBall | SecureStatistic,
 ) -> Residues:
     return Residues(protocol, protocol.modulus)
 
@@ -296,6 +296,7 @@ FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {
     TwoServers: (("two-servers", *VERIFIED), _split),
     Verified: (VERIFIED, _split),
     TwoServerStatistic: (("two-servers",), _counted),
+    SecureStatistic: (("masking",), _residues),
     Local: (SUMS, _residues),
     RandomizedBits: (SUMS, _residues),
     SecureVector: (SUMS, _residues),
@@ -324,7 +325,6 @@ UNCARRIED: dict[type[Protocol], str] = {
     LocalBall: "its messages are private on their own: send them directly",
     ExactStatistic: _TRUSTED,
     CentralStatistic: _TRUSTED,
-    SecureStatistic: _STATISTIC,
     ShuffledStatistic: _STATISTIC,
     UnaryStatistic: "its messages are private on their own: send them directly",
     SeparateSums: "each of its sums is released separately: use `carry`, or the codec of a part",

@@ -16,7 +16,7 @@ from tacit.protocols.joint import JointSums
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
-from tacit.protocols.statistic_sums import TwoServerStatistic
+from tacit.protocols.statistic_sums import SecureStatistic, StatisticSum, TwoServerStatistic
 from tacit.protocols.sums import Local, SecureSum, TwoServers
 from tacit.terms import Noise, Terms
 from tacit.terms.parts import BINOMIAL, RANDOMIZED_RESPONSE
@@ -54,6 +54,11 @@ def _(protocol: TwoServers) -> Noise:
 def _(protocol: TwoServerStatistic) -> Noise:
     name, parameter = stated_parameter(protocol.own[0])
     return Noise(parameter, "servers", name)
+
+
+@stated_noise.register
+def _(protocol: SecureStatistic) -> Noise:
+    return _shares(protocol.total[0])
 
 
 @stated_noise.register
@@ -108,12 +113,14 @@ def minimum_noise(protocol: Protocol) -> Noise:
 
 def check_stated(protocol: Protocol, terms: Terms) -> None:
     """Reject a protocol with less noise than the terms state, or with other levels or metrics."""
-    found, wanted, answer = stated_noise(protocol), terms.noise, terms.answer
+    found, chosen = stated_noise(protocol), isinstance(protocol, StatisticSum)
     part = protocol.part if isinstance(protocol, JointSums) else protocol
     precision = part.precision if isinstance(part, SumProtocol) else 0
-    same = (found.by, found.distribution) == (wanted.by, wanted.distribution)
-    sizes = (precision, protocol.coordinates) == (answer.levels, len(answer.metrics))
-    if not same or not sizes or found.least < wanted.least:
+    if isinstance(protocol, StatisticSum):
+        precision = protocol.statistic.precision
+    same = (found.by, found.distribution) == (terms.noise.by, terms.distribution(chosen))
+    sizes = (precision, protocol.coordinates) == (terms.answer.levels, terms.numbers(chosen))
+    if not same or not sizes or found.least < terms.least_noise(chosen):
         raise TacitError(
             "the noise of the experiment differs from that of the terms: use the same levels, "
             "epsilon, participations and metrics"

@@ -20,9 +20,11 @@ from tacit.errors import TacitError
 from tacit.service.readers import InvalidValue, RuleViolation, fraction, shown, visible
 from tacit.terms import ContextField, ContextTerms, MomentTerms, NumberField
 from tacit.terms.context import MOMENTS, MOST_CONTEXTS, MOST_FEATURES, TABLE, in_units
+from tacit.trust import TrustModel
 
 CONTEXTUAL = "private-contextual"
 MOST_CELLS = 80  # of context and option, up to which tables have less noise than moments
+LIVE = (TrustModel.TWO_SERVERS, TrustModel.SECURE_AGGREGATION)
 _RANGE = re.compile(r"\s*(\S+)\s+to\s+(\S+)\s*")
 Field = ContextField | NumberField
 
@@ -142,6 +144,9 @@ def statistic(name: str, info: ValidationInfo) -> str:
     cells = cells_of(fields, len(options))
     if name not in (TABLE, MOMENTS):
         raise InvalidValue(f"{TABLE} or {MOMENTS}")
+    _check_trust(found, name, fields)
+    if name == MOMENTS and found.get("proofs"):
+        raise RuleViolation("proofs is true, but only tables have proofs: leave proofs out")
     if name == MOMENTS:
         moment_terms(fields, options, found["interactions"], Fraction(0))
     elif cells is None:
@@ -158,6 +163,26 @@ def statistic(name: str, info: ValidationInfo) -> str:
             f'statistic = "{MOMENTS}"'
         )
     return name
+
+
+def _check_trust(found: Mapping[str, Any], name: str, fields: tuple[Field, ...]) -> None:
+    """Reject trust models that no live round of contexts has, with what they would cost."""
+    trust = TrustModel(found.get("trust", LIVE[0]))
+    if trust in LIVE:
+        return
+    from tacit.algorithms.private_contextual import trust_cost
+
+    table = name == TABLE and cells_of(fields, 1) is not None
+    features = (
+        ContextTerms(fields).features(found["options"])
+        if table
+        else _scaled(fields, found["options"], found["interactions"])
+    )
+    cost = trust_cost(trust, "tables" if table else "moments", features, epsilon=1.0)
+    raise RuleViolation(
+        f"trust is {shown(trust.value)}, under which contexts are simulated only: at epsilon 1 "
+        f"{cost}. Use {' or '.join(LIVE)}"
+    )
 
 
 def why(fields: Sequence[Field], options: int, name: str) -> str:

@@ -181,7 +181,7 @@ class Definition(DefinitionEntries):
                 self.options,
                 horizon=self.participants or ANYBODY,
                 epsilon=self.epsilon if exact else float(self.epsilon),
-                delta=None if exact else float(self.delta),
+                delta=None if exact else float(self.delta - self._masking_delta),
                 trust=self.trust,
                 statistic="tables" if exact else "moments",
                 evaluation=float(self.evaluation),
@@ -190,6 +190,8 @@ class Definition(DefinitionEntries):
                 binary=self.levels == 1,
                 levels=self.levels,
                 metrics=len(self.answer.metrics),
+                missing=float(self.missing),
+                dishonest=float(self.dishonest),
                 scaled=True,
                 smallest=self.smallest,
             )
@@ -237,8 +239,12 @@ class Definition(DefinitionEntries):
     @property
     def _noise_delta(self) -> Fraction:
         """The part of δ that the aggregation leaves to the noise."""
-        taken = rules.masking_delta(self.trust, self.participations) if self.approximate else 0
-        return self.delta - taken
+        return self.delta - (self._masking_delta if self.approximate else 0)
+
+    @property
+    def _masking_delta(self) -> Fraction:
+        """The part of δ that secure aggregation needs by itself."""
+        return rules.masking_delta(self.trust, self.participations)
 
     def _guarded(self) -> dict[str, Any]:
         """The guardrail as algorithms expect it, with the margin relative to the range."""

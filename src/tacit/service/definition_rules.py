@@ -28,7 +28,6 @@ from tacit.trust import TrustModel
 if TYPE_CHECKING:
     from tacit.algorithms.registry import Algorithm
 
-CONTEXTUAL_TRUSTS = (TrustModel.TWO_SERVERS,)
 
 BY_INVITATION = ("split-dp-se",)
 """Algorithms whose rounds one spoilt message aborts."""
@@ -81,11 +80,6 @@ def known_algorithm(name: str, info: ValidationInfo) -> str:
         raise RuleViolation(
             f"algorithm is {shown(name)}, which cannot be deployed: {entry.undeployable}. Use "
             "sdp-ae, or split-dp-se with invitations"
-        )
-    if name == CONTEXTUAL and trust is not None and trust not in CONTEXTUAL_TRUSTS:
-        raise RuleViolation(
-            f"trust is {shown(trust)}, under which contexts are simulated only: live they need "
-            f"{' or '.join(CONTEXTUAL_TRUSTS)}"
         )
     if proofs and name != CONTEXTUAL and "through" not in entry.options:
         raise RuleViolation(f"proofs is true, which {name} does not support: use private-med")

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tacit.rounding import up
+from tacit.silos.config import BudgetEntry
 from tacit.silos.federation import FederationSums, FederationTerms, largest_missing
 
 _PATHS = {
@@ -77,6 +78,16 @@ def explain(terms: FederationTerms, number: int) -> list[str]:
         "reports together.",
         str(guarantee),
     ]
+
+
+def evaluations_of(budget: BudgetEntry | None) -> str:
+    """What private evaluations of recorded data may cost besides."""
+    if budget is None:
+        return "Evaluations of recorded data: none, as silo.toml allows none."
+    return (
+        f"Evaluations of recorded data cost up to ({budget.epsilon}, {budget.delta})-DP besides, "
+        "as silo.toml allows: for a patient in both, the numbers add up."
+    )
 
 
 def absence(terms: FederationTerms) -> str:

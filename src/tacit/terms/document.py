@@ -353,13 +353,18 @@ class Terms:
         return smallest_shuffler_delta(self) if split else Fraction(0)
 
     @property
+    def noise_delta(self) -> Fraction:
+        """The part of δ that the aggregation leaves to the noise."""
+        return self.promise.delta - self.aggregation_delta
+
+    @property
     def each(self) -> tuple[Fraction, Fraction]:
         """ε and δ that noise has to achieve for one metric in one round, under basic composition:
         equal parts, δ without that of the aggregation.
         """
         metrics = len(self.answer.metrics)
-        left = self.promise.delta - self.aggregation_delta
-        return self.cost / metrics, left / (self.promise.participations * metrics)
+        often = self.promise.participations * metrics
+        return self.cost / metrics, self.noise_delta / often
 
     @property
     def first_second(self) -> int:
@@ -485,8 +490,9 @@ def _check_context(terms: Terms) -> None:
         return
     terms.context.check(terms.options, terms.answer.levels)
     kind, by = terms.kind, terms.noise.by
-    served = terms.trust is TrustModel.TWO_SERVERS and by == "servers"
-    rule = "two-servers or verified, with noise by servers, where devices choose"
+    two = terms.trust is TrustModel.TWO_SERVERS and by == "servers"
+    rule = "two-servers or verified with noise by servers, or masking, where devices choose"
+    served = two or kind == "masking"
     require(served, "kind of rounds", f"{kind} with noise by {by}", rule)
     provable = terms.context.exact or not terms.proofs
     require(provable, "proofs", terms.proofs, "0 with moments: only tables have proofs")
@@ -543,7 +549,7 @@ def _check_delta(terms: Terms) -> None:
     what = f"a metric of {terms.answer.levels} levels has"
     if isinstance(terms.context, MomentTerms):
         found, what = moments_delta(terms, noise.least), "moments have"
-        epsilon, delta = terms.promise.epsilon, terms.promise.delta
+        epsilon, delta = terms.promise.epsilon, terms.noise_delta
     else:
         found = {SKELLAM: skellam_delta, DISCRETE_GAUSSIAN: gaussian_delta}[noise.distribution](
             noise.least, terms.answer.levels, epsilon
@@ -555,11 +561,12 @@ def _check_delta(terms: Terms) -> None:
     require(found <= delta * (1 + Fraction(SLACK)), "noise.minimum", noise.least, rule)
 
 
-def moments_delta(terms: Terms, sigma: Fraction) -> float:
-    """δ of one server's Gaussian noise in moments, at the ε of the terms."""
+def moments_delta(terms: Terms, sigma: Fraction, shares: int = 1) -> float:
+    """δ of Gaussian noise in moments, of one server or of so many shares, at the terms' ε."""
     assert isinstance(terms.context, MomentTerms)
     report = terms.context.report(len(terms.options), terms.answer.levels)
-    return vector_delta(sigma, report.squared_sensitivity, report.size, terms.promise.epsilon)
+    square, epsilon = report.squared_sensitivity, terms.promise.epsilon
+    return vector_delta(sigma, square, report.size, epsilon, shares)
 
 
 def smallest_masking_delta(participations: int) -> Fraction:

@@ -20,7 +20,7 @@ from tacit.signatures import Signed, fingerprint, public_key, sign, verify
 from tacit.terms import parts
 from tacit.terms.accounting import SLACK, binomial_delta, gaussian_delta
 from tacit.terms.context import BY_POLICY
-from tacit.terms.document import Terms
+from tacit.terms.document import Terms, moments_delta
 from tacit.terms.models import POST_QUANTUM_SUITE
 from tacit.terms.parts import Aggregation
 from tacit.trust import FEWEST_SPLIT, TrustModel, split_shares
@@ -212,7 +212,7 @@ class Pinned:
                 "devices add the noise"
             )
         if self.terms.trust is TrustModel.LOCAL:
-            self._check_least("total noise", offer.total)
+            self._check_least("total noise", offer.total, offer.chosen)
             rule = "1 with trust local, where the adversary sees each message alone"
             _require(offer.divisor == 1, "share divisor", offer.divisor, rule)
             return
@@ -225,14 +225,17 @@ class Pinned:
             "dishonest reports"
         )
         _require(1 <= offer.divisor <= honest, "share divisor", offer.divisor, rule)
-        match self.terms.noise.distribution:
+        match self.terms.distribution(offer.chosen):
             case parts.BINOMIAL:
                 self._check_bits(offer, offer.divisor, offer.total)
+            case parts.DISCRETE_GAUSSIAN if offer.chosen:
+                self._check_least("total noise", offer.total, offer.chosen)
+                self._check_moments(offer.divisor, offer.total)
             case parts.DISCRETE_GAUSSIAN:
                 self._check_least("total noise", offer.total)
                 self._check_gaussian(offer.divisor, offer.total, offer.levels)
             case _:
-                self._check_least("total noise", offer.total)
+                self._check_least("total noise", offer.total, offer.chosen)
         if self.terms.trust is TrustModel.SHUFFLER:
             self._check_parts(offer, offer.divisor)
 
@@ -252,6 +255,9 @@ class Pinned:
     def _check_gaussian(self, divisor: int, sigma: Fraction, levels: int) -> None:
         epsilon, delta = self.terms.each
         self._check_enough(gaussian_delta(sigma, levels, epsilon, divisor), delta)
+
+    def _check_moments(self, divisor: int, sigma: Fraction) -> None:
+        self._check_enough(moments_delta(self.terms, sigma, divisor), self.terms.noise_delta)
 
     def _check_enough(self, found: float, delta: Fraction) -> None:
         enough = found <= delta * (1 + Fraction(SLACK))

@@ -123,35 +123,47 @@ def visibility(terms: Terms) -> Visibility:
         both = (replace(own, sees=sees), replace(other, sees="the other shares"))
         found = replace(found, device=_NOISY, sights=both)
     if terms.context is not None:
-        own, other = found.sights
-        summed = "numbers" if isinstance(terms.context, MomentTerms) else "cells"
-        sees = f"one share of each report, sums of all {summed} with the noise of both servers"
-        never = "what anybody's device knows, chose or answered"
-        both = (replace(own, sees=sees, never=never), replace(other, never=f"{never}, or the sums"))
-        device = _MOMENTS if isinstance(terms.context, MomentTerms) else _CHOSEN
-        found = replace(found, device=device, sights=both)
+        found = _chosen(found, terms)
     if terms.proofs:
         sights = tuple(
             replace(one, sees=f"{one.sees}; whether a report is in range") for one in found.sights
         )
-        device = _PROVEN if terms.context is None else _CHOSEN_AND_PROVEN
+        device = _PROVEN if terms.context is None else found.device
         found = replace(found, device=device, sights=sights)
     return found
+
+
+def _chosen(found: Visibility, terms: Terms) -> Visibility:
+    """Who sees what where devices choose."""
+    summed = "numbers" if isinstance(terms.context, MomentTerms) else "cells"
+    never = "what anybody's device knows, chose or answered"
+    devices = terms.noise.by == DEVICES
+    own, *others = found.sights
+    sees = f"masked reports, sums of all {summed} with the noise of all devices"
+    if not devices:
+        sees = f"one share of each report, sums of all {summed} with the noise of both servers"
+    sights = (
+        replace(own, sees=sees, never=never),
+        *(replace(other, never=f"{never}, or the sums") for other in others),
+    )
+    written = _MOMENTS if isinstance(terms.context, MomentTerms) else _CELL
+    sent = _MASKED if devices else _SPLIT
+    if terms.proofs:
+        sent = _SPLIT.replace(" in two,", " in two with a proof that it is one cell,")
+    return replace(found, device=f"{_CHOSEN} {written}, {sent}", sights=sights)
 
 
 _NOISY = (
     "Each adds its share of the noise to its answer, splits the result in two, encrypts the "
     f"shares, and sends them {_FIXED}."
 )
-_CHOSEN = (
-    "Each chooses an option by what it knows and by chance, writes context, option and answer as "
-    f"one cell of a table, splits the table in two, encrypts the shares, and sends them {_FIXED}."
-)
-_CHOSEN_AND_PROVEN = _CHOSEN.replace(" in two,", " in two with a proof that it is one cell,")
-_MOMENTS = (
-    "Each chooses an option by what it knows and by chance, writes products of its features and of "
-    "features and answer as numbers, splits them in two, encrypts the shares, and sends them "
-    f"{_FIXED}."
+_CHOSEN = "Each chooses an option by what it knows and by chance,"
+_CELL = "writes context, option and answer as one cell of a table"
+_MOMENTS = "writes products of its features and of features and answer as numbers"
+_SPLIT = f"splits all of it in two, encrypts the shares, and sends them {_FIXED}."
+_MASKED = (
+    "adds its share of the noise to each number, and hides the result under masks that cancel out "
+    "in the sum of a round."
 )
 _PROVEN = (
     "Each splits its answer in two, with a proof that it is a possible one, encrypts the shares, "

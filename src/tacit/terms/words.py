@@ -176,7 +176,7 @@ def outsiders(terms: Terms) -> list[str]:
     evaluation slice, so the larger ε of both holds.
     """
     context, delta = terms.context, terms.promise.delta
-    if not isinstance(context, MomentTerms):
+    if not isinstance(context, MomentTerms) or terms.trust is not TrustModel.TWO_SERVERS:
         return []
     report = context.report(len(terms.options), terms.answer.levels)
     wide = Fraction(float(terms.noise.least) * math.sqrt(2))

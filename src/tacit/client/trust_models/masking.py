@@ -14,6 +14,7 @@ from tacit.aggregation.announcements import accept
 from tacit.aggregation.masking import MaskingRound
 from tacit.aggregation.masking_client import MaskingClient
 from tacit.aggregation.wire import Kind
+from tacit.client.choices import numbers_of
 from tacit.client.entries import Running
 from tacit.client.exchange import Reply, Request, Talk
 from tacit.client.trust_models.contract import Reporter
@@ -57,7 +58,8 @@ class MaskingReporter(Reporter):
         pinned = running.pinned
         announced = accept(MaskingRound, pinned, running.announcement)
         client = MaskingClient(pinned, running.announcement)
-        numbers = [level + share(pinned.terms, announced) for level in running.levels]
+        exact = numbers_of(pinned.terms, announced.binding, running.levels)
+        numbers = [number + share(pinned.terms, announced) for number in exact]
         self._sessions[_key(running)] = _Session(client, numbers, announced.binding.closes)
         return {pinned.terms.leader: running.slot.encode() + client.join()}
 
@@ -111,11 +113,12 @@ class MaskingReporter(Reporter):
 
 
 def share(terms: Terms, announced: MaskingRound) -> int:
-    """One device's share of the noise on one metric."""
+    """One device's share of the noise on one number."""
     divisor, total = announced.noise.divisor, announced.noise.total
-    if terms.noise.distribution == SKELLAM:
+    distribution = terms.distribution(announced.binding.chosen)
+    if distribution == SKELLAM:
         return draw_skellam(total / divisor)
-    if terms.noise.distribution == DISCRETE_GAUSSIAN:
+    if distribution == DISCRETE_GAUSSIAN:
         return draw_gaussian(total**2 / divisor)
     return draw_laplace_share(total, divisor)
 

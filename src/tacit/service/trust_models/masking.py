@@ -18,6 +18,7 @@ from tacit.errors import TacitError
 from tacit.noise.parameters import sum_of_shares
 from tacit.protocols.contract import Protocol
 from tacit.protocols.joint import JointSums
+from tacit.protocols.statistic_sums import SecureStatistic
 from tacit.protocols.sums import SecureSum
 from tacit.records import Records
 from tacit.rounds.codecs import Residues, codec
@@ -71,7 +72,7 @@ class MaskingCoordinator(CoordinatorEngine):
     ) -> ReleasedNoise:
         """The noise shares of all devices that reported."""
         assert isinstance(announced, MaskingRound)
-        noise, name = announced.noise, terms.noise.distribution
+        noise, name = announced.noise, terms.distribution(announced.binding.chosen)
         shared = sum_of_shares(name, noise.total * factor, noise.divisor, reports)
         return ReleasedNoise(shared, terms.answer.levels)
 
@@ -95,12 +96,14 @@ class MaskingCoordinator(CoordinatorEngine):
         tolerated, way = terms.aggregation, self.codec(plan.protocol, terms)
         least = max(minimum(way.protocol, KIND), tolerated.minimum_batch_size)
         return MaskingRound(
-            Binding(terms.digest, plan.option, about.levels, about.window, plan.closes),
+            Binding(
+                terms.digest, plan.option, about.levels, about.window, plan.closes, plan.policy
+            ),
             plan.identity,
             plan.slots,
             least,
             way.modulus,
-            len(about.metrics),
+            way.protocol.coordinates,
             neighbourhood_for(tolerated, plan.slots, least),
             prepare_server(self.context.records, plan.identity),
             _announced_noise(plan.protocol),
@@ -159,6 +162,6 @@ def neighbourhood_for(tolerated: Aggregation, slots: int, least: int) -> Neighbo
 def _announced_noise(protocol: Protocol) -> SharedNoise:
     """The shares of the noise, as a round announces them."""
     part = protocol.part if isinstance(protocol, JointSums) else protocol
-    if not isinstance(part, SecureSum):
+    if not isinstance(part, (SecureSum, SecureStatistic)):
         raise TacitError(f"{type(part).__name__} has no announced noise: use secure sums")
     return SharedNoise(part.honest, stated_noise(part).scale)
