@@ -341,6 +341,9 @@ def test_an_evaluation_is_revealed_for_one_set_of_survivors() -> None:
 def test_a_restored_database_evaluates_nothing_twice() -> None:
     federation, wire, coordinator = evaluating()
     agent = federation.agents["silo0"]
+    agent._database._connection.execute("UPDATE evaluations SET message = zeroblob(16)")
+    with pytest.raises(Refusal, match="has another message on record"):
+        agent._row(FIRST)
     agent._database._connection.execute("DELETE FROM evaluations")
     federation.records["coordinator"] = MemoryRecords()  # the coordinator colludes
     with pytest.raises(SiloAbsent):
