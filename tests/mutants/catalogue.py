@@ -1251,7 +1251,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "silos/federation.py",
         "PinnedFederation.check",
-        (swap("noise.divisor", "offer.divisor"), swap("noise.total", "offer.total")),
+        (swap("noise.total", "offer.total"),),
         HOSTILE,
     ),
     Target("silos/federation.py", "largest_missing", (swap("silos - 2", "silos - 1"),), FEDERATION),
