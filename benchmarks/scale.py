@@ -312,7 +312,8 @@ def main() -> None:
     if said.page:
         text = said.page.read_text(encoding="utf-8")
         made = f"<!-- measured -->\n{page(costs, told)}\n<!-- end -->"
-        text = re.sub(r"<!-- measured -->.*<!-- end -->", lambda _: made, text, flags=re.S)
+        marked = r"<!-- measured -->.*?<!-- end -->"  # the first: others have their own commands
+        text = re.sub(marked, lambda _: made, text, count=1, flags=re.S)
         said.page.write_text(text, encoding="utf-8")
     emit(rows)
 

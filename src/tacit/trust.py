@@ -81,6 +81,9 @@ DEPLOYABLE = (
 )
 """Trust models that the live service serves (`tacit.service.trust_models`)."""
 
+DEPLOYABLE_WITH_CONTEXTS = (TrustModel.TWO_SERVERS, TrustModel.SECURE_AGGREGATION)
+"""Trust models under which it serves contextual experiments."""
+
 
 class Neighbours(Enum):
     """The neighbouring relation of a guarantee: how two neighbouring data sets differ."""

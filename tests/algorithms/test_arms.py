@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tests.algorithms.asking import built, problem_for
 from tests.samples import same_law
-from tests.tables import each_row, extended_after
+from tests.tables import each_row, extended_after, extended_but_every
 
 from tacit.algorithms import ArmsProblem, algorithms, tkms21
 from tacit.algorithms.arms_problem import TRUSTS
@@ -59,12 +59,17 @@ def protocol_of(experiment: Experiment, participants: int) -> SumProtocol:
 
 @pytest.mark.parametrize(
     ("name", "constants", "rewards"),
-    [
-        (name, constants, rewards)
-        for name, constants, rewards in product(NAMES, CONSTANTS, ("bernoulli", "gaussian", "beta"))
-        if rewards == "bernoulli"
-        or (name not in BINARY and (constants != "paper" or name not in BINARY_ON_PAPER))
-    ],
+    extended_but_every(
+        2,
+        (
+            (name, constants, rewards)
+            for name, constants, rewards in product(
+                NAMES, CONSTANTS, ("bernoulli", "gaussian", "beta")
+            )
+            if rewards == "bernoulli"
+            or (name not in BINARY and (constants != "paper" or name not in BINARY_ON_PAPER))
+        ),
+    ),
 )
 def test_every_algorithm_runs_to_its_horizon(name: str, constants: Constants, rewards: str) -> None:
     asked = {"epsilon": 0.9, "constants": constants, "rewards": rewards}

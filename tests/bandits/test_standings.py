@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 from tests.bandits.harness import Distribution, Environment, estimate, exact, fair_bits, laplace
+from tests.tables import extended_after
 
 from tacit.bandits import ForgettingElimination, NoiseTail
 from tacit.bandits.arm_summaries import Known, best_of, standings
@@ -94,7 +95,7 @@ def test_intervals_stay_within_the_rewards_even_if_means_do_not() -> None:
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95])
-@pytest.mark.parametrize("distribution", LAWS)
+@pytest.mark.parametrize("distribution", extended_after(1, LAWS))
 @pytest.mark.parametrize(("mean", "sizes"), [(0.5, (400,)), (0.3, (200, 800)), (0.85, (900, 100))])
 def test_intervals_hold_the_truth_at_about_the_nominal_rate(
     distribution: str, mean: float, sizes: tuple[int, ...], level: float

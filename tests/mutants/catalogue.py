@@ -81,6 +81,7 @@ FEATURES = ("tests/contextual/test_features.py",)
 STATISTICS = ("tests/protocols/test_statistic_sums.py",)
 RECORDED = ("tests/silos/test_recorded.py",)
 HOSTILE = ("tests/silos/test_hostile_messages.py",)
+ROUNDED_DOWN = ("tests/silos/test_federation.py::test_no_guarantee_exceeds_the_terms_by_rounding",)
 RESTORED = ("tests/silos/test_crashes.py::test_a_restored_database_draws_no_second_noise",)
 FEDERATION = (
     "tests/silos/test_federation.py::test_three_silos_tolerate_no_loss_and_four_tolerate_one",
@@ -1213,6 +1214,22 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("silos/agent.py", "SiloAgent._row", (checks,), RESTORED, ("_check_once",)),
     Target("silos/agent.py", "SiloAgent._evaluation", (checks,), HOSTILE, ("_check_once",)),
+    Target("silos/agent.py", "SiloAgent._check_unknown", (checks,), HOSTILE),
+    Target(
+        "silos/agent.py",
+        "SiloAgent._take_evaluation",
+        (checks,),
+        HOSTILE,
+        ("_check_unknown",),
+    ),
+    Target(
+        "silos/agent.py",
+        "SiloAgent._take_evaluation",
+        (swap("stored[0] != asked.payload", "False"), swap("number == len(known)", "True")),
+        HOSTILE,
+    ),
+    Target("silos/evaluation.py", "check_number", (checks,), RECORDED),
+    Target("rounding.py", "no_more", (swap("near <= value", "True"),), ROUNDED_DOWN),
     Target("silos/silo_masking.py", "SiloMasking.__init__", (checks,), HOSTILE),
     Target(
         "silos/silo_masking.py",
@@ -1234,7 +1251,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "silos/federation.py",
         "PinnedFederation.check",
-        (swap("noise.divisor", "offer.divisor"), swap("noise.total", "offer.total")),
+        (swap("noise.total", "offer.total"),),
         HOSTILE,
     ),
     Target("silos/federation.py", "largest_missing", (swap("silos - 2", "silos - 1"),), FEDERATION),
@@ -1517,6 +1534,7 @@ TARGETS: tuple[Target, ...] = (
     Target("client/entries.py", "Joining.report", (swap("self.seed", "b''"),), LEDGER),
     Target("client/budget.py", "Budget._own_limit", (swap("OWN_LIMIT", "None"),), LEDGER),
     Target("client/budget.py", "Budget._united", (swap("min(times)", "max(times)"),), LEDGER),
+    Target("client/budget.py", "Budget._line", (checks, swap("names - others", "names")), DEVICE),
     Target("terms/pinned.py", "approve_successor", (checks,), TERMS),
     Target("terms/words.py", "factor", (swap("math.ceil", "math.floor"),), TERMS),
     Target("terms/account.py", "Account.charged", (checks, limits, signs), TERMS),

@@ -228,6 +228,22 @@ def test_shares_of_devices_are_fresh_and_add_up() -> None:
     assert np.var(sums) == pytest.approx(expected, rel=6 * math.sqrt(5.5 / 400))
 
 
+def test_outsiders_of_moments_are_promised_nothing_that_noise_does_not_earn() -> None:
+    statistic, target = MomentStatistic(3, 1000), ApproximateDP(1.0, 1e-6)
+    noise = statistic.noise(target)
+    stated = statistic.outsiders(target, noise)
+    assert 0.5 < stated.epsilon < 0.8
+    narrow = tuple(DiscreteGaussian.of_std(0.9 * one.std) for one in noise)
+    with pytest.raises(TacitError, match="both servers' noise does not earn"):
+        statistic.outsiders(target, narrow)
+
+
+def test_shuffled_tables_are_split_for_honest_participants_only() -> None:
+    made = ShuffledStatistic(20, TableStatistic(2, 2), PureDP(1.0))
+    assert made.copies == split_shares(19, 1 << 62, 60 + 3)
+    assert made.copies > split_shares(20, 1 << 62, 60 + 3)
+
+
 def test_what_does_not_fit_is_rejected() -> None:
     table: dict[str, Any] = {"segments": 2, "options": 2}
     moments: dict[str, Any] = {"dimension": 2, "resolution": 1000, "levels": 1}

@@ -27,6 +27,8 @@ from tacit.errors import Refusal
 from tacit.experiment import Experiment
 from tacit.protocols.joint import JointSums
 from tacit.protocols.shuffled_bits import ShuffledBits
+from tacit.protocols.slice_mechanism import SliceMechanism
+from tacit.protocols.statistic_sums import SecureStatistic
 from tacit.protocols.sums import SecureSum
 from tacit.service.trust_models.contract import decoded
 from tacit.terms import Terms
@@ -212,17 +214,26 @@ def test_terms_charge_equal_parts_of_epsilon_and_delta() -> None:
     assert terms.each == (defined.epsilon / 3, (defined.delta - masking) / 3)
 
 
-@pytest.mark.parametrize("trust", ["secure-aggregation", "shuffler"])
-def test_shares_are_made_for_the_honest_participants_of_the_terms(trust: str) -> None:
+CHOSEN = {"algorithm": "private-contextual", "context_fields": ("device: phone, desktop",)}
+
+
+@pytest.mark.parametrize(
+    ("trust", "changed"),
+    [("secure-aggregation", {}), ("shuffler", {}), ("secure-aggregation", CHOSEN)],
+)
+def test_shares_are_made_for_the_honest_participants_of_the_terms(
+    trust: str, changed: dict[str, Any]
+) -> None:
     """Found: 1/3 as a float is a little less, so that rounds of 21 had shares for 15 honest
     participants where the terms promise 14: devices rejected them, δ was 1.8 times as large.
     """
     part = {"missing": Fraction(1, 7), "dishonest": Fraction(1, 3), "participants": MANY}
-    made = definition_of(trust, **part)
+    made = definition_of(trust, **part | changed)
     terms, mechanism = made.terms(ADDRESSES[0], KEYS[0]), made.experiment().mechanism
     about = terms.aggregation
     for size in range(made.smallest, made.smallest + 42):
-        protocol = mechanism.open(Round(0, size, Arm(0)))
-        assert isinstance(protocol, (SecureSum, ShuffledBits))
+        policies = mechanism.policies if isinstance(mechanism, SliceMechanism) else mechanism
+        protocol = policies.open(Round(0, size, Arm(0)))
+        assert isinstance(protocol, (SecureSum, ShuffledBits, SecureStatistic))
         assert protocol.honest <= protocol.minimum - about.dishonest(size)
         assert size - about.missing(size) == protocol.minimum

@@ -167,6 +167,17 @@ def test_terms_of_others_lower_no_limit_by_naming_terms_in_advance(ledger: Ledge
         theirs.terms(other.experiment)
 
 
+def test_terms_that_name_the_same_ones_as_others_share_no_limits_with_them(ledger: Ledger) -> None:
+    """The named terms are not known on this device."""
+    first = Parties()
+    other, theirs = others_naming(first, ledger)
+    theirs.terms(other.experiment)
+    after = Parties(terms(predecessor=first.experiment, question="Which one?"), first.clock)
+    after.device(ledger).terms(after.experiment)
+    assert limit(ledger, after) == first.pinned.terms.promise.epsilon
+    assert limit(ledger, other) == Fraction(1, 100)
+
+
 def others_naming(parties: Parties, ledger: Ledger) -> tuple[Parties, Device]:
     """Other parties with a tiny ε, who name the experiment as preceding their own."""
     tiny = Promise(Fraction(1, 100))

@@ -34,6 +34,14 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
         yield made
 
 
+def to_the_end(pair: Pair, digest: bytes) -> None:
+    """Rounds, until the experiment has ended."""
+    for _ in range(30):
+        pair.hold(digest, WORTH.__getitem__)
+        if pair.coordinator.status(digest)["ended"]:
+            return
+
+
 def test_an_experiment_without_visitors_never_ends_by_itself(pair: Pair) -> None:
     digest = pair.begin(experiment_of(300))
     for _ in range(12):
@@ -56,8 +64,7 @@ def test_people_who_take_slots_and_never_report_end_nothing(pair: Pair) -> None:
     after = pair.coordinator._snapshot(digest)
     assert (after.row.state, after.experiment.learner.played) == ("running", before)
     assert before == sum(row.reports or 0 for row in after.rounds)
-    for _ in range(30):
-        pair.hold(digest, WORTH.__getitem__)
+    to_the_end(pair, digest)
     assert pair.coordinator.status(digest)["ended"] == "participants-reached"
 
 
@@ -126,8 +133,7 @@ def test_a_later_last_day_continues_an_experiment_whose_days_have_passed(pair: P
     )
     pair.helper.admit(terms, (pair.coordinator.signature(after), signature), (mine, other))
     pair.coordinator.cosign(after, signature, other)
-    for _ in range(30):
-        pair.hold(after, WORTH.__getitem__)
+    to_the_end(pair, after)
     status = pair.coordinator.status(after)
     assert status["people"]["reported"] > before["people"]["reported"] > 0
     assert status["ended"] == "participants-reached"
@@ -152,8 +158,7 @@ def test_more_participants_continue_an_experiment_whose_participants_have_report
     pair: Pair,
 ) -> None:
     digest = pair.begin(experiment_of(600))
-    for _ in range(30):
-        pair.hold(digest, WORTH.__getitem__)
+    to_the_end(pair, digest)
     before = pair.coordinator.status(digest)
     assert before["ended"] == "participants-reached"
     assert 0 < before["people"]["reported"] <= 600
@@ -165,8 +170,7 @@ def test_more_participants_continue_an_experiment_whose_participants_have_report
     assert pair.coordinator.status(after)["state"] == "running"
     estimated = pair.coordinator.estimates(after)["options"]
     assert estimated == pair.coordinator.estimates(digest)["options"]  # nothing is forgotten
-    for _ in range(30):
-        pair.hold(after, WORTH.__getitem__)
+    to_the_end(pair, after)
     status = pair.coordinator.status(after)
     assert (status["ended"], status["people"]["planned"]) == ("participants-reached", 1500)
     assert before["people"]["reported"] < status["people"]["reported"] <= 1500

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -243,6 +244,22 @@ def test_a_policy_that_skips_a_row_is_rejected(setting: Setting) -> None:
         setting.rejected(ahead, "row 1 of this silo was never asked for")
 
 
+def test_rows_that_a_silo_missed_are_final() -> None:
+    federation = LocalFederation.of(4, missing=1, schedule=SyncSchedule(horizon=40))
+    wire = Wire(federation)
+    federation.coordinator(wire).deliver()
+    agent, terms = federation.agents["silo0"], federation.terms
+    asked = SiloMessage.decode(wire.asked["POLICY"][0]["silo0"], terms)
+    beyond = replace(asked, step=len(terms.batches) + 1).encode(federation.key)
+    with pytest.raises(Refusal, match=f"step of the policy is {len(terms.batches) + 1}: must be"):
+        agent.respond("POLICY", beyond)
+    agent.respond("POLICY", replace(asked, step=2).encode(federation.key))
+    assert agent.status()["rows"] == 2
+    for row in (0, 1):
+        with pytest.raises(Refusal, match="others are final"):
+            agent._row(row)
+
+
 def evaluating() -> tuple[LocalFederation, Wire, FederationCoordinator]:
     """A federation with recorded data, whose first evaluation is done."""
     federation = LocalFederation.of(3)
@@ -324,6 +341,9 @@ def test_an_evaluation_is_revealed_for_one_set_of_survivors() -> None:
 def test_a_restored_database_evaluates_nothing_twice() -> None:
     federation, wire, coordinator = evaluating()
     agent = federation.agents["silo0"]
+    agent._database._connection.execute("UPDATE evaluations SET message = zeroblob(16)")
+    with pytest.raises(Refusal, match="has another message on record"):
+        agent._row(FIRST)
     agent._database._connection.execute("DELETE FROM evaluations")
     federation.records["coordinator"] = MemoryRecords()  # the coordinator colludes
     with pytest.raises(SiloAbsent):
@@ -454,6 +474,7 @@ def test_a_second_set_of_survivors_is_not_signed_under_another_step() -> None:
         ([1, 2, 3], "", r"list of survivors is .* must be silos that joined, with this one"),
         ([0, 1, 2, 3], "silo3", r"list of survivors is .* must be silos that joined"),
         ([0, 1], "", "number of survivors is 2: must be at least 3"),
+        ([0, 0, 1], "", r"list of survivors is \[0, 0, 1\]: must be ascending silos"),
     ],
 )
 def test_other_survivors_than_enough_silos_that_joined_are_not_signed(
@@ -469,7 +490,8 @@ def test_other_survivors_than_enough_silos_that_joined_are_not_signed(
             return {name: one for name, one in messages.items() if name != absent}
         if stage == "SURVIVORS":
             asked = SiloMessage.decode(messages["silo0"], federation.terms)
-            others = replace(asked, payload=pack_survivors(listed)).encode(federation.key)
+            payload = struct.pack(f">{len(listed)}H", *listed)
+            others = replace(asked, payload=payload).encode(federation.key)
             with pytest.raises(Refusal, match=told):
                 federation.agents["silo0"].respond(stage, others)
         return messages

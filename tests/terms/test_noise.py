@@ -24,6 +24,7 @@ from tacit.terms.accounting import (
     binomial_delta,
     gaussian_delta,
     skellam_delta,
+    vector_delta,
 )
 from tacit.trust import TrustModel, split_shares
 
@@ -95,6 +96,15 @@ def test_sums_that_a_device_does_not_compute_are_worth_nothing() -> None:
     assert skellam_delta(Fraction(9), MOST_TERMS, Fraction(1)) == 1.0
     assert gaussian_delta(Fraction(3), MOST_TERMS, Fraction(1)) == 1.0
     assert binomial_delta(36, Fraction(1, 2), MOST_TERMS, Fraction(1)) == 1.0
+
+
+def test_vectors_are_charged_the_distance_of_every_coordinate_from_a_gaussian() -> None:
+    numbers = np.arange(-60, 61)
+    drawn = np.exp(-(numbers**2) / 8)
+    rounded = stats.norm.cdf((numbers + 0.5) / 2) - stats.norm.cdf((numbers - 0.5) / 2)
+    apart = np.abs(drawn / drawn.sum() - rounded).sum() / 2
+    one, two = (vector_delta(Fraction(2), Fraction(1), many, Fraction(1)) for many in (1, 2))
+    assert two - one >= (1 + math.e) * apart
 
 
 def under(distribution: str, parameter: Fraction, **changes: Any) -> Terms:

@@ -15,7 +15,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tacit.errors import TacitError, did_you_mean, one_of
-from tacit.trust import DEPLOYABLE, TrustModel
+from tacit.trust import DEPLOYABLE, DEPLOYABLE_WITH_CONTEXTS, TrustModel
 
 if TYPE_CHECKING:
     from tacit.algorithms.problems import Problem
@@ -120,8 +120,9 @@ class Algorithm:
     @property
     def deployable(self) -> str:
         """The names of the trust models under which the live service runs it; empty for none."""
-        live = not self.undeployable and self.family == "arms"
-        return ", ".join(one for one in self.trusts if live and one in DEPLOYABLE)
+        served = {"arms": DEPLOYABLE, "contextual": DEPLOYABLE_WITH_CONTEXTS}
+        live = () if self.undeployable else served.get(self.family, ())
+        return ", ".join(one for one in self.trusts if one in live)
 
     @property
     def family(self) -> str:

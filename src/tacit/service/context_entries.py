@@ -20,11 +20,11 @@ from tacit.errors import TacitError
 from tacit.service.readers import InvalidValue, RuleViolation, fraction, shown, visible
 from tacit.terms import ContextField, ContextTerms, MomentTerms, NumberField
 from tacit.terms.context import MOMENTS, MOST_CONTEXTS, MOST_FEATURES, TABLE, in_units
+from tacit.trust import DEPLOYABLE_WITH_CONTEXTS as LIVE
 from tacit.trust import TrustModel
 
 CONTEXTUAL = "private-contextual"
 MOST_CELLS = 80  # of context and option, up to which tables have less noise than moments
-LIVE = (TrustModel.TWO_SERVERS, TrustModel.SECURE_AGGREGATION)
 _RANGE = re.compile(r"\s*(\S+)\s+to\s+(\S+)\s*")
 Field = ContextField | NumberField
 

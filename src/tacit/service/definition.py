@@ -190,8 +190,8 @@ class Definition(DefinitionEntries):
                 binary=self.levels == 1,
                 levels=self.levels,
                 metrics=len(self.answer.metrics),
-                missing=float(self.missing),
-                dishonest=float(self.dishonest),
+                missing=self.missing,  # exactly, as the terms count participants
+                dishonest=self.dishonest,
                 scaled=True,
                 smallest=self.smallest,
             )

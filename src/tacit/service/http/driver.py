@@ -18,7 +18,7 @@ from tacit.service.http.logs import traced
 LOG = logging.getLogger("tacit.service")
 SHORTEST = 0.2  # minimum seconds between steps
 LONGEST = 30.0  # maximum seconds between steps
-SHARE = 4  # after a step, ignore notifications for this many times its duration
+SHARE = 16  # after a step, ignore notifications for this many times its CPU time
 
 
 class Driver:
@@ -65,7 +65,7 @@ class Driver:
         while not self._stop.is_set():
             self._come.clear()
             self._hurry.clear()
-            started = time.monotonic()
+            started, computed = time.monotonic(), time.thread_time()
             try:
                 wait, failures = self._step(), 0
             except Exception as problem:
@@ -75,7 +75,8 @@ class Driver:
                 _log(problem, wait)
             self.steps += 1
             taken = time.monotonic() - started
-            rest = min(max(SHORTEST, SHARE * taken), LONGEST) if not failures else wait
+            share = SHARE * (time.thread_time() - computed)
+            rest = min(max(SHORTEST, share), LONGEST) if not failures else wait
             pause = min(rest, wait)
             short = pause if failures else min(pause, max(SHORTEST, taken))
             if self._stop.wait(short) or self._hurry.wait(pause - short):
