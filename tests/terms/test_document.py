@@ -310,6 +310,13 @@ def test_shares_that_are_mixed_are_by_invitation_of_somebody_else() -> None:
     check_live(mixed(admission="invitation", issuer=public_key(KEYS[3])))
 
 
+def test_a_coordinator_of_masked_rounds_invites_nobody() -> None:
+    (coordinator,) = masked().keys
+    with pytest.raises(Refusal, match=r"issuer is .*: must be a key of no party"):
+        check_live(masked(admission="invitation", issuer=coordinator))
+    check_live(masked(admission="invitation", issuer=public_key(KEYS[3])))
+
+
 # Assumptions
 
 
