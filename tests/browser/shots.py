@@ -12,13 +12,15 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from unittest import mock
 
 from PIL import Image
 from tests.browser.conftest import chromium
 from tests.browser.staging import Stage, scenes, staged, steps
+from tests.service.test_linear_live import offers
 
 from tacit.service.http import pages
 from tacit.service.pages import style_sheet
@@ -126,6 +128,38 @@ def trust_models(browser: Browser, stage: Stage, directory: Path) -> None:
             keep_all(page, directory, f"part-{name}")
 
 
+def contextual(browser: Browser, stage: Stage, directory: Path) -> None:
+    """Both pages where devices choose by context, and the experimenter's with 1,000 options."""
+    fields = ("shift: day, night", "ward: surgery, paediatrics")
+    chosen = {"algorithm": "private-contextual", "context_fields": fields, "min_batch_size": 10}
+    stage.begin_with("two-servers", **chosen, **LONG, evaluation=Fraction(1, 4))
+    with fresh_window(browser, "desktop", "light") as page:
+        page.goto(f"{stage.page}/take-part")
+        page.wait_for_selector("text=I agree")
+        keep_all(page, directory, "part-contextual")
+        for name, value in (("shift", "day"), ("ward", "surgery")):
+            page.select_option(f"select[name={name}]", value)
+        page.click("text=I agree")
+        page.wait_for_selector("text=Keep my answer")
+        keep_all(page, directory, "part-contextual-waiting")
+        stage.hold(0.99)  # the page's own report is missing
+        page.goto(stage.page)
+        page.wait_for_selector(".live[data-state=live]")
+        keep_all(page, directory, "contextual")
+    table, means = offers(1000)
+    stage.begin_with("two-servers", options=None, options_table=table, participants=3000, **LONG)
+    stage.liked, liked = lambda option, n: int(n % 100 < 100 * means[option]), stage.liked
+    with fresh_window(browser, "desktop", "light") as page:
+        stage.hold()
+        page.goto(stage.page)
+        page.wait_for_selector(".live[data-state=live]")
+        keep_all(page, directory, "many-options")
+    stage.liked = liked
+
+
+LONG: dict[str, Any] = {"window": 3600, "joining": 3600, "margin": 600}
+
+
 def main(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     with (
@@ -134,6 +168,7 @@ def main(directory: Path) -> None:
         chromium() as browser,
         staged(Path(parties)) as stage,
     ):
+        contextual(browser, stage, directory)
         without_script(browser, stage, directory)
         trust_models(browser, stage, directory)
         participant(browser, stage, directory)

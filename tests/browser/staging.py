@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, Any
 from tests.service.pairs import experiment_of
 from tests.service.served import Threads, served, wait_for
 
+from tacit.aggregation.announcements import accept
 from tacit.aggregation.two_servers import TwoServerRound, split
+from tacit.client.choices import choose, numbers_of
 from tacit.experiment import Experiment
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.definition import Definition
 from tacit.service.timing import Timing
 from tacit.signatures import public_key
-from tacit.terms import Aggregation, Answer, cosign
+from tacit.terms import Aggregation, Answer, ContextField, cosign
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
@@ -84,22 +86,22 @@ class Stage:
         about: dict[str, Any] = (helped if has_helper else {}) | changed
         if trust == "shuffler":
             about["delta"] = Fraction(1, 1000)
-        defined = Definition.of(
-            question=QUESTION,
-            organisation="St. Anna hospital, occupational health",
-            options=OPTIONS,
-            meaning="whether you took a break",
-            trust=trust,
-            window=2,
-            epsilon=Fraction(1),
-            participants=4000,
-            first_day=today - timedelta(days=2),
-            last_day=today + timedelta(days=60 + self.begun),
-            joining=SOON.joining,
-            margin=SOON.margin,
-            grace=SOON.grace,
-            **about,
-        )
+        given: dict[str, Any] = {
+            "question": QUESTION,
+            "organisation": "St. Anna hospital, occupational health",
+            "options": OPTIONS,
+            "meaning": "whether you took a break",
+            "trust": trust,
+            "window": 2,
+            "epsilon": Fraction(1),
+            "participants": 4000,
+            "first_day": today - timedelta(days=2),
+            "last_day": today + timedelta(days=60 + self.begun),
+            "joining": SOON.joining,
+            "margin": SOON.margin,
+            "grace": SOON.grace,
+        }
+        defined = Definition.of(**given | about)
         terms = defined.terms(self.both.urls[0], public_key(first.key))
         self.digest = coordinator.create(terms, defined.experiment(), defined.timing)
         if has_helper:
@@ -147,11 +149,20 @@ class Stage:
         pinned = self.both.coordinator.pinned(self.digest)
         counts: dict[str, int] = {}
         halves = []
-        for one in came:
-            counts[one.option] = counts.get(one.option, 0) + 1
+        for number, one in enumerate(came):
             assert one.slot is not None
-            value = self.liked(one.option, counts[one.option])
-            halves.append(split(pinned, one.announcement, one.slot, [value]))
+            about = accept(TwoServerRound, pinned, one.announcement).binding
+            fields = pinned.terms.context.fields if pinned.terms.context else ()
+            context = {
+                each.name: each.values[number % len(each.values)]
+                for each in fields
+                if isinstance(each, ContextField)
+            }
+            chosen = choose(pinned.terms, about, context or None)
+            counts[chosen.option] = counts.get(chosen.option, 0) + 1
+            levels = (*chosen.levels[:-1], self.liked(chosen.option, counts[chosen.option]))
+            numbers = numbers_of(pinned.terms, about, levels)
+            halves.append(split(pinned, one.announcement, one.slot, numbers))
         for role, party in enumerate(self.both.parties):
             waiting = [
                 party.report(_identity(one), one.slot.number, pair[role])

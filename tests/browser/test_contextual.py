@@ -55,7 +55,7 @@ def test_a_browser_chooses_by_the_context_and_sends_one_hidden_cell(
     page = opened(browser, stage)
     requests: list[Request] = []
     page.on("request", lambda one: requests.append(one))
-    assert "Your device chooses which" in page.inner_text(".terms.short")
+    assert "Your device chooses, by what you state" in page.inner_text(".terms.short")
     page.click("text=I agree")  # nothing is stated yet: the browser asks for it
     assert not requests
     page.select_option("select[name=shift]", "night")

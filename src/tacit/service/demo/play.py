@@ -34,9 +34,10 @@ QUESTION = "Which reminder gets people to take a break?"
 LIKING = {"No reminder": 0.1, "A quiet line": 0.2, "A friendly question": 0.85}
 CONTEXTS = {"shift": ["day", "night"]}
 BY_SHIFT = {
-    "day": {"A quiet line": 0.25, "A friendly question": 0.75},
-    "night": {"A quiet line": 0.7, "A friendly question": 0.2},
+    "day": {"A quiet line": 0.2, "A friendly question": 0.85},
+    "night": {"A quiet line": 0.8, "A friendly question": 0.15},
 }
+CONTEXT_BATCH = 300  # one or two rounds decide; noise counts once per round, however large it is
 EPSILON = {TrustModel.LOCAL: 3, TrustModel.SHUFFLER: 2}
 """ε by trust model, else 1: larger where rounds would need too many people for three minutes."""
 
@@ -249,8 +250,9 @@ def definition_of(
             "options": tuple(BY_SHIFT["day"]),
             "algorithm": "private-contextual",
             "context_fields": tuple(fields),
-            "min_batch_size": 5,
-            "exploration": Fraction(2, 5),
+            "min_batch_size": CONTEXT_BATCH,
+            "exploration": Fraction(4, 5),
+            "evaluation": 0,
         }
     return definition_files.write(
         {

@@ -30,9 +30,9 @@ WHICH_BROWSERS = (
     "and in the local model; where the device chooses, by tables over two servers"
 )
 
-BY_CHANCE = "one of these, by chance: "
+BY_CHANCE = "one of these, by chance: {}."
 BY_CONTEXT = (
-    "one of these. Your device chooses which, by what you state and by chance; neither is sent. "
+    "one of these: {}. Your device chooses, by what you state and by chance; neither is sent."
 )
 
 OTHERS_LEARN = {
@@ -65,7 +65,6 @@ def page(terms: Terms, state: str, root: str) -> str:
         title=terms.question,
         root=root,
         terms=terms,
-        some_of=some_of,
         state=state,
         over=state in OVER,
         browsers=in_browsers(terms),
@@ -77,7 +76,7 @@ def page(terms: Terms, state: str, root: str) -> str:
         protection=[*caution(terms), *likelihood(terms.promise)],
         honesty=honesty(terms),
         receivers=[one for one in terms.parties if one.role in visibility(terms).receivers],
-        you_get=BY_CHANCE if terms.context is None else BY_CONTEXT,
+        you_get=(BY_CHANCE if terms.context is None else BY_CONTEXT).format(some_of(terms.options)),
         **_learned(terms),
         choices=choices(answer),
         unanswered=_unanswered(answer),
@@ -119,7 +118,7 @@ def _learned(terms: Terms) -> dict[str, str]:
         "others_learn": f"how many of at least {minimum} people are in each of {cells} cells of "
         "what they state, option and answer, with noise; nothing else about you.",
         "can_tell": f"that you took part in a round, and when.{share}",
-        "cannot_tell": f"what you stated, what your device chose, {CANNOT_TELL[terms.trust]}",
+        "cannot_tell": f"what you stated, what your device chose or {CANNOT_TELL[terms.trust]}",
     }
 
 
