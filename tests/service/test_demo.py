@@ -154,7 +154,9 @@ def test_whatever_ends_the_demonstration_no_process_stays(
         demo.wait(60)
     wait_until(lambda: not alive(f"{tmp_path}/tacit-demo-"))
     if how is not signal.SIGKILL:
-        assert demo.returncode == 130
+        # CPython dies of SIGINT itself if the interrupt came while it made a dataclass; shells show
+        # 130 for both
+        assert demo.returncode in (130, -signal.SIGINT)
         assert not list(tmp_path.glob("tacit-demo-*"))
 
 
