@@ -54,7 +54,7 @@ class ContextForecast:
         Fewest people of those tried with which it leads in nine of ten contexts; None if none.
     gain, told
         What choosing gains per person over one option for everybody, and the gain from which on
-        that is told; None without an evaluation slice.
+        that is detected; None without an evaluation slice.
     """
 
     noise: float
@@ -91,7 +91,7 @@ class ContextForecast:
             yield f"The right option leads in 90% of contexts with about {self.enough:,} people."
         if self.told is not None:
             yield (
-                "Choosing by context is told to be better than one option for everybody if it "
+                "Choosing by context is shown to be better than one option for everybody if it "
                 f"gains about {self.told:.3g} per person; here it could gain {self.gain:.3g}."
             )
 
