@@ -16,21 +16,23 @@ from tacit.terms.canonical import LARGEST, read_fraction
 
 DISCRETE_LAPLACE = "discrete-laplace"
 RANDOMIZED_RESPONSE = "randomized-response"
+UNARY_ENCODING = "unary-encoding"
 SKELLAM = "skellam"
 DISCRETE_GAUSSIAN = "discrete-gaussian"
 BINOMIAL = "binomial"
 DISTRIBUTIONS = (
     DISCRETE_LAPLACE,
     RANDOMIZED_RESPONSE,
+    UNARY_ENCODING,
     SKELLAM,
     DISCRETE_GAUSSIAN,
     BINOMIAL,
 )
 """Distributions of noise that are verified against ε and δ, and what their parameter is.
 
-The parameter is the scale of discrete Laplace noise, 1/ε of one bit of randomized response, the
-variance of Skellam noise, σ of discrete Gaussian noise, and the variance of all noise bits
-together.
+The parameter is the scale of discrete Laplace noise, 1/ε of one bit of randomized response, 2/ε
+of the cells of a table in unary encoding, the variance of Skellam noise, σ of discrete Gaussian
+noise, and the variance of all noise bits together.
 """
 
 REHEARSED = "rehearsed"
