@@ -174,13 +174,8 @@ def compose(
         make = statistic_sums.table_sum
         how |= {"segments": features.segments, "options": len(features.options)}
     else:
-        how |= {
-            "dimension": features.dimension,
-            "resolution": features.resolution,
-            "levels": problem.precision,
-        }
-        if problem.scaled:
-            make = statistic_sums.scaled_moment_sum
+        how["size"] = [features.dimension, features.resolution, problem.precision]
+        how |= {"scaled": True} if problem.scaled else {}
     if problem.missing or problem.dishonest:
         how |= {"missing": problem.missing, "dishonest": problem.dishonest}
     fewest = LEAST_FIRST if trust.shares_noise and problem.smallest == 1 else 1
