@@ -60,7 +60,7 @@ def protocol_of(experiment: Experiment, participants: int) -> SumProtocol:
 @pytest.mark.parametrize(
     ("name", "constants", "rewards"),
     extended_but_every(
-        2,
+        4,
         (
             (name, constants, rewards)
             for name, constants, rewards in product(
@@ -315,7 +315,7 @@ def test_noise_of_different_arms_is_independent(name: str, slow: bool) -> None:
     experiment = built(name, problem)
     rng = np.random.default_rng(8)
     rows = []
-    for _ in range(800 if slow else 1200):
+    for _ in range(800 if slow else 600):
         row = []
         for batch in first:
             protocol = protocol_of(experiment, batch.participants)

@@ -204,13 +204,6 @@ def test_uses_up_its_horizon_and_beats_chance(name: str, example: Example, world
         assert 0 < regret < 0.9 * learner.horizon * answers.chance
 
 
-@pytest.mark.parametrize(("name", "example", "world"), WORLDS)
-def test_copes_with_every_error_law(name: str, example: Example, world: str) -> None:
-    learner = make(name, example, horizon=2_000)
-    play_in(learner, example.worlds[world], np.random.default_rng(2))
-    assert learner.played == learner.horizon
-
-
 @pytest.mark.parametrize(
     ("name", "example"),
     [case for case in CASES if "arms" in case.values[1].arguments],  # type: ignore[union-attr]
