@@ -81,7 +81,7 @@ def group(kind: type) -> Any:
 
 
 @cache
-def _words(part: type) -> dict[str, tuple[str, ...]]:
+def _words(part: Any) -> dict[str, tuple[str, ...]]:
     """The values of every field that is a choice of words."""
     found = {}
     for name, kind in get_type_hints(part).items():
@@ -96,7 +96,8 @@ class Checked:
 
     def _check_words(self) -> None:
         """Check every field that is a choice of words, if it is given."""
-        for name, words in _words(type(self)).items():
+        kind: Any = type(self)
+        for name, words in _words(kind).items():
             if self._given(name):
                 one_of(name, getattr(self, name), words)
 

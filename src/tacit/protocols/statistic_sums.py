@@ -537,6 +537,11 @@ def moment_sum(
     `size` is dimension, resolution and levels. The noise of `scaled` moments has one width, and no
     weight.
     """
-    statistic = ScaledMomentStatistic(*size) if scaled else MomentStatistic(*size, weight)
+    dimension, resolution, levels = size
+    statistic = (
+        ScaledMomentStatistic(dimension, resolution, levels)
+        if scaled
+        else MomentStatistic(dimension, resolution, levels, weight)
+    )
     threat = ThreatModel(missing, dishonest)
     return statistic_sum(participants, statistic, trust, target, threat)
