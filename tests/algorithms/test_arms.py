@@ -86,11 +86,14 @@ def test_every_algorithm_runs_to_its_horizon(name: str, constants: Constants, re
 
 @pytest.mark.parametrize(
     ("name", "trust", "index", "delta"),
-    [
-        *product(["private-klucb"], TRUSTS, ["chernoff", "variance"], [None, 1e-5]),
-        *product(["private-med"], TRUSTS, ["chernoff", "variance"], [None]),
-        ("private-med", "shuffler", "variance", 1e-5),
-    ],
+    extended_but_every(
+        3,
+        [
+            *product(["private-klucb"], TRUSTS, ["chernoff", "variance"], [None, 1e-5]),
+            *product(["private-med"], TRUSTS, ["chernoff", "variance"], [None]),
+            ("private-med", "shuffler", "variance", 1e-5),
+        ],
+    ),
 )
 def test_private_learners_run_under_every_trust_model(
     name: str, trust: TrustModel, index: str, delta: float | None
