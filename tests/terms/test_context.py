@@ -139,11 +139,11 @@ def test_contradictions_are_rejected(changed: dict[str, Any], said: str) -> None
 @pytest.mark.parametrize("distribution", [SKELLAM, DISCRETE_GAUSSIAN])
 def test_noise_for_one_metric_is_rejected_where_two_cells_move(distribution: str) -> None:
     noise = Noise(Fraction(40), "devices", distribution)
-    alone = {"parties": TERMS.parties[:1], "trust": TrustModel.SECURE_AGGREGATION, "suite": ""}
-    promise = Promise(Fraction(1), Fraction(1, 10**6))
-    assert replace(TERMS, **alone, promise=promise, noise=noise, context=None)
+    alone: dict[str, Any] = {"parties": TERMS.parties[:1], "trust": TrustModel.SECURE_AGGREGATION}
+    alone |= {"suite": "", "promise": Promise(Fraction(1), Fraction(1, 10**6)), "noise": noise}
+    assert replace(TERMS, **alone, context=None)
     with pytest.raises(TacitError, match=f"noise.distribution is {distribution}: must be discrete"):
-        replace(TERMS, **alone, promise=promise, noise=noise)
+        replace(TERMS, **alone)
 
 
 def test_a_table_that_is_too_large_is_rejected() -> None:
