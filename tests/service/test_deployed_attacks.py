@@ -40,10 +40,10 @@ def test_one_participant_who_spoils_its_shares_costs_a_round_and_not_the_experim
         announced = reporter(one.pinned.terms).announced(one.pinned, liar.announcement)
         assert isinstance(announced, ShufflerRound)
         spoilt = [b"\xff" * announced.size] * announced.messages
-        sent = [(liar, {1: liar.slot.encode() + wrap(one.pinned, liar.announcement, spoilt)})]
+        wrong = {1: liar.slot.encode() + wrap(one.pinned, liar.announcement, spoilt)}
         beside = [each for each in others if one.identity(each) == announced.identity]
-        sent += [(each, dict(one.report(each, 0))) for each in beside[: announced.minimum]]
-        assert set(one.send(sent)) == {None}
+        sent = [(each, one.report(each, 0)) for each in beside[: announced.minimum]]
+        assert set(one.send([(liar, wrong), *sent])) == {None}
         one.clock.now += 200
         one.step(4)
         assert one.helper is not None
