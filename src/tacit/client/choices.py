@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.aggregation.announcements import Binding, binding_of
+from tacit.aggregation.announcements import Binding, LiveRound
 from tacit.aggregation.two_servers import ReportSlot
 from tacit.client.entries import Running
 from tacit.client.levels import nothing_happened
@@ -70,10 +70,11 @@ def numbers_of(terms: Terms, about: Binding, levels: Sequence[int]) -> list[int]
     return context.vector(len(terms.options), terms.answer.levels, known, level)
 
 
-def zero_report(pinned: Pinned, announcement: bytes, slot: ReportSlot, joined: float) -> Running:
+def zero_report(
+    pinned: Pinned, announcement: bytes, announced: LiveRound, slot: ReportSlot, joined: float
+) -> Running:
     """A participation whose answers are all zero, without a ledger: for audits and the demo."""
-    identity, about = binding_of(announcement)
     context = pinned.terms.context
-    kept = context.kept if context is not None and about.option == BY_POLICY else 0
+    kept = context.kept if context is not None and announced.binding.chosen else 0
     levels = (0,) * (len(pinned.terms.answer.metrics) + kept)
-    return Running(identity, pinned, announcement, slot, b"", joined, None, levels, ())
+    return Running(announced.identity, pinned, announcement, slot, b"", joined, None, levels, ())

@@ -55,7 +55,7 @@ class Participants:
         announced = self._reporter.announced(self._pinned, announcement)
         self.rounds[announced.identity] = announced
         slot = ReportSlot(said["place"], bytes.fromhex(said["token"]))
-        return zero_report(self._pinned, announcement, slot, time.time())
+        return zero_report(self._pinned, announcement, announced, slot, time.time())
 
     async def report(self, running: Running) -> None:
         """Send a report of zeros to every party that gets one."""

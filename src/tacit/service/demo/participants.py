@@ -209,9 +209,12 @@ class SimulatedParticipants:
             return
         pinned = await self._pinned_terms()
         announcement, token = (bytes.fromhex(said[name]) for name in ("announcement", "token"))
+        device = reporter(pinned.terms)
+        announced = device.announced(pinned, announcement)
         for what, key in (("nonsense", token), ("another", token), ("forged slot", bytes(16))):
-            made = zero_report(pinned, announcement, ReportSlot(said["place"], key), joined=0.0)
-            for role, report in reporter(pinned.terms).encode(made).items():
+            slot = ReportSlot(said["place"], key)
+            made = zero_report(pinned, announcement, announced, slot, joined=0.0)
+            for role, report in device.encode(made).items():
                 body = report[:-SPOILT] + os.urandom(SPOILT)
                 address = pinned.terms.parties[role].address
                 path = f"/rounds/{made.identity.hex()}/reports/{made.slot.number}"
