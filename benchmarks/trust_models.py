@@ -276,10 +276,12 @@ def _batch(
             party.keep([party.report(identity, one.slot.number, content)])
     for _ in range(12):
         step(2)
-        if not coordinator.rounds(Stage.CLOSING):
+        if not any(row.assigned for row in coordinator.rounds(*LIVE)):
             break
         for running in devices:
             _answer(coordinator, running, making, found)
+    else:
+        raise TimeoutError(f"rounds of {terms.question!r} did not end")
     found.people += len(asked)
 
 
