@@ -120,7 +120,8 @@ async def played(there: Operated, addresses: dict[int, str], pinned: Pinned, peo
 
     hooks = {"request": [counting]}
     end = time.monotonic() + LONGEST
-    async with httpx.AsyncClient(timeout=60.0, event_hooks=hooks) as http:
+    lines = httpx.Limits(max_connections=None)  # every device of a round with stages holds one
+    async with httpx.AsyncClient(timeout=60.0, limits=lines, event_hooks=hooks) as http:
         crowd = Participants(pinned, addresses, http)
         stages: list[asyncio.Task[None]] = []
         enough = False
