@@ -165,7 +165,7 @@ class _Batch:
         now = self.party.now
         if row.stage is Stage.PREPARING:
             return self._announce(row)
-        if row.stage is Stage.OPEN and not self.party.close_when_due(row, now):
+        if row.stage is Stage.OPEN and not self.party.close_when_due(row, now, self.link):
             return min(max(float(row.closes - now), SOON), PAUSE)
         return self._close(row)
 

@@ -163,6 +163,10 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
         accept(ShufflerRound, self.context.pinned, announcement)
         return announcement
 
+    def is_full(self, row: RoundRow, link: HelperLink | None) -> bool:
+        """Whether the helper, which has all reports, has ended its part of the round."""
+        return row.assigned >= row.slots and bool(linked(link).exchange(row.identity, b"")[1])
+
     def abandon(self, identity: bytes) -> None:
         """Abort a round that is not over and destroy its keys."""
         state = PartyRoundState(self.context.records, self.part.value, identity)
