@@ -120,7 +120,8 @@ async def played(there: Operated, addresses: dict[int, str], pinned: Pinned, peo
 
     hooks = {"request": [counting]}
     end = time.monotonic() + LONGEST
-    async with httpx.AsyncClient(timeout=60.0, event_hooks=hooks) as http:
+    lines = httpx.Limits(max_connections=None)  # every device of a round with stages holds one
+    async with httpx.AsyncClient(timeout=60.0, limits=lines, event_hooks=hooks) as http:
         crowd = Participants(pinned, addresses, http)
         stages: list[asyncio.Task[None]] = []
         enough = False
@@ -276,10 +277,12 @@ def _batch(
             party.keep([party.report(identity, one.slot.number, content)])
     for _ in range(12):
         step(2)
-        if not coordinator.rounds(Stage.CLOSING):
+        if not any(row.assigned for row in coordinator.rounds(*LIVE)):
             break
         for running in devices:
             _answer(coordinator, running, making, found)
+    else:
+        raise TimeoutError(f"rounds of {terms.question!r} did not end")
     found.people += len(asked)
 
 
