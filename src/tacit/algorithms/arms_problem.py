@@ -379,11 +379,7 @@ class ArmsProblem(Problem):
                 "neither"
             )
         return replace(
-            self,
-            binary=world.binary,
-            learner_seed=seed,
-            labels=world.names,
-            table=world.features,
+            self, binary=world.binary, learner_seed=seed, labels=world.names, table=world.features
         )
 
     def record(self, outcome: RunOutcome) -> dict[str, Any]:

@@ -76,8 +76,7 @@ class ContextualEnvironment(Checked):
     """The simulated contexts and rewards."""
 
     contexts: Contexts = option(
-        "random",
-        "Simulated contexts: random features, dummies with interactions, or segments.",
+        "random", "Simulated contexts: random features, dummies with interactions, or segments."
     )
     dimension: int = option(8, "Number of features.")
     segments: int = option(20, "Number of segments, with segments.")
