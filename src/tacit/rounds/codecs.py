@@ -187,14 +187,19 @@ def _shares(protocol: Protocol, count: int, modulus: int) -> Mixed:
     """Additive shares of one number; all are needed."""
 
     def gather(shares: list[int], reports: int) -> list[list[int]]:
-        if len(shares) != reports * count:
-            raise Refusal(
-                f"{len(shares)} of {reports * count} shares arrived, so the round is aborted and "
-                "nothing is released: open a new round"
-            )
+        _check_all(len(shares), reports * count, "shares")
         return _rows(shares, count)
 
     return Mixed(protocol, count, modulus, list, gather)
+
+
+def _check_all(arrived: int, expected: int, what: str) -> None:
+    """Reject a view in which a message is spoilt."""
+    if arrived != expected:
+        raise Refusal(
+            f"{arrived} of {expected} {what} arrived, so the round is aborted and nothing is "
+            "released: open a new round"
+        )
 
 
 def _bits(protocol: Protocol, count: int) -> Mixed:
@@ -252,7 +257,8 @@ def _bits_by_group(protocol: PureShuffle) -> Mixed:
     def flatten(message: GroupMessage) -> list[int]:
         return [2 * message.group + bit for bit in message.bits]
 
-    def gather(numbers: list[int], reports: int) -> list[GroupMessage]:  # noqa: ARG001
+    def gather(numbers: list[int], reports: int) -> list[GroupMessage]:
+        _check_all(len(numbers), reports * count, "bits")
         return [
             GroupMessage(group, tuple(row))
             for group, bits in enumerate(_piles(numbers, labels, 2))
