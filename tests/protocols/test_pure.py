@@ -20,7 +20,7 @@ from tacit.errors import Refusal, TacitError
 from tacit.privacy import PureDP, ThreatModel, View
 from tacit.protocols import factories
 from tacit.protocols.pure_shuffle import PureShuffle, share_probabilities
-from tacit.rounds.codecs import codec
+from tacit.rounds.codecs import Mixed, codec
 from tacit.sampling.certificates import PureShuffleParameters, lookup
 from tacit.types import Levels
 
@@ -239,6 +239,7 @@ def test_a_group_with_missing_and_corrupted_members_keeps_epsilon(participants: 
     protocol = PureShuffle(participants, 1.0, threat=THREAT)
     p, honest = protocol.parameters, THREAT.honest(participants)
     assert p.users == protocol.honest <= honest < 2 * p.users
+    assert protocol.guarantee is not None
     assert protocol.guarantee.assumptions >= frozenset(THREAT.assumptions())
     for arrived in range(honest, participants + 1):
         assert worst_loss(replace(p, users=arrived), share_probabilities(p)) <= 1 + 1e-9
@@ -274,6 +275,7 @@ def test_an_incomplete_group_is_summed_from_its_minimum_on() -> None:
 def test_one_spoilt_message_aborts_a_certified_group() -> None:
     protocol = PureShuffle(10, 1.0, threat=THREAT)
     way = codec(protocol, "mixing")
+    assert isinstance(way, Mixed)
     numbers = [number for place in range(9) for number in way.payload(protocol.report(1.0, place))]
     assert way.released(ShuffledView(tuple(numbers), 9, 0)).reports == 9
     for spoilt in (numbers[1:], [*numbers[1:], b"\x02"]):

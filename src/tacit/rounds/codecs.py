@@ -224,11 +224,6 @@ def _labelled(protocol: Protocol, part: Mixed) -> Mixed:
 
     def gather(numbers: list[int], reports: int) -> list[tuple[Any, ...]]:
         columns = [part.gather(pile, reports) for pile in _piles(numbers, labels, part.bound)]
-        if len({len(column) for column in columns}) > 1:
-            raise Refusal(
-                "the metrics have different numbers of reports, so the round is aborted and "
-                "nothing is released: open a new round"
-            )
         return list(zip(*columns, strict=True))
 
     return Mixed(protocol, labels * part.count, labels * part.bound, flatten, gather)
