@@ -232,12 +232,11 @@ class ShufflerHelper(ShufflerEngine, HelperEngine):
     def close(self, served: ServedRound, message: bytes, now: int) -> HelperAnswer:
         """Shuffle the stored reports once; the answer is the batch or a signed abort."""
         assert isinstance(served, ShufflerReports)
-        if message == RECEIVED:
+        phase = served.entry().phase
+        if message == RECEIVED and phase in (RoundPhase.ANSWERED, RoundPhase.FORGOTTEN):
             served.forget()
             return HelperAnswer(ended=Stage.OPENED)
-        if served.entry().phase is RoundPhase.OPEN and now >= (
-            served.round.binding.closes + served.round.grace
-        ):
+        if phase is RoundPhase.OPEN and now >= served.round.binding.closes + served.round.grace:
             served.abort()
         batch = served.shuffle(PendingShares(self.context.store, served.round.identity))
         outcome = self._ended(served)
