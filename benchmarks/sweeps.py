@@ -1,4 +1,4 @@
-"""Time of a sweep of 2,000 cells: with one worker, with two, and on a local Ray cluster if installed.
+"""Time of a sweep of 2,000 cells with one worker, with two, and on a local Ray cluster.
 
 The result files are compared byte by byte. The CPU time of the main process is printed too: on a
 busy machine it is more reliable than the clock.
