@@ -1357,8 +1357,12 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "terms/document.py",
         "_check_noise",
-        (swap("TABLE_SENSITIVITY", "1"),),
-        CHOSEN,
+        (
+            swap("TABLE_SENSITIVITY", "1"),
+            swap("(DISCRETE_LAPLACE,)", "allowed"),
+            swap("(DISCRETE_GAUSSIAN,)", "allowed"),
+        ),
+        (*CHOSEN, *LIVE_MOMENTS),
     ),
     Target(
         "terms/context.py",

@@ -299,7 +299,7 @@ def _shared(definition: Definition) -> Iterator[str]:
     share = definition.control_share
     if share:
         yield (
-            f"At least {float(share):.3g} of all people get {definition.control}, and as many each "
+            f"At least {float(share):.1%} of all people get {definition.control}, and as many each "
             "other option until it is shown to be worse."
         )
     elif definition.context is not None:

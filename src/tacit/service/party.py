@@ -38,7 +38,13 @@ from tacit.service.store import (
     Transaction,
     unknown_experiment,
 )
-from tacit.service.trust_models.contract import EngineContext, Noise, RoundEngine, ServedRound
+from tacit.service.trust_models.contract import (
+    EngineContext,
+    HelperLink,
+    Noise,
+    RoundEngine,
+    ServedRound,
+)
 from tacit.signatures import fingerprint, public_key
 from tacit.terms import Pinned, Terms, check_live, cosign
 
@@ -372,14 +378,14 @@ class ServerParty(ABC):
                 return said
         return header(Kind.OUTCOME, identity) + bytes((self.role, RoundOutcome.UNKNOWN))
 
-    def close_when_due(self, row: RoundRow, now: int) -> RoundRow | None:
+    def close_when_due(
+        self, row: RoundRow, now: int, link: HelperLink | None = None
+    ) -> RoundRow | None:
         """Close an open round whose deadline has passed or whose slots have all reported.
 
         Returns the closing round, or None if it stays open or another process closed it.
         """
-        with self.store.read() as transaction:
-            full = transaction.count_shares(row.identity) >= row.slots
-        if now < row.closes and not full:
+        if now < row.closes and not self.engine(row.terms).is_full(row, link):
             return None
         closing = replace(row, stage=Stage.CLOSING)
         with self.store.begin() as transaction:

@@ -507,7 +507,9 @@ def _check_noise(terms: Terms) -> None:
     """Reject noise that does not achieve the guarantee, as far as this module knows."""
     noise, promise, metrics = terms.noise, terms.promise, len(terms.answer.metrics)
     exact = terms.context is None or terms.context.exact
-    allowed = NOISES[terms.trust, noise.by] if exact else (DISCRETE_GAUSSIAN,)
+    allowed = NOISES[terms.trust, noise.by]
+    if terms.context is not None:  # the noise whose sensitivity to a statistic is verified
+        allowed = (DISCRETE_LAPLACE,) if exact else (DISCRETE_GAUSSIAN,)
     rehearsed = noise.distribution == REHEARSED and noise.by == "devices"
     rule = f"{' or '.join(allowed)} with trust {terms.trust.value} and noise by {noise.by}"
     known = rehearsed or noise.distribution in allowed

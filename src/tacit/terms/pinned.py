@@ -115,11 +115,17 @@ class Pinned:
         self._check_signed(Signed.TERMS, self.terms.encode(), self.signatures)
 
     def _check_signed(self, kind: Signed, message: bytes, signatures: Sequence[bytes]) -> None:
-        if not len(signatures) == len(self.keys) == len(self.terms.parties):
-            raise Refusal(
-                f"there are {len(signatures)} signatures and {len(self.keys)} pinned keys: must be "
-                f"one of each for the {len(self.terms.parties)} parties of the terms"
-            )
+        parties = len(self.terms.parties)
+        require(
+            len(self.keys) == parties,
+            "number of pinned keys",
+            len(self.keys),
+            f"{parties}, one for each party of the terms",
+            Refusal,
+        )
+        signed = len(signatures)
+        rule = f"{parties}, one of each party. Let the missing party sign: tacit terms cosign"
+        require(signed == parties, "number of signatures", signed, rule, Refusal)
         for party, signature in zip(self.terms.parties, signatures, strict=True):
             verify(kind, message, signature, party.key, f"the {party.role}")
 

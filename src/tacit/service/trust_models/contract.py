@@ -185,6 +185,14 @@ class RoundEngine(ABC):
     def serve(self, row: RoundRow) -> ServedRound:
         """The announced round in this row."""
 
+    def is_full(self, row: RoundRow, link: HelperLink | None) -> bool:  # noqa: ARG002
+        """Whether an open round waits for no further report, so that it closes before its deadline.
+
+        `link` is the coordinator's.
+        """
+        with self.context.store.read() as transaction:
+            return transaction.count_shares(row.identity) >= row.slots
+
     @staticmethod
     @abstractmethod
     def recorded_outcome(records: Records, role: int, identity: bytes) -> bytes | None:

@@ -171,6 +171,10 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
         accept(ShufflerRound, self.context.pinned, announcement)
         return announcement
 
+    def is_full(self, row: RoundRow, link: HelperLink | None) -> bool:
+        """Whether the helper, which has all reports, has ended its part of the round."""
+        return row.assigned >= row.slots and bool(linked(link).exchange(row.identity, b"")[1])
+
     def abandon(self, identity: bytes) -> None:
         """Abort a round that is not over and destroy its keys."""
         state = PartyRoundState(self.context.records, self.part.value, identity)
@@ -236,12 +240,11 @@ class ShufflerHelper(ShufflerEngine, HelperEngine):
     def close(self, served: ServedRound, message: bytes, now: int) -> HelperAnswer:
         """Shuffle the stored reports once; the answer is the batch or a signed abort."""
         assert isinstance(served, ShufflerReports)
-        if message == RECEIVED:
+        phase = served.entry().phase
+        if message == RECEIVED and phase in (RoundPhase.ANSWERED, RoundPhase.FORGOTTEN):
             served.forget()
             return HelperAnswer(ended=Stage.OPENED)
-        if served.entry().phase is RoundPhase.OPEN and now >= (
-            served.round.binding.closes + served.round.grace
-        ):
+        if phase is RoundPhase.OPEN and now >= served.round.binding.closes + served.round.grace:
             served.abort()
         batch = served.shuffle(PendingShares(self.context.store, served.round.identity))
         outcome = self._ended(served)
