@@ -57,7 +57,9 @@ def one_guarantee(
     zcdp = kind is GuaranteeKind.zcdp
     if zcdp == (rho is None) or zcdp == (epsilon is not None):
         wanted, vain = ("--rho", "--epsilon") if zcdp else ("--epsilon", "--rho")
-        raise TacitError(f"--as {kind.value} needs {wanted}: give it, and leave {vain} out")
+        raise TacitError(
+            f"{wanted}, not {vain}, states the guarantee of --as {kind.value}: give it"
+        )
     if delta and kind is not GuaranteeKind.approximate:
         raise TacitError(f"delta is {delta:g}, but --as {kind.value} has none: leave it out")
     if rho is not None:
