@@ -672,17 +672,33 @@ TARGETS: tuple[Target, ...] = (
     Target("protocols/sums.py", "Local.__init__", (swap("self.precision", "1"),), CROWD),
     Target("protocols/shuffled_bits.py", "ShuffledBits.randomize", (noise,), LAW_OF_SUMS),
     Target(
-        "protocols/pure_shuffle.py",
-        "PureShuffle.report",
+        "sampling/draws.py",
+        "draw_certified_ones",
         (
-            swap("Chance(Fraction(p.mixture)).flip()", "False"),
-            swap("Fraction(p.mixture)", "Fraction(p.mixture) / 2"),
+            swap("Chance(p.mixture).flip()", "False"),
+            swap("Chance(p.mixture)", "Chance(p.mixture / 2)"),
             swap("below(p.bits + 1)", "below(p.bits)"),
-            swap("_conditioned(p)", "0"),
+            swap("draw_laplace_share(1 / p.noise_epsilon, p.users)", "0"),
+            limits,
         ),
-        LAW_OF_SUMS,
+        (*LAW_OF_SUMS, *PURE),
     ),
-    Target("protocols/pure_shuffle.py", "_conditioned", (noise, limits), (*LAW_OF_SUMS, *PURE)),
+    Target(
+        "sampling/certificates.py",
+        "one_group",
+        (swap("row.users <= honest", "row.users <= users"),),
+        PURE,
+    ),
+    Target(
+        "terms/pinned.py",
+        "Pinned._check_certified",
+        (
+            swap("offer.parts == proven.bits", "True"),
+            swap("total == scale", "True"),
+            swap("offer.modulus is None", "True"),
+        ),
+        ("tests/service/test_algorithms_deployed.py",),
+    ),
     Target("protocols/pure_shuffle.py", "PureShuffle.combine", (checks,), PURE),
     Target(
         "sampling/coins.py",
@@ -1341,8 +1357,12 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "terms/document.py",
         "_check_noise",
-        (swap("TABLE_SENSITIVITY", "1"),),
-        CHOSEN,
+        (
+            swap("TABLE_SENSITIVITY", "1"),
+            swap("(DISCRETE_LAPLACE,)", "allowed"),
+            swap("(DISCRETE_GAUSSIAN,)", "allowed"),
+        ),
+        (*CHOSEN, *LIVE_MOMENTS),
     ),
     Target(
         "terms/context.py",

@@ -28,6 +28,7 @@ from tacit.terms import (
     Terms,
     cosign,
 )
+from tacit.terms.parts import DISCRETE_GAUSSIAN, SKELLAM
 from tacit.trust import TrustModel
 
 KEYS = tuple(Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in (1, 2))
@@ -133,6 +134,16 @@ def test_contradictions_are_rejected(changed: dict[str, Any], said: str) -> None
     with pytest.raises(TacitError) as problem:
         replace(TERMS, **changed)
     assert said in str(problem.value)
+
+
+@pytest.mark.parametrize("distribution", [SKELLAM, DISCRETE_GAUSSIAN])
+def test_noise_for_one_metric_is_rejected_where_two_cells_move(distribution: str) -> None:
+    noise = Noise(Fraction(40), "devices", distribution)
+    alone: dict[str, Any] = {"parties": TERMS.parties[:1], "trust": TrustModel.SECURE_AGGREGATION}
+    alone |= {"suite": "", "promise": Promise(Fraction(1), Fraction(1, 10**6)), "noise": noise}
+    assert replace(TERMS, **alone, context=None)
+    with pytest.raises(TacitError, match=f"noise.distribution is {distribution}: must be discrete"):
+        replace(TERMS, **alone)
 
 
 def test_a_table_that_is_too_large_is_rejected() -> None:
