@@ -42,6 +42,7 @@ from tacit.client.exchange import (
     text_of,
     unhex,
 )
+from tacit.client.invitations import without_secret
 from tacit.client.ledger import Ledger
 from tacit.client.levels import Value, levels_of
 from tacit.client.pins import Pins
@@ -363,7 +364,7 @@ class DeviceCore:
         if post.encrypted is None or not self._claim(running, post, Attempt.REPORT, closes):
             return
         headers = [("Content-Type", "application/octet-stream")]
-        if running.invitation:
+        if running.invitation and post.role == running.pinned.terms.helper:
             headers.append(("Tacit-Invitation", running.invitation))
         url = f"{_round_url(running, post)}/reports/{running.slot.number}"
         reply = yield Request("PUT", url, post.encrypted, tuple(headers))
@@ -484,7 +485,8 @@ def _check_willing(known: Known, invitation: str | None) -> None:
 
 
 def _asking(terms: Terms, nonce: bytes, invitation: str | None) -> Request:
-    asked = {"nonce": nonce.hex()} | ({"invitation": invitation} if invitation else {})
+    shown = {"invitation": without_secret(invitation)} if invitation else {}
+    asked = {"nonce": nonce.hex()} | shown
     return Request(
         "POST",
         f"{coordinator_of(terms).rstrip('/')}/experiments/{terms.digest.hex()}/places",
