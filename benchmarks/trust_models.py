@@ -1,9 +1,9 @@
-"""What a participant costs under each trust model: CPU by role, messages, bytes, people per second.
+"""Cost of a participant per trust model: CPU by role, messages, bytes, participants per second.
 
-The parties are processes of their own, this process is the people. Bare cryptography is the CPU
-time inside the functions that check, sum, shuffle and unmask reports, in memory, for rounds of the
-same size. `service.py --trust` prints the rows; CPU times hardly depend on other loads, people per
-second do.
+Each party is a process of its own; this process plays the participants. Bare cryptography is the
+CPU time of the functions that check, sum, shuffle and unmask reports, in memory, for rounds of the
+same size. `service.py --trust` prints the rows. Other load changes CPU times little, participants
+per second much.
 """
 
 from __future__ import annotations
@@ -122,20 +122,20 @@ async def played(there: Operated, addresses: dict[int, str], pinned: Pinned, peo
     end = time.monotonic() + LONGEST
     lines = httpx.Limits(max_connections=None)  # every device of a round with stages holds one
     async with httpx.AsyncClient(timeout=60.0, limits=lines, event_hooks=hooks) as http:
-        crowd = Participants(pinned, addresses, http)
+        participants = Participants(pinned, addresses, http)
         stages: list[asyncio.Task[None]] = []
         enough = False
 
         async def come() -> None:
             nonlocal enough
             while not enough and time.monotonic() < end:
-                running = await crowd.join()
+                running = await participants.join()
                 if running is None:  # rounds close early only when they are full
-                    enough = crowd.reported >= people
+                    enough = participants.reported >= people
                     await asyncio.sleep(0.1)
                     continue
-                await crowd.report(running)
-                stages.append(asyncio.create_task(crowd.answer_stages(running)))
+                await participants.report(running)
+                stages.append(asyncio.create_task(participants.answer_stages(running)))
 
         await asyncio.gather(*(come() for _ in range(AT_ONCE)))
         digest = pinned.terms.digest.hex()
@@ -149,7 +149,7 @@ async def played(there: Operated, addresses: dict[int, str], pinned: Pinned, peo
         for task in stages:
             task.cancel()
         await asyncio.gather(*stages, return_exceptions=True)
-    return crowd.reported, counted["messages"], counted["bytes"]
+    return participants.reported, counted["messages"], counted["bytes"]
 
 
 def served(members: Sequence[Any], token: str, model: str, people: int) -> Measured:

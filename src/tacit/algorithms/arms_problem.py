@@ -237,6 +237,16 @@ class ArmsProblem(Problem):
         The requested guarantee.
     environment : ArmsEnvironment
         The simulated rewards.
+    binary : bool
+        Whether all rewards are 0 or 1.
+    control : int
+        Index of the control.
+    learner_seed : int
+        Seed of a randomised learner.
+    labels : tuple of str
+        Names of the options.
+    table : array-like, optional
+        Features of the options, one row each.
 
     Raises
     ------

@@ -123,6 +123,24 @@ class ContextualProblem(Problem):
         The requested guarantee.
     environment : ContextualEnvironment
         The simulated contexts and rewards.
+    features : FeatureMap, optional
+        The public feature map of contexts and options.
+    binary : bool
+        Whether all rewards are 0 or 1.
+    levels : int, optional
+        Levels of a reward, the same in every round, where terms fix them.
+    metrics : int
+        Numbers of an answer: 2 with a guardrail.
+    missing, dishonest : float
+        Shares of a round that may drop out, or omit their noise.
+    scaled : bool
+        Whether the feature map is scaled already to features of length at most 1.
+    smallest : int
+        Participants of the smallest round.
+    exploration : float
+        Share of every segment that gets an option at random.
+    labels : tuple of str
+        Names of the options.
     """
 
     family: ClassVar[str] = "contextual"

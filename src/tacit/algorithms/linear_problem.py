@@ -112,6 +112,8 @@ class LinearProblem(Problem):
     distributed : bool
         Whether participants are clients who observe a whole phase, or try one option once each; an
         algorithm sets it.
+    table : array-like, optional
+        Features of the options, one row each.
 
     Examples
     --------

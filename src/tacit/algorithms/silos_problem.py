@@ -166,6 +166,8 @@ class SilosProblem(Problem):
         The requested guarantee.
     environment : SilosEnvironment
         The simulated silos.
+    constant : float, optional
+        Value of the last feature, where an environment declares one.
 
     Examples
     --------

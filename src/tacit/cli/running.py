@@ -160,7 +160,7 @@ def _say_status(said: dict[str, Any], which: Chosen) -> None:
         [
             row["number"],
             row["option"],
-            row["stage"],
+            _STAGES.get(row["stage"], row["stage"]),
             row["places"],
             row["given"],
             row["reports"],
@@ -178,6 +178,7 @@ def _say_status(said: dict[str, Any], which: Chosen) -> None:
 ENDED = ("stopped", "finished")
 UNBOUNDED = 10**12
 LAST_ROUNDS = 12
+_STAGES = {"opened": "released", "refused": "aborted"}
 _NEXT = {
     "unsigned": "the helper's operator must sign the terms: tacit terms cosign",
     "paused": "tacit experiment resume",
@@ -235,7 +236,7 @@ def _say_estimates(said: dict[str, Any]) -> None:
         f"{sure} sure": lambda row: _between(row["low"], row["high"]),
         "chance to be best": lambda row: f"{row['best']:.0%}",
         "lift": lambda row: None if row["lift"] is None else f"{row['lift']:+.1%}",
-        "between": lambda row: _lifts(row["lift_low"], row["lift_high"]),
+        "lift between": lambda row: _lifts(row["lift_low"], row["lift_high"]),
         "guard": lambda row: _between(row["guardrail_low"], row["guardrail_high"]),
         "decision": lambda row: "paused" if row["paused"] else row["decision"],
     }

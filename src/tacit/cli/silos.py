@@ -50,7 +50,9 @@ def new_silo(
         "card": str(directory / "card.toml"),
         "key": card.key,
     }
-    show(made, "a silo", as_json)
+    show(made, "created", as_json)
+    if not as_json:
+        sentence("next", f"send {directory / 'card.toml'} to the coordinator, who writes the terms")
 
 
 def check_silo(
@@ -128,7 +130,7 @@ def silo_status(path: SiloFile = SILO_FILE, as_json: Json = False) -> None:
         status["next_due"] = (
             "when the coordinator asks" if asked else f"{day:%Y-%m-%d %H:%M:%S} UTC"
         )
-    show(status, "a silo", as_json)
+    show(status, "status", as_json)
 
 
 def export_policy(
@@ -191,7 +193,10 @@ def new_federation(
         from tacit.silos.config import create_federation
     key = create_federation(directory)
     made = {"federation": str(directory / "federation.toml"), "key": key.hex()}
-    show(made, "a federation", as_json)
+    show(made, "created", as_json)
+    if not as_json:
+        file = directory / "federation.toml"
+        sentence("next", f"edit it, then each silo: tacit silo new NAME --like {file}")
 
 
 def make_terms(
@@ -213,6 +218,8 @@ def make_terms(
     signed = {"coordinator": sign_federation(terms, key)}
     file.write_text(write_federation(terms, signed), encoding="utf-8")
     show(_summary(terms) | {"file": str(file)}, "terms", as_json)
+    if not as_json:
+        sentence("next", f"send {file} to every silo, which signs: tacit silo check --sign")
 
 
 def join_signatures(
@@ -237,7 +244,9 @@ def join_signatures(
     whole = write_federation(terms, signed)
     pin_federation(whole)
     file.write_text(whole, encoding="utf-8")
-    show(_summary(terms) | {"signed": len(signed)}, "terms", as_json)
+    show(_summary(terms) | {"signed": f"by all {len(signed)} parties"}, "terms", as_json)
+    if not as_json:
+        sentence("next", f"send {file} to every silo, which starts: tacit silo serve")
 
 
 def rehearse(
@@ -276,7 +285,8 @@ def rehearse(
     coordinator.run(rows)
     failed = evaluate_pending(coordinator, path)
     status = coordinator.status()
-    made = {"rows": status["rows"], "of": status["of"]} | status["received"]
+    received = {f"bytes from {name}": size for name, size in status["received"].items()}
+    made = {"synchronisations": f"{status['rows']} of {status['of']}"} | received
     show(made | {"failed_evaluations": "; ".join(failed) or None}, "released", as_json)
 
 

@@ -347,6 +347,14 @@ class PureDP(Guarantee):
     ----------
     epsilon : float
         ε > 0.
+    neighbours : Neighbours
+        The neighbouring relation.
+    view : View
+        The adversary's view.
+    participations : int
+        How often a participant takes part, at most.
+    assumptions : frozenset of Assumption
+        The assumptions of the guarantee.
 
     Raises
     ------
@@ -447,6 +455,14 @@ class ApproximateDP(Guarantee):
         ε >= 0, finite.
     delta : float
         0 < δ < 1.
+    neighbours : Neighbours
+        The neighbouring relation.
+    view : View
+        The adversary's view.
+    participations : int
+        How often a participant takes part, at most.
+    assumptions : frozenset of Assumption
+        The assumptions of the guarantee.
 
     Raises
     ------
@@ -529,6 +545,21 @@ class ApproximateDP(Guarantee):
 class RenyiDP(Guarantee):
     """Rényi differential privacy: D_α(M(D) || M(D')) <= ε(α) at each (α, ε(α)) of the curve.
 
+    Parameters
+    ----------
+    curve : tuple of (float, float)
+        Pairs (α, ε(α)) with finite α > 1 and ε(α) >= 0.
+    neighbours : Neighbours
+        The neighbouring relation.
+    view : View
+        The adversary's view.
+    participations : int
+        How often a participant takes part, at most.
+    assumptions : frozenset of Assumption
+        The assumptions of the guarantee.
+
+    Examples
+    --------
     >>> RenyiDP.of(lambda order: order / 2).epsilon_at(1e-5) < 5.3
     True
     """
@@ -609,6 +640,21 @@ class RenyiDP(Guarantee):
 class ConcentratedDP(Guarantee):
     """Zero-concentrated differential privacy: D_α(M(D) || M(D')) <= ρ α for every α > 1.
 
+    Parameters
+    ----------
+    rho : float
+        ρ > 0.
+    neighbours : Neighbours
+        The neighbouring relation.
+    view : View
+        The adversary's view.
+    participations : int
+        How often a participant takes part, at most.
+    assumptions : frozenset of Assumption
+        The assumptions of the guarantee.
+
+    Examples
+    --------
     >>> round(ConcentratedDP(0.5).epsilon_at(1e-5), 2)  # "epsilon = 1" of Dist-RDP-SE
     4.73
     """
