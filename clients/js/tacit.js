@@ -655,7 +655,8 @@ export class Device {
   }
 
   async #send({ address, sealed }, { identity, place, invitation }, role) {
-    const headers = { "Content-Type": "application/octet-stream", ...(invitation && role && { "Tacit-Invitation": invitation }) };
+    if (invitation && !role) invitation = await (await hpke()).withoutSecret(invitation);
+    const headers = { "Content-Type": "application/octet-stream", ...(invitation && { "Tacit-Invitation": invitation }) };
     const [status] = await this.#ask(under(address, `/rounds/${identity}/reports/${place.number}`), "PUT", sealed, headers);
     if (status >= 200 && status < 300) return { sealed: null, acknowledged: true };
     return [403, 409, 410, 413, 422].includes(status) && { sealed: null, refused: `status ${status}` };

@@ -364,8 +364,10 @@ class DeviceCore:
         if post.encrypted is None or not self._claim(running, post, Attempt.REPORT, closes):
             return
         headers = [("Content-Type", "application/octet-stream")]
-        if running.invitation and post.role == running.pinned.terms.helper:
-            headers.append(("Tacit-Invitation", running.invitation))
+        if running.invitation:
+            helped = post.role == running.pinned.terms.helper
+            shown = running.invitation if helped else without_secret(running.invitation)
+            headers.append(("Tacit-Invitation", shown))
         url = f"{_round_url(running, post)}/reports/{running.slot.number}"
         reply = yield Request("PUT", url, post.encrypted, tuple(headers))
         if 200 <= reply.status < 300:
