@@ -14,14 +14,7 @@ from tacit.rounding import no_less, up
 
 if TYPE_CHECKING:
     from tacit.noise import NoiseDistribution
-    from tacit.privacy import (
-        ApproximateDP,
-        ConcentratedDP,
-        Gaussian,
-        Guarantee,
-        PureDP,
-        RenyiDP,
-    )
+    from tacit.privacy import ApproximateDP, ConcentratedDP, Gaussian, Guarantee, PureDP, RenyiDP
 
 
 class GuaranteeKind(StrEnum):
@@ -55,11 +48,7 @@ def read_orders(text: str | None) -> tuple[float, ...]:
 
 
 def one_guarantee(
-    kind: GuaranteeKind,
-    epsilon: float | None,
-    delta: float,
-    rho: float | None,
-    orders: str | None,
+    kind: GuaranteeKind, epsilon: float | None, delta: float, rho: float | None, orders: str | None
 ) -> PureDP | ApproximateDP | RenyiDP | ConcentratedDP:
     """The guarantee that options describe; options of other kinds are rejected."""
     from tacit.privacy import ApproximateDP, ConcentratedDP, PureDP, RenyiDP
