@@ -435,7 +435,6 @@ def test_periods_that_square_cost_at_most_four_times() -> None:
         ),
         ("vb-sdp-ae", {"delta": 0.0}, r"leave delta out for 1e-06, or use dist-dp-se"),
         ("dist-rdp-se", {"delta": 0.0}, r"this algorithm needs delta > 0"),
-        ("shuffle-dp-se", {"dropout": 0.1}, r"complete groups only: .*use dist-dp-se"),
         (
             "dist-cdp-se",
             {"dropout": 0.1, "constants": "paper"},

@@ -296,11 +296,7 @@ def algorithms(as_json: Json = False) -> None:
     from tacit.algorithms import algorithms as known
 
     shown = ("name", "family", "paper", "trust", "guarantee", "deployable")
-    entries = [
-        {key: getattr(entry, key) for key in shown}
-        | ({"deployable": f"no: {entry.undeployable}"} if entry.undeployable else {})
-        for entry in known().values()
-    ]
+    entries = [{key: getattr(entry, key) for key in shown} for entry in known().values()]
     if as_json:
         print_json({"algorithms": entries})
         return

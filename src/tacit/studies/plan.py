@@ -22,7 +22,7 @@ from tacit.algorithms.problems import MOST
 from tacit.algorithms.registry import Algorithm, lookup
 from tacit.errors import TacitError, integer, positive, probability
 from tacit.privacy.calibration import LARGEST_EPSILON
-from tacit.protocols.certificates import largest_group
+from tacit.sampling.certificates import largest_group
 from tacit.simulation.results import Result
 from tacit.simulation.study import RunConfig, simulate
 from tacit.studies.influence import (
