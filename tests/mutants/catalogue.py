@@ -40,7 +40,7 @@ DEVICES = (
     "tests/protocols/test_device_noise.py",
     "tests/protocols/test_device_source.py",
 )
-LAW_OF_SUMS = (*DEVICES, "tests/protocols/test_every_protocol.py")
+DISTRIBUTION_OF_SUMS = (*DEVICES, "tests/protocols/test_every_protocol.py")
 SUMS = ("tests/protocols/test_sums.py",)
 ERRORS = ("tests/protocols/test_errors.py",)
 CHECKING = ("tests/protocols/test_checking.py",)
@@ -51,7 +51,7 @@ COMPOSITION = ("tests/privacy/test_composition.py",)
 GUARANTEES = ("tests/privacy/test_guarantees.py",)
 ASSUMED = ("tests/privacy/test_assumptions.py",)
 EVERY = ("tests/protocols/test_protocol_assumptions.py",)
-CROWD = (
+THREAT_MODEL = (
     "tests/privacy/test_close_shares.py",
     "tests/privacy/test_dropout.py",
     "tests/privacy/test_promises.py",
@@ -132,7 +132,7 @@ TARGETS: tuple[Target, ...] = (
         ("tests/noise/test_sums.py",),
         ("max(", "//"),
     ),
-    # losses, composition, crowds
+    # losses, composition, participants
     Target("privacy/loss.py", "PrivacyLoss.delta", (limits,), LOSS),
     Target("privacy/loss.py", "Direction.delta", (signs,), LOSS),
     Target(
@@ -191,7 +191,7 @@ TARGETS: tuple[Target, ...] = (
     Target("privacy/composition.py", "Odometer.spend", (checks,), COMPOSITION),
     Target("privacy/composition.py", "Odometer._refuse_beyond", (checks,), COMPOSITION),
     Target("privacy/composition.py", "Odometer._same_promise", (checks,), COMPOSITION),
-    Target("privacy/threat_model.py", "ThreatModel.honest", (sides, signs), CROWD),
+    Target("privacy/threat_model.py", "ThreatModel.honest", (sides, signs), THREAT_MODEL),
     Target(
         "privacy/accounting.py",
         "checked_target",
@@ -203,9 +203,11 @@ TARGETS: tuple[Target, ...] = (
             ),
             swap("isinstance(target, PureDP) and not apart", "isinstance(target, PureDP)"),
         ),
-        CROWD,
+        THREAT_MODEL,
     ),
-    Target("privacy/accounting.py", "epsilon_of", (signs,), CROWD, ("apart", "widened", "order")),
+    Target(
+        "privacy/accounting.py", "epsilon_of", (signs,), THREAT_MODEL, ("apart", "widened", "order")
+    ),
     Target(
         "privacy/accounting.py",
         "gaussian_mu",
@@ -359,7 +361,7 @@ TARGETS: tuple[Target, ...] = (
         "privacy/accounting.py",
         "split_delta",
         (swap("DROPPED * target.delta / target.participations", "DROPPED * target.delta"),),
-        CROWD,
+        THREAT_MODEL,
     ),
     Target(
         "privacy/accounting.py",
@@ -369,7 +371,7 @@ TARGETS: tuple[Target, ...] = (
             swap("np.cumsum(direction.masses) + direction.infinite", "np.cumsum(direction.masses)"),
             swap("loss.directions", "loss.directions[:1]"),
         ),
-        CROWD,
+        THREAT_MODEL,
     ),
     Target(
         "protocols/vector_noise.py",
@@ -379,7 +381,7 @@ TARGETS: tuple[Target, ...] = (
             swap("Fraction(target.epsilon) / times", "Fraction(target.epsilon)"),
             swap("times == 1", "times <= 2"),
         ),
-        CROWD,
+        THREAT_MODEL,
     ),
     Target("privacy/joint_guarantees.py", "compose", (checks,), GUARANTEES),
     Target(
@@ -454,31 +456,31 @@ TARGETS: tuple[Target, ...] = (
         "privacy/gaussian_distance.py",
         "NearlyGaussianLoss.delta",
         (swap("2 * psi", "psi"), swap("math.exp(psi)", "1.0"), swap("inner >= 0", "True")),
-        CROWD,
+        THREAT_MODEL,
     ),
     Target(
         "privacy/gaussian_distance.py",
         "NearlyGaussianLoss.divergence",
         (swap("self.coordinates", "1"),),
-        CROWD,
+        THREAT_MODEL,
     ),
     Target(
         "privacy/gaussian_distance.py",
         "NearlyGaussianLoss._concentrated",
         (swap("2 * psi", "0.0"), swap("math.exp(-psi)", "1.0")),
-        CROWD,
+        THREAT_MODEL,
     ),
     Target(
         "noise/distribution.py",
         "NoiseDistribution.loses_at_most",
         (swap("times * self.pure_loss(shift)", "self.pure_loss(shift)"),),
-        CROWD,
+        THREAT_MODEL,
     ),
     Target(
         "protocols/factories.py",
         "pure_shuffle",
         (swap("target.participations", "1"),),
-        CROWD,
+        THREAT_MODEL,
     ),
     Target(
         "protocols/vector_noise.py",
@@ -522,7 +524,7 @@ TARGETS: tuple[Target, ...] = (
         "protocols/shuffled_bits.py",
         "ShuffledBits.__init__",
         (swap("self.noise_bits * self.honest", "self.noise_bits * self.participants"),),
-        CROWD,
+        THREAT_MODEL,
     ),
     Target(
         "protocols/pure_shuffle.py",
@@ -539,7 +541,7 @@ TARGETS: tuple[Target, ...] = (
                 "compose_participations(loss, times - 1, delta)",
             ),
         ),
-        CROWD,
+        THREAT_MODEL,
     ),
     Target(
         "protocols/randomized_bits.py",
@@ -646,8 +648,8 @@ TARGETS: tuple[Target, ...] = (
         ERRORS,
     ),
     # devices of protocols
-    Target("protocols/sums.py", "ModularSum.randomize", (noise,), LAW_OF_SUMS),
-    Target("protocols/sums.py", "ServedSum.combine", (noise,), LAW_OF_SUMS),
+    Target("protocols/sums.py", "ModularSum.randomize", (noise,), DISTRIBUTION_OF_SUMS),
+    Target("protocols/sums.py", "ServedSum.combine", (noise,), DISTRIBUTION_OF_SUMS),
     Target(
         "protocols/sums.py",
         "SecureSum.__init__",
@@ -656,7 +658,7 @@ TARGETS: tuple[Target, ...] = (
             swap("threat.honest(self.participants)", "threat.reports(self.participants)"),
             swap("share.sum_of_shares(self.honest)", "distribution"),
         ),
-        CROWD,
+        THREAT_MODEL,
     ),
     Target(
         "protocols/sums.py",
@@ -667,10 +669,10 @@ TARGETS: tuple[Target, ...] = (
                 "checked_target(centred(distribution), 1, target, View.SERVER_OUTPUT)",
             ),
         ),
-        CROWD,
+        THREAT_MODEL,
     ),
-    Target("protocols/sums.py", "Local.__init__", (swap("self.precision", "1"),), CROWD),
-    Target("protocols/shuffled_bits.py", "ShuffledBits.randomize", (noise,), LAW_OF_SUMS),
+    Target("protocols/sums.py", "Local.__init__", (swap("self.precision", "1"),), THREAT_MODEL),
+    Target("protocols/shuffled_bits.py", "ShuffledBits.randomize", (noise,), DISTRIBUTION_OF_SUMS),
     Target(
         "sampling/draws.py",
         "draw_certified_ones",
@@ -681,7 +683,7 @@ TARGETS: tuple[Target, ...] = (
             swap("draw_laplace_share(1 / p.noise_epsilon, p.users)", "0"),
             limits,
         ),
-        (*LAW_OF_SUMS, *PURE),
+        (*DISTRIBUTION_OF_SUMS, *PURE),
     ),
     Target(
         "sampling/certificates.py",
@@ -713,9 +715,13 @@ TARGETS: tuple[Target, ...] = (
         (swap("released.participations", "1"), swap("1 + factor", "1"), swap("slack", "0.0")),
         SPLITTING,
     ),
-    Target("protocols/integer_vectors.py", "SecureVector.randomize", (noise,), LAW_OF_SUMS),
-    Target("protocols/integer_vectors.py", "ShuffledVector.randomize", (noise,), LAW_OF_SUMS),
-    Target("protocols/vectors.py", "LocalVectors.randomize", (noise,), LAW_OF_SUMS),
+    Target(
+        "protocols/integer_vectors.py", "SecureVector.randomize", (noise,), DISTRIBUTION_OF_SUMS
+    ),
+    Target(
+        "protocols/integer_vectors.py", "ShuffledVector.randomize", (noise,), DISTRIBUTION_OF_SUMS
+    ),
+    Target("protocols/vectors.py", "LocalVectors.randomize", (noise,), DISTRIBUTION_OF_SUMS),
     Target("protocols/vectors.py", "SeparateSums.by_option", (checks,), VECTORS),
     Target("protocols/prefix_delivery.py", "draw_vector", (noise,), DEVICES),
     Target("protocols/l2_sums.py", "CentralBall.combine", (noise,), DEVICES),
@@ -730,7 +736,7 @@ TARGETS: tuple[Target, ...] = (
         "protocols/randomized_bits.py",
         "RandomizedBits.randomize",
         (swap("self.lie()", "False"),),
-        LAW_OF_SUMS,
+        DISTRIBUTION_OF_SUMS,
     ),
     # counts and checks of protocols
     Target(
@@ -874,9 +880,11 @@ TARGETS: tuple[Target, ...] = (
         ),
         SILOS,
     ),
-    Target("protocols/contract.py", "Protocol.check_reports", (limits, checks), LAW_OF_SUMS),
+    Target(
+        "protocols/contract.py", "Protocol.check_reports", (limits, checks), DISTRIBUTION_OF_SUMS
+    ),
     Target("protocols/contract.py", "random_level", (signs,), SUMS),
-    Target("protocols/sums.py", "ModularSum.combine", (checks,), LAW_OF_SUMS),
+    Target("protocols/sums.py", "ModularSum.combine", (checks,), DISTRIBUTION_OF_SUMS),
     Target("protocols/prefix_sums.py", "PrefixSums.movement", (signs,), PREFIX),
     Target("protocols/mechanism.py", "Releases.open", (checks, limits), MECHANISM),
     Target("protocols/mechanism.py", "PerRound.open", (checks,), MECHANISM),
