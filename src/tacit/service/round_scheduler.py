@@ -44,11 +44,12 @@ def step(party: Coordinator, link: HelperLink | None = None, leads: Leads = ever
     """
     wait = PAUSE
     planned = {}
-    unfinished = [(party.lineage(row.terms), row) for row in party.driven(*UNFINISHED)]
+    rows = party.driven(*UNFINISHED)
+    unfinished = {party.lineage(row.terms) for row in rows}
     running = party.running()
-    mine = leads({*running, *(lineage for lineage, _ in unfinished)})
+    mine = leads({*running, *unfinished})
     for lineage in running:
-        if lineage not in mine:
+        if lineage not in mine or lineage in unfinished:
             continue
         try:
             if found := _plan(party, lineage):
@@ -57,13 +58,15 @@ def step(party: Coordinator, link: HelperLink | None = None, leads: Leads = ever
             said = "experiment %s failed to plan rounds: %s (retry in %g s)"
             LOG.error(said, lineage.hex(), problem, AGAIN)
             wait = AGAIN
+    if planned:
+        rows = party.rounds(*UNFINISHED)
     rounds = sorted(
-        (row for row in party.rounds(*UNFINISHED) if party.lineage(row.terms) in mine),
+        (row for row in rows if party.lineage(row.terms) in mine),
         key=attrgetter("terms", "number"),
     )
-    for digest, rows in groupby(rounds, attrgetter("terms")):
+    for digest, group in groupby(rounds, attrgetter("terms")):
         batch = _Batch(party, link, digest, planned.get(digest))
-        for row in rows:
+        for row in group:
             wait = min(wait, attempt(batch.advance, row))
         if batch.ended:
             wait = min(wait, attempt(batch.learn, batch.ended[0][0]))

@@ -185,13 +185,13 @@ class RoundEngine(ABC):
     def serve(self, row: RoundRow) -> ServedRound:
         """The announced round in this row."""
 
-    def is_full(self, row: RoundRow, link: HelperLink | None) -> bool:  # noqa: ARG002
-        """Whether an open round waits for no further report, so that it closes before its deadline.
+    def missing(self, row: RoundRow, link: HelperLink | None) -> int:  # noqa: ARG002
+        """Reports that an open round waits for; without any it closes before its deadline.
 
         `link` is the coordinator's.
         """
         with self.context.store.read() as transaction:
-            return transaction.count_shares(row.identity) >= row.slots
+            return row.slots - transaction.count_shares(row.identity)
 
     @staticmethod
     @abstractmethod

@@ -171,9 +171,11 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
         accept(ShufflerRound, self.context.pinned, announcement)
         return announcement
 
-    def is_full(self, row: RoundRow, link: HelperLink | None) -> bool:
-        """Whether the helper, which has all reports, has ended its part of the round."""
-        return row.assigned >= row.slots and bool(linked(link).exchange(row.identity, b"")[1])
+    def missing(self, row: RoundRow, link: HelperLink | None) -> int:
+        """One until the helper, which has all reports, has ended its part of the round."""
+        if row.assigned < row.slots:
+            return row.slots - row.assigned
+        return int(not linked(link).exchange(row.identity, b"")[1])
 
     def abandon(self, identity: bytes) -> None:
         """Abort a round that is not over and destroy its keys."""
