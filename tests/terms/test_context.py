@@ -28,6 +28,7 @@ from tacit.terms import (
     Terms,
     cosign,
 )
+from tacit.terms.context import MomentTerms
 from tacit.terms.parts import DISCRETE_GAUSSIAN, SKELLAM
 from tacit.trust import TrustModel
 
@@ -144,6 +145,16 @@ def test_noise_for_one_metric_is_rejected_where_two_cells_move(distribution: str
     assert replace(TERMS, **alone, context=None)
     with pytest.raises(TacitError, match=f"noise.distribution is {distribution}: must be discrete"):
         replace(TERMS, **alone)
+
+
+def test_moments_have_no_proofs() -> None:
+    constant = ((1 << 19, 0, 0),)
+    moments = MomentTerms(CONTEXT.fields, matrices=(constant, constant))
+    promise, noise = Promise(Fraction(1), Fraction(1, 10**6)), Noise(Fraction(10**9))
+    noise = replace(noise, distribution=DISCRETE_GAUSSIAN)
+    terms = replace(TERMS, context=moments, promise=promise, noise=noise)
+    with pytest.raises(TacitError, match="proofs is 1: must be 0 with moments"):
+        replace(terms, proofs=1)
 
 
 def test_a_table_that_is_too_large_is_rejected() -> None:
