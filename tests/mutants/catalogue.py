@@ -1387,7 +1387,12 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("terms/pinned.py", "Pinned._check_noise", (checks,), TERMS),
     Target("terms/pinned.py", "Pinned._check_least", (checks, limits), TERMS),
-    Target("terms/pinned.py", "Pinned._check_shares", (checks, limits, signs), TERMS),
+    Target(
+        "terms/pinned.py",
+        "Pinned._check_shares",
+        (checks, limits, signs),
+        (*TERMS, *STATED_NOISE, *MASKED_CONTEXTS),
+    ),
     Target(
         "terms/pinned.py",
         "Pinned._check_bits",
