@@ -1365,7 +1365,7 @@ TARGETS: tuple[Target, ...] = (
         "terms/context.py",
         "MomentTerms.slice_noise",
         (swap("moved / epsilon", "1 / epsilon"),),
-        LIVE_MOMENTS,
+        CHOSEN,
     ),
     Target(
         "contextual/statistics.py",
