@@ -1909,6 +1909,9 @@ EQUIVALENT: dict[str, str] = {
     "sampling/draws.py: draw_gaussian: 2 -> 3": (
         "the first 2 bounds where inversion is used; both ways draw the same distribution"
     ),
+    "terms/accounting.py: gaussian_delta: 2 * apart -> apart": (
+        "the divergence at a negative ε bounds δ, too; between ε/2 and ε it is returned instead of 1"
+    ),
     "rounds/round_runner.py: seen: len(messages) > protocol.participants -> "
     "len(messages) >= protocol.participants": (
         "a full round is handed to check_reports, which takes it, and goes on"
