@@ -1,5 +1,7 @@
-"""Contextual experiments: regret relative to learners that decide one by one without privacy, and
-the cost of a participant. Targets, at (1, 10^-6) over two servers with 8 features and 5 options: at
+"""Contextual experiments: regret relative to sequential learners without privacy; cost per
+participant.
+
+Targets, at (1, 10^-6) over two servers with 8 features and 5 options: at
 most 2.0 times linear Thompson at 10^6 participants and 2.5 times at 10^5; tables of 20 x 4 at
 (1, 0): at most 1.5 times Beta-Thompson; less regret than the best single option from 20,000
 participants on, where that loses at least 0.03 per participant; 10^6 simulated participants in

@@ -1,7 +1,7 @@
-"""What a report of a contextual experiment costs, as ratios to an experiment of two arms.
+"""Cost of a report of a contextual experiment, relative to an experiment of two arms.
 
 `python benchmarks/contextual_reports.py` prints JSON: bytes of a report, CPU time of a device that
-verifies the round, chooses and makes its report, and people per second of both servers on one core,
+verifies the round, chooses and reports, and participants per second of both servers on one core,
 without HTTP. All kinds are measured in turn, with waves of equal size (one round of a table, one
 for each of two arms), and ratios are medians over the runs.
 """

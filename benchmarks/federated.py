@@ -1,5 +1,4 @@
-"""How many agent-rounds a federation plays per CPU second, beside a straightforward loop over
-agents. One core.
+"""Agent-rounds of a federation per CPU second, beside a plain loop over agents. One core.
 
 Targets: at least 20,000 at d = 10 with 100 actions and fresh contexts, at least 4 times the loop; d
 = 57 with 908 actions works; one run at M = 100, T = 10^4, B = 25 within 72 CPU seconds (25 runs in

@@ -1,5 +1,7 @@
-"""How much private learners lose: against the published successive elimination at the same pure
-promise, against Thompson sampling without privacy, and against each other.
+"""Regret of private learners.
+
+They are compared with the published successive elimination at the same ε, with Thompson sampling
+without privacy, and with each other.
 
 Targets: at least 9 times less regret than dist-dp-se as published (10 options, easy, 10^6
 participants, ε = 0.1, 0.5, 1), 8 times (hard, 10^7, ε = 0.1, 1); with `--index chernoff` 6.5 times,

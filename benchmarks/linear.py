@@ -1,4 +1,6 @@
-"""How long linear bandits take, on one core. Targets: 0.3 s a run at T = 10^6, k = 1,000, d = 20; T
+"""Time of simulations of linear bandits on one core.
+
+Targets: 0.3 s a run at T = 10^6, k = 1,000, d = 20; T
 = 10^9 at most twice that; a run of k = 10^5, d = 50 in at most 60 s and 2 GB.
 """
 

@@ -1,5 +1,4 @@
-"""How long private multi-armed bandits take, and how that compares with going through users one by
-one.
+"""Time of simulations of private multi-armed bandits, beside a loop over single users.
 
 Targets: one run of 10^9 users, 10 arms, ε = 1, Bernoulli rewards, at most 20 ms after warm-up, of
 10^12 at most twice that; 10^9 clipped Gaussian rewards at most 200 ms; 10^6 users, 20 runs, 8

@@ -1,4 +1,4 @@
-"""What every benchmark says about where it ran, and how it prints its rows."""
+"""Description of the machine, and output of rows, for all benchmarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast noise is drawn exactly, as a device does, and sampled, as a simulation does. One core.
+"""Samples per second: exact draws, as on a device, and simulation samples. One core.
 
 Targets: `draw` of a Pólya share at scale 10 at least 40,000 per second; fair binomial vectors at
 least 10 million per second; `sample` of each distribution at least 2 million per second.

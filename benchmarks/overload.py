@@ -20,7 +20,7 @@ from pathlib import Path
 import sqlalchemy as sql
 
 from machine import Row, emit
-from service import Member, deployed, sealed
+from service import Member, deployed, encrypted
 from tacit.service import store
 from tacit.service.http.connections import raise_descriptor_limit
 
@@ -123,13 +123,17 @@ def main() -> None:
     raise_descriptor_limit()
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--seconds", type=float, default=60.0)
-    words.add_argument("--sealed", type=int, default=20_000, help="reports for capacity and flood")
+    words.add_argument(
+        "--encrypted", type=int, default=20_000, help="reports for capacity and flood"
+    )
     said = words.parse_args()
     with tempfile.TemporaryDirectory() as name:
         urls = ("sqlite:///coordinator.db", "sqlite:///helper.db")
         with deployed(Path(name), urls) as there:
             pinned, helper = there.begin("Overload?"), there.members[1]
-            ready = [(path, halves[1]) for path, _, halves in sealed(there, pinned, said.sealed)]
+            ready = [
+                (path, shares[1]) for path, _, shares in encrypted(there, pinned, said.encrypted)
+            ]
             ready = [one for place, one in enumerate(ready) if place % 20]  # no round is complete
             first = len(ready) // 10
             capacity = capacity_of(helper, ready[:first])

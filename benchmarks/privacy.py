@@ -1,8 +1,6 @@
-"""How long exact privacy numbers take: calibration, composition, the loss of wide noise, and
-importing the package.
+"""Time of exact accounting: calibration, composition, privacy loss of wide noise, and import.
 
-Each task runs in a process of its own, so that its peak memory is its own and nothing is warm but
-the imports.
+Each task runs in a process of its own, for its own peak memory and without warm caches.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ def calibrate_skellam() -> object:
 
 
 def calibrate_skellam_directly() -> object:
-    """The same search with a sum over every integer in the law's window, at each step."""
+    """The same search with a sum over every integer in the distribution's window, at each step."""
     import numpy as np
 
     from tacit.noise import Skellam

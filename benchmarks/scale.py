@@ -1,7 +1,7 @@
-"""What 100,000,000 participants a day cost, per role: processor, bytes, database writes, machines.
+"""Cost of 100,000,000 participants a day per role: CPU, bytes, database writes, machines.
 
 Costs of one participant are measured here, with the parties of `benchmarks/service.py` on
-PostgreSQL and the intermediaries of `benchmarks/intermediaries.py`, and multiplied. Databases count
+PostgreSQL and the aggregations of `benchmarks/aggregation.py`, and multiplied. Databases count
 what they write themselves. `--page docs/explanation/scale.md` writes the table into the page.
 """
 
@@ -24,7 +24,7 @@ import sqlalchemy as sql
 
 import service
 import tacit
-from intermediaries import masking, shuffling
+from aggregation import masking, shuffling
 from machine import Row, emit
 from service import ROLES, Deployment, Line, deployed, people, postgresql, shipped
 from tacit.aggregation import neighbourhood

@@ -1,10 +1,10 @@
-"""How much two parties serve: people per second over loopback HTTP, on SQLite and on PostgreSQL.
+"""Throughput of two parties: participants per second over loopback HTTP, SQLite and PostgreSQL.
 
-Both parties are processes of their own, started with `tacit serve`; this process is the people. A
-raw generator joins, seals and sends over sockets; the shipped device does the same with everything
-that it checks and writes down; reports that were sealed before are brought to one server at a time.
-Every report is acknowledged after a synchronous commit. Beside each stands what the cryptography
-alone does on one core in the same run. `--trust` compares the trust models (`trust_models.py`).
+Each party is a process of its own (`tacit serve`); this process plays the participants. A
+raw generator joins, encrypts and sends over sockets. The shipped device does the same, with all its
+checks and its ledger. Reports encrypted beforehand are sent to one server at a time. Every report
+is acknowledged after a synchronous commit. Each result is shown beside the throughput of the
+cryptography alone on one core. `--trust` compares the trust models (`trust_models.py`).
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ OPTIONS = ("plain", "friendly", "short")
 EPSILON = Fraction(1, 64)  # rounds of a few thousand
 ROLES = ("coordinator", "helper")
 LINES = 48  # connections of the raw generator to each process of a party
-BRINGING = 128  # connections that bring sealed reports: as many are written in one commit
-CROWDS, DEVICES = 2, 80  # processes with shipped devices, and devices at once in each
+BRINGING = 128  # connections that send encrypted reports: one commit writes as many
+PROCESSES, DEVICES = 2, 80  # processes with shipped devices, and concurrent devices in each
 STARTING = 4.0  # seconds until all of them have begun
-WAITING = 6.0  # seconds until the first people are through
-SEALED = 20_000  # reports that are sealed before
+WAITING = 6.0  # seconds until the first participants have reported
+ENCRYPTED = 20_000  # reports encrypted beforehand
 TOKEN = secrets.token_hex(16)
 
 
@@ -352,13 +352,13 @@ class Clock:
 async def people(
     there: Deployment, pinned: Pinned, seconds: float, lines: int = LINES
 ) -> dict[str, Any]:
-    """Join, seal, send to both on so many connections, as many as there is time for."""
+    """Join, encrypt and send to both servers, on `lines` connections, for `seconds`."""
     clock, done, unasked = Clock(), 0, 0
     places = f"/experiments/{pinned.terms.digest.hex()}/places"
     memory: list[tuple[float, float]] = []
     started = time.perf_counter()
 
-    async def person(own: list[Line]) -> None:
+    async def participant(own: list[Line]) -> None:
         nonlocal done, unasked
         asked = json.dumps({"nonce": os.urandom(16).hex()}).encode()
         status, body = await clock.timed(own[0].ask("POST", places, "json", asked))
@@ -371,11 +371,11 @@ async def people(
             return
         announcement = bytes.fromhex(said["announcement"])
         place = ReportSlot(said["place"], bytes.fromhex(said["token"]))
-        halves = split(pinned, announcement, place, [1])
+        shares = split(pinned, announcement, place, [1])
         path = f"/rounds/{announcement[4:20].hex()}/reports/{place.number}"
         sent = [
-            clock.timed(line.ask("PUT", path, "octet-stream", half))
-            for line, half in zip(own, halves, strict=True)
+            clock.timed(line.ask("PUT", path, "octet-stream", share))
+            for line, share in zip(own, shares, strict=True)
         ]
         for status, body in await asyncio.gather(*sent):
             if status != 204:
@@ -385,7 +385,7 @@ async def people(
     async def worker() -> None:
         own = [await Line.to(one) for one in there.members]
         while time.perf_counter() - started < seconds:
-            await person(own)
+            await participant(own)
         for line in own:
             line.close()
 
@@ -418,24 +418,23 @@ def slope(points: list[tuple[float, float]]) -> float:
 
 
 def shipped(there: Deployment, pinned: Pinned, seconds: float) -> tuple[float, float]:
-    """People with the device that is shipped, ledger in memory, in processes of their own; how many
-    in a second reported, from when the first are through until no more come, and what each cost.
+    """Reports per second of shipped devices with ledgers in memory, and CPU seconds per report.
+
+    The devices run in processes of their own.
     """
     keys = [public_key(one.key).hex() for one in there.members]
     pins = Pins(there.members[0].url, keys[0], keys[1])
     start = time.time() + STARTING
     told = (pins, pinned.terms.digest, start, seconds)
-    with ProcessPoolExecutor(CROWDS, mp_context=get_context("spawn")) as pool:
-        found = [one.result() for one in [pool.submit(crowd, *told) for _ in range(CROWDS)]]
+    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
+        found = [one.result() for one in [pool.submit(devices, *told) for _ in range(PROCESSES)]]
     ended = [end for ends, _ in found for end in ends]
     counted = sum(WAITING < end - start < seconds for end in ended)
     return counted / (seconds - WAITING), sum(cost for _, cost in found) / len(ended)
 
 
-def crowd(pins: Pins, digest: bytes, start: float, seconds: float) -> tuple[list[float], float]:
-    """A part of the people, one thread for each who is there: when each was through, and how long
-    this process computed.
-    """
+def devices(pins: Pins, digest: bytes, start: float, seconds: float) -> tuple[list[float], float]:
+    """Participants in one process, one thread each: when each had reported, and the CPU seconds."""
     ended: list[float] = []
     context = ssl.create_default_context()
 
@@ -460,8 +459,8 @@ def crowd(pins: Pins, digest: bytes, start: float, seconds: float) -> tuple[list
     return ended, time.process_time() - before
 
 
-def sealed(there: Deployment, pinned: Pinned, count: int) -> list[tuple[str, Assigned, Any]]:
-    """Places that were given out, with reports that are sealed: path, assignment and halves."""
+def encrypted(there: Deployment, pinned: Pinned, count: int) -> list[tuple[str, Assigned, Any]]:
+    """Assigned slots with encrypted reports: path, assignment and report shares."""
     found: list[tuple[str, Assigned, Any]] = []
     while len(found) < count:
         tickets = [Ticket(pinned.terms.digest, os.urandom(16)) for _ in range(256)]
@@ -470,21 +469,21 @@ def sealed(there: Deployment, pinned: Pinned, count: int) -> list[tuple[str, Ass
         for one in asked:
             assert one.slot is not None
             name = TwoServerRound.decode(one.announcement[: -2 * SIGNATURE_SIZE]).identity.hex()
-            halves = split(pinned, one.announcement, one.slot, [1])
-            found.append((f"/rounds/{name}/reports/{one.slot.number}", one, halves))
+            shares = split(pinned, one.announcement, one.slot, [1])
+            found.append((f"/rounds/{name}/reports/{one.slot.number}", one, shares))
         if len(asked) < len(tickets):
             break
     return found[:count]
 
 
 async def brought(one: Member, reports: list[tuple[str, bytes]]) -> tuple[float, float]:
-    """How many reports one server takes in a second, and the 99th percentile of the wait."""
+    """Reports per second that one server accepts, and the 99th percentile of the latency."""
     waiting, clock = iter(reports), Clock()
 
     async def worker() -> None:
         line = await Line.to(one)
-        for path, half in waiting:
-            status, body = await clock.timed(line.ask("PUT", path, "octet-stream", half))
+        for path, share in waiting:
+            status, body = await clock.timed(line.ask("PUT", path, "octet-stream", share))
             if status != 204:
                 raise SystemExit(f"a report got {status}: {body!r}")
         line.close()
@@ -507,22 +506,24 @@ def rate(work: Callable[[], object], seconds: float = 1.0) -> float:
 
 
 def crypto(there: Deployment, pinned: Pinned, example: tuple[str, Assigned, Any]) -> Row:
-    """A person's whole report: split and seal two halves, check both, open both."""
-    path, given, halves = example
+    """A whole report: split and encrypt two shares, check both, decrypt both."""
+    path, given, shares = example
     assert given.slot is not None
     place, keys = given.slot, ServerKeys.new(DEFAULT, SYSTEM)
     message = Recipient.parse(DEFAULT, keys.encryption.public()).encrypt(bytes(40), b"")
     costs = [
         1 / rate(lambda: split(pinned, given.announcement, place, [1])),
-        2 / rate(lambda: checked(there, path, place, halves[0])),
+        2 / rate(lambda: checked(there, path, place, shares[0])),
         2 / rate(lambda: keys.encryption.decrypt(message, b"")),
     ]
-    return Row(name="cryptography alone, people", value=1 / sum(costs), unit="per second and core")
+    return Row(
+        name="cryptography alone, participants", value=1 / sum(costs), unit="per second and core"
+    )
 
 
-def checked(there: Deployment, path: str, place: ReportSlot, half: bytes) -> object:
+def checked(there: Deployment, path: str, place: ReportSlot, share: bytes) -> object:
     """What a server does to a report before it is written."""
-    return there.coordinator.report(bytes.fromhex(path.split("/")[2]), place.number, half)
+    return there.coordinator.report(bytes.fromhex(path.split("/")[2]), place.number, share)
 
 
 # All of it
@@ -544,8 +545,12 @@ def multiplied(directory: Path, databases: tuple[str, str], said: Any) -> list[R
     spent = sum(afters) - sum(befores)
     name = f"postgresql, {said.processes} processes per party, {lines} connections"
     return [
-        Row(name=f"{name}: computing per person", value=1e3 * spent / found["people"], unit="ms"),
-        Row(name=f"{name}: people", value=found["rate"], unit="per second"),
+        Row(
+            name=f"{name}: CPU per participant",
+            value=1e3 * spent / found["people"],
+            unit="ms",
+        ),
+        Row(name=f"{name}: participants", value=found["rate"], unit="per second"),
     ]
 
 
@@ -558,24 +563,24 @@ def measured(directory: Path, kind: str, databases: tuple[str, str], said: Any) 
 
     directory.mkdir()
     with deployed(directory, databases) as there:
-        pinned = there.begin("Sealed before?")
-        ready = sealed(there, pinned, said.sealed)
+        pinned = there.begin("Encrypted beforehand?")
+        ready = encrypted(there, pinned, said.encrypted)
         for role, one in enumerate(there.members):
-            reports = [(path, halves[role]) for path, _, halves in ready]
-            half = len(reports) // 2
-            chosen = reports[:half] if role == 0 else reports[half:]
+            reports = [(path, shares[role]) for path, _, shares in ready]
+            middle = len(reports) // 2
+            chosen = reports[:middle] if role == 0 else reports[middle:]
             before = one.computed()
             per_second, p99 = asyncio.run(brought(one, chosen))
             cost = (one.computed() - before) / len(chosen)
-            add(f"computing per sealed report at the {one.role}", 1e3 * cost, "ms")
-            add(f"sealed reports taken by the {one.role}", per_second, "per second")
-            add(f"sealed reports taken by the {one.role}, p99", p99, "ms")
-        path, given, halves = ready[0]
+            add(f"CPU per encrypted report at the {one.role}", 1e3 * cost, "ms")
+            add(f"encrypted reports taken by the {one.role}", per_second, "per second")
+            add(f"encrypted reports taken by the {one.role}, p99", p99, "ms")
+        path, given, shares = ready[0]
         assert given.slot is not None
         place = given.slot
         add(
             "cryptography alone, reports checked",
-            rate(lambda: checked(there, path, place, halves[0])),
+            rate(lambda: checked(there, path, place, shares[0])),
             "per second and core",
         )
         alone = crypto(there, pinned, ready[0])
@@ -587,17 +592,17 @@ def measured(directory: Path, kind: str, databases: tuple[str, str], said: Any) 
         afters = [one.computed() for one in there.members] + [time.process_time()]
         for who, before, after in zip((*ROLES, "generator"), befores, afters, strict=True):
             cost = (after - before) / found["people"]
-            add(f"computing per person at the {who}", 1e3 * cost, "ms")
-        add("people by a raw generator", found["rate"], "per second")
-        add("people by a raw generator, p99 of a request", found["p99"], "ms")
+            add(f"CPU per participant at the {who}", 1e3 * cost, "ms")
+        add("participants of a raw generator", found["rate"], "per second")
+        add("participants of a raw generator, p99 of a request", found["p99"], "ms")
         add("memory of both parties", found["memory"], "MB")
         add("memory of both parties, slope of the second half", found["slope"], "MB per minute")
-        add("people who came between rounds and were not asked", 100 * found["unasked"], "%")
+        add("participants between rounds, without a slot", 100 * found["unasked"], "%")
         there.stop(pinned)
         pinned = there.begin("Shipped?", window=0, margin=4)
         per_second, cost = shipped(there, pinned, said.device_seconds)
-        add("computing per person with the shipped device", 1e3 * cost, "ms")
-        add("people with the shipped device", per_second, "per second")
+        add("CPU per participant with the shipped device", 1e3 * cost, "ms")
+        add("participants with the shipped device", per_second, "per second")
         there.stop(pinned)
     return rows
 
@@ -614,9 +619,11 @@ def started(directory: Path, stack: ExitStack, roles: Sequence[str]) -> list[Mem
 def main() -> None:
     """Prints one JSON object."""
     words = argparse.ArgumentParser(description=__doc__)
-    words.add_argument("--seconds", type=float, default=60.0, help="of raw people")
+    words.add_argument("--seconds", type=float, default=60.0, help="of the raw generator")
     words.add_argument("--device-seconds", type=float, default=30.0, help="of shipped devices")
-    words.add_argument("--sealed", type=int, default=SEALED, help="reports that are sealed before")
+    words.add_argument(
+        "--encrypted", type=int, default=ENCRYPTED, help="reports encrypted beforehand"
+    )
     words.add_argument("--only", choices=("sqlite", "postgresql"), help="one database only")
     words.add_argument("--processes", type=int, default=0, help="so many per party, this alone")
     words.add_argument("--trust", nargs="*", choices=tuple(MODELS), help="these alone, or all")

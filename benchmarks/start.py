@@ -1,4 +1,4 @@
-"""How long commands take to start, in CPU time, against what they cannot do without.
+"""Start-up CPU time of commands, beside that of the imports that they need.
 
 Targets: `tacit algorithms` and `tacit --help` load no NumPy (a test says so); a simulation of
 nothing at most 1.5 times the import of NumPy, SciPy's special functions and Typer. Commands take

@@ -1,6 +1,7 @@
-"""How fast sweeps are: a study of 2,000 cells with one worker and with two, and on a Ray cluster of
-this machine where Ray is installed. The last files are compared byte by byte. What the sweeping
-process computes itself is beside it: on a busy machine it says more than the clock.
+"""Time of a sweep of 2,000 cells with one worker, with two, and on a local Ray cluster.
+
+The result files are compared byte by byte. The CPU time of the main process is printed too: on a
+busy machine it is more reliable than the clock.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a participant costs under each trust model: CPU by role, messages, bytes, people per second.
+"""Cost of a participant per trust model: CPU by role, messages, bytes, participants per second.
 
-The parties are processes of their own, this process is the people. Bare cryptography is the CPU
-time inside the functions that check, sum, shuffle and unmask reports, in memory, for rounds of the
-same size. `service.py --trust` prints the rows; CPU times hardly depend on other loads, people per
-second do.
+Each party is a process of its own; this process plays the participants. Bare cryptography is the
+CPU time of the functions that check, sum, shuffle and unmask reports, in memory, for rounds of the
+same size. `service.py --trust` prints the rows. Other load changes CPU times little, participants
+per second much.
 """
 
 from __future__ import annotations
@@ -120,21 +120,22 @@ async def played(there: Operated, addresses: dict[int, str], pinned: Pinned, peo
 
     hooks = {"request": [counting]}
     end = time.monotonic() + LONGEST
-    async with httpx.AsyncClient(timeout=60.0, event_hooks=hooks) as http:
-        crowd = Participants(pinned, addresses, http)
+    lines = httpx.Limits(max_connections=None)  # every device of a round with stages holds one
+    async with httpx.AsyncClient(timeout=60.0, limits=lines, event_hooks=hooks) as http:
+        participants = Participants(pinned, addresses, http)
         stages: list[asyncio.Task[None]] = []
         enough = False
 
         async def come() -> None:
             nonlocal enough
             while not enough and time.monotonic() < end:
-                running = await crowd.join()
+                running = await participants.join()
                 if running is None:  # rounds close early only when they are full
-                    enough = crowd.reported >= people
+                    enough = participants.reported >= people
                     await asyncio.sleep(0.1)
                     continue
-                await crowd.report(running)
-                stages.append(asyncio.create_task(crowd.answer_stages(running)))
+                await participants.report(running)
+                stages.append(asyncio.create_task(participants.answer_stages(running)))
 
         await asyncio.gather(*(come() for _ in range(AT_ONCE)))
         digest = pinned.terms.digest.hex()
@@ -148,7 +149,7 @@ async def played(there: Operated, addresses: dict[int, str], pinned: Pinned, peo
         for task in stages:
             task.cancel()
         await asyncio.gather(*stages, return_exceptions=True)
-    return crowd.reported, counted["messages"], counted["bytes"]
+    return participants.reported, counted["messages"], counted["bytes"]
 
 
 def served(members: Sequence[Any], token: str, model: str, people: int) -> Measured:
@@ -276,10 +277,12 @@ def _batch(
             party.keep([party.report(identity, one.slot.number, content)])
     for _ in range(12):
         step(2)
-        if not coordinator.rounds(Stage.CLOSING):
+        if not any(row.assigned for row in coordinator.rounds(*LIVE)):
             break
         for running in devices:
             _answer(coordinator, running, making, found)
+    else:
+        raise TimeoutError(f"rounds of {terms.question!r} did not end")
     found.people += len(asked)
 
 

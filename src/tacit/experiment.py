@@ -106,7 +106,17 @@ class Experiment:
 
     @classmethod
     def of(cls, learner: Learner, mechanism: Mechanism, options: Sequence[str] = ()) -> Experiment:
-        """Build an experiment; options without given names are called "option 1", "option 2", …."""
+        """Build an experiment.
+
+        Parameters
+        ----------
+        learner : Learner
+            A learner before its first round.
+        mechanism : Mechanism
+            Its protocols and guarantee.
+        options : sequence of str
+            Names of the options; by default "option 1", "option 2", ….
+        """
         names = tuple(options) or tuple(f"option {k + 1}" for k in range(learner.arms))
         return cls(names, learner, mechanism)
 

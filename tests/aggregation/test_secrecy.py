@@ -70,7 +70,7 @@ def victims_number(server: MaskingServer, victim: MaskingClient) -> int:
     return server._by_address[victim.address].masked[0]
 
 
-@pytest.mark.parametrize("value", [0, 5, 7])
+@pytest.mark.parametrize("value", [0, 7])
 def test_the_masking_server_sees_a_uniform_number_whatever_the_value(
     value: int, assert_uniform: Uniform
 ) -> None:

@@ -249,21 +249,21 @@ class Schedule:
         return "opened"
 
 
-@pytest.mark.parametrize("start", extended_after(1, range(0, 2000, 500)))
+@pytest.mark.parametrize("start", extended_after(1, range(0, 2000, 250)))
 def test_two_thousand_random_schedules_give_one_exact_answer_or_a_refusal(start: int) -> None:
-    ends = [Schedule(seed).check() for seed in range(start, start + 500)]
-    assert min(ends.count("opened"), ends.count("refused")) > 75
+    ends = [Schedule(seed).check() for seed in range(start, start + 250)]
+    assert min(ends.count("opened"), ends.count("refused")) > 37
 
 
-@pytest.mark.parametrize("start", extended_after(1, range(0, 600, 200)))
+@pytest.mark.parametrize("start", extended_after(1, range(0, 600, 100)))
 def test_schedules_of_verified_rounds_give_one_exact_answer_without_the_liar_or_none(
     start: int,
 ) -> None:
     pytest.importorskip("Crypto", reason="needs pycryptodome: pip install '.[verified]'")
-    schedules = [Schedule(seed, verified=True) for seed in range(start, start + 200)]
+    schedules = [Schedule(seed, verified=True) for seed in range(start, start + 100)]
     ends = [schedule.check() for schedule in schedules]
-    assert min(ends.count("opened"), ends.count("refused")) > 30
-    assert sum(view.rejected for schedule in schedules for view in schedule.views) > 20
+    assert min(ends.count("opened"), ends.count("refused")) > 15
+    assert sum(view.rejected for schedule in schedules for view in schedule.views) > 10
 
 
 @pytest.mark.slow

@@ -143,7 +143,7 @@ def test_evidence_survives_storage_exactly(distribution: str) -> None:
     assert copy.spread == evidence.spread
 
 
-HISTORIES = 10_000
+HISTORIES = 5_000
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ HISTORIES = 10_000
 def test_index_fails_no_more_often_than_it_states(
     rewards: str, distribution: str, mean: float
 ) -> None:
-    """10,000 histories of three batches: the mean is above the bound at level ln 20 in 1 of 20
+    """5,000 histories of three batches: the mean is above the bound at level ln 20 in 1 of 20
     (false alarm 10^-6).
     """
     rng, level = np.random.default_rng([13, len(rewards)]), math.log(20)

@@ -265,10 +265,10 @@ def steps(page: Page, stage: Stage) -> Iterator[str]:
     page.wait_for_selector("text=Kept on this device")
     yield "waiting"
     _pass(page, stage, 3900)
-    page.wait_for_selector("text=Both halves have arrived")
+    page.wait_for_selector("text=Both shares have arrived")
     yield "sent"
     _pass(page, stage, 4200)
-    page.wait_for_selector("text=The round was opened")
+    page.wait_for_selector("text=The sum was released")
     yield "counted"
     yield from _late(page, stage)
     yield from _apart(page, stage)
@@ -286,7 +286,7 @@ def _late(page: Page, stage: Stage) -> Iterator[str]:
         stage.begin(question=f"Which greeting is {name}?")
         _fresh(page, stage, "text=Keep my answer")
         _pass(page, stage, 3900)
-        page.wait_for_selector("text=Both halves have arrived")
+        page.wait_for_selector("text=Both shares have arrived")
         if name == "unknown":
             page.route("**/outcome", lambda route: route.abort())
         _pass(page, stage, 4200)

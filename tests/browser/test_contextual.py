@@ -68,7 +68,7 @@ def test_a_browser_chooses_by_the_context_and_sends_one_hidden_cell(
     page.click("text=Keep my answer")
     page.wait_for_selector("text=Kept on this device: Yes")
     assert stored(page) == [2, OPTIONS.index(option), 1]
-    page.wait_for_selector("text=Both halves have arrived", timeout=60_000)
+    page.wait_for_selector("text=Both shares have arrived", timeout=60_000)
     puts = [one for one in requests if one.method == "PUT"]
     assert len(puts) == 2
     (place,) = [json.loads(one.post_data or "") for one in requests if one.method == "POST"]

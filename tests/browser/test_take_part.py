@@ -84,14 +84,14 @@ def test_somebody_takes_part_from_the_terms_to_the_receipt(
         page.wait_for_selector("text=Kept on this device: Yes")
         sends = page.inner_text("[data-say=sends]")
         assert not [one for one in requests if one.method == "PUT"]
-        page.wait_for_selector("text=Both halves have arrived")
+        page.wait_for_selector("text=Both shares have arrived")
     _check_sent(page, stage, requests)
     assert any(one.url.endswith("/static/prio3.js") for one in requests) == bool(proofs)
     assert page.evaluate("() => new Date().toLocaleTimeString()") >= sends
     given = {one["round"]: one["given"] for one in stage.rounds if one["option"] == option}
     assert sum(given.values()) == 1
     stage.hold()
-    page.wait_for_selector("text=The round was opened", timeout=60_000)
+    page.wait_for_selector("text=The sum was released", timeout=60_000)
     reports = [one["reports"] for one in stage.rounds if one["round"] in given]
     assert reports[0] == 39
     page.goto(stage.page)
@@ -99,7 +99,7 @@ def test_somebody_takes_part_from_the_terms_to_the_receipt(
 
 
 def _check_sent(page: Page, stage: Stage, requests: list[Request]) -> None:
-    """Two sealed halves, to two places; everything else is public, and the receipt says so."""
+    """Two encrypted shares, to two places; everything else is public, and the receipt says so."""
     puts = [one for one in requests if one.method == "PUT"]
     assert [one.url.partition("/rounds")[0] for one in sorted(puts, key=_url)] == sorted(
         stage.both.urls
@@ -222,7 +222,7 @@ def test_offline_and_back_loses_nothing(context: BrowserContext, stage: Stage) -
     context.set_offline(True)
     page.wait_for_selector("text=This device is offline.", timeout=20_000)
     context.set_offline(False)
-    page.wait_for_selector("text=Both halves have arrived", timeout=30_000)
+    page.wait_for_selector("text=Both shares have arrived", timeout=30_000)
 
 
 def test_who_is_not_asked_gets_the_best_option_and_sends_nothing(

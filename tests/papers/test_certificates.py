@@ -19,7 +19,7 @@ from tacit.errors import TacitError
 from tacit.papers import certificates, count_ratios
 from tacit.papers.certificates import as_row, certify, search
 from tacit.papers.count_ratios import integer_ratio, tilted_ratio
-from tacit.protocols.certificates import (
+from tacit.sampling.certificates import (
     Certificate,
     Method,
     PureShuffleParameters,

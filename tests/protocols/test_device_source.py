@@ -17,7 +17,7 @@ import pkgutil
 import random
 import sys
 from pathlib import Path
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -30,11 +30,12 @@ from tests.source import stream, words
 import tacit.protocols
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import PureDP
-from tacit.protocols import prefix_sums, pure_shuffle
+from tacit.protocols import prefix_sums
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import SecureSum
+from tacit.sampling import draws
 
 UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
 
@@ -79,7 +80,7 @@ def test_messages_are_made_of_the_operating_systems_randomness_alone(name: str) 
 def test_a_message_owes_nothing_to_what_was_drawn_for_others(name: str) -> None:
     """One protocol serves many people and arms: noise that it kept would be told twice."""
     expected = everyone(name, CASES[name].build(), "mine")
-    for others in range(10):
+    for others in range(3):
         protocol = CASES[name].build()
         everyone(name, protocol, f"others {others}")
         assert everyone(name, protocol, "mine") == expected
@@ -177,10 +178,10 @@ def test_a_share_is_drawn_again_only_beyond_its_bounds(
     end: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parameters = PureShuffle(21, 1.0)._seat(0)[1].certificate.parameters
-    draws = iter([end * (parameters.tau + 1), -end * (parameters.tau + 5), end * parameters.tau])
-    distribution = SimpleNamespace(draw=lambda: next(draws))
-    monkeypatch.setattr(pure_shuffle, "_share", lambda _: distribution)
-    assert pure_shuffle._conditioned(parameters) == end * parameters.tau
+    shares = iter([end * (parameters.tau + 1), -end * (parameters.tau + 5), end * parameters.tau])
+    monkeypatch.setattr(draws, "draw_laplace_share", lambda *_: next(shares))
+    with words([(1 << 64) - 1]):  # the coin of the mixture
+        assert draws.draw_certified_ones(parameters)(0) == (1 + end) * parameters.tau
 
 
 # Split and mix: the sum does not show that the shares say nothing.

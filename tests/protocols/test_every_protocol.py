@@ -26,7 +26,7 @@ from tacit.privacy import View
 from tacit.protocols.contract import Protocol
 from tacit.types import Aggregate, Estimate, Floats, Integers
 
-FAST, DEVICES = 2000, 400  # rounds of each path; half the noise shows at about 1e-30
+FAST, DEVICES = 1000, 400  # rounds of each path; half the noise shows at less than 1e-9
 UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
 
 EACH = pytest.mark.parametrize("name", CASES)

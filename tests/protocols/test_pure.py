@@ -15,11 +15,13 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from tacit.errors import TacitError
-from tacit.privacy import PureDP, View
+from tacit.aggregation import ShuffledView
+from tacit.errors import Refusal, TacitError
+from tacit.privacy import PureDP, ThreatModel, View
 from tacit.protocols import factories
-from tacit.protocols.certificates import PureShuffleParameters, lookup
 from tacit.protocols.pure_shuffle import PureShuffle, share_probabilities
+from tacit.rounds.codecs import Mixed, codec
+from tacit.sampling.certificates import PureShuffleParameters, lookup
 from tacit.types import Levels
 
 Floats = npt.NDArray[np.float64]
@@ -222,3 +224,60 @@ def test_the_moment_generating_function_is_finite_however_steep() -> None:
     slopes = np.diff(values) / np.diff(points)
     assert np.all(np.diff(slopes) >= -1e-9 * slopes[0])
     assert distribution.log_mgf(points[:1]) == pytest.approx(values[:1], rel=1e-12)
+
+
+THREAT = ThreatModel(dropout=0.2, corrupt=0.1)
+
+
+@pytest.mark.parametrize("participants", [7, 10, 13])
+def test_a_group_with_missing_and_corrupted_members_keeps_epsilon(participants: int) -> None:
+    """Every number of honest reports that may arrive, every data set: the exact worst ratio.
+
+    Corrupted members add no noise. One honest report less than is certain may exceed it: the
+    shares of half as many users do.
+    """
+    protocol = PureShuffle(participants, 1.0, threat=THREAT)
+    p, honest = protocol.parameters, THREAT.honest(participants)
+    assert p.users == protocol.honest <= honest < 2 * p.users
+    assert protocol.guarantee is not None
+    assert protocol.guarantee.assumptions >= frozenset(THREAT.assumptions())
+    for arrived in range(honest, participants + 1):
+        assert worst_loss(replace(p, users=arrived), share_probabilities(p)) <= 1 + 1e-9
+    assert worst_loss(replace(p, users=p.users // 2), share_probabilities(p)) > 1.15
+
+
+def test_an_incomplete_group_is_summed_from_its_minimum_on() -> None:
+    protocol = PureShuffle(20, 1.0, threat=THREAT)
+    assert (protocol.minimum, protocol.groups) == (16, 1)
+    rng = np.random.default_rng(5)
+    for reports in (16, 18, 20):
+        messages = [protocol.report(1.0, place) for place in range(reports)]
+        found = protocol.combine(messages)
+        view = protocol.view_distribution(reports, reports)
+        assert found.reports == reports
+        assert view.pmf(found.value) > 0
+        noise = protocol.error(reports).noise
+        assert noise is not None
+        assert noise.variance == pytest.approx(view.variance, rel=1e-3)
+        opened = [protocol._open(reports, reports, rng).value for _ in range(400)]
+        batch = [
+            protocol.combine_batch(
+                protocol.randomize_batch(np.ones(reports, dtype=np.int64), rng), rng
+            ).value
+            for _ in range(400)
+        ]
+        for drawn in (opened, batch):  # five standard errors
+            assert abs(np.mean(drawn) - reports) < 5 * math.sqrt(noise.variance / 400)
+    with pytest.raises(TacitError, match="15"):
+        protocol.combine([protocol.report(1.0, place) for place in range(15)])
+
+
+def test_one_spoilt_message_aborts_a_certified_group() -> None:
+    protocol = PureShuffle(10, 1.0, threat=THREAT)
+    way = codec(protocol, "mixing")
+    assert isinstance(way, Mixed)
+    numbers = [number for place in range(9) for number in way.payload(protocol.report(1.0, place))]
+    assert way.released(ShuffledView(tuple(numbers), 9, 0)).reports == 9
+    for spoilt in (numbers[1:], [*numbers[1:], b"\x02"]):
+        with pytest.raises(Refusal, match="the round is aborted"):
+            way.released(ShuffledView(tuple(spoilt), 9, 0))

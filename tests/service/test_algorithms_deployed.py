@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,15 @@ from tacit.algorithms.arms_problem import ArmsProblem
 from tacit.algorithms.builders import assemble
 from tacit.bandits import ForgettingElimination
 from tacit.client.trust_models import reporter
-from tacit.errors import TacitError
+from tacit.errors import Refusal, TacitError
 from tacit.experiment import Experiment
 from tacit.protocols import factories
+from tacit.sampling.certificates import lookup
+from tacit.service.forecast import explained
 from tacit.service.trust_models import COORDINATORS, HELPERS
+from tacit.service.trust_models.contract import decoded
 from tacit.terms import KINDS
+from tacit.terms.document import check_live
 from tacit.trust import DEPLOYABLE, TrustModel
 
 MEANS = {"plain": 0.1, "friendly": 0.9}
@@ -32,6 +37,7 @@ LIVE: list[tuple[str, str, dict[str, Any]]] = [
     ("shuffler", "private-klucb", {}),
     ("secure-aggregation", "dist-dp-se", {}),
     ("shuffler", "split-dp-se", INVITED),
+    ("shuffler", "shuffle-dp-se", INVITED),
     ("secure-aggregation", "dist-rdp-se", {}),
     ("secure-aggregation", "dist-cdp-se", {}),
     ("secure-aggregation", "private-med", {}),
@@ -119,6 +125,22 @@ def test_definitions_state_who_may_be_missing_and_dishonest() -> None:
     assert made.smallest == 13
 
 
+def test_a_check_prints_the_cost_of_losses_and_the_security_of_masks() -> None:
+    said = {
+        trust: " ".join(explained(definition_of(trust, **more))["Trust model"])
+        for trust, more in (
+            ("secure-aggregation", {}),
+            ("shuffler", {"algorithm": "shuffle-dp-se", **INVITED}),
+            ("local", {}),
+        )
+    }
+    assert "a full round has 43% more variance" in said["secure-aggregation"]
+    assert "40 bits of security" in said["secure-aggregation"]
+    assert "at most 0 and 2^-68" in said["secure-aggregation"]
+    assert "certified for 8 people in the smallest round, which has 62% more" in said["shuffler"]
+    assert "missing" not in said["local"]
+
+
 def test_invitations_are_signed_by_the_named_issuer() -> None:
     terms = definition_of("shuffler", **INVITED).terms("https://a.example", KEYS[0])
     assert terms.issuer == KEYS[2]
@@ -127,11 +149,57 @@ def test_invitations_are_signed_by_the_named_issuer() -> None:
     )
 
 
-def test_shuffle_dp_se_is_rejected_and_listed_as_not_deployable() -> None:
-    """Its certificates hold for complete groups: one missing report would void them."""
-    assert registry.lookup("shuffle-dp-se").deployable == ""
-    with pytest.raises(TacitError, match="cannot be deployed: its certificates need every report"):
-        definition_of("shuffler", algorithm="shuffle-dp-se", **INVITED)
+def test_certified_rounds_are_pure_for_bits_and_by_invitation() -> None:
+    made = definition_of("shuffler", algorithm="shuffle-dp-se", **INVITED)
+    terms = made.terms("https://a.example", KEYS[0])
+    assert registry.lookup("shuffle-dp-se").deployable == "shuffler"
+    assert terms.promise.delta == 0
+    assert terms.noise.distribution == "certified-polya"
+    assert made.experiment().guarantee is not None
+    for changed, words in (
+        ({"delta": "0.000001"}, "must be 0 with algorithm shuffle-dp-se"),
+        ({"high": 5}, "must be 1 with algorithm shuffle-dp-se"),
+        ({"admission": "open", "issuer": b""}, "shuffle-dp-se is by invitation only"),
+    ):
+        with pytest.raises(TacitError, match=words):
+            definition_of("shuffler", algorithm="shuffle-dp-se", **INVITED | changed)
+    with pytest.raises(Refusal, match="invitation with certified-polya noise"):
+        check_live(replace(terms, admission="open", issuer=b""))
+    for less, words in (
+        ({"noise": replace(terms.noise, scale=Fraction(1, 10), minimum=None)}, r"noise\.minimum"),
+        ({"answer": replace(terms.answer, levels=2, labels=())}, "levels is 2: must be 1"),
+        ({"promise": replace(terms.promise, delta=Fraction(1, 10**6))}, "delta is"),
+    ):
+        with pytest.raises(TacitError, match=words):
+            replace(terms, **less)
+
+
+def test_devices_reject_other_shares_than_the_certified_ones(tmp_path: Path) -> None:
+    defined = definition_of("shuffler", algorithm="shuffle-dp-se", **INVITED)
+    with deployed(defined, tmp_path) as one:
+        one.step(2)
+        (assigned,) = one.join(1)
+        engine, terms = one.coordinator.engine_of(one.pinned.terms), one.pinned.terms
+        announced: Any = decoded(engine, terms, assigned.announcement)
+        sound = announced.offer()
+        assert one.pinned.check(sound) == terms.cost
+        row = lookup(sound.divisor, terms.each[0]).certificate
+        assert row.epsilon <= terms.each[0]
+        assert (row.kind, row.parameters.bits) == ("every-k", sound.parts)
+        honest = terms.aggregation
+        certain = sound.slots - honest.missing(sound.slots) - honest.dishonest(sound.slots)
+        assert sound.divisor <= certain < 2 * sound.divisor, "the largest certificate that fits"
+        for changed, words in (
+            ({"divisor": 2 * sound.divisor}, "share divisor"),
+            ({"divisor": 3}, "has no certificate"),
+            ({"divisor": sound.divisor // 2}, "total noise"),
+            ({"total": sound.total / 2}, "total noise"),
+            ({"total": sound.total * 2}, "total noise"),
+            ({"parts": sound.parts + 2}, "number of messages"),
+            ({"modulus": 1 << 20}, "modulus"),
+        ):
+            with pytest.raises(Refusal, match=words):
+                one.pinned.check(replace(sound, **changed))
 
 
 def test_an_algorithm_of_another_package_is_deployed(tmp_path: Path) -> None:

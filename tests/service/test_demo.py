@@ -20,7 +20,7 @@ from tacit.service.bootstrap import Card
 from tacit.service.definition_files import parse
 from tacit.service.demo import report
 from tacit.service.demo.children import Child
-from tacit.service.demo.crowd import VisitCounts
+from tacit.service.demo.participants import VisitCounts
 from tacit.service.demo.play import (
     LIKING,
     DemoProgress,

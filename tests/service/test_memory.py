@@ -182,7 +182,7 @@ def test_a_round_is_fetched_once_for_all_who_bring_reports(
             return find(name)
 
         monkeypatch.setattr(party, "round", counted)
-        reports = ReportRoute(party, GroupWriter(10), lambda: None, FastAPI())
+        reports = ReportRoute(party, GroupWriter(10), lambda _: None, FastAPI())
 
         async def come(name: bytes) -> list[BaseException | None]:
             many = (reports._fetched(name) for _ in range(50))

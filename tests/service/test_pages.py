@@ -25,7 +25,7 @@ from tests.terms.test_words import ALL as TRUST_MODELS
 
 from tacit.service.answers import EndReason
 from tacit.service.demo import report
-from tacit.service.demo.crowd import VisitCounts
+from tacit.service.demo.participants import VisitCounts
 from tacit.service.demo.play import DemoProgress
 from tacit.service.http import pages
 from tacit.service.pages import experimenter, participant, sentences

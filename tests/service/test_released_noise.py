@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service.deployed import Deployed, definition_of, deployed
+from tests.service.deployed import KEYS, Deployed, definition_of, deployed
 
 from tacit.aggregation.aggregator_context import Draw
 from tacit.client.trust_models import local, masking, shuffler
 from tacit.noise import Binomial, DiscreteLaplace, NoiseDistribution
 from tacit.noise.release_test import Fault, NoiseTest
+from tacit.sampling import draws
 from tacit.service import party
 from tacit.service.audit.counterpart import no_noise
 from tacit.service.audit.deployment import SMALL_ROUNDS, Release, judge
@@ -31,10 +32,13 @@ RATE = 1e-6
 RELEASES = 200
 FEW = 40  # releases that show missing and reused noise
 POWER = 0.999
+INVITED = {"admission": "invitation", "issuer": KEYS[2]}
 OPTIONS = tuple(f"option {number}" for number in range(20))
 MODELS: dict[str, dict[str, Any]] = {
     "local": {"trust": "local"},
     "shuffler": {"trust": "shuffler"},
+    "shuffler-split": {"trust": "shuffler", "algorithm": "split-dp-se", **INVITED},
+    "shuffler-certified": {"trust": "shuffler", "algorithm": "shuffle-dp-se", **INVITED},
     "secure-aggregation": {"trust": "secure-aggregation"},
     "coordinator": {"trust": "two-servers"},
     "helper": {"trust": "two-servers"},
@@ -135,6 +139,7 @@ def once(draw: Callable[..., int]) -> Callable[..., int]:
 PLACES: dict[str, tuple[Any, str]] = {
     "local": (local, "flip_response"),
     "secure-aggregation": (masking, "draw_laplace_share"),
+    "shuffler-certified": (draws, "draw_laplace_share"),
     "coordinator": (party, "_draw"),
     "helper": (party, "_draw"),
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.service.deployed import definition_of, deployed
 from tests.service.pairs import Pair, sqlite_pair
 
 from tacit.aggregation import SumView
@@ -132,3 +133,38 @@ def test_slots_assigned_meanwhile_stay_when_a_round_is_replaced(pair: Pair) -> N
             assert transaction.replace_round(row, replace(row, stage=Stage.CLOSING))
     closing = pair.coordinator.rounds(Stage.CLOSING)
     assert sum(row.assigned for row in closing) == asked == 5
+
+
+def test_a_step_with_rounds_that_are_open_writes_nothing(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = pair.begin()
+    pair.step(1)
+    pair.crowd(digest, 1)
+
+    def begin() -> None:
+        raise AssertionError("a step writes")
+
+    monkeypatch.setattr(pair.coordinator.store, "begin", begin)
+    round_scheduler.step(pair.coordinator, pair.link)
+
+
+def test_only_a_report_that_may_be_the_last_of_its_round_calls_for_a_step(tmp_path: Path) -> None:
+    with deployed(definition_of("local"), tmp_path) as one:
+        one.step(2)
+        asked = one.join(sum(row.slots for row in one.coordinator.rounds(Stage.OPEN)))
+        first, *others = [a for a in asked if one.identity(a) == one.identity(asked[0])]
+        name, full = one.identity(first), one.coordinator.may_be_full
+        one.send([(first, one.report(first, 1))])
+        one.step()
+        for n, other in enumerate(others, 2):
+            assert not full(name)
+            one.send([(other, one.report(other, 1))])
+            if n == 5:  # a count by another process, which took none of these
+                one.restart()
+                full = one.coordinator.may_be_full
+                assert full(name)
+                one.step()
+        assert full(name)
+        one.step()
+        assert name in {row.identity for row in one.coordinator.rounds(Stage.OPENED)}

@@ -140,6 +140,19 @@ def test_an_experiment_through_a_shuffler_finds_the_best_option(pair: Pair) -> N
     assert pair.join(digest).option == "friendly", "the best option, without a slot"
 
 
+def test_rounds_in_which_everybody_reported_close_before_their_deadline(pair: Pair) -> None:
+    digest = began(pair)
+    asked = everybody(pair, digest)
+    for one in asked[1:]:
+        send(pair, digest, one, encoded(pair, digest, one, 0))
+    missing = announced(pair, digest, asked[0]).identity
+    pair.step(3)
+    assert [row.identity for row in pair.coordinator.rounds(Stage.OPEN)] == [missing]
+    send(pair, digest, asked[0], encoded(pair, digest, asked[0], 0))
+    pair.step(3)
+    assert missing in {row.identity for row in pair.coordinator.rounds(Stage.OPENED)}
+
+
 def test_devices_draw_the_announced_noise(pair: Pair) -> None:
     """4,000 reports of one level; the number of ones is binomial (false positive rate 1e-6)."""
     digest = began(pair)

@@ -1,58 +1,34 @@
-"""Databases of the first schema are upgraded while a round is open, and rolled back by a backup."""
+"""A party is rolled back to its backup; databases of earlier schemas are rejected."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sql
-from alembic import command
-from alembic.config import Config
-from tests.service.pairs import Pair, described, experiment_of
+from tests.service.pairs import Pair, experiment_of
 
-from tacit.service.database import MIGRATIONS
-from tacit.service.store import Store
-
-FIRST = "0002"  # the schema of 0.2.0
+from tacit.errors import TacitError
 
 
 def silent(_identity: bytes) -> Callable[[Fraction], int]:
     return lambda _scale: 0
 
 
-def downgrade(url: str) -> None:
-    """The database as the first schema holds it."""
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    with closing(Store(url)) as store, store.engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.downgrade(config, FIRST)
-
-
-def tables(url: str) -> set[str]:
-    with closing(Store(url)) as store:
-        return set(sql.inspect(store.engine).get_table_names())
-
-
 @pytest.fixture
-def old(make_pair: Callable[..., Pair]) -> tuple[Pair, bytes, list[tuple[bytes, int]]]:
-    """Parties whose databases have the first schema and an open round; the slots that are taken."""
+def running(make_pair: Callable[..., Pair]) -> tuple[Pair, bytes]:
+    """Parties with an open round in which 20 participants have reported."""
     pair = make_pair(options={"noise": silent}, helper_options={"noise": silent})
     digest = pair.begin(experiment_of(700))
     pair.step(2)
-    came = pair.crowd(digest, 20)
-    pair.report(digest, came, lambda _: 1)
-    taken = [(described(one).identity, one.slot.number) for one in came if one.slot is not None]
-    for store, url in zip(pair.stores, pair.urls, strict=True):
+    pair.report(digest, pair.crowd(digest, 20), lambda _: 1)
+    for store in pair.stores:
         store.close()
-        downgrade(url)
-        assert not {"slot_shards", "leases"} & tables(url)
-    return pair, digest, taken
+    return pair, digest
 
 
 def finish(pair: Pair, digest: bytes) -> list[dict[str, Any]]:
@@ -65,37 +41,27 @@ def finish(pair: Pair, digest: bytes) -> list[dict[str, Any]]:
     return list(pair.coordinator.status(digest)["rounds"][: len(rounds)])
 
 
-def test_an_upgrade_goes_on_with_the_open_round(
-    old: tuple[Pair, bytes, list[tuple[bytes, int]]],
+@pytest.mark.parametrize("revision", ["0002", "0003"])
+def test_a_database_of_an_earlier_schema_is_rejected_with_a_remedy(
+    running: tuple[Pair, bytes], revision: str
 ) -> None:
-    pair, digest, taken = old
-    for store in pair.stores:
+    store = running[0].stores[0]
+    with store.engine.begin() as connection:
+        connection.execute(sql.text(f"UPDATE alembic_version SET version_num = '{revision}'"))
+    with pytest.raises(TacitError, match="install that version, or restore the backup"):
         store.migrate()
-        store.migrate()  # once more changes nothing
-    pair.restart()
-    rounds = pair.coordinator.status(digest)["rounds"]
-    assert sum(one["given"] for one in rounds) == len(taken)
-    more = pair.crowd(digest, 5)
-    new = [(described(one).identity, one.slot.number) for one in more if one.slot is not None]
-    assert len(set(taken) | set(new)) == len(taken) + 5  # no slot is assigned twice
-    pair.report(digest, more, lambda _: 0)
-    ended = finish(pair, digest)
-    assert {one["stage"] for one in ended} == {"opened"}
-    assert sum(float(one["sums"][0]) for one in ended) == len(taken)
 
 
 def test_a_rollback_to_the_backup_releases_nothing_twice(
-    old: tuple[Pair, bytes, list[tuple[bytes, int]]],
+    running: tuple[Pair, bytes],
 ) -> None:
     """The backup holds the round open; its key files say that it is over."""
-    pair, digest, _ = old
+    pair, digest = running
     if not pair.urls[0].startswith("sqlite"):
         pytest.skip("a PostgreSQL database is backed up by its own tools")
     files = [Path(url.removeprefix("sqlite:///")) for url in pair.urls]
     for file in files:
         shutil.copy(file, file.with_suffix(".backup"))
-    for store in pair.stores:
-        store.migrate()
     pair.restart()
     before = finish(pair, digest)
     outcomes = [pair.helper.outcome(bytes.fromhex(str(one["round"]))) for one in before]

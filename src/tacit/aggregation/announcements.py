@@ -179,8 +179,16 @@ class LiveRound(RoundDescription):
     """
 
     slots: int
+    minimum: int
     assigned_until: int
     grace: int
+
+    def offer_of(self, kind: str, noise: SharedNoise | None, **more: Any) -> Offer:
+        """The fields that a client checks, with the noise of devices and those of the kind."""
+        if noise is not None:
+            more |= {"divisor": noise.divisor, "total": noise.total}
+        counts = {"slots": self.slots, "minimum": self.minimum, "grace": self.grace}
+        return self.binding.offer(kind=kind, **counts, **more)
 
     def check_times(self) -> None:
         """Reject times out of order; constructors call it."""

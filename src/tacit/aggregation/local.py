@@ -97,9 +97,7 @@ class LocalRound(LiveRound):
         check_counts(self.slots, self.minimum)
         require(0 <= self.room < 1 << 31, "room", self.room, "from 0 to 2^31 - 1")
         check_length(self.length, self.span)
-        until, closes = self.assigned_until, self.binding.closes
-        require(0 <= until <= closes, "assigned_until", until, f"from 0 to the deadline, {closes}")
-        require(0 <= self.grace < 1 << 32, "grace", self.grace, "from 0 to 2^32 - 1")
+        self.check_times()
         sizes = [len(self.identity), len(self.server)]
         wanted = [IDENTITY_SIZE, self.suite.key_size]
         rule = f"{wanted}, as in the suite {self.suite.name}"
@@ -127,37 +125,18 @@ class LocalRound(LiveRound):
         with described():
             binding, rest = Binding.first(body(message, Kind.LOCAL_ROUND))
             fields, rest = head(_HEAD, rest, "description")
-            assigned_until, grace, slots, minimum, length, room, number = fields
+            until, grace, slots, minimum, length, room, number = fields
             suite = suite_numbered(number)
             server, rest = front(rest, suite.key_size, "key"), rest[suite.key_size :]
             noise, rest = SharedNoise.first(rest)
             require(not rest, "description", f"{len(rest)} bytes too long", "complete")
-            return cls(
-                binding,
-                slots,
-                minimum,
-                server,
-                room,
-                length,
-                noise,
-                assigned_until,
-                grace,
-                suite,
-                identity_of(message),
-            )
+            about = (room, length, noise, until, grace, suite, identity_of(message))
+            return cls(binding, slots, minimum, server, *about)
 
     def offer(self) -> Offer:
         """The fields that a client checks against its terms."""
-        return self.binding.offer(
-            kind="local",
-            slots=self.slots,
-            minimum=self.minimum,
-            metrics=self.length,
-            suite=self.suite.identifier,
-            grace=self.grace,
-            divisor=self.noise.divisor,
-            total=self.noise.total,
-        )
+        suite = self.suite.identifier
+        return self.offer_of("local", self.noise, metrics=self.length, suite=suite)
 
     @cached_property
     def recipient(self) -> Recipient:

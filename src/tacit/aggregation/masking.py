@@ -144,17 +144,8 @@ class MaskingRound(LiveRound):
 
     def offer(self) -> Offer:
         """The fields that a client checks against its terms."""
-        return self.binding.offer(
-            kind="masking",
-            slots=self.slots,
-            minimum=self.minimum,
-            metrics=self.length,
-            suite=MASKING_SUITE,
-            grace=self.grace,
-            modulus=self.modulus,
-            divisor=self.noise.divisor,
-            total=self.noise.total,
-        )
+        about = {"metrics": self.length, "suite": MASKING_SUITE, "modulus": self.modulus}
+        return self.offer_of("masking", self.noise, **about)
 
     @property
     def masked_size(self) -> int:

@@ -187,10 +187,12 @@ class MaskingReports(PendingReports):
         return self.entry().phase
 
     def _due(self, progress: _Progress, now: float) -> bool:
-        """Whether the current stage may end: all answered, or its time is over."""
-        stage = progress.server.stage
-        if stage is MaskingStage.JOINING:
-            return True  # the round has closed
+        """Whether the current stage may end: all answered, or its time is over.
+
+        Stages begin at the deadline, when devices ask for them, even if all slots joined before.
+        """
+        if progress.server.stage is MaskingStage.JOINING:
+            return now >= self.round.binding.closes
         asked = len(progress.sent[-1]) if progress.sent else 0
         return progress.server.answered >= asked or now - progress.began >= self.stage_seconds
 

@@ -178,34 +178,17 @@ class ShufflerRound(LiveRound):
             noise, rest = SharedNoise.first(rest)
             keys = front(rest, 2 * suite.public_size, "list of keys")
             shuffler, analyzer = records(keys, suite.public_size, 2, "list of keys")
-            return cls(
-                binding,
-                slots,
-                minimum,
-                size,
-                shuffler,
-                analyzer,
-                messages,
-                suite,
-                identity_of(message),
-                metrics,
-                noise,
-                until,
-                grace,
-                last_modulus(rest[len(keys) :]),
-            )
+            modulus = last_modulus(rest[len(keys) :])
+            about = (messages, suite, identity_of(message), metrics, noise, until, grace, modulus)
+            return cls(binding, slots, minimum, size, shuffler, analyzer, *about)
 
     def offer(self) -> Offer:
         """The fields that a client checks against its terms."""
-        return self.binding.offer(
-            kind="mixing",
-            slots=self.slots,
-            minimum=self.minimum,
+        return self.offer_of(
+            "mixing",
+            self.noise,
             metrics=self.metrics,
             suite=self.suite.identifier,
-            grace=self.grace,
-            divisor=self.noise.divisor,
-            total=self.noise.total,
             modulus=None if self.modulus == BIT else self.modulus,
             parts=self.messages // self.metrics,
         )

@@ -171,44 +171,26 @@ class TwoServerRound(LiveRound):
             size = COMMITMENT_SIZE if verified else 0
             commitment, rest = front(rest, size, "description"), rest[size:]
             fields, rest = head(_HEAD, rest, "description")
-            assigned_until, grace, slots, minimum, length, number = fields
+            until, grace, slots, minimum, length, number = fields
             suite = suite_numbered(number)
             sizes = (suite.key_size, suite.public_size, suite.public_size)
             keys, rest = front(rest, sum(sizes), "list of keys"), rest[sum(sizes) :]
             collector, both = keys[: sizes[0]], keys[sizes[0] :]
             first, second = records(both, sizes[1], 2, "list of servers")
             scale, shared, rest = _first_noise(rest)
-            return cls(
-                binding,
-                slots,
-                minimum,
-                last_modulus(rest),
-                (first, second),
-                collector,
-                length,
-                scale,
-                assigned_until,
-                grace,
-                suite,
-                identity_of(message),
-                commitment,
-                shared,
-            )
+            servers, modulus = (first, second), last_modulus(rest)
+            about = (length, scale, until, grace, suite, identity_of(message), commitment, shared)
+            return cls(binding, slots, minimum, modulus, servers, collector, *about)
 
     def offer(self) -> Offer:
         """The fields that a client checks against its terms."""
-        devices = self.scale is None
-        return self.binding.offer(
-            kind="verified" if self.commitment else "two-servers",
-            slots=self.slots,
-            minimum=self.minimum,
+        return self.offer_of(
+            "verified" if self.commitment else "two-servers",
+            self.shared if self.scale is None else None,
             metrics=self.length,
             suite=self.suite.identifier,
-            grace=self.grace,
             modulus=self.modulus,
             scale=self.scale,
-            divisor=self.shared.divisor if devices else None,
-            total=self.shared.total if devices else None,
         )
 
     @cached_property

@@ -218,27 +218,27 @@ def split_dp_se(problem: ArmsProblem) -> Experiment:
 @cz23(
     "shuffle-dp-se",
     trust=TrustModel.SHUFFLER,
-    guarantee=GuaranteeForm(
-        "(ε, 0)-DP of the shuffled bits, certified for ε of 0.5, 1 or 2 (the next below)",
-        undeployable="its certificates need every report of a group",
-    ),
-    options=(*COMMON, "min_batch_size"),
+    guarantee="(ε, 0)-DP of the shuffled bits, certified for ε of 0.5, 1 or 2 (the next below)",
+    options=(*COMMON, *PEOPLE),
 )
 def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
     """Certified groups behind a shuffler: Theorem 3, constructed as in
     docs/explanation/pure-shuffle.md.
 
-    Real rewards are rounded to bits. There is no `paper` protocol: the one that the theorem cites
-    needs about n^2.5 messages per participant (CORRECTIONS 9). `paper` constants changes only the
-    radius.
+    Groups are complete; with dropout or corruption, or live, a round is one group that tolerates
+    them. Real rewards are rounded to bits. There is no `paper` protocol: the one that the theorem
+    cites needs about n^2.5 messages per participant (CORRECTIONS 9). `paper` constants changes only
+    the radius.
     """
-    problem.privacy.reject_losses("certificates are for complete groups only")
     tail = _tail(math.sqrt(2) / problem.each, 1 / problem.each)
     smallest = problem.privacy.min_batch_size
     learner = _elimination(problem, tail, smallest)
-    return assemble(
-        problem, learner, factories.pure_shuffle, smallest=smallest, target=problem.privacy.pure
-    )
+    how: dict[str, Any] = {
+        "target": problem.privacy.pure,
+        **problem.privacy.some_losses,
+        **problem.privacy.fixed,
+    }
+    return assemble(problem, learner, factories.pure_shuffle, smallest=smallest, **how)
 
 
 @algorithm(

@@ -74,13 +74,10 @@ class GuaranteeForm:
         The guarantee, in the field's notation.
     also : callable, optional
         Derives the guarantee of a problem in another form, such as Rényi divergences.
-    undeployable : str
-        Why the live service cannot run it; empty if terms can state its noise.
     """
 
     text: str
     also: Also | None = None
-    undeployable: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,11 +100,6 @@ class Algorithm:
         return self.form.text
 
     @property
-    def undeployable(self) -> str:
-        """Why the live service cannot run it; empty if terms can state its noise."""
-        return self.form.undeployable
-
-    @property
     def featured(self) -> bool:
         """Whether it uses features of the options (`table`)."""
         return self.problem.featured
@@ -121,8 +113,7 @@ class Algorithm:
     def deployable(self) -> str:
         """The names of the trust models under which the live service runs it; empty for none."""
         served = {"arms": DEPLOYABLE, "contextual": DEPLOYABLE_WITH_CONTEXTS}
-        live = () if self.undeployable else served.get(self.family, ())
-        return ", ".join(one for one in self.trusts if one in live)
+        return ", ".join(one for one in self.trusts if one in served.get(self.family, ()))
 
     @property
     def family(self) -> str:

@@ -108,7 +108,17 @@ class AsyncDevice(DeviceCore):
     async def choose(
         self, experiment: Experiment, context: Context, invitation: str | None = None
     ) -> Slot:
-        """Join a round and choose the option by a context; see `Device.choose`."""
+        """Join a round of a contextual experiment; see `Device.choose`.
+
+        Parameters
+        ----------
+        experiment : bytes or str
+            SHA-256 digest of the terms, as bytes or hexadecimal.
+        context : mapping
+            The value of each field of the context.
+        invitation : str, optional
+            Required if the terms admit participants by invitation.
+        """
         return await self._drive(self.joining(experiment, invitation, context))
 
     async def run_due(self) -> float | None:

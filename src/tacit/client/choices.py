@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.aggregation.announcements import Binding
+from tacit.aggregation.announcements import Binding, LiveRound
+from tacit.aggregation.two_servers import ReportSlot
+from tacit.client.entries import Running
 from tacit.client.levels import nothing_happened
 from tacit.errors import Refusal, TacitError
-from tacit.terms import BY_POLICY, Terms
+from tacit.terms import BY_POLICY, Pinned, Terms
 
 Context = Mapping[str, Any]
 
@@ -68,7 +70,11 @@ def numbers_of(terms: Terms, about: Binding, levels: Sequence[int]) -> list[int]
     return context.vector(len(terms.options), terms.answer.levels, known, level)
 
 
-def blank(terms: Terms, about: Binding) -> tuple[int, ...]:
-    """Levels of a report about nothing, as a test or a malicious participant sends it."""
-    kept = terms.context.kept if terms.context and about.option == BY_POLICY else 0
-    return (0,) * (len(terms.answer.metrics) + kept)
+def zero_report(
+    pinned: Pinned, announcement: bytes, announced: LiveRound, slot: ReportSlot, joined: float
+) -> Running:
+    """A participation whose answers are all zero, without a ledger: for audits and the demo."""
+    context = pinned.terms.context
+    kept = context.kept if context is not None and announced.binding.chosen else 0
+    levels = (0,) * (len(pinned.terms.answer.metrics) + kept)
+    return Running(announced.identity, pinned, announcement, slot, b"", joined, None, levels, ())

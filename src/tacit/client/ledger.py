@@ -69,8 +69,17 @@ class Ledger(Budget):
     def remember(self, pinned: Pinned, state: str, now: float, *, approved: bool = False) -> None:
         """Store terms that are about to be shown, and decrease the limits to theirs if smaller.
 
-        `approved`: the parties of the preceding terms signed that these succeed them. Otherwise
-        only terms of the same parties share limits, and known terms of others may not be named.
+        Parameters
+        ----------
+        pinned : Pinned
+            The verified terms.
+        state : str
+            State of the experiment, as its coordinator names it.
+        now : float
+            The time in seconds since 1970.
+        approved : bool
+            Whether the parties of the preceding terms signed that these succeed them. Otherwise
+            only terms of the same parties share limits, and known terms of others may not be named.
         """
         terms, promise = pinned.terms, pinned.terms.promise
         with self.together():
@@ -158,6 +167,15 @@ class Ledger(Budget):
         """Store an option assigned without a report, and how long it is valid.
 
         An assignment that another process stored meanwhile takes precedence.
+
+        Parameters
+        ----------
+        digest : bytes
+            Digest of the terms.
+        option : str
+            The assigned option.
+        now, until : float
+            The time, and the end of the assignment, in seconds since 1970.
         """
         with self.together():
             lineage = self._lineage(digest)
@@ -175,7 +193,26 @@ class Ledger(Budget):
     def check_round(
         self, digest: bytes, identity: bytes, slot: ReportSlot, cost: Fraction, now: float
     ) -> None:
-        """Reject a round that `join` would reject."""
+        """Reject a round that `join` would reject.
+
+        Parameters
+        ----------
+        digest : bytes
+            Digest of the terms.
+        identity : bytes
+            The round.
+        slot : ReportSlot
+            The assigned slot.
+        cost : Fraction
+            ε of the round.
+        now : float
+            The time in seconds since 1970.
+
+        Raises
+        ------
+        Refusal
+            If the participant withdrew, or a limit would be exceeded.
+        """
         with self.together():
             self._joined(self._lineage(digest), identity, slot, cost, now)
 
@@ -304,7 +341,19 @@ class Ledger(Budget):
             )
 
     def claim(self, identity: bytes, delivery: Delivery, what: Attempt, now: float) -> bool:
-        """Claim the next attempt for this process; False if another process was faster."""
+        """Claim the next attempt for this process; False if another process was faster.
+
+        Parameters
+        ----------
+        identity : bytes
+            The round.
+        delivery : Delivery
+            The server's side of the participation, as it was read.
+        what : Attempt
+            Sending the report share, or asking for the outcome.
+        now : float
+            The time in seconds since 1970.
+        """
         done = self._write(
             f"UPDATE shares SET {what.value}_attempts = {what.value}_attempts + 1, "
             f"{what.value}_last = ? WHERE identity = ? AND role = ? AND {what.value}_attempts = ?",
@@ -313,15 +362,45 @@ class Ledger(Budget):
         return done.rowcount == 1
 
     def accepted(self, identity: bytes, role: int, now: float) -> None:
-        """The server accepted its report share: delete the bytes."""
+        """Delete a report share that its server accepted.
+
+        Parameters
+        ----------
+        identity : bytes
+            The round.
+        role : int
+            Index of the server among the parties of the terms.
+        now : float
+            The time in seconds since 1970.
+        """
         self._update(identity, role, "encrypted = NULL, sent = ?", now)
 
     def rejected(self, identity: bytes, role: int, why: str) -> None:
-        """The server rejected its report share permanently: delete the bytes."""
+        """Delete a report share that its server rejected permanently.
+
+        Parameters
+        ----------
+        identity : bytes
+            The round.
+        role : int
+            Index of the server among the parties of the terms.
+        why : str
+            The server's reason.
+        """
         self._update(identity, role, "encrypted = NULL, rejected = ?", why)
 
     def keep_outcome(self, identity: bytes, role: int, outcome: bytes) -> None:
-        """Store a server's signed statement of the round's outcome."""
+        """Store a server's signed statement of the round's outcome.
+
+        Parameters
+        ----------
+        identity : bytes
+            The round.
+        role : int
+            Index of the server among the parties of the terms.
+        outcome : bytes
+            The signed message.
+        """
         self._update(identity, role, "outcome = ?", outcome)
 
     def _update(self, identity: bytes, role: int, change: str, value: object) -> None:
@@ -333,9 +412,16 @@ class Ledger(Budget):
         self._write("UPDATE shares SET encrypted = NULL WHERE identity = ?", identity)
 
     def end(self, identity: bytes, outcome: ParticipationOutcome, *, refund: bool = False) -> None:
-        """End a participation; with `refund`, its cost is no longer charged.
+        """End a participation.
 
-        A refund requires that both servers signed that the round was aborted.
+        Parameters
+        ----------
+        identity : bytes
+            The round.
+        outcome : ParticipationOutcome
+            How it ended.
+        refund : bool
+            No longer charge its cost. Requires that both servers signed that the round was aborted.
         """
         with self.together():
             self._end("identity = ?", identity, outcome)

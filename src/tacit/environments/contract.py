@@ -155,14 +155,45 @@ class Environment(World):
         """
 
     def reports(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
-        """The participants' reports: their rewards, or one row each for several metrics."""
+        """Sample the participants' reports.
+
+        Parameters
+        ----------
+        arm : int
+            The arm that all of them try.
+        users : int
+            The number of participants.
+        rng : numpy.random.Generator
+            The generator.
+
+        Returns
+        -------
+        ndarray
+            The rewards, or one row per participant for several metrics.
+        """
         return self.rewards(arm, users, rng)
 
     def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
-        """The number of participants per level 0..precision, after randomised rounding.
+        """Sample the number of participants per level, after randomised rounding.
 
         Samples each participant's reward; subclasses with a known distribution sample the counts
         directly.
+
+        Parameters
+        ----------
+        arm : int
+            The arm that all of them try.
+        users : int
+            The number of participants.
+        precision : int
+            The largest level.
+        rng : numpy.random.Generator
+            The generator.
+
+        Returns
+        -------
+        Levels
+            Levels from 0 to `precision`, with counts.
         """
         sizes = [min(CHUNK, users - start) for start in range(0, max(users, 1), CHUNK)]
         parts = [self._counted(arm, size, precision, rng) for size in sizes]
@@ -180,14 +211,36 @@ class Environment(World):
         return values, counts
 
     def play(self, round_: Round, protocol: Any, rng: np.random.Generator) -> Played:
-        """Play a round in which every participant tries its arm."""
+        """Play a round in which every participant tries its arm.
+
+        Parameters
+        ----------
+        round_ : Round
+            The round.
+        protocol : Protocol or None
+            Its `simulate` gets the result; None if the round is not released.
+        rng : numpy.random.Generator
+            The generator.
+        """
         arm, count = round_.arm, round_.participants
         precision = FINE if protocol is None else protocol.precision
         load = self.levels(arm, count, precision, rng)
         return self.played(arm, count, load, load.total / precision)
 
     def played(self, arm: int, count: int, load: Any, earned: float) -> Played:
-        """The result of `count` participants who tried an arm and earned `earned` in total."""
+        """The result of a round, with its regret.
+
+        Parameters
+        ----------
+        arm : int
+            The arm that was tried.
+        count : int
+            The number of participants.
+        load : Levels or ndarray
+            Their reports, for `protocol.simulate`.
+        earned : float
+            The sum of their rewards.
+        """
         time = np.array([float(count)])
         if self._best is None:
             return Played(load, time, None)

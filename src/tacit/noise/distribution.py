@@ -276,8 +276,16 @@ class NoiseDistribution(ABC):
         return math.inf
 
     def loses_at_most(self, epsilon: Number, shift: Number, times: int = 1) -> bool:
-        """Whether `times` sums, each moved by `shift`, have a pure privacy loss of at most ε in
-        total.
+        """Whether the pure privacy loss of several sums is at most ε in total.
+
+        Parameters
+        ----------
+        epsilon : float or Fraction
+            ε.
+        shift : float or Fraction
+            The largest change of one sum.
+        times : int
+            The number of sums.
         """
         return times * self.pure_loss(shift) <= epsilon
 
@@ -288,8 +296,16 @@ class NoiseDistribution(ABC):
         return None
 
     def renyi_bound(self, order: int, l2: float, dimension: int) -> float | None:  # noqa: ARG002
-        """A proven Rényi divergence of integer order for independent copies in `dimension`
-        coordinates at l2 sensitivity `l2`; None if unknown.
+        """A proven Rényi divergence of a vector of independent copies; None if unknown.
+
+        Parameters
+        ----------
+        order : int
+            The order, at least 2.
+        l2 : float
+            The l2 sensitivity.
+        dimension : int
+            The number of coordinates.
         """
         return None
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.errors import TacitError, integer, positive, probability
 from tacit.papers.count_ratios import integer_ratio, round_up, tilted_ratio
-from tacit.protocols.certificates import (
+from tacit.sampling.certificates import (
     Certificate,
     Kind,
     Method,

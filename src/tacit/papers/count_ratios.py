@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import TacitError
-from tacit.protocols.certificates import PureShuffleParameters
+from tacit.sampling.certificates import PureShuffleParameters
 
 INTEGER_BITS = 64  # bits of the smallest probability in the integer brackets
 BALL_BITS = 192

@@ -347,6 +347,14 @@ class PureDP(Guarantee):
     ----------
     epsilon : float
         ε > 0.
+    neighbours : Neighbours
+        The neighbouring relation.
+    view : View
+        The adversary's view.
+    participations : int
+        How often a participant takes part, at most.
+    assumptions : frozenset of Assumption
+        The assumptions of the guarantee.
 
     Raises
     ------
@@ -367,11 +375,7 @@ class PureDP(Guarantee):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive(
-            "epsilon",
-            self.epsilon,
-            "a guarantee needs epsilon > 0",
-        )
+        positive("epsilon", self.epsilon, "a guarantee needs epsilon > 0")
 
     @property
     def short(self) -> str:
@@ -447,6 +451,14 @@ class ApproximateDP(Guarantee):
         ε >= 0, finite.
     delta : float
         0 < δ < 1.
+    neighbours : Neighbours
+        The neighbouring relation.
+    view : View
+        The adversary's view.
+    participations : int
+        How often a participant takes part, at most.
+    assumptions : frozenset of Assumption
+        The assumptions of the guarantee.
 
     Raises
     ------
@@ -472,11 +484,7 @@ class ApproximateDP(Guarantee):
             or not 0 <= self.epsilon < math.inf
         ):
             raise TacitError(f"epsilon is {self.epsilon}: must be a finite number of at least 0")
-        probability(
-            "delta",
-            self.delta,
-            "for a pure guarantee use PureDP(epsilon), or --delta 0",
-        )
+        probability("delta", self.delta, "for a pure guarantee use PureDP(epsilon), or --delta 0")
 
     @property
     def short(self) -> str:
@@ -529,6 +537,21 @@ class ApproximateDP(Guarantee):
 class RenyiDP(Guarantee):
     """Rényi differential privacy: D_α(M(D) || M(D')) <= ε(α) at each (α, ε(α)) of the curve.
 
+    Parameters
+    ----------
+    curve : tuple of (float, float)
+        Pairs (α, ε(α)) with finite α > 1 and ε(α) >= 0.
+    neighbours : Neighbours
+        The neighbouring relation.
+    view : View
+        The adversary's view.
+    participations : int
+        How often a participant takes part, at most.
+    assumptions : frozenset of Assumption
+        The assumptions of the guarantee.
+
+    Examples
+    --------
     >>> RenyiDP.of(lambda order: order / 2).epsilon_at(1e-5) < 5.3
     True
     """
@@ -609,6 +632,21 @@ class RenyiDP(Guarantee):
 class ConcentratedDP(Guarantee):
     """Zero-concentrated differential privacy: D_α(M(D) || M(D')) <= ρ α for every α > 1.
 
+    Parameters
+    ----------
+    rho : float
+        ρ > 0.
+    neighbours : Neighbours
+        The neighbouring relation.
+    view : View
+        The adversary's view.
+    participations : int
+        How often a participant takes part, at most.
+    assumptions : frozenset of Assumption
+        The assumptions of the guarantee.
+
+    Examples
+    --------
     >>> round(ConcentratedDP(0.5).epsilon_at(1e-5), 2)  # "epsilon = 1" of Dist-RDP-SE
     4.73
     """
@@ -643,12 +681,7 @@ class ConcentratedDP(Guarantee):
     def epsilon_at(self, delta: float) -> float:
         """CZ23 Lemma 10, over real orders; inf at δ = 0."""
         level = float(
-            probability(
-                "delta",
-                delta,
-                "a concentrated guarantee implies no pure one",
-                zero=True,
-            )
+            probability("delta", delta, "a concentrated guarantee implies no pure one", zero=True)
         )
         return (
             math.inf

@@ -342,9 +342,23 @@ def exact(users: int, binary: bool) -> SumProtocol:
 
 
 @lru_cache(maxsize=CACHE)
-def pure_shuffle(users: int, target: PureDP) -> SumProtocol:
-    """Bits in certified groups with a shuffler."""
-    return PureShuffle(users, target.epsilon, participations=target.participations)
+def pure_shuffle(
+    users: int,
+    target: PureDP,
+    dropout: float = 0,
+    corrupt: float = 0,
+    levels: int | None = None,
+) -> SumProtocol:
+    """Bits with a shuffler, in complete certified groups.
+
+    A batch that tolerates losses, or has the `levels` that terms state, is one group.
+    """
+    if levels not in (None, 1):
+        raise TacitError(f"levels is {levels}; certificates are for bits: use 1, or split-dp-se")
+    grouped = levels is None and not dropout and not corrupt
+    threat = None if grouped else ThreatModel(dropout, corrupt)
+    times = target.participations
+    return PureShuffle(users, target.epsilon, participations=times, threat=threat)
 
 
 @lru_cache(maxsize=CACHE)

@@ -20,13 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import TacitError, integer
-from tacit.noise import (
-    Binomial,
-    DiscreteLaplace,
-    NoiseDistribution,
-    Table,
-    modular_pmf,
-)
+from tacit.noise import Binomial, DiscreteLaplace, NoiseDistribution, Table, modular_pmf
 from tacit.noise.table import convolution_power
 from tacit.privacy import ONE_CURIOUS, ApproximateDP, PureDP, ThreatModel, View, derived
 from tacit.privacy.accounting import in_distinct_rounds

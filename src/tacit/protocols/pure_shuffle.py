@@ -3,14 +3,15 @@
 Each user sends d = 2τ + 1 bits of which c are ones. Usually c = τ + bit + a Pólya-difference share
 conditioned to [-τ, τ]. With a tiny probability q, c is uniform, which keeps every count possible
 under every input. The view is the number of ones of each group. A batch is split into groups of at
-least a certified number of participants besides one curious member. See
-docs/explanation/pure-shuffle.md; `certificates` holds the proven ε.
+least a certified number of participants besides one curious member. Where reports may be missing, a
+batch is one group, with shares for the reports that are certain. See
+docs/explanation/pure-shuffle.md; `tacit.sampling.certificates` holds the proven ε.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
@@ -23,12 +24,20 @@ from tacit.assumptions import CompleteGroups, DishonestAtMost, Scope
 from tacit.errors import TacitError, as_fraction, integer, positive
 from tacit.noise import Chance, PolyaDifference, Table
 from tacit.noise.chernoff import widest
-from tacit.noise.distribution import NoiseDistribution
 from tacit.noise.serialize import register
-from tacit.privacy import PureDP, View, derived
-from tacit.protocols.certificates import PureShuffleParameters, TableRow, certified, groups
+from tacit.noise.table import convolution_power
+from tacit.privacy import PureDP, ThreatModel, View, derived
 from tacit.protocols.contract import SumProtocol
-from tacit.sampling.coins import below
+from tacit.sampling.certificates import (
+    Group,
+    PureShuffleParameters,
+    TableRow,
+    certified,
+    groups,
+    lookup,
+    one_group,
+)
+from tacit.sampling.draws import draw_certified_ones
 from tacit.types import Aggregate, ErrorDistribution, Floats, Integers
 
 LARGEST = 700.0  # largest exponent that does not overflow
@@ -56,7 +65,7 @@ class GroupedShares:
     One participant's noise is a conditioned share or, with probability q, the deviation of a
     uniform number of ones: one of -τ-1..τ+1, each with probability at most q/(2τ+2), whatever the
     bit. Assigning that probability to all of them gives slightly more than 1 in total, so `log_mgf`
-    is an upper bound.
+    is an upper bound. With `certified`, the batch is one group with shares for so many users.
 
     >>> round(GroupedShares(1025, Fraction(1)).variance, 2)
     1.87
@@ -65,6 +74,7 @@ class GroupedShares:
     users: int
     epsilon: Fraction
     curious: int = 1
+    certified: int = 0
 
     @property
     def mean(self) -> float:
@@ -82,7 +92,10 @@ class GroupedShares:
         """Users per table row in use, all values of one participant's noise, and their
         probabilities (one column per row).
         """
-        cut = groups(self.users, self.epsilon, self.curious)
+        if self.certified:
+            cut = [Group(1, lookup(self.certified, self.epsilon), self.users)]
+        else:
+            cut = groups(self.users, self.epsilon, self.curious)
         rows = [group.row.certificate.parameters for group in cut]
         most = max(p.tau for p in rows) + 1
         columns = []
@@ -109,6 +122,14 @@ class GroupedShares:
         return widest(self, p)
 
 
+def released_shares(parameters: PureShuffleParameters, reports: int) -> Table:
+    """The noise in a released number of ones of so many reports of zeros, minus its expectation."""
+    p = parameters
+    counts = np.full(p.bits + 1, float(p.mixture) / (p.bits + 1))
+    counts[: 2 * p.tau + 1] += (1 - float(p.mixture)) * share_probabilities(p)
+    return Table.of(*convolution_power(Table.of(-p.tau, counts), reports))
+
+
 @dataclass(frozen=True)
 class GroupMessage:
     """A user's message: the number of the group, and d bits."""
@@ -121,42 +142,81 @@ class PureShuffle(SumProtocol):
     """Certified groups of users with a shuffler; rewards are bits, or are rounded to bits.
 
     The guarantee is pure. It covers the shuffled bits of every group, also against `curious` of its
-    own members, if everyone in a group reports. With dropout the number of bits itself would leak,
-    so an incomplete group aborts the release. `epsilon` covers all `participations` of a
-    participant together.
+    own members, if everyone in a group reports: an incomplete group aborts the release. `epsilon`
+    covers all `participations` of a participant together.
+
+    With a `threat` model the batch is one group instead, and some of its reports may be missing.
+    Shares are those of a certified number of users, at most the honest reports that are certain.
+    All other reports add a number of ones that does not depend on a participant's own bit: the view
+    is a function of that of the certified users and of independent draws, and as private.
 
     >>> protocol = PureShuffle(2500, 1.0)
     >>> protocol.guarantee.short, protocol.bits_per_participant
     ('(1, 0)-DP', 41)
+    >>> tolerant = PureShuffle(100, 1.0, threat=ThreatModel(dropout=0.2, corrupt=0.1))
+    >>> tolerant.minimum, tolerant.honest
+    (80, 64)
     """
 
     def __init__(
-        self, participants: int, epsilon: float, *, participations: int = 1, curious: int = 1
+        self,
+        participants: int,
+        epsilon: float,
+        *,
+        participations: int = 1,
+        curious: int = 1,
+        threat: ThreatModel | None = None,
     ) -> None:
         self.participants = integer("participants", participants, at_least=1)
         times = integer("participations", participations, at_least=1)
         self.epsilon = as_fraction("epsilon", positive("epsilon", epsilon)) / times
         self.precision = 1
-        self.minimum = self.participants
-        self._groups = groups(self.participants, self.epsilon, curious)
-        self.honest = self._groups[0].size - curious
-        parts = [(group.people, group.row.certificate.parameters) for group in self._groups]
-        self._expected = sum(people * p.tau for people, p in parts)
+        if threat is None:
+            self.minimum = self.participants
+            self._groups = groups(self.participants, self.epsilon, curious)
+            self.honest = self._groups[0].size - curious
+            assumed = frozenset({DishonestAtMost(Scope.GROUP, curious), CompleteGroups()})
+            self._noise = GroupedShares(self.participants, self.epsilon, curious)
+        else:
+            self.minimum = threat.reports(self.participants)
+            own = one_group(self.participants, threat.honest(self.participants), self.epsilon)
+            self._groups, self.honest = [own], own.row.users
+            assumed = frozenset(threat.assumptions())
+            self._noise = GroupedShares(
+                self.participants, self.epsilon, threat.curious, own.row.users
+            )
+        row = self._groups[0].row
+        self.target, self.parameters = row.target, row.certificate.parameters
         made = PureDP(
             times * certified(self.epsilon),
             view=View.SHUFFLED,
             participations=times,
-            assumptions=frozenset({DishonestAtMost(Scope.GROUP, curious), CompleteGroups()}),
+            assumptions=assumed,
         )
-        self.guarantee = derived(made, _share(parts[0][1]))
-        self.bits_per_participant = parts[0][1].bits
-        noise = GroupedShares(self.participants, self.epsilon, curious)
-        self._error = ErrorDistribution(self.participants, 1, noise)
+        self.guarantee = derived(made, _share(self.parameters))
+        self.bits_per_participant = self.parameters.bits
+        self._error = ErrorDistribution(self.participants, 1, self._noise)
 
     def error(self, reports: int) -> ErrorDistribution:
-        """The noise of all shares, uniform replacements included."""
+        """The noise of all shares that arrive, uniform replacements included."""
         self.check_reports(reports)
-        return self._error
+        if reports == self.participants:
+            return self._error
+        return ErrorDistribution(reports, 1, replace(self._noise, users=reports))
+
+    def _present(self, reports: int) -> list[Group]:
+        """The groups of so many reports."""
+        self.check_reports(reports)
+        if reports == self.participants:
+            return self._groups
+        (group,) = self._groups
+        return [replace(group, size=reports)]
+
+    def _expected(self, reports: int) -> int:
+        """The number of ones that so many reports of zeros have on average."""
+        return sum(
+            group.people * group.row.certificate.parameters.tau for group in self._present(reports)
+        )
 
     def group_of(self, position: int) -> int:
         """The group of the participant at this position in the batch."""
@@ -184,20 +244,17 @@ class PureShuffle(SumProtocol):
         """d bits for the participant in this slot: exact draws, the noise before the reward."""
         group, row = self._seat(place)
         p = row.certificate.parameters
-        spoilt = below(p.bits + 1) if Chance(Fraction(p.mixture)).flip() else None
-        share = _conditioned(p)
-        level = self.encode(x)
-        ones = p.tau + level + share if spoilt is None else spoilt
+        noisy = draw_certified_ones(p)
+        ones = noisy(self.encode(x))
         return GroupMessage(group, tuple([1] * ones + [0] * (p.bits - ones)))
 
     def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
         """The number of ones that each participant sends, by slot; -1 - ones if it was drawn
         uniformly.
         """
-        self.check_reports(len(levels))
         ones = np.empty(len(levels), dtype=np.int64)
         start = 0
-        for group in self._groups:
+        for group in self._present(len(levels)):
             p, size = group.row.certificate.parameters, group.people
             part = levels[start : start + size]
             shares = rng.choice(
@@ -211,16 +268,16 @@ class PureShuffle(SumProtocol):
 
     def combine_batch(self, messages: Any, rng: np.random.Generator) -> Aggregate:  # noqa: ARG002
         """The number of ones minus its expectation; `wrapped` if any count was drawn uniformly."""
-        self.check_reports(len(messages))
         ones = np.where(messages < 0, -1 - messages, messages)
-        value = int(ones.sum()) - self._expected
+        value = int(ones.sum()) - self._expected(len(messages))
         return Aggregate((value,), len(messages), wrapped=bool((messages < 0).any()))
 
     def combine(self, messages: Any) -> Aggregate:
         """The number of ones minus its expectation; incomplete groups are rejected."""
         arrived = Counter((message.group, len(message.bits)) for message in messages)
         number = 0
-        for group in self._groups:
+        tolerant = self.minimum < self.participants
+        for group in self._present(len(messages)) if tolerant else self._groups:
             for _ in range(group.count):
                 reports = arrived.pop((number, group.row.certificate.parameters.bits), 0)
                 if reports != group.size:
@@ -234,7 +291,7 @@ class PureShuffle(SumProtocol):
                 f"{arrived.total()} report(s) belong to no group or have a wrong number of bits; "
                 "the round is aborted"
             )
-        value = sum(sum(message.bits) for message in messages) - self._expected
+        value = sum(sum(message.bits) for message in messages) - self._expected(len(messages))
         return Aggregate((value,), len(messages))
 
     def view_distribution(self, total: int, reports: int) -> Table:
@@ -243,10 +300,9 @@ class PureShuffle(SumProtocol):
 
         The adversary sees the groups separately, which is more; the certificate covers that.
         """
-        self.check_reports(reports)
         spectrum: Any = np.ones(1)
-        size, left = int(self.bits_per_participant) * self.participants + 1, total
-        for group in self._groups:
+        size, left = int(self.bits_per_participant) * reports + 1, total
+        for group in self._present(reports):
             p, people = group.row.certificate.parameters, group.people
             for bit, copies in ((1, min(left, people)), (0, people - min(left, people))):
                 counts = np.full(p.bits + 1, float(p.mixture) / (p.bits + 1))
@@ -254,14 +310,14 @@ class PureShuffle(SumProtocol):
                 spectrum = spectrum * np.fft.rfft(counts, size) ** copies
             left = max(0, left - people)
         probabilities = np.fft.irfft(spectrum, size).clip(min=0.0)
-        return Table.of(-self._expected, probabilities / probabilities.sum())
+        return Table.of(-self._expected(reports), probabilities / probabilities.sum())
 
     def _open(self, total: int, reports: int, rng: np.random.Generator) -> Aggregate:
         """Shares are independent of bits, so all shares of a row are drawn at once; only the few
         uniform counts replace a user's bit.
         """
         value, spoilt = total, 0
-        for group in self._groups:
+        for group in self._present(reports):
             p, size = group.row.certificate.parameters, group.people
             lost = int(rng.binomial(size, float(p.mixture)))
             value += int(
@@ -285,12 +341,3 @@ class PureShuffle(SumProtocol):
 
     def _sum(self, released: Aggregate) -> float:
         return float(released.value)
-
-
-def _conditioned(parameters: PureShuffleParameters) -> int:
-    """A share, redrawn until it lies within [-τ, τ]."""
-    distribution: NoiseDistribution = _share(parameters)
-    while True:
-        share = distribution.draw()
-        if abs(share) <= parameters.tau:
-            return share

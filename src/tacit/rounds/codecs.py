@@ -187,14 +187,19 @@ def _shares(protocol: Protocol, count: int, modulus: int) -> Mixed:
     """Additive shares of one number; all are needed."""
 
     def gather(shares: list[int], reports: int) -> list[list[int]]:
-        if len(shares) != reports * count:
-            raise Refusal(
-                f"{len(shares)} of {reports * count} shares arrived, so the round is aborted and "
-                "nothing is released: open a new round"
-            )
+        _check_all(len(shares), reports * count, "shares")
         return _rows(shares, count)
 
     return Mixed(protocol, count, modulus, list, gather)
+
+
+def _check_all(arrived: int, expected: int, what: str) -> None:
+    """Reject a view in which a message is spoilt."""
+    if arrived != expected:
+        raise Refusal(
+            f"{arrived} of {expected} {what} arrived, so the round is aborted and nothing is "
+            "released: open a new round"
+        )
 
 
 def _bits(protocol: Protocol, count: int) -> Mixed:
@@ -219,11 +224,6 @@ def _labelled(protocol: Protocol, part: Mixed) -> Mixed:
 
     def gather(numbers: list[int], reports: int) -> list[tuple[Any, ...]]:
         columns = [part.gather(pile, reports) for pile in _piles(numbers, labels, part.bound)]
-        if len({len(column) for column in columns}) > 1:
-            raise Refusal(
-                "the metrics have different numbers of reports, so the round is aborted and "
-                "nothing is released: open a new round"
-            )
         return list(zip(*columns, strict=True))
 
     return Mixed(protocol, labels * part.count, labels * part.bound, flatten, gather)
@@ -252,7 +252,8 @@ def _bits_by_group(protocol: PureShuffle) -> Mixed:
     def flatten(message: GroupMessage) -> list[int]:
         return [2 * message.group + bit for bit in message.bits]
 
-    def gather(numbers: list[int], reports: int) -> list[GroupMessage]:  # noqa: ARG001
+    def gather(numbers: list[int], reports: int) -> list[GroupMessage]:
+        _check_all(len(numbers), reports * count, "bits")
         return [
             GroupMessage(group, tuple(row))
             for group, bits in enumerate(_piles(numbers, labels, 2))

@@ -13,13 +13,14 @@ from tacit.noise import NoiseDistribution
 from tacit.noise.parameters import stated_parameter
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.joint import JointSums
+from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.statistic_sums import SecureStatistic, StatisticSum, TwoServerStatistic
 from tacit.protocols.sums import Local, SecureSum, TwoServers
 from tacit.terms import Noise, Terms
-from tacit.terms.parts import BINOMIAL, RANDOMIZED_RESPONSE
+from tacit.terms.parts import BINOMIAL, CERTIFIED_POLYA, RANDOMIZED_RESPONSE
 
 _BITS = 2  # the stated minimum of noise bits is their variance divided by this
 
@@ -86,6 +87,11 @@ def _(protocol: ShuffledBits) -> Noise:
     bits, bias = protocol.honest * protocol.noise_bits, Fraction(protocol.bias)
     variance = Fraction(int(bits * bias * (1 - bias) * 1000), 1000)
     return Noise(variance, "devices", BINOMIAL)
+
+
+@stated_noise.register
+def _(protocol: PureShuffle) -> Noise:
+    return Noise(1 / protocol.target, "devices", CERTIFIED_POLYA)
 
 
 @stated_noise.register

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import lru_cache
 
+from tacit.sampling.certificates import PureShuffleParameters
 from tacit.sampling.coins import (
     ONE_OVER_E,
     Chance,
@@ -53,6 +54,21 @@ def draw_laplace_share(scale: Fraction, shares: int) -> int:
     """
     walk = polya_walk(Fraction(1, shares), Chance(Fraction(1), 1 / scale))
     return walk.draw() - walk.draw()
+
+
+def draw_certified_ones(parameters: PureShuffleParameters) -> Callable[[int], int]:
+    """The number of ones that a device sends for a bit, in a round of pure shuffle; as a function
+    of the bit, so that the noise is drawn first.
+
+    It is τ + bit + a Laplace share redrawn until it is in [-τ, τ]; with the probability of the
+    mixture, it is uniform instead.
+    """
+    p = parameters
+    spoilt = below(p.bits + 1) if Chance(p.mixture).flip() else None
+    share = p.tau + 1
+    while abs(share) > p.tau:
+        share = draw_laplace_share(1 / p.noise_epsilon, p.users)
+    return lambda bit: p.tau + bit + share if spoilt is None else spoilt
 
 
 def draw_skellam(variance: Fraction) -> int:

@@ -68,8 +68,12 @@ class Operated:
         if len(found) == 1:
             return found[0]
         if not known:
-            raise TacitError(f"{self.url} has no experiments: publish one with tacit create")
-        listed = "; ".join(f"{one['digest'][:12]} ({one['question']})" for one in known.values())
+            raise TacitError(
+                f"{self.url} has no experiments: publish one with tacit experiment create"
+            )
+        listed = "; ".join(
+            f"{one['digest'][:12]} ({one['state']}: {one['question']})" for one in known.values()
+        )
         remedy = f"give the first digits of one digest (in a URL after /experiments/): {listed}"
         if name is None:
             raise TacitError(f"{self.url} has {len(known)} experiments: {remedy}")

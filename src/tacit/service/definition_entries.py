@@ -134,7 +134,11 @@ class DefinitionEntries(BaseModel):
     high: Annotated[readers.Number, AfterValidator(rules.above_low)] = _entry(
         "answer.high", "The maximum; more counts as this.", Fraction(1)
     )
-    levels: Annotated[readers.Count, AfterValidator(contexts.bit_with_table)] = _entry(
+    levels: Annotated[
+        readers.Count,
+        AfterValidator(contexts.bit_with_table),
+        AfterValidator(rules.bit_where_certified),
+    ] = _entry(
         "answer.levels",
         "Steps between the two: 1 for yes or no, 4 for one to five stars. Values in between are\n"
         "rounded at random, without bias.",
@@ -207,7 +211,9 @@ class DefinitionEntries(BaseModel):
         "promise.delta",
         "The probability of exceptions to the promise. Default: 0, or 0.000001 where devices\n"
         "share the noise, and with moments.",
-        default_factory=lambda found: rules.usual_delta(found["trust"], found["statistic"]),
+        default_factory=lambda found: rules.usual_delta(
+            found["trust"], found["statistic"], found["algorithm"]
+        ),
     )
     min_batch_size: Annotated[
         readers.Count, Field(ge=2), AfterValidator(rules.enough_participants)

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from tacit.algorithms.registry import Algorithm
 
 
-BY_INVITATION = ("split-dp-se",)
+CERTIFIED = "shuffle-dp-se"
+"""The algorithm whose noise is certified: pure, for bits."""
+
+BY_INVITATION = ("split-dp-se", CERTIFIED)
 """Algorithms whose rounds one spoilt message aborts."""
 
 
@@ -76,11 +79,6 @@ def known_algorithm(name: str, info: ValidationInfo) -> str:
             f"algorithm is {shown(name)}, which fits trust {' or '.join(entry.trusts)}, not "
             f"{trust}: change one of them"
         )
-    if entry.undeployable:
-        raise RuleViolation(
-            f"algorithm is {shown(name)}, which cannot be deployed: {entry.undeployable}. Use "
-            "sdp-ae, or split-dp-se with invitations"
-        )
     if proofs and name != CONTEXTUAL and "through" not in entry.options:
         raise RuleViolation(f"proofs is true, which {name} does not support: use private-med")
     table = info.data.get("options_table")
@@ -95,6 +93,13 @@ def known_algorithm(name: str, info: ValidationInfo) -> str:
             "file, or use private-med"
         )
     return name
+
+
+def bit_where_certified(levels: int, info: ValidationInfo) -> int:
+    """Certified noise is for bits."""
+    if levels != 1 and info.data.get("algorithm") == CERTIFIED:
+        raise InvalidValue(f"1 with algorithm {CERTIFIED}, which is for yes and no: use sdp-ae")
+    return levels
 
 
 def content_of_file(table: str, info: ValidationInfo) -> str:
@@ -163,11 +168,12 @@ def approximate(trust: str, algorithm: str) -> bool:
     return "trust" not in options or trust == TrustModel.SHUFFLER
 
 
-def usual_delta(trust: str, statistic: str) -> Fraction:
+def usual_delta(trust: str, statistic: str, algorithm: str) -> Fraction:
     """δ by default: 10^-6 where devices share the noise, whose protection may fail, and for
     moments, whose noise is Gaussian; else 0.
     """
-    return Fraction(1, 10**6) if shares(trust) or statistic == MOMENTS else Fraction(0)
+    excepted = shares(trust) and algorithm != CERTIFIED
+    return Fraction(1, 10**6) if excepted or statistic == MOMENTS else Fraction(0)
 
 
 def masking_delta(trust: str, participations: int) -> Fraction:
@@ -236,6 +242,8 @@ def where_needed(delta: Fraction, info: ValidationInfo) -> Fraction:
         )
     if delta and not moments and not shares(found["trust"]):
         raise InvalidValue(f"0 with trust {found['trust']}, whose noise has no exceptions")
+    if delta and found["algorithm"] == CERTIFIED:
+        raise InvalidValue(f"0 with algorithm {CERTIFIED}, whose noise has no exceptions")
     return delta
 
 

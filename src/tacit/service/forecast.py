@@ -16,14 +16,19 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from tacit.aggregation.graph import Claim, security
+from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.service.context_entries import why
 from tacit.service.definition import Definition
 from tacit.service.definition_entries import DAY
+from tacit.service.definition_rules import CERTIFIED
 from tacit.service.readers import counted
 from tacit.service.readers import in_words as lasting
-from tacit.terms import MomentTerms, in_words
+from tacit.service.trust_models.masking import neighbourhood_for
+from tacit.terms import Aggregation, MomentTerms, in_words
 from tacit.terms.visibility import visibility
 from tacit.terms.words import caution, honesty, some_of
+from tacit.trust import MASKING_SECURITY, TrustModel
 
 if TYPE_CHECKING:
     from tacit.service.context_forecast import ContextForecast
@@ -32,6 +37,7 @@ STAND_IN = "https://coordinator.invalid"
 DEFAULTS = (Fraction(1, 10), Fraction(1, 5))  # default baseline (relative to the range) and lift
 PEOPLE = 20_000  # of a forecast for a definition without a number
 NEAR = 0.1  # of the difference between the worst and the best option
+LARGE_ROUND = 1_000  # whose masks are described beside those of the smallest round
 WEAK = 5  # epsilon above which the guarantee is weak
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -293,7 +299,7 @@ def _shared(definition: Definition) -> Iterator[str]:
     share = definition.control_share
     if share:
         yield (
-            f"At least {float(share):.3g} of all people get {definition.control}, and as many each "
+            f"At least {float(share):.1%} of all people get {definition.control}, and as many each "
             "other option until it is shown to be worse."
         )
     elif definition.context is not None:
@@ -353,15 +359,49 @@ def _losses(definition: Definition) -> Iterator[str]:
         return
     missing, dishonest = definition.missing, definition.dishonest
     certain = 1 - missing - dishonest
-    yield (
+    holds = (
         f"The promise holds if at most {float(missing):.0%} of a round are missing and "
-        f"{float(dishonest):.0%} invented or dishonest. So {float(certain):.0%} of a round draw "
-        f"all of the noise: a full round has {float(1 / certain - 1):.0%} more variance than it "
-        "would need if everybody were certain."
+        f"{float(dishonest):.0%} invented or dishonest."
     )
+    if definition.algorithm == CERTIFIED:
+        example = definition.experiment().mechanism.example()
+        assert isinstance(example, PureShuffle)
+        more = example.participants / example.honest - 1
+        yield (
+            f"{holds} Noise is certified for {example.honest} people in the smallest round, which "
+            f"has {more:.0%} more variance than it would need if everybody were certain."
+        )
+    else:
+        yield (
+            f"{holds} So {float(certain):.0%} of a round draw all of the noise: a full round has "
+            f"{float(1 / certain - 1):.0%} more variance than it would need if everybody were "
+            "certain."
+        )
     yield (
         f"The smallest round has {definition.smallest} participants, so that "
         f"{definition.min_batch_size} report in any case; with fewer it is not released."
+    )
+    if definition.trust_model is TrustModel.SECURE_AGGREGATION:
+        yield _masked(definition)
+
+
+def _masked(definition: Definition) -> str:
+    """Security of the masks in the smallest and in a large round, as a sentence."""
+    about = Aggregation(definition.min_batch_size, definition.missing, 1, definition.dishonest)
+
+    def masks(slots: int) -> tuple[int, str]:
+        least = max(definition.min_batch_size, slots - about.missing(slots))
+        among = neighbourhood_for(about, slots, least)
+        found = security(among, slots, least, about.dishonest(slots), Claim(about.claim))
+        return among.degree, f"2^-{math.floor(found.bits)}" if found.failure else "0"
+
+    few, many = definition.smallest, max(LARGE_ROUND, definition.smallest)
+    (near, none), (far, some) = masks(few), masks(many)
+    return (
+        f"A device exchanges masks with {near} others in a round of {few:,}, with {far} in one of "
+        f"{many:,}. A coordinator that follows the protocol learns more than the sum there with a "
+        f"probability of at most {none} and {some}; devices reject more than 2^-{MASKING_SECURITY} "
+        f"({MASKING_SECURITY} bits of security)."
     )
 
 

@@ -38,7 +38,13 @@ from tacit.service.store import (
     Transaction,
     unknown_experiment,
 )
-from tacit.service.trust_models.contract import EngineContext, Noise, RoundEngine, ServedRound
+from tacit.service.trust_models.contract import (
+    EngineContext,
+    HelperLink,
+    Noise,
+    RoundEngine,
+    ServedRound,
+)
 from tacit.signatures import fingerprint, public_key
 from tacit.terms import Pinned, Terms, check_live, cosign
 
@@ -118,6 +124,7 @@ class ServerParty(ABC):
         self._pinned: dict[bytes, Pinned] = {}
         self._lineages: dict[bytes, bytes] = {}
         self._servers: dict[bytes, ServedRound] = {}
+        self._missing: dict[bytes, int] = {}  # reports, counted by the last step and since
         self._lock = threading.Lock()
         self._probing, self._ready_until = threading.Lock(), 0.0
 
@@ -286,12 +293,22 @@ class ServerParty(ABC):
                 refusals.append(refusal)
             reports = zip(waiting, refusals, strict=True)
             stored = transaction.keep_shares([one.row() for one, no in reports if no is None])
+        for one in waiting:
+            if one.identity in self._missing:
+                self._missing[one.identity] -= 1
         return [
             refusal or one.compare(stored.get((one.identity, one.share.name)))
             for one, refusal in zip(waiting, refusals, strict=True)
         ]
 
     # Rounds
+
+    def may_be_full(self, identity: bytes) -> bool:
+        """Whether the last report of a round may have been kept since the last step.
+
+        Reports that are rejected or sent again count, too; those kept by other processes do not.
+        """
+        return self._missing.get(identity, 0) <= 0
 
     def at_hand(self, identity: bytes) -> bool:
         """Whether a report of this round can be checked without a database query."""
@@ -340,11 +357,12 @@ class ServerParty(ABC):
         the round before its end may have cached it again.
         """
         with self._lock:
-            held = set(self._servers)
+            held = self._servers.keys() | self._missing.keys()
         rows = self.rounds(*stages)
         with self._lock:
             for identity in held.difference(row.identity for row in rows):
                 self._servers.pop(identity, None)
+                self._missing.pop(identity, None)
         return rows
 
     def gauges(self) -> dict[str, dict[str, float]]:
@@ -372,15 +390,19 @@ class ServerParty(ABC):
                 return said
         return header(Kind.OUTCOME, identity) + bytes((self.role, RoundOutcome.UNKNOWN))
 
-    def close_when_due(self, row: RoundRow, now: int) -> RoundRow | None:
+    def close_when_due(
+        self, row: RoundRow, now: int, link: HelperLink | None = None
+    ) -> RoundRow | None:
         """Close an open round whose deadline has passed or whose slots have all reported.
 
         Returns the closing round, or None if it stays open or another process closed it.
         """
-        with self.store.read() as transaction:
-            full = transaction.count_shares(row.identity) >= row.slots
-        if now < row.closes and not full:
-            return None
+        self._missing.pop(row.identity, None)  # a report during the count may be the last
+        if now < row.closes:
+            missing = self.engine(row.terms).missing(row, link)
+            if missing > 0:
+                self._missing[row.identity] = missing
+                return None
         closing = replace(row, stage=Stage.CLOSING)
         with self.store.begin() as transaction:
             return closing if transaction.replace_round(row, closing) else None
@@ -392,6 +414,7 @@ class ServerParty(ABC):
         transaction.delete_pending(row.identity)
         with self._lock:
             self._servers.pop(row.identity, None)
+            self._missing.pop(row.identity, None)
         return ended if moved else None
 
 

@@ -29,7 +29,7 @@ from tacit.service.store import NO_ARM, UNFINISHED, ExperimentRow, RoundRow, Sta
 from tacit.service.timing import Timing
 from tacit.service.trust_models.contract import EndedRound, HelperLink, ReleasedView, RoundPlan
 from tacit.terms import BY_POLICY, Terms
-from tacit.types import Arm, DeviceChoice, Round
+from tacit.types import Arm, DeviceChoice, Estimate, Round
 
 PAUSE = 5.0  # seconds between steps when idle
 
@@ -44,11 +44,12 @@ def step(party: Coordinator, link: HelperLink | None = None, leads: Leads = ever
     """
     wait = PAUSE
     planned = {}
-    unfinished = [(party.lineage(row.terms), row) for row in party.driven(*UNFINISHED)]
+    rows = party.driven(*UNFINISHED)
+    unfinished = {party.lineage(row.terms) for row in rows}
     running = party.running()
-    mine = leads({*running, *(lineage for lineage, _ in unfinished)})
+    mine = leads({*running, *unfinished})
     for lineage in running:
-        if lineage not in mine:
+        if lineage not in mine or lineage in unfinished:
             continue
         try:
             if found := _plan(party, lineage):
@@ -57,13 +58,15 @@ def step(party: Coordinator, link: HelperLink | None = None, leads: Leads = ever
             said = "experiment %s failed to plan rounds: %s (retry in %g s)"
             LOG.error(said, lineage.hex(), problem, AGAIN)
             wait = AGAIN
+    if planned:
+        rows = party.rounds(*UNFINISHED)
     rounds = sorted(
-        (row for row in party.rounds(*UNFINISHED) if party.lineage(row.terms) in mine),
+        (row for row in rows if party.lineage(row.terms) in mine),
         key=attrgetter("terms", "number"),
     )
-    for digest, rows in groupby(rounds, attrgetter("terms")):
+    for digest, group in groupby(rounds, attrgetter("terms")):
         batch = _Batch(party, link, digest, planned.get(digest))
-        for row in rows:
+        for row in group:
             wait = min(wait, attempt(batch.advance, row))
         if batch.ended:
             wait = min(wait, attempt(batch.learn, batch.ended[0][0]))
@@ -165,7 +168,7 @@ class _Batch:
         now = self.party.now
         if row.stage is Stage.PREPARING:
             return self._announce(row)
-        if row.stage is Stage.OPEN and not self.party.close_when_due(row, now):
+        if row.stage is Stage.OPEN and not self.party.close_when_due(row, now, self.link):
             return min(max(float(row.closes - now), SOON), PAUSE)
         return self._close(row)
 
@@ -267,17 +270,16 @@ class _Batch:
             )  # as reports lock them
             mine = []
             for closing, view in by_identity:
-                stage = Stage.REFUSED if view is None else Stage.OPENED
+                estimate = self._estimated(experiment, closing, view)
+                stage = Stage.REFUSED if estimate is None else Stage.OPENED
                 if ended := party.finish(transaction, closing, stage):  # not by another process
-                    mine.append((ended, view))
-            for row, view in sorted(mine, key=lambda one: one[0].number):
+                    mine.append((ended, None if estimate is None else view, estimate))
+            for row, view, estimate in sorted(mine, key=lambda one: one[0].number):
                 round_ = _numbered(experiment, row)
                 reports, total = 0, None
-                if view is None:
+                if view is None or estimate is None:
                     experiment.skip(round_, 0)  # only released reports use up the horizon
                 else:
-                    way = self.engine.codec(experiment.open(round_), terms)
-                    estimate = analyzed(way, view)
                     experiment.observe(round_, estimate)
                     reports, total = view.reports, json.dumps(np.ravel(estimate.total).tolist())
                 transaction.replace_round(row, replace(row, reports=reports, total=total))
@@ -286,6 +288,23 @@ class _Batch:
             new = with_learner(stored, experiment, current)
             transaction.replace_experiment(stored, replace(new, history=json.dumps(history)))
         return SOON
+
+    def _estimated(
+        self, experiment: Experiment, row: RoundRow, view: ReleasedView | None
+    ) -> Estimate | None:
+        """The estimate from a released view; None without one, or if the view is useless.
+
+        One spoilt message makes all additive shares of a round useless.
+        """
+        if view is None:
+            return None
+        terms = self.party.pinned(self.digest).terms
+        way = self.engine.codec(experiment.open(_numbered(experiment, row)), terms)
+        try:
+            return analyzed(way, view)
+        except Refusal as reason:
+            LOG.warning("round %s is aborted: %s", row.identity.hex(), reason)
+            return None
 
 
 def _numbered(experiment: Experiment, row: RoundRow) -> Round:

@@ -23,7 +23,7 @@ from collections.abc import (
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import sqlalchemy as sql
@@ -38,6 +38,7 @@ from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import Terms
 
 Value = TypeVar("Value")
+Key = TypeVar("Key", bytes, int)
 
 
 class State(StrEnum):
@@ -220,17 +221,56 @@ _COUNT_SLOTS = sql.update(slot_shards).where(
 )
 
 
+# Statements of reports and joins are built once: building one takes as long as executing it.
+_IDENTITIES: sql.BindParameter[Any] = sql.bindparam("identities", expanding=True)
+_NUMBERS: sql.BindParameter[Any] = sql.bindparam("numbers", expanding=True)
+_NAMES: sql.BindParameter[Any] = sql.bindparam("names", expanding=True)
+_STAGES = (
+    sql.select(rounds.c.identity, rounds.c.stage)
+    .where(rounds.c.identity.in_(_IDENTITIES))
+    .order_by(rounds.c.identity)
+    .with_for_update(read=True)
+)
+_HEAD = _HEADS.where(experiments.c.lineage == sql.bindparam("lineage"))
+_ASSIGNING = (
+    _OPEN.where(
+        rounds.c.terms == sql.bindparam("digest"),
+        rounds.c.stage == Stage.OPEN,
+        rounds.c.assigned_until >= sql.bindparam("now"),
+    )
+    .order_by(rounds.c.identity)
+    .with_for_update(read=True, of=rounds)
+)
+_SHARDS = (
+    sql.select(slot_shards)
+    .where(slot_shards.c.round.in_(_IDENTITIES), slot_shards.c.shard.in_(_NUMBERS))
+    .order_by(slot_shards.c.round, slot_shards.c.shard)
+    .with_for_update()
+)
+_HELD = sql.select(joins).where(joins.c.round.in_(_IDENTITIES), joins.c.name.in_(_NAMES))
+_JOIN = sql.insert(joins).returning(joins.c.slot)  # returning: all rows in one statement
+
+
+@cache
+def _insertion(table: sql.Table, dialect: str) -> sql.Executable:
+    """Insert rows whose key does not exist yet; return the keys inserted."""
+    insert = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
+    return insert.on_conflict_do_nothing().returning(*table.primary_key)
+
+
 class Transaction:
     """Typed reads and writes within one transaction."""
 
     def __init__(self, connection: sql.Connection) -> None:
         self.connection = connection
 
-    def _all(self, statement: sql.Executable) -> Sequence[Any]:
-        return self.connection.execute(statement).all()
+    def _all(self, statement: sql.Executable, **values: Any) -> Sequence[Any]:
+        return self.connection.execute(statement, values).all()
 
-    def _values(self, kind: Callable[..., Value], statement: sql.Executable) -> list[Value]:
-        return [kind(*row) for row in self.connection.execute(statement)]
+    def _values(
+        self, kind: Callable[..., Value], statement: sql.Executable, **values: Any
+    ) -> list[Value]:
+        return [kind(*row) for row in self.connection.execute(statement, values)]
 
     def _one(self, kind: Callable[..., Value], statement: sql.Executable, digest: bytes) -> Value:
         for found in self._values(kind, statement):
@@ -246,9 +286,7 @@ class Transaction:
         entries = sorted(rows, key=lambda row: [row[key] for key in keys])
         if not entries:
             return set()
-        lite = self.connection.dialect.name == "sqlite"
-        insert = sqlite.insert(table) if lite else postgresql.insert(table)
-        new = insert.on_conflict_do_nothing().returning(*table.primary_key)
+        new = _insertion(table, self.connection.dialect.name)
         return {tuple(row) for row in self.connection.execute(new, entries)}
 
     # Terms
@@ -300,8 +338,9 @@ class Transaction:
 
     def head(self, lineage: bytes) -> ExperimentHead:
         """An experiment, without its learner."""
-        query = _HEADS.where(experiments.c.lineage == lineage)
-        return self._one(ExperimentHead, query, lineage)
+        for found in self._values(ExperimentHead, _HEAD, lineage=lineage):
+            return found
+        raise unknown_experiment(lineage)
 
     def experiment(self, lineage: bytes, *, lock: bool = False) -> ExperimentRow:
         """An experiment; with `lock`, locked until the transaction ends."""
@@ -378,9 +417,7 @@ class Transaction:
 
     def lock_stages(self, identities: Iterable[bytes]) -> dict[bytes, Stage]:
         """Stages of rounds, locked so that none closes before this transaction ends."""
-        query = sql.select(rounds.c.identity, rounds.c.stage).order_by(rounds.c.identity)
-        mine = rounds.c.identity.in_(padded(sorted(identities)))
-        return dict(self._all(query.where(mine).with_for_update(read=True)))
+        return dict(self._all(_STAGES, identities=padded(sorted(identities))))
 
     def keep_shares(self, new: Sequence[ShareRow]) -> dict[tuple[bytes, bytes], bytes]:
         """Store report shares under free names; the stored contents by round and name."""
@@ -422,13 +459,7 @@ class Transaction:
 
         They are locked so that none closes before this transaction ends.
         """
-        mine = (
-            rounds.c.terms == digest,
-            rounds.c.stage == Stage.OPEN,
-            rounds.c.assigned_until >= now,
-        )
-        query = _OPEN.where(*mine).order_by(rounds.c.identity)
-        found = self._all(query.with_for_update(read=True, of=rounds))
+        found = self._all(_ASSIGNING, digest=digest, now=now)
         return [(RoundRow(*row), shards) for *row, shards in found]
 
     def latest_policy(self, digest: bytes) -> bytes:
@@ -445,26 +476,25 @@ class Transaction:
         return bytes(found[0][0]) if found else b""
 
     def lock_shards(self, wanted: Mapping[bytes, Collection[int]]) -> list[ShardRow]:
-        """These shards of rounds, locked against concurrent assignment."""
+        """These shards of rounds, locked against concurrent assignment.
+
+        Shards with the same numbers in the other rounds are locked as well.
+        """
         if not wanted:
             return []
-        table = slot_shards.c
-        mine = (
-            sql.and_(table.round == identity, table.shard.in_(numbers))
-            for identity, numbers in sorted(wanted.items())
+        numbers = sorted(set().union(*wanted.values()))
+        found = self._values(
+            ShardRow, _SHARDS, identities=padded(sorted(wanted)), numbers=padded(numbers)
         )
-        query = sql.select(slot_shards).where(sql.or_(*mine)).order_by(table.round, table.shard)
-        return self._values(ShardRow, query.with_for_update())
+        return [row for row in found if row.shard in wanted[row.round]]
 
     def held_slots(
         self, names: Mapping[bytes, Collection[bytes]]
     ) -> dict[tuple[bytes, bytes], int]:
         """The slots by round and name, of those that these names hold in their rounds."""
         everyone = [name for mine in names.values() for name in mine]
-        query = sql.select(joins).where(
-            joins.c.round.in_(padded(sorted(names))), joins.c.name.in_(padded(everyone))
-        )
-        return {(row.round, row.name): row.slot for row in self._all(query)}
+        found = self._all(_HELD, identities=padded(sorted(names)), names=padded(everyone))
+        return {(row.round, row.name): row.slot for row in found}
 
     def assign_slots(
         self, new: Mapping[tuple[bytes, bytes], int], changed: Iterable[ShardRow]
@@ -474,7 +504,7 @@ class Transaction:
             {"round": identity, "name": name, "slot": slot}
             for (identity, name), slot in new.items()
         ]
-        self.connection.execute(sql.insert(joins).returning(joins.c.slot), rows)
+        self.connection.execute(_JOIN, rows)
         counters = [
             {"of": row.round, "number": row.shard, "assigned": row.assigned} for row in changed
         ]
@@ -605,7 +635,7 @@ class Store:
         self.engine.dispose()
 
 
-def padded(values: Collection[bytes]) -> list[bytes]:
+def padded(values: Collection[Key]) -> list[Key]:
     """The values, the last one repeated up to a power-of-two length.
 
     Statements with a list parameter then have few distinct lengths, which keeps statement caches

@@ -43,6 +43,7 @@ from tacit.terms.context import TABLE_SENSITIVITY, ContextTerms, MomentTerms, re
 from tacit.terms.models import HPKE_SUITES, KINDS, LEADING, MASKING_SUITE, NOISES, ROLES, VIEWS
 from tacit.terms.parts import (
     BINOMIAL,
+    CERTIFIED_POLYA,
     DISCRETE_GAUSSIAN,
     DISCRETE_LAPLACE,
     RANDOMIZED_RESPONSE,
@@ -513,15 +514,16 @@ def _check_noise(terms: Terms) -> None:
     rule = f"{' or '.join(allowed)} with trust {terms.trust.value} and noise by {noise.by}"
     known = rehearsed or noise.distribution in allowed
     require(known, "noise.distribution", noise.distribution, rule)
-    pure = exact and (noise.by == "servers" or terms.trust is TrustModel.LOCAL)
-    rule = "0 where servers add the noise, and with trust local"
+    certified = noise.distribution == CERTIFIED_POLYA
+    pure = certified or (exact and (noise.by == "servers" or terms.trust is TrustModel.LOCAL))
+    rule = f"0 where servers add the noise, with trust local and with {CERTIFIED_POLYA} noise"
     require(not pure or not promise.delta, "delta", promise.delta, rule)
-    if noise.distribution == RANDOMIZED_RESPONSE:
-        rule = f"1 with {RANDOMIZED_RESPONSE}, which flips one bit"
+    if noise.distribution in (RANDOMIZED_RESPONSE, CERTIFIED_POLYA):
+        rule = f"1 with {noise.distribution}, which is for one bit"
         require(terms.answer.levels == 1, "levels", terms.answer.levels, rule)
     if noise.distribution in _BOUNDED_BY_DELTA:
         _check_delta(terms)
-    laplace = noise.distribution in (DISCRETE_LAPLACE, RANDOMIZED_RESPONSE)
+    laplace = noise.distribution in (DISCRETE_LAPLACE, RANDOMIZED_RESPONSE, CERTIFIED_POLYA)
     moved = terms.answer.levels * metrics if terms.context is None else TABLE_SENSITIVITY
     wanted = Fraction(moved * promise.participations) / promise.epsilon
     rule = (
@@ -605,8 +607,8 @@ def check_live(terms: Terms) -> None:
     """Reject terms of rehearsals; devices and live parties call it.
 
     Where devices share the noise, reject an issuer of invitations that is a party of the terms: it
-    could surround a participant with participants of its own. Shares that are split and mixed are
-    by invitation only, because one spoilt message aborts a round.
+    could surround a participant with participants of its own. Shares that are split and mixed, and
+    certified ones, are by invitation only, because one spoilt message aborts a round.
     """
     distribution = terms.noise.distribution
     allowed = NOISES[terms.trust, terms.noise.by]
@@ -617,8 +619,8 @@ def check_live(terms: Terms) -> None:
         other = terms.issuer not in terms.keys
         rule = "a key of no party of the terms: a party could invent participants"
         require(other, "issuer", terms.issuer.hex(), rule, Refusal)
-    if terms.trust is TrustModel.SHUFFLER and distribution == DISCRETE_LAPLACE:
-        rule = f"invitation with {DISCRETE_LAPLACE} noise and trust shuffler"
+    if terms.trust is TrustModel.SHUFFLER and distribution in (DISCRETE_LAPLACE, CERTIFIED_POLYA):
+        rule = f"invitation with {distribution} noise and trust shuffler"
         invited = terms.admission == "invitation"
         require(invited, "admission", repr(terms.admission), rule, Refusal)
 

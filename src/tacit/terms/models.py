@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tacit.terms.parts import (
     BINOMIAL,
+    CERTIFIED_POLYA,
     DISCRETE_GAUSSIAN,
     DISCRETE_LAPLACE,
     RANDOMIZED_RESPONSE,
@@ -35,7 +36,7 @@ NOISES = {
     (TrustModel.TWO_SERVERS, "servers"): (DISCRETE_LAPLACE,),
     (TrustModel.TWO_SERVERS, "devices"): (DISCRETE_LAPLACE,),
     (TrustModel.SECURE_AGGREGATION, "devices"): (DISCRETE_LAPLACE, SKELLAM, DISCRETE_GAUSSIAN),
-    (TrustModel.SHUFFLER, "devices"): (DISCRETE_LAPLACE, BINOMIAL),
+    (TrustModel.SHUFFLER, "devices"): (DISCRETE_LAPLACE, BINOMIAL, CERTIFIED_POLYA),
     (TrustModel.LOCAL, "devices"): (DISCRETE_LAPLACE, RANDOMIZED_RESPONSE),
 }
 """The distributions of noise, by trust model and by the party that adds it."""

@@ -19,18 +19,20 @@ RANDOMIZED_RESPONSE = "randomized-response"
 SKELLAM = "skellam"
 DISCRETE_GAUSSIAN = "discrete-gaussian"
 BINOMIAL = "binomial"
+CERTIFIED_POLYA = "certified-polya"
 DISTRIBUTIONS = (
     DISCRETE_LAPLACE,
     RANDOMIZED_RESPONSE,
     SKELLAM,
     DISCRETE_GAUSSIAN,
     BINOMIAL,
+    CERTIFIED_POLYA,
 )
 """Distributions of noise that are verified against ε and δ, and what their parameter is.
 
 The parameter is the scale of discrete Laplace noise, 1/ε of one bit of randomized response, the
-variance of Skellam noise, σ of discrete Gaussian noise, and the variance of all noise bits
-together.
+variance of Skellam noise, σ of discrete Gaussian noise, the variance of all noise bits together,
+and the scale of the noise that certified Pólya shares add up to (`tacit.sampling.certificates`).
 """
 
 REHEARSED = "rehearsed"

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.errors import Refusal, TacitError, require
 from tacit.records import Records
+from tacit.sampling.certificates import lookup
 from tacit.signatures import Signed, fingerprint, public_key, sign, verify
 from tacit.terms import parts
 from tacit.terms.accounting import SLACK, binomial_delta, gaussian_delta
@@ -32,10 +33,10 @@ class Offer:
 
     `scale` is that of each server's own noise; None where devices draw the noise. There each device
     draws one of `divisor` shares of noise whose parameter is `total`: the scale of discrete Laplace
-    noise, the bias of noise bits, the variance in rehearsals. A shuffled report has `parts`
-    messages per metric: the levels and noise bits, or shares of one number. `closes` is the
-    deadline in seconds since 1970; round keys live `grace` seconds longer. With a `policy`, by
-    which devices choose, the option is `BY_POLICY`.
+    noise, also of certified shares, the bias of noise bits, the variance in rehearsals. A shuffled
+    report has `parts` messages per metric: the levels and noise bits, or shares of one number.
+    `closes` is the deadline in seconds since 1970; round keys live `grace` seconds longer. With a
+    `policy`, by which devices choose, the option is `BY_POLICY`.
     """
 
     terms: bytes
@@ -114,11 +115,17 @@ class Pinned:
         self._check_signed(Signed.TERMS, self.terms.encode(), self.signatures)
 
     def _check_signed(self, kind: Signed, message: bytes, signatures: Sequence[bytes]) -> None:
-        if not len(signatures) == len(self.keys) == len(self.terms.parties):
-            raise Refusal(
-                f"there are {len(signatures)} signatures and {len(self.keys)} pinned keys: must be "
-                f"one of each for the {len(self.terms.parties)} parties of the terms"
-            )
+        parties = len(self.terms.parties)
+        require(
+            len(self.keys) == parties,
+            "number of pinned keys",
+            len(self.keys),
+            f"{parties}, one for each party of the terms",
+            Refusal,
+        )
+        signed = len(signatures)
+        rule = f"{parties}, one of each party. Let the missing party sign: tacit terms cosign"
+        require(signed == parties, "number of signatures", signed, rule, Refusal)
         for party, signature in zip(self.terms.parties, signatures, strict=True):
             verify(kind, message, signature, party.key, f"the {party.role}")
 
@@ -228,6 +235,8 @@ class Pinned:
         match self.terms.distribution(offer.chosen):
             case parts.BINOMIAL:
                 self._check_bits(offer, offer.divisor, offer.total)
+            case parts.CERTIFIED_POLYA:
+                self._check_certified(offer, offer.divisor, offer.total)
             case parts.DISCRETE_GAUSSIAN if offer.chosen:
                 self._check_least("total noise", offer.total, offer.chosen)
                 self._check_moments(offer.divisor, offer.total)
@@ -251,6 +260,21 @@ class Pinned:
         epsilon, delta = self.terms.each
         found = binomial_delta(divisor * bits, bias, offer.levels, epsilon)
         self._check_enough(found, delta)
+
+    def _check_certified(self, offer: Offer, divisor: int, total: Fraction) -> None:
+        """Reject shares other than those of the certificate for so many users."""
+        self._check_least("total noise", total)
+        rule = "absent with bits: numbers modulo it would have other noise"
+        _require(offer.modulus is None, "modulus", offer.modulus, rule)
+        try:
+            proven = lookup(divisor, self.terms.each[0]).certificate.parameters
+        except TacitError as unknown:
+            raise Refusal(f"share divisor of the round has no certificate: {unknown}") from None
+        rule = f"{proven.bits}, as certified for {divisor} users"
+        _require(offer.parts == proven.bits, "number of messages per metric", offer.parts, rule)
+        scale = 1 / proven.noise_epsilon
+        rule = f"{scale}, as certified for {divisor} users"
+        _require(total == scale, "total noise", total, rule)
 
     def _check_gaussian(self, divisor: int, sigma: Fraction, levels: int) -> None:
         epsilon, delta = self.terms.each

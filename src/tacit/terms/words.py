@@ -20,6 +20,7 @@ from tacit.terms.document import Terms
 from tacit.terms.models import POST_QUANTUM_SUITE
 from tacit.terms.parts import (
     BINOMIAL,
+    CERTIFIED_POLYA,
     DISCRETE_GAUSSIAN,
     DISCRETE_LAPLACE,
     RANDOMIZED_RESPONSE,
@@ -54,6 +55,7 @@ _PARAMETERS = {
     SKELLAM: "variance",
     DISCRETE_GAUSSIAN: "standard deviation",
     BINOMIAL: "variance",
+    CERTIFIED_POLYA: "scale",
     REHEARSED: "variance",
 }
 _LATER = (

@@ -15,9 +15,11 @@ from tacit.aggregation.wire import number_size
 from tacit.client.entries import Running
 from tacit.client.trust_models.contract import Reporter
 from tacit.errors import Refusal, require
+from tacit.sampling.certificates import PureShuffleParameters, lookup
 from tacit.sampling.coins import additive_shares
-from tacit.sampling.draws import draw_laplace_share, ones
+from tacit.sampling.draws import draw_certified_ones, draw_laplace_share, ones
 from tacit.terms import Pinned
+from tacit.terms.parts import CERTIFIED_POLYA
 from tacit.trust import View
 
 
@@ -37,13 +39,16 @@ class ShufflerReporter(Reporter):
         """The slot, and all messages encrypted to the shuffler."""
         assert running.levels is not None
         announced = self.announced(running.pinned, running.announcement)
+        terms, proven = running.pinned.terms, None
+        if terms.noise.distribution == CERTIFIED_POLYA:
+            proven = lookup(announced.noise.divisor, terms.each[0]).certificate.parameters
         numbers = [
             label * announced.modulus + number
             for label, level in enumerate(running.levels)
-            for number in randomized(announced, level)
+            for number in randomized(announced, level, proven)
         ]
         messages = [number.to_bytes(announced.size, "big") for number in numbers]
-        helper = running.pinned.terms.helper
+        helper = terms.helper
         assert helper is not None
         report = wrap(running.pinned, running.announcement, messages)
         return {helper: running.slot.encode() + report}
@@ -55,10 +60,18 @@ class ShufflerReporter(Reporter):
         return {(0, RoundOutcome.ABORTED), (1, RoundOutcome.ABORTED)} <= said
 
 
-def randomized(announced: ShufflerRound, level: int) -> list[int]:
-    """The numbers of one metric: ones and zeros, or additive shares of the noisy level."""
+def randomized(
+    announced: ShufflerRound, level: int, proven: PureShuffleParameters | None = None
+) -> list[int]:
+    """The numbers of one metric: ones and zeros, or additive shares of the noisy level.
+
+    `proven` are the parameters of certified shares, where the terms state such noise.
+    """
     parts = announced.messages // announced.metrics
     divisor, total = announced.noise.divisor, announced.noise.total
+    if proven is not None:
+        count = draw_certified_ones(proven)(level)
+        return [1] * count + [0] * (parts - count)
     if announced.modulus == BIT:
         count = level + ones(parts - announced.binding.levels, total).draw()
         return [1] * count + [0] * (parts - count)

@@ -234,13 +234,13 @@ class _Play:
         client = httpx.AsyncClient(timeout=TIMEOUT, verify=trusted(), mounts=NEARBY)
         async with client as http:
             self.participants = Participants(self._pinned, self._addresses, http)
-            crowd = [asyncio.create_task(self._come()) for _ in range(JOINING)]
+            devices = [asyncio.create_task(self._come()) for _ in range(JOINING)]
             try:
-                await self._released(crowd)
+                await self._released(devices)
             finally:
-                for task in (*crowd, *self._stages):
+                for task in (*devices, *self._stages):
                     task.cancel()
-                await asyncio.gather(*crowd, *self._stages, return_exceptions=True)
+                await asyncio.gather(*devices, *self._stages, return_exceptions=True)
         return list(self._found.values())[: self._settings.releases]
 
     async def _come(self) -> None:
@@ -255,7 +255,7 @@ class _Play:
             self._stages.add(task)
             task.add_done_callback(self._stages.discard)
 
-    async def _released(self, crowd: list[asyncio.Task[None]]) -> None:
+    async def _released(self, devices: list[asyncio.Task[None]]) -> None:
         """Read the released sums every second."""
         started = time.monotonic()
         url = f"{self._coordinator.url}/experiments/{self._digest}/status"
@@ -267,7 +267,7 @@ class _Play:
             self._watch(AuditProgress(*said, self.aborted, lasted))
             if len(self._found) >= self._settings.releases or state == "finished":
                 return
-            done, _ = await asyncio.wait(crowd, timeout=1.0, return_when="FIRST_EXCEPTION")
+            done, _ = await asyncio.wait(devices, timeout=1.0, return_when="FIRST_EXCEPTION")
             for task in done:
                 task.result()
 

@@ -16,7 +16,7 @@ import httpx
 
 from tacit.aggregation import ReportSlot
 from tacit.aggregation.announcements import LiveRound
-from tacit.client.choices import blank
+from tacit.client.choices import zero_report
 from tacit.client.entries import Running
 from tacit.client.exchange import Reply, Request
 from tacit.client.trust_models import reporter
@@ -54,17 +54,8 @@ class Participants:
         announcement = bytes.fromhex(said["announcement"])
         announced = self._reporter.announced(self._pinned, announcement)
         self.rounds[announced.identity] = announced
-        return Running(
-            identity=announced.identity,
-            pinned=self._pinned,
-            announcement=announcement,
-            slot=ReportSlot(said["place"], bytes.fromhex(said["token"])),
-            seed=b"",
-            joined=time.time(),
-            invitation=None,
-            levels=blank(self._pinned.terms, announced.binding),
-            deliveries=(),
-        )
+        slot = ReportSlot(said["place"], bytes.fromhex(said["token"]))
+        return zero_report(self._pinned, announcement, announced, slot, time.time())
 
     async def report(self, running: Running) -> None:
         """Send a report of zeros to every party that gets one."""

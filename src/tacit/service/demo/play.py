@@ -24,7 +24,7 @@ from tacit.service import config, definition_files
 from tacit.service.admin import Operated, publish
 from tacit.service.bootstrap import Card, create_party
 from tacit.service.demo.children import Child, free_port
-from tacit.service.demo.crowd import Told, VisitCounts
+from tacit.service.demo.participants import SimulationConfig, VisitCounts
 from tacit.service.readers import counted
 from tacit.service.store import LIVE, Stage
 from tacit.terms import ROLES
@@ -143,7 +143,7 @@ class DemoProgress:
             "contexts": self.estimates["contexts"],
             "guarantee": self.status["guarantee"],
             "people": self.status["people"],
-            "crowd": asdict(self.counts),
+            "participants": asdict(self.counts),
             "requests": self.requests,
             "seconds": round(self.seconds, 1),
         }
@@ -187,7 +187,7 @@ def playing(settings: DemoSettings, watch: Watch | None = None) -> Iterator[Demo
     """
     said = watch or (lambda _stage, _shown: None)
     with ExitStack() as stack:
-        stack.enter_context(_told_to_stop())
+        stack.enter_context(_stopped_by_signal())
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tacit-demo-")))
         said(f"starting {counted(len(settings.roles), 'server')}", None)
         started = time.monotonic()
@@ -203,7 +203,7 @@ def playing(settings: DemoSettings, watch: Watch | None = None) -> Iterator[Demo
             if shown.released or attempt == ATTEMPTS:
                 break
             said("all rounds were aborted: publishing it anew with longer rounds", None)
-            watched.crowd.end()
+            watched.participants.end()
             pace = pace.slower()
         yield shown
 
@@ -214,7 +214,7 @@ def _begin(
     """Publish the experiment and start its simulated participants."""
     digest = _publish(parties, definition_of(parties.cards[1:], settings, pace))
     counts = parties.directory / f"counts-{digest[:8]}.json"
-    told = Told(
+    given = SimulationConfig(
         parties.cards[0].address,
         tuple(card.key.hex() for card in parties.cards),
         digest,
@@ -227,10 +227,10 @@ def _begin(
     page = f"{parties.cards[0].address}/e/{digest}"
     said(f"watch it at {page}", None)
     said(f"take part at {page}/take-part", None)
-    log = parties.directory / f"crowd-{digest[:8]}.log"
-    crowd = Child(["-m", "tacit.service.demo.crowd"], log, json.dumps(asdict(told)))
-    stack.callback(crowd.end)
-    return Watched(digest, counts, crowd, pace, time.monotonic())
+    log = parties.directory / f"participants-{digest[:8]}.log"
+    participants = Child(["-m", "tacit.service.demo.participants"], log, json.dumps(asdict(given)))
+    stack.callback(participants.end)
+    return Watched(digest, counts, participants, pace, time.monotonic())
 
 
 def definition_of(
@@ -282,7 +282,7 @@ def definition_of(
 
 
 @contextmanager
-def _told_to_stop() -> Iterator[None]:
+def _stopped_by_signal() -> Iterator[None]:
     """Let SIGTERM end the demonstration as ^C does."""
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
@@ -316,8 +316,10 @@ def _publish(parties: Parties, text: str) -> str:
     coordinator, *helpers = parties.operated
     if not helpers:
         return publish(coordinator, text)
-    told = config.load(parties.directory / "helper" / "party.toml")
-    return publish(coordinator, text, (helpers[0], load_signing_key(told.signing_key, told.lock)))
+    helper = config.load(parties.directory / "helper" / "party.toml")
+    return publish(
+        coordinator, text, (helpers[0], load_signing_key(helper.signing_key, helper.lock))
+    )
 
 
 @dataclass(frozen=True)
@@ -326,7 +328,7 @@ class Watched:
 
     digest: str
     counts: Path
-    crowd: Child
+    participants: Child
     pace: RoundPace
     started: float
 
@@ -336,7 +338,7 @@ def _watched(parties: Parties, watched: Watched, said: Watch, *, keep: bool) -> 
 
     Return the final progress with the export and the request counts.
     """
-    digest, counts, crowd = watched.digest, watched.counts, watched.crowd
+    digest, counts, participants = watched.digest, watched.counts, watched.participants
     coordinator = parties.operated[0]
     while True:
         shown = _look(parties, digest, counts, time.monotonic() - watched.started)
@@ -344,8 +346,8 @@ def _watched(parties: Parties, watched: Watched, said: Watch, *, keep: bool) -> 
         limit = ENOUGH if shown.decided else watched.pace.longest
         if shown.status["state"] == "finished" or shown.in_vain or shown.seconds > limit:
             break
-        if crowd.ended:
-            last = crowd.log.read_text(encoding="utf-8", errors="replace").strip()[-500:]
+        if participants.ended:
+            last = participants.log.read_text(encoding="utf-8", errors="replace").strip()[-500:]
             raise TacitError(
                 f"simulated participants stopped early: {last or 'their log is empty'}"
             )

@@ -80,7 +80,7 @@ def refused(shown: DemoProgress) -> list[str]:
         "another": "a second, different report for the same slot",
         "forged slot": "a report for a slot that was never assigned",
     }
-    lines = [f"{counts.liars:,} participants were malicious."]
+    lines = [f"{counts.malicious:,} participants were malicious."]
     for name, count in sorted(counts.refused.items()):
         what, _, status = name.partition(": ")
         why = f"{said[what]}: answered {status}" if what in said else name

@@ -26,7 +26,6 @@ from starlette.routing import Route
 from tacit.aggregation.announcements import binding_of
 from tacit.errors import Refusal, TacitError, Unavailable
 from tacit.service import definition_files, round_scheduler
-from tacit.service.assignment import Assigned, Ticket
 from tacit.service.config import PartyConfig
 from tacit.service.coordinator import Coordinator
 from tacit.service.errors import Forbidden
@@ -47,6 +46,7 @@ from tacit.service.http.helper_client import HttpLink
 from tacit.service.http.metrics import CONTENT_TYPE, Gauges, Metrics
 from tacit.service.http.middleware import LIMITS_SCOPE, Front
 from tacit.service.http.pages import add_pages
+from tacit.service.http.places import PlaceRoute
 from tacit.service.http.problems import ProblemDocument, responses
 from tacit.service.http.shutdown import Shutdown
 from tacit.service.http.stages import AnswerSizes, add_stages
@@ -104,9 +104,9 @@ class Service:
         driver = Driver(lambda: step(leases), metrics.failure)
         return cls(party, config, metrics, writer, driver, leases, link)
 
-    def report_kept(self) -> None:
-        """Notify the driver of a new report, if this process advances rounds."""
-        if self.leases.leading:
+    def report_kept(self, identity: bytes) -> None:
+        """Notify the driver of a round that may be full, if this process advances rounds."""
+        if self.leases.leading and self.party.may_be_full(identity):
             self.driver.poke()
 
     @asynccontextmanager
@@ -131,11 +131,11 @@ def coordinator_app(coordinator: Coordinator, config: PartyConfig, link: HttpLin
     step = partial(round_scheduler.step, coordinator, link)
     service = Service.of(coordinator, config, step, link)
     app = _application("coordinator", service)
-    _add_places(app, service, coordinator)
+    places = _add_places(app, service, coordinator)
     _add_experiments(app, service, coordinator)
     add_stages(app, coordinator, service.writer, service.driver)
     add_pages(app, coordinator, config, service.shutdown)
-    return _fronted(app, service, answer=AnswerSizes(coordinator))
+    return _fronted(app, service, answer=AnswerSizes(coordinator), places=places)
 
 
 def helper_app(helper: Helper, config: PartyConfig) -> Front:
@@ -176,6 +176,7 @@ def _fronted(
     service: Service,
     check: CallCheck | None = None,
     answer: AnswerSizes | None = None,
+    places: PlaceRoute | None = None,
 ) -> Front:
     app.openapi = cache(partial(_document, app))  # type: ignore[method-assign]
 
@@ -186,7 +187,8 @@ def _fronted(
     config, put = service.config, app.state.reports
     bodies = BodyRules(config.limits, put.size, _bearer_check(config.admin_token), check, answer)
     limits = config.limits.of(config.address, config.listen)
-    front = Front(app, limits, config.cors_origins, service.metrics, bodies, put)
+    front = Front(app, limits, config.cors_origins, service.metrics, bodies)
+    front.frequent = {"PUT": put, "POST": places or app}
     front.shutdown = service.shutdown
     return front
 
@@ -347,33 +349,17 @@ def _admin(service: Service) -> dict[str, Any]:
 # The coordinator
 
 
-def _add_places(app: FastAPI, service: Service, coordinator: Coordinator) -> None:
-    join = coordinator.join
-
+def _add_places(app: FastAPI, service: Service, coordinator: Coordinator) -> PlaceRoute:
     slot = models.AssignedSlot | models.NotAsked
     how = DEVICES | {"responses": responses(403, 404, 409)}
+    put = PlaceRoute(coordinator, service.writer, app)
 
-    @app.post("/experiments/{digest}/places", response_model=slot, **how)
+    @app.post(PlaceRoute.path, response_model=slot, **how)
     async def place(digest: Digest, asked: models.TicketRequest) -> JSONResponse:
         """A slot in a round, or the best option so far if no slot is free."""
-        ticket = Ticket(bytes.fromhex(digest), bytes.fromhex(asked.nonce), asked.invitation)
-        answer = await service.writer(join, ticket)
-        if isinstance(answer, Refusal):
-            raise answer
-        return JSONResponse(_assigned(answer))
+        return await put.join(digest, asked)
 
-
-def _assigned(answer: Assigned) -> dict[str, Any]:
-    if answer.slot is None:
-        policy = {"announcement": answer.announcement.hex()} if answer.announcement else {}
-        return {"asked": False, "option": answer.option or None, **policy}
-    return {
-        "asked": True,
-        "option": answer.option or None,
-        "announcement": answer.announcement.hex(),
-        "place": answer.slot.number,
-        "token": answer.slot.token.hex(),
-    }
+    return put
 
 
 def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from starlette.concurrency import run_in_threadpool
-from starlette.types import Receive, Scope
+from starlette.types import Message, Receive, Scope
 
 from tacit.errors import Unavailable
 from tacit.service.config import Limits
@@ -85,6 +85,20 @@ async def read_body(receive: Receive, declared: bytes | None, expected: Expected
     if expected.digest not in (None, hashlib.sha256(body).digest()):
         raise Forbidden("the digest of the body differs from the one in the signed header")
     return body
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """Replay the body to the application."""
+    first: Message | None = {"type": "http.request", "body": body, "more_body": False}
+
+    async def received() -> Message:
+        nonlocal first
+        if first is None:
+            return await receive()
+        message, first = first, None
+        return message
+
+    return received
 
 
 class BodyRules:

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tacit.errors import TacitError
 from tacit.service.config import Limits
-from tacit.service.http.bodies import BodyError, BodyRules, is_large, read_body
+from tacit.service.http.bodies import BodyError, BodyRules, is_large, read_body, replayed
 from tacit.service.http.connections import (
     ConnectionLimit,
     Peer,
@@ -57,8 +57,8 @@ CROSS_ORIGIN = (
 class Front:
     """Middleware that enforces limits around an application.
 
-    `reports` handles PUT requests, because reports are the most frequent requests. `connections`
-    is told of each request. `shutdown` ends streaming responses.
+    `frequent` handles requests by method, without the layers of the application. `connections` is
+    told of each request. `shutdown` ends streaming responses.
     """
 
     def __init__(
@@ -68,10 +68,9 @@ class Front:
         origins: tuple[str, ...],
         metrics: Metrics,
         bodies: BodyRules,
-        reports: ASGIApp | None = None,
     ) -> None:
         self.app = app
-        self._reports = reports or app
+        self.frequent: dict[str, ASGIApp] = {}
         self.shutdown = Shutdown()
         self.connections = ConnectionLimit(connection_limit(CONNECTIONS))
         self._limits = limits
@@ -152,8 +151,8 @@ class Front:
         with self._bodies.holding(expected):
             body = await read_body(receive, headers.get(b"content-length"), expected)
             self.connections.activate(_peer(scope))
-            app = self._reports if scope["method"] == "PUT" else self.app
-            await app(scope, _again(body, receive), send)
+            app = self.frequent.get(scope["method"], self.app)
+            await app(scope, replayed(body, receive), send)
 
     def _early(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
         """Response before the body is read, if a limit is exceeded."""
@@ -212,17 +211,3 @@ def _template(scope: Scope) -> str:
     """The route template, which contains no identifiers."""
     route = scope.get("route")
     return NOWHERE if route is None else str(route.path)
-
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """Replay the body to the application."""
-    first: Message | None = {"type": "http.request", "body": body, "more_body": False}
-
-    async def received() -> Message:
-        nonlocal first
-        if first is None:
-            return await receive()
-        message, first = first, None
-        return message
-
-    return received

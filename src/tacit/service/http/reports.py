@@ -42,7 +42,11 @@ class ReportRoute:
     path = PATH
 
     def __init__(
-        self, party: ServerParty, writer: GroupWriter, kept: Callable[[], None], others: ASGIApp
+        self,
+        party: ServerParty,
+        writer: GroupWriter,
+        kept: Callable[[bytes], None],
+        others: ASGIApp,
     ) -> None:
         self._others = others
         self._party, self._writer, self._kept = party, writer, kept
@@ -84,7 +88,7 @@ class ReportRoute:
         refusal = await self._writer(self._commit, waiting)
         if refusal is not None:
             raise refusal
-        self._kept()
+        self._kept(named.identity)
 
     async def _fetched(self, identity: bytes) -> None:
         """Wait until a round is loaded.

@@ -133,6 +133,6 @@ def serve(config: PartyConfig, **sources: Any) -> None:
             # uvicorn handles signals while it runs, and raises them again when it has stopped
             signal.signal(number, lambda *_: setattr(server, "should_exit", True))
         settle()
-        LOG.info("party started", extra={"role": config.role})
+        LOG.info("party started: %s", config.address, extra={"role": config.role})
         server.run(sockets=[bound])
         LOG.info("party stopped", extra={"role": config.role})

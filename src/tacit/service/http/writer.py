@@ -2,9 +2,9 @@
 
 Requests put work into a queue. One thread takes all pending work, commits it, and only then
 resolves the futures of the requests. The next group gathers during a commit, and afterwards for a
-multiple of the CPU time of that commit: under load the thread computes for a fifth of the time at
-most, however many processes share the load. The queue is bounded; requests beyond the bound fail
-with `Unavailable`.
+multiple of the CPU time of that commit: while groups are small, the thread computes for a ninth of
+the time at most, however many processes share the load. The queue is bounded; requests beyond the
+bound fail with `Unavailable`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tacit.errors import Unavailable
 from tacit.service.http.logs import traced
 
 LOG = logging.getLogger("tacit.service")
-GATHERING = 0.002  # seconds that the first work of a group waits for more
-SHARE = 4  # after a group of several, wait this many times the CPU time that it took
+GATHERING = 0.004  # seconds that the first work of a group waits for more
+SHARE = 8  # after a group, wait this many times the CPU time that it took
 LONGEST = 0.03  # maximum seconds to wait for more
 LARGEST = 512  # maximum group size
 ENOUGH = 128  # pending works that do not wait for more
@@ -95,10 +95,8 @@ class GroupWriter:
                 groups.setdefault(one.commit, []).append(one)
             for commit, group in groups.items():
                 self._write(commit, group)
-            gathering = GATHERING
-            if len(taken) > 1:
-                wanted = SHARE * (time.thread_time() - before)
-                gathering = min(max(gathering, wanted), LONGEST)
+            wanted = SHARE * (time.thread_time() - before)
+            gathering = min(max(GATHERING, wanted), LONGEST)
 
     def _write(self, commit: Any, group: list[_Queued]) -> None:
         started = time.perf_counter()

@@ -45,8 +45,8 @@ OTHERS_LEARN = {
     "about at least {} people.",
 }
 CANNOT_TELL = {
-    TrustModel.TWO_SERVERS: "your answer. Both halves are needed for that, and each server adds up "
-    "its halves with noise before anything leaves it.",
+    TrustModel.TWO_SERVERS: "your answer. Both shares are needed for that, and each server adds up "
+    "its shares with noise before anything leaves it.",
     TrustModel.SECURE_AGGREGATION: "your answer. It is masked, and the masks cancel out only in "
     "the sum of a round, which has noise.",
     TrustModel.SHUFFLER: "your answer. The shuffler cannot read it; the analyzer, who reads all of "

@@ -185,6 +185,14 @@ class RoundEngine(ABC):
     def serve(self, row: RoundRow) -> ServedRound:
         """The announced round in this row."""
 
+    def missing(self, row: RoundRow, link: HelperLink | None) -> int:  # noqa: ARG002
+        """Reports that an open round waits for; without any it closes before its deadline.
+
+        `link` is the coordinator's.
+        """
+        with self.context.store.read() as transaction:
+            return row.slots - transaction.count_shares(row.identity)
+
     @staticmethod
     @abstractmethod
     def recorded_outcome(records: Records, role: int, identity: bytes) -> bytes | None:

@@ -8,6 +8,7 @@ The cryptography is in `tacit.aggregation.shuffler` and `shuffler_reports`.
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 
 from tacit.aggregation.announcements import Binding, LiveRound, SharedNoise, accept, announce
@@ -29,12 +30,14 @@ from tacit.noise import Binomial
 from tacit.noise.parameters import sum_of_shares
 from tacit.protocols.contract import Protocol
 from tacit.protocols.joint import JointSums
+from tacit.protocols.pure_shuffle import PureShuffle, released_shares
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.records import Records
 from tacit.rounds.codecs import Mixed, codec
 from tacit.rounds.round_runner import minimum
 from tacit.rounds.stated_noise import check_stated, stated_noise
+from tacit.sampling.certificates import lookup
 from tacit.service.errors import LOG, TooEarly
 from tacit.service.pending import PendingShares
 from tacit.service.store import RoundRow, Stage
@@ -51,6 +54,7 @@ from tacit.service.trust_models.contract import (
     linked,
 )
 from tacit.terms import Terms
+from tacit.terms.parts import CERTIFIED_POLYA
 
 KIND = "mixing"
 RECEIVED = b"received"
@@ -123,6 +127,10 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
         assert isinstance(announced, ShufflerRound)
         levels, divisor = terms.answer.levels, announced.noise.divisor
         total = announced.noise.total * factor
+        if terms.noise.distribution == CERTIFIED_POLYA:
+            proven = lookup(divisor, terms.each[0]).certificate.parameters
+            noisy = replace(proven, noise_epsilon=1 / total)
+            return ReleasedNoise(released_shares(noisy, reports), levels)
         if announced.modulus != BIT:
             name = terms.noise.distribution
             return ReleasedNoise(sum_of_shares(name, total, divisor, reports), levels)
@@ -162,6 +170,12 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
         announcement = linked(link).describe(description, signature)
         accept(ShufflerRound, self.context.pinned, announcement)
         return announcement
+
+    def missing(self, row: RoundRow, link: HelperLink | None) -> int:
+        """One until the helper, which has all reports, has ended its part of the round."""
+        if row.assigned < row.slots:
+            return row.slots - row.assigned
+        return int(not linked(link).exchange(row.identity, b"")[1])
 
     def abandon(self, identity: bytes) -> None:
         """Abort a round that is not over and destroy its keys."""
@@ -228,12 +242,11 @@ class ShufflerHelper(ShufflerEngine, HelperEngine):
     def close(self, served: ServedRound, message: bytes, now: int) -> HelperAnswer:
         """Shuffle the stored reports once; the answer is the batch or a signed abort."""
         assert isinstance(served, ShufflerReports)
-        if message == RECEIVED:
+        phase = served.entry().phase
+        if message == RECEIVED and phase in (RoundPhase.ANSWERED, RoundPhase.FORGOTTEN):
             served.forget()
             return HelperAnswer(ended=Stage.OPENED)
-        if served.entry().phase is RoundPhase.OPEN and now >= (
-            served.round.binding.closes + served.round.grace
-        ):
+        if phase is RoundPhase.OPEN and now >= served.round.binding.closes + served.round.grace:
             served.abort()
         batch = served.shuffle(PendingShares(self.context.store, served.round.identity))
         outcome = self._ended(served)
@@ -247,6 +260,8 @@ def _announced_noise(protocol: Protocol) -> tuple[SharedNoise, int]:
     part = protocol.part if isinstance(protocol, JointSums) else protocol
     if isinstance(part, ShuffledBits):
         return SharedNoise(part.honest, part.bias), BIT
+    if isinstance(part, PureShuffle):
+        return SharedNoise(part.honest, 1 / part.parameters.noise_epsilon), BIT
     if isinstance(part, SplitAndMix):
         return SharedNoise(part.honest, stated_noise(part).scale), part.modulus
     raise TacitError(f"{type(part).__name__} has no announced noise: use bits, or split and mix")

@@ -1,4 +1,4 @@
-"""Simulated participants of the demonstration, as a process: `python -m tacit.service.demo.crowd`.
+"""Simulated participants of the demonstration, in a process of their own (`python -m` runs it).
 
 Each participant uses `AsyncDevice` with a ledger in memory, and reports at its scheduled time. Some
 drop out before they report. Some connections break, so that devices retry. Some participants are
@@ -23,11 +23,9 @@ from typing import Any
 
 import httpx
 
-from tacit.aggregation.announcements import binding_of
 from tacit.aggregation.two_servers import ReportSlot
 from tacit.client import Acceptance, AsyncDevice, Ledger, Pins
-from tacit.client.choices import blank
-from tacit.client.entries import Running
+from tacit.client.choices import zero_report
 from tacit.client.loopback import NEARBY
 from tacit.client.trust_models import reporter
 from tacit.errors import TacitError
@@ -39,11 +37,11 @@ ASKING = 24  # of them with a pending join request
 POOLS = 16  # of connections
 COMING, COMING_UNASKED = 80.0, 4.0  # arrivals per second, with and without free slots
 SPOILT = 16  # bytes at the end of an encrypted report that a malicious participant replaces
-VANISH, BREAK_OFF, LIE = 0.08, 0.03, 0.02  # dropout, lost-response and malicious fractions
+VANISH, BREAK_OFF, MALICIOUS = 0.08, 0.03, 0.02  # dropout, lost-response and malicious fractions
 
 
 @dataclass(frozen=True)
-class Told:
+class SimulationConfig:
     """Configuration: servers and their keys, mean of each option, number of participants.
 
     With `contexts`, `by_context` has the mean of each option by the value of the first field.
@@ -68,7 +66,7 @@ class VisitCounts:
     asked: int = 0
     unasked: int = 0
     vanished: int = 0
-    liars: int = 0
+    malicious: int = 0
     reported: int = 0
     unreported: int = 0
     sent: int = 0
@@ -112,15 +110,15 @@ class Breaking(httpx.AsyncBaseTransport):
 class SimulatedParticipants:
     """All simulated participants."""
 
-    def __init__(self, told: Told) -> None:
-        self._told = told
-        self._random = random.Random(told.seed)
+    def __init__(self, config: SimulationConfig) -> None:
+        self._config = config
+        self._random = random.Random(config.seed)
         self.counts = VisitCounts()
         self._refused: Counter[str] = Counter()
         self._http = httpx.AsyncClient(
-            transport=Breaking(told.seed, self.counts), timeout=20.0, mounts=NEARBY
+            transport=Breaking(config.seed, self.counts), timeout=20.0, mounts=NEARBY
         )
-        self._pins = Pins(told.address, *told.keys)
+        self._pins = Pins(config.address, *config.keys)
         self._asking = asyncio.Semaphore(ASKING)
         self._over, self._wanted = False, True
 
@@ -129,18 +127,18 @@ class SimulatedParticipants:
         slots.
         """
         watching = asyncio.create_task(self._watch())
-        people: set[asyncio.Task[None]] = set()
+        running: set[asyncio.Task[None]] = set()
         try:
-            while not self._over and self.counts.came < self._told.most:
+            while not self._over and self.counts.came < self._config.most:
                 rate = COMING if self._wanted else COMING_UNASKED
                 await asyncio.sleep(self._random.expovariate(rate))
-                if len(people) < AT_ONCE:
-                    people.add(asyncio.create_task(self._person(self._random.random())))
-                    people = {one for one in people if not one.done()}
-            await asyncio.gather(*people)
+                if len(running) < AT_ONCE:
+                    running.add(asyncio.create_task(self._participant(self._random.random())))
+                    running = {one for one in running if not one.done()}
+            await asyncio.gather(*running)
         finally:
             watching.cancel()
-            for one in people:
+            for one in running:
                 one.cancel()
             await self._http.aclose()
             self._write()
@@ -149,30 +147,30 @@ class SimulatedParticipants:
         """Write the counts every second, and notice the end of the experiment."""
         while True:
             with suppress(httpx.HTTPError, ValueError, KeyError):
-                known = (await self._http.get(f"{self._told.address}/experiments")).json()
-                mine = [one["state"] for one in known if one["digest"] == self._told.experiment]
+                known = (await self._http.get(f"{self._config.address}/experiments")).json()
+                mine = [one["state"] for one in known if one["digest"] == self._config.experiment]
                 self._over = bool(mine) and mine[0] in OVER
             self._write()
             await asyncio.sleep(1.0)
 
-    async def _person(self, kind: float) -> None:
+    async def _participant(self, kind: float) -> None:
         self.counts.came += 1
-        if kind < LIE:
+        if kind < MALICIOUS:
             with suppress(httpx.HTTPError, ValueError, KeyError, TacitError):
-                await self._lie()
+                await self._attack()
             return
-        ledger, told = Ledger(":memory:"), self._told
-        context = {name: self._random.choice(values) for name, values in told.contexts.items()}
+        ledger, config = Ledger(":memory:"), self._config
+        context = {name: self._random.choice(values) for name, values in config.contexts.items()}
         accept = Acceptance(obedient_coordinator=True)
         device = AsyncDevice(ledger, self._pins, http=self._http, accept=accept)
         try:
             async with self._asking:
-                await device.terms(self._told.experiment)
-                device.agree(self._told.experiment)
+                await device.terms(self._config.experiment)
+                device.agree(self._config.experiment)
                 given = await (
-                    device.choose(told.experiment, context)
+                    device.choose(config.experiment, context)
                     if context
-                    else device.join(told.experiment)
+                    else device.join(config.experiment)
                 )
             self._wanted = given.asked
             if not given.asked:
@@ -180,7 +178,7 @@ class SimulatedParticipants:
                 return
             self.counts.asked += 1
             first = next(iter(context.values()), "")
-            means = told.by_context[first] if context else told.liking
+            means = config.by_context[first] if context else config.liking
             await self._take_part(device, means[given.option], vanishes=kind > 1 - VANISH)
         except TacitError as reason:
             self._refused[f"a device stopped: {reason}"] += 1
@@ -188,60 +186,51 @@ class SimulatedParticipants:
             ledger.close()
 
     async def _take_part(self, device: AsyncDevice, mean: float, vanishes: bool) -> None:
-        told = self._told
+        config = self._config
         if vanishes:
             self.counts.vanished += 1
             return
         if self._random.random() < mean:
-            device.record(told.experiment, 1)
+            device.record(config.experiment, 1)
         await device.wait_and_report()
-        arrived = all(half.sent for receipt in device.status() for half in receipt.shares)
+        arrived = all(share.sent for receipt in device.status() for share in receipt.shares)
         self.counts.reported += arrived
         self.counts.unreported += not arrived
 
-    async def _lie(self) -> None:
+    async def _attack(self) -> None:
         """Send an invalid report for an assigned slot, another for the same slot, and a forged
         token.
         """
-        self.counts.liars += 1
+        self.counts.malicious += 1
         asked = {"nonce": os.urandom(16).hex()}
-        url = f"{self._told.address}/experiments/{self._told.experiment}/places"
+        url = f"{self._config.address}/experiments/{self._config.experiment}/places"
         said = (await self._http.post(url, json=asked)).json()
         if not said["asked"]:
             return
         pinned = await self._pinned_terms()
         announcement, token = (bytes.fromhex(said[name]) for name in ("announcement", "token"))
-        identity, about = binding_of(announcement)
+        device = reporter(pinned.terms)
+        announced = device.announced(pinned, announcement)
         for what, key in (("nonsense", token), ("another", token), ("forged slot", bytes(16))):
-            place = ReportSlot(said["place"], key)
-            made = Running(
-                identity=identity,
-                pinned=pinned,
-                announcement=announcement,
-                slot=place,
-                seed=b"",
-                joined=0.0,
-                invitation=None,
-                levels=blank(pinned.terms, about),
-                deliveries=(),
-            )
-            for role, report in reporter(pinned.terms).encode(made).items():
+            slot = ReportSlot(said["place"], key)
+            made = zero_report(pinned, announcement, announced, slot, joined=0.0)
+            for role, report in device.encode(made).items():
                 body = report[:-SPOILT] + os.urandom(SPOILT)
                 address = pinned.terms.parties[role].address
-                path = f"/rounds/{identity.hex()}/reports/{place.number}"
+                path = f"/rounds/{made.identity.hex()}/reports/{made.slot.number}"
                 status = (await self._http.put(address + path, content=body)).status_code
                 self._refused[f"{what}: {status}"] += 1
 
     async def _pinned_terms(self) -> Pinned:
         """The terms as the coordinator shows them; a malicious participant verifies nothing."""
-        url = f"{self._told.address}/experiments/{self._told.experiment}/terms"
+        url = f"{self._config.address}/experiments/{self._config.experiment}/terms"
         said = (await self._http.get(url)).json()
         terms = Terms.decode(said["terms"].encode())
         return Pinned(terms, tuple(bytes.fromhex(one) for one in said["signatures"]), terms.keys)
 
     def _write(self) -> None:
         self.counts.refused = dict(self._refused)
-        path = Path(self._told.counts)
+        path = Path(self._config.counts)
         partial = path.with_suffix(".partial")
         partial.write_text(json.dumps(asdict(self.counts)), encoding="utf-8")
         partial.replace(path)
@@ -250,9 +239,9 @@ class SimulatedParticipants:
 def main() -> None:
     """Read the configuration and run the simulation."""
     said: dict[str, Any] = json.load(sys.stdin)
-    told = Told(**{**said, "keys": tuple(said["keys"])})
+    config = SimulationConfig(**{**said, "keys": tuple(said["keys"])})
     with suppress(KeyboardInterrupt):
-        asyncio.run(SimulatedParticipants(told).run())
+        asyncio.run(SimulatedParticipants(config).run())
 
 
 if __name__ == "__main__":

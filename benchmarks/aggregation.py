@@ -1,5 +1,6 @@
-"""How many people per second each intermediary serves on one core: `python
-benchmarks/intermediaries.py` prints JSON.
+"""Throughput of each aggregation on one core, in clients per second.
+
+`python benchmarks/aggregation.py` prints JSON.
 
 All times are CPU times of all roles together: devices, servers, shuffler and analyzer run in one
 process through the same bytes that they would exchange over a network. Where `flwr` is installed
@@ -75,16 +76,16 @@ def against_limit(
     ours: Callable[[int, HpkeSuite], float],
     raw: Callable[[int, HpkeSuite], float],
     reports: int,
-    sealing: HpkeSuite,
+    suite: HpkeSuite,
 ) -> list[Row]:
     """A speed beside what it could be at most, measured one after the other."""
-    return beside(name, ours(reports, sealing), raw(reports, sealing), "reports/s")
+    return beside(name, ours(reports, suite), raw(reports, suite), "reports/s")
 
 
 def masking(clients: int, dropout: float, among: Neighbourhood) -> tuple[float, float, float]:
-    """Clients per second of all roles, of the server alone, and at most: with nothing but the key
-    exchanges and seals of the round. Those who drop out leave after sharing, which costs most,
-    because their keys are rebuilt.
+    """Clients per second: of all roles, of the server alone, and of the cryptography alone.
+
+    Clients drop out after sharing, which costs most: their keys are reconstructed.
     """
     rng = random.Random(1)
     values = [rng.randrange(MODULUS) for _ in range(clients)]
@@ -132,9 +133,11 @@ def play(session: MaskingSession, gone: set[int]) -> float:
 
 
 def raw_masking(clients: int, gone: int, among: Neighbourhood) -> float:
-    """CPU seconds of the exchanges and seals of a round: two exchanges and a parcel sealed and
-    released per neighbour, two key pairs and two exchanges for the line to the server, of whose
-    messages seven are sealed and released in every round, and the exchanges of those who left.
+    """CPU seconds of the key exchanges and encryptions of a round.
+
+    Per neighbour: two exchanges, one pair of shares encrypted and decrypted. Per client: two key
+    pairs and two exchanges for the channel to the server, and seven messages on it. Per dropout:
+    its exchanges once more.
     """
     own, peer = X25519PrivateKey.generate(), X25519PrivateKey.generate().public_key()
     cipher, nonce, parcel, message = (
@@ -144,14 +147,14 @@ def raw_masking(clients: int, gone: int, among: Neighbourhood) -> float:
         bytes(66 * among.degree),
     )
 
-    def sealing(content: bytes) -> bytes:
+    def encrypted(content: bytes) -> bytes:
         return cipher.decrypt(nonce, cipher.encrypt(nonce, content, None), None)
 
     count = 500
     pair = cpu_seconds(lambda: [X25519PrivateKey.generate() for _ in range(count)]) / count
     exchange = cpu_seconds(lambda: [own.exchange(peer) for _ in range(count)]) / count
-    small = cpu_seconds(lambda: [sealing(parcel) for _ in range(count)]) / count
-    large = cpu_seconds(lambda: [sealing(message) for _ in range(count)]) / count
+    small = cpu_seconds(lambda: [encrypted(parcel) for _ in range(count)]) / count
+    large = cpu_seconds(lambda: [encrypted(message) for _ in range(count)]) / count
     each = 2 * pair + (2 * among.degree + 2) * exchange + among.degree * small + 7 * large
     return clients * each + gone * among.degree * exchange
 
@@ -170,29 +173,29 @@ def masking_rows() -> tuple[list[Row], float]:
     return rows, ours
 
 
-def two_servers(reports: int, sealing: HpkeSuite) -> float:
+def two_servers(reports: int, suite: HpkeSuite) -> float:
     """Reports per second of devices, both servers and the collector: bits, with noise of the
     servers' own.
     """
     noise = OwnNoise(1, Fraction(1), lambda scale: int(DiscreteLaplace(scale).draw()))
     bits = [place % 2 for place in range(reports)]
     return reports / cpu_seconds(
-        lambda: run_two_servers(bits, MODULUS, reports, sealing, noise=noise)
+        lambda: run_two_servers(bits, MODULUS, reports, suite, noise=noise)
     )
 
 
-def two_seals(reports: int, sealing: HpkeSuite) -> float:
-    """Reports per second of what two servers cannot do without: every half of a report sealed once
-    and released once, as long as it is, and nothing else. Mixing seals and opens as often: a
-    message for the analyzer and its wrap for the shuffler.
+def two_encryptions(reports: int, suite: HpkeSuite) -> float:
+    """Reports per second of the encryption alone: each of two shares encrypted and decrypted once.
+
+    The shuffle model has as many: a message for the analyzer, wrapped for the shuffler.
     """
-    key = PrivateKey.new(sealing)
-    recipient = Recipient.parse(sealing, key.public())
-    half, info = bytes(35), bytes(50)
+    key = PrivateKey.new(suite)
+    recipient = Recipient.parse(suite, key.public())
+    share, info = bytes(35), bytes(50)
 
     def work() -> None:
         for _ in range(2 * reports):
-            key.decrypt(recipient.encrypt(half, info), info)
+            key.decrypt(recipient.encrypt(share, info), info)
 
     return reports / cpu_seconds(work)
 
@@ -206,24 +209,25 @@ def verified(reports: int, levels: int) -> float:
     return reports / cpu_seconds(lambda: run_verified(values, reports, noise))
 
 
-def seals_and_draws(reports: int, levels: int) -> float:
-    """Reports per second of what verified sums cannot do without: every half sealed and released
-    once, as long as it is, and every draw of TurboSHAKE128: the device's seeds, the second server's
-    share at the device and at that server, the question at both servers.
+def encryptions_and_draws(reports: int, levels: int) -> float:
+    """Reports per second of the encryption and the draws of verified sums alone.
+
+    Each share is encrypted and decrypted once. TurboSHAKE128 draws the device's seeds, the second
+    server's share at the device and at that server, and the query at both servers.
     """
     from Crypto.Hash import TurboSHAKE128
 
     prio3 = prio3_count() if levels == 1 else prio3_sum(levels)
     circuit, key = prio3.circuit, PrivateKey.new(DEFAULT)
     recipient, info = Recipient.parse(DEFAULT, key.public()), bytes(50)
-    halves = [bytes(32 + prio3.share_size(role)) for role in (0, 1)]
+    shares = [bytes(32 + prio3.share_size(role)) for role in (0, 1)]
     share, query = (circuit.calls, circuit.proof_size), circuit.asked
     draws = [8 * count for count in (circuit.wires, *share, *share, query, query)]
 
     def work() -> None:
         for _ in range(reports):
-            for half in halves:
-                key.decrypt(recipient.encrypt(half, info), info)
+            for share in shares:
+                key.decrypt(recipient.encrypt(share, info), info)
             for size in draws:
                 TurboSHAKE128.new(domain=1, data=bytes(80)).read(size)
 
@@ -234,7 +238,7 @@ def verified_rows() -> list[Row]:
     """Bits, and levels up to 1023, each beside its limit."""
     rows = []
     for name, levels in (("verified-count", 1), ("verified-sum-1023", 1023)):
-        speeds = verified(1000, levels), seals_and_draws(1000, levels)
+        speeds = verified(1000, levels), encryptions_and_draws(1000, levels)
         rows += beside(name, *speeds, "reports/s")
     return rows
 
@@ -247,14 +251,14 @@ def mixing(reports: int, messages: int) -> float:
 def shuffling(reports: int) -> tuple[float, float]:
     """The shuffler alone: messages per second, and bytes of memory per buffered message."""
     session = ShufflerSession(reports, reports)
-    sealed = [session.wrap([b"1"]) for _ in range(reports)]
+    encrypted = [session.wrap([b"1"]) for _ in range(reports)]
     fresh = session.shuffler.save()
 
     def take_all() -> Shuffler:
         store = MemoryRecords()
         store._records = dict(untouched)
         shuffler = Shuffler.restore(fresh, store)
-        for report in sealed:
+        for report in encrypted:
             shuffler.take(report)
         return shuffler
 
@@ -360,10 +364,10 @@ def main() -> None:
     arguments = parser.parse_args()
     rows, ours = masking_rows()
     rows += [
-        *against_limit("two-servers", two_servers, two_seals, 2000, DEFAULT),
-        *against_limit("two-servers-hybrid", two_servers, two_seals, 1000, HpkeSuite.HYBRID),
+        *against_limit("two-servers", two_servers, two_encryptions, 2000, DEFAULT),
+        *against_limit("two-servers-hybrid", two_servers, two_encryptions, 1000, HpkeSuite.HYBRID),
         *verified_rows(),
-        *beside("mixing", mixing(2000, 1), two_seals(2000, DEFAULT), "messages/s"),
+        *beside("mixing", mixing(2000, 1), two_encryptions(2000, DEFAULT), "messages/s"),
         row("mixing-41-bits", mixing(50, 41), "messages/s"),
     ]
     speed, memory = shuffling(2000)

@@ -194,6 +194,16 @@ def groups(users: int, epsilon: float | Fraction, curious: int = 1) -> list[Grou
     return [group for group in (*cut, *rest) if group.count]
 
 
+def one_group(users: int, honest: int, epsilon: float | Fraction) -> Group:
+    """A batch as one group, with shares of the largest row for at most `honest` users.
+
+    >>> one_group(100, 70, 1).row.users
+    64
+    """
+    fitting = [row for row in _usable(epsilon) if row.users <= honest]
+    return Group(1, max(fitting, key=lambda row: row.users), users)
+
+
 def largest_group(epsilon: float | Fraction) -> int:
     """The largest certified batch at this epsilon.
 
@@ -233,4 +243,4 @@ def covered(users: int, kind: Kind) -> tuple[int, ...]:
 
 def data_file() -> Path:
     """The path of the committed table."""
-    return Path(str(resources.files("tacit.protocols"))) / "data" / "pure_shuffle_certificates.json"
+    return Path(str(resources.files("tacit.sampling"))) / "data" / "pure_shuffle_certificates.json"

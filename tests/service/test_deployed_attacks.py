@@ -1,0 +1,88 @@
+"""Attacks on deployed rounds that a participant or a party begins after it was admitted.
+
+The round ends as the terms say, the experiment goes on, and no secret outlives its round.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.service.deployed import KEYS, Deployed, definition_of, deployed
+from tests.service.fronted import small
+
+from tacit.aggregation.masking_rounds import SLOWEST_STAGE
+from tacit.aggregation.round_state import PartyRoundState, RoundPhase
+from tacit.aggregation.shuffler import ShuffleRole, ShufflerRound, wrap
+from tacit.aggregation.two_servers import RoundOutcome
+from tacit.aggregation.wire import HEADER_SIZE
+from tacit.client.trust_models import reporter
+from tacit.service.assignment import Assigned
+from tacit.service.store import Stage
+from tacit.service.trust_models.shuffler import RECEIVED
+
+INVITED = {"admission": "invitation", "issuer": KEYS[2]}
+
+
+def everybody(one: Deployed) -> list[Assigned]:
+    one.step(2)
+    rounds = one.coordinator.rounds(Stage.OPEN)
+    return one.join(sum(row.slots - row.assigned for row in rounds))
+
+
+def test_one_participant_who_spoils_its_shares_costs_a_round_and_not_the_experiment(
+    tmp_path: Path,
+) -> None:
+    """Split-and-mix: shares out of range left the coordinator in an endless retry."""
+    defined = definition_of("shuffler", algorithm="split-dp-se", **INVITED)
+    with deployed(defined, tmp_path) as one:
+        liar, *others = everybody(one)
+        assert liar.slot is not None
+        announced = reporter(one.pinned.terms).announced(one.pinned, liar.announcement)
+        assert isinstance(announced, ShufflerRound)
+        spoilt = [b"\xff" * announced.size] * announced.messages
+        wrong = {1: liar.slot.encode() + wrap(one.pinned, liar.announcement, spoilt)}
+        beside = [each for each in others if one.identity(each) == announced.identity]
+        sent = [(each, one.report(each, 0)) for each in beside[: announced.minimum]]
+        assert set(one.send([(liar, wrong), *sent])) == {None}
+        one.clock.now += 200
+        one.step(4)
+        assert one.helper is not None
+        said = one.helper.outcome(announced.identity)
+        assert said[HEADER_SIZE + 1] == RoundOutcome.RELEASED, "nothing is refunded"
+        stages = {row.identity: row.stage for row in one.coordinator.rounds(*Stage)}
+        assert stages.pop(announced.identity) is Stage.REFUSED
+        assert Stage.OPEN in stages.values(), "the experiment goes on"
+
+
+def test_a_masking_round_that_fills_early_waits_for_its_deadline(tmp_path: Path) -> None:
+    """Devices answer stages from the deadline on: a server that began before lost all of them."""
+    with deployed(small("secure-aggregation", margin=900), tmp_path) as one:
+        asked = everybody(one)
+        assert set(one.send([(each, one.report(each, 0)) for each in asked])) == {None}
+        for _ in range(3):
+            one.clock.now += SLOWEST_STAGE + 1
+            one.step(2)
+        assert one.clock.now < min(row.closes for row in one.coordinator.rounds(Stage.CLOSING))
+        one.clock.now += 900
+        one.step()
+        one.answer_stages()
+        assert sum(row.reports or 0 for row in one.coordinator.rounds(Stage.OPENED)) == len(asked)
+
+
+def test_a_coordinator_that_claims_a_batch_too_early_gets_one_and_no_key_stays(
+    tmp_path: Path,
+) -> None:
+    """The shuffler ended the round without an outcome, and kept the key of its reports forever."""
+    with deployed(small("shuffler"), tmp_path) as one:
+        asked = everybody(one)
+        assert set(one.send([(each, one.report(each, 0)) for each in asked])) == {None}
+        assert one.helper is not None
+        one.clock.now += 200
+        for identity in {one.identity(each) for each in asked}:
+            assert one.helper.exchange(identity, RECEIVED)[1], "the batch"
+            state = PartyRoundState(one.helper.records, ShuffleRole.SHUFFLER.value, identity)
+            assert state.read().phase is RoundPhase.ANSWERED
+            said = one.helper.outcome(identity)
+            assert said[HEADER_SIZE + 1] == RoundOutcome.RELEASED
+        one.step(3)
+        assert sum(row.reports or 0 for row in one.coordinator.rounds(Stage.OPENED)) == len(asked)
