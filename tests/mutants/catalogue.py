@@ -1751,48 +1751,32 @@ TARGETS: tuple[Target, ...] = (
     ),
     # what descriptions of rounds say to devices, and devices to the ledger
     Target(
+        "aggregation/announcements.py",
+        "LiveRound.offer_of",
+        (
+            swap("noise.divisor", "1"),
+            swap("self.minimum", "self.slots"),
+            swap("self.grace", "0"),
+        ),
+        (*DEVICE_SHARES, *TWO_SERVERS, *DEVICE, *PARTIES),
+    ),
+    Target(
         "aggregation/masking.py",
         "MaskingRound.offer",
-        (
-            swap("self.noise.divisor", "1"),
-            swap("self.length", "1"),
-            swap("self.minimum", "self.slots"),
-        ),
-        (*DEVICE_SHARES, *COORDINATOR, *MASKED_CONTEXTS),
+        (swap("self.length", "1"),),
+        (*MASKED_CONTEXTS, *COORDINATOR),
     ),
     Target(
         "aggregation/two_servers.py",
         "TwoServerRound.offer",
-        (
-            swap("self.scale", "None"),
-            swap("self.length", "1"),
-            swap("self.minimum", "self.slots"),
-            swap("self.grace", "0"),
-        ),
+        (swap("self.scale", "None"), swap("self.length", "1")),
         (*TWO_SERVERS, *DEVICE, *PARTIES),
     ),
     Target(
         "aggregation/shuffler.py",
         "ShufflerRound.offer",
-        (
-            swap("self.noise.divisor", "1"),
-            swap("self.messages // self.metrics", "self.messages"),
-            swap("self.minimum", "self.slots"),
-        ),
+        (swap("self.messages // self.metrics", "self.messages"),),
         (*SHUFFLER, *DEVICE_SHARES),
-    ),
-    Target(
-        "aggregation/local.py", "LocalRound.offer", (swap("self.noise.divisor", "1"),), LIVE_LOCAL
-    ),
-    Target(
-        "aggregation/local.py",
-        "encrypt_report",
-        (
-            swap(
-                "min(max(number + room, 0), announced.span - 1)", "(number + room) % announced.span"
-            ),
-        ),
-        LIVE_LOCAL,
     ),
     Target("aggregation/local.py", "endorse_local", (checks,), LIVE_LOCAL),
     Target("service/trust_models/shuffler.py", "ShufflerEngine._signed", (checks,), LIVE_SHUFFLER),
@@ -1926,7 +1910,7 @@ EQUIVALENT: dict[str, str] = {
         "the first 2 bounds where inversion is used; both ways draw the same distribution"
     ),
     "terms/accounting.py: gaussian_delta: 2 * apart -> apart": (
-        "the divergence at a negative ε bounds δ, too; between ε/2 and ε it is returned instead of 1"
+        "the divergence at a negative ε bounds δ, too: it is returned instead of 1"
     ),
     "rounds/round_runner.py: seen: len(messages) > protocol.participants -> "
     "len(messages) >= protocol.participants": (
