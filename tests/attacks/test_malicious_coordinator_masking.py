@@ -85,6 +85,7 @@ def test_the_round_that_keeps_to_its_terms_is_joined() -> None:
         ({"neighbourhood": Neighbourhood(2, 2)}, "0.0 bits"),
         ({"neighbourhood": Neighbourhood(21, 11)}, "at least 40 bits"),
         ({"neighbourhood": Neighbourhood(52, 28)}, "38.4 bits"),
+        ({"neighbourhood": Neighbourhood(65535, 40000)}, "degree of the round is 65535"),
         ({"modulus": 1000}, "modulus of the round is 1000"),
         ({"length": 2}, "number of metrics"),
         ({"slots": 2000}, "must be at least 1800"),

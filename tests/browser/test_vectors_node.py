@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from scipy import stats
 from tests.browser import make_vectors
 from tests.browser.site import World, world
@@ -24,7 +25,9 @@ from tests.vdaf.test_vectors import DRAFTS, OWN
 from tacit.aggregation import OwnNoise, SumView, TwoServerSession
 from tacit.aggregation.verified import MODULUS
 from tacit.client import Ledger
+from tacit.client.invitations import without_secret
 from tacit.errors import Refusal
+from tacit.service import invitations
 from tacit.terms import ROLES, Noise, Promise, Terms
 from tacit.trust import TrustModel
 
@@ -252,6 +255,14 @@ def test_two_devices_that_report_in_one_round_count_twice_in_browsers_and_python
         ledger.merge(text)
     assert ledger.spent == Fraction(3, 2)
     assert participations(ledger.export()) == everything
+
+
+def test_invitations_are_shown_to_the_coordinator_as_python_shows_them() -> None:
+    made = invitations.make(bytes(32), Ed25519PrivateKey.from_private_bytes(bytes(32)), 20)
+    given = [*made, "made-up", "x" * 106, "?" * 107]
+    shown = node("shownInvitations", {"invitations": given})
+    assert shown == [without_secret(one) for one in given]
+    assert shown[len(made) :] == given[len(made) :]
 
 
 def test_a_device_reports_from_node_with_a_storage_of_its_own() -> None:

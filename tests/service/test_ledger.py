@@ -115,6 +115,16 @@ def test_what_waits_to_be_sealed_takes_room_before_it_is_charged() -> None:
     assert ledger.spent == 0
 
 
+def test_a_round_name_that_two_experiments_share_is_joined_once() -> None:
+    """Colluding coordinators name the same round, slot and token: the second one is refused."""
+    second = terms(question="Which other?")
+    ledger = remembering(":memory:", terms(), second)
+    ledger.join(joining(terms()))
+    with pytest.raises(Refusal, match="once in a round"):
+        ledger.join(joining(second))
+    assert len(ledger.running()) == 1
+
+
 def test_a_cheap_round_counts_as_one_participation_after_a_restart_too(tmp_path: Path) -> None:
     """A round with a million times the noise costs next to nothing; the terms say twice."""
     cheap = Fraction(1, 10**6)

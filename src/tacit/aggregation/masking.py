@@ -160,6 +160,9 @@ class MaskingRound(LiveRound):
 BITS = MASKING_SECURITY
 """Default security of a round, in bits, that only the sum is revealed."""
 
+MOST_NEIGHBOURS = 1024
+"""Largest degree that a client accepts: the time to compute the security grows with its square."""
+
 
 def check_withstands(announced: MaskingRound, about: Aggregation, bits: int = BITS) -> None:
     """Reject a round that is weaker than `bits` against the adversary of the terms.
@@ -169,6 +172,8 @@ def check_withstands(announced: MaskingRound, about: Aggregation, bits: int = BI
     """
     known = about.claim in tuple(Claim)
     expect(known, "claim of the terms", about.claim, f"one of {', '.join(Claim)}")
+    degree = announced.neighbourhood.degree
+    expect(degree <= MOST_NEIGHBOURS, "degree of the round", degree, f"at most {MOST_NEIGHBOURS}")
     found = announced.security(about.dishonest(announced.slots), Claim(about.claim))
     rule = f"at least {bits} bits: {found}"
     expect(found.bits >= bits, "security of the round", f"{found.bits:.1f} bits", rule)
