@@ -21,7 +21,7 @@ from tacit.protocols import checking
 from tacit.protocols.checking import NotCheckableError, check_declared, recompute, sample
 from tacit.protocols.contract import SumProtocol
 from tacit.protocols.randomized_bits import RandomizedBits
-from tacit.protocols.sums import Central, Local, SecureSum
+from tacit.protocols.sums import Central, Local, SecureSum, modular_sum
 from tacit.types import Aggregate, ErrorDistribution
 
 CHECKABLE = [name for name, e in EXAMPLES.items() if e.noisy and name != "central-laplace"]
@@ -158,10 +158,10 @@ class TwoDistributions(SecureSum):
     """What is seen is stated to be wider than what is released."""
 
     def view_distribution(self, total: int, reports: int) -> Table:  # noqa: ARG002
-        return self._shifted(DiscreteLaplace(40), 1, total)
+        return modular_sum(DiscreteLaplace(40), self.modulus, 1, total)
 
     def released_distribution(self, total: int, reports: int) -> Table:
-        return self._shifted(self.share, reports, total)
+        return modular_sum(self.share, self.modulus, reports, total)
 
 
 @pytest.mark.parametrize("name", extended_but_every(3, zip(CHECKABLE)))
