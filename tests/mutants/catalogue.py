@@ -40,7 +40,7 @@ DEVICES = (
     "tests/protocols/test_device_noise.py",
     "tests/protocols/test_device_source.py",
 )
-DISTRIBUTION_OF_SUMS = (*DEVICES, "tests/protocols/test_every_protocol.py")
+LAW_OF_SUMS = (*DEVICES, "tests/protocols/test_every_protocol.py")
 SUMS = ("tests/protocols/test_sums.py",)
 ERRORS = ("tests/protocols/test_errors.py",)
 CHECKING = ("tests/protocols/test_checking.py",)
@@ -51,7 +51,7 @@ COMPOSITION = ("tests/privacy/test_composition.py",)
 GUARANTEES = ("tests/privacy/test_guarantees.py",)
 ASSUMED = ("tests/privacy/test_assumptions.py",)
 EVERY = ("tests/protocols/test_protocol_assumptions.py",)
-THREAT_MODEL = (
+CROWD = (
     "tests/privacy/test_close_shares.py",
     "tests/privacy/test_dropout.py",
     "tests/privacy/test_promises.py",
@@ -139,7 +139,7 @@ TARGETS: tuple[Target, ...] = (
         ("tests/noise/test_sums.py",),
         ("max(", "//"),
     ),
-    # losses, composition, participants
+    # losses, composition, crowds
     Target("privacy/loss.py", "PrivacyLoss.delta", (limits,), LOSS),
     Target("privacy/loss.py", "Direction.delta", (signs,), LOSS),
     Target(
@@ -198,7 +198,7 @@ TARGETS: tuple[Target, ...] = (
     Target("privacy/composition.py", "Odometer.spend", (checks,), COMPOSITION),
     Target("privacy/composition.py", "Odometer._refuse_beyond", (checks,), COMPOSITION),
     Target("privacy/composition.py", "Odometer._same_promise", (checks,), COMPOSITION),
-    Target("privacy/threat_model.py", "ThreatModel.honest", (sides, signs), THREAT_MODEL),
+    Target("privacy/threat_model.py", "ThreatModel.honest", (sides, signs), CROWD),
     Target(
         "privacy/accounting.py",
         "checked_target",
@@ -210,11 +210,9 @@ TARGETS: tuple[Target, ...] = (
             ),
             swap("isinstance(target, PureDP) and not apart", "isinstance(target, PureDP)"),
         ),
-        THREAT_MODEL,
+        CROWD,
     ),
-    Target(
-        "privacy/accounting.py", "epsilon_of", (signs,), THREAT_MODEL, ("apart", "widened", "order")
-    ),
+    Target("privacy/accounting.py", "epsilon_of", (signs,), CROWD, ("apart", "widened", "order")),
     Target(
         "privacy/accounting.py",
         "gaussian_mu",
@@ -368,7 +366,7 @@ TARGETS: tuple[Target, ...] = (
         "privacy/accounting.py",
         "split_delta",
         (swap("DROPPED * target.delta / target.participations", "DROPPED * target.delta"),),
-        THREAT_MODEL,
+        CROWD,
     ),
     Target(
         "privacy/accounting.py",
@@ -378,7 +376,7 @@ TARGETS: tuple[Target, ...] = (
             swap("np.cumsum(direction.masses) + direction.infinite", "np.cumsum(direction.masses)"),
             swap("loss.directions", "loss.directions[:1]"),
         ),
-        THREAT_MODEL,
+        CROWD,
     ),
     Target(
         "protocols/vector_noise.py",
@@ -388,7 +386,7 @@ TARGETS: tuple[Target, ...] = (
             swap("Fraction(target.epsilon) / times", "Fraction(target.epsilon)"),
             swap("times == 1", "times <= 2"),
         ),
-        THREAT_MODEL,
+        CROWD,
     ),
     Target("privacy/joint_guarantees.py", "compose", (checks,), GUARANTEES),
     Target(
@@ -463,31 +461,31 @@ TARGETS: tuple[Target, ...] = (
         "privacy/gaussian_distance.py",
         "NearlyGaussianLoss.delta",
         (swap("2 * psi", "psi"), swap("math.exp(psi)", "1.0"), swap("inner >= 0", "True")),
-        THREAT_MODEL,
+        CROWD,
     ),
     Target(
         "privacy/gaussian_distance.py",
         "NearlyGaussianLoss.divergence",
         (swap("self.coordinates", "1"),),
-        THREAT_MODEL,
+        CROWD,
     ),
     Target(
         "privacy/gaussian_distance.py",
         "NearlyGaussianLoss._concentrated",
         (swap("2 * psi", "0.0"), swap("math.exp(-psi)", "1.0")),
-        THREAT_MODEL,
+        CROWD,
     ),
     Target(
         "noise/distribution.py",
         "NoiseDistribution.loses_at_most",
         (swap("times * self.pure_loss(shift)", "self.pure_loss(shift)"),),
-        THREAT_MODEL,
+        CROWD,
     ),
     Target(
         "protocols/factories.py",
         "pure_shuffle",
         (swap("target.participations", "1"),),
-        THREAT_MODEL,
+        CROWD,
     ),
     Target(
         "protocols/vector_noise.py",
@@ -531,7 +529,7 @@ TARGETS: tuple[Target, ...] = (
         "protocols/shuffled_bits.py",
         "ShuffledBits.__init__",
         (swap("self.noise_bits * self.honest", "self.noise_bits * self.participants"),),
-        THREAT_MODEL,
+        CROWD,
     ),
     Target(
         "protocols/pure_shuffle.py",
@@ -548,7 +546,7 @@ TARGETS: tuple[Target, ...] = (
                 "compose_participations(loss, times - 1, delta)",
             ),
         ),
-        THREAT_MODEL,
+        CROWD,
     ),
     Target(
         "protocols/randomized_bits.py",
@@ -655,8 +653,8 @@ TARGETS: tuple[Target, ...] = (
         ERRORS,
     ),
     # devices of protocols
-    Target("protocols/sums.py", "ModularSum.randomize", (noise,), DISTRIBUTION_OF_SUMS),
-    Target("protocols/sums.py", "ServedSum.combine", (noise,), DISTRIBUTION_OF_SUMS),
+    Target("protocols/sums.py", "ModularSum.randomize", (noise,), LAW_OF_SUMS),
+    Target("protocols/sums.py", "ServedSum.combine", (noise,), LAW_OF_SUMS),
     Target(
         "protocols/sums.py",
         "SecureSum.__init__",
@@ -665,7 +663,7 @@ TARGETS: tuple[Target, ...] = (
             swap("threat.honest(self.participants)", "threat.reports(self.participants)"),
             swap("share.sum_of_shares(self.honest)", "distribution"),
         ),
-        THREAT_MODEL,
+        CROWD,
     ),
     Target(
         "protocols/sums.py",
@@ -676,10 +674,10 @@ TARGETS: tuple[Target, ...] = (
                 "checked_target(centred(distribution), 1, target, View.SERVER_OUTPUT)",
             ),
         ),
-        THREAT_MODEL,
+        CROWD,
     ),
-    Target("protocols/sums.py", "Local.__init__", (swap("self.precision", "1"),), THREAT_MODEL),
-    Target("protocols/shuffled_bits.py", "ShuffledBits.randomize", (noise,), DISTRIBUTION_OF_SUMS),
+    Target("protocols/sums.py", "Local.__init__", (swap("self.precision", "1"),), CROWD),
+    Target("protocols/shuffled_bits.py", "ShuffledBits.randomize", (noise,), LAW_OF_SUMS),
     Target(
         "sampling/draws.py",
         "draw_certified_ones",
@@ -690,7 +688,7 @@ TARGETS: tuple[Target, ...] = (
             swap("draw_laplace_share(1 / p.noise_epsilon, p.users)", "0"),
             limits,
         ),
-        (*DISTRIBUTION_OF_SUMS, *PURE),
+        (*LAW_OF_SUMS, *PURE),
     ),
     Target(
         "sampling/certificates.py",
@@ -722,13 +720,9 @@ TARGETS: tuple[Target, ...] = (
         (swap("released.participations", "1"), swap("1 + factor", "1"), swap("slack", "0.0")),
         SPLITTING,
     ),
-    Target(
-        "protocols/integer_vectors.py", "SecureVector.randomize", (noise,), DISTRIBUTION_OF_SUMS
-    ),
-    Target(
-        "protocols/integer_vectors.py", "ShuffledVector.randomize", (noise,), DISTRIBUTION_OF_SUMS
-    ),
-    Target("protocols/vectors.py", "LocalVectors.randomize", (noise,), DISTRIBUTION_OF_SUMS),
+    Target("protocols/integer_vectors.py", "SecureVector.randomize", (noise,), LAW_OF_SUMS),
+    Target("protocols/integer_vectors.py", "ShuffledVector.randomize", (noise,), LAW_OF_SUMS),
+    Target("protocols/vectors.py", "LocalVectors.randomize", (noise,), LAW_OF_SUMS),
     Target("protocols/vectors.py", "SeparateSums.by_option", (checks,), VECTORS),
     Target("protocols/prefix_delivery.py", "draw_vector", (noise,), DEVICES),
     Target("protocols/l2_sums.py", "CentralBall.combine", (noise,), DEVICES),
@@ -743,7 +737,7 @@ TARGETS: tuple[Target, ...] = (
         "protocols/randomized_bits.py",
         "RandomizedBits.randomize",
         (swap("self.lie()", "False"),),
-        DISTRIBUTION_OF_SUMS,
+        LAW_OF_SUMS,
     ),
     # counts and checks of protocols
     Target(
@@ -887,11 +881,9 @@ TARGETS: tuple[Target, ...] = (
         ),
         SILOS,
     ),
-    Target(
-        "protocols/contract.py", "Protocol.check_reports", (limits, checks), DISTRIBUTION_OF_SUMS
-    ),
+    Target("protocols/contract.py", "Protocol.check_reports", (limits, checks), LAW_OF_SUMS),
     Target("protocols/contract.py", "random_level", (signs,), SUMS),
-    Target("protocols/sums.py", "ModularSum.combine", (checks,), DISTRIBUTION_OF_SUMS),
+    Target("protocols/sums.py", "ModularSum.combine", (checks,), LAW_OF_SUMS),
     Target("protocols/prefix_sums.py", "PrefixSums.movement", (signs,), PREFIX),
     Target("protocols/mechanism.py", "Releases.open", (checks, limits), MECHANISM),
     Target("protocols/mechanism.py", "PerRound.open", (checks,), MECHANISM),
