@@ -1509,7 +1509,7 @@ TARGETS: tuple[Target, ...] = (
         ("terms.grace <=", "terms.no_show <="),
     ),
     Target("terms/document.py", "_check_model", (checks,), DOCUMENT),
-    Target("terms/document.py", "_check_noise", (checks, limits), DOCUMENT),
+    Target("terms/document.py", "_check_noise", (checks, limits), (*DOCUMENT, *STATED_NOISE)),
     Target(
         "terms/document.py",
         "smallest_shuffler_delta",
