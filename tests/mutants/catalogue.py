@@ -1909,6 +1909,8 @@ EQUIVALENT: dict[str, str] = {
     "sampling/draws.py: draw_gaussian: 2 -> 3": (
         "the first 2 bounds where inversion is used; both ways draw the same distribution"
     ),
+    "contextual/feature_maps.py: BoundedNumber.code: min(max(float(value), self.low), self.high) "
+    "-> float(value)": "the scaled number is clipped to [-1, 1] again",
     "terms/accounting.py: gaussian_delta: 2 * apart -> apart": (
         "the divergence at a negative ε bounds δ, too: it is returned instead of 1"
     ),
