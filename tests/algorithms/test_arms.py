@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.algorithms.asking import built, problem_for
-from tests.samples import same_law
+from tests.samples import same_distribution
 from tests.tables import each_row, extended_after, extended_but_every
 
 from tacit.algorithms import ArmsProblem, algorithms, tkms21
@@ -141,7 +141,7 @@ def test_a_trillion_users_overflow_nothing(name: str, horizon: int) -> None:
         pytest.param("dp-se", 15_000, "bernoulli", (0.2, 0.5, 0.6), marks=pytest.mark.slow),
     ],
 )
-def test_running_every_user_gives_the_same_law_of_regret(
+def test_running_every_user_gives_the_same_distribution_of_regret(
     name: str, horizon: int, rewards: str, means: tuple[float, ...]
 ) -> None:
     """400 runs each way, false-alarm rate 1e-6."""
@@ -153,7 +153,7 @@ def test_running_every_user_gives_the_same_law_of_regret(
         for seed in range(10_000, 10_400)
     ]
     assert len(set(fast)) > 1
-    assert same_law(fast, slow) > 1e-6
+    assert same_distribution(fast, slow) > 1e-6
 
 
 # Promises
@@ -353,12 +353,12 @@ def test_every_run_of_thompson_sampling_draws_its_own_numbers() -> None:
     assert task(1) == task(1)
 
 
-# Crowds and rounds
+# Participants and rounds
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])
-def test_private_med_opens_crowds_only_and_keeps_to_its_rounds(
+def test_private_med_releases_minimum_batches_only_and_keeps_to_its_rounds(
     trust: TrustModel, epsilon: float
 ) -> None:
     asked = {"arms": 6, "horizon": 10**6, "epsilon": epsilon, "trust": trust, "binary": True}

@@ -33,7 +33,7 @@ MEANS = np.array([0.3, 0.75, 0.5])
 ENVIRONMENTS = {
     rewards: Environment(MEANS, rewards) for rewards in ("bernoulli", "beta", "gaussian")
 }
-LAWS = {"exact": exact, "laplace": laplace(1.0), "bits": fair_bits(62)}
+DISTRIBUTIONS = {"exact": exact, "laplace": laplace(1.0), "bits": fair_bits(62)}
 ACTIONS = [[0.9, 0.1], [-0.8, 0.3], [0.1, -0.9], [-0.5, -0.5], [0.2, 0.9]]
 PLANE = np.array(ACTIONS), np.array([0.9, -0.1])
 FORGETTING = "tacit.bandits.arms.elimination:ForgettingElimination"
@@ -41,7 +41,7 @@ PRIVATE_KLUCB = "tacit.bandits.arms.klucb:PrivateKLUCB"
 
 
 def arms(exactly: bool = False) -> dict[str, Answers]:
-    distributions = {"exact": exact, **({} if exactly else LAWS)}
+    distributions = {"exact": exact, **({} if exactly else DISTRIBUTIONS)}
     told = "exact" if exactly else "laplace"
     worlds: dict[str, Answers] = {
         name: Arms(world, distributions[told]) for name, world in ENVIRONMENTS.items()
@@ -201,7 +201,7 @@ def test_uses_up_its_horizon_and_beats_chance(name: str, example: Example) -> No
             assert 0 < regret < 0.9 * learner.horizon * answers.chance, world
 
 
-@pytest.mark.parametrize("distribution", LAWS)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @ALL
 def test_learners_of_arms_cope_with_noise_they_do_not_expect(
     name: str, example: Example, distribution: str
@@ -209,7 +209,11 @@ def test_learners_of_arms_cope_with_noise_they_do_not_expect(
     if "arms" not in example.arguments:
         return
     learner = make(name, example, horizon=2_000)
-    play_in(learner, Arms(ENVIRONMENTS["bernoulli"], LAWS[distribution]), np.random.default_rng(2))
+    play_in(
+        learner,
+        Arms(ENVIRONMENTS["bernoulli"], DISTRIBUTIONS[distribution]),
+        np.random.default_rng(2),
+    )
     assert learner.played == 2_000
 
 

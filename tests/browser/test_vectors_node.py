@@ -85,11 +85,11 @@ def test_a_browser_rejects_shuffler_terms_whatever_their_delta() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 2, 12])
-def test_halves_from_javascript_are_summed_by_the_servers_of_python(length: int) -> None:
+def test_shares_from_javascript_are_summed_by_the_servers_of_python(length: int) -> None:
     noise = OwnNoise(4, Fraction(4 * length), lambda _: 0)
     session = TwoServerSession(3, 2, 1_000_003, length, noise)
     values = [[(place + metric) % 5 for metric in range(length)] for place in range(3)]
-    halves = node(
+    shares = node(
         "halves",
         {
             "terms": session.pinned.terms.encode().decode(),
@@ -98,7 +98,7 @@ def test_halves_from_javascript_are_summed_by_the_servers_of_python(length: int)
             "values": values,
         },
     )
-    for report in halves:
+    for report in shares:
         for role, half in enumerate(report):
             session.server(role).take(bytes.fromhex(half), session.now)
     sums = tuple(sum(column) for column in zip(*values, strict=True))
@@ -163,7 +163,7 @@ def test_proofs_from_javascript_convince_the_servers_of_python() -> None:
     noise = OwnNoise(6, Fraction(12), lambda _: 0)
     session = TwoServerSession(7, 2, MODULUS, 2, noise, verified=True)
     values = [[place, 6 - place] for place in range(7)]
-    halves = node(
+    shares = node(
         "halves",
         {
             "terms": session.pinned.terms.encode().decode(),
@@ -172,7 +172,7 @@ def test_proofs_from_javascript_convince_the_servers_of_python() -> None:
             "values": values,
         },
     )
-    for report in halves:
+    for report in shares:
         for role, half in enumerate(report):
             session.server(role).take(bytes.fromhex(half), session.now)
     assert session.finish() == SumView((21, 21), 7)
