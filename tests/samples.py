@@ -11,7 +11,7 @@ from tacit.noise import NoiseDistribution
 Floats = npt.NDArray[np.float64]
 
 
-def same_law(one: npt.ArrayLike, other: npt.ArrayLike, cells: int = 24) -> float:
+def same_distribution(one: npt.ArrayLike, other: npt.ArrayLike, cells: int = 24) -> float:
     """The p-value of a chi-square test that two samples have one distribution, on cells of about
     equal pooled mass.
 

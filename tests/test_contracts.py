@@ -36,7 +36,7 @@ BUILDS = [
 
 
 @pytest.mark.parametrize("name", DRAWABLE)
-def test_every_law_keeps_its_contract(name: str) -> None:
+def test_every_distribution_keeps_its_contract(name: str) -> None:
     check_distribution(DRAWABLE[name], samples=5_000, draws=300)
 
 
@@ -71,7 +71,7 @@ def test_the_suite_notices_devices_with_half_the_noise_of_the_simulation() -> No
         check_protocol(protocol, case.reports, case.load, rounds=1000, exact_rounds=300)
 
 
-def test_values_outside_the_support_follow_no_law() -> None:
+def test_values_outside_the_support_follow_no_distribution() -> None:
     assert follows([3] * 50, Table.of(5, np.ones(1))) == 0.0
     assert follows([5] * 50, Table.of(5, np.ones(1))) == 1.0
     assert follows([0, 1] * 50 + [2], Table.of(0, np.array([0.5, 0.5]))) == 0.0

@@ -1,6 +1,7 @@
-// HPKE (RFC 9180) of tacit.js, base mode: X25519, HKDF-SHA256, AES-128-GCM; and which keys reports are encrypted to.
+// HPKE (RFC 9180) of tacit.js, base mode: X25519, HKDF-SHA256, AES-128-GCM; which keys reports are encrypted to, and
+// invitations for the coordinator.
 
-export default ({ unhex, utf8, concat, big, settled, imported }) => {
+export default ({ unhex, utf8, concat, big, settled, sha256, imported }) => {
   const FIELD = 2n ** 255n - 19n;
   const isKey = (key) => {
     const u = big(unhex(key).reverse());
@@ -32,5 +33,14 @@ export default ({ unhex, utf8, concat, big, settled, imported }) => {
     return concat(enc, await settled(crypto.subtle.encrypt({ name: "AES-GCM", iv }, await imported(key, "AES-GCM", "encrypt"), message)));
   }
 
-  return { isKey, schedule, seal };
+  /** An invitation with a digest in place of its secret, which only the helper gets. */
+  async function withoutSecret(invitation) {
+    if (!/^[\w-]{107}$/.test(invitation)) return invitation;
+    const whole = Uint8Array.from(atob(invitation.replaceAll("-", "+").replaceAll("_", "/")), (letter) => letter.charCodeAt());
+    const number = await sha256(concat(utf8("tacit invitation secret v1\0"), whole.slice(0, 16)));
+    const shown = btoa(String.fromCharCode(...number.slice(0, 16), ...whole.slice(16)));
+    return shown.replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+  }
+
+  return { isKey, schedule, seal, withoutSecret };
 };

@@ -502,7 +502,7 @@ export class Device {
     const fresh = hex(random(16));
     const nonce = await this.#storage.update((ledger) => (entryOf(ledger, terms.digest).nonce ??= fresh));
     try {
-      const body = JSON.stringify(invitation ? { nonce, invitation } : { nonce });
+      const body = JSON.stringify(invitation ? { nonce, invitation: await (await hpke()).withoutSecret(invitation) } : { nonce });
       const url = under(terms.parties[0].address, `/experiments/${terms.digest}/places`);
       const place = await this.#document("the coordinator", url, "POST", body, { "Content-Type": "application/json" });
       await this.#placed(model, terms, place, now, invitation, context);
@@ -629,7 +629,7 @@ export class Device {
       const mine = await this.#change(report, ({ outcome, posts }) => {
         if (!outcome && posts[role][what][0] === count) return (posts[role][what] = [count + 1, now + pause * (0.5 + part())]);
       });
-      const news = mine && (await (open ? this.#send(post, row) : this.#question(terms, round, post, role)));
+      const news = mine && (await (open ? this.#send(post, row, role) : this.#question(terms, round, post, role)));
       if (news) await this.#change(report, (one) => Object.assign(one.posts[role], news));
       return now;
     }));
@@ -654,7 +654,8 @@ export class Device {
     });
   }
 
-  async #send({ address, sealed }, { identity, place, invitation }) {
+  async #send({ address, sealed }, { identity, place, invitation }, role) {
+    if (invitation && !role) invitation = await (await hpke()).withoutSecret(invitation);
     const headers = { "Content-Type": "application/octet-stream", ...(invitation && { "Tacit-Invitation": invitation }) };
     const [status] = await this.#ask(under(address, `/rounds/${identity}/reports/${place.number}`), "PUT", sealed, headers);
     if (status >= 200 && status < 300) return { sealed: null, acknowledged: true };

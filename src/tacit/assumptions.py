@@ -10,7 +10,6 @@ stay valid as rounds grow. The module does not import NumPy: devices read assump
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from decimal import ROUND_CEILING
@@ -24,14 +23,16 @@ from tacit.trust import View
 
 
 @dataclass(frozen=True)
-class Assumption(ABC):
+class Assumption:
     """One assumption that a guarantee needs.
 
-    A subclass sets `identifier`, has fields that are integers, fractions, floats or string enums,
-    and overrides `implies` where one of its values is stronger than another.
+    A subclass sets `identifier` and `clause` (or overrides `text`), has fields that are integers,
+    fractions, floats or string enums, and overrides `implies` where one of its values is stronger
+    than another.
     """
 
     identifier: ClassVar[str]
+    clause: ClassVar[str]
     needed: ClassVar[bool] = True  # False for remarks, which a guarantee does not depend on
     # True if it says more about the release instead of restricting when the guarantee holds
     descriptive: ClassVar[bool] = False
@@ -48,9 +49,9 @@ class Assumption(ABC):
         """Whether `other` is true whenever this assumption is."""
         return self == other
 
-    @abstractmethod
     def text(self) -> str:
-        """The assumption as a clause of a sentence."""
+        """The assumption as a clause of a sentence: `clause` with the values of the fields."""
+        return self.clause.format_map(vars(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Return identifier and parameters; fractions as strings such as "1/3"."""
@@ -198,10 +199,7 @@ class CompleteGroups(Assumption):
     """A group is released only if every member reports."""
 
     identifier: ClassVar[str] = "complete-groups"
-
-    def text(self) -> str:
-        """Render as a clause of a sentence."""
-        return "a group is released only if all of its members report"
+    clause = "a group is released only if all of its members report"
 
 
 @dataclass(frozen=True)
@@ -234,10 +232,7 @@ class SemiHonestServer(Assumption):
     """The aggregator follows the protocol: it releases the sum of a round and nothing else."""
 
     identifier: ClassVar[str] = "semi-honest-server"
-
-    def text(self) -> str:
-        """Render as a clause of a sentence."""
-        return "the aggregator follows the protocol and releases nothing but the sum"
+    clause = "the aggregator follows the protocol and releases nothing but the sum"
 
 
 @dataclass(frozen=True)
@@ -245,10 +240,7 @@ class TrustedServer(Assumption):
     """The trusted server of the central model sees every answer and adds the noise."""
 
     identifier: ClassVar[str] = "trusted-server"
-
-    def text(self) -> str:
-        """Render as a clause of a sentence."""
-        return "the server is trusted with every answer and adds the noise"
+    clause = "the server is trusted with every answer and adds the noise"
 
 
 @dataclass(frozen=True)
@@ -256,10 +248,7 @@ class TrustedSilo(Assumption):
     """The silos that a participant visits see the participant's records and collude with nobody."""
 
     identifier: ClassVar[str] = "trusted-silo"
-
-    def text(self) -> str:
-        """Render as a clause of a sentence."""
-        return "the silos that a participant visits are trusted with the participant's data"
+    clause = "the silos that a participant visits are trusted with the participant's data"
 
 
 @dataclass(frozen=True)
@@ -267,10 +256,7 @@ class NonColludingShuffler(Assumption):
     """The shuffler permutes messages and does not collude with the analyzer."""
 
     identifier: ClassVar[str] = "non-colluding-shuffler"
-
-    def text(self) -> str:
-        """Render as a clause of a sentence."""
-        return "the shuffler permutes the messages and does not collude with the analyzer"
+    clause = "the shuffler permutes the messages and does not collude with the analyzer"
 
 
 @dataclass(frozen=True)
@@ -278,10 +264,7 @@ class HonestDevice(Assumption):
     """The participant's device runs honest code; in the local model no other party is trusted."""
 
     identifier: ClassVar[str] = "honest-device"
-
-    def text(self) -> str:
-        """Render as a clause of a sentence."""
-        return "no server is trusted, only the code on the participant's own device"
+    clause = "no server is trusted, only the code on the participant's own device"
 
 
 @dataclass(frozen=True)
@@ -289,14 +272,11 @@ class PinnedKeys(Assumption):
     """Devices get the servers' keys and their own code from a source that is neither server."""
 
     identifier: ClassVar[str] = "pinned-keys"
-
-    def text(self) -> str:
-        """Render as a clause of a sentence."""
-        return (
-            "devices have both servers' keys pinned from a source that is neither server and run "
-            "code (page included) served by neither; a server that supplies keys or code must be "
-            "the honest one"
-        )
+    clause = (
+        "devices have both servers' keys pinned from a source that is neither server and run "
+        "code (page included) served by neither; a server that supplies keys or code must be "
+        "the honest one"
+    )
 
 
 @dataclass(frozen=True)
@@ -304,10 +284,7 @@ class BoundedAdversary(Assumption):
     """The guarantee is computational: the adversary cannot break the cryptography."""
 
     identifier: ClassVar[str] = "bounded-adversary"
-
-    def text(self) -> str:
-        """Render as a clause of a sentence."""
-        return "the adversary is computationally bounded"
+    clause = "the adversary is computationally bounded"
 
 
 @dataclass(frozen=True)
@@ -317,10 +294,7 @@ class DistinctRounds(Assumption):
     """
 
     identifier: ClassVar[str] = "distinct-rounds"
-
-    def text(self) -> str:
-        """Render as a clause of a sentence."""
-        return "all participations of a participant are in different rounds"
+    clause = "all participations of a participant are in different rounds"
 
 
 @dataclass(frozen=True)
@@ -328,6 +302,7 @@ class MetricsPerParticipation(Assumption):
     """Each participation reports at most `count` numbers, which the guarantee covers together."""
 
     identifier: ClassVar[str] = "metrics-per-participation"
+    clause = "a participation reports at most {count} metrics, all of them covered together"
     needed: ClassVar[bool] = False  # it says how much is covered: `Guarantee.metrics` compares it
     count: int
 
@@ -337,10 +312,6 @@ class MetricsPerParticipation(Assumption):
     def implies(self, other: Assumption) -> bool:
         """At most as many metrics."""
         return isinstance(other, MetricsPerParticipation) and self.count <= other.count
-
-    def text(self) -> str:
-        """Render as a clause of a sentence."""
-        return f"a participation reports at most {self.count} metrics, all of them covered together"
 
 
 class Spread(StrEnum):
@@ -425,10 +396,7 @@ class PublicMembership(Assumption):
     """Who takes part in which round, and the rounds' sizes, are public and depend on no data."""
 
     identifier: ClassVar[str] = "public-membership"
-
-    def text(self) -> str:
-        """Render as a clause of a sentence."""
-        return "who takes part in which round, and the size of rounds, does not depend on data"
+    clause = "who takes part in which round, and the size of rounds, does not depend on data"
 
 
 @dataclass(frozen=True)
@@ -452,10 +420,7 @@ class LocallyPrivateMessages(Assumption):
     identifier: ClassVar[str] = "locally-private-messages"
     descriptive: ClassVar[bool] = True
     epsilon: float
-
-    def text(self) -> str:
-        """Render as a clause of a sentence."""
-        return f"each message is ({self.epsilon!r}, 0)-DP to an adversary who sees it unshuffled"
+    clause = "each message is ({epsilon!r}, 0)-DP to an adversary who sees it unshuffled"
 
 
 class Method(StrEnum):
@@ -499,13 +464,10 @@ class JointPrivacy(Assumption):
     """Joint DP: a participant's own recommendations are not part of the adversary's view."""
 
     identifier: ClassVar[str] = "joint-privacy"
-
-    def text(self) -> str:
-        """Render as a clause of a sentence."""
-        return (
-            "joint privacy: it bounds what all other participants together learn; what a "
-            "participant is given may depend on that participant's own features"
-        )
+    clause = (
+        "joint privacy: it bounds what all other participants together learn; what a "
+        "participant is given may depend on that participant's own features"
+    )
 
 
 class Derivation(StrEnum):
@@ -568,13 +530,10 @@ class RangeProofs(Remark):
 
     identifier: ClassVar[str] = "range-proofs"
     repeats: ClassVar[bool] = True
-
-    def text(self) -> str:
-        """Render as a clause of a sentence."""
-        return (
-            "a report out of range is dropped, unseen, as long as both servers are honest: a "
-            "malicious server can spoil the sum, but not the privacy"
-        )
+    clause = (
+        "a report out of range is dropped, unseen, as long as both servers are honest: a "
+        "malicious server can spoil the sum, but not the privacy"
+    )
 
 
 @dataclass(frozen=True)
@@ -600,10 +559,7 @@ class AskedFor(Remark):
     identifier: ClassVar[str] = "asked-for"
     epsilon: float
     delta: float = 0.0
-
-    def text(self) -> str:
-        """Render as a clause of a sentence."""
-        return f"asked for: ({self.epsilon:g}, {self.delta:g})-DP"
+    clause = "asked for: ({epsilon:g}, {delta:g})-DP"
 
 
 @dataclass(frozen=True)

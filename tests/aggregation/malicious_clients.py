@@ -28,7 +28,7 @@ CLIENT = "tacit.aggregation.masking_client"
 
 
 def reworded(session: MaskingSession, client: MaskingClient, message: bytes, spoil: Spoil) -> bytes:
-    """The message with other content, sealed as only its sender can."""
+    """The message with other content, encrypted as only its sender can."""
     channel = session.server._by_address[client.address].channel
     content = channel.decrypt(message[:FRONT_SIZE], message[FRONT_SIZE:])
     return client._channel.encrypt(message[:FRONT_SIZE], spoil(content))
@@ -93,7 +93,7 @@ class Garbage(Liar):
 
 
 class OtherShares(Liar):
-    """Seals shares that are not those that it committed to."""
+    """Encrypts shares that are not those that it committed to."""
 
     def lying(self) -> AbstractContextManager[object]:
         return patch(f"{CLIENT}.share_commitment", lambda *_: os.urandom(32))

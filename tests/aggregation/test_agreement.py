@@ -78,7 +78,7 @@ def test_derivation_is_the_librarys_hkdf(
     assert derive(secret, salt, info, size) == HKDF(SHA256(), size, salt, info).derive(secret)
 
 
-def test_a_sealed_message_shorter_than_its_nonce_and_tag_is_refused_by_its_length() -> None:
+def test_a_ciphertext_shorter_than_nonce_and_tag_is_rejected_by_its_length() -> None:
     own, peer = new_key(), new_key()
     ends = public_bytes(own), public_bytes(peer)
     sender = Channel(own, *ends, b"round", starts=True)

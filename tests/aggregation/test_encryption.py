@@ -1,4 +1,4 @@
-"""HPKE by the book: a second reading of RFC 9180 reproduces the RFC's vectors, and what it seals
+"""HPKE by the book: a second reading of RFC 9180 reproduces the RFC's vectors, and what it encrypts
 opens here and the other way round.
 """
 
@@ -80,16 +80,18 @@ INFO = b"Ode on a Grecian Urn"
 
 @pytest.mark.parametrize("sealing", RFC)
 def test_the_second_reading_reproduces_the_vectors_of_the_rfc(sealing: HpkeSuite) -> None:
-    ephemeral, enc, private, public, sealed = map(bytes.fromhex, RFC[sealing])
+    ephemeral, enc, private, public, encrypted = map(bytes.fromhex, RFC[sealing])
     book = BOOKS[sealing]
     for own, peer in ((ephemeral, public), (private, enc)):
         key, nonce = key_and_nonce(book, own, peer, enc, public, INFO)
-        message = book.cipher(key).decrypt(nonce, sealed, b"Count-0")
+        message = book.cipher(key).decrypt(nonce, encrypted, b"Count-0")
         assert message == b"Beauty is truth, truth beauty"
 
 
 @pytest.mark.parametrize("sealing", RFC)
-def test_what_is_sealed_opens_in_the_second_reading_and_the_other_way(sealing: HpkeSuite) -> None:
+def test_what_is_encrypted_opens_in_the_second_reading_and_the_other_way(
+    sealing: HpkeSuite,
+) -> None:
     ephemeral, enc, private, public, _ = map(bytes.fromhex, RFC[sealing])
     book = BOOKS[sealing]
     key, nonce = key_and_nonce(book, ephemeral, public, enc, public, INFO)
@@ -110,10 +112,10 @@ def test_new_keys_use_the_suite_that_browsers_have() -> None:
 @pytest.mark.parametrize("sealing", list(HpkeSuite))
 def test_a_seal_opens_under_its_own_suite_and_info_only(sealing: HpkeSuite) -> None:
     key = PrivateKey.new(sealing)
-    sealed = Recipient.parse(sealing, key.public()).encrypt(b"x", b"round 1")
-    assert key.decrypt(sealed, b"round 1") == b"x"
+    encrypted = Recipient.parse(sealing, key.public()).encrypt(b"x", b"round 1")
+    assert key.decrypt(encrypted, b"round 1") == b"x"
     others = {HpkeSuite.X25519, HpkeSuite.X25519_AES} - {sealing}
     wrong = [key, *(PrivateKey(other, key.classical) for other in others)]
     for holder, info in zip(wrong, (b"round 2", b"round 1", b"round 1"), strict=False):
         with pytest.raises(Refusal, match="cannot be decrypted"):
-            holder.decrypt(sealed, info)
+            holder.decrypt(encrypted, info)

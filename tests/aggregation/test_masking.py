@@ -326,7 +326,7 @@ def test_a_masking_client_is_never_pickled_or_copied(stage: str) -> None:
                     copied(thing)
 
 
-def test_a_request_that_was_sealed_anew_gets_the_same_answer() -> None:
+def test_a_request_that_was_encrypted_anew_gets_the_same_answer() -> None:
     session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
     session.join()
     session.share()

@@ -50,7 +50,7 @@ def session_until(stage: str) -> MaskingSession:
 
 
 def forge(session: MaskingSession, place: int, kind: Kind, content: bytes) -> bytes:
-    """What the server could send if it lied: properly sealed on its channel, with any content."""
+    """A message that a malicious server could send: encrypted on its channel, any content."""
     server, client = session.server, session.server._clients[place]
     return server._encrypt(client, kind, content)
 

@@ -143,15 +143,15 @@ def test_mixing_refuses_ten_thousand_spoilt_messages_and_the_messages_are_exact(
 
 
 @pytest.mark.parametrize("sealing", list(HpkeSuite))
-def test_seals_that_were_spoilt_count_nowhere(sealing: HpkeSuite, mutate: Mutate) -> None:
+def test_ciphertexts_that_were_spoilt_count_nowhere(sealing: HpkeSuite, mutate: Mutate) -> None:
     session = TwoServerSession(40, 1, 1009, suite=sealing)
     server = session.server(0)
     kept = 0
     for place in range(40):
         half = session.split(place, [5])[0]
-        (sealed,) = mutate(random.Random(place), half[41:], [], 1)
+        (encrypted,) = mutate(random.Random(place), half[41:], [], 1)
         with contextlib.suppress(Refusal):
-            server.take(half[:41] + sealed, session.now)
+            server.take(half[:41] + encrypted, session.now)
             kept += 1
     assert kept > 10
     assert list(server.close(session.round.binding.closes)) == [session.round.collector]
@@ -171,7 +171,7 @@ def test_a_spoilt_description_is_refused_or_is_another_round_that_nobody_else_is
         "mixing": mixing.round.encode(),
     }[kind]
     accepted = 0
-    for spoilt in mutate(random.Random(5), message, [], 2000):
+    for spoilt in mutate(random.Random(5), message, [], 1000):
         try:
             match kind:
                 case "masking":
@@ -212,14 +212,14 @@ def test_what_is_not_a_message_is_refused(nothing: object) -> None:
 
 
 def _resealed(party: MaskingClient, peer: MaskingServer, message: bytes, spoilt: bytes) -> bytes:
-    """A message whose content was spoilt before it was sealed: what a malicious client could
+    """A message whose content was spoilt before it was encrypted: what a malicious client could
     send.
     """
     assert _STAGE_OF[Kind(message[3])] is peer.stage
     return party._channel.encrypt(message[:FRONT_SIZE], spoilt)
 
 
-def test_sealed_nonsense_from_a_client_is_refused_or_ends_in_a_refusal(mutate: Mutate) -> None:
+def test_encrypted_nonsense_from_a_client_is_refused_or_ends_in_a_refusal(mutate: Mutate) -> None:
     """The channel proves who sent a message, not that it makes sense.
 
     A wrong reveal must never give a wrong sum.
@@ -264,7 +264,7 @@ def test_sealed_nonsense_from_a_client_is_refused_or_ends_in_a_refusal(mutate: M
 
 
 @pytest.mark.parametrize("stage", ["share", "check", "mask", "reveal"])
-def test_sealed_nonsense_from_the_server_is_answered_or_refused_and_nothing_else(
+def test_encrypted_nonsense_from_the_server_is_answered_or_refused_and_nothing_else(
     stage: str, mutate: Mutate
 ) -> None:
     """Keys, parcels or counts that were changed into other possible ones are answered: the client

@@ -184,13 +184,13 @@ def test_parcels_and_reveals_are_what_the_page_says() -> None:
         for other, *sent, ciphertext in struct.iter_unpack(">I32s32s32s82s", inbox):
             root, by_holder, ciphertexts = listed(book, other)
             key, order = direction(book, other, me), list(by_holder)
-            own, masking, sealed = by_holder[me]
+            own, masking, encrypted = by_holder[me]
             assert sent == [root, own, masking]
             assert ciphertext == ciphertexts[82 * order.index(me) :][:82]
             pair = ChaCha20Poly1305(key).decrypt(bytes(12), ciphertext, root + own + masking)
             assert committed(b"tacit masking share v3", other, me, 0, pair[:33]) == own
             assert committed(b"tacit masking share v3", other, me, 1, pair[33:]) == masking
-            assert committed(b"tacit masking direction v3", other, me, 0, key) == sealed
+            assert committed(b"tacit masking direction v3", other, me, 0, key) == encrypted
             assert told[other] == (pair[33:] if other == 2 else pair[:33])
             revealed[other][order.index(me) + 1] = int.from_bytes(told[other], "big")
     for owner, shares in revealed.items():

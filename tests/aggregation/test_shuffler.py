@@ -133,10 +133,10 @@ Nonsense = Callable[[ShufflerSession], bytes]
 
 def wrapped(session: ShufflerSession, inner: bytes) -> bytes:
     """A report with any content that the shuffler can open."""
-    sealed = session.round.recipients[0].encrypt(
+    encrypted = session.round.recipients[0].encrypt(
         inner, b"tacit mixing wrap v2" + session.round.context
     )
-    return header(Kind.WRAPPED, session.round.identity) + sealed
+    return header(Kind.WRAPPED, session.round.identity) + encrypted
 
 
 def for_the_analyzer(session: ShufflerSession, content: bytes, info: bytes | None = None) -> bytes:
@@ -155,8 +155,8 @@ def zeros(session: ShufflerSession) -> bytes:
 
 def of_another_round(session: ShufflerSession) -> bytes:
     other = b"tacit mixing message v2" + bytes(32)
-    sealed = [for_the_analyzer(session, os.urandom(17), other) for _ in range(2)]
-    return wrapped(session, b"".join(sealed))
+    encrypted = [for_the_analyzer(session, os.urandom(17), other) for _ in range(2)]
+    return wrapped(session, b"".join(encrypted))
 
 
 def for_nobody(session: ShufflerSession) -> bytes:
@@ -166,10 +166,10 @@ def for_nobody(session: ShufflerSession) -> bytes:
 
 
 def flipped(session: ShufflerSession) -> bytes:
-    sealed = [bytearray(for_the_analyzer(session, os.urandom(17))) for _ in range(2)]
-    for item in sealed:
+    encrypted = [bytearray(for_the_analyzer(session, os.urandom(17))) for _ in range(2)]
+    for item in encrypted:
         item[-1] ^= 1
-    return wrapped(session, b"".join(sealed))
+    return wrapped(session, b"".join(encrypted))
 
 
 SPOILT: list[Nonsense] = [noise, zeros, of_another_round, for_nobody, flipped]
@@ -327,12 +327,12 @@ def test_batches_that_make_no_sense_are_refused() -> None:
     announced, keys = session.round, keys_of(session)
     for message in (b"a", b"b", b"c"):
         shuffler.take(session.wrap([message]))
-    sealed = b"".join(item for report in shuffler._taken.values() for item in report)
+    encrypted = b"".join(item for report in shuffler._taken.values() for item in report)
     for content in (
         b"",
         bytes(5),
-        (3).to_bytes(4, "big") + sealed[:-1],
-        (9).to_bytes(4, "big") + sealed * 3,
+        (3).to_bytes(4, "big") + encrypted[:-1],
+        (9).to_bytes(4, "big") + encrypted * 3,
     ):
         line = Channel(
             keys[0].line,
@@ -345,7 +345,7 @@ def test_batches_that_make_no_sense_are_refused() -> None:
             analyzer.take(line.encrypt(header(Kind.BATCH, announced.identity), content))
     (batch,) = shuffler.close().values()
     analyzer.take(batch)
-    two = (2).to_bytes(4, "big") + sealed[: 2 * announced.encrypted_size]
+    two = (2).to_bytes(4, "big") + encrypted[: 2 * announced.encrypted_size]
     other = line.encrypt(header(Kind.BATCH, announced.identity), two)
     with pytest.raises(Refusal, match="differs from the earlier"):
         analyzer.take(other)

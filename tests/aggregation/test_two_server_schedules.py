@@ -45,14 +45,14 @@ def rehearsed(
     """
     noise, modulus = OwnNoise(ABOVE, Fraction(ABOVE), int), PRIME if verified else MODULUS
     session = TwoServerSession(PLACES, minimum, modulus, noise=noise, verified=verified)
-    halves = [[session.split(place, [BASE**place]) for _ in range(2)] for place in range(PLACES)]
+    shares = [[session.split(place, [BASE**place]) for _ in range(2)] for place in range(PLACES)]
     proofs = session.round.proofs
     if proofs:
         words, place = (b"w" * WORD_SIZE, b"v" * WORD_SIZE), session.server(0).slot(PLACES - 1)
         parts = [proofs.shards([BASE ** (PLACES - 1)], bytes(16), os.urandom) for _ in range(2)]
-        halves[-1] = [encrypt_shares(session.round, place, words, (parts[0][0], parts[1][1]))]
+        shares[-1] = [encrypt_shares(session.round, place, words, (parts[0][0], parts[1][1]))]
     assert round_ >= 0
-    return session, halves
+    return session, shares
 
 
 class Raced(MemoryRecords):
@@ -74,7 +74,7 @@ class Schedule:
     def __init__(self, seed: int, verified: bool = False) -> None:
         self.rng = random.Random(seed)
         most = PLACES - verified
-        self.session, self.halves = rehearsed(seed // 500 % 5, self.rng.randint(1, most), verified)
+        self.session, self.shares = rehearsed(seed // 500 % 5, self.rng.randint(1, most), verified)
         self.racing = False
         self.records = [
             Raced(records, partial(self.race, role))
@@ -117,7 +117,7 @@ class Schedule:
     # What may happen
 
     def send(self) -> None:
-        report = self.rng.choice(self.rng.choice(self.halves)[: self.rng.choice((1, 1, 2))])
+        report = self.rng.choice(self.rng.choice(self.shares)[: self.rng.choice((1, 1, 2))])
         for role in (0, 1):
             if self.rng.random() < 0.9:
                 self.wires[role].append(report[role])
@@ -249,21 +249,21 @@ class Schedule:
         return "opened"
 
 
-@pytest.mark.parametrize("start", extended_after(1, range(0, 2000, 500)))
+@pytest.mark.parametrize("start", extended_after(1, range(0, 2000, 250)))
 def test_two_thousand_random_schedules_give_one_exact_answer_or_a_refusal(start: int) -> None:
-    ends = [Schedule(seed).check() for seed in range(start, start + 500)]
-    assert min(ends.count("opened"), ends.count("refused")) > 75
+    ends = [Schedule(seed).check() for seed in range(start, start + 250)]
+    assert min(ends.count("opened"), ends.count("refused")) > 37
 
 
-@pytest.mark.parametrize("start", extended_after(1, range(0, 600, 200)))
+@pytest.mark.parametrize("start", extended_after(1, range(0, 600, 100)))
 def test_schedules_of_verified_rounds_give_one_exact_answer_without_the_liar_or_none(
     start: int,
 ) -> None:
     pytest.importorskip("Crypto", reason="needs pycryptodome: pip install '.[verified]'")
-    schedules = [Schedule(seed, verified=True) for seed in range(start, start + 200)]
+    schedules = [Schedule(seed, verified=True) for seed in range(start, start + 100)]
     ends = [schedule.check() for schedule in schedules]
-    assert min(ends.count("opened"), ends.count("refused")) > 30
-    assert sum(view.rejected for schedule in schedules for view in schedule.views) > 20
+    assert min(ends.count("opened"), ends.count("refused")) > 15
+    assert sum(view.rejected for schedule in schedules for view in schedule.views) > 10
 
 
 @pytest.mark.slow

@@ -54,14 +54,14 @@ LOUD = OwnNoise(4, Fraction(4), lambda _: random.randrange(1000))
 
 def report(session: TwoServerSession, place: int, *values: int) -> tuple[bytes, bytes]:
     """A report that reaches both servers."""
-    halves = session.split(place, values)
+    shares = session.split(place, values)
     for role in (0, 1):
-        session.server(role).take(halves[role], session.now)
-    return halves
+        session.server(role).take(shares[role], session.now)
+    return shares
 
 
 def tags_of(server: Aggregator) -> list[bytes]:
-    """Of the halves that it can use."""
+    """Of the shares that it can use."""
     return [half[:DIGEST_SIZE] for half in server._shares(server._record())]
 
 
@@ -143,15 +143,15 @@ def test_the_first_half_of_a_long_report_is_a_seed() -> None:
     assert len({len(half) for half in short.split(0, [1, 2])}) == 1
 
 
-# Halves
+# Shares
 
 
-def test_halves_count_once_however_often_and_in_whatever_order_they_arrive() -> None:
+def test_shares_count_once_however_often_and_in_whatever_order_they_arrive() -> None:
     session = TwoServerSession(5, 3, 100)
-    halves = [session.split(place, [value]) for place, value in enumerate((10, 20, 30))]
+    shares = [session.split(place, [value]) for place, value in enumerate((10, 20, 30))]
     for role in (0, 1):
         for order in (0, 2, 0, 1, 2, 1):
-            session.server(role).take(halves[order if role else 2 - order][role], session.now)
+            session.server(role).take(shares[order if role else 2 - order][role], session.now)
     assert session.finish() == SumView((60,), 3)
 
 
@@ -198,14 +198,14 @@ def test_a_server_cannot_put_its_own_half_in_place_of_one_at_the_other() -> None
         )
         words = {"own": known[:16], "other": known[16:32], "zero": bytes(16)}
         content = words[guess] + word_digest(known[:16]) + b"\x05"
-        sealed = session.round.recipients[0].encrypt(content, share_info(context, 0, number))
-        session.server(0).take(honest[0][:41] + sealed, session.now)
+        encrypted = session.round.recipients[0].encrypt(content, share_info(context, 0, number))
+        session.server(0).take(honest[0][:41] + encrypted, session.now)
         session.server(1).take(honest[1], session.now)
     report(session, 5, 42)
     assert session.finish() == SumView((42,), 1)
 
 
-def test_halves_for_the_other_server_round_or_place_are_refused() -> None:
+def test_shares_for_the_other_server_round_or_place_are_refused() -> None:
     session, other = TwoServerSession(5, 3, 100), TwoServerSession(5, 3, 100)
     half, foreign = session.split(0, [1])[0], other.split(0, [1])[0]
     server, now = session.server(0), session.now
@@ -235,8 +235,8 @@ def test_what_does_not_open_or_is_out_of_range_counts_nowhere() -> None:
     context = session.round.context
     for number, content in enumerate((bytes(32) + b"\xc8", bytes(32) + b"\xff"), start=1):
         half = session.split(number, [1])[0]
-        sealed = session.round.recipients[0].encrypt(content, share_info(context, 0, number))
-        session.server(0).take(half[:41] + sealed, session.now)
+        encrypted = session.round.recipients[0].encrypt(content, share_info(context, 0, number))
+        session.server(0).take(half[:41] + encrypted, session.now)
     half = session.split(4, [1])[0]
     session.server(0).take(half[:41] + bytes(len(half) - 41), session.now)
     assert session.finish() == SumView((7,), 1)
@@ -271,9 +271,9 @@ def test_a_round_closes_early_when_every_place_has_reported() -> None:
 
 def test_after_the_deadline_no_report_is_taken_though_nobody_closed() -> None:
     session = TwoServerSession(5, 1, 100)
-    halves = session.split(0, [1])
+    shares = session.split(0, [1])
     with pytest.raises(Refusal, match="no more reports"):
-        session.server(0).take(halves[0], session.round.binding.closes)
+        session.server(0).take(shares[0], session.round.binding.closes)
 
 
 def test_without_the_others_list_a_round_is_refused_after_its_grace() -> None:
@@ -292,7 +292,7 @@ def test_without_the_others_list_a_round_is_refused_after_its_grace() -> None:
 
 
 def test_after_its_grace_a_round_is_refused_whatever_is_there() -> None:
-    """Also with all halves and the other's list at hand: its key is due to end."""
+    """Also with all shares and the other's list at hand: its key is due to end."""
     for listed in (False, True):
         session = TwoServerSession(5, 1, 100)
         report(session, 0, 1)
@@ -307,7 +307,7 @@ def test_after_its_grace_a_round_is_refused_whatever_is_there() -> None:
         assert session.tables[1] == {}
 
 
-def test_a_round_with_keys_that_nothing_can_be_sealed_to_is_not_signed() -> None:
+def test_a_round_with_keys_that_nothing_can_be_encrypted_to_is_not_signed() -> None:
     session = TwoServerSession(5, 1, 100, suite=HpkeSuite.X25519)
     zero, announced = bytes(32), replace(session.round, identity=new_identity())
     public = session.party(0).prepare(announced.identity, announced.suite)
@@ -515,7 +515,7 @@ def test_a_server_answers_for_the_description_on_its_record_and_for_no_other() -
 
 def test_a_server_without_a_record_signs_nothing_and_says_unknown() -> None:
     session = TwoServerSession(5, 1, 100)
-    halves = report(session, 0, 1)
+    shares = report(session, 0, 1)
     session.records = (MemoryRecords(), *session.records[1:])
     server = session.server(0)
     assert read_outcome(session.pinned, session.round, server.outcome()) == (
@@ -523,7 +523,7 @@ def test_a_server_without_a_record_signs_nothing_and_says_unknown() -> None:
         RoundOutcome.UNKNOWN,
     )
     for wrong in (
-        lambda: server.take(halves[0], session.now),
+        lambda: server.take(shares[0], session.now),
         lambda: server.close(session.now + 1),
         lambda: server.slot(0),
     ):
@@ -653,22 +653,22 @@ def test_who_is_overtaken_while_closing_gives_the_same_answer() -> None:
     assert answers[0][session.round.collector]
 
 
-def test_parallel_halves_and_closes_give_one_answer(tmp_path: Path) -> None:
+def test_parallel_shares_and_closes_give_one_answer(tmp_path: Path) -> None:
     """Threads with a server object each, over the same key files and table."""
     session = TwoServerSession(8, 1, 10_000, noise=LOUD)
     files = RecordDirectory(tmp_path)
     name = session.party(1).name(session.round.identity)
     files.replace(name, None, session.records[1].read(name) or b"")
     session.records = (session.records[0], files, session.records[2])  # type: ignore[assignment]
-    halves = [session.split(place, [1]) for place in range(8)]
-    for half in halves:
+    shares = [session.split(place, [1]) for place in range(8)]
+    for half in shares:
         session.server(0).take(half[0], session.now)
     late = session.round.binding.closes
     listing = session.server(0).close(late)[session.server(0).peer]
     found: list[bytes] = []
 
     def work(seed: int) -> None:
-        server, order = session.server(1), random.Random(seed).sample(halves, 8)
+        server, order = session.server(1), random.Random(seed).sample(shares, 8)
         for half in order:
             server.take(half[1], session.now)
         barrier.wait()

@@ -1,4 +1,4 @@
-"""The committed vectors hold: what follows from fixed bytes comes out the same, what was sealed
+"""The committed vectors hold: what follows from fixed bytes comes out the same, what was encrypted
 opens as it says.
 """
 

@@ -51,7 +51,7 @@ from tacit.vdaf import MODULUS, prio3_sum
 from tacit.vdaf.field import SIZE, pack
 from tacit.vdaf.proofs import Circuit
 
-Halves = tuple[bytes, bytes]
+Shares = tuple[bytes, bytes]
 
 
 def silent(levels: int) -> OwnNoise:
@@ -66,7 +66,7 @@ def session_of(
 
 
 class Liar:
-    """A device that sends what it likes, sealed as a report should be."""
+    """A device that sends what it likes, encrypted as a report should be."""
 
     def __init__(self, session: TwoServerSession, place: int, rng: random.Random) -> None:
         self.session, self.rng = session, rng
@@ -81,13 +81,13 @@ class Liar:
         assert isinstance(proofs, Proofs)
         return proofs
 
-    def honest(self, values: list[int]) -> Halves:
+    def honest(self, values: list[int]) -> Shares:
         return self.proofs.shards(values, self.tag, self.rng.randbytes)
 
-    def sealed(self, parts: Halves) -> Halves:
+    def encrypted(self, parts: Shares) -> Shares:
         return encrypt_shares(self.session.round, self.slot, self.words, parts)
 
-    def claiming(self, elements: list[int]) -> Halves:
+    def claiming(self, elements: list[int]) -> Shares:
         """One number of these elements, which need not be bits, with the prover's own proof."""
         circuit: Circuit = self.proofs.prio3.circuit
         seeds = [self.rng.randrange(MODULUS) for _ in range(circuit.wires)]
@@ -99,9 +99,9 @@ class Liar:
         return pack([(a - b) % MODULUS for a, b in zip(whole, helper, strict=True)]), seed
 
 
-def deliver(session: TwoServerSession, halves: Halves) -> None:
+def deliver(session: TwoServerSession, shares: Shares) -> None:
     for role in (0, 1):
-        session.server(role).take(halves[role], session.now)
+        session.server(role).take(shares[role], session.now)
 
 
 # What is released
@@ -130,7 +130,7 @@ def test_a_liar_is_dropped_and_counted_and_the_rest_opens() -> None:
     weights = len(session.round.proofs.prio3.circuit.weights)  # type: ignore[union-attr]
     for place, first in enumerate((1000, MODULUS - 1, pow(2, -1, MODULUS)), start=5):
         liar = Liar(session, place, rng)
-        deliver(session, liar.sealed(liar.claiming([first, *[0] * (weights - 1)])))
+        deliver(session, liar.encrypted(liar.claiming([first, *[0] * (weights - 1)])))
     assert session.finish() == SumView((10,), 5, rejected=3)
 
 
@@ -144,7 +144,7 @@ def test_too_few_reports_in_range_open_nothing() -> None:
         deliver(session, session.split(place, [1]))
     for place in (2, 3):
         liar = Liar(session, place, rng)
-        deliver(session, liar.sealed(liar.claiming([2])))
+        deliver(session, liar.encrypted(liar.claiming([2])))
     with pytest.raises(Refusal, match="minimum batch size is 3"):
         session.finish()
     assert [session.server(role).outcome()[21] for role in (0, 1)] == [RoundOutcome.ABORTED] * 2
@@ -157,7 +157,7 @@ def test_a_part_that_is_no_part_is_dropped_and_counted_at_both() -> None:
         deliver(session, session.split(place, [3]))
     liar = Liar(session, 2, rng)
     first, second = liar.honest([1])
-    deliver(session, liar.sealed((b"\xff" * SIZE + first[SIZE:], second)))
+    deliver(session, liar.encrypted((b"\xff" * SIZE + first[SIZE:], second)))
     assert session.finish() == SumView((6,), 2, rejected=1)
 
 
@@ -174,7 +174,7 @@ def test_one_false_number_of_several_drops_the_report() -> None:
     liar = Liar(session, 2, rng)
     true, false = liar.honest([1, 1]), liar.claiming([5])
     size = len(true[0]) // 2
-    deliver(session, liar.sealed((true[0][:size] + false[0], true[1][:32] + false[1])))
+    deliver(session, liar.encrypted((true[0][:size] + false[0], true[1][:32] + false[1])))
     assert session.finish() == SumView((2, 0), 2, rejected=1)
 
 
@@ -192,10 +192,10 @@ def test_both_servers_add_noise_of_their_own_before_anything_leaves_them() -> No
 
 # Liars by the thousand
 
-Spoil = Callable[[Liar, Halves], Halves]
+Spoil = Callable[[Liar, Shares], Shares]
 
 
-def flip(liar: Liar, parts: Halves) -> Halves:
+def flip(liar: Liar, parts: Shares) -> Shares:
     """One bit, of either part."""
     role = liar.rng.randrange(2)
     at = liar.rng.randrange(8 * len(parts[role]))
@@ -204,14 +204,14 @@ def flip(liar: Liar, parts: Halves) -> Halves:
     return (bytes(spoilt), parts[1]) if role == 0 else (parts[0], bytes(spoilt))
 
 
-def noise(liar: Liar, parts: Halves) -> Halves:
+def noise(liar: Liar, parts: Shares) -> Shares:
     """Bytes at random in the place of a part, or of both."""
     parts_ = [liar.rng.randbytes(len(part)) for part in parts]
     kept = liar.rng.randrange(3)
     return (parts[0] if kept == 0 else parts_[0], parts[1] if kept == 1 else parts_[1])
 
 
-def add(liar: Liar, parts: Halves) -> Halves:
+def add(liar: Liar, parts: Shares) -> Shares:
     """Something added to one number of the first part: to the report, or to its proof."""
     at = SIZE * liar.rng.randrange(len(parts[0]) // SIZE)
     number = int.from_bytes(parts[0][at : at + SIZE], "little")
@@ -219,14 +219,14 @@ def add(liar: Liar, parts: Halves) -> Halves:
     return parts[0][:at] + pack([moved]) + parts[0][at + SIZE :], parts[1]
 
 
-def splice(liar: Liar, parts: Halves) -> Halves:
+def splice(liar: Liar, parts: Shares) -> Shares:
     """A part of one valid report with the other part, or the proof, of another."""
     other = liar.honest([liar.rng.randint(0, liar.session.round.binding.levels)])
     at = SIZE * liar.rng.randrange(1, len(parts[0]) // SIZE)
     return parts[0][:at] + other[0][at:], liar.rng.choice((parts[1], other[1]))
 
 
-def claim(liar: Liar, parts: Halves) -> Halves:
+def claim(liar: Liar, parts: Shares) -> Shares:
     """What is not in range, with an honest proof of it."""
     calls = liar.proofs.prio3.circuit.calls
     elements = [liar.rng.randrange(2) for _ in range(calls)]
@@ -240,21 +240,21 @@ KINDS: tuple[Spoil, ...] = (flip, noise, add, splice, claim)
 
 
 def accepted(count: int, levels: int, seed: int) -> SumView:
-    """What is released of so many reports that were spoilt before they were sealed, and of three
+    """What is released of so many reports that were spoilt before they were encrypted, and of three
     that were not.
     """
     rng, session = random.Random(seed), session_of(count + 3, 3, levels)
     servers = [session.server(role) for role in (0, 1)]
     for place in range(count + 3):
         if place < 3:
-            halves = session.split(place, [levels])
+            shares = session.split(place, [levels])
         else:
             liar = Liar(session, place, rng)
             parts = liar.honest([rng.randint(0, levels)])
             spoilt = KINDS[place % len(KINDS)](liar, parts)
             assert spoilt != parts
-            halves = liar.sealed(spoilt)
-        for server, half in zip(servers, halves, strict=True):
+            shares = liar.encrypted(spoilt)
+        for server, half in zip(servers, shares, strict=True):
             server.take(half, session.now)
     return session.finish()
 
@@ -272,7 +272,7 @@ def test_ten_thousand_reports_spoilt_before_sealing_are_all_dropped(levels: int)
         assert accepted(1_000, levels, seed) == SumView((3 * levels,), 3, rejected=1_000)
 
 
-def test_a_word_or_digest_that_does_not_match_makes_two_halves_of_none() -> None:
+def test_a_word_or_digest_that_does_not_match_makes_two_shares_of_none() -> None:
     session = session_of(3, 2)
     for place in (0, 1):
         deliver(session, session.split(place, [1]))
@@ -310,9 +310,9 @@ def test_the_verify_key_is_in_no_message_table_or_record() -> None:
     key = key_of(session, 0)
     seen = [session.announcement]
     for place in range(3):
-        halves = session.split(place, [1])
-        deliver(session, halves)
-        seen += halves
+        shares = session.split(place, [1])
+        deliver(session, shares)
+        seen += shares
     held = [*session.tables[0].values(), *session.tables[1].values()]
     session.finish()
     for records in session.records:
@@ -386,7 +386,7 @@ def test_what_is_listed_is_the_evidence_of_the_one_question_of_a_report() -> Non
     for place in (0, 1):
         liar = Liar(session, place, random.Random(place))
         parts.append((liar.tag, liar.honest([place])))
-        deliver(session, liar.sealed(parts[-1][1]))
+        deliver(session, liar.encrypted(parts[-1][1]))
     context = hashlib.sha256(session.announcement[:-128]).digest()
     lines = session.round.line(0), session.round.line(1)
     shared = secrets(session, 1).keys.line.exchange(X25519PublicKey.from_public_bytes(lines[0]))
@@ -399,8 +399,8 @@ def test_what_is_listed_is_the_evidence_of_the_one_question_of_a_report() -> Non
         front[: HEADER_SIZE + 1], front[HEADER_SIZE + 1 :]
     )
     expected = [
-        tag + prio3.verify_init(prio3.question(key, context, tag), context, 0, halves[0]).share
-        for tag, halves in sorted(parts)
+        tag + prio3.verify_init(prio3.question(key, context, tag), context, 0, shares[0]).share
+        for tag, shares in sorted(parts)
     ]
     assert content == b"".join(expected)
 
@@ -519,7 +519,7 @@ def test_a_device_sends_nothing_but_levels() -> None:
 
 
 @pytest.mark.parametrize("levels", [1, 4, 1023])
-def test_halves_of_all_answers_have_the_sizes_of_the_round(levels: int) -> None:
+def test_shares_of_all_answers_have_the_sizes_of_the_round(levels: int) -> None:
     session = session_of(3, levels=levels)
     sizes = {
         tuple(len(half) for half in session.split(0, [value])) for value in (0, levels // 2, levels)

@@ -101,7 +101,7 @@ def mask(seed: bytes, count: int) -> list[int]:
 
 
 def test_a_report_is_what_the_page_says(session: TwoServerSession) -> None:
-    """Token, seals, words, seed and numbers, with the standard library and plain primitives."""
+    """Token, ciphertexts, words, seed and numbers, with plain primitives."""
     length = session.round.length
     values = [place % 5 for place in range(length)]
     context = hashlib.sha256(session.announcement[:-128]).digest()

@@ -85,7 +85,7 @@ def test_privacy_costs_at_most_half_at_epsilon_one(instance: str, horizon: int) 
 
 
 @pytest.mark.parametrize("name", ["sdp-ae", "vb-sdp-ae"])
-def test_least_noise_halves_the_regret_of_arm_elimination(name: str) -> None:
+def test_least_noise_shares_the_regret_of_arm_elimination(name: str) -> None:
     assert regret(name, "easy", 10**6, 0.5) <= regret(name, "easy", 10**6, 0.5, "paper") / 2
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.algorithms.asking import options_of
+from tests.tables import each_row
 
 from tacit.algorithms import ArmsProblem, SilosProblem, algorithms, lookup, zc24, zc24_noise
 from tacit.algorithms.zc24_noise import (
@@ -398,7 +399,7 @@ def applies(name: str, constants: str, lazy: bool, changes: dict[str, Any]) -> b
     return not (once and {*changes} & {"visits", "participations"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "constants", "lazy", "changes"),
     [each for each in product(FEDERATED, ("tight", "paper"), BOTH, CHANGES) if applies(*each)],
 )

@@ -17,7 +17,7 @@ from tests.attacks.two_server_attacks import (
     LEVELS,
     MODULUS,
     forged_list,
-    joint_law,
+    joint_distribution,
     opened_session,
     worst_loss,
 )
@@ -170,8 +170,8 @@ class Victim:
         for number, value in enumerate((answer, 2)):
             words = [bytes((number, role)) * 8 for role in (0, 1)]
             drawn = iter([*words, WORD])
-            halves = self.session.split(number, [value], lambda _: next(drawn))  # noqa: B023
-            self.session.server(1).take(halves[1], self.session.now)
+            shares = self.session.split(number, [value], lambda _: next(drawn))  # noqa: B023
+            self.session.server(1).take(shares[1], self.session.now)
             digests = (word_digest(words[0]), word_digest(words[1]))
             self.tags.append(report_tag(self.session.round.context, number, digests))
         self.late = self.session.round.binding.closes
@@ -251,7 +251,7 @@ def test_everything_it_sees_is_as_private_as_promised(attack: Callable[[Victim],
         assert len({said for said in victim.heard if said and len(said) > 22}) == 1  # partial sums
         return tuple(victim.heard)
 
-    distribution = joint_law(observe)
+    distribution = joint_distribution(observe)
     assert len(distribution) == MODULUS
     assert worst_loss(distribution) <= float(EPSILON) + 1e-9
     assert (
@@ -267,7 +267,7 @@ def test_the_recomputed_promise_would_notice_missing_noise() -> None:
         alone(victim)
         return tuple(victim.heard)
 
-    assert worst_loss(joint_law(observe)) > float(EPSILON) * 1.3
+    assert worst_loss(joint_distribution(observe)) > float(EPSILON) * 1.3
 
 
 def test_an_answer_out_of_the_terms_range_is_not_sent() -> None:

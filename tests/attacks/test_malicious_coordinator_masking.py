@@ -54,15 +54,15 @@ def untouched(size: int) -> bytes:
     raise AssertionError(f"{size} random bytes were drawn for a round that should be refused")
 
 
-def thousand(claim: str = "semi-honest", crowd: int = 900) -> tuple[Rehearsal, MaskingRound]:
+def thousand(claim: str = "semi-honest", minimum: int = 900) -> tuple[Rehearsal, MaskingRound]:
     """Terms for rounds of a thousand of whom a tenth may be corrupt, and a round that keeps to
     them.
     """
-    about = Aggregation(crowd, 1 - Fraction(crowd, 1000), 0, TENTH, claim)
+    about = Aggregation(minimum, 1 - Fraction(minimum, 1000), 0, TENTH, claim)
     terms = rehearse(TrustModel.SECURE_AGGREGATION, about, noise=BROUGHT)
-    among = neighbourhood(1000, crowd)
+    among = neighbourhood(1000, minimum)
     key = public_bytes(new_key())
-    announced = MaskingRound(terms.binding, new_identity(), 1000, crowd, 1_000_003, 1, among, key)
+    announced = MaskingRound(terms.binding, new_identity(), 1000, minimum, 1_000_003, 1, among, key)
     return terms, announced
 
 
@@ -85,6 +85,7 @@ def test_the_round_that_keeps_to_its_terms_is_joined() -> None:
         ({"neighbourhood": Neighbourhood(2, 2)}, "0.0 bits"),
         ({"neighbourhood": Neighbourhood(21, 11)}, "at least 40 bits"),
         ({"neighbourhood": Neighbourhood(52, 28)}, "38.4 bits"),
+        ({"neighbourhood": Neighbourhood(65535, 40000)}, "degree of the round is 65535"),
         ({"modulus": 1000}, "modulus of the round is 1000"),
         ({"length": 2}, "number of metrics"),
         ({"slots": 2000}, "must be at least 1800"),
@@ -153,7 +154,7 @@ def test_a_threshold_for_the_weaker_claim_is_refused_under_the_stronger() -> Non
 
 
 def test_a_low_minimum_does_not_pass_with_a_threshold_made_for_a_high_one() -> None:
-    terms, announced = thousand(crowd=400)
+    terms, announced = thousand(minimum=400)
     lazy = replace(announced, neighbourhood=neighbourhood(1000, 900))
     with pytest.raises(Refusal, match="at least 40 bits"):
         offered(terms, lazy)

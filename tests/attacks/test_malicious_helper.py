@@ -11,7 +11,7 @@ from tests.attacks.two_server_attacks import (
     EPSILON,
     MODULUS,
     forged_list,
-    joint_law,
+    joint_distribution,
     opened_session,
     secrets,
     worst_loss,
@@ -39,8 +39,8 @@ def observed(
     for number, value in enumerate((answer, 2)):
         words = [bytes((number, role)) * 8 for role in (0, 1)]
         drawn = iter([*words, word_for(value - 5)])
-        halves = session.split(number, [value], lambda _: next(drawn))  # noqa: B023
-        session.server(0).take(halves[0], session.now)
+        shares = session.split(number, [value], lambda _: next(drawn))  # noqa: B023
+        session.server(0).take(shares[0], session.now)
         digests = (word_digest(words[0]), word_digest(words[1]))
         tags.append(report_tag(session.round.context, number, digests))
     table, late = dict(session.tables[0]), session.round.binding.closes
@@ -65,7 +65,7 @@ LISTS: dict[str, Callable[[list[bytes]], list[list[bytes]]]] = {
 @pytest.mark.parametrize("name", LISTS)
 def test_everything_the_collector_is_sent_is_as_private_as_promised(name: str) -> None:
     """Also if the helper is handed the coordinator's partial sum."""
-    distribution = joint_law(lambda answer, draw: observed(answer, draw, LISTS[name]))
+    distribution = joint_distribution(lambda answer, draw: observed(answer, draw, LISTS[name]))
     assert len(distribution) == MODULUS
     assert float(EPSILON) * 0.99 < worst_loss(distribution) <= float(EPSILON) + 1e-9
 

@@ -1,4 +1,4 @@
-"""Participants who send nonsense, too much, halves alone, or what is not theirs."""
+"""Participants who send nonsense, too much, shares alone, or what is not theirs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from tacit.aggregation import Refusal, RoundOutcome, SumView, TwoServerSession
 
 
-def test_lone_halves_never_crowd_out_honest_reports() -> None:
-    """Sixty lone halves at the helper, before anybody else: each has its own place or none."""
+def test_lone_shares_never_crowd_out_honest_reports() -> None:
+    """Sixty lone shares at the helper, before anybody else: each has its own place or none."""
     session = TwoServerSession(70, 10, 1009)
     for place in range(60):
         session.server(1).take(session.split(place, [1])[1], session.now)
@@ -58,12 +58,12 @@ def test_a_token_is_worth_one_place_at_each_server() -> None:
         for role, half in enumerate(session.split(0, [9])):
             with suppress(Refusal):
                 session.server(role).take(half, session.now)
-    with pytest.raises(Refusal):  # the halves that were first are of one report, or of none
+    with pytest.raises(Refusal):  # the shares that were first are of one report, or of none
         session.server(0).close(session.now)
     assert session.finish().reports == 1
 
 
-def test_halves_of_two_reports_in_one_place_count_as_none() -> None:
+def test_shares_of_two_reports_in_one_place_count_as_none() -> None:
     session = TwoServerSession(4, 1, 1009)
     one, other = session.split(0, [500]), session.split(0, [7])
     session.server(0).take(one[0], session.now)

@@ -192,21 +192,23 @@ def test_liars_who_know_the_graph_choose_whom_it_loses_and_may_cut_it(lying: boo
         make_lie(session.clients[liar], About(about))
     for step in (session.join, session.share, session.mask):
         step()
-    crowd, cluster = session.server._registry, range(5, 10)
+    registry, cluster = session.server._registry, range(5, 10)
     for client in session.clients:
         if client.address in session.outgoing:
             session.server.take(client.reveal(session.outgoing[client.address]))
-    crowd.complete()
+    registry.complete()
     known = [
         (number > liar, seed)
         for liar in (4, 10)
         for number, seed in session.clients[liar]._pairs.items()
         if number in cluster
     ]
-    taken = [crowd.own_seeds[number] for number in cluster] + [seed for up, seed in known if not up]
+    taken = [registry.own_seeds[number] for number in cluster] + [
+        seed for up, seed in known if not up
+    ]
     added = [seed for up, seed in known if up]
     (masks,) = masks_total(added, taken, 10_000, 1)
-    seen = (sum(crowd.members[number].masked[0] for number in cluster) + masks) % 10_000
+    seen = (sum(registry.members[number].masked[0] for number in cluster) + masks) % 10_000
     assert (seen == sum(numbers[5:10])) is lying
     session.outgoing = session.server.close()
     assert session.server.view().reports == (14 if lying else 16)

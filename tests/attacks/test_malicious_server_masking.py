@@ -368,12 +368,12 @@ def test_a_false_key_for_signatures_gives_other_keys_for_parcels() -> None:
 
 
 def _direction_keys(session: MaskingSession, place: int) -> list[bytes]:
-    """The keys with which a client seals its parcels."""
+    """The keys with which a client encrypts its parcels."""
     client = session.clients[place]
     seal = "tacit.aggregation.masking_client.encrypt_share_pair"
-    with patch(seal, return_value=b"") as sealed:
+    with patch(seal, return_value=b"") as encrypted:
         client.share(session.outgoing[client.address])
-    return [call.args[0] for call in sealed.call_args_list]
+    return [call.args[0] for call in encrypted.call_args_list]
 
 
 def test_an_accuser_shows_one_key_and_masks_nothing() -> None:
@@ -396,7 +396,7 @@ def test_an_accuser_shows_one_key_and_masks_nothing() -> None:
 
 
 def evidence_of(session: MaskingSession) -> bytes:
-    """The PAIRS that the accuser answered, sealed anew."""
+    """The PAIRS that the accuser answered, encrypted anew."""
     asked, _ = session.clients[VICTIM]._answers[Kind.ACCUSED]
     front = session.clients[VICTIM].join()[:3] + bytes((Kind.PAIRS,))
     front += session.clients[VICTIM].join()[4:52]

@@ -21,8 +21,8 @@ def started(places: int = 3) -> tuple[TwoServerSession, list[tuple[bytes, bytes]
 def test_every_message_may_come_twice_or_in_any_order() -> None:
     """All orders of two lists and two partial sums, each message three times."""
     for order in permutations((0, 1)):
-        session, halves = started()
-        for report in halves * 3:
+        session, shares = started()
+        for report in shares * 3:
             for role in order:
                 session.server(role).take(report[role], session.now)
         late = session.round.binding.closes
@@ -40,8 +40,8 @@ def test_every_message_may_come_twice_or_in_any_order() -> None:
 
 
 def test_a_list_that_comes_before_the_own_close_is_kept() -> None:
-    session, halves = started()
-    for report in halves:
+    session, shares = started()
+    for report in shares:
         for role in (0, 1):
             session.server(role).take(report[role], session.now)
     late = session.round.binding.closes
@@ -51,10 +51,10 @@ def test_a_list_that_comes_before_the_own_close_is_kept() -> None:
 
 
 def test_lists_and_partial_sums_of_another_round_or_direction_are_refused() -> None:
-    session, halves = started()
+    session, shares = started()
     other, others = started()
     late = session.round.binding.closes
-    for one, reports in ((session, halves), (other, others)):
+    for one, reports in ((session, shares), (other, others)):
         for report in reports:
             for role in (0, 1):
                 one.server(role).take(report[role], one.now)
@@ -70,8 +70,8 @@ def test_lists_and_partial_sums_of_another_round_or_direction_are_refused() -> N
 
 
 def test_premature_closes_by_anybody_destroy_nothing() -> None:
-    session, halves = started()
-    for report in halves[:2]:
+    session, shares = started()
+    for report in shares[:2]:
         for role in (0, 1):
             session.server(role).take(report[role], session.now)
             with pytest.raises(Refusal, match="stays open"):
@@ -89,15 +89,15 @@ def test_premature_closes_by_anybody_destroy_nothing() -> None:
     assert session.finish() == SumView((3,), 2)
 
 
-def test_parallel_identical_halves_take_one_place() -> None:
+def test_parallel_identical_shares_take_one_place() -> None:
     """Sixty rounds of eight threads that send the same half at once."""
     for _ in range(60):
         session = TwoServerSession(2, 1, 1009)
-        halves = session.split(0, [5])
+        shares = session.split(0, [5])
         servers = [session.server(role) for role in (0, 1)]
-        session.server(1).take(halves[1], session.now)
+        session.server(1).take(shares[1], session.now)
         threads = [
-            threading.Thread(target=servers[0].take, args=(halves[0], session.now))
+            threading.Thread(target=servers[0].take, args=(shares[0], session.now))
             for _ in range(8)
         ]
         for thread in threads:

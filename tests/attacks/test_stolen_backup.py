@@ -36,13 +36,13 @@ def session_with_reports(values: tuple[int, ...] = (1, 2, 3)) -> TwoServerSessio
 
 
 def test_a_stolen_table_without_the_key_files_is_noise() -> None:
-    """Names and contents tell neither places nor sealed bytes, and no two copies look alike."""
+    """Names and contents tell neither places nor encrypted bytes, and no two copies look alike."""
     session = session_with_reports(())
-    halves = [session.split(place, [0])[1] for place in range(3)]
+    shares = [session.split(place, [0])[1] for place in range(3)]
     stolen: list[dict[bytes, bytes]] = []
     for _ in range(2):
         session.tables[1] = {}
-        for half in halves:
+        for half in shares:
             session.server(1).take(half, session.now)
         stolen.append(session.tables[1])
     one, other = stolen
@@ -50,7 +50,7 @@ def test_a_stolen_table_without_the_key_files_is_noise() -> None:
     assert not set(one.values()) & set(other.values())
     long_term = session.rehearsal.keys[1].private_bytes_raw()
     for name, wrapped in one.items():
-        assert not any(half[at : at + 16] in wrapped for half in halves for at in (20, 41, 80))
+        assert not any(half[at : at + 16] in wrapped for half in shares for at in (20, 41, 80))
         with pytest.raises(InvalidTag):
             AESGCM(long_term).decrypt(wrapped[:NONCE_SIZE], wrapped[NONCE_SIZE:], name)
 

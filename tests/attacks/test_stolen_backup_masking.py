@@ -74,9 +74,9 @@ def test_a_backup_of_a_shuffler_is_noise_and_does_not_tell_who_came_first() -> N
             shuffler.take(report)
         seen.add(shuffler.save())
     (backup,) = seen
-    for sealed in shuffler._taken.values():
-        assert sealed[0][:32] not in backup
-        assert sealed[0][-32:] not in backup
+    for encrypted in shuffler._taken.values():
+        assert encrypted[0][:32] not in backup
+        assert encrypted[0][-32:] not in backup
     shuffler.close()
     restored = Shuffler.restore(backup, session.store)
     assert not restored._taken

@@ -31,7 +31,7 @@ def folded(scale: Fraction, modulus: int) -> list[float]:
     return [float(chance) for chance in distribution]
 
 
-def joint_law(
+def joint_distribution(
     observe: Callable[[int, Callable[[Fraction], int]], Hashable],
 ) -> dict[Hashable, list[float]]:
     """The probability of everything that an attacker sees, for every answer of the victim.

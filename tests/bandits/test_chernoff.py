@@ -21,7 +21,7 @@ from tacit.noise import DiscreteGaussian, NoiseDistribution, Skellam
 from tacit.types import Arm, ErrorDistribution, Estimate, Round
 
 SKELLAM: NoiseDistribution = Skellam(800)
-LAWS: dict[str, Distribution] = {
+DISTRIBUTIONS: dict[str, Distribution] = {
     "exact": exact,
     "laplace": laplace(0.4),
     "bits": fair_bits(62),
@@ -61,12 +61,12 @@ def refuted_at(q: float, estimates: list[Estimate]) -> float:
     )
 
 
-@pytest.mark.parametrize("distribution", LAWS)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("mean", [0.03, 0.5, 0.9])
 def test_bound_is_the_brute_force_one(distribution: str, mean: float) -> None:
     rng, environment = np.random.default_rng(11), Environment(np.array([mean, mean]))
     estimates = [
-        estimate(Round(i, n, Arm(0)), environment, LAWS[distribution], rng)
+        estimate(Round(i, n, Arm(0)), environment, DISTRIBUTIONS[distribution], rng)
         for i, n in enumerate([60, 60, 130, 700])
     ]
     evidence, level = collect(estimates), math.log(500)
@@ -102,14 +102,17 @@ def test_kl_bound_solves_its_equation_from_above(p: float, samples: float, level
     sizes=st.lists(st.integers(1, 5000), min_size=1, max_size=6),
     shares=st.lists(st.floats(-0.5, 1.5), min_size=6, max_size=6),
     level=st.floats(0.5, 30),
-    distribution=st.sampled_from(sorted(LAWS)),
+    distribution=st.sampled_from(sorted(DISTRIBUTIONS)),
 )
 @settings(deadline=None, derandomize=True, max_examples=200)
 def test_bounds_enclose_rise_with_the_level_and_stay_below_their_tangents(
     sizes: list[int], shares: list[float], level: float, distribution: str
 ) -> None:
     evidence = collect(
-        [Estimate(n * x, LAWS[distribution](n)) for n, x in zip(sizes, shares, strict=False)]
+        [
+            Estimate(n * x, DISTRIBUTIONS[distribution](n))
+            for n, x in zip(sizes, shares, strict=False)
+        ]
     )
     low, high, higher = evidence.lower(level), evidence.upper(level), evidence.upper(level + 1)
     assert 0 <= low.value <= high.value + 1e-9 or not 0 <= evidence.mean <= 1
@@ -119,31 +122,39 @@ def test_bounds_enclose_rise_with_the_level_and_stay_below_their_tangents(
 
 
 def test_lower_bound_mirrors_the_upper_one() -> None:
-    one = collect([Estimate(30.0, LAWS["laplace"](100)), Estimate(100.0, LAWS["laplace"](300))])
+    one = collect(
+        [
+            Estimate(30.0, DISTRIBUTIONS["laplace"](100)),
+            Estimate(100.0, DISTRIBUTIONS["laplace"](300)),
+        ]
+    )
     mirrored = collect(
-        [Estimate(70.0, LAWS["laplace"](100)), Estimate(200.0, LAWS["laplace"](300))]
+        [
+            Estimate(70.0, DISTRIBUTIONS["laplace"](100)),
+            Estimate(200.0, DISTRIBUTIONS["laplace"](300)),
+        ]
     )
     assert one.lower(5.0).value == pytest.approx(1 - mirrored.upper(5.0).value, abs=1e-12)
 
 
 def test_forgetting_drops_only_old_small_batches() -> None:
-    estimates = [Estimate(n / 2, LAWS["laplace"](n)) for n in (10, 20, 1_000, 2_000)]
+    estimates = [Estimate(n / 2, DISTRIBUTIONS["laplace"](n)) for n in (10, 20, 1_000, 2_000)]
     kept = collect(estimates, forget=0.01)
     assert kept.users == 3_030
     assert len(kept.to_dict()["groups"]) == 2
     assert kept.upper(5.0).value == pytest.approx(collect(estimates).upper(5.0).value, abs=5e-3)
 
 
-@pytest.mark.parametrize("distribution", LAWS)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_evidence_survives_storage_exactly(distribution: str) -> None:
-    evidence = collect([Estimate(n / 3, LAWS[distribution](n)) for n in (50, 50, 700)])
+    evidence = collect([Estimate(n / 3, DISTRIBUTIONS[distribution](n)) for n in (50, 50, 700)])
     copy = ArmEvidence.from_dict(json.loads(json.dumps(evidence.to_dict())))
     assert copy.to_dict() == evidence.to_dict()
     assert copy.upper(7.0) == evidence.upper(7.0)
     assert copy.spread == evidence.spread
 
 
-HISTORIES = 10_000
+HISTORIES = 5_000
 
 
 @pytest.mark.parametrize(
@@ -160,7 +171,7 @@ HISTORIES = 10_000
 def test_index_fails_no_more_often_than_it_states(
     rewards: str, distribution: str, mean: float
 ) -> None:
-    """10,000 histories of three batches: the mean is above the bound at level ln 20 in 1 of 20
+    """5,000 histories of three batches: the mean is above the bound at level ln 20 in 1 of 20
     (false alarm 10^-6).
     """
     rng, level = np.random.default_rng([13, len(rewards)]), math.log(20)
@@ -170,7 +181,7 @@ def test_index_fails_no_more_often_than_it_states(
     failures = 0
     for _ in range(HISTORIES):
         evidence = collect(
-            [estimate(round_, environment, LAWS[distribution], rng) for round_ in rounds]
+            [estimate(round_, environment, DISTRIBUTIONS[distribution], rng) for round_ in rounds]
         )
         failures += evidence.upper(level).value < mean
     assert failures <= binom.isf(1e-6, HISTORIES, math.exp(-level))
@@ -186,7 +197,7 @@ def test_index_is_not_needlessly_wide() -> None:
         math.log(20),
     )
     failures = sum(
-        collect([estimate(Round(0, 400, Arm(0)), environment, LAWS["laplace"], rng)])
+        collect([estimate(Round(0, 400, Arm(0)), environment, DISTRIBUTIONS["laplace"], rng)])
         .upper(level)
         .value
         < 0.5
@@ -213,6 +224,8 @@ def test_batch_sizes_do_not_look_at_rewards(index: str) -> None:
                     continue
                 sizes.setdefault(counts[round_.arm], set()).add(round_.participants)
                 counts[round_.arm] += 1
-                learner.observe(round_, estimate(round_, environment, LAWS["laplace"], rng))
+                learner.observe(
+                    round_, estimate(round_, environment, DISTRIBUTIONS["laplace"], rng)
+                )
     assert len(sizes) > 5
     assert all(len(found) == 1 for found in sizes.values())

@@ -33,7 +33,7 @@ MEANS = np.array([0.3, 0.75, 0.5])
 ENVIRONMENTS = {
     rewards: Environment(MEANS, rewards) for rewards in ("bernoulli", "beta", "gaussian")
 }
-LAWS = {"exact": exact, "laplace": laplace(1.0), "bits": fair_bits(62)}
+DISTRIBUTIONS = {"exact": exact, "laplace": laplace(1.0), "bits": fair_bits(62)}
 ACTIONS = [[0.9, 0.1], [-0.8, 0.3], [0.1, -0.9], [-0.5, -0.5], [0.2, 0.9]]
 PLANE = np.array(ACTIONS), np.array([0.9, -0.1])
 FORGETTING = "tacit.bandits.arms.elimination:ForgettingElimination"
@@ -41,7 +41,7 @@ PRIVATE_KLUCB = "tacit.bandits.arms.klucb:PrivateKLUCB"
 
 
 def arms(exactly: bool = False) -> dict[str, Answers]:
-    distributions = {"exact": exact, **({} if exactly else LAWS)}
+    distributions = {"exact": exact, **({} if exactly else DISTRIBUTIONS)}
     told = "exact" if exactly else "laplace"
     worlds: dict[str, Answers] = {
         name: Arms(world, distributions[told]) for name, world in ENVIRONMENTS.items()
@@ -162,11 +162,7 @@ CASES = [
     for i, example in enumerate(EXAMPLES.get(name, []))
 ]
 EACH = pytest.mark.parametrize(("name", "example"), CASES)
-WORLDS = [
-    pytest.param(*case.values, world, id=f"{case.id}-{world}")
-    for case in CASES
-    for world in case.values[1].worlds  # type: ignore[union-attr]
-]
+ALL = each_row(("name", "example"), [case.values for case in CASES])  # quick ones, in one test
 
 
 def make(name: str, example: Example, horizon: int = 6_000) -> Learner:
@@ -192,35 +188,32 @@ def test_every_learner_has_an_example() -> None:
     assert all(named(name_of(kind), Learner) is kind for kind in LEARNERS.values())
 
 
-@pytest.mark.parametrize(("name", "example", "world"), WORLDS)
-def test_uses_up_its_horizon_and_beats_chance(name: str, example: Example, world: str) -> None:
-    learner, answers = make(name, example, horizon=20_000), example.worlds[world]
-    regret = play_in(learner, answers, np.random.default_rng(1))
-    assert learner.played == learner.horizon
-    assert learner.finished
-    assert learner.propose() == []
-    assert learner.best() in (learner.active or (None,))
-    if world in example.beats:
-        assert 0 < regret < 0.9 * learner.horizon * answers.chance
+@EACH
+def test_uses_up_its_horizon_and_beats_chance(name: str, example: Example) -> None:
+    for world, answers in example.worlds.items():
+        learner = make(name, example, horizon=20_000)
+        regret = play_in(learner, answers, np.random.default_rng(1))
+        assert learner.played == learner.horizon, world
+        assert learner.finished
+        assert learner.propose() == []
+        assert learner.best() in (learner.active or (None,))
+        if world in example.beats:
+            assert 0 < regret < 0.9 * learner.horizon * answers.chance, world
 
 
-@pytest.mark.parametrize(("name", "example", "world"), WORLDS)
-def test_copes_with_every_error_law(name: str, example: Example, world: str) -> None:
-    learner = make(name, example, horizon=2_000)
-    play_in(learner, example.worlds[world], np.random.default_rng(2))
-    assert learner.played == learner.horizon
-
-
-@pytest.mark.parametrize(
-    ("name", "example"),
-    [case for case in CASES if "arms" in case.values[1].arguments],  # type: ignore[union-attr]
-)
-@pytest.mark.parametrize("distribution", LAWS)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@ALL
 def test_learners_of_arms_cope_with_noise_they_do_not_expect(
     name: str, example: Example, distribution: str
 ) -> None:
+    if "arms" not in example.arguments:
+        return
     learner = make(name, example, horizon=2_000)
-    play_in(learner, Arms(ENVIRONMENTS["bernoulli"], LAWS[distribution]), np.random.default_rng(2))
+    play_in(
+        learner,
+        Arms(ENVIRONMENTS["bernoulli"], DISTRIBUTIONS[distribution]),
+        np.random.default_rng(2),
+    )
     assert learner.played == 2_000
 
 
@@ -271,7 +264,7 @@ def test_a_round_is_the_same_after_it_was_written_down(name: str, example: Examp
             answer(learner, round_, example, 8)
 
 
-@EACH
+@ALL
 def test_refuses_strange_rounds_before_it_changes_anything(name: str, example: Example) -> None:
     learner = make(name, example)
     first, *_ = learner.propose()
@@ -299,7 +292,7 @@ def test_refuses_strange_rounds_before_it_changes_anything(name: str, example: E
     assert written(learner) == after
 
 
-@EACH
+@ALL
 def test_refuses_strange_estimates_before_it_changes_anything(name: str, example: Example) -> None:
     learner = make(name, example)
     first, *_ = learner.propose()
@@ -338,7 +331,7 @@ def test_goes_on_when_rounds_are_lost(name: str, example: Example) -> None:
     assert learner.played == learner.horizon
 
 
-@EACH
+@ALL
 def test_goes_on_when_nothing_is_ever_opened(name: str, example: Example) -> None:
     learner = make(name, example, horizon=1_000)
     while rounds := learner.propose():
@@ -349,7 +342,7 @@ def test_goes_on_when_nothing_is_ever_opened(name: str, example: Example) -> Non
     assert all(row.mean is None for row in learner.standings(names_of(learner)))
 
 
-@EACH
+@ALL
 def test_rounds_that_nobody_answers_never_use_up_the_horizon(name: str, example: Example) -> None:
     learner = make(name, example, horizon=1_000)
     if not all(isinstance(round_.assignment, Arm) for round_ in learner.propose()):
@@ -362,7 +355,7 @@ def test_rounds_that_nobody_answers_never_use_up_the_horizon(name: str, example:
         assert (learner.played, learner.finished) == (0, False)
 
 
-@EACH
+@ALL
 def test_a_skipped_round_serves_no_more_than_it_has(name: str, example: Example) -> None:
     learner = make(name, example)
     first = learner.propose()[0]
@@ -377,7 +370,7 @@ def names_of(learner: Learner) -> list[str]:
     return [f"option {arm}" for arm in range(learner.arms)]
 
 
-@EACH
+@ALL
 def test_people_who_are_served_count_as_played(name: str, example: Example) -> None:
     learner = make(name, example)
     rounds = learner.propose()
@@ -436,7 +429,7 @@ def test_standings_are_probabilities_and_intervals(name: str, example: Example) 
     assert all(b.low <= a.low and a.high <= b.high for a, b in zip(rows, wider, strict=True))
 
 
-@EACH
+@ALL
 def test_keeps_its_arguments(name: str, example: Example) -> None:
     learner = make(name, example)
     stored = json.loads(written(learner))["arguments"]
@@ -453,12 +446,12 @@ def test_stored_anywhere_it_continues_identically(
     name: str, example: Example, seed: int, stop: float, asked: bool
 ) -> None:
     """Also in the middle of a round, with rounds pending, asked for or not."""
-    original, trace = make(name, example, horizon=1_500), []
+    original, trace = make(name, example, horizon=800), []
     while rounds := original.propose():
         for round_ in rounds:
             trace.append(round_)
             answer(original, round_, example, seed)
-    copy, place = make(name, example, horizon=1_500), int(stop * len(trace))
+    copy, place = make(name, example, horizon=800), int(stop * len(trace))
     for round_ in trace[:place]:
         copy.propose()
         answer(copy, round_, example, seed)

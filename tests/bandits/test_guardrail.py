@@ -284,7 +284,7 @@ CHANGES = st.sampled_from(["add", "pause", "resume", "remove", "nothing"])
 
 @pytest.mark.parametrize("name", ["private-med", "private-klucb"])
 @given(changes=st.lists(st.tuples(CHANGES, st.integers(0, 4)), max_size=8))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_restarts_change_nothing_and_no_option_is_paused_twice(
     name: str, changes: list[tuple[str, int]]
 ) -> None:

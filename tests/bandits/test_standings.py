@@ -21,7 +21,11 @@ from tacit.noise import DiscreteLaplace
 from tacit.types import Arm, ErrorDistribution, Estimate, Round
 
 PHI = NormalDist().cdf
-LAWS: dict[str, Distribution] = {"exact": exact, "laplace": laplace(0.5), "bits": fair_bits(203)}
+DISTRIBUTIONS: dict[str, Distribution] = {
+    "exact": exact,
+    "laplace": laplace(0.5),
+    "bits": fair_bits(203),
+}
 spreads = st.floats(-9, 0).map(lambda power: 10.0**power)
 options = st.tuples(st.just(10), st.floats(-1, 1), spreads)
 
@@ -95,7 +99,7 @@ def test_intervals_stay_within_the_rewards_even_if_means_do_not() -> None:
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95])
-@pytest.mark.parametrize("distribution", extended_after(1, LAWS))
+@pytest.mark.parametrize("distribution", extended_after(1, DISTRIBUTIONS))
 @pytest.mark.parametrize(("mean", "sizes"), [(0.5, (400,)), (0.3, (200, 800)), (0.85, (900, 100))])
 def test_intervals_hold_the_truth_at_about_the_nominal_rate(
     distribution: str, mean: float, sizes: tuple[int, ...], level: float
@@ -112,7 +116,9 @@ def test_intervals_hold_the_truth_at_about_the_nominal_rate(
     for _ in range(runs):
         tally = Tally(2_000, 1_000)
         for number, size in enumerate(sizes):
-            tally.add(estimate(Round(number, size, Arm(0)), world, LAWS[distribution], rng))
+            tally.add(
+                estimate(Round(number, size, Arm(0)), world, DISTRIBUTIONS[distribution], rng)
+            )
         known = [(tally.participants, tally.mean, tally.spread)]
         (row,) = standings(known, ("only",), level)
         held += row.low <= mean <= row.high

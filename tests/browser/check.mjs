@@ -333,3 +333,9 @@ export async function joining(tacit, { terms, accepts }) {
     }
   });
 }
+
+/** Invitations as the coordinator is shown them. */
+export async function shownInvitations(tacit, { invitations }) {
+  const { withoutSecret } = await tacit.hpke();
+  return Promise.all(invitations.map(withoutSecret));
+}

@@ -148,7 +148,7 @@ class Stage:
         """They report to both servers."""
         pinned = self.both.coordinator.pinned(self.digest)
         counts: dict[str, int] = {}
-        halves = []
+        shares = []
         for number, one in enumerate(came):
             assert one.slot is not None
             about = accept(TwoServerRound, pinned, one.announcement).binding
@@ -162,11 +162,11 @@ class Stage:
             counts[chosen.option] = counts.get(chosen.option, 0) + 1
             levels = (*chosen.levels[:-1], self.liked(chosen.option, counts[chosen.option]))
             numbers = numbers_of(pinned.terms, about, levels)
-            halves.append(split(pinned, one.announcement, one.slot, numbers))
+            shares.append(split(pinned, one.announcement, one.slot, numbers))
         for role, party in enumerate(self.both.parties):
             waiting = [
                 party.report(_identity(one), one.slot.number, pair[role])
-                for one, pair in zip(came, halves, strict=True)
+                for one, pair in zip(came, shares, strict=True)
                 if one.slot is not None
             ]
             assert party.keep(waiting) == [None] * len(waiting)

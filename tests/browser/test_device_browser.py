@@ -84,7 +84,7 @@ def finishing(tab: Tab, released: Open) -> Any:
 
 
 def puts(parties: Parties) -> list[bytes]:
-    """The halves that were brought."""
+    """The shares that were brought."""
     return [
         body
         for seen, body in zip(parties.trace, parties.bodies, strict=True)
@@ -224,7 +224,7 @@ def test_twelve_metrics_are_sent_as_a_seed_and_its_rest(tab: Tab, hosts: World) 
     assert summed(parties, released) == ((0, 1, 2, 3) * 3, 1)
 
 
-def test_the_network_carries_sealed_bytes_and_public_data_only(
+def test_the_network_carries_encrypted_bytes_and_public_data_only(
     tab: Tab, servers: Parties, context: BrowserContext
 ) -> None:
     log: list[Any] = []
@@ -353,8 +353,8 @@ def test_offline_and_back_the_same_bytes_are_sent(
     joined(tab)
     tab.call("record", 1)
     context.set_offline(True)
-    sealed = sending(tab)
-    assert (sealed["stage"], sealed["charge"]) == ("sealed", "1/2")
+    encrypted = sending(tab)
+    assert (encrypted["stage"], encrypted["charge"]) == ("sealed", "1/2")
     assert not puts(servers)
     servers.clock.now += 0.1
     tab.call("tick")
@@ -367,7 +367,9 @@ def test_offline_and_back_the_same_bytes_are_sent(
             break
     state = tab.call("state")
     assert state["stage"] == "sent"
-    assert [half["digest"] for half in state["sent"]] == [half["digest"] for half in sealed["sent"]]
+    assert [half["digest"] for half in state["sent"]] == [
+        half["digest"] for half in encrypted["sent"]
+    ]
     assert len(puts(servers)) == 2
 
 
@@ -471,7 +473,9 @@ def test_the_unchanged_round_is_joined(tab: Tab, servers: Parties) -> None:
     assert tab.call("join")["stage"] == "waiting"
 
 
-def test_a_smaller_crowd_and_other_keys_of_a_round_are_refused(tab: Tab, hosts: World) -> None:
+def test_a_smaller_minimum_batch_and_other_keys_of_a_round_are_refused(
+    tab: Tab, hosts: World
+) -> None:
     for name, change in {
         "minimum": lambda round_: replace(round_, minimum=2),
         "grace": lambda round_: replace(round_, grace=86_401),
@@ -569,7 +573,7 @@ def test_the_longest_reply_is_as_long_as_in_python(
 
 @pytest.mark.extended
 @pytest.mark.parametrize("byte", [0, 127, 255])
-def test_pauses_between_attempts_have_the_law_that_they_have_in_python(
+def test_pauses_between_attempts_have_the_distribution_that_they_have_in_python(
     tab: Tab, servers: Parties, byte: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same numbers, where what is drawn for a time is the same."""

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.extended
 ANSWER = Answer("1 if you liked it, 0 if not", window=1)
 NOISY = 3  # as much as the rounds have room for, whatever was drawn
 
-CROWD = """async ({ address, digest, pinned, wanted, together, invitations }) => {
+PARTICIPANTS = """async ({ address, digest, pinned, wanted, together, invitations }) => {
   const { Device } = await import("/tacit.js");
   const pause = (time) => new Promise((done) => setTimeout(done, time));
   const told = [];
@@ -86,7 +86,7 @@ def begin(both: Threads, question: str, timing: Timing, **changed: Any) -> bytes
     return digest
 
 
-def crowd(page: Page, both: Threads, digest: bytes, wanted: int, **more: Any) -> Any:
+def participants(page: Page, both: Threads, digest: bytes, wanted: int, **more: Any) -> Any:
     """So many people report from the page; who was in which round, and what they liked."""
     keys = [key.hex() for key in both.keys]
     asked = {
@@ -97,7 +97,7 @@ def crowd(page: Page, both: Threads, digest: bytes, wanted: int, **more: Any) ->
         "together": 20,
         "invitations": [],
     }
-    return page.evaluate(CROWD, asked | more)
+    return page.evaluate(PARTICIPANTS, asked | more)
 
 
 def assert_counted(both: Threads, digest: bytes, told: Any) -> int:
@@ -127,7 +127,7 @@ def assert_counted(both: Threads, digest: bytes, told: Any) -> int:
 
 def test_what_browsers_answer_is_what_the_experiment_counts(page: Page, both: Threads) -> None:
     digest = begin(both, "Is it counted?", Timing(joining=6, margin=6, grace=60))
-    told = crowd(page, both, digest, 24)
+    told = participants(page, both, digest, 24)
     assert assert_counted(both, digest, told) >= 24
 
 
@@ -135,7 +135,7 @@ def test_an_invited_person_takes_part_from_a_browser(page: Page, both: Threads) 
     timing = Timing(joining=20, margin=2, grace=60)
     digest = begin(both, "Is it by invitation?", timing, admission="invitation")
     tickets = invitations.make(digest, both.members[0].key, 9)
-    told = crowd(page, both, digest, 2, invitations=tickets, together=2)
+    told = participants(page, both, digest, 2, invitations=tickets, together=2)
     assert {one["taken"] for one in told} == {2}
 
 
@@ -169,6 +169,6 @@ def test_the_page_of_the_documentation_runs(page: Page, both: Threads) -> None:
 def test_a_thousand_browser_reports_give_the_exact_sums(page: Page, both: Threads) -> None:
     digest = begin(both, "Are a thousand counted?", Timing(joining=40, margin=10, grace=120))
     page.set_default_timeout(600_000)
-    told = crowd(page, both, digest, 1000, together=120)
+    told = participants(page, both, digest, 1000, together=120)
     assert len(told) >= 1000
     assert assert_counted(both, digest, told) >= 1000

@@ -48,15 +48,15 @@ def numbers(one: Deployed, count: int, level: int = 0) -> list[int]:
 def test_javascript_flips_as_often_as_stated(tmp_path: Path, level: int) -> None:
     """A false alarm in a million runs; half and twice the ε are told apart."""
     with deployed(definition_of(epsilon=Fraction(1)), tmp_path) as one:
-        flips = sum(number ^ level for number in numbers(one, 3200, level))
-    assert not suspicious(flips, 3200, 1.0)
-    assert suspicious(flips, 3200, 0.5)
-    assert suspicious(flips, 3200, 2.0)
+        flips = sum(number ^ level for number in numbers(one, 2000, level))
+    assert not suspicious(flips, 2000, 1.0)
+    assert suspicious(flips, 2000, 0.5)
+    assert suspicious(flips, 2000, 2.0)
 
 
 def test_javascript_adds_the_stated_laplace_noise(tmp_path: Path) -> None:
     with deployed(definition_of(levels=4, epsilon=Fraction(2)), tmp_path) as one:
-        drawn = numbers(one, 3000)
+        drawn = numbers(one, 1500)
     assert not unlike(drawn, DiscreteLaplace(Fraction(2)))
     assert unlike(drawn, DiscreteLaplace(Fraction(1)))
     assert unlike([0] * len(drawn), DiscreteLaplace(Fraction(2)))

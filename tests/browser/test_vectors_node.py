@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from scipy import stats
 from tests.browser import make_vectors
 from tests.browser.site import World, world
@@ -24,7 +25,9 @@ from tests.vdaf.test_vectors import DRAFTS, OWN
 from tacit.aggregation import OwnNoise, SumView, TwoServerSession
 from tacit.aggregation.verified import MODULUS
 from tacit.client import Ledger
+from tacit.client.invitations import without_secret
 from tacit.errors import Refusal
+from tacit.service import invitations
 from tacit.terms import ROLES, Noise, Promise, Terms
 from tacit.trust import TrustModel
 
@@ -82,11 +85,11 @@ def test_a_browser_rejects_shuffler_terms_whatever_their_delta() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 2, 12])
-def test_halves_from_javascript_are_summed_by_the_servers_of_python(length: int) -> None:
+def test_shares_from_javascript_are_summed_by_the_servers_of_python(length: int) -> None:
     noise = OwnNoise(4, Fraction(4 * length), lambda _: 0)
     session = TwoServerSession(3, 2, 1_000_003, length, noise)
     values = [[(place + metric) % 5 for metric in range(length)] for place in range(3)]
-    halves = node(
+    shares = node(
         "halves",
         {
             "terms": session.pinned.terms.encode().decode(),
@@ -95,7 +98,7 @@ def test_halves_from_javascript_are_summed_by_the_servers_of_python(length: int)
             "values": values,
         },
     )
-    for report in halves:
+    for report in shares:
         for role, half in enumerate(report):
             session.server(role).take(bytes.fromhex(half), session.now)
     sums = tuple(sum(column) for column in zip(*values, strict=True))
@@ -160,7 +163,7 @@ def test_proofs_from_javascript_convince_the_servers_of_python() -> None:
     noise = OwnNoise(6, Fraction(12), lambda _: 0)
     session = TwoServerSession(7, 2, MODULUS, 2, noise, verified=True)
     values = [[place, 6 - place] for place in range(7)]
-    halves = node(
+    shares = node(
         "halves",
         {
             "terms": session.pinned.terms.encode().decode(),
@@ -169,7 +172,7 @@ def test_proofs_from_javascript_convince_the_servers_of_python() -> None:
             "values": values,
         },
     )
-    for report in halves:
+    for report in shares:
         for role, half in enumerate(report):
             session.server(role).take(bytes.fromhex(half), session.now)
     assert session.finish() == SumView((21, 21), 7)
@@ -252,6 +255,14 @@ def test_two_devices_that_report_in_one_round_count_twice_in_browsers_and_python
         ledger.merge(text)
     assert ledger.spent == Fraction(3, 2)
     assert participations(ledger.export()) == everything
+
+
+def test_invitations_are_shown_to_the_coordinator_as_python_shows_them() -> None:
+    made = invitations.make(bytes(32), Ed25519PrivateKey.from_private_bytes(bytes(32)), 20)
+    given = [*made, "made-up", "x" * 106, "?" * 107]
+    shown = node("shownInvitations", {"invitations": given})
+    assert shown == [without_secret(one) for one in given]
+    assert shown[len(made) :] == given[len(made) :]
 
 
 def test_a_device_reports_from_node_with_a_storage_of_its_own() -> None:

@@ -266,7 +266,7 @@ BAD: list[tuple[str, tuple[object, ...]]] = [
     ("'--epsilon'", (*CALIBRATE, "--epsilon", "much")),
     ("'--noise'", ("calibrate", "--noise", "white", "--epsilon", 1)),
     ("--nose", ("calibrate", "--nose", "skellam")),
-    ("needs --epsilon", CALIBRATE),
+    ("--epsilon, not --rho,", CALIBRATE),
     ("conjure", ("conjure",)),
 ]
 

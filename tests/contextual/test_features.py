@@ -251,6 +251,11 @@ def test_wrong_values_are_rejected(wrong: Any, said: str) -> None:
         wrong()
 
 
+def test_features_of_length_one_are_reported() -> None:
+    report = MomentReport(dimension=2, resolution=10)
+    assert report.vector((6, 8), level=1) == [6, 8, 36, 48, 64]
+
+
 def test_a_device_needs_no_numpy() -> None:
     code = (
         "import sys; sys.modules['numpy'] = None\n"

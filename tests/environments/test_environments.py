@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
-from tests.samples import same_law, z_score
+from tests.samples import same_distribution, z_score
 from tests.tables import each_row
 
 from tacit.environments import (
@@ -47,7 +47,7 @@ EACH = pytest.mark.parametrize("name", ENVIRONMENTS)
 
 @EACH
 @pytest.mark.parametrize("precision", [1, 2, 7, 100])
-def test_levels_and_rounded_rewards_have_one_law(name: str, precision: int) -> None:
+def test_levels_and_rounded_rewards_have_one_distribution(name: str, precision: int) -> None:
     """Sums of 12 users, 4,000 times each way, and the histogram of 20,000 levels; false-alarm rate
     1e-6 each.
     """
@@ -58,14 +58,14 @@ def test_levels_and_rounded_rewards_have_one_law(name: str, precision: int) -> N
         assert levels.participants == 20_000
         assert 0 <= levels.values.min() <= levels.values.max() <= precision
         rounded = round_levels(world.rewards(arm, 20_000, rng), precision, rng)
-        assert same_law(np.repeat(levels.values, levels.counts), rounded) > ALARM
+        assert same_distribution(np.repeat(levels.values, levels.counts), rounded) > ALARM
         at_once = [world.levels(arm, 12, precision, rng).total for _ in range(1500)]
         one_by_one = (
             round_levels(world.rewards(arm, 12 * 1500, rng), precision, rng)
             .reshape(1500, 12)
             .sum(axis=1)
         )
-        assert same_law(at_once, one_by_one) > ALARM
+        assert same_distribution(at_once, one_by_one) > ALARM
 
 
 @EACH

@@ -28,7 +28,7 @@ ACTIONS = np.array([[0.8, 0.0], [0.4, 0.6], [-0.3, 0.5]])
 THETA = np.array([0.4, 0.3])
 
 
-def law_by_client(clients: int, plays: tuple[int, ...]) -> Counter[tuple[int, ...]]:
+def distribution_by_client(clients: int, plays: tuple[int, ...]) -> Counter[tuple[int, ...]]:
     """(sums of signs of ξ, sums of signs of η) over every outcome of every client: probabilities as
     counts of equally likely outcomes.
     """
@@ -50,13 +50,13 @@ def law_by_client(clients: int, plays: tuple[int, ...]) -> Counter[tuple[int, ..
 
 
 @pytest.mark.parametrize(("clients", "plays"), [(1, (1, 2)), (2, (1, 2)), (3, (2, 1)), (4, (1, 1))])
-def test_sums_at_once_have_exactly_the_law_of_each_client(
+def test_sums_at_once_have_exactly_the_distribution_of_each_client(
     clients: int, plays: tuple[int, ...]
 ) -> None:
     """Exact: all sums of signs over clients, against products of binomial probabilities, as
     fractions.
     """
-    by_client = law_by_client(clients, plays)
+    by_client = distribution_by_client(clients, plays)
     outcomes = sum(by_client.values())
     trials = (clients, clients, *(clients * count for count in plays))
     for sums in itertools.product(*(range(-n, n + 1, 2) for n in trials)):

@@ -145,7 +145,7 @@ def test_what_is_promised_is_said() -> None:
 
 
 @pytest.mark.parametrize("precision", [1, 10])
-def test_resampling_keeps_the_law_of_replay_bit_for_bit(precision: int) -> None:
+def test_resampling_keeps_the_distribution_of_replay_bit_for_bit(precision: int) -> None:
     columns = [[0, 0.25, 0.25, 1, 0.613], [1, 1, 0.5]]
     world = from_frame({"A": columns[0], "B": columns[1]}, resample=True)
     for arm in (0, 1):

@@ -86,6 +86,7 @@ BAD_TABLES = {
     "A,B\n": r"x.csv has names but no rewards\. Add a line for every",
     "A\n1\n": r"x.csv line 1 has 1 column\(s\): .* two or more options, separated by commas",
     "A;B\n0,5;1\n": r"x.csv \(separated by semicolons\) line 2: 'A' is '0,5': .* with a point",
+    "Tag;Wer\n2026-01-01;1\n": r"'Tag' is '2026-01-01': .* of a log participant, option and reward",
     '"A;B"\n1\n': r"x.csv \(separated by semicolons\) line 1 has 1 column",
     "A,A\n1,0\n": r"x.csv column 2 has the name 'A' of another one\. Give it a name of its own",
     ",A,B\n0,1,0\n": r"x.csv column 1 has no name\. Give it a name of its own, or delete it",
@@ -200,10 +201,11 @@ def test_bad_frames_are_refused_by_row(frame: Any, message: str) -> None:
         from_frame(frame)
 
 
-def test_semicolons_separate_columns_where_no_comma_does(tmp_path: Path) -> None:
+def test_semicolons_and_tabs_separate_columns_where_no_comma_does(tmp_path: Path) -> None:
     world = read(tmp_path / "x.csv", 'old;"new; bold"\n1;0.5\n;1\n')
     assert (world.names, columns_of(world)) == (("old", "new; bold"), [[1.0], [0.5, 1.0]])
     assert read(tmp_path / "x.csv", "a;b,c\n1,0\n").names == ("a;b", "c")
+    assert read(tmp_path / "x.csv", "old\tnew\n1\t0\n").names == ("old", "new")
 
 
 def test_a_log_is_recognised_by_its_names(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Runs every mutant against the tests that should catch it, two at a time.
 
-    python -m tests.mutants [--only TEXT] [--workers 2] [--list] [--fresh]
+    python -m tests.mutants [--only PATTERN] [--workers 2] [--list] [--fresh]
 
 A mutant is a copy of the package with one change. One of the tests of its target must fail on it,
 and pass on the unchanged copy. Results are kept in `.mutants.json` and are used again as long as
@@ -18,6 +18,7 @@ import itertools
 import json
 import os
 import queue
+import re
 import shutil
 import sys
 import tempfile
@@ -25,18 +26,17 @@ import textwrap
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.mutants.catalogue import EQUIVALENT, TARGETS, Target
 from tests.mutants.operators import HELPERS, variants
-from tests.mutants.running import HANGS, ROOT, Broken, Runner, named
+from tests.mutants.running import HANGS, ROOT, Broken, Run, Runner, named
 
 PACKAGE = ROOT / "src" / "tacit"
 KEPT = ROOT / ".mutants.json"
 NOTICED = Path(__file__).with_name("noticed.json")
 MEMORY = Path("/dev/shm")  # where there is one, copies and databases of tests are written there
-LONGEST = 600.0  # seconds of computing that a test may take on the package as it is
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,8 @@ def mutants(targets: Iterable[Target]) -> Iterator[Mutant]:
             seen[name] = seen.get(name, 0) + 1
             numbered = name if seen[name] == 1 else f"{name} ({seen[name]})"
             source = replaced(text, function, node)
-            compile(source, target.path, "exec")
+            assert isinstance(node, ast.stmt)
+            compile(ast.Module([node], []), target.path, "exec")
             first = first_line(function)
             yield Mutant(numbered, target.path, target.function, first, source, target.tests)
 
@@ -106,12 +107,12 @@ def replaced(text: str, function: ast.stmt, node: ast.AST) -> str:
     return "\n".join([*lines[:first], *new, *lines[function.end_lineno :], HELPERS])
 
 
-@dataclass(frozen=True)
-class Sound:
-    """How long a test took on the package as it is, and whether it passes there."""
+@dataclass
+class Known:
+    """What runs have shown of tests: seconds of each, and whether it passes without any change."""
 
-    seconds: float
-    passes: bool
+    seconds: dict[str, float] = field(default_factory=dict)
+    sound: dict[str, bool] = field(default_factory=dict)
 
 
 @dataclass
@@ -142,28 +143,16 @@ class Results:
 class Bench:
     """A copy of the package to break, with a process that runs tests on it."""
 
-    def __init__(self, folder: Path, mutants: list[Mutant], sound: dict[str, Sound]) -> None:
+    def __init__(self, folder: Path, mutants: list[Mutant], known: Known) -> None:
         self._package = folder / "tacit"
         shutil.copytree(PACKAGE, self._package, ignore=shutil.ignore_patterns("__pycache__"))
         self._runner = Runner(folder, list(dict.fromkeys(t for m in mutants for t in m.tests)))
-        self._sound = sound
+        self._known = known
         self._edits = itertools.count(1)
 
     def end(self) -> None:
         """Ends the process."""
         self._runner.end()
-
-    def measure(self, name: str) -> None:
-        """Runs the tests of this name on the package as it is."""
-        left = [test for test in self._runner.tests if named(test, name)]
-        while left:
-            run = self._runner.run(left, Broken(), LONGEST)
-            assert run is not None
-            for test, seconds in run.took.items():
-                self._sound[test] = Sound(seconds, test != run.failed)
-            if run.hangs:
-                self._sound[run.failed] = Sound(LONGEST, passes=False)
-            left = [test for test in left if test not in self._sound]
 
     def attack(self, mutant: Mutant, noticed: dict[str, str]) -> tuple[str, str]:
         """'caught', 'hangs' or 'SURVIVES', and the test that noticed.
@@ -176,12 +165,13 @@ class Bench:
         broken = Broken(str(module), mutant.function, mutant.line)
         try:
             before = noticed.get(mutant.name, "")
-            asked = [before] if before in self._runner.tests else self._order(mutant, noticed)
-            for tests in (asked, self._order(mutant, noticed)):
+            others = self._order(mutant, noticed)
+            asked = [[before], others] if before in self._runner.tests else [others]
+            for tests in asked:
                 found = self._first(tests, broken)
                 if found is not None:
                     return found
-            failed = self._runner.afresh(mutant.tests)
+            failed = "" if mutant.name in EQUIVALENT else self._runner.afresh(mutant.tests)
         finally:
             self._write(module, (PACKAGE / mutant.path).read_text(encoding="utf-8"))
         if failed == HANGS:
@@ -190,34 +180,59 @@ class Bench:
 
     def _first(self, tests: list[str], broken: Broken) -> tuple[str, str] | None:
         """What the first of these tests that fails says; None if none does so by itself."""
-        for test in tests:
-            if test not in self._sound:
-                self.measure(test)
-        usable = [test for test in tests if self._sound[test].passes]
-        seconds = 20 + 5 * max((self._sound[test].seconds for test in usable), default=0.0)
-        run = self._runner.run(usable, broken, seconds)
-        if run is None or not run.failed:
-            return None
-        if not run.hangs and len(run.took) > 1:
-            run = self._runner.run([run.failed], broken, seconds)
+        left = [test for test in tests if self._known.sound.get(test, True)]
+        while left:
+            run = self._run(left, broken)
             if run is None or not run.failed:
                 return None
-        return (HANGS if run.hangs else "caught"), run.failed
+            if self._sound(run.failed):
+                alone = run if len(run.took) <= 1 else self._run([run.failed], broken)
+                if alone is not None and alone.failed:
+                    return (HANGS if alone.hangs else "caught"), run.failed
+            left = left[left.index(run.failed) + 1 :]
+        return None
+
+    def _run(self, tests: list[str], broken: Broken) -> Run | None:
+        known = self._known.seconds
+        run = self._runner.run(tests, broken, [20 + 5 * known.get(test, 20.0) for test in tests])
+        if run is not None:
+            passed = {test: took for test, took in run.took.items() if test != run.failed}
+            known.update({test: min(took, known.get(test, took)) for test, took in passed.items()})
+        return run
+
+    def _sound(self, test: str) -> bool:
+        """Whether a test passes on the package as it is; the copy is broken on disk meanwhile."""
+        if test not in self._known.sound:
+            with self._as_it_is():
+                run = self._run([test], Broken())
+            assert run is not None
+            self._known.sound[test] = not run.failed
+        return self._known.sound[test]
+
+    @contextlib.contextmanager
+    def _as_it_is(self) -> Iterator[None]:
+        """Puts the broken module aside."""
+        module, source = self._broken
+        self._write(module, (PACKAGE / module.relative_to(self._package)).read_text("utf-8"))
+        try:
+            yield
+        finally:
+            self._write(module, source)
 
     def _order(self, mutant: Mutant, noticed: dict[str, str]) -> list[str]:
-        alike = {
-            test
-            for name, test in noticed.items()
-            if name.startswith(f"{mutant.path}: {mutant.function}: ")
-        }
+        function, module = f"{mutant.path}: {mutant.function}: ", f"{mutant.path}: "
+        alike = {test for name, test in noticed.items() if name.startswith(function)}
+        near = {test for name, test in noticed.items() if name.startswith(module)}
         tests = [t for t in self._runner.tests if any(named(t, name) for name in mutant.tests)]
-        for name in mutant.tests:
-            if any(named(t, name) and t not in self._sound for t in tests):
-                self.measure(name)
-        return sorted(tests, key=lambda test: (test not in alike, self._sound[test].seconds))
+
+        def place(test: str) -> tuple[bool, bool, float]:
+            return test not in alike, test not in near, self._known.seconds.get(test, 1.0)
+
+        return sorted(tests, key=place)
 
     def _write(self, module: Path, source: str) -> None:
         """Every time with another date, by which Python knows that compiled code is old."""
+        self._broken = module, source
         module.write_text(source, encoding="utf-8")
         date = 1_000_000_000 + 10 * next(self._edits)
         os.utime(module, (date, date))
@@ -231,11 +246,11 @@ def digest() -> str:
     return whole.hexdigest()
 
 
-def work(chosen: list[Mutant], results: Results, tree: str, workers: int) -> dict[str, Sound]:
-    """Fills in `results`, and says how sound the tests are; what was found out is kept at once."""
+def work(chosen: list[Mutant], results: Results, tree: str, workers: int) -> Known:
+    """Fills in `results`, and says what is known of the tests; each result is kept at once."""
     started = time.monotonic()
     left = [mutant for mutant in chosen if mutant.name not in results.found]
-    sound: dict[str, Sound] = {}
+    known = Known()
     memory = MEMORY if os.access(MEMORY, os.W_OK) else None
     with (
         tempfile.TemporaryDirectory(prefix="mutants-", dir=memory) as folder,
@@ -244,7 +259,7 @@ def work(chosen: list[Mutant], results: Results, tree: str, workers: int) -> dic
     ):
         free: queue.Queue[Bench] = queue.Queue()
         for k in range(min(workers, len(left))):
-            free.put(Bench(Path(folder) / str(k), left, sound))
+            free.put(Bench(Path(folder) / str(k), left, known))
             stack.callback(free.queue[-1].end)
 
         def attack(mutant: Mutant) -> tuple[str, str]:
@@ -264,7 +279,7 @@ def work(chosen: list[Mutant], results: Results, tree: str, workers: int) -> dic
             passed = time.monotonic() - started
             print(f"{passed:6.0f} s  {results.found[name]:8}  {name}", flush=True)
             results.keep(tree)
-    return sound
+    return known
 
 
 def table(chosen: list[Mutant], results: dict[str, str]) -> int:
@@ -291,7 +306,7 @@ def table(chosen: list[Mutant], results: dict[str, str]) -> int:
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("--only", default="", help="mutants whose name contains this")
+    parser.add_argument("--only", default="", help="mutants whose name matches this")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="name them, run nothing")
     parser.add_argument("--fresh", action="store_true", help="forget an interrupted run")
@@ -299,7 +314,7 @@ def main() -> int:
     every = list(mutants(TARGETS))
     if gone := set(EQUIVALENT) - {mutant.name for mutant in every}:
         sys.exit("listed as equivalent, but no longer made: " + "; ".join(sorted(gone)))
-    chosen = [mutant for mutant in every if options.only in mutant.name]
+    chosen = [mutant for mutant in every if re.search(options.only, mutant.name)]
     if options.list:
         print("\n".join(mutant.name for mutant in chosen), f"\n{len(chosen)} mutants")
         return 0
@@ -308,12 +323,12 @@ def main() -> int:
     for name in set(results.noticed) - {mutant.name for mutant in every}:
         del results.noticed[name]
     try:
-        sound = work(chosen, results, tree, options.workers)
+        known = work(chosen, results, tree, options.workers)
     except KeyboardInterrupt:
         table(chosen, results.found)
         print("interrupted; the same command goes on where this one stopped")
         return 130
-    failing = sorted(test for test, found in sound.items() if not found.passes)
+    failing = sorted(test for test, passes in known.sound.items() if not passes)
     for test in failing:
         print(f"fails without any change, so it noticed nothing: {test}")
     return int(table(chosen, results.found) > 0 or bool(failing))

@@ -109,6 +109,13 @@ LEDGER = ("tests/service/test_ledger.py",)
 PARTIES = ("tests/service/test_parties.py",)
 SCHEDULER = ("tests/service/test_scheduler.py",)
 KEPT = ("tests/terms/test_records.py", "tests/terms/test_keyfiles.py")
+FEDERATIONS = ("tests/silos/test_federation.py",)
+LIVE_CONTEXTS = ("tests/service/test_contextual.py",)
+LIVE_LOCAL = ("tests/service/test_local.py", *DEVICE_SHARES)
+LIVE_SHUFFLER = ("tests/service/test_shuffler.py",)
+SLICES = ("tests/protocols/test_slice_guarantees.py",)
+STATISTIC_GUARANTEES = ("tests/protocols/test_statistic_guarantees.py",)
+WORDS = ("tests/terms/test_words.py",)
 LEARNERS = ("tests/bandits/test_every_learner.py",)
 
 TARGETS: tuple[Target, ...] = (
@@ -1374,7 +1381,7 @@ TARGETS: tuple[Target, ...] = (
         "terms/context.py",
         "MomentTerms.slice_noise",
         (swap("moved / epsilon", "1 / epsilon"),),
-        LIVE_MOMENTS,
+        CHOSEN,
     ),
     Target(
         "contextual/statistics.py",
@@ -1396,7 +1403,12 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("terms/pinned.py", "Pinned._check_noise", (checks,), TERMS),
     Target("terms/pinned.py", "Pinned._check_least", (checks, limits), TERMS),
-    Target("terms/pinned.py", "Pinned._check_shares", (checks, limits, signs), TERMS),
+    Target(
+        "terms/pinned.py",
+        "Pinned._check_shares",
+        (checks, limits, signs),
+        (*TERMS, *STATED_NOISE, *MASKED_CONTEXTS),
+    ),
     Target(
         "terms/pinned.py",
         "Pinned._check_bits",
@@ -1567,6 +1579,255 @@ TARGETS: tuple[Target, ...] = (
     Target("records.py", "RecordDirectory.replace", (swap("found == old", "True"),), KEPT),
     Target("keyfiles.py", "read_key", (checks, limits), KEPT),
     Target("keyfiles.py", "_long_enough", (checks, limits), KEPT),
+    # statistics of contexts: terms, reports, noise
+    Target("terms/context.py", "ContextTerms.check", (checks,), (*CHOSEN, *LIVE_MOMENTS)),
+    Target("terms/context.py", "ContextTerms._check_statistic", (checks, limits), CHOSEN),
+    Target(
+        "terms/context.py",
+        "MomentTerms._check_statistic",
+        (checks, limits),
+        (*CHOSEN, *LIVE_MOMENTS),
+    ),
+    Target("terms/context.py", "MomentTerms.bounds", (swap("-largest", "0"),), LIVE_MOMENTS),
+    Target(
+        "terms/words.py",
+        "outsiders",
+        (
+            swap("math.sqrt(2)", "2"),
+            swap("delta / metrics", "delta"),
+            swap("metrics", "1"),
+            sides,
+        ),
+        (*LIVE_MOMENTS, *WORDS),
+    ),
+    Target(
+        "terms/accounting.py",
+        "pair_delta",
+        (swap("k + peak", "k"), swap("100 * float(scale)", "float(scale)")),
+        (*STATED_NOISE, *WORDS),
+    ),
+    Target(
+        "terms/accounting.py",
+        "least_epsilon",
+        (swap("math.ceil(high * digits)", "math.floor(high * digits)"), swap("high", "low")),
+        (*STATED_NOISE, *WORDS),
+    ),
+    Target(
+        "terms/accounting.py",
+        "gaussian_delta",
+        (swap("deviation / math.sqrt(shares)", "deviation"), swap("2 * apart >= epsilon", "False")),
+        STATED_NOISE,
+    ),
+    Target(
+        "contextual/feature_maps.py",
+        "FeatureMap.__post_init__",
+        (checks,),
+        FEATURES,
+    ),
+    Target(
+        "contextual/feature_maps.py",
+        "FeatureMap.longest",
+        (swap("max(squares)", "min(squares)"),),
+        FEATURES,
+    ),
+    Target(
+        "contextual/feature_maps.py",
+        "BoundedNumber.code",
+        (swap("min(max(float(value), self.low), self.high)", "float(value)"),),
+        FEATURES,
+    ),
+    Target("contextual/feature_maps.py", "FeatureMap.rounded", (checks,), FEATURES),
+    Target(
+        "contextual/statistics.py",
+        "ScaledMomentReport.factor",
+        (swap("DIAGONAL * self.resolution // self.levels", "DIAGONAL * self.resolution"),),
+        (*FEATURES, *LIVE_MOMENTS, *STATISTICS),
+    ),
+    Target(
+        "contextual/statistics.py",
+        "ScaledMomentReport.vector",
+        (swap("OTHER", "2 * OTHER"), swap("DIAGONAL", "2 * DIAGONAL")),
+        (*FEATURES, *LIVE_MOMENTS, *STATISTICS),
+    ),
+    Target("contextual/statistics.py", "TableReport.cell", (checks,), FEATURES),
+    Target(
+        "protocols/statistics.py",
+        "centred_sensitivity",
+        (swap("math.sqrt(2)", "1"), swap("weight ** 2 / 8", "weight ** 2 / 16")),
+        (*STATISTICS, *STATISTIC_GUARANTEES),
+    ),
+    Target(
+        "protocols/statistics.py",
+        "TableStatistic.noise",
+        (swap("2 / Fraction(target.epsilon)", "1 / Fraction(target.epsilon)"),),
+        (*STATISTICS, *STATISTIC_GUARANTEES),
+    ),
+    Target(
+        "protocols/statistics.py",
+        "MomentStatistic.loss",
+        (swap("d * (d - 1) // 2", "0"), swap("shares", "1")),
+        (*STATISTICS, *STATISTIC_GUARANTEES),
+    ),
+    Target(
+        "protocols/statistics.py",
+        "ScaledMomentStatistic.loss",
+        (swap("self.size", "1"), swap("shares", "1")),
+        (*STATISTICS, *STATISTIC_GUARANTEES),
+    ),
+    Target(
+        "protocols/statistics.py",
+        "_both_laplace",
+        (swap("((loss, 2),)", "((loss, 1),)"), swap("noise.power(2)", "noise.power(4)")),
+        (*STATISTICS, *STATISTIC_GUARANTEES),
+    ),
+    Target(
+        "protocols/statistics.py",
+        "MomentStatistic.outsiders",
+        (checks,),
+        (*STATISTICS, *STATISTIC_GUARANTEES),
+        ("stated",),
+    ),
+    Target(
+        "protocols/statistic_sums.py",
+        "SecureStatistic._prepare",
+        (
+            swap("_share(one, self.honest)", "_share(one, self.participants)"),
+            swap(
+                "self.statistic.noise(self._asked(), self.honest)",
+                "self.statistic.noise(self._asked())",
+            ),
+            swap("threat.assumptions()", "()"),
+        ),
+        (*STATISTICS, *STATISTIC_GUARANTEES, *EVERY),
+    ),
+    Target(
+        "protocols/statistic_sums.py",
+        "SecureStatistic.randomize",
+        (swap("_drawn(self.own)", "[0] * self.coordinates"),),
+        (*LAW_OF_SUMS, *STATISTICS),
+    ),
+    Target(
+        "protocols/statistic_sums.py",
+        "TwoServerStatistic.server_noise",
+        (swap("_drawn(self.own)", "[0] * self.coordinates"),),
+        (*LAW_OF_SUMS, *STATISTICS),
+    ),
+    Target("protocols/statistic_sums.py", "_drawn", (noise,), (*LAW_OF_SUMS, *STATISTICS)),
+    Target("protocols/statistic_sums.py", "PrivateStatistic.__init__", (checks,), STATISTICS),
+    Target(
+        "protocols/statistic_sums.py",
+        "UnaryStatistic.randomize",
+        (
+            swap("int(self._lies())", "0"),
+            swap("int(HALF.flip())", "1"),
+        ),
+        (*LAW_OF_SUMS, *STATISTICS),
+    ),
+    Target(
+        "protocols/statistic_sums.py",
+        "UnaryStatistic._lies",
+        (swap("self.epsilon", "2 * self.epsilon"),),
+        (*LAW_OF_SUMS, *STATISTICS),
+    ),
+    Target("protocols/slice_mechanism.py", "SliceMechanism.__post_init__", (checks,), SLICES),
+    Target(
+        "protocols/slice_mechanism.py",
+        "SliceMechanism._outsiders",
+        (
+            swap("max(policies.epsilon, epsilon)", "policies.epsilon"),
+            swap(
+                "(small.precision, small.distribution) != (large.precision, large.distribution)",
+                "False",
+            ),
+        ),
+        SLICES,
+    ),
+    Target("protocols/slice_mechanism.py", "SliceMechanism.restore", (checks,), SLICES),
+    Target(
+        "algorithms/private_contextual.py",
+        "slices",
+        (swap("problem.dishonest", "0"), swap("problem.missing", "0")),
+        (*MASKED_CONTEXTS, *SLICES),
+    ),
+    # what descriptions of rounds say to devices, and devices to the ledger
+    Target(
+        "aggregation/announcements.py",
+        "LiveRound.offer_of",
+        (
+            swap("noise.divisor", "1"),
+            swap("self.minimum", "self.slots"),
+            swap("self.grace", "0"),
+        ),
+        (*DEVICE_SHARES, *TWO_SERVERS, *DEVICE, *PARTIES),
+    ),
+    Target(
+        "aggregation/masking.py",
+        "MaskingRound.offer",
+        (swap("self.length", "1"),),
+        (*MASKED_CONTEXTS, *COORDINATOR),
+    ),
+    Target(
+        "aggregation/two_servers.py",
+        "TwoServerRound.offer",
+        (swap("self.scale", "None"), swap("self.length", "1")),
+        (*TWO_SERVERS, *DEVICE, *PARTIES),
+    ),
+    Target(
+        "aggregation/shuffler.py",
+        "ShufflerRound.offer",
+        (swap("self.messages // self.metrics", "self.messages"),),
+        (*SHUFFLER, *DEVICE_SHARES),
+    ),
+    Target("aggregation/local.py", "endorse_local", (checks,), LIVE_LOCAL),
+    Target("service/trust_models/shuffler.py", "ShufflerEngine._signed", (checks,), LIVE_SHUFFLER),
+    Target("aggregation/masking_server.py", "MaskingServer.endorse", (checks,), COORDINATOR),
+    Target("service/party.py", "ServerParty._check_own", (checks,), PARTIES),
+    Target("client/trust_models/contract.py", "Reporter.check_terms", (checks,), DEVICE_SHARES),
+    Target("terms/document.py", "check_live", (checks,), (*DEVICE_SHARES, *TERMS, *PARTIES)),
+    Target("terms/document.py", "_check_parties", (checks,), DOCUMENT),
+    Target("client/choices.py", "check_context", (checks,), LIVE_CONTEXTS),
+    # silos
+    Target("silos/federation.py", "PinnedFederation.__post_init__", (checks,), FEDERATIONS),
+    Target("silos/federation.py", "FederationTerms.__post_init__", (checks, limits), FEDERATIONS),
+    Target("silos/federation.py", "FederationTerms._check_missing", (checks, limits), FEDERATIONS),
+    Target(
+        "privacy/silos.py",
+        "SilosDP.implies",
+        (swap("super().implies(everybody)", "True"), swap("all", "any")),
+        BUDGETS,
+    ),
+    Target("privacy/silos.py", "SilosDP.__post_init__", (checks,), BUDGETS),
+    # sampling
+    Target(
+        "sampling/draws.py",
+        "accepted_gaussian",
+        (swap("2 * square", "square"), swap("square / scale", "0")),
+        DRAWS,
+    ),
+    Target(
+        "sampling/draws.py",
+        "draw_laplace_share",
+        (
+            swap("Fraction(1, shares)", "Fraction(1, shares + 1)"),
+            swap("1 / scale", "2 / scale"),
+        ),
+        (*DRAWS, *DEVICE_SHARES),
+    ),
+    Target(
+        "sampling/draws.py",
+        "flip_response",
+        (swap("epsilon", "2 * epsilon"),),
+        (*DRAWS, *DEVICE_SHARES),
+    ),
+    Target(
+        "sampling/draws.py",
+        "poisson_parts",
+        (
+            swap("-(-mean // largest)", "mean // largest + 1"),
+            swap("mean / parts", "mean / parts / 2"),
+        ),
+        DRAWS,
+    ),
     # bandits
     Target("bandits/contract.py", "Learner.check", (checks,), LEARNERS),
     Target("bandits/contract.py", "Learner._check", (checks,), LEARNERS),
@@ -1647,6 +1908,9 @@ EQUIVALENT: dict[str, str] = {
     ),
     "sampling/draws.py: draw_gaussian: 2 -> 3": (
         "the first 2 bounds where inversion is used; both ways draw the same distribution"
+    ),
+    "terms/accounting.py: gaussian_delta: 2 * apart -> apart": (
+        "the divergence at a negative ε bounds δ, too: it is returned instead of 1"
     ),
     "rounds/round_runner.py: seen: len(messages) > protocol.participants -> "
     "len(messages) >= protocol.participants": (

@@ -93,8 +93,8 @@ class Runner:
             return json.loads(line)
         raise RuntimeError("the tests cannot be collected: run `python -m pytest --collect-only`")
 
-    def run(self, tests: list[str], broken: Broken, seconds: float) -> Run | None:
-        """The tests in this order until one fails, each given so many seconds of computing; None
+    def run(self, tests: list[str], broken: Broken, seconds: list[float]) -> Run | None:
+        """The tests in this order until one fails, each given its seconds of computing; None
         where the function cannot be replaced without loading the module again.
         """
         assert self._process.stdin is not None
@@ -191,9 +191,10 @@ class Server(Reports):
             print(json.dumps(("unable", "", 0.0)), file=pipe, flush=True)
             return
         chosen = [items[test] for test in request["tests"]]
-        for item, following in zip(chosen, [*chosen[1:], None], strict=True):
+        follow = [*chosen[1:], None]
+        for item, following, seconds in zip(chosen, follow, request["seconds"], strict=True):
             print(json.dumps(("begins", item.nodeid, 0.0)), file=pipe, flush=True)
-            limit = int(time.process_time() + request["seconds"]) + 1
+            limit = int(time.process_time() + seconds) + 1
             resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             said = "failed" if self.failed else "passed"

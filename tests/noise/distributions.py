@@ -46,7 +46,7 @@ DRAWABLE: dict[str, NoiseDistribution] = DIVISIBLE | {
     "gaussian-37": DiscreteGaussian(37.5),
     "gaussian-300": DiscreteGaussian(300),
 }
-LAWS: dict[str, NoiseDistribution] = DRAWABLE | {
+DISTRIBUTIONS: dict[str, NoiseDistribution] = DRAWABLE | {
     "table": Table.of(-3, np.array([0.125, 0.25, 0.375, 0.0, 0.125, 0.125]))
 }
 

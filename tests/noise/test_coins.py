@@ -456,7 +456,7 @@ def test_a_walk_does_not_remember_more_thresholds_than_agreed(
     assert len(walk._again) == 5
 
 
-def test_wide_laws_are_drawn_in_parts() -> None:
+def test_wide_distributions_are_drawn_in_parts() -> None:
     parts, _ = draws.poisson_parts(Fraction(10**9, 2))
     assert parts == 64
     distribution = Binomial(10**9, 0.3)

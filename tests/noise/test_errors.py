@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.noise.distributions import LAWS
+from tests.noise.distributions import DISTRIBUTIONS
 from tests.tables import each_row
 
 from tacit.errors import TacitError
@@ -85,24 +85,24 @@ def test_a_chance_beyond_certainty_is_refused(factor: Any, rate: Any) -> None:
 
 
 @each_row("count", [0, -3, 2.5, math.nan, "two", None])
-@each_row("name", LAWS)
+@each_row("name", DISTRIBUTIONS)
 def test_a_share_count_below_one_is_refused(name: str, count: Any) -> None:
-    message = refusal(lambda: LAWS[name].share(count))
+    message = refusal(lambda: DISTRIBUTIONS[name].share(count))
     assert message.startswith(f"shares is {count}: ")
     assert "at least one participant" in message
 
 
 @each_row("times", [0, -1, math.nan, math.inf, "two"])
-@each_row("name", LAWS)
+@each_row("name", DISTRIBUTIONS)
 def test_a_power_that_is_not_positive_is_refused(name: str, times: Any) -> None:
-    assert str(times) in refusal(lambda: LAWS[name].power(times))
+    assert str(times) in refusal(lambda: DISTRIBUTIONS[name].power(times))
 
 
 @each_row("p", [0, 1, -0.1, 1.1, math.nan, math.inf, "0.5", None])
 @each_row("ask", ["quantile", "tail_quantile", "bound"])
 @each_row("name", ["laplace-10", "skellam-1388", "binomial-62", "table"])
 def test_a_level_outside_zero_to_one_is_refused(name: str, ask: str, p: Any) -> None:
-    message = refusal(lambda: getattr(LAWS[name], ask)(p))
+    message = refusal(lambda: getattr(DISTRIBUTIONS[name], ask)(p))
     assert f"is {p}: must be a probability" in message
 
 
@@ -139,7 +139,7 @@ def test_a_modulus_too_small_is_refused() -> None:
     "probabilities",
     [[], [0.5], [0.5, 0.6], [1.5, -0.5], [math.nan, 1.0], [[0.5, 0.5]], "half", None],
 )
-def test_a_table_that_is_no_law_is_refused(probabilities: Any) -> None:
+def test_a_table_that_is_no_distribution_is_refused(probabilities: Any) -> None:
     assert "sum to 1" in refusal(lambda: Table.of(0, probabilities))
 
 

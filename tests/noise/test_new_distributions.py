@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from tests.noise.battery import suspicions
-from tests.noise.distributions import LAWS
+from tests.noise.distributions import DISTRIBUTIONS
 
 import tacit
 from tacit.errors import Number, TacitError
@@ -125,7 +125,7 @@ class Mixture(NoiseDistribution):
         return self.parts[0].draw()
 
 
-LAW = Together(Skellam(2), DiscreteLaplace(3))
+DISTRIBUTION = Together(Skellam(2), DiscreteLaplace(3))
 TARGET = ApproximateDP(1.0, 1e-5)
 
 
@@ -136,11 +136,11 @@ def hockey_stick(distribution: NoiseDistribution, shift: int, epsilon: float) ->
     )
 
 
-def test_every_law_of_the_package_is_in_the_suite() -> None:
+def test_every_distribution_of_the_package_is_in_the_suite() -> None:
     ours = {
         distribution for name, distribution in STORABLE.items() if name.startswith("tacit.noise.")
     }
-    assert ours == {type(distribution) for distribution in LAWS.values()}
+    assert ours == {type(distribution) for distribution in DISTRIBUTIONS.values()}
     assert all(
         NoiseDistribution.kinds[distribution.kind] is distribution
         for distribution in ours
@@ -148,7 +148,7 @@ def test_every_law_of_the_package_is_in_the_suite() -> None:
     )
 
 
-def test_a_new_law_has_a_name_and_takes_nobodys_place() -> None:
+def test_a_new_distribution_has_a_name_and_takes_nobodys_place() -> None:
     assert Together.kind == "together"
     assert NoiseDistribution.kinds["together"] is Together
     impostor = type("Skellam", (Together,), {})
@@ -157,8 +157,8 @@ def test_a_new_law_has_a_name_and_takes_nobodys_place() -> None:
     assert type(distribution_from_dict(distribution_to_dict(Skellam(3)))) is Skellam
 
 
-def test_a_new_law_is_stored_and_read_back() -> None:
-    for distribution in (LAW, LAW.share(7), Mixture((1.0, 4.5))):
+def test_a_new_distribution_is_stored_and_read_back() -> None:
+    for distribution in (DISTRIBUTION, DISTRIBUTION.share(7), Mixture((1.0, 4.5))):
         assert (
             distribution_from_dict(json.loads(json.dumps(distribution_to_dict(distribution))))
             == distribution
@@ -177,8 +177,12 @@ def test_reading_imports_our_own_modules_only(monkeypatch: pytest.MonkeyPatch) -
     assert asked == ["tacit.protocols.pure_shuffle"]
 
 
-@pytest.mark.parametrize("distribution", [LAW, LAW.share(5), Mixture((1.0, 6.0))], ids=repr)
-def test_the_loss_of_a_new_law_is_exact_in_its_worst_shift(distribution: NoiseDistribution) -> None:
+@pytest.mark.parametrize(
+    "distribution", [DISTRIBUTION, DISTRIBUTION.share(5), Mixture((1.0, 6.0))], ids=repr
+)
+def test_the_loss_of_a_new_distribution_is_exact_in_its_worst_shift(
+    distribution: NoiseDistribution,
+) -> None:
     loss = privacy_loss(distribution, 3)
     for epsilon in (0.0, 0.3, 1.0):
         truth = max(hockey_stick(distribution, shift, epsilon) for shift in (1, 2, 3))
@@ -186,7 +190,7 @@ def test_the_loss_of_a_new_law_is_exact_in_its_worst_shift(distribution: NoiseDi
     assert renyi_divergence(distribution, 1, 2.0) > 0
 
 
-def test_new_laws_compose_and_hide_vectors() -> None:
+def test_new_distributions_compose_and_hide_vectors() -> None:
     distribution = Together.of_std(30.0)
     single = privacy_loss(distribution, 2).epsilon(1e-5)
     assert single < ComposedLoss(((privacy_loss(distribution, 2), 3),)).epsilon(1e-5) < 3 * single
@@ -198,7 +202,7 @@ def test_new_laws_compose_and_hide_vectors() -> None:
 
 
 @pytest.mark.parametrize("kind", [Together, "together"])
-def test_a_new_law_is_calibrated_and_shared(kind: Any) -> None:
+def test_a_new_distribution_is_calibrated_and_shared(kind: Any) -> None:
     found = calibrate(kind, 2, TARGET, users=20)
     assert found.meets_target
     assert privacy_loss(found.distribution, 2).epsilon(1e-5) <= 1.0  # type: ignore[arg-type]
@@ -213,17 +217,17 @@ def test_a_new_law_is_calibrated_and_shared(kind: Any) -> None:
         calibrate(Mixture, 2, TARGET)
 
 
-def test_learners_get_cumulants_of_a_new_law() -> None:
-    assert cumulants(LAW) is cumulants(Together(Skellam(2), DiscreteLaplace(3)))
-    value, slope, curvature = cumulants(LAW)(0.1)
-    parts = [cumulants(part)(0.1) for part in (LAW.one, LAW.other)]
+def test_learners_get_cumulants_of_a_new_distribution() -> None:
+    assert cumulants(DISTRIBUTION) is cumulants(Together(Skellam(2), DiscreteLaplace(3)))
+    value, slope, curvature = cumulants(DISTRIBUTION)(0.1)
+    parts = [cumulants(part)(0.1) for part in (DISTRIBUTION.one, DISTRIBUTION.other)]
     assert value == pytest.approx(sum(part[0] for part in parts))
     assert slope == pytest.approx(sum(part[1] for part in parts), rel=1e-4)
     assert curvature == pytest.approx(sum(part[2] for part in parts), rel=1e-3)
-    assert cumulants(LAW)(1.0) == (math.inf, math.inf, math.inf)
+    assert cumulants(DISTRIBUTION)(1.0) == (math.inf, math.inf, math.inf)
 
 
-def test_a_new_law_hides_a_secure_sum() -> None:
+def test_a_new_distribution_hides_a_secure_sum() -> None:
     """Seeded; the unseeded draws raise a false alarm once in 10^8 runs."""
     distribution = calibrate(Together, 4, TARGET).distribution
     assert isinstance(distribution, Together)
@@ -231,15 +235,17 @@ def test_a_new_law_hides_a_secure_sum() -> None:
     assert protocol.error(50).variance > float(distribution.variance) / 16
     estimate = protocol.analyze(protocol.combine([protocol.randomize(0.5) for _ in range(50)]))
     assert abs(estimate.mean - 0.5) < 50 * distribution.std / (50 * 4)
-    rng, halves = np.random.default_rng(0), Levels(np.array([2]), np.array([50]))
-    simulated = [protocol.simulate(halves, rng).mean for _ in range(200)]
+    rng, shares = np.random.default_rng(0), Levels(np.array([2]), np.array([50]))
+    simulated = [protocol.simulate(shares, rng).mean for _ in range(200)]
     assert np.mean(simulated) == pytest.approx(
         0.5, abs=5 * float(np.std(simulated)) / math.sqrt(200)
     )
-    assert not suspicions(LAW.share(4).draw(4 * 5000).reshape(-1, 4).sum(axis=1), LAW)
+    assert not suspicions(
+        DISTRIBUTION.share(4).draw(4 * 5000).reshape(-1, 4).sum(axis=1), DISTRIBUTION
+    )
 
 
-def test_a_law_that_does_not_divide_offers_close_shares() -> None:
+def test_a_distribution_that_does_not_divide_offers_close_shares() -> None:
     from tacit.noise import DiscreteGaussian, sum_divergence
 
     distribution = DiscreteGaussian(20.0)
@@ -256,20 +262,20 @@ def test_a_law_that_does_not_divide_offers_close_shares() -> None:
 
 @pytest.mark.parametrize("kind", ["discrete-laplace", "skellam", "discrete-gaussian", "binomial"])
 @pytest.mark.parametrize("std", [4.0, 33.3, 1e5])
-def test_a_law_is_found_by_its_standard_deviation(kind: str, std: float) -> None:
+def test_a_distribution_is_found_by_its_standard_deviation(kind: str, std: float) -> None:
     distribution = NoiseDistribution.kinds[kind].of_std(std)
     assert distribution.std == pytest.approx(std, rel=1e-2)
     assert distribution.scaled(2.0).std == pytest.approx(2 * distribution.std, rel=1e-3)
 
 
-def test_importing_laws_and_losses_leaves_slow_packages_alone() -> None:
+def test_importing_distributions_and_losses_leaves_slow_packages_alone() -> None:
     slow = ("scipy.signal", "scipy.stats", "scipy.optimize", "dp_accounting")
     code = f"import sys, tacit.noise, tacit.privacy; print([m for m in {slow} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_nobody_outside_asks_for_a_laws_class() -> None:
+def test_nobody_outside_asks_for_a_distributions_class() -> None:
     root = Path(tacit.__file__).parent
     names = {
         distribution.__name__

@@ -12,7 +12,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 from scipy.special import ndtr
-from tests.noise.distributions import DRAWABLE, LAWS, WIDE, digits, reference
+from tests.noise.distributions import DISTRIBUTIONS, DRAWABLE, WIDE, digits, reference
 
 from tacit.noise import (
     Binomial,
@@ -26,18 +26,18 @@ from tacit.noise import (
 )
 from tacit.noise.table import entries
 
-EACH = pytest.mark.parametrize("name", LAWS)
+EACH = pytest.mark.parametrize("name", DISTRIBUTIONS)
 
 
 @EACH
 def test_probabilities_sum_to_one(name: str) -> None:
-    _, pmf = entries(LAWS[name])
+    _, pmf = entries(DISTRIBUTIONS[name])
     assert math.fsum(pmf) == pytest.approx(1, abs=1e-13)
 
 
 @EACH
 def test_mean_and_variance_agree_with_summation(name: str) -> None:
-    distribution = LAWS[name]
+    distribution = DISTRIBUTIONS[name]
     start, pmf = entries(distribution)
     k = start + np.arange(len(pmf), dtype=float)
     mean = math.fsum(k * pmf)
@@ -90,7 +90,7 @@ def test_log_probabilities_reach_beyond_what_a_double_can_hold(name: str) -> Non
 
 @EACH
 def test_probabilities_are_elementwise_and_zero_outside_the_support(name: str) -> None:
-    distribution = LAWS[name]
+    distribution = DISTRIBUTIONS[name]
     k = np.arange(-6, 6).reshape(3, 4)
     assert distribution.pmf(k).shape == (3, 4)
     np.testing.assert_array_equal(
@@ -104,14 +104,14 @@ def test_probabilities_are_elementwise_and_zero_outside_the_support(name: str) -
 
 
 @EACH
-def test_symmetric_laws_are_symmetric_and_the_others_are_not(name: str) -> None:
-    _, pmf = entries(LAWS[name])
-    assert LAWS[name].symmetric == np.allclose(pmf, pmf[::-1], rtol=1e-9, atol=1e-290)
+def test_symmetric_distributions_are_symmetric_and_the_others_are_not(name: str) -> None:
+    _, pmf = entries(DISTRIBUTIONS[name])
+    assert DISTRIBUTIONS[name].symmetric == np.allclose(pmf, pmf[::-1], rtol=1e-9, atol=1e-290)
 
 
 @EACH
 def test_log_concavity_is_claimed_exactly_where_it_holds(name: str) -> None:
-    distribution = LAWS[name]
+    distribution = DISTRIBUTIONS[name]
     _, pmf = entries(distribution)
     logs = np.log(pmf[np.flatnonzero(pmf > 1e-280)])
     gapless = bool(np.all(pmf[1:-1] > 0))
@@ -128,7 +128,7 @@ def growth_rates(distribution: NoiseDistribution) -> list[float]:
 
 @EACH
 def test_the_log_moment_generating_function_agrees_with_summation(name: str) -> None:
-    distribution = LAWS[name]
+    distribution = DISTRIBUTIONS[name]
     start, pmf = entries(distribution)
     k = start + np.arange(len(pmf), dtype=float)
     rates = growth_rates(distribution)
@@ -196,7 +196,7 @@ def test_a_polya_difference_too_wide_for_a_table_is_refused_with_a_way_out() -> 
 
 
 @pytest.mark.parametrize("name", DRAWABLE)
-def test_laws_are_values(name: str) -> None:
+def test_distributions_are_values(name: str) -> None:
     """Equal, hashable, frozen, printable as code, and picklable even after they have drawn."""
     distribution = DRAWABLE[name]
     distribution.draw()
@@ -210,7 +210,7 @@ def test_laws_are_values(name: str) -> None:
         distribution.mean = 1  # type: ignore[misc]
 
 
-def test_numpy_numbers_make_the_same_laws_as_python_numbers() -> None:
+def test_numpy_numbers_make_the_same_distributions_as_python_numbers() -> None:
     """A NumPy integer inside a Fraction would wrap around in exact arithmetic."""
     pairs = [
         (DiscreteLaplace(cast(Any, np.int64(10))), DiscreteLaplace(10)),

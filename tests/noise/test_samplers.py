@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from tests.noise.battery import adjacent_ratios, chi_square, signs, suspicions
-from tests.noise.distributions import DRAWABLE, LAWS
+from tests.noise.distributions import DISTRIBUTIONS, DRAWABLE
 
 from tacit.noise import Chance, DiscreteLaplace, NoiseDistribution, Polya, Skellam
 from tacit.sampling.coins import ONE_OVER_E, below, flip_exp, random_bits
@@ -22,40 +22,40 @@ WRONG = DRAWS
 
 
 @EACH
-def test_draws_follow_the_law(name: str) -> None:
+def test_draws_follow_the_distribution(name: str) -> None:
     distribution = DRAWABLE[name]
     assert not suspicions([distribution.draw() for _ in range(DRAWS)], distribution)
 
 
 @EACH
 @pytest.mark.slow
-def test_a_million_draws_follow_the_law(name: str) -> None:
+def test_a_million_draws_follow_the_distribution(name: str) -> None:
     distribution = DRAWABLE[name]
     assert not suspicions(distribution.draw(1_000_000), distribution)
 
 
 @pytest.mark.parametrize("name", ["binomial-62", "binomial-130"])
-def test_fair_bits_drawn_in_bulk_follow_the_law(name: str) -> None:
+def test_fair_bits_drawn_in_bulk_follow_the_distribution(name: str) -> None:
     distribution = DRAWABLE[name]
     assert not suspicions(distribution.draw(1_000_000), distribution)
 
 
-@pytest.mark.parametrize("name", LAWS)
-def test_samples_follow_the_law(name: str) -> None:
-    distribution = LAWS[name]
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_samples_follow_the_distribution(name: str) -> None:
+    distribution = DISTRIBUTIONS[name]
     assert not suspicions(distribution.sample(np.random.default_rng(2026), 500_000), distribution)
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
 @pytest.mark.slow
-def test_millions_of_samples_follow_the_law(name: str) -> None:
-    distribution = LAWS[name]
+def test_millions_of_samples_follow_the_distribution(name: str) -> None:
+    distribution = DISTRIBUTIONS[name]
     assert not suspicions(distribution.sample(np.random.default_rng(11), 5_000_000), distribution)
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_a_seed_reproduces_samples_and_shapes_are_kept(name: str) -> None:
-    distribution = LAWS[name]
+    distribution = DISTRIBUTIONS[name]
     once, again = (distribution.sample(np.random.default_rng(5), (3, 4)) for _ in range(2))
     assert once.shape == (3, 4)
     assert np.issubdtype(once.dtype, np.integer)

@@ -1,4 +1,4 @@
-"""Laws as plain data, and their cumulant functions."""
+"""Distributions as plain data, and their cumulant functions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tacit.noise import (
 from tacit.noise.cumulants import cumulants
 from tacit.noise.serialize import distribution_from_dict, distribution_to_dict
 
-LAWS: list[NoiseDistribution] = [
+DISTRIBUTIONS: list[NoiseDistribution] = [
     DiscreteLaplace(Fraction(7, 3)),
     DiscreteLaplace(0.1),
     DiscreteLaplace(10).share(7),
@@ -39,8 +39,8 @@ LAWS: list[NoiseDistribution] = [
 ]
 
 
-@pytest.mark.parametrize("distribution", [*LAWS, Polya(Fraction(1, 5), 0.5)], ids=repr)
-def test_a_law_survives_json_exactly(distribution: NoiseDistribution) -> None:
+@pytest.mark.parametrize("distribution", [*DISTRIBUTIONS, Polya(Fraction(1, 5), 0.5)], ids=repr)
+def test_a_distribution_survives_json_exactly(distribution: NoiseDistribution) -> None:
     copy = distribution_from_dict(json.loads(json.dumps(distribution_to_dict(distribution))))
     assert copy == distribution
     assert repr(copy) == repr(distribution)
@@ -64,7 +64,7 @@ def test_a_table_survives_json_exactly() -> None:
     assert np.array_equal(copy.probabilities, table.probabilities)
 
 
-def test_unknown_laws_are_refused() -> None:
+def test_unknown_distributions_are_refused() -> None:
     with pytest.raises(TacitError, match="known are"):
         distribution_from_dict({"law": "Cauchy"})
     with pytest.raises(TacitError, match="register"):
@@ -72,10 +72,12 @@ def test_unknown_laws_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "distribution", [*LAWS, Table.of(-3, np.array([0.1, 0.2, 0.4, 0.3]))], ids=repr
+    "distribution", [*DISTRIBUTIONS, Table.of(-3, np.array([0.1, 0.2, 0.4, 0.3]))], ids=repr
 )
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_cumulants_are_those_of_the_law(distribution: NoiseDistribution, sign: int) -> None:
+def test_cumulants_are_those_of_the_distribution(
+    distribution: NoiseDistribution, sign: int
+) -> None:
     for share in (0.01, 0.3, 0.6):
         s = sign * share / math.sqrt(float(distribution.variance))
         k, slope, curvature = cumulants(distribution)(s)
@@ -92,8 +94,8 @@ def test_cumulants_are_those_of_the_law(distribution: NoiseDistribution, sign: i
         )
 
 
-@pytest.mark.parametrize("distribution", LAWS, ids=repr)
-def test_cumulants_never_fall_below_the_laws_own(distribution: NoiseDistribution) -> None:
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=repr)
+def test_cumulants_never_fall_below_the_distributions_own(distribution: NoiseDistribution) -> None:
     """A bound built on them stays a bound."""
     for s in np.linspace(-3, 3, 25) / math.sqrt(float(distribution.variance)):
         assert (

@@ -82,7 +82,7 @@ def test_powers_compose_and_moments_scale(name: str) -> None:
     assert distribution.share(1).log_pmf(3) == pytest.approx(distribution.log_pmf(3))
 
 
-def test_shares_of_a_discrete_laplace_law_recompose_to_it() -> None:
+def test_shares_of_a_discrete_laplace_distribution_recompose_to_it() -> None:
     assert DiscreteLaplace(10).share(7).power(7) == DiscreteLaplace(10)
 
 

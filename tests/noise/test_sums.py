@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from tests.noise.distributions import LAWS
+from tests.noise.distributions import DISTRIBUTIONS
 
 from tacit.noise import (
     Binomial,
@@ -74,13 +74,13 @@ def test_convolution_keeps_log_concavity_and_symmetry_in_sight() -> None:
 
 
 @pytest.mark.parametrize("modulus", [2, 3, 17, 1000])
-@pytest.mark.parametrize("name", LAWS)
-def test_the_law_modulo_m_agrees_with_brute_force(name: str, modulus: int) -> None:
-    start, pmf = entries(LAWS[name])
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_the_distribution_modulo_m_agrees_with_brute_force(name: str, modulus: int) -> None:
+    start, pmf = entries(DISTRIBUTIONS[name])
     terms: list[list[float]] = [[] for _ in range(modulus)]
     for i, p in enumerate(pmf):
         terms[(start + i) % modulus].append(float(p))
-    result = modular_pmf(LAWS[name], modulus)
+    result = modular_pmf(DISTRIBUTIONS[name], modulus)
     np.testing.assert_allclose(
         result, [math.fsum(values) for values in terms], rtol=1e-11, atol=1e-300
     )
@@ -143,7 +143,7 @@ def test_the_wrap_probability_agrees_with_simulation(largest_sum: int) -> None:
     [DiscreteLaplace(9), DiscreteLaplace(9).share(5), DiscreteLaplace(90).power(20), Skellam(90)],
     ids=repr,
 )
-def test_a_law_says_how_much_room_it_needs(distribution: NoiseDistribution) -> None:
+def test_a_distribution_says_how_much_room_it_needs(distribution: NoiseDistribution) -> None:
     modulus = 130 + 2 * distribution.room(1e-9) + 1
     assert 0 < distribution.wrap_chance(130, modulus) <= 1e-9
     assert distribution.wrap_chance(130, 132) > 0.1

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.noise.distributions import LAWS
+from tests.noise.distributions import DISTRIBUTIONS
 
 from tacit.noise import (
     Binomial,
@@ -26,7 +26,7 @@ from tacit.noise.chernoff import tail_bound
 from tacit.noise.distribution import chord_sums, grid, tail_bounds
 from tacit.noise.table import entries
 
-EACH = pytest.mark.parametrize("name", LAWS)
+EACH = pytest.mark.parametrize("name", DISTRIBUTIONS)
 
 
 def floats(low: float, high: float) -> st.SearchStrategy[float]:
@@ -42,7 +42,7 @@ def tables(draw: st.DrawFn) -> NoiseDistribution:
 CHANCES = st.builds(
     Chance, st.fractions(Fraction(1, 2), 1), st.fractions(Fraction(1, 100), 5, max_denominator=1000)
 )
-ANY_LAW = st.one_of(
+ANY_DISTRIBUTION = st.one_of(
     st.builds(DiscreteLaplace, floats(0.02, 300)),
     st.builds(Polya, floats(1e-3, 50), st.one_of(floats(0.01, 0.99), CHANCES)),
     st.builds(PolyaDifference, floats(1e-3, 5), st.one_of(floats(0.01, 0.98), CHANCES)),
@@ -55,7 +55,7 @@ LEVELS = st.one_of(floats(1e-12, 1 - 1e-12), floats(1e-9, 1e-3), st.just(0.5))
 
 
 @settings(max_examples=150, deadline=None)
-@given(distribution=ANY_LAW, p=LEVELS)
+@given(distribution=ANY_DISTRIBUTION, p=LEVELS)
 def test_a_quantile_is_the_least_value_that_reaches_the_level(
     distribution: NoiseDistribution, p: float
 ) -> None:
@@ -67,7 +67,7 @@ def test_a_quantile_is_the_least_value_that_reaches_the_level(
 
 
 @settings(max_examples=100, deadline=None)
-@given(distribution=ANY_LAW, exponent=floats(-250, -0.001))
+@given(distribution=ANY_DISTRIBUTION, exponent=floats(-250, -0.001))
 def test_a_tail_quantile_inverts_the_tail_however_small(
     distribution: NoiseDistribution, exponent: float
 ) -> None:
@@ -77,7 +77,7 @@ def test_a_tail_quantile_inverts_the_tail_however_small(
 
 
 @settings(max_examples=100, deadline=None)
-@given(distribution=ANY_LAW, p=LEVELS)
+@given(distribution=ANY_DISTRIBUTION, p=LEVELS)
 def test_a_bound_is_the_least_distance_from_the_mean_that_is_exceeded_rarely_enough(
     distribution: NoiseDistribution, p: float
 ) -> None:
@@ -93,7 +93,7 @@ def test_a_bound_is_the_least_distance_from_the_mean_that_is_exceeded_rarely_eno
 
 @EACH
 def test_tail_and_distribution_function_are_sums_of_probabilities(name: str) -> None:
-    distribution = LAWS[name]
+    distribution = DISTRIBUTIONS[name]
     start, pmf = entries(distribution)
     for step in (-20, -3, -1, -0.1, 0, 0.1, 1, 3, 20):
         t = round(distribution.mean + step * distribution.std)
@@ -114,7 +114,7 @@ def test_tail_and_distribution_function_are_sums_of_probabilities(name: str) -> 
 
 @EACH
 def test_the_window_holds_what_is_above_the_floor_and_nothing_more(name: str) -> None:
-    distribution = LAWS[name]
+    distribution = DISTRIBUTIONS[name]
     first, last = distribution.window(log_floor=-30.0)
     assert float(distribution.log_pmf(first)) >= -30 > float(distribution.log_pmf(first - 1))
     assert float(distribution.log_pmf(last)) >= -30 > float(distribution.log_pmf(last + 1))
@@ -167,7 +167,9 @@ def test_tail_bounds_bracket_the_exact_sum(distribution: NoiseDistribution, sign
 
 
 @pytest.mark.parametrize("distribution", WIDE, ids=repr)
-def test_quantiles_of_wide_laws_invert_the_exact_sum(distribution: NoiseDistribution) -> None:
+def test_quantiles_of_wide_distributions_invert_the_exact_sum(
+    distribution: NoiseDistribution,
+) -> None:
     k = distribution.tail_quantile(1e-9)
     assert distribution.tail(k) <= 1e-9 < distribution.tail(k - 1)
     k = distribution.quantile(1e-4)

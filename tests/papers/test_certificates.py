@@ -44,7 +44,7 @@ DESIGN = (
 )  # noise epsilon, tau, mixture of the design's measurements
 
 
-def device_law(parameters: PureShuffleParameters, bit: int) -> list[mpmath.mpf]:
+def device_distribution(parameters: PureShuffleParameters, bit: int) -> list[mpmath.mpf]:
     """The distribution of a device's count from the definition: a sum over pairs of Pólya
     variables, in 60 digits.
     """
@@ -80,7 +80,7 @@ def enumerated_epsilon(parameters: PureShuffleParameters) -> mpmath.mpf:
     """The worst log ratio over every data set, every neighbour and every combination of the users'
     counts.
     """
-    distributions = [device_law(parameters, bit) for bit in (0, 1)]
+    distributions = [device_distribution(parameters, bit) for bit in (0, 1)]
     views = {}
     with mpmath.workdps(60):
         for data in itertools.product((0, 1), repeat=parameters.users):
@@ -128,9 +128,11 @@ def test_the_design_measurement_of_64_users_is_reproduced() -> None:
 @pytest.mark.parametrize(
     "parameters", [*TINY, PureShuffleParameters(64, 1, *DESIGN)], ids=lambda p: f"{p.users}-users"
 )
-def test_the_balls_contain_the_law_of_the_device(parameters: PureShuffleParameters) -> None:
+def test_the_balls_contain_the_distribution_of_the_device(
+    parameters: PureShuffleParameters,
+) -> None:
     for ball, value in zip(
-        count_ratios.count_distribution(parameters), device_law(parameters, 0), strict=True
+        count_ratios.count_distribution(parameters), device_distribution(parameters, 0), strict=True
     ):
         with flint.ctx.workprec(400):
             digits = mpmath.nstr(value, 50)
@@ -138,8 +140,10 @@ def test_the_balls_contain_the_law_of_the_device(parameters: PureShuffleParamete
             assert ball.rel_accuracy_bits() > 150
 
 
-def test_a_user_with_a_one_has_the_law_of_a_zero_read_backwards() -> None:
-    for zero, one in zip(device_law(TINY[1], 0), reversed(device_law(TINY[1], 1)), strict=True):
+def test_a_user_with_a_one_has_the_distribution_of_a_zero_read_backwards() -> None:
+    for zero, one in zip(
+        device_distribution(TINY[1], 0), reversed(device_distribution(TINY[1], 1)), strict=True
+    ):
         assert mpmath.almosteq(zero, one, rel_eps=mpmath.mpf(10) ** -50)
 
 

@@ -110,7 +110,7 @@ def test_a_person_may_raise_one_batch_and_lower_another(distribution: NoiseDistr
         )  # one pair for both directions costs something, not everything
 
 
-def test_a_symmetric_law_composes_to_the_enumerated_value() -> None:
+def test_a_symmetric_distribution_composes_to_the_enumerated_value() -> None:
     distributions: list[NoiseDistribution] = [Binomial(12), Binomial(20), Binomial(12)]
     composed = compose_losses([(privacy_loss(Binomial(12), 1), 2), privacy_loss(Binomial(20), 1)])
     for epsilon in (0.0, 0.5, 1.0, 2.0):

@@ -80,7 +80,7 @@ def test_missing_skellam_shares_leave_a_smaller_variance() -> None:
     ).epsilon(1e-5)
 
 
-def test_nobody_missing_is_the_law_itself() -> None:
+def test_nobody_missing_is_the_distribution_itself() -> None:
     assert dropout_loss(DiscreteLaplace(3), 1, 2).pure == privacy_loss(DiscreteLaplace(3), 2).pure
 
 
@@ -105,9 +105,9 @@ def test_shares_hold_at_the_guaranteed_number_and_fail_one_below(users: int) -> 
     target, sensitivity = PureDP(1.0), 5
     distribution = calibrate("discrete-laplace", sensitivity, target).distribution
     assert isinstance(distribution, DiscreteLaplace)
-    crowd = ThreatModel(dropout=0.2)
-    honest, share = crowd.honest(users), distribution.share(crowd.honest(users))
-    assert (crowd.reports(users), honest) == (round(0.8 * users), round(0.8 * users) - 1)
+    threat = ThreatModel(dropout=0.2)
+    honest, share = threat.honest(users), distribution.share(threat.honest(users))
+    assert (threat.reports(users), honest) == (round(0.8 * users), round(0.8 * users) - 1)
     assert share.power(honest).pure_loss(sensitivity) <= 1.0
     assert share.power(users).pure_loss(sensitivity) <= 1.0 + 1e-12
     assert share.power(honest - 1).pure_loss(sensitivity) > 1.001
@@ -117,16 +117,16 @@ def test_shares_hold_at_the_guaranteed_number_and_fail_one_below(users: int) -> 
 def test_skellam_shares_hold_at_the_guaranteed_number_and_above_and_fail_one_below() -> None:
     distribution = calibrate("skellam", 10, ApproximateDP(1.0, 1e-5)).distribution
     assert isinstance(distribution, Skellam)
-    crowd = ThreatModel(dropout=0.1, corrupt=0.1)
-    share = distribution.share(crowd.honest(40))
-    assert (crowd.reports(40), crowd.honest(40)) == (36, 32)
+    threat = ThreatModel(dropout=0.1, corrupt=0.1)
+    share = distribution.share(threat.honest(40))
+    assert (threat.reports(40), threat.honest(40)) == (36, 32)
     for reports in (32, 33, 36, 40):
         assert privacy_loss(share.power(reports), 10).delta(1.0) <= 1e-5
     assert privacy_loss(share.power(31), 10).delta(1.0) > 1e-5
     assert privacy_loss(distribution.share(40).power(32), 10).delta(1.0) > 5e-5
 
 
-def test_laws_that_do_not_divide_say_so() -> None:
+def test_distributions_that_do_not_divide_say_so() -> None:
     with pytest.raises(TacitError, match="does not divide"):
         DiscreteGaussian(4).share(10)
     with pytest.raises(TacitError, match="do not divide"):

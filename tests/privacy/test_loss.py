@@ -135,7 +135,7 @@ def test_epsilon_is_the_least_at_which_delta_holds(case: int) -> None:
             assert brute_delta(case, 2, epsilon * (1 - 1e-9)) > delta
 
 
-LAWS = st.one_of(
+DISTRIBUTIONS = st.one_of(
     st.builds(DiscreteLaplace, st.floats(0.1, 60)),
     st.builds(DiscreteGaussian, st.floats(0.2, 60)),
     st.builds(Skellam, st.floats(0.05, 3000)),
@@ -145,7 +145,7 @@ LAWS = st.one_of(
 
 
 @settings(deadline=None, max_examples=50)
-@given(LAWS, st.integers(1, 40), st.floats(0, 8), st.floats(0, 3))
+@given(DISTRIBUTIONS, st.integers(1, 40), st.floats(0, 8), st.floats(0, 3))
 def test_delta_falls_with_epsilon_and_grows_with_sensitivity(
     distribution: NoiseDistribution, sensitivity: int, epsilon: float, more: float
 ) -> None:
@@ -157,7 +157,7 @@ def test_delta_falls_with_epsilon_and_grows_with_sensitivity(
 
 
 @settings(deadline=None, max_examples=50)
-@given(LAWS, st.integers(1, 40), st.floats(-28, -0.01))
+@given(DISTRIBUTIONS, st.integers(1, 40), st.floats(-28, -0.01))
 def test_epsilon_and_delta_invert_each_other(
     distribution: NoiseDistribution, sensitivity: int, log_delta: float
 ) -> None:
@@ -169,7 +169,7 @@ def test_epsilon_and_delta_invert_each_other(
             assert loss.delta(epsilon * (1 - 1e-7)) > delta
 
 
-def test_both_directions_of_an_asymmetric_law_are_covered() -> None:
+def test_both_directions_of_an_asymmetric_distribution_are_covered() -> None:
     # CORRECTIONS 20: a symmetric shortcut returns 1.012 here
     loss = privacy_loss(Binomial(2000, 0.02), 2)
     ones = [direction.epsilon(1e-5) for direction in loss.directions]
@@ -190,7 +190,7 @@ def from_dp_accounting(distribution: NoiseDistribution, shift: int) -> float:
     return float(found.get_epsilon_for_delta(1e-5))
 
 
-def test_dp_accounting_agrees_on_an_asymmetric_law_when_asked_for_both_directions() -> None:
+def test_dp_accounting_agrees_on_both_directions_of_an_asymmetric_distribution() -> None:
     distribution = Binomial(2000, 0.02)
     theirs = max(from_dp_accounting(distribution, 2), from_dp_accounting(distribution, -2))
     assert privacy_loss(distribution, 2).epsilon(1e-5) == pytest.approx(theirs, abs=2e-4)
@@ -230,7 +230,7 @@ def test_the_pure_epsilon_of_discrete_laplace_is_exactly_sensitivity_over_scale(
 @pytest.mark.parametrize(
     "distribution", [Skellam(3), DiscreteGaussian(2), Binomial(9), Polya(2, 0.5)], ids=repr
 )
-def test_other_laws_have_no_pure_epsilon(distribution: NoiseDistribution) -> None:
+def test_other_distributions_have_no_pure_epsilon(distribution: NoiseDistribution) -> None:
     assert math.isinf(privacy_loss(distribution, 1).epsilon(0))
 
 
@@ -380,7 +380,7 @@ def test_a_table_that_misses_mass_counts_it_as_lost() -> None:
     assert privacy_loss(short, 1).delta(50.0) >= 0.25 + 8e-10
 
 
-def test_a_wide_law_with_an_end_keeps_the_mass_at_its_end() -> None:
+def test_a_wide_distribution_with_an_end_keeps_the_mass_at_its_end() -> None:
     """Found in review: the first block of a geometric distribution was dropped, and delta came out
     0.15% low.
     """
@@ -532,7 +532,7 @@ def test_no_loss_is_rounded_below_the_truth_where_losses_are_tiny() -> None:
 @pytest.mark.parametrize(
     "distribution", [DiscreteGaussian(1e5), Skellam(1e10), Binomial(4 * 10**9)], ids=repr
 )
-def test_blocks_have_no_less_of_one_law_and_no_more_of_the_other_than_there_is(
+def test_blocks_bound_one_distribution_from_above_and_the_other_from_below(
     distribution: NoiseDistribution,
 ) -> None:
     """Each distribution has mass 1: the first is summed from above, the one it is compared with

@@ -30,8 +30,8 @@ from tacit.privacy import (
     privacy_loss,
 )
 
-LAW = Skellam(100)
-LOSS = privacy_loss(LAW, 1)
+DISTRIBUTION = Skellam(100)
+LOSS = privacy_loss(DISTRIBUTION, 1)
 BAD_POSITIVE = [0, -1.0, math.nan, math.inf, -math.inf]
 BAD_DELTA = [0, 1, -0.1, 1.5, math.nan, math.inf]
 BAD_EPSILON_AT = [-1.0, math.nan, math.inf]
@@ -62,19 +62,19 @@ REFUSALS: list[tuple[str, Callable[[float], object], list[float]]] = [
     ("order", PureDP(1.0).renyi, [1.0, 0.0, math.nan, math.inf]),
     ("order", ConcentratedDP(1.0).renyi, [1.0, 0.0, math.nan, math.inf]),
     ("order", LOSS.renyi, [1.0, 0.0, math.nan, math.inf]),
-    ("sensitivity", lambda v: privacy_loss(LAW, v), BAD_COUNT),  # type: ignore[arg-type]
-    ("sensitivity", lambda v: linf_loss(LAW, v, 2), BAD_COUNT),  # type: ignore[arg-type]
+    ("sensitivity", lambda v: privacy_loss(DISTRIBUTION, v), BAD_COUNT),  # type: ignore[arg-type]
+    ("sensitivity", lambda v: linf_loss(DISTRIBUTION, v, 2), BAD_COUNT),  # type: ignore[arg-type]
     ("sensitivity", lambda v: GaussianLoss(1.0, v), BAD_POSITIVE),
     ("sensitivity", lambda v: calibrate("skellam", v, ApproximateDP(1.0, 1e-5)), BAD_COUNT),
     ("sensitivity", lambda v: calibrate("gaussian", v, ApproximateDP(1.0, 1e-5)), BAD_POSITIVE),
     ("bound", lambda v: l2_guarantee(Gaussian(1.0), v, 2, 1e-5), BAD_POSITIVE),
     ("sigma", Gaussian, BAD_POSITIVE),
-    ("shares", lambda v: LAW.share(v), BAD_COUNT),  # type: ignore[arg-type]
+    ("shares", lambda v: DISTRIBUTION.share(v), BAD_COUNT),  # type: ignore[arg-type]
     ("users", lambda v: guaranteed_reports(v), BAD_COUNT),  # type: ignore[arg-type]
     ("users", lambda v: calibrate("skellam", 1, ApproximateDP(1.0, 1e-5), users=v), BAD_COUNT),  # type: ignore[arg-type]
     ("users", lambda v: Clones(1.0, v), BAD_COUNT),  # type: ignore[arg-type]
     ("participations", lambda v: compose_participations(PureDP(1.0), v, 1e-5), BAD_COUNT),  # type: ignore[arg-type]
-    ("dimension", lambda v: linf_loss(LAW, 1, v), BAD_COUNT),  # type: ignore[arg-type]
+    ("dimension", lambda v: linf_loss(DISTRIBUTION, 1, v), BAD_COUNT),  # type: ignore[arg-type]
     ("samples", lambda v: audit(lambda x, n: [x] * n, 0, 1, v), BAD_COUNT),  # type: ignore[arg-type]
 ]
 
@@ -110,7 +110,7 @@ def test_words_and_truth_values_are_not_numbers() -> None:
         with pytest.raises(TacitError, match="epsilon is"):
             PureDP(value)  # type: ignore[arg-type]
         with pytest.raises(TacitError, match="sensitivity is"):
-            privacy_loss(LAW, value)  # type: ignore[arg-type]
+            privacy_loss(DISTRIBUTION, value)  # type: ignore[arg-type]
     for value in ("1", None):
         with pytest.raises(TacitError, match="epsilon is"):
             LOSS.delta(value)  # type: ignore[arg-type]

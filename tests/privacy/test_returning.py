@@ -149,7 +149,9 @@ def test_no_smaller_gaussian_movement_would_do() -> None:
 
 
 @pytest.mark.parametrize("apart", [0.01, 0.06])
-def test_noise_that_is_only_close_to_a_law_is_compared_as_what_it_may_be(apart: float) -> None:
+def test_noise_that_is_only_close_to_a_distribution_is_compared_as_what_it_may_be(
+    apart: float,
+) -> None:
     """The worst that fits: e^a more on one side of the threshold, e^a less on the other."""
     distribution, points = Skellam(30), np.arange(-80, 81)
     (direction,) = privacy_loss(distribution, 2).directions
@@ -169,7 +171,7 @@ def test_noise_that_is_only_close_to_a_law_is_compared_as_what_it_may_be(apart: 
 
 
 @pytest.mark.parametrize("apart", [0.6, 1.0, 800.0, math.inf])
-def test_noise_that_is_nothing_like_its_law_is_refused(apart: float) -> None:
+def test_noise_that_is_nothing_like_its_distribution_is_refused(apart: float) -> None:
     target = ApproximateDP(1.0, 1e-6, participations=3)
     with pytest.raises(TacitError, match="no such guarantee at any epsilon"):
         checked_target(Skellam(400), 1, target, View.OPENED_SUM, apart=apart)

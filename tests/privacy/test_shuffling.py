@@ -96,7 +96,7 @@ def test_clones_bound_exact_randomized_response(users: int, epsilon0: float) -> 
 
 
 @pytest.mark.parametrize("users", [1000, 30_000])
-def test_clones_bound_randomized_response_in_large_crowds(users: int) -> None:
+def test_clones_bound_randomized_response_of_many_users(users: int) -> None:
     for epsilon0 in (0.5, 1.0, 3.0):
         assert RandomizedResponse(epsilon0, users).epsilon(1e-6, ones=0) <= Clones(
             epsilon0, users
@@ -110,24 +110,26 @@ def test_an_epsilon_is_one_at_which_delta_was_found_to_be_small_enough() -> None
 
 
 def test_numbers_of_clones_that_are_left_out_count_as_lost() -> None:
-    """No ε below ε₀ is without exception, however large the crowd."""
+    """No ε below ε₀ is without exception, however many participants."""
     assert Clones(1.0, 100_000).delta(0.99) > 0
 
 
 def test_more_people_hide_better() -> None:
-    crowd = [Clones(1.0, users).epsilon(1e-6) for users in (1, 10, 100, 10_000, 10**6, 10**8)]
-    assert crowd == sorted(crowd, reverse=True)
-    assert crowd[0] == pytest.approx(1.0, abs=1e-5)
-    assert crowd[3] == pytest.approx(0.0432, abs=1e-3)
+    participants = [
+        Clones(1.0, users).epsilon(1e-6) for users in (1, 10, 100, 10_000, 10**6, 10**8)
+    ]
+    assert participants == sorted(participants, reverse=True)
+    assert participants[0] == pytest.approx(1.0, abs=1e-5)
+    assert participants[3] == pytest.approx(0.0432, abs=1e-3)
     assert (
-        0.05 < crowd[5] / crowd[4] < 0.1
+        0.05 < participants[5] / participants[4] < 0.1
     )  # about one over the root of the number, and the fixed delta helps
     responses = [RandomizedResponse(1.0, users).epsilon(1e-3) for users in (1, 5, 25, 125, 250)]
     assert responses == sorted(responses, reverse=True)
 
 
 def test_grouping_numbers_of_clones_only_adds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crowd with more numbers of clones than are kept apart, against one where each counts."""
+    """Rounds with more numbers of clones than are kept apart, against exact counts."""
     exact = [Clones(0.7, 2000).delta(epsilon) for epsilon in (0.0, 0.05, 0.1)]
     monkeypatch.setattr(shuffling, "MOST_COUNTS", 8)
     grouped = [Clones(0.7, 2000).delta(epsilon) for epsilon in (0.0, 0.05, 0.1)]
@@ -160,7 +162,7 @@ def test_what_cannot_be_amplified_is_refused() -> None:
             RandomizedResponse(1.0, 10).delta(bad)
 
 
-def shuffled_law(messages: list[npt.NDArray[np.float64]]) -> dict[tuple[int, ...], float]:
+def shuffled_distribution(messages: list[npt.NDArray[np.float64]]) -> dict[tuple[int, ...], float]:
     """The distribution of how many sent each of three messages, person by person."""
     distribution: dict[tuple[int, ...], float] = {(0, 0, 0): 1.0}
     for one in messages:
@@ -186,7 +188,7 @@ def test_clones_bound_three_valued_randomizers_by_brute_force(epsilon0: float) -
             continue
         users = int(rng.integers(2, 7))
         others = [rows[rng.integers(0, 3)] for _ in range(users - 1)]
-        p, q = (shuffled_law([own, *others]) for own in rows[:2])
+        p, q = (shuffled_distribution([own, *others]) for own in rows[:2])
         for fraction in (0.0, 0.1, 0.4, 0.8):
             epsilon = fraction * epsilon0
             true = sum(max(0.0, mass - math.exp(epsilon) * q[key]) for key, mass in p.items())
@@ -205,5 +207,5 @@ def test_no_epsilon_is_too_small_where_the_unlikelier_answer_is_below_rounding(
         true = epsilon0 + math.log1p(-delta * (1 + math.exp(-epsilon0)))
         for found in (Clones(epsilon0, 1), RandomizedResponse(epsilon0, 1)):
             assert true * (1 - 1e-14) <= found.epsilon(delta) <= true * (1 + 1e-8)
-        crowd = RandomizedResponse(epsilon0, 3).epsilon(delta)
-        assert 0 < crowd <= Clones(epsilon0, 3).epsilon(delta) * (1 + 1e-12)
+        participants = RandomizedResponse(epsilon0, 3).epsilon(delta)
+        assert 0 < participants <= Clones(epsilon0, 3).epsilon(delta) * (1 + 1e-12)

@@ -84,7 +84,7 @@ def test_linf_is_never_below_any_movement_and_meets_the_largest(
             assert loss.delta(epsilon) <= truth * 1.02 + 1e-9
 
 
-def test_linf_refuses_a_law_whose_worst_shift_is_unknown() -> None:
+def test_linf_refuses_a_distribution_whose_worst_shift_is_unknown() -> None:
     with pytest.raises(TacitError, match="not log-concave"):
         linf_loss(Table.of(0, np.array([0.5, 0.0, 0.5])), 1, 2)
 

@@ -21,7 +21,7 @@ from tacit.protocols import checking
 from tacit.protocols.checking import NotCheckableError, check_declared, recompute, sample
 from tacit.protocols.contract import SumProtocol
 from tacit.protocols.randomized_bits import RandomizedBits
-from tacit.protocols.sums import Central, Local, SecureSum
+from tacit.protocols.sums import Central, Local, SecureSum, modular_sum
 from tacit.types import Aggregate, ErrorDistribution
 
 CHECKABLE = [name for name, e in EXAMPLES.items() if e.noisy and name != "central-laplace"]
@@ -93,7 +93,7 @@ class HalvedNoise(Outside):
         return DiscreteLaplace(self.distribution.scale / 2).draw()
 
 
-class WrongLaw(Outside):
+class WrongDistribution(Outside):
     stated = 2.0
 
 
@@ -154,14 +154,14 @@ class Bits(Outside):
         return [super().randomize(x)]
 
 
-class TwoLaws(SecureSum):
+class TwoDistributions(SecureSum):
     """What is seen is stated to be wider than what is released."""
 
     def view_distribution(self, total: int, reports: int) -> Table:  # noqa: ARG002
-        return self._shifted(DiscreteLaplace(40), 1, total)
+        return modular_sum(DiscreteLaplace(40), self.modulus, 1, total)
 
     def released_distribution(self, total: int, reports: int) -> Table:
-        return self._shifted(self.share, reports, total)
+        return modular_sum(self.share, self.modulus, reports, total)
 
 
 @pytest.mark.parametrize("name", extended_but_every(3, zip(CHECKABLE)))
@@ -193,7 +193,7 @@ def test_without_noise_and_a_claim_of_a_thousandth_is_refused() -> None:
 FAULTS = {
     Silent: "do not have the stated distribution",
     HalvedNoise: "do not have the stated distribution",
-    WrongLaw: "do not have the stated distribution",
+    WrongDistribution: "do not have the stated distribution",
     CachedNoise: "do not have the stated distribution",
     ReusedNoise: "depend on each other at lag 1",
     PooledNoise: "stated distribution|depend on each other at lag",
@@ -217,7 +217,7 @@ def test_what_the_devices_do_is_part_of_the_check() -> None:
 
 
 def test_the_view_of_a_released_sum_is_the_released_sum() -> None:
-    protocol = TwoLaws(20, 1, DiscreteLaplace(1), PureDP(1.0))
+    protocol = TwoDistributions(20, 1, DiscreteLaplace(1), PureDP(1.0))
     with pytest.raises(
         TacitError, match="view_distribution and released_distribution of TwoLaws differ"
     ):

@@ -280,7 +280,7 @@ def noiseless(protocol: PrefixSums, background: Floats, step: int, z: Floats) ->
 
 
 @pytest.mark.parametrize("kind", ["tree", "square-root"])
-def test_compose_participationss_move_most_when_they_come_first_and_that_is_accounted_for(
+def test_several_participations_move_most_when_they_come_first(
     kind: Kind,
 ) -> None:
     for steps in (4, 6, 7):
@@ -683,7 +683,7 @@ def test_a_silo_may_report_all_its_steps_instead_of_keeping_an_encoder(kind: Kin
 
 @pytest.mark.parametrize("noise", ["skellam", "binomial", "discrete-gaussian"])
 @pytest.mark.parametrize("corrupt", [0, 2])
-def test_the_law_of_an_opened_number_is_that_of_the_silos_shares(
+def test_the_distribution_of_an_opened_number_is_that_of_the_silos_shares(
     noise: Noise, corrupt: int
 ) -> None:
     """Shares written down a second time and added up by hand; a missing one would show."""
@@ -711,7 +711,7 @@ def view_distribution(protocol: PrefixRound, reports: int) -> NoiseDistribution:
     return protocol.view_distribution(0, reports)
 
 
-def test_continuous_noise_of_silos_has_no_exact_law() -> None:
+def test_continuous_noise_of_silos_has_no_exact_distribution() -> None:
     with pytest.raises(TacitError, match="no exact distribution"):
         step_of(Releases(build("tree", SILO, "gaussian")), 0).view_distribution(0, 20)
 

@@ -80,7 +80,7 @@ def test_messages_are_made_of_the_operating_systems_randomness_alone(name: str) 
 def test_a_message_owes_nothing_to_what_was_drawn_for_others(name: str) -> None:
     """One protocol serves many people and arms: noise that it kept would be told twice."""
     expected = everyone(name, CASES[name].build(), "mine")
-    for others in range(10):
+    for others in range(3):
         protocol = CASES[name].build()
         everyone(name, protocol, f"others {others}")
         assert everyone(name, protocol, "mine") == expected

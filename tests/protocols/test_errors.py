@@ -166,7 +166,7 @@ def test_every_vector_states_a_proxy_that_holds(name: str) -> None:
     assert exact <= proxy * (1 + 1e-9)
 
 
-LAWS: list[NoiseDistribution] = [
+DISTRIBUTIONS: list[NoiseDistribution] = [
     *(Binomial(n, p) for n in (1, 2, 5, 20, 10_000) for p in (0.5, 0.3, 0.1, 0.01, 0.001, 0.9)),
     *(DiscreteGaussian(sigma) for sigma in (0.2, 0.4, 0.5, 1.0, 30.0)),
     *(Skellam(variance) for variance in (0.05, 1.0, 1000.0)),
@@ -174,7 +174,7 @@ LAWS: list[NoiseDistribution] = [
 ]
 
 
-@pytest.mark.parametrize("distribution", LAWS, ids=repr)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=repr)
 def test_a_proxy_is_no_less_than_any_ratio_within_its_reach(
     distribution: NoiseDistribution,
 ) -> None:

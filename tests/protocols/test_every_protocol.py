@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.protocols.examples import CASES, EXAMPLES, sent
-from tests.samples import follows, same_law
+from tests.samples import follows, same_distribution
 from tests.tables import extended_but_every
 
 import tacit.protocols
@@ -26,7 +26,7 @@ from tacit.privacy import View
 from tacit.protocols.contract import Protocol
 from tacit.types import Aggregate, Estimate, Floats, Integers
 
-FAST, DEVICES = 2000, 400  # rounds of each path; half the noise shows at about 1e-30
+FAST, DEVICES = 1000, 400  # rounds of each path; half the noise shows at less than 1e-9
 UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
 
 EACH = pytest.mark.parametrize("name", CASES)
@@ -88,17 +88,17 @@ def simulated_rounds(name: str) -> Floats:
 
 
 @EACH
-def test_devices_have_the_law_of_the_simulation(name: str) -> None:
+def test_devices_have_the_distribution_of_the_simulation(name: str) -> None:
     """Exact draws cannot be seeded: 400 rounds, false-alarm rate 1e-9 per coordinate."""
     drawn, _ = rounds_of_devices(name)
     fast = simulated_rounds(name)
     assert drawn.shape[1] == fast.shape[1] == CASES[name].build().coordinates
     for coordinate in range(drawn.shape[1]):
-        assert same_law(fast[:, coordinate], drawn[:, coordinate]) > UNSEEDED
+        assert same_distribution(fast[:, coordinate], drawn[:, coordinate]) > UNSEEDED
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.seen is not None])
-def test_devices_have_the_law_of_what_is_opened(name: str) -> None:
+def test_devices_have_the_distribution_of_what_is_opened(name: str) -> None:
     """What is seen of 400 rounds of exact draws against `released_distribution`; false-alarm rate
     1e-9."""
     distribution = released_distribution(name, CASES[name].build())
@@ -109,7 +109,7 @@ def test_devices_have_the_law_of_what_is_opened(name: str) -> None:
 @pytest.mark.parametrize(
     "name", [name for name, e in EXAMPLES.items() if e.noisy and CASES[name].seen is not None]
 )
-def test_the_law_of_what_is_opened_would_notice_half_the_noise(name: str) -> None:
+def test_the_distribution_of_what_is_opened_would_notice_half_the_noise(name: str) -> None:
     distribution = released_distribution(name, EXAMPLES[name].build(0.5))
     _, seen = rounds_of_devices(name)
     assert follows(seen, distribution) < UNSEEDED
@@ -121,7 +121,9 @@ def test_the_law_of_what_is_opened_would_notice_half_the_noise(name: str) -> Non
         3, zip(n for n, case in CASES.items() if case.seen is not None and n != "exact")
     ),
 )
-def test_the_law_of_what_is_opened_would_notice_devices_with_half_the_noise(name: str) -> None:
+def test_the_released_distribution_would_notice_devices_with_half_the_noise(
+    name: str,
+) -> None:
     distribution = released_distribution(name, CASES[name].build())
     _, seen = rounds_of_devices(name)
     centre = round(float(np.median(seen)))
@@ -134,7 +136,7 @@ def released_distribution(name: str, protocol: Protocol) -> NoiseDistribution:
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.seen is None])
-def test_a_protocol_without_an_exact_law_says_so(name: str) -> None:
+def test_a_protocol_without_an_exact_distribution_says_so(name: str) -> None:
     protocol = CASES[name].build()
     with pytest.raises(TacitError, match=r"no exact distribution|has no distribution"):
         protocol.view_distribution(0, protocol.participants)

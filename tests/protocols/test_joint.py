@@ -126,7 +126,7 @@ def bits(target: float = 3.0, modulus: int | None = None) -> JointSums:
 SHOWN = np.array([[1, 0], [1, 1], [0, 1], [1, 1], [0, 0], [1, 1]])  # of six people, two bits each
 
 
-def joint_law(protocol: JointSums) -> Table:
+def joint_distribution(protocol: JointSums) -> Table:
     """The distribution of modulus · first + second, as independent numbers with the stated
     distribution."""
     size = protocol.part.modulus  # type: ignore[attr-defined]
@@ -165,10 +165,10 @@ def one_by_one(protocol: JointSums, rounds: int) -> list[int]:
     return read(protocol, [protocol.run(SHOWN.astype(float), rng)[0] for _ in range(rounds)])
 
 
-def test_what_is_opened_has_the_joint_law_of_independent_noise() -> None:
+def test_what_is_opened_has_the_joint_distribution_of_independent_noise() -> None:
     """Chi-square on the pair of numbers: simulations at 1e-6, exact draws at 1e-9."""
     protocol = bits()
-    distribution = joint_law(protocol)
+    distribution = joint_distribution(protocol)
     assert follows(simulated(protocol, 2_500), distribution, cells=40) > SEEDED
     assert follows(one_by_one(protocol, 2_500), distribution, cells=40) > SEEDED
     assert follows(exact(protocol, 800), distribution, cells=40) > UNSEEDED
@@ -203,8 +203,8 @@ class Broken(JointSums):
 def test_a_second_metric_without_noise_of_its_own_is_noticed(how: str) -> None:
     protocol = bits()
     broken = Broken(protocol.part, how)
-    assert follows(simulated(broken, 2_500), joint_law(protocol), cells=40) < SEEDED
-    assert follows(exact(broken, 800), joint_law(protocol), cells=40) < UNSEEDED
+    assert follows(simulated(broken, 2_500), joint_distribution(protocol), cells=40) < SEEDED
+    assert follows(exact(broken, 800), joint_distribution(protocol), cells=40) < UNSEEDED
 
 
 def test_two_servers_open_both_metrics_with_noise_of_their_own() -> None:
@@ -242,7 +242,7 @@ def test_every_metric_is_reported_from_the_persons_own_place() -> None:
         protocol.report([1.0, 0.0], last + 1)
 
 
-def test_an_estimate_holds_both_metrics_with_one_law_of_error() -> None:
+def test_an_estimate_holds_both_metrics_with_one_distribution_of_error() -> None:
     protocol = bits(60.0)  # so little noise that there is none
     estimate = protocol.analyze(protocol.combine([(1, 0), (1, 1), (0, 1), (1, 1), (0, 0), (1, 1)]))
     assert estimate.total.tolist() == [4.0, 4.0]
@@ -314,7 +314,7 @@ def test_a_mechanism_of_two_metrics_is_written_down_and_restored() -> None:
     assert (again.metrics, PerRound(factories.exact).metrics) == (2, 1)
 
 
-def test_secure_sums_of_two_metrics_keep_dropout_and_crowd() -> None:
+def test_secure_sums_of_two_metrics_keep_dropout_and_minimum() -> None:
     target = for_each(PureDP(1.0), 2)
     part = SecureSum(40, 1, DiscreteLaplace(2), target, threat=ThreatModel(dropout=0.25))
     protocol = JointSums(part, 2)

@@ -493,10 +493,10 @@ def test_a_restored_guarantee_protects_what_participants_report() -> None:
 
 def test_a_round_below_the_minimum_batch_size_is_rejected() -> None:
     mechanism, _ = MECHANISMS["arms"]
-    crowded = replace(mechanism, smallest=50)
-    assert crowded.open(ARM).participants == 50
+    large = replace(mechanism, smallest=50)
+    assert large.open(ARM).participants == 50
     with pytest.raises(TacitError, match=r"for 49 participants; .* needs at least 50"):
-        crowded.open(Round(3, 49, Arm(1)))
+        large.open(Round(3, 49, Arm(1)))
 
 
 def with_guarantee(stored: dict[str, Any], guarantee: Guarantee) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from tacit.types import Levels
 Floats = npt.NDArray[np.float64]
 
 
-def message_law(p: PureShuffleParameters, bit: int, noise: Floats) -> Floats:
+def message_distribution(p: PureShuffleParameters, bit: int, noise: Floats) -> Floats:
     """The distribution of one user's number of ones."""
     distribution = np.full(p.bits + 1, float(p.mixture) / (p.bits + 1))
     distribution[bit : bit + 2 * p.tau + 1] += (1 - float(p.mixture)) * noise
@@ -38,7 +38,7 @@ def worst_loss(p: PureShuffleParameters, noise: Floats) -> float:
     """The largest log ratio of the number of ones, over every data set of the others; sums of
     positive terms keep their digits.
     """
-    zero, one = message_law(p, 0, noise), message_law(p, 1, noise)
+    zero, one = message_distribution(p, 0, noise), message_distribution(p, 1, noise)
     powers: list[tuple[Floats, Floats]] = [(np.ones(1), np.ones(1))]
     for _ in range(p.users - 1):
         powers.append((np.convolve(powers[-1][0], zero), np.convolve(powers[-1][1], one)))
@@ -123,13 +123,13 @@ def test_a_group_that_is_not_complete_is_not_opened() -> None:
 
 
 @pytest.mark.parametrize("ones", [0, 1, 17, 21])
-def test_the_law_of_the_view_is_that_of_every_message_added_up_by_hand(ones: int) -> None:
+def test_the_distribution_of_the_view_is_that_of_every_message_added_up_by_hand(ones: int) -> None:
     """The first so many hold a one: every message's distribution, convolved one by one."""
     protocol = PureShuffle(21, 1.0)
     distribution, p = np.ones(1), lookup(16, 1.0).certificate.parameters
     for place in range(21):
         distribution = np.convolve(
-            distribution, message_law(p, int(place < ones), share_probabilities(p))
+            distribution, message_distribution(p, int(place < ones), share_probabilities(p))
         )
     expected = 21 * p.tau
     stated = protocol.view_distribution(ones, 21).pmf(np.arange(len(distribution)) - expected)
@@ -167,7 +167,7 @@ def test_spoilt_users_lose_their_bit_on_both_paths(monkeypatch: pytest.MonkeyPat
         p = group.row.certificate.parameters
         values = np.arange(p.bits + 1)
         for bit in levels[start : start + group.people]:
-            distribution = message_law(p, int(bit), share_probabilities(p))
+            distribution = message_distribution(p, int(bit), share_probabilities(p))
             expected += float(values @ distribution) - p.tau
             spread += float(values**2 @ distribution) - float(values @ distribution) ** 2
         start += group.people
@@ -198,7 +198,7 @@ def test_a_trillion_users_cost_no_more_than_a_thousand() -> None:
 
 @pytest.mark.parametrize("bit", [0, 1])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
-def test_the_error_law_bounds_spoilt_answers_too(bit: int, epsilon: float) -> None:
+def test_the_error_distribution_bounds_spoilt_answers_too(bit: int, epsilon: float) -> None:
     """Against one person's distribution of ones; up to where those that are spoilt are most of
     it."""
     protocol = PureShuffle(65, epsilon)

@@ -34,12 +34,12 @@ def noisy(total: int, distribution: NoiseDistribution, copies: int, modulus: int
     return found
 
 
-def released(halves: list[list[list[int]]], copies: int) -> Floats:
+def released(shares: list[list[list[int]]], copies: int) -> Floats:
     """The distribution of what both organisations open together: each adds up its shards' sums and
     adds noise; `copies` draws in all.
     """
     modulus = PROTOCOL.modulus
-    partial = [sum(sum(shard) % modulus for shard in shards) % modulus for shards in halves]
+    partial = [sum(sum(shard) % modulus for shard in shards) % modulus for shards in shares]
     return noisy(sum(partial), PROTOCOL.distribution, copies, modulus)
 
 
@@ -49,26 +49,26 @@ def released(halves: list[list[list[int]]], copies: int) -> Floats:
     where=st.lists(st.integers(0, 4), min_size=PEOPLE, max_size=PEOPLE),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_sums_of_shards_with_noise_once_have_the_law_of_one_sum(
+def test_sums_of_shards_with_noise_once_have_the_distribution_of_one_sum(
     levels: list[int], where: list[int], seed: int
 ) -> None:
-    """Whoever's halves went to which shard, and whatever the halves are."""
+    """Whoever's shares went to which shard, and whatever the shares are."""
     first = np.random.default_rng(seed).integers(PROTOCOL.modulus, size=PEOPLE).tolist()
     second = [(a - b) % PROTOCOL.modulus for a, b in zip(levels, first, strict=True)]
-    halves = [
+    shares = [
         [[h for h, place in zip(half, where, strict=True) if place == shard] for shard in range(5)]
         for half in (first, second)
     ]
     distribution = PROTOCOL.released_distribution(sum(levels), PEOPLE)
     stated = distribution.pmf(np.arange(PROTOCOL.modulus))
-    np.testing.assert_allclose(released(halves, 2), stated, rtol=0, atol=ROUNDING)
+    np.testing.assert_allclose(released(shares, 2), stated, rtol=0, atol=ROUNDING)
 
 
 @pytest.mark.parametrize("shards", [2, 5])
-def test_noise_of_every_shard_would_be_another_law(shards: int) -> None:
+def test_noise_of_every_shard_would_be_another_distribution(shards: int) -> None:
     """As private, and so many times the variance: the reason to add it once."""
-    halves = [[[1, 0, 1]], [[0, 1, 0]]]
-    once, each = released(halves, 2), released(halves, 2 * shards)
+    shares = [[[1, 0, 1]], [[0, 1, 0]]]
+    once, each = released(shares, 2), released(shares, 2 * shards)
     assert 0.5 * np.abs(once - each).sum() > 0.1
     assert PROTOCOL.distribution.power(2 * shards).variance == pytest.approx(
         shards * PROTOCOL.distribution.power(2).variance

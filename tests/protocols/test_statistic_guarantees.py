@@ -65,15 +65,8 @@ def test_a_replaced_pair_of_moments_costs_epsilon_and_delta(
 ) -> None:
     """Unit features with ⟨x, x'⟩ = -w²/8 and y = y' = 1, where the proof is tight."""
     target, resolution = ApproximateDP(1.0, 1e-6), 10_000
-    protocol = moment_sum(
-        size,
-        weight,
-        dimension=dimension,
-        resolution=resolution,
-        levels=1,
-        trust=trust,
-        target=target,
-    )
+    sizes = (dimension, resolution, 1)
+    protocol = moment_sum(size, weight, size=sizes, trust=trust, target=target)
     angle = math.acos(-(weight**2) / 8)
     pair = ((1.0, 0.0), (math.cos(angle), math.sin(angle)))
     features = [[int(c * resolution) for c in one] + [0] * (dimension - 2) for one in pair]

@@ -246,7 +246,7 @@ def test_shuffled_tables_are_split_for_honest_participants_only() -> None:
 
 def test_what_does_not_fit_is_rejected() -> None:
     table: dict[str, Any] = {"segments": 2, "options": 2}
-    moments: dict[str, Any] = {"dimension": 2, "resolution": 1000, "levels": 1}
+    moments: dict[str, Any] = {"size": (2, 1000, 1)}
     cases: list[tuple[Callable[[], object], str]] = [
         (lambda: table_sum(5, **table, trust="central", target=TARGET), "whose guarantee is pure"),
         (lambda: moment_sum(5, **moments, trust="central", target=PureDP(1.0)), "above 0"),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from tests.noise.battery import chi_square
 from tests.protocols.examples import EXAMPLES, by_hand, fast, slow, some_levels
-from tests.samples import same_law, z_score
+from tests.samples import same_distribution, z_score
 from tests.tables import each_row
 
 from tacit.assumptions import BoundedAdversary, PinnedKeys, RangeProofs
@@ -35,7 +35,7 @@ from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, Verified
 from tacit.types import ErrorDistribution, Levels
 
 Floats = npt.NDArray[np.float64]
-BATCHES = 3_000
+BATCHES = 1_500
 ALARM = 1e-6  # of a seeded test, had the seed been chosen at random
 UNSEEDED = 1e-9  # of a test of exact draws, which no seed repeats
 
@@ -61,38 +61,40 @@ def fewest(protocol: SumProtocol) -> int:
 
 
 @EACH
-def test_fast_and_slow_paths_have_one_law(name: str) -> None:
-    """3,000 batches each, false-alarm rate 1e-6 per protocol; 2,000 more with as few reports as are
+def test_fast_and_slow_paths_have_one_distribution(name: str) -> None:
+    """1,500 batches each, false-alarm rate 1e-6 per protocol; 1,000 more with as few reports as are
     accepted.
     """
     protocol = EXAMPLES[name].build(1.0)
     assert (
-        same_law(
+        same_distribution(
             estimates(name, protocol.participants, "fast"),
             estimates(name, protocol.participants, "slow"),
         )
         > ALARM
     )
     if fewest(protocol) < protocol.participants:
-        few = [estimates(name, fewest(protocol), path, 2000) for path in ("fast", "slow")]
-        assert same_law(few[0], few[1]) > ALARM
+        few = [estimates(name, fewest(protocol), path, 1000) for path in ("fast", "slow")]
+        assert same_distribution(few[0], few[1]) > ALARM
 
 
 @NOISY
 def test_the_comparison_would_notice_half_the_noise(name: str) -> None:
     users = EXAMPLES[name].build(1.0).participants
     assert (
-        same_law(estimates(name, users, "fast"), estimates(name, users, "slow", 2500, factor=0.5))
+        same_distribution(
+            estimates(name, users, "fast"), estimates(name, users, "slow", factor=0.5)
+        )
         < ALARM
     )
 
 
 @EACH
-def test_estimates_are_unbiased_with_the_stated_variance_and_law(name: str) -> None:
+def test_estimates_are_unbiased_with_the_stated_variance_and_distribution(name: str) -> None:
     """Mean and variance within 5 standard errors, chi-square against the stated distribution at
     1e-6."""
     protocol = EXAMPLES[name].build(1.0)
-    for reports, batches in ((fewest(protocol), 2000), (protocol.participants, BATCHES)):
+    for reports, batches in ((fewest(protocol), 1000), (protocol.participants, BATCHES)):
         truth = int(some_levels(protocol, reports).sum())
         error = protocol.error(reports)
         off = estimates(name, reports, "fast", batches) - truth / protocol.precision
@@ -133,7 +135,7 @@ def grouped_table(noise: GroupedShares) -> Table:
 
 
 @EACH
-def test_the_error_law_bounds_its_tails_and_its_moments(name: str) -> None:
+def test_the_error_distribution_bounds_its_tails_and_its_moments(name: str) -> None:
     protocol = EXAMPLES[name].build(1.0)
     error = protocol.error(protocol.participants)
     truth = int(some_levels(protocol, protocol.participants).sum()) / protocol.precision
@@ -272,7 +274,7 @@ ROUNDING = 1e-12  # of convolutions
 
 
 @pytest.mark.parametrize("name", [n for n, e in EXAMPLES.items() if e.share is not None])
-def test_the_law_of_the_view_is_that_of_the_shares_added_up_by_hand(name: str) -> None:
+def test_the_distribution_of_the_view_is_that_of_the_shares_added_up_by_hand(name: str) -> None:
     """Shares written down a second time: a share that is missing or too narrow would show."""
     example = EXAMPLES[name]
     protocol = example.build(1.0)
@@ -393,7 +395,7 @@ def test_messages_fit_into_the_stated_bits(name: str) -> None:
         assert set(message) <= {0, 1}
     elif isinstance(protocol, Verified):  # with its proof, and a seed
         assert protocol.bits_per_participant == 64 * (3 + 1 + 7) + 256
-    elif isinstance(protocol, TwoServers):  # in two halves
+    elif isinstance(protocol, TwoServers):  # in two shares
         assert protocol.bits_per_participant == 2 * (protocol.modulus - 1).bit_length()
     elif isinstance(message, int):
         assert 0 <= message < 2**protocol.bits_per_participant

@@ -89,7 +89,7 @@ def joint_delta(distribution: NoiseDistribution, shifts: tuple[int, ...], epsilo
         return float(np.maximum(0.0, np.exp(log_p) - np.exp(epsilon + log_q)).sum())
 
 
-LAWS: dict[str, Callable[[ApproximateDP], NoiseDistribution]] = {
+DISTRIBUTIONS: dict[str, Callable[[ApproximateDP], NoiseDistribution]] = {
     "discrete-gaussian": lambda target: gaussian_noise(4, 2, target),
     "skellam": lambda target: skellam_noise(4, 2, target),
     "binomial": lambda target: Binomial(
@@ -111,11 +111,11 @@ def halved(distribution: NoiseDistribution) -> NoiseDistribution:
 
 
 @pytest.mark.parametrize("target", [TEN, ONE])
-@pytest.mark.parametrize("kind", LAWS)
+@pytest.mark.parametrize("kind", DISTRIBUTIONS)
 def test_the_opened_vector_has_the_guarantee_and_half_the_noise_has_not(
     kind: str, target: ApproximateDP
 ) -> None:
-    distribution = LAWS[kind](target)
+    distribution = DISTRIBUTIONS[kind](target)
     movements = ((4, 4), (-4, 4), (4, -4), (-4, -4), (4, 0), (3, 4))
     worst = max(joint_delta(distribution, shifts, target.epsilon) for shifts in movements)
     assert worst <= target.delta * (1 + 1e-9)
@@ -304,7 +304,7 @@ def test_shares_add_up_to_the_noise_that_was_accounted_for() -> None:
     ],
     ids=["skellam", "discrete-gaussian", "pure", "shuffled"],
 )
-def test_the_law_of_a_coordinate_is_that_of_the_shares_added_up_by_hand(
+def test_the_distribution_of_a_coordinate_is_that_of_the_shares_added_up_by_hand(
     protocol: LevelProtocol, share: NoiseDistribution
 ) -> None:
     """Shares written down a second time: a share that is missing or too narrow would show."""
@@ -316,7 +316,7 @@ def test_the_law_of_a_coordinate_is_that_of_the_shares_added_up_by_hand(
     assert np.abs(distribution.pmf(points) - missing).max() > 1e-4
 
 
-def test_views_of_trusted_servers_and_of_single_clients_have_the_law_of_their_noise() -> None:
+def test_views_of_trusted_servers_and_single_clients_are_distributed_as_their_noise() -> None:
     for target, distribution in (
         (TEN, gaussian_noise(1024, 3, TEN)),
         (PureDP(3.0), DiscreteLaplace(1024)),
@@ -428,7 +428,7 @@ def simulate(protocol: VectorProtocol, rng: np.random.Generator) -> Estimate:
 
 @pytest.mark.extended  # test_every_protocol.py compares them for every protocol
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_devices_and_simulation_have_the_same_law(name: str) -> None:
+def test_devices_and_simulation_have_the_same_distribution(name: str) -> None:
     """Two-sample Kolmogorov-Smirnov on each coordinate; false alarms below 1e-7 each.
 
     The declared error distribution covers what is seen.

@@ -92,45 +92,46 @@ def test_every_pairing_is_tested() -> None:
 
 
 @EACH
-def test_what_is_opened_is_what_the_ideal_functionality_opens(name: str, through: str) -> None:
+def test_what_is_opened_is_what_the_ideal_functionality_opens(
+    name: str, through: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The intermediary is opened for all participants and for the minimum."""
+    asked: list[dict[str, Any]] = []
+
+    def listening(reports: Any, **settings: Any) -> Any:
+        asked.append({"reports": len(reports), **settings})
+        return run(reports, **settings)
+
+    run = RUNS[through]
+    monkeypatch.setitem(RUNS, through, listening)
     protocol, messages = started(name)
     ideal = protocol.combine(messages)
     assert ideal.reports == protocol.participants
     real = carry(protocol, messages, through)
     assert real == ideal
     assert all(type(value) is int for value in real.values)
-
-
-@EACH
-def test_devices_and_server_use_the_same_codecs_apart(name: str, through: str) -> None:
-    """As a live service does: only payloads and the view pass between them."""
-    protocol, messages = started(name)
-    payloads = [payload(protocol, message, through) for message in messages]
-    way = codec(protocol, through)
-    view = RUNS[through](payloads, minimum=minimum(protocol, through), **way.settings)
-    assert released(EXAMPLES[name].build(), view, through) == protocol.combine(messages)
-
-
-@EACH
-def test_the_intermediary_is_opened_for_the_participants_and_the_minimum(
-    name: str, through: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[dict[str, Any]] = []
-
-    def listening(reports: Any, **settings: Any) -> Any:
-        asked.append({"reports": len(reports), **settings})
-        return real(reports, **settings)
-
-    real = RUNS[through]
-    monkeypatch.setitem(RUNS, through, listening)
-    protocol, messages = started(name)
-    carry(protocol, messages, through)
     (settings,) = asked
     fewest = 2 if through == "masking" and protocol.minimum == 1 else protocol.minimum
     assert settings["minimum"] == fewest
     assert settings["participants"] == settings["reports"] == protocol.participants
     named = None if through in ("mixing", "verified") else modulus(protocol)
     assert settings.get("modulus") == named
+
+
+@EACH
+def test_devices_and_server_use_the_same_codecs_apart(name: str, through: str) -> None:
+    """As a live service does: only payloads and the view pass between them.
+
+    Payloads are all of one size: what is sent must not tell groups or values apart.
+    """
+    protocol, messages = started(name)
+    payloads: list[Any] = [payload(protocol, message, through) for message in messages]
+    assert len({len(one) for one in payloads}) == 1
+    if through == "mixing":
+        assert len({len(part) for one in payloads for part in one}) == 1
+    way = codec(protocol, through)
+    view = RUNS[through](payloads, minimum=minimum(protocol, through), **way.settings)
+    assert released(EXAMPLES[name].build(), view, through) == protocol.combine(messages)
 
 
 def modulus(protocol: Any) -> int:
@@ -195,16 +196,6 @@ def test_an_estimate_through_cryptography_names_its_guarantee(name: str, through
     assert estimate.guarantee_id == protocol.guarantee_id == protocol.guarantee.digest
     assert np.size(estimate.total) == protocol.coordinates
     assert estimate.error.participants == protocol.participants
-
-
-@EACH
-def test_reports_of_one_protocol_are_all_of_one_size(name: str, through: str) -> None:
-    """What is sent must not tell groups or values apart."""
-    protocol, messages = started(name)
-    payloads: list[Any] = [payload(protocol, message, through) for message in messages]
-    assert len({len(one) for one in payloads}) == 1
-    if through == "mixing":
-        assert len({len(part) for one in payloads for part in one}) == 1
 
 
 @each_row(("name", "through"), MISFITS)

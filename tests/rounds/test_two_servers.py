@@ -26,7 +26,7 @@ from tacit.rounds import carry, codec, open_through
 UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
 
 
-def test_what_two_servers_open_has_the_law_of_both_servers_noise() -> None:
+def test_what_two_servers_open_has_the_distribution_of_both_servers_noise() -> None:
     """300 rounds with exact draws against the convolution; false-alarm rate 1e-9."""
     protocol = TwoServers(2, 2, PureDP(1.0))
     seen = [carry(protocol, [2, 1], "two-servers").value for _ in range(300)]
@@ -101,7 +101,7 @@ def test_noise_for_two_metrics_is_what_the_terms_ask_of_a_round() -> None:
 
 
 def test_a_guardrail_is_watched_over_two_servers_from_the_first_report_on() -> None:
-    """Two numbers of everybody, split and sealed; what opens pauses the option with errors."""
+    """Two numbers of everybody, split and encrypted; what opens pauses the option with errors."""
     experiment = begin(
         "private-klucb",
         ["old", "new", "other"],

@@ -22,7 +22,7 @@ from tacit.vdaf import MODULUS
 UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
 
 
-def test_what_verified_rounds_open_has_the_law_of_both_servers_noise() -> None:
+def test_what_verified_rounds_open_has_the_distribution_of_both_servers_noise() -> None:
     """100 rounds with exact draws against the convolution; false-alarm rate 1e-9."""
     protocol = Verified(2, 2, PureDP(1.0))
     seen = [carry(protocol, [2, 1], "verified").value for _ in range(100)]

@@ -152,24 +152,24 @@ class Pair:
             raise found
         return found
 
-    def halves(self, digest: bytes, assigned: Assigned, value: int) -> tuple[bytes, bytes]:
+    def shares(self, digest: bytes, assigned: Assigned, value: int) -> tuple[bytes, bytes]:
         assert assigned.slot is not None
         pinned = self.coordinator.pinned(digest)
         return split(pinned, assigned.announcement, assigned.slot, [value])
 
     def send(
-        self, assigned: Assigned, halves: tuple[bytes, bytes], to: tuple[int, ...] = (0, 1)
+        self, assigned: Assigned, shares: tuple[bytes, bytes], to: tuple[int, ...] = (0, 1)
     ) -> None:
         assert assigned.slot is not None
         identity = described(assigned).identity
         for role in to:
             party = (self.coordinator, self.helper)[role]
-            waiting = party.report(identity, assigned.slot.number, halves[role])
+            waiting = party.report(identity, assigned.slot.number, shares[role])
             (refusal,) = party.keep([waiting])
             if refusal is not None:
                 raise refusal
 
-    def crowd(self, digest: bytes, people: int) -> list[Assigned]:
+    def participants(self, digest: bytes, people: int) -> list[Assigned]:
         """So many people at once, those among them who are asked."""
         found = self.coordinator.join([Ticket(digest, os.urandom(16)) for _ in range(people)])
         assert not any(isinstance(one, Refusal) for one in found)
@@ -177,11 +177,11 @@ class Pair:
 
     def report(self, digest: bytes, asked: list[Assigned], value_of: Callable[[str], int]) -> None:
         """All of them report to both servers, each server in one transaction."""
-        halves = [self.halves(digest, one, value_of(one.option)) for one in asked]
+        shares = [self.shares(digest, one, value_of(one.option)) for one in asked]
         for role, party in enumerate((self.coordinator, self.helper)):
             waiting = [
                 party.report(described(one).identity, one.slot.number, pair[role])
-                for one, pair in zip(asked, halves, strict=True)
+                for one, pair in zip(asked, shares, strict=True)
                 if one.slot is not None
             ]
             assert party.keep(waiting) == [None] * len(waiting)
@@ -193,7 +193,7 @@ class Pair:
         self.step(2)
         rounds = self.coordinator.status(digest)["rounds"]
         wanted = sum(one["places"] - one["given"] for one in rounds if one["stage"] == "open")
-        asked = self.crowd(digest, wanted) if wanted else []
+        asked = self.participants(digest, wanted) if wanted else []
         self.report(digest, asked[: int(len(asked) * come)], value_of)
         self.clock.now += 200
         self.step(3)

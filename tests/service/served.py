@@ -268,7 +268,7 @@ class Served:
         return joined
 
     def report(self, pinned: Pinned, joined: Joined, value: int) -> None:
-        """Both halves, to both parties."""
+        """Both shares, to both parties."""
         halves = split(pinned, joined.announcement, joined.place, [value])
         for role, half in enumerate(halves):
             again(partial(self.put, role, joined.path, half)).raise_for_status()
@@ -285,12 +285,12 @@ class Served:
                 self.report(pinned, joined, value_of(joined.option))
                 joined = self.join(digest)
 
-        with ThreadPoolExecutor(8) as crowd:
-            list(crowd.map(come, [first, *(self.join(digest) for _ in range(7))]))
+        with ThreadPoolExecutor(8) as participants:
+            list(participants.map(come, [first, *(self.join(digest) for _ in range(7))]))
         return came
 
     def people(self, digest: bytes, count: int) -> list[tuple[Joined, tuple[bytes, bytes]]]:
-        """So many, each with a place and sealed halves that say 1."""
+        """So many, each with a place and encrypted shares that say 1."""
         pinned, first = self.pinned(digest), self.place(digest)
         found = [first, *(self.join(digest) for _ in range(count - 1))]
         return [

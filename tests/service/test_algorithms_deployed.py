@@ -212,7 +212,7 @@ def test_an_algorithm_of_another_package_is_deployed(tmp_path: Path) -> None:
         guarantee="(ε, 0)-DP of each message",
         problem=ArmsProblem,
         options=("arms", "horizon", "anytime", "epsilon", "participations"),
-    )(halves)
+    )(shares)
     try:
         assert registry.lookup(name).deployable == "local"
         with deployed(definition_of(algorithm=name), tmp_path) as one:
@@ -221,7 +221,7 @@ def test_an_algorithm_of_another_package_is_deployed(tmp_path: Path) -> None:
         del registry._KNOWN[name]
 
 
-def halves(problem: ArmsProblem) -> Experiment:
+def shares(problem: ArmsProblem) -> Experiment:
     """Successive elimination over randomized response."""
     learner = ForgettingElimination(problem.arms, problem.horizon, growth=2.0, start=4)
     target = problem.privacy.pure

@@ -146,6 +146,8 @@ def test_moments_need_noise_for_their_joint_sensitivity(tmp_path: Path) -> None:
     assert pinned.check(offer) == 1
     with pytest.raises(Refusal, match="total noise of the round"):
         pinned.check(replace(offer, total=offer.total - 1))
+    with pytest.raises(Refusal, match="total noise of the round"):
+        pinned.check(replace(offer, total=Fraction(1 << 999)))
     weak = replace(pinned.terms.noise, minimum=offer.total * Fraction(9, 10))
     with pytest.raises(TacitError, match="moments have a delta of"):
         replace(pinned.terms, noise=weak)

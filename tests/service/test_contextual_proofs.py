@@ -83,7 +83,7 @@ class TablePoisoner:
         rng = random.Random(5)
         return self.proofs.shards([int(n == cell) for n in range(16)], self.tag, rng.randbytes)
 
-    def sealed(self, parts: Parts) -> dict[int, bytes]:
+    def encrypted(self, parts: Parts) -> dict[int, bytes]:
         shares = encrypt_shares(self.round, self.slot, self.words, parts)
         return dict(enumerate(shares))
 
@@ -147,7 +147,7 @@ def test_malicious_reports_are_dropped_and_the_others_summed(one: Deployed) -> N
     asked = one.join(len(MALICIOUS) + 12)
     bad, good = asked[: len(MALICIOUS)], asked[len(MALICIOUS) :]
     sent: list[Any] = [
-        (each, liar.sealed(make(liar)))
+        (each, liar.encrypted(make(liar)))
         for each, make in zip(bad, MALICIOUS.values(), strict=True)
         for liar in [TablePoisoner(one, each)]
     ]
@@ -170,8 +170,8 @@ def test_the_malicious_prover_would_convince_with_a_single_one(one: Deployed, na
     liars = [TablePoisoner(one, each) for each in one.join(11)]
     single = liars[0].claiming(_table(c3=1))
     tried = MALICIOUS[name](liars[0]) if name in MALICIOUS else single
-    sent = [liar.sealed(liar.honest(3)) for liar in liars[1:]]
-    sent.append(liars[0].sealed(tried))
+    sent = [liar.encrypted(liar.honest(3)) for liar in liars[1:]]
+    sent.append(liars[0].encrypted(tried))
     assert one.helper is not None
     for party, role in ((one.coordinator, 0), (one.helper, 1)):
         for liar, shares in zip([*liars[1:], liars[0]], sent, strict=True):

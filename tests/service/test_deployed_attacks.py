@@ -5,8 +5,11 @@ The round ends as the terms say, the experiment goes on, and no secret outlives 
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
+import pytest
 from tests.service.deployed import KEYS, Deployed, definition_of, deployed
 from tests.service.fronted import small
 
@@ -16,9 +19,11 @@ from tacit.aggregation.shuffler import ShuffleRole, ShufflerRound, wrap
 from tacit.aggregation.two_servers import RoundOutcome
 from tacit.aggregation.wire import HEADER_SIZE
 from tacit.client.trust_models import reporter
+from tacit.errors import Refusal, TacitError
 from tacit.service.assignment import Assigned
 from tacit.service.store import Stage
 from tacit.service.trust_models.shuffler import RECEIVED
+from tacit.terms.parts import MOST_SHARED
 
 INVITED = {"admission": "invitation", "issuer": KEYS[2]}
 
@@ -86,3 +91,22 @@ def test_a_coordinator_that_claims_a_batch_too_early_gets_one_and_no_key_stays(
             assert said[HEADER_SIZE + 1] == RoundOutcome.RELEASED
         one.step(3)
         assert sum(row.reports or 0 for row in one.coordinator.rounds(Stage.OPENED)) == len(asked)
+
+
+@pytest.mark.parametrize("algorithm", ["private-med", "dist-rdp-se"])
+def test_no_round_and_no_terms_have_noise_that_a_device_draws_for_hours(
+    tmp_path: Path, algorithm: str
+) -> None:
+    """Shares of Laplace and Skellam noise: the device hung, with its ledger locked."""
+    with deployed(definition_of("secure-aggregation", algorithm=algorithm), tmp_path) as one:
+        one.step(2)
+        row, terms = one.coordinator.rounds(Stage.OPEN)[0], one.pinned.terms
+        announced = reporter(terms).announced(one.pinned, row.announcement)
+        most = Fraction(MOST_SHARED[terms.noise.distribution])
+        one.pinned.check(replace(announced.offer(), total=most))
+        for wide in (most + 1, most * 2**900):
+            with pytest.raises(Refusal, match="total noise of the round"):
+                one.pinned.check(replace(announced.offer(), total=wide))
+        noise = replace(terms.noise, scale=most + 1, minimum=most + 1)
+        with pytest.raises(TacitError, match=r"noise\.minimum"):
+            replace(terms, noise=noise)

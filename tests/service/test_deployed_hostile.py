@@ -307,7 +307,7 @@ def test_stage_messages_of_strangers_and_of_the_past_change_nothing(masked: Scen
         (changed, None, REJECTED),  # another message of a stage that is over
         (sent, ReportSlot(first.running.slot.number, bytes(16)), (403,)),
         (sent, ReportSlot(1 << 20, first.running.slot.token), REJECTED),
-        (sent + bytes(1 << 20), None, (413,)),
+        (sent + bytes(1 << 12), None, (413,)),
         (os.urandom(200), None, REJECTED),
         (b"", None, REJECTED),
     ):

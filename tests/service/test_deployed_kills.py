@@ -117,7 +117,7 @@ class Deployment:
         finally:
             ledger.close()
 
-    async def crowd(self, more: Callable[[], bool]) -> None:
+    async def participants(self, more: Callable[[], bool]) -> None:
         """Devices, until the parties are killed no more and something is released."""
         end = time.monotonic() + LONGEST
 
@@ -194,7 +194,7 @@ def survive(directory: Path, model: str, database: Callable[[str], str], times: 
             running = [
                 killers.submit(kill, one, times, seed) for seed, one in enumerate(made.processes)
             ]
-            asyncio.run(made.crowd(lambda: not all(one.done() for one in running)))
+            asyncio.run(made.participants(lambda: not all(one.done() for one in running)))
             for one in running:
                 one.result()
         made.check(terms)

@@ -306,7 +306,7 @@ def test_a_new_participation_has_a_new_nonce() -> None:
 # Sending
 
 
-def test_both_halves_are_sent_whatever_becomes_of_the_other() -> None:
+def test_both_shares_are_sent_whatever_becomes_of_the_other() -> None:
     for gone, other in (ADDRESSES, ADDRESSES[::-1]):
         parties = Parties()
         parties.open()
@@ -398,7 +398,7 @@ def test_a_device_that_wakes_late_still_reports_before_the_deadline() -> None:
     assert len(puts(parties)) == 2
 
 
-def test_after_sending_the_ledger_holds_neither_answer_nor_sealed_bytes(ledger: Ledger) -> None:
+def test_after_sending_the_ledger_holds_neither_answer_nor_encrypted_bytes(ledger: Ledger) -> None:
     parties = Parties()
     parties.open()
     device = parties.device(ledger)
@@ -610,13 +610,13 @@ def test_withdrawal_between_sealing_and_sending_stays_charged(ledger: Ledger) ->
     parties.fail = lambda request: down() if request.method == "PUT" else None
     parties.clock.now = device.status()[0].reports_at
     device.run_due()
-    sealed = puts(parties)
+    encrypted = puts(parties)
     device.withdraw(parties.experiment)
     parties.fail = lambda _: None
     device.wait_and_report(outcomes=True)
-    assert puts(parties) == sealed
+    assert puts(parties) == encrypted
     assert device.ledger.spent == Fraction(1, 2)
-    assert all(body not in everything(ledger) for body in sealed)
+    assert all(body not in everything(ledger) for body in encrypted)
 
 
 def test_who_left_is_not_joined_again_without_agreeing() -> None:

@@ -385,7 +385,7 @@ def test_the_unchanged_round_is_joined(ledger: Ledger) -> None:
     assert watched.drawn == [NONCE_SIZE, 32]
 
 
-def test_a_crowd_that_is_too_small_is_refused(ledger: Ledger) -> None:
+def test_a_minimum_batch_that_is_too_small_is_refused(ledger: Ledger) -> None:
     parties = Parties(terms(aggregation=Aggregation(3)))
     released = parties.open()
     give = altered(lambda round_: replace(round_, minimum=2))

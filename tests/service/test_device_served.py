@@ -112,7 +112,7 @@ def test_a_round_that_too_few_joined_is_refunded_over_http(both: Threads, ledger
     assert ledger.spent == 0
 
 
-def test_a_device_comes_back_after_a_crash_and_sends_what_it_sealed(
+def test_a_device_comes_back_after_a_crash_and_sends_what_it_encrypted(
     both: Threads, tmp_path: Path
 ) -> None:
     """The first attempt reaches nobody, and the process is gone after it."""

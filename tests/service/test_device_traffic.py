@@ -9,7 +9,7 @@ from itertools import product
 
 import httpx
 import pytest
-from tests.samples import same_law
+from tests.samples import same_distribution
 from tests.service.parties import ADDRESSES, JOINING, MARGIN, START, Parties, Seen, terms
 
 from tacit.client import Device, Ledger
@@ -106,7 +106,7 @@ def named(trace: list[Seen]) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("lossy", [0.0, 0.7])
 def test_the_traffic_is_the_same_bit_for_bit_whatever_happens(lossy: float) -> None:
-    """With the same seeds of clock and network; only sealed bytes differ."""
+    """With the same seeds of clock and network; only encrypted bytes differ."""
     retried = 0
     for seed in range(3):
         seen = {name: traffic(act, seed, lossy) for name, act in ANSWERS.items()}
@@ -157,7 +157,7 @@ def test_sizes_are_the_same_for_every_level_and_metric() -> None:
     assert len(sizes) == 1
 
 
-def test_sending_times_of_zeros_and_ones_have_one_law() -> None:
+def test_sending_times_of_zeros_and_ones_have_one_distribution() -> None:
     """200 devices with randomness of their own; false-alarm rate 1e-6."""
     times: dict[int, list[float]] = {0: [], 1: []}
     for number in range(200):
@@ -168,7 +168,7 @@ def test_sending_times_of_zeros_and_ones_have_one_law() -> None:
         device.record(parties.experiment, number % 2)
         device.wait_and_report()
         times[number % 2].append(parties.trace[-1].at - START)
-    assert same_law(times[0], times[1]) > FALSE_ALARM
+    assert same_distribution(times[0], times[1]) > FALSE_ALARM
     assert all(60 <= when <= 60 + MARGIN / 2 for both in times.values() for when in both)
 
 
@@ -187,7 +187,7 @@ def test_sending_times_are_uniform_over_half_the_margin() -> None:
     """2000 seeds; false-alarm rate 1e-6."""
     draws = [_pace(number).sends - START - 60 for number in range(2000)]
     even = [(number + 0.5) / 2000 * MARGIN / 2 for number in range(2000)]
-    assert same_law(draws, even) > FALSE_ALARM
+    assert same_distribution(draws, even) > FALSE_ALARM
     assert 0 <= min(draws) <= max(draws) < MARGIN / 2
 
 

@@ -172,7 +172,7 @@ class Story:
         tickets = [Ticket(self.digest, os.urandom(16)) for _ in range(count)]
         for one in pair.coordinator.join(tickets):
             if isinstance(one, Assigned) and one.slot is not None:
-                pair_of = pair.halves(self.digest, one, WORTH[one.option])
+                pair_of = pair.shares(self.digest, one, WORTH[one.option])
                 self.sent.append((one, pair_of))
                 if self.random.random() < 0.9:
                     pair.send(one, pair_of)
@@ -252,7 +252,7 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(tmp_path: Path) -> None
             fate, rng = Fate(), random.Random(5)
             for _ in range(6):
                 survive(pair, fate, rng, deadly)
-                asked = pair.crowd(digest, 400)
+                asked = pair.participants(digest, 400)
                 pair.report(digest, asked, WORTH.__getitem__)
                 pair.clock.now += 200
                 survive(pair, fate, rng, deadly)
@@ -277,7 +277,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with sqlite_pair(tmp_path) as pair:
         digest = pair.begin()
         pair.step(2)
-        asked = pair.crowd(digest, 90)
+        asked = pair.participants(digest, 90)
         pair.report(digest, asked, WORTH.__getitem__)
 
         def full(*_: object) -> None:
@@ -300,7 +300,7 @@ def test_a_database_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
         digest = pair.begin()
         pair.step(2)
         assigned = pair.join(digest)
-        halves = pair.halves(digest, assigned, 1)
+        halves = pair.shares(digest, assigned, 1)
         pair.stores[0].close()
         for file in tmp_path.glob("coordinator.db*"):
             file.rename(file.with_suffix(file.suffix + ".away"))
@@ -317,12 +317,12 @@ def test_lost_key_files_end_the_round_and_nothing_is_said(tmp_path: Path) -> Non
     with sqlite_pair(tmp_path) as pair:
         digest = pair.begin()
         pair.step(2)
-        asked = pair.crowd(digest, 60)
+        asked = pair.participants(digest, 60)
         pair.report(digest, asked, WORTH.__getitem__)
         shutil.rmtree(tmp_path / "keys0")
         pair.restart()
         with pytest.raises(TacitError):
-            pair.send(asked[0], pair.halves(digest, asked[0], 1), to=(0,))
+            pair.send(asked[0], pair.shares(digest, asked[0], 1), to=(0,))
         pair.clock.now += 200
         pair.step()
         stages = {r["stage"] for r in pair.coordinator.status(digest)["rounds"][:3]}
@@ -336,7 +336,7 @@ def test_key_files_that_are_away_for_a_while_delay_and_lose_nothing(tmp_path: Pa
     with sqlite_pair(tmp_path) as pair:
         digest = pair.begin()
         pair.step(2)
-        asked = pair.crowd(digest, 90)
+        asked = pair.participants(digest, 90)
         pair.report(digest, asked, WORTH.__getitem__)
         pair.clock.now += 200
         for role in (0, 1):
@@ -353,7 +353,7 @@ def test_a_list_that_comes_late_leaves_nothing_behind(
 ) -> None:
     digest = pair.begin()
     pair.step(2)
-    pair.report(digest, pair.crowd(digest, 500), lambda _: 1)
+    pair.report(digest, pair.participants(digest, 500), lambda _: 1)
     pair.clock.now += 200
     row = pair.helper.rounds(Stage.OPEN)[0]
     mine, theirs = (aggregator(one, row) for one in (pair.helper, pair.coordinator))

@@ -232,7 +232,7 @@ def test_a_round_whose_expected_no_shows_stay_away_has_the_reports_it_needs(pair
     pair.step(2)
     places = [int(str(one["places"])) for one in rounds_of(pair, digest, "open")]
     assert places == [math.ceil(one / (1 - rate)) for one in needed]
-    asked = pair.crowd(digest, sum(places) + 5)
+    asked = pair.participants(digest, sum(places) + 5)
     assert len(asked) == sum(places)
     minimum = {described(one).minimum for one in asked}
     assert minimum == {pair.coordinator.terms(digest).terms.aggregation.minimum_batch_size}

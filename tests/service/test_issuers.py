@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 from tests.service.deployed import ADDRESSES, KEYS, SECRETS, Deployed, definition_of, deployed
+from tests.service.fronted import fronted, small
 
 from tacit.client import Acceptance
+from tacit.client.invitations import without_secret
 from tacit.errors import Refusal, TacitError
 from tacit.service import invitations
 from tacit.service.assignment import Assigned, Ticket
@@ -55,6 +58,42 @@ def test_the_shuffler_takes_no_report_of_a_participant_whom_the_coordinator_inve
         (invited,) = invitations.make(one.digest, SECRETS[2], 1)
         waiting = one.helper.report(identity, assigned.slot.number, message, invited)
         assert one.helper.keep([waiting]) == [None]
+
+
+def test_a_coordinator_cannot_use_the_invitations_of_those_who_ask_it(tmp_path: Path) -> None:
+    """It kept those of people whom it gave no slot, and filled rounds with its own participants."""
+    with fronted(small("shuffler", **INVITED), tmp_path) as one:
+        one.step(3)
+        invited = one.invitations(3)
+        guests = [one.device() for _ in invited]
+        for device, invitation in zip(guests, invited, strict=True):
+            assert device.join(one.digest, invitation).asked
+        bodies = [
+            json.loads(each.request.content)
+            for each in one.router.seen
+            if each.request.url.path.endswith("/places")
+        ]
+        stolen = [body["invitation"] for body in bodies]
+        assert len(stolen) == len(invited)
+        assert not set(stolen) & set(invited)
+        assert isinstance(ask(one, stolen[0]), Forbidden), "used by its owner"
+        assert isinstance(ask(one, invited[0]), Forbidden), "it is one invitation in both forms"
+        fresh, *_ = one.invitations(1)
+        assert fresh is not None
+        assigned = ask(one, without_secret(fresh))
+        assert isinstance(assigned, Assigned)
+        assert assigned.slot is not None
+        assert one.helper is not None
+        message = one.report(assigned, 1)[1]
+        about = one.identity(assigned), assigned.slot.number, message
+        for shown in (stolen[0], without_secret(fresh)):
+            with pytest.raises(Forbidden, match="the invitation is invalid"):
+                one.helper.report(*about, shown)
+        assert one.helper.keep([one.helper.report(*about, fresh)]) == [None]
+        one.clock.now += 45
+        for device in guests:
+            device.run_due()
+            assert [share.sent is not None for share in device.status()[0].shares] == [True]
 
 
 @pytest.mark.parametrize("trust", SHARED)

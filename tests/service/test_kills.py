@@ -55,11 +55,11 @@ pytestmark = pytest.mark.extended  # test_faults.py has crashes without processe
 
 SEED = 20
 LEVELS = 1 << 31  # a bit for every place
-CROWD = 5  # the fewest reports that are released
+MINIMUM = 5  # the fewest reports that are released
 TERMS: dict[str, Any] = {
     "answer": Answer("a number", levels=LEVELS, window=0),
     "noise": Noise(Fraction(LEVELS)),
-    "aggregation": Aggregation(CROWD),
+    "aggregation": Aggregation(MINIMUM),
 }
 TIMING = Timing(joining=3, margin=2, grace=600)
 LIFE = 2.0  # seconds that a party lives at most before it is killed
@@ -71,7 +71,7 @@ END = 1 << 30  # after the last round
 
 def small() -> Experiment:
     """Twice three rounds of sixteen people."""
-    given = {"horizon": 100, "epsilon": 1, "levels": LEVELS, "smallest": CROWD}
+    given = {"horizon": 100, "epsilon": 1, "levels": LEVELS, "smallest": MINIMUM}
     return begin("private-med", OPTIONS, trust="two-servers", binary=False, **given)
 
 
@@ -82,7 +82,7 @@ def noise_of(identity: bytes) -> int:
 
 
 @dataclass
-class Crowd:
+class Participants:
     """Devices of one experiment, which send the same bytes again until they are answered.
 
     By round, `acknowledged` are the places that got 204 from both parties and `sent` those that
@@ -118,7 +118,7 @@ class Crowd:
         )
 
     def take_part(self) -> None:
-        """One device: a place, then both halves of its report. In the second rounds some report to
+        """One device: a place, then both shares of its report. In the second rounds some report to
         the coordinator only, so that their deadline has to pass.
         """
         nonce = random.randbytes(16)
@@ -126,14 +126,14 @@ class Crowd:
         if joined is None:
             return
         place, identity = joined.place.number, joined.round.identity
-        halves = split(self.pinned, joined.announcement, joined.place, [1 << place])
+        shares = split(self.pinned, joined.announcement, joined.place, [1 << place])
         lost = place % 8 == 1 and len(self.planned) == 2
         if not lost:
             self.sent[identity].add(place)
         answers = []
         for role in (0,) if lost else (0, 1):
             time.sleep(random.uniform(0, PACE))
-            answers.append(self._send(role, joined, halves[role]))
+            answers.append(self._send(role, joined, shares[role]))
         if answers == [204, 204]:
             self.acknowledged[identity].add(place)
 
@@ -175,7 +175,7 @@ class Crowd:
     def in_sum(self, one: Mapping[str, Any]) -> set[int]:
         """The places whose reports are in the sum of a round that is over."""
         if one["stage"] == "refused":
-            assert len(self.acknowledged[bytes.fromhex(one["round"])]) < CROWD
+            assert len(self.acknowledged[bytes.fromhex(one["round"])]) < MINIMUM
             return set()
         assert one["stage"] == "opened"
         identity, (total,) = bytes.fromhex(one["round"]), one["sums"]
@@ -252,7 +252,7 @@ def parties(
         yield both
 
 
-def crowd(both: Processes, number: int = 0, timing: Timing = TIMING) -> Crowd:
+def group(both: Processes, number: int = 0, timing: Timing = TIMING) -> Participants:
     """An experiment that runs, and the people for it."""
 
     def begun() -> bytes | None:
@@ -262,20 +262,20 @@ def crowd(both: Processes, number: int = 0, timing: Timing = TIMING) -> Crowd:
             return None
 
     digest = wait_for(begun)
-    return Crowd(both, digest, both.coordinator.pinned(digest))
+    return Participants(both, digest, both.coordinator.pinned(digest))
 
 
 def survive(directory: Path, database: Callable[[str], str], times: int, copies: int = 1) -> None:
     """Experiments, one after the other, until each process was killed so often."""
     with parties(directory, database, copies) as both:
-        crowds = [crowd(both)]
-        wait_for(crowds[0].wanted)
+        groups = [group(both)]
+        wait_for(groups[0].wanted)
         with killing(both, times) as more:
-            crowds[0].come()
+            groups[0].come()
             while more():
-                crowds.append(crowd(both, len(crowds)))
-                crowds[-1].come()
-        for number, one in enumerate(crowds):
+                groups.append(group(both, len(groups)))
+                groups[-1].come()
+        for number, one in enumerate(groups):
             assert one.look() == "finished"
             rounds = one.check()
             storm = one.both.coordinator._snapshot(one.digest)
@@ -304,7 +304,7 @@ class InTurn(Link):
         return super().exchange(identity, listing)
 
 
-def calm(directory: Path, storm: Crowd, rounds: Mapping[int, Mapping[str, Any]]) -> Snapshot:
+def calm(directory: Path, storm: Participants, rounds: Mapping[int, Mapping[str, Any]]) -> Snapshot:
     """What parties learn that nobody interrupts: from the same reports, with the same noise by
     number of the round and the same order of closing.
     """
@@ -341,12 +341,12 @@ def report(pair: Pair, digest: bytes, in_sum: Mapping[bytes, set[int]]) -> None:
     """
     rounds = pair.coordinator.status(digest)["rounds"]
     wanted = sum(one["places"] - one["given"] for one in rounds)
-    for one in pair.crowd(digest, wanted):
+    for one in pair.participants(digest, wanted):
         assert one.slot is not None
         number, known = one.slot.number, in_sum[described(one).identity]
-        if number in (known or range(CROWD)):
+        if number in (known or range(MINIMUM)):
             to = (0, 1) if known else (0,)
-            pair.send(one, pair.halves(digest, one, 1 << number), to)
+            pair.send(one, pair.shares(digest, one, 1 << number), to)
 
 
 # Claims
@@ -376,7 +376,7 @@ def test_a_hundred_kills_lose_nothing_and_count_nothing_twice(
 def test_a_helper_that_is_away_delays_and_loses_nothing(tmp_path: Path) -> None:
     """Away while people report, and away when the deadline has passed; then the next rounds."""
     with nursery() as born, processes(tmp_path, seed=SEED, make=born.process) as both:
-        one, helper = crowd(both, timing=replace(TIMING, joining=600)), both.processes[1]
+        one, helper = group(both, timing=replace(TIMING, joining=600)), both.processes[1]
         wait_for(lambda: one.stages() == {"open"})
         people = one.wanted() - 3
         helper.kill()

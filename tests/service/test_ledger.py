@@ -106,13 +106,23 @@ def test_charges_are_exact_and_never_beyond_either_limit(
     ledger.close()
 
 
-def test_what_waits_to_be_sealed_takes_room_before_it_is_charged() -> None:
+def test_what_waits_to_be_encrypted_takes_room_before_it_is_charged() -> None:
     ledger = remembering(":memory:", OFTEN)
     for number in (0, 1):
         ledger.join(joining(OFTEN, bytes([number]) * 16))
     with pytest.raises(Refusal, match="epsilon of the round is"):
         ledger.join(joining(OFTEN, bytes([2]) * 16))
     assert ledger.spent == 0
+
+
+def test_a_round_name_that_two_experiments_share_is_joined_once() -> None:
+    """Colluding coordinators name the same round, slot and token: the second one is refused."""
+    second = terms(question="Which other?")
+    ledger = remembering(":memory:", terms(), second)
+    ledger.join(joining(terms()))
+    with pytest.raises(Refusal, match="once in a round"):
+        ledger.join(joining(second))
+    assert len(ledger.running()) == 1
 
 
 def test_a_cheap_round_counts_as_one_participation_after_a_restart_too(tmp_path: Path) -> None:
@@ -277,7 +287,7 @@ def test_the_limit_is_the_smallest_epsilon_ever_shown() -> None:
         ledger.join(joining(smaller, bytes([1]) * 16))
 
 
-def test_charge_and_sealed_bytes_are_stored_in_one_step(tmp_path: Path) -> None:
+def test_charge_and_encrypted_bytes_are_stored_in_one_step(tmp_path: Path) -> None:
     ledger = remembering(tmp_path / "ledger.db")
     ledger.join(joining(terms()))
     seen = []
@@ -560,7 +570,7 @@ def spent_ledger(count: int, start: int = 0) -> Ledger:
     return ledger
 
 
-def test_an_export_holds_no_answer_and_nothing_sealed() -> None:
+def test_an_export_holds_no_answer_and_nothing_encrypted() -> None:
     ledger = spent_ledger(2)
     ledger.join(joining(OFTEN, bytes([9]) * 16, Fraction(1, 4)))
     text = ledger.export()
@@ -698,14 +708,14 @@ def test_who_has_left_stays_out_whatever_is_taken_over() -> None:
 
 def test_leaving_deletes_all_that_was_not_sent_and_refunds_nothing() -> None:
     ledger = remembering(":memory:", OFTEN)
-    sealed, waiting = bytes(16), bytes([1]) * 16
-    ledger.join(joining(OFTEN, sealed, Fraction(1, 3)))
-    ledger.charge(sealed, halves)
+    encrypted, waiting = bytes(16), bytes([1]) * 16
+    ledger.join(joining(OFTEN, encrypted, Fraction(1, 3)))
+    ledger.charge(encrypted, halves)
     ledger.join(replace(joining(OFTEN, waiting, Fraction(1, 4)), until=START + 500))
     assert ledger.nonce(OFTEN.digest, b"old") == b"old"
     ledger.withdraw(OFTEN.digest)
     assert not ledger.running()
-    assert not ledger.deliveries(sealed)
+    assert not ledger.deliveries(encrypted)
     assert [row["encrypted"] for row in ledger._all("SELECT encrypted FROM shares")] == [None] * 2
     assert {row["levels"] for row in ledger._all("SELECT levels FROM rounds")} == {None}
     assert ledger.spent == Fraction(1, 3)

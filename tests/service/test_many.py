@@ -45,7 +45,7 @@ def play(pair: Pair, digest: bytes) -> int:
         if one["stage"] == "open"
     )
     for at in range(0, wanted, AT_ONCE):
-        pair.report(digest, pair.crowd(digest, min(AT_ONCE, wanted - at)), lambda _: 1)
+        pair.report(digest, pair.participants(digest, min(AT_ONCE, wanted - at)), lambda _: 1)
     pair.clock.now += 200
     pair.step(3)
     return wanted

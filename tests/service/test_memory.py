@@ -147,7 +147,7 @@ def test_closing_takes_little_more_memory_than_the_lists_of_reports(
     with sqlite_pair(tmp_path) as pair:
         digest = pair.begin(experiment_of(20_000))
         pair.step(2)
-        asked = pair.crowd(digest, 5000)
+        asked = pair.participants(digest, 5000)
         pair.report(digest, asked, lambda _: 1)
         people = len(asked)
         pair.clock.now += 200

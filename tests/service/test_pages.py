@@ -462,7 +462,7 @@ def test_what_anybody_sees_changes_when_rounds_end_and_not_when_people_join(tmp_
         places = sum(one["places"] for one in pair.coordinator.status(digest)["rounds"])
         before, known = seen(False), {seen(True).version}
         for come in (1, 1, 1, places - 3, 1, 2):  # the last three are served and not asked
-            pair.crowd(digest, come)
+            pair.participants(digest, come)
             assert seen(False) == before
             known.add(seen(True).version)
         assert len(known) == 7
@@ -516,7 +516,7 @@ def test_two_processes_show_the_same_version_of_one_database(tmp_path: Path) -> 
             view = pair.coordinator.view(digest)
             marks.append(pages.ExperimentSnapshot(view, experimenter.parts(view, True), "").version)
             pair.restart()
-        pair.crowd(digest, 3)
+        pair.participants(digest, 3)
         view = pair.coordinator.view(digest)
         assert marks[0] == marks[1]
         assert (

@@ -93,7 +93,7 @@ def test_without_noise_every_sum_is_exactly_what_was_reported(quiet: Pair) -> No
 def test_rows_of_participants_go_with_their_round(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(2)
-    asked = pair.crowd(digest, 30)
+    asked = pair.participants(digest, 30)
     pair.report(digest, asked, WORTH.__getitem__)
     assert rows(pair, 0, store.shares) == rows(pair, 1, store.shares) == 30
     assert rows(pair, 0, store.joins) == 30
@@ -118,13 +118,13 @@ def test_the_same_report_again_is_taken_and_another_is_not(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(2)
     assigned = pair.join(digest)
-    halves = pair.halves(digest, assigned, 1)
+    halves = pair.shares(digest, assigned, 1)
     pair.send(assigned, halves)
     pair.restart()
     pair.send(assigned, halves)
     for role in (0, 1):
         with pytest.raises(Conflict, match="a different report for this slot"):
-            pair.send(assigned, pair.halves(digest, assigned, 1), to=(role,))
+            pair.send(assigned, pair.shares(digest, assigned, 1), to=(role,))
     assert rows(pair, 0, store.shares) == 1
 
 
@@ -134,7 +134,7 @@ def test_two_different_reports_of_one_place_in_one_batch_keep_the_first(pair: Pa
     assigned = pair.join(digest)
     assert assigned.slot is not None
     identity, number = described(assigned).identity, assigned.slot.number
-    both = [pair.halves(digest, assigned, value)[0] for value in (0, 1)]
+    both = [pair.shares(digest, assigned, value)[0] for value in (0, 1)]
     said = pair.coordinator.keep([pair.coordinator.report(identity, number, half) for half in both])
     assert sorted(type(one).__name__ for one in said) == ["Conflict", "NoneType"]
 
@@ -143,7 +143,7 @@ def test_reports_after_the_deadline_or_for_unknown_rounds_are_refused(pair: Pair
     digest = pair.begin()
     pair.step(2)
     assigned = pair.join(digest)
-    halves = pair.halves(digest, assigned, 1)
+    halves = pair.shares(digest, assigned, 1)
     with pytest.raises(Unknown):
         pair.coordinator.report(bytes(16), 0, halves[0])
     pair.clock.now += 110
@@ -158,7 +158,7 @@ def test_a_report_checked_before_the_close_is_not_kept_after_it(pair: Pair) -> N
     pair.step(2)
     assigned = pair.join(digest)
     assert assigned.slot is not None
-    half = pair.halves(digest, assigned, 1)[1]
+    half = pair.shares(digest, assigned, 1)[1]
     waiting = pair.helper.report(described(assigned).identity, assigned.slot.number, half)
     pair.clock.now += 200
     pair.helper.step()
@@ -173,9 +173,9 @@ def test_what_is_kept_while_the_deadline_passes_is_counted(
     """Asked for its list in the last moment, the helper lists no round that it leaves open."""
     digest = quiet.begin()
     quiet.step(2)
-    *others, last = [one for one in quiet.crowd(digest, 500) if one.option == "plain"]
+    *others, last = [one for one in quiet.participants(digest, 500) if one.option == "plain"]
     quiet.report(digest, others, lambda _option: 1)
-    halves, identity = quiet.halves(digest, last, 1), described(last).identity
+    halves, identity = quiet.shares(digest, last, 1), described(last).identity
     assert last.slot is not None
     quiet.send(last, halves, to=(0,))
     waiting = quiet.helper.report(identity, last.slot.number, halves[1])
@@ -191,15 +191,15 @@ def test_what_is_kept_while_the_deadline_passes_is_counted(
     assert (released["reports"], released["sums"]) == (len(others) + 1, [len(others) + 1])
 
 
-def test_forged_places_and_foreign_halves_are_refused(pair: Pair) -> None:
+def test_forged_places_and_foreign_shares_are_refused(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(2)
     assigned = pair.join(digest)
     assert assigned.slot is not None
     forged = replace(assigned, slot=ReportSlot(assigned.slot.number, bytes(16)))
     with pytest.raises(Refusal, match="was not assigned"):
-        pair.send(forged, pair.halves(digest, forged, 1))
-    halves = pair.halves(digest, assigned, 1)
+        pair.send(forged, pair.shares(digest, forged, 1))
+    halves = pair.shares(digest, assigned, 1)
     with pytest.raises(Refusal, match="for server 1"):
         pair.send(assigned, (halves[1], halves[0]))
     identity = described(assigned).identity
@@ -212,7 +212,7 @@ def test_who_comes_when_no_place_is_left_gets_the_best_option_unasked(pair: Pair
     digest = pair.begin()
     pair.step(2)
     wanted = sum(int(str(one["places"])) for one in rounds_of(pair, digest, "open"))
-    assert len(pair.crowd(digest, wanted + 7)) == wanted
+    assert len(pair.participants(digest, wanted + 7)) == wanted
     assert pair.coordinator.status(digest)["people"]["served"] == 7
     assert pair.join(digest) == Assigned("plain")
 
@@ -225,7 +225,7 @@ def test_requests_that_find_no_slot_never_reach_the_learner(
     digest = pair.begin(experiment_of(1500))
     pair.step(2)
     wanted = sum(int(str(one["places"])) for one in rounds_of(pair, digest, "open"))
-    pair.report(digest, pair.crowd(digest, wanted), WORTH.__getitem__)
+    pair.report(digest, pair.participants(digest, wanted), WORTH.__getitem__)
     extra = [Ticket(digest, nonce or os.urandom(16)) for _ in range(2000)]
     assert set(pair.coordinator.join(extra)) == {Assigned("plain")}
     before = pair.coordinator._snapshot(digest).experiment.learner.played
@@ -244,7 +244,7 @@ def test_places_are_drawn_alike_from_all_that_are_left(pair: Pair) -> None:
     pair.step(2)
     rounds = rounds_of(pair, digest, "open")
     places = {str(one["round"]): int(str(one["places"])) for one in rounds}
-    asked = pair.crowd(digest, sum(places.values()) // 3)
+    asked = pair.participants(digest, sum(places.values()) // 3)
     got = [described(one).identity.hex() for one in asked]
     share = len(got) / sum(places.values())
     chi = sum(
@@ -257,7 +257,7 @@ def test_places_are_drawn_alike_from_all_that_are_left(pair: Pair) -> None:
 def test_a_round_below_its_minimum_is_refused_and_skipped(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(2)
-    asked = pair.crowd(digest, 30)
+    asked = pair.participants(digest, 30)
     pair.report(digest, asked[:2], WORTH.__getitem__)
     pinned, announcement = pair.coordinator.pinned(digest), asked[0].announcement
     identity = described(asked[0]).identity
@@ -272,12 +272,12 @@ def test_a_round_below_its_minimum_is_refused_and_skipped(pair: Pair) -> None:
 
 
 def test_a_round_that_only_the_helper_refuses_is_over_for_both_at_once(pair: Pair) -> None:
-    """Enough halves at the coordinator, too few at the helper: nobody waits for the grace."""
+    """Enough shares at the coordinator, too few at the helper: nobody waits for the grace."""
     digest = pair.begin()
     pair.step(2)
-    asked = pair.crowd(digest, 100)
+    asked = pair.participants(digest, 100)
     for number, one in enumerate(asked):
-        pair.send(one, pair.halves(digest, one, 1), to=(0, 1) if number < 5 else (0,))
+        pair.send(one, pair.shares(digest, one, 1), to=(0, 1) if number < 5 else (0,))
     pair.clock.now += 200
     pair.step(2)
     pinned = pair.coordinator.pinned(digest)
@@ -297,13 +297,13 @@ def test_dropouts_leave_a_round_to_those_who_reported(quiet: Pair) -> None:
     assert all(one["sums"] == [one["reports"]] for one in released)
 
 
-def test_only_halves_that_both_servers_have_are_counted(quiet: Pair) -> None:
+def test_only_shares_that_both_servers_have_are_counted(quiet: Pair) -> None:
     digest = quiet.begin()
     quiet.step(2)
-    asked = quiet.crowd(digest, 90)
+    asked = quiet.participants(digest, 90)
     quiet.report(digest, asked[:80], lambda _option: 1)
     for one in asked[80:]:
-        quiet.send(one, quiet.halves(digest, one, 1), to=(0,))
+        quiet.send(one, quiet.shares(digest, one, 1), to=(0,))
     quiet.clock.now += 200
     quiet.step()
     released = rounds_of(quiet, digest, "opened")
@@ -317,7 +317,7 @@ def test_a_helper_that_is_down_delays_and_loses_nothing(quiet: Pair) -> None:
     assert not rounds_of(quiet, digest, "open")
     quiet.link.down = False
     quiet.step()
-    asked = quiet.crowd(digest, 90)
+    asked = quiet.participants(digest, 90)
     quiet.report(digest, asked, lambda _option: 1)
     quiet.link.down = True
     quiet.clock.now += 200
@@ -381,7 +381,7 @@ def test_a_round_that_was_being_given_up_when_the_process_died_is_planned_anew(
     monkeypatch.undo()
     pair.step()
     assert len(rounds_of(pair, digest, "open")) == len(before) == 3
-    assert len(pair.crowd(digest, 30)) == 30
+    assert len(pair.participants(digest, 30)) == 30
 
 
 def test_pause_resume_and_stop_do_what_they_say(pair: Pair) -> None:
@@ -390,7 +390,7 @@ def test_pause_resume_and_stop_do_what_they_say(pair: Pair) -> None:
     assigned = pair.join(digest)
     pair.coordinator.pause(digest)
     assert pair.join(digest).slot is None
-    pair.send(assigned, pair.halves(digest, assigned, 1))
+    pair.send(assigned, pair.shares(digest, assigned, 1))
     pair.clock.now += 1000
     pair.step()
     assert not rounds_of(pair, digest, "open")
@@ -444,7 +444,7 @@ def test_invitations_are_for_one_participation_at_both_servers(pair: Pair) -> No
     second = pair.join(digest, invitation=two)
     for assigned, mine in ((first, one), (second, two)):
         assert assigned.slot is not None
-        halves = pair.halves(digest, assigned, 1)
+        halves = pair.shares(digest, assigned, 1)
         identity, number = described(assigned).identity, assigned.slot.number
         with pytest.raises(Forbidden):
             pair.helper.report(identity, number, halves[1])
@@ -494,7 +494,7 @@ def test_an_invitation_that_found_no_slot_is_not_spent(pair: Pair) -> None:
 def test_successor_terms_add_and_remove_options_and_open_rounds_finish(quiet: Pair) -> None:
     digest = quiet.begin()
     quiet.step(2)
-    before = quiet.crowd(digest, 30)
+    before = quiet.participants(digest, 30)
     terms = terms_of(quiet.keys, (*OPTIONS[:2], "new"), predecessor=digest)
     after = quiet.coordinator.succeed(terms)
     old = quiet.coordinator.terms(digest).terms
@@ -551,7 +551,7 @@ def test_invitations_are_those_of_the_issuer_at_both_servers(quiet: Pair) -> Non
         quiet.join(digest, invitation=forged)
     assigned = quiet.join(digest, invitation=good)
     assert assigned.slot is not None
-    identity, halves = described(assigned).identity, quiet.halves(digest, assigned, 1)
+    identity, halves = described(assigned).identity, quiet.shares(digest, assigned, 1)
     with pytest.raises(Forbidden, match="invalid for this experiment"):
         quiet.helper.report(identity, assigned.slot.number, halves[1], forged)
     waiting = quiet.helper.report(identity, assigned.slot.number, halves[1], good)
@@ -562,12 +562,12 @@ def test_a_list_that_comes_early_does_not_close_a_round_at_the_helper(quiet: Pai
     """All reports but one are there, and the coordinator's list would take the last one's place."""
     digest = quiet.begin()
     quiet.step(2)
-    everybody = quiet.crowd(digest, 2000)
+    everybody = quiet.participants(digest, 2000)
     identity = described(everybody[0]).identity
     asked = [one for one in everybody if described(one).identity == identity]
     row = quiet.helper.round(identity)
     assert len(asked) == row.slots
-    halves = [quiet.halves(digest, one, 1) for one in asked]
+    halves = [quiet.shares(digest, one, 1) for one in asked]
     for one, pair in zip(asked[:-1], halves[:-1], strict=True):
         quiet.send(one, pair)
     quiet.send(asked[-1], halves[-1], to=(0,))
@@ -674,7 +674,7 @@ def test_an_invited_report_is_checked_without_the_database(
     (invitation,) = invitations.make(digest, pair.secrets[0], 1)
     assigned = pair.join(digest, invitation=invitation)
     assert assigned.slot is not None
-    identity, halves = described(assigned).identity, pair.halves(digest, assigned, 1)
+    identity, halves = described(assigned).identity, pair.shares(digest, assigned, 1)
     pair.helper.server(identity)  # is at hand from now on
     with monkeypatch.context() as away:
         for way in ("read", "begin"):
@@ -739,7 +739,7 @@ def test_who_is_not_asked_gets_the_best_option_also_right_after_a_succession(qui
 def test_both_keys_change_while_an_experiment_runs(quiet: Pair) -> None:
     digest = quiet.begin()
     quiet.step(2)
-    before, old = quiet.crowd(digest, 30), quiet.secrets
+    before, old = quiet.participants(digest, 30), quiet.secrets
     quiet.secrets = tuple(Ed25519PrivateKey.generate() for _ in old)
     quiet.keys = (public_key(quiet.secrets[0]), public_key(quiet.secrets[1]))
     terms = terms_of(quiet.keys, predecessor=digest)
@@ -789,7 +789,7 @@ def test_every_question_after_the_close_gets_one_signed_answer(pair: Pair) -> No
 def test_a_clock_that_jumps_breaks_nothing(quiet: Pair, jump: int) -> None:
     digest = quiet.begin()
     quiet.step(2)
-    asked = quiet.crowd(digest, 40)
+    asked = quiet.participants(digest, 40)
     quiet.report(digest, asked, lambda _option: 1)
     quiet.clock.now += jump
     quiet.step()

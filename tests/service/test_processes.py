@@ -21,12 +21,12 @@ ADDRESS = "203.0.113.77"
 def test_what_was_acknowledged_survives_a_kill_and_an_end(tmp_path: Path) -> None:
     with processes(tmp_path, seed=1) as both:
         people = both.people(both.begin(), 40)
-        for number, (joined, halves) in enumerate(people[:4]):
+        for number, (joined, shares) in enumerate(people[:4]):
             if number == 2:
                 for process in both.processes:
                     process.kill()
                     process.start()
-            for role, half in enumerate(halves):
+            for role, half in enumerate(shares):
                 assert both.put(role, joined.path, half).status_code == 204
             assert (kept(both.coordinator), kept(both.helper)) == (number + 1, number + 1)
         answers: list[int] = []
@@ -37,10 +37,10 @@ def test_what_was_acknowledged_survives_a_kill_and_an_end(tmp_path: Path) -> Non
             except httpx.HTTPError:
                 answers.append(0)
 
-        with ThreadPoolExecutor(8) as crowd:
+        with ThreadPoolExecutor(8) as participants:
             stopping = threading.Timer(0.05, lambda: both.processes[1].end(signal.SIGTERM))
             stopping.start()
-            list(crowd.map(send, people))
+            list(participants.map(send, people))
             stopping.join()
         assert set(answers) <= {204, 503, 0}
         assert kept(both.helper) >= answers.count(204)
@@ -73,7 +73,7 @@ def test_no_secret_address_or_id_is_logged_counted_or_repeated(tmp_path: Path) -
 
 def _hostile_day(both: Processes, digest: bytes) -> tuple[dict[str, bytes], list[str]]:
     """What must not be found anywhere, and everything that was answered."""
-    (joined, halves), nonce = both.people(digest, 1)[0], os.urandom(16)
+    (joined, shares), nonce = both.people(digest, 1)[0], os.urandom(16)
     invitation, wrong = "marked-invitation-4711", "marked-wrong-token-4711"
     strange = Ed25519PrivateKey.generate().private_bytes_raw()
     path = f"/experiments/{digest.hex()}/places"
@@ -81,11 +81,11 @@ def _hostile_day(both: Processes, digest: bytes) -> tuple[dict[str, bytes], list
         both.ask(digest, nonce),
         both.post(0, path, json={"nonce": nonce.hex(), "invitation": invitation}),
         both.post(0, path, json={"nonce": strange.hex(), invitation: invitation}),
-        both.put(0, joined.path, halves[0], headers={"Tacit-Invitation": invitation}),
-        both.put(1, joined.path, halves[1]),
-        both.put(1, joined.path, halves[0]),
+        both.put(0, joined.path, shares[0], headers={"Tacit-Invitation": invitation}),
+        both.put(1, joined.path, shares[1]),
+        both.put(1, joined.path, shares[0]),
         both.put(1, joined.path, strange),
-        both.put(1, joined.path, halves[1][:-1] + b"x"),
+        both.put(1, joined.path, shares[1][:-1] + b"x"),
         both.get(0, f"/nowhere/{nonce.hex()}"),
         both.get(0, f"/experiments/{digest.hex()}/status", headers={"Authorization": wrong}),
         both.get(0, f"/experiments/{digest.hex()}/status", headers=ADMIN),
@@ -101,8 +101,8 @@ def _hostile_day(both: Processes, digest: bytes) -> tuple[dict[str, bytes], list
         "an invitation": invitation.encode(),
         "a nonce": nonce,
         "a nonce in hex": nonce.hex().encode(),
-        "a half": halves[0][60:],
-        "a half in hex": halves[1][60:].hex().encode(),
+        "a half": shares[0][60:],
+        "a half in hex": shares[1][60:].hex().encode(),
         "a body": strange.hex().encode(),
         "a path": joined.path.encode(),
     }

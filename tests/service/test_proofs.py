@@ -88,7 +88,7 @@ def test_reports_out_of_range_are_dropped_and_the_round_is_released(pair: Pair) 
     digest = pair.begin(proofs=1)
     pair.step(2)
     wanted = sum(one["places"] for one in pair.coordinator.status(digest)["rounds"])
-    asked = pair.crowd(digest, wanted)
+    asked = pair.participants(digest, wanted)
     bad = [next(one for one in asked if one.option == option) for option in ("plain", "short")]
     for one in bad:
         pair.send(one, _far(pair, digest, one, 40))
@@ -108,7 +108,7 @@ def test_without_proofs_the_same_reports_move_the_sum(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(2)
     wanted = sum(one["places"] for one in pair.coordinator.status(digest)["rounds"])
-    asked = pair.crowd(digest, wanted)
+    asked = pair.participants(digest, wanted)
     bad = next(one for one in asked if one.option == "plain")
     announced = described(bad)
     assert bad.slot is not None

@@ -56,7 +56,7 @@ def test_a_step_reads_an_experiment_once_to_learn_from_all_rounds_that_ended(
     digest = pair.begin()
     pair.step(1)
     slots = sum(row.slots for row in pair.coordinator.rounds(Stage.OPEN))
-    pair.report(digest, pair.crowd(digest, slots), lambda _option: 1)
+    pair.report(digest, pair.participants(digest, slots), lambda _option: 1)
     pair.coordinator.pause(digest)
     reads.clear()
     for _ in range(3):
@@ -127,7 +127,7 @@ def test_slots_assigned_meanwhile_stay_when_a_round_is_replaced(pair: Pair) -> N
     digest = pair.begin()
     pair.step(1)
     before = {row.identity: row for row in pair.coordinator.rounds(Stage.OPEN)}
-    asked = len(pair.crowd(digest, 5))
+    asked = len(pair.participants(digest, 5))
     with pair.coordinator.store.begin() as transaction:
         for row in before.values():
             assert transaction.replace_round(row, replace(row, stage=Stage.CLOSING))
@@ -140,7 +140,7 @@ def test_a_step_with_rounds_that_are_open_writes_nothing(
 ) -> None:
     digest = pair.begin()
     pair.step(1)
-    pair.crowd(digest, 1)
+    pair.participants(digest, 1)
 
     def begin() -> None:
         raise AssertionError("a step writes")

@@ -135,8 +135,8 @@ def share(own: ServerParty, about: TwoServerRound, message: bytes, place: int) -
     record = context_of(own, about.binding.terms, about.identity).record(about.identity)
     assert record is not None
     key = RoundSecrets(record.secret, about.identity, about.suite).keys.encryption
-    sealed, role = message[HEADER_SIZE + SHARE_FRONT :], own.role
-    part = key.decrypt(sealed, share_info(about.context, role, place))[LINK_SIZE:]
+    encrypted, role = message[HEADER_SIZE + SHARE_FRONT :], own.role
+    part = key.decrypt(encrypted, share_info(about.context, role, place))[LINK_SIZE:]
     if role == 0 and about.seeded:
         return masks.expand(part, about.modulus, about.length)
     return unpack_numbers(part, about.modulus, about.length, "a share")

@@ -46,10 +46,10 @@ def test_the_same_again_is_the_same_and_something_else_is_refused(both: Threads)
     digest = both.begin(question="Again?")
     pinned, joined = both.pinned(digest), both.place(digest)
     assert both.join(digest, b"n" * 16) == both.join(digest, b"n" * 16)
-    halves = split(pinned, joined.announcement, joined.place, [1])
+    shares = split(pinned, joined.announcement, joined.place, [1])
     others = split(pinned, joined.announcement, joined.place, [1])
     for role in (0, 1):
-        assert [both.put(role, joined.path, halves[role]).status_code for _ in "12"] == [204, 204]
+        assert [both.put(role, joined.path, shares[role]).status_code for _ in "12"] == [204, 204]
         refused = both.put(role, joined.path, others[role])
         assert refused.status_code == 409
         assert "a different report" in refused.json()["error"]

@@ -105,7 +105,7 @@ def test_counters_move_to_their_round_when_it_ends(make_pair: Callable[..., Pair
     pair = make_pair()
     digest = begun(pair)
     given = [one["given"] for one in pair.coordinator.status(digest)["rounds"]]
-    pair.crowd(digest, 30)
+    pair.participants(digest, 30)
     given = [one["given"] for one in pair.coordinator.status(digest)["rounds"]]
     assert sum(given) == 30
     pair.coordinator.pause(digest)

@@ -109,7 +109,7 @@ def send(pair: Pair, digest: bytes, one: Assigned, message: bytes) -> None:
 def everybody(pair: Pair, digest: bytes) -> list[Assigned]:
     rounds = pair.coordinator.status(digest)["rounds"]
     wanted = sum(one["places"] - one["given"] for one in rounds if one["stage"] == "open")
-    return pair.crowd(digest, wanted)
+    return pair.participants(digest, wanted)
 
 
 def held(pair: Pair, digest: bytes, level: Callable[[str], int], come: float = 1.0) -> int:

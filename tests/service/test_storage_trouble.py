@@ -52,7 +52,7 @@ def test_a_full_disk_is_a_503_and_what_was_acknowledged_stays(tmp_path: Path) ->
         with both.helper.store.engine.connect() as connection:
             pages = int(connection.exec_driver_sql("PRAGMA page_count").scalar_one())
         room(both.helper, pages + 1)
-        said = [both.put(1, joined.path, halves[1]) for joined, halves in everybody]
+        said = [both.put(1, joined.path, shares[1]) for joined, shares in everybody]
         statuses = [one.status_code for one in said]
         assert set(statuses) == {204, 503}
         full = said[statuses.index(503)]
@@ -60,7 +60,7 @@ def test_a_full_disk_is_a_503_and_what_was_acknowledged_stays(tmp_path: Path) ->
         assert "nothing was changed" in full.json()["error"]
         assert kept(both.helper) == statuses.count(204)
         room(both.helper, pages + 10_000)
-        again = [both.put(1, joined.path, halves[1]).status_code for joined, halves in everybody]
+        again = [both.put(1, joined.path, shares[1]).status_code for joined, shares in everybody]
         assert set(again) == {204}
         assert kept(both.helper) == len(everybody)
 
@@ -70,20 +70,20 @@ def test_key_files_that_cannot_be_read_are_a_503_that_names_no_path(tmp_path: Pa
     away for a while.
     """
     with served(tmp_path) as both:
-        ((joined, halves),) = both.people(both.begin(), 1)
+        ((joined, shares),) = both.people(both.begin(), 1)
         records = both.members[1].config.records
         for instead in (Path.touch, lambda _: None, Path.mkdir):
             away = records.rename(records.with_name("away"))
             instead(records)
             outcome = f"/rounds/{joined.round.identity.hex()}/outcome"
-            refused = [both.put(1, joined.path, halves[1])]
+            refused = [both.put(1, joined.path, shares[1])]
             refused += [both.get(1, path) for path in (outcome, "/readyz")]
             if records.is_file():
                 records.unlink()
             away.rename(records)  # also over an empty directory
             assert [one.status_code for one in refused] == [503] * 3
             assert str(tmp_path) not in "".join(one.text for one in refused)
-        assert both.put(1, joined.path, halves[1]).status_code == 204
+        assert both.put(1, joined.path, shares[1]).status_code == 204
 
 
 @pytest.mark.extended
@@ -113,8 +113,8 @@ def test_a_database_that_is_gone_is_a_503_until_it_is_back(
     with served(tmp_path, urls) as both:
         digest = both.begin()
         everybody = both.people(digest, 6)
-        for joined, halves in everybody[:3]:
-            assert both.put(0, joined.path, halves[0]).status_code == 204
+        for joined, shares in everybody[:3]:
+            assert both.put(0, joined.path, shares[0]).status_code == 204
         with gone(urls[0]):
             refused = both.put(0, everybody[3][0].path, everybody[3][1][0])
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
@@ -122,8 +122,8 @@ def test_a_database_that_is_gone_is_a_503_until_it_is_back(
             assert both.get(0, "/readyz").status_code == 503
             assert both.get(0, "/healthz").status_code == 200
             assert "tacit_requests_total" in both.get(0, "/metrics").text
-        for joined, halves in everybody:
-            assert both.put(0, joined.path, halves[0]).status_code == 204
+        for joined, shares in everybody:
+            assert both.put(0, joined.path, shares[0]).status_code == 204
         assert kept(both.coordinator) == len(everybody)
         assert both.get(0, "/readyz").status_code == 200
 

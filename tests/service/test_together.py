@@ -65,7 +65,7 @@ def test_a_round_that_another_process_ended_stays_at_hand_nowhere(
     digest = first.begin(experiment_of(700))
     first.step(2)
     places = sum(one["places"] for one in first.coordinator.status(digest)["rounds"])
-    second.report(digest, second.crowd(digest, places), lambda _: 1)
+    second.report(digest, second.participants(digest, places), lambda _: 1)
     ended = set(second.coordinator._servers)
     assert ended
     first.clock.now += 200
@@ -109,7 +109,7 @@ def test_two_processes_give_out_every_place_once_and_learn_every_sum_once(
 
     def people(pair: Pair) -> None:
         for _ in range(4):
-            came = pair.crowd(digest, 15)
+            came = pair.participants(digest, 15)
             asked.extend(came)
             pair.report(digest, came, lambda _option: 1)
 

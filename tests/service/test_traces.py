@@ -1,7 +1,7 @@
 """After a round nothing that a person sent, or was given, is left anywhere.
 
 Everything of one person is marked by being random and known to the test: the number of the ticket,
-the place's token, both sealed halves and what is in them, the invitation. All files of both
+the place's token, both encrypted shares and what is in them, the invitation. All files of both
 parties, and a dump of the database, are searched for any of it, raw, in hex and in base64.
 """
 
@@ -59,11 +59,11 @@ def told(pair: Pair, tmp_path: Path) -> tuple[Pair, list[bytes], Callable[[], by
     for ticket, one in zip(tickets, pair.coordinator.join(tickets), strict=True):
         assert isinstance(one, Assigned)
         assert one.slot is not None
-        halves = pair.halves(digest, one, 1)
+        shares = pair.shares(digest, one, 1)
         if len(marks) < MARKS:
             marks += [ticket.nonce, str(ticket.invitation).encode()[:60]]
-            marks += [one.slot.token, halves[0][-40:], halves[1][-40:]]
-        for party, half in zip((pair.coordinator, pair.helper), halves, strict=True):
+            marks += [one.slot.token, shares[0][-40:], shares[1][-40:]]
+        for party, half in zip((pair.coordinator, pair.helper), shares, strict=True):
             identity = described(one).identity
             waiting = party.report(identity, one.slot.number, half, ticket.invitation)
             assert party.keep([waiting]) == [None]

@@ -25,7 +25,7 @@ def running(make_pair: Callable[..., Pair]) -> tuple[Pair, bytes]:
     pair = make_pair(options={"noise": silent}, helper_options={"noise": silent})
     digest = pair.begin(experiment_of(700))
     pair.step(2)
-    pair.report(digest, pair.crowd(digest, 20), lambda _: 1)
+    pair.report(digest, pair.participants(digest, 20), lambda _: 1)
     for store in pair.stores:
         store.close()
     return pair, digest
@@ -35,7 +35,7 @@ def finish(pair: Pair, digest: bytes) -> list[dict[str, Any]]:
     """Everybody else comes, and the rounds end; the first rounds."""
     rounds = pair.coordinator.status(digest)["rounds"]
     left = sum(one["places"] - one["given"] for one in rounds)
-    pair.report(digest, pair.crowd(digest, left), lambda _: 0)
+    pair.report(digest, pair.participants(digest, left), lambda _: 0)
     pair.clock.now += 200
     pair.step(3)
     return list(pair.coordinator.status(digest)["rounds"][: len(rounds)])

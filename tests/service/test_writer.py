@@ -90,7 +90,7 @@ def test_beyond_the_bound_requests_are_asked_to_come_back() -> None:
     database = Database()
     database.gate.clear()
 
-    async def crowd(writer: GroupWriter) -> list[int | BaseException]:
+    async def participants(writer: GroupWriter) -> list[int | BaseException]:
         first = asyncio.ensure_future(writer(database.commit, 0))
         assert await asyncio.to_thread(database.asked.wait, 60)  # now it is being written
         others = [asyncio.ensure_future(writer(database.commit, n)) for n in range(1, 8)]
@@ -99,7 +99,7 @@ def test_beyond_the_bound_requests_are_asked_to_come_back() -> None:
         return await asyncio.gather(first, *others, return_exceptions=True)
 
     with writing(most=5) as (writer, _):
-        answers = run(crowd(writer))
+        answers = run(participants(writer))
     assert answers[:6] == [0, -1, -2, -3, -4, -5]
     assert [type(answer) for answer in answers[6:]] == [Unavailable] * 2
     assert sorted(database.all) == list(range(6))

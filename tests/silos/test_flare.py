@@ -34,7 +34,6 @@ from tacit.silos.http import agent_app
 from tacit.silos.jobs import ALLOWED, write_job
 from tacit.simulation.driver import run
 
-flare_network = pytest.importorskip("tacit.silos.flare_network")
 pytestmark = [
     pytest.mark.extended,
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # its sockets
@@ -102,6 +101,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     token = folder / "engine-token"
     token.write_text("engine")
     apps = {name: agent_app(CurrentAgent(made, name), "none", "engine") for name in NAMES}  # type: ignore[arg-type]
+    flare_network = pytest.importorskip("tacit.silos.flare_network")
     kits = flare_network.provision(folder, NAMES)
     trusting = kits / flare_network.SERVER / "local"
     rules = json.loads((trusting / "authorization.json").read_text())

@@ -77,7 +77,7 @@ def test_two_thousand_devices_through_real_cryptography_give_the_exact_modular_s
 
 
 @pytest.mark.extended
-def test_the_error_of_opened_sums_follows_the_stated_law() -> None:
+def test_the_error_of_opened_sums_follows_the_stated_distribution() -> None:
     """Chi-square of 200 batches of 16 devices, released by two servers, against the noise's
     distribution; false positive rate about 1e-6 (draws have no seed).
     """

@@ -28,6 +28,7 @@ from tacit.terms import (
     Terms,
     cosign,
 )
+from tacit.terms.context import MomentTerms
 from tacit.terms.parts import DISCRETE_GAUSSIAN, SKELLAM
 from tacit.trust import TrustModel
 
@@ -144,6 +145,32 @@ def test_noise_for_one_metric_is_rejected_where_two_cells_move(distribution: str
     assert replace(TERMS, **alone, context=None)
     with pytest.raises(TacitError, match=f"noise.distribution is {distribution}: must be discrete"):
         replace(TERMS, **alone)
+
+
+def with_moments() -> Terms:
+    constant = ((1 << 19, 0, 0),)
+    moments = MomentTerms(CONTEXT.fields, matrices=(constant, constant), evaluation=Fraction(1, 9))
+    return replace(
+        TERMS,
+        context=moments,
+        answer=Answer("stars", metrics=("a", "b"), levels=3),
+        promise=Promise(Fraction(1, 2), Fraction(1, 10**6)),
+        noise=Noise(Fraction(10**10), distribution=DISCRETE_GAUSSIAN),
+    )
+
+
+def test_moments_have_no_proofs() -> None:
+    with pytest.raises(TacitError, match="proofs is 1: must be 0 with moments"):
+        replace(with_moments(), proofs=1)
+
+
+def test_the_slice_beside_moments_has_noise_for_all_levels_of_all_metrics() -> None:
+    terms = with_moments()
+    held = Pinned(terms, tuple(cosign(terms, key) for key in KEYS), terms.keys)
+    assigned = replace(OFFER, terms=terms.digest, option=1, policy=b"", levels=3, metrics=2)
+    assert held.check(replace(assigned, scale=Fraction(12))) == Fraction(1, 2)
+    with pytest.raises(Refusal, match="must be at least 12, the minimum of the terms"):
+        held.check(replace(assigned, scale=Fraction(1199, 100)))
 
 
 def test_a_table_that_is_too_large_is_rejected() -> None:

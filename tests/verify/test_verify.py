@@ -120,7 +120,7 @@ def test_the_gaussian_is_that_of_the_closed_form() -> None:
     ],
     ids=["skellam", "gaussian", "fair bits", "rare bits"],
 )
-def test_wide_laws_are_interpolated_and_may_be_made_coarser(
+def test_wide_distributions_are_interpolated_and_may_be_made_coarser(
     make: Callable[[int], slow.Distribution], own: NoiseDistribution
 ) -> None:
     exact = privacy_loss(own, 300).delta(0.4)

@@ -21,7 +21,7 @@ from fractions import Fraction
 from itertools import pairwise
 from operator import add
 
-from tacit.aggregation import masks
+from tacit.aggregation import masks, wire
 from tacit.aggregation.aggregator_context import (
     AggregatorContext,
     AggregatorStage,
@@ -53,15 +53,7 @@ from tacit.aggregation.two_servers import (
     word_digest,
 )
 from tacit.aggregation.verified import verify_key
-from tacit.aggregation.wire import (
-    HEADER_SIZE,
-    Kind,
-    body,
-    header,
-    number_size,
-    pack_numbers,
-    unpack_numbers,
-)
+from tacit.aggregation.wire import Kind
 from tacit.errors import TacitError
 from tacit.sampling.draws import accepted_gaussian
 from tacit.signatures import SIGNATURE_SIZE, Signed, sign
@@ -74,9 +66,9 @@ _LISTED = b"list of the other"  # table key; longer than a slot number, so the t
 
 def partial_size(announced: TwoServerRound) -> int:
     """Bytes of a server's noisy partial sum on the wire."""
-    numbers = announced.length * number_size(announced.modulus)
+    numbers = announced.length * wire.number_size(announced.modulus)
     content = partial_head(announced).size + numbers + SIGNATURE_SIZE
-    return HEADER_SIZE + 1 + announced.suite.overhead + content
+    return wire.HEADER_SIZE + 1 + announced.suite.overhead + content
 
 
 class Aggregator(PendingReports):
@@ -130,7 +122,7 @@ class Aggregator(PendingReports):
         with self._lock:
             kind = message[3] if isinstance(message, bytes) and len(message) > 3 else None
             if kind == Kind.PRESENT:
-                self._take_list(body(message, Kind.PRESENT, self.round.identity))
+                self._take_list(wire.body(message, Kind.PRESENT, self.round.identity))
             else:
                 self._take_share(message, now)
 
@@ -140,7 +132,7 @@ class Aggregator(PendingReports):
         The caller stores it in the table under its name if that is free; otherwise `same` must hold
         for the stored entry. Takes no lock, so it does not wait for a concurrent `close`.
         """
-        data = body(message, Kind.HALF, self.round.identity)
+        data = wire.body(message, Kind.HALF, self.round.identity)
         if len(message) != self.report_size:
             raise Refusal(f"report share is {len(message)} bytes long: must be {self.report_size}")
         if data[0] != self.role:
@@ -260,7 +252,7 @@ class Aggregator(PendingReports):
         about = found.reports, found.digest, found.common - found.reports
         first = partial_head(self.round).pack(*about[: 3 if self.round.proofs else 2])
         sums = self._noisy(found.sums)
-        return self._closed(record, first + pack_numbers(sums, self.round.modulus))
+        return self._closed(record, first + wire.pack_numbers(sums, self.round.modulus))
 
     def _added(self, record: RoundRecord, listing: bytes, shares: _ReportShares) -> _Sum | None:
         """Sum the reports that both servers hold; in verified rounds only those in range.
@@ -327,7 +319,7 @@ class Aggregator(PendingReports):
         modulus, length = self.round.modulus, self.round.length
         if self.role == 0 and self.round.seeded and not self.round.proofs:
             return masks.expand(part, modulus, length)
-        return unpack_numbers(part, modulus, length, "report share")
+        return wire.unpack_numbers(part, modulus, length, "report share")
 
     def _closed(self, record: RoundRecord, content: bytes | None) -> RoundRecord:
         """Close the round: replace all secrets by the outcome and the partial sum, if any."""
@@ -398,7 +390,7 @@ class Aggregator(PendingReports):
 
     def _front(self, kind: Kind, role: int | None = None) -> bytes:
         who = self.role if role is None else role
-        return header(kind, self.round.identity) + bytes((who,))
+        return wire.header(kind, self.round.identity) + bytes((who,))
 
 
 class _Working:
@@ -437,9 +429,9 @@ class _Working:
         if announced.proofs:
             numbers, evidence = announced.proofs.prepared(self._key, self.role, tag, part)
             usable = numbers or [0] * announced.length  # the verifier share excludes them
-            return evidence + pack_numbers(usable, announced.modulus)
+            return evidence + wire.pack_numbers(usable, announced.modulus)
         if not (self.role == 0 and announced.seeded):
-            unpack_numbers(part, announced.modulus, announced.length, "report share")
+            wire.unpack_numbers(part, announced.modulus, announced.length, "report share")
         return part
 
 

@@ -20,16 +20,8 @@ from typing import Any, Self, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tacit.aggregation import wire
 from tacit.aggregation.interface import expect
-from tacit.aggregation.wire import (
-    HEADER_SIZE,
-    described,
-    first_fraction,
-    front,
-    head,
-    identity_of,
-    pack_fraction,
-)
 from tacit.errors import integer, require
 from tacit.signatures import SIGNATURE_SIZE, Signed, sign
 from tacit.terms import BY_POLICY, DIGEST_SIZE, Offer, PinnedTerms, check_party_key
@@ -85,11 +77,11 @@ class Binding:
 
         Invalid values raise `TacitError`: call it inside `wire.described`.
         """
-        fields, rest = head(_BINDING, data, "the description")
+        fields, rest = wire.head(_BINDING, data, "the description")
         policy = b""
         if fields[1] == BY_POLICY:
-            (size,), rest = head(_POLICY_SIZE, rest, "the policy")
-            policy, rest = front(rest, size, "the policy"), rest[size:]
+            (size,), rest = wire.head(_POLICY_SIZE, rest, "the policy")
+            policy, rest = wire.front(rest, size, "the policy"), rest[size:]
         return cls(*(*fields, policy)), rest
 
     def offer(self, **described: Any) -> Offer:
@@ -129,13 +121,13 @@ class SharedNoise:
 
     def encode(self) -> bytes:
         """Serialize the noise."""
-        return _DIVISOR.pack(self.divisor) + pack_fraction(self.total)
+        return _DIVISOR.pack(self.divisor) + wire.pack_fraction(self.total)
 
     @classmethod
     def first(cls, data: bytes) -> tuple[SharedNoise, bytes]:
         """Parse the noise at the start of these bytes; return the rest too."""
-        (divisor,), rest = head(_DIVISOR, data, "share divisor")
-        total, rest = first_fraction(rest, "total noise")
+        (divisor,), rest = wire.head(_DIVISOR, data, "share divisor")
+        total, rest = wire.first_fraction(rest, "total noise")
         return cls(divisor, total), rest
 
 
@@ -202,8 +194,8 @@ DescriptionT = TypeVar("DescriptionT", bound=RoundDescription)
 
 def binding_of(description: bytes) -> tuple[bytes, Binding]:
     """The identity of a described round of any kind, and the fields at the description's start."""
-    with described():
-        return identity_of(description), Binding.first(description[HEADER_SIZE:])[0]
+    with wire.described():
+        return wire.identity_of(description), Binding.first(description[wire.HEADER_SIZE :])[0]
 
 
 def endorse(description: bytes, key: Ed25519PrivateKey) -> bytes:

@@ -19,6 +19,7 @@ from functools import cached_property
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tacit.aggregation import wire
 from tacit.aggregation.aggregator_context import SECRET_SIZE, RoundSecrets
 from tacit.aggregation.agreement import derive
 from tacit.aggregation.announcements import (
@@ -44,22 +45,7 @@ from tacit.aggregation.interface import (
 from tacit.aggregation.pending import PendingReports, PendingVault
 from tacit.aggregation.round_state import PartyRoundState, RoundEntry, RoundPhase
 from tacit.aggregation.two_servers import SLOT, ReportSlot, RoundOutcome
-from tacit.aggregation.wire import (
-    HEADER_SIZE,
-    Kind,
-    body,
-    check_length,
-    described,
-    front,
-    head,
-    header,
-    identity_of,
-    number_size,
-    pack_numbers,
-    packed,
-    unpack_numbers,
-    unpacked,
-)
+from tacit.aggregation.wire import Kind
 from tacit.errors import require
 from tacit.records import Records
 from tacit.signatures import Signed, sign
@@ -96,7 +82,7 @@ class LocalRound(LiveRound):
     def __post_init__(self) -> None:
         check_counts(self.slots, self.minimum)
         require(0 <= self.room < 1 << 31, "room", self.room, "from 0 to 2^31 - 1")
-        check_length(self.length, self.span)
+        wire.check_length(self.length, self.span)
         self.check_times()
         sizes = [len(self.identity), len(self.server)]
         wanted = [IDENTITY_SIZE, self.suite.key_size]
@@ -112,7 +98,7 @@ class LocalRound(LiveRound):
         """Serialize the round description."""
         counts = (self.slots, self.minimum, self.length, self.room)
         return (
-            header(Kind.LOCAL_ROUND, self.identity)
+            wire.header(Kind.LOCAL_ROUND, self.identity)
             + self.binding.encode()
             + _HEAD.pack(self.assigned_until, self.grace, *counts, self.suite)
             + self.server
@@ -122,15 +108,15 @@ class LocalRound(LiveRound):
     @classmethod
     def decode(cls, message: bytes) -> LocalRound:
         """Parse a round description."""
-        with described():
-            binding, rest = Binding.first(body(message, Kind.LOCAL_ROUND))
-            fields, rest = head(_HEAD, rest, "description")
+        with wire.described():
+            binding, rest = Binding.first(wire.body(message, Kind.LOCAL_ROUND))
+            fields, rest = wire.head(_HEAD, rest, "description")
             until, grace, slots, minimum, length, room, number = fields
             suite = suite_numbered(number)
-            server, rest = front(rest, suite.key_size, "key"), rest[suite.key_size :]
+            server, rest = wire.front(rest, suite.key_size, "key"), rest[suite.key_size :]
             noise, rest = SharedNoise.first(rest)
             require(not rest, "description", f"{len(rest)} bytes too long", "complete")
-            about = (room, length, noise, until, grace, suite, identity_of(message))
+            about = (room, length, noise, until, grace, suite, wire.identity_of(message))
             return cls(binding, slots, minimum, server, *about)
 
     def offer(self) -> Offer:
@@ -146,8 +132,8 @@ class LocalRound(LiveRound):
     @property
     def report_size(self) -> int:
         """Bytes of a report on the wire."""
-        numbers = self.length * number_size(self.span)
-        return HEADER_SIZE + SLOT.size + self.suite.overhead + numbers
+        numbers = self.length * wire.number_size(self.span)
+        return wire.HEADER_SIZE + SLOT.size + self.suite.overhead + numbers
 
 
 def encrypt_report(
@@ -175,9 +161,9 @@ def encrypt_report(
     count, room = len(numbers), announced.room
     require(count == announced.length, "number of metrics", count, f"{announced.length}")
     shifted = [min(max(number + room, 0), announced.span - 1) for number in numbers]
-    content = pack_numbers(shifted, announced.span)
+    content = wire.pack_numbers(shifted, announced.span)
     encrypted = announced.recipient.encrypt(content, _info(announced.context, slot.number))
-    return header(Kind.LOCAL_REPORT, announced.identity) + slot.encode() + encrypted
+    return wire.header(Kind.LOCAL_REPORT, announced.identity) + slot.encode() + encrypted
 
 
 def prepare_local(
@@ -223,7 +209,7 @@ def local_outcome(records: Records, identity: bytes) -> bytes | None:
         return None
     if entry.phase is RoundPhase.OPEN:
         raise ClosedRound("round is not over yet")
-    outcome, *_ = unpacked(entry.content)
+    outcome, *_ = wire.unpacked(entry.content)
     return outcome or None
 
 
@@ -257,7 +243,7 @@ class LocalServer(PendingReports):
 
     def check(self, message: bytes, now: int) -> CheckedShare:
         """Validate one report, which the caller stores in the table."""
-        data = body(message, Kind.LOCAL_REPORT, self.round.identity)
+        data = wire.body(message, Kind.LOCAL_REPORT, self.round.identity)
         if len(message) != self.report_size:
             raise Refusal(f"report is {len(message)} bytes long: must be {self.report_size}")
         slot = ReportSlot(*SLOT.unpack_from(data))
@@ -336,7 +322,7 @@ class _LocalSecrets:
             (number,) = _COUNT.unpack_from(share)
             info = _info(announced.context, number)
             content = self._key.decrypt(share[4:], info)
-            found = unpack_numbers(content, announced.span, announced.length, "report")
+            found = wire.unpack_numbers(content, announced.span, announced.length, "report")
         except (Refusal, struct.error):
             return None
         return [one - announced.room for one in found]
@@ -352,19 +338,19 @@ def _ended(
     """Replace the secret in the record by the signed outcome and the sums, if any."""
     said = RoundOutcome.ABORTED if view is None else RoundOutcome.RELEASED
     signed = entry.context + bytes((ROLE, said))
-    outcome = header(Kind.OUTCOME, identity) + signed[-2:] + sign(Signed.OUTCOME, signed, key)
+    outcome = wire.header(Kind.OUTCOME, identity) + signed[-2:] + sign(Signed.OUTCOME, signed, key)
     parts = [outcome if entry.bound else b""]
     if view is not None:
         totals = b"".join(map(_TOTAL.pack, view.numbers))
         parts.append(_COUNT.pack(view.reports) + _COUNT.pack(view.rejected) + totals)
     phase = RoundPhase.ABORTED if view is None else RoundPhase.ANSWERED
-    return state.move(entry, RoundEntry(phase, entry.context, packed(parts)))
+    return state.move(entry, RoundEntry(phase, entry.context, wire.packed(parts)))
 
 
 def _read_view(entry: RoundEntry, length: int) -> SumView | None:
     if entry.phase is not RoundPhase.ANSWERED:
         return None
-    _, content = unpacked(entry.content)
+    _, content = wire.unpacked(entry.content)
     layout = struct.Struct(f">II{length}q")
     reports, rejected, *sums = layout.unpack(content)
     return SumView(tuple(sums), reports, rejected)

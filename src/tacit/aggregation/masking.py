@@ -28,26 +28,13 @@ from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from tacit.aggregation import wire
 from tacit.aggregation.agreement import KEY_SIZE, NONCE_SIZE, TAG_SIZE, agree, derive
 from tacit.aggregation.announcements import WHOLE_NOISE, Binding, LiveRound, SharedNoise
 from tacit.aggregation.graph import Claim, Neighbourhood, Security, security
 from tacit.aggregation.interface import IDENTITY_SIZE, check_counts, expect, expect_size
 from tacit.aggregation.share_commitments import COMMITMENT_SIZE, SHARE_PAIR_SIZE
-from tacit.aggregation.wire import (
-    HEADER_SIZE,
-    Kind,
-    body,
-    check_length,
-    check_modulus,
-    described,
-    front,
-    head,
-    header,
-    identity_of,
-    last_modulus,
-    number_size,
-    pack_integer,
-)
+from tacit.aggregation.wire import Kind
 from tacit.errors import require
 from tacit.terms import MASKING_SUITE, Aggregation, Offer
 from tacit.trust import MASKING_SECURITY
@@ -55,7 +42,7 @@ from tacit.trust import MASKING_SECURITY
 ADDRESS_SIZE = KEY_SIZE
 """A client's address is its public key for encryption."""
 
-FRONT_SIZE = HEADER_SIZE + ADDRESS_SIZE
+FRONT_SIZE = wire.HEADER_SIZE + ADDRESS_SIZE
 """Bytes in the clear of a message between client and server: header and client address."""
 
 FORMAT = 5
@@ -102,8 +89,8 @@ class MaskingRound(LiveRound):
     def __post_init__(self) -> None:
         check_counts(self.slots, self.minimum, least=2)
         self.check_times()
-        check_modulus(self.modulus)
-        check_length(self.length, self.modulus)
+        wire.check_modulus(self.modulus)
+        wire.check_length(self.length, self.modulus)
         joined = self.neighbourhood.degree > 1 or self.slots == 2
         require(joined, "degree", 1, "at least 2, or the sums of pairs would be revealed")
         sizes, wanted = [len(self.identity), len(self.server)], [IDENTITY_SIZE, KEY_SIZE]
@@ -121,24 +108,24 @@ class MaskingRound(LiveRound):
             self.neighbourhood.threshold,
             self.server,
         )
-        front = header(Kind.MASKING_ROUND, self.identity) + bytes((FORMAT,))
-        rest = self.noise.encode() + pack_integer(self.modulus)
+        front = wire.header(Kind.MASKING_ROUND, self.identity) + bytes((FORMAT,))
+        rest = self.noise.encode() + wire.pack_integer(self.modulus)
         return front + self.binding.encode() + fields + rest
 
     @classmethod
     def decode(cls, message: bytes) -> MaskingRound:
         """Parse a round description."""
-        with described():
-            data = body(message, Kind.MASKING_ROUND)
-            (spoken,) = front(data, 1, "description")
+        with wire.described():
+            data = wire.body(message, Kind.MASKING_ROUND)
+            (spoken,) = wire.front(data, 1, "description")
             rule = f"{FORMAT}. Update the older side"
             expect(spoken == FORMAT, "masking format of the round", spoken, rule)
             binding, rest = Binding.first(data[1:])
-            fields, rest = head(_HEAD, rest, "description")
+            fields, rest = wire.head(_HEAD, rest, "description")
             until, grace, slots, minimum, length, degree, threshold, server = fields
             noise, rest = SharedNoise.first(rest)
-            modulus, among = last_modulus(rest), Neighbourhood(degree, threshold)
-            identity = identity_of(message)
+            modulus, among = wire.last_modulus(rest), Neighbourhood(degree, threshold)
+            identity = wire.identity_of(message)
             counts = (slots, minimum, modulus, length)
             return cls(binding, identity, *counts, among, server, noise, until, grace)
 
@@ -150,7 +137,7 @@ class MaskingRound(LiveRound):
     @property
     def masked_size(self) -> int:
         """Bytes of a client's masked numbers on the wire."""
-        return FRONT_SIZE + NONCE_SIZE + TAG_SIZE + self.length * number_size(self.modulus)
+        return FRONT_SIZE + NONCE_SIZE + TAG_SIZE + self.length * wire.number_size(self.modulus)
 
     def security(self, corrupt: int | None = None, claim: Claim = Claim.SEMI_HONEST) -> Security:
         """The security of the round with `corrupt` corrupted clients (default: a tenth)."""
@@ -159,6 +146,9 @@ class MaskingRound(LiveRound):
 
 BITS = MASKING_SECURITY
 """Default security of a round, in bits, that only the sum is revealed."""
+
+MOST_NEIGHBOURS = 1024
+"""Largest degree that a client accepts: the time to compute the security grows with its square."""
 
 
 def check_withstands(announced: MaskingRound, about: Aggregation, bits: int = BITS) -> None:
@@ -169,6 +159,8 @@ def check_withstands(announced: MaskingRound, about: Aggregation, bits: int = BI
     """
     known = about.claim in tuple(Claim)
     expect(known, "claim of the terms", about.claim, f"one of {', '.join(Claim)}")
+    degree = announced.neighbourhood.degree
+    expect(degree <= MOST_NEIGHBOURS, "degree of the round", degree, f"at most {MOST_NEIGHBOURS}")
     found = announced.security(about.dishonest(announced.slots), Claim(about.claim))
     rule = f"at least {bits} bits: {found}"
     expect(found.bits >= bits, "security of the round", f"{found.bits:.1f} bits", rule)
@@ -183,7 +175,7 @@ def one_of(kinds: tuple[Kind, ...], message: bytes, identity: bytes) -> Kind:
     kind = _BY_BYTE.get(bytes(named))
     if kind not in kinds:
         kind = kinds[0]
-    body(message, kind, identity)
+    wire.body(message, kind, identity)
     return kind
 
 

@@ -17,7 +17,7 @@ from collections.abc import Set as AbstractSet
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.aggregation import masks, shamir
+from tacit.aggregation import masks, shamir, wire
 from tacit.aggregation.agreement import KEY_SIZE, Channel, new_key, public_bytes
 from tacit.aggregation.announcements import accept
 from tacit.aggregation.interface import SYSTEM, Refusal, Source, check_minimum, expect
@@ -61,16 +61,7 @@ from tacit.aggregation.share_commitments import (
     share_commitment,
     signed_shares,
 )
-from tacit.aggregation.wire import (
-    HEADER_SIZE,
-    Kind,
-    body,
-    check_numbers,
-    head,
-    header,
-    pack_numbers,
-    records,
-)
+from tacit.aggregation.wire import Kind
 from tacit.signatures import Signed, public_key, sign, verify
 from tacit.terms import PinnedTerms
 
@@ -164,7 +155,7 @@ class MaskingClient:
 
         A repeated PAIRS gets the message made from the numbers of the first call.
         """
-        numbers = check_numbers(values, self.round.modulus, self.round.length)
+        numbers = wire.check_numbers(values, self.round.modulus, self.round.length)
         return self._once(
             Kind.MASKED,
             Kind.CHECKED,
@@ -260,7 +251,7 @@ class MaskingClient:
         modulus = self.round.modulus
         mask = masks.total(added, taken, modulus, self.round.length)
         masked = [(number + hidden) % modulus for number, hidden in zip(numbers, mask, strict=True)]
-        return pack_numbers(masked, modulus)
+        return wire.pack_numbers(masked, modulus)
 
     def _make_accused(self, content: bytes) -> bytes:
         if Kind.MASKED in self._answers:
@@ -303,7 +294,7 @@ class MaskingClient:
     def _make_keys(self, content: bytes) -> bytes:
         """The shares of the dropouts' masking keys."""
         self._check_before_reveal()
-        (survivors, leaving), rest = head(LEFT_HEAD, content, "LEFT")
+        (survivors, leaving), rest = wire.head(LEFT_HEAD, content, "LEFT")
         left = read_listed(rest, leaving, "list of dropouts")
         self._check_neighbours(left)
         if not set(left) <= self._pairs.keys():
@@ -330,9 +321,9 @@ class MaskingClient:
 
         The pairwise masks with at least `threshold` neighbours stay secret, whatever is proved.
         """
-        (which, count), rest = head(PROOF_HEAD, content, "PROOF")
+        (which, count), rest = wire.head(PROOF_HEAD, content, "PROOF")
         degree, size = len(self._neighbours), proof_size(len(self._neighbours), self._threshold)
-        parts = records(rest, size, count, "PROOF")
+        parts = wire.records(rest, size, count, "PROOF")
         proofs = [Proof.decode(part, degree, self._threshold) for part in parts]
         named = [proof.owner for proof in proofs]
         self._check_neighbours(named)
@@ -359,7 +350,7 @@ class MaskingClient:
             )
 
     def _make_reveal(self, request: bytes) -> bytes:
-        (survivors, staying, leaving), rest = head(REQUEST_HEAD, request, "REQUEST")
+        (survivors, staying, leaving), rest = wire.head(REQUEST_HEAD, request, "REQUEST")
         listed = read_listed(rest, staying + leaving, "list of neighbours to reveal")
         stayed, left = listed[:staying], listed[staying:]
         self._check_neighbours(stayed)
@@ -382,13 +373,13 @@ class MaskingClient:
         return pack_shares(shares)
 
     def _learn_neighbours(self, data: bytes) -> None:
-        (number, joined, degree), rest = head(SETUP_HEAD, data, "SETUP")
+        (number, joined, degree), rest = wire.head(SETUP_HEAD, data, "SETUP")
         least, most = self.round.minimum, self.round.slots
         expect(least <= joined <= most, "number of clients", joined, f"from {least} to {most}")
         fitted = self.round.neighbourhood.fit(joined)
         expect(degree == fitted.degree, "number of neighbours", degree, f"{fitted.degree}")
         expect(number < joined, "number of this client", number, f"below {joined}")
-        listed = records(rest, SETUP_ENTRY.size, degree, "list of neighbours")
+        listed = wire.records(rest, SETUP_ENTRY.size, degree, "list of neighbours")
         neighbours = {
             party.number: party
             for party in (ClientKeys(*SETUP_ENTRY.unpack(one)) for one in listed)
@@ -402,13 +393,13 @@ class MaskingClient:
 
     def _read_pairs(self, content: bytes) -> tuple[list[int], dict[int, SignedShares]]:
         """The neighbours to mask with, and the signed shares of those complained about."""
-        (staying, shown), rest = head(PAIRS_HEAD, content, "PAIRS")
+        (staying, shown), rest = wire.head(PAIRS_HEAD, content, "PAIRS")
         pairs = read_listed(rest[: 4 * staying], staying, "list of pairs")
         self._check_neighbours(pairs)
         if not self._held.keys() >= set(pairs):
             raise Refusal("PAIRS names a neighbour whose shares the client does not hold")
         degree = len(self._neighbours)
-        parts = records(rest[4 * staying :], evidence_size(degree), shown, "evidence")
+        parts = wire.records(rest[4 * staying :], evidence_size(degree), shown, "evidence")
         evidence = [SignedShares.decode(part, degree) for part in parts]
         if not self._spoilt.keys() >= {one.owner for one in evidence}:
             raise Refusal("evidence is about neighbours that the client did not complain about")
@@ -466,13 +457,17 @@ class MaskingClient:
             return answer
 
     def _open(self, kind: Kind, message: bytes) -> bytes:
-        data = body(message, kind, self.round.identity)
+        data = wire.body(message, kind, self.round.identity)
         if data[: len(self.address)] != self.address:
             raise Refusal(f"{kind.name} is addressed to another client")
-        return self._channel.decrypt(bytes(message[:FRONT_SIZE]), data[FRONT_SIZE - HEADER_SIZE :])
+        return self._channel.decrypt(
+            bytes(message[:FRONT_SIZE]), data[FRONT_SIZE - wire.HEADER_SIZE :]
+        )
 
     def _answer(self, kind: Kind, asked: bytes, content: bytes) -> bytes:
-        answer = self._channel.encrypt(header(kind, self.round.identity) + self.address, content)
+        answer = self._channel.encrypt(
+            wire.header(kind, self.round.identity) + self.address, content
+        )
         self._answers[kind] = (asked, answer)
         return answer
 

@@ -40,15 +40,13 @@ from tacit.aggregation.round_state import (
     ended,
     keep_outcome,
 )
+from tacit.aggregation.share_commitments import evidence_size
 from tacit.aggregation.two_servers import SLOT, ReportSlot
 from tacit.aggregation.wire import Kind, body, packed
 from tacit.records import Records
 from tacit.terms import Pinned
 
 JOIN_SIZE = FRONT_SIZE + NONCE_SIZE + 2 * KEY_SIZE + TAG_SIZE
-LARGEST_MESSAGE = 1 << 18
-"""Bytes of a stage message at most."""
-
 SLOWEST_STAGE = 60.0  # seconds
 _ANSWERS = {
     bytes((kind,)): kind
@@ -114,8 +112,10 @@ class MaskingReports(PendingReports):
 
     @property
     def largest_answer(self) -> int:
-        """Bytes of a stage message at most."""
-        return LARGEST_MESSAGE
+        """Bytes of a stage message at most: of encrypted shares, or of masked numbers."""
+        degree = self.round.neighbourhood.degree + 1  # `fit` adds one at most
+        shares = FRONT_SIZE + NONCE_SIZE + TAG_SIZE + evidence_size(degree)
+        return max(self.round.masked_size, shares)
 
     def check_answer(self, slot: ReportSlot, message: bytes) -> CheckedShare:
         """Validate the frame of a stage message without I/O; the caller stores it.

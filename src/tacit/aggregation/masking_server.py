@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.aggregation import masking as layout
+from tacit.aggregation import wire
 from tacit.aggregation.agreement import (
     KEY_SIZE,
     Channel,
@@ -67,18 +68,7 @@ from tacit.aggregation.round_state import (
     ended,
     never_copied,
 )
-from tacit.aggregation.wire import (
-    Kind,
-    body,
-    front,
-    header,
-    number_size,
-    pack_numbers,
-    packed,
-    records,
-    unpack_numbers,
-    unpacked,
-)
+from tacit.aggregation.wire import Kind
 from tacit.errors import TacitError
 from tacit.records import Records
 from tacit.terms import PinnedTerms
@@ -252,8 +242,8 @@ class MaskingServer:
                 raise Refusal("round is not released: there is no sum")
             content = self._state.read().content
             modulus, length = self.round.modulus, self.round.length
-            end = 4 + length * number_size(modulus)
-            numbers = unpack_numbers(content[4:end], modulus, length, "sum")
+            end = 4 + length * wire.number_size(modulus)
+            numbers = wire.unpack_numbers(content[4:end], modulus, length, "sum")
             reports, blamed = int.from_bytes(content[:4], "big"), decode_blames(content[end:])
             return SumView(tuple(numbers), reports, blamed=blamed)
 
@@ -266,7 +256,7 @@ class MaskingServer:
         """The state without secrets: the description and the accepted messages as received."""
         with self._lock:
             messages = [message for taken in self._taken.values() for message in taken.values()]
-            return packed([self.round.encode(), *messages])
+            return wire.packed([self.round.encode(), *messages])
 
     @classmethod
     def restore(cls, saved: bytes, store: Records) -> Self:
@@ -274,7 +264,7 @@ class MaskingServer:
 
         Messages that the record lists as counted but the saved state lacks must be sent again.
         """
-        description, *messages = unpacked(saved)
+        description, *messages = wire.unpacked(saved)
         server = cls(MaskingRound.decode(description), store)
         with server._lock:
             by_stage: dict[MaskingStage, list[bytes]] = {stage: [] for stage in STAGES}
@@ -334,7 +324,7 @@ class MaskingServer:
         ):
             numbers, reports = registry.total()
             blamed = b"".join([blame.encode() for blame in registry.blamed()])
-            packed_numbers = pack_numbers(numbers, self.round.modulus)
+            packed_numbers = wire.pack_numbers(numbers, self.round.modulus)
             answer = reports.to_bytes(4, "big") + packed_numbers + blamed
             return RoundEntry(RoundPhase.ANSWERED, entry.context, answer)
         digests = sorted(self._taken[stage])
@@ -355,7 +345,7 @@ class MaskingServer:
         while rest:
             index, count = _DECIDED.unpack_from(rest)
             end = _DECIDED.size + _DIGEST_SIZE * count
-            listed = records(rest[_DECIDED.size : end], _DIGEST_SIZE, count, "record")
+            listed = wire.records(rest[_DECIDED.size : end], _DIGEST_SIZE, count, "record")
             self._decided[STAGES[index]], rest = frozenset(listed), rest[end:]
 
     def _conclude(self) -> None:
@@ -400,7 +390,7 @@ class MaskingServer:
     def _drop(self, message: bytes) -> None:
         """Undo a message."""
         kind = self._kind(message)
-        address = body(message, kind)[: layout.ADDRESS_SIZE]
+        address = wire.body(message, kind)[: layout.ADDRESS_SIZE]
         if kind is Kind.JOIN:
             self._known_keys -= self._by_address.pop(address).its_keys()
         else:
@@ -415,15 +405,15 @@ class MaskingServer:
         }
 
     def _take_join(self, message: bytes) -> None:
-        data = body(message, Kind.JOIN, self.round.identity)
-        address = front(data, layout.ADDRESS_SIZE, "JOIN")
+        data = wire.body(message, Kind.JOIN, self.round.identity)
+        address = wire.front(data, layout.ADDRESS_SIZE, "JOIN")
         if address in self._by_address:
             raise Refusal("client has already joined, with another message")
         if len(self._by_address) >= self.round.slots:
             raise Refusal(f"round is full: it accepts {self.round.slots} reports")
         channel = Channel(self._key, address, self.round.server, self.round.context, starts=False)
         content = channel.decrypt(bytes(message[: layout.FRONT_SIZE]), data[layout.ADDRESS_SIZE :])
-        masking, signing = records(content, KEY_SIZE, 2, "JOIN")
+        masking, signing = wire.records(content, KEY_SIZE, 2, "JOIN")
         # Addresses travel in the clear, so copying one as a masking key must not block its owner.
         member = Member(address, masking, signing, channel)
         if len({address, masking, signing}) < 3 or not self._known_keys.isdisjoint(
@@ -448,7 +438,7 @@ class MaskingServer:
         self._registry = ClientRegistry(self.round, clients, fitted.threshold)
 
     def _open(self, kind: Kind, message: bytes) -> tuple[Member, bytes]:
-        data = body(message, kind, self.round.identity)
+        data = wire.body(message, kind, self.round.identity)
         client = self._by_address.get(data[: layout.ADDRESS_SIZE])
         if client is None:
             raise Refusal(f"{kind.name} is from a client that has not joined this round")
@@ -456,7 +446,9 @@ class MaskingServer:
         return client, client.channel.decrypt(bytes(message[: layout.FRONT_SIZE]), encrypted)
 
     def _encrypt(self, client: Member, kind: Kind, content: bytes) -> bytes:
-        return client.channel.encrypt(header(kind, self.round.identity) + client.address, content)
+        return client.channel.encrypt(
+            wire.header(kind, self.round.identity) + client.address, content
+        )
 
     def _forget(self) -> None:
         """Delete all client data once the round is released or aborted."""

@@ -26,6 +26,7 @@ from typing import ClassVar, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tacit.aggregation import wire
 from tacit.aggregation.agreement import KEY_SIZE, Channel, derive, public_bytes
 from tacit.aggregation.announcements import (
     WHOLE_NOISE,
@@ -60,23 +61,7 @@ from tacit.aggregation.round_state import (
     ended,
     never_copied,
 )
-from tacit.aggregation.wire import (
-    HEADER_SIZE,
-    SIZE_LIMIT,
-    Kind,
-    body,
-    check_modulus,
-    described,
-    front,
-    head,
-    header,
-    identity_of,
-    last_modulus,
-    pack_integer,
-    packed,
-    records,
-    unpacked,
-)
+from tacit.aggregation.wire import Kind
 from tacit.errors import TacitError, integer, require
 from tacit.records import Records
 from tacit.terms import Offer, Pinned
@@ -136,12 +121,12 @@ class ShufflerRound(LiveRound):
         integer("size", self.size, at_least=1)
         integer("messages", self.messages, at_least=1)
         integer("metrics", self.metrics, at_least=1)
-        check_modulus(self.modulus)
+        wire.check_modulus(self.modulus)
         whole = self.messages % self.metrics == 0
         require(whole, "messages", self.messages, f"a multiple of the {self.metrics} metrics")
         size = self.slots * self.messages * self.encrypted_size
-        rule = f"below {SIZE_LIMIT}. Split the round into several"
-        require(size < SIZE_LIMIT, "size of the batch in bytes", size, rule)
+        rule = f"below {wire.SIZE_LIMIT}. Split the round into several"
+        require(size < wire.SIZE_LIMIT, "size of the batch in bytes", size, rule)
         sizes = [len(one) for one in (self.identity, self.shuffler, self.analyzer)]
         wanted = [IDENTITY_SIZE, *[self.suite.public_size] * 2]
         rule = f"{wanted}, as in the suite {self.suite.name}"
@@ -158,28 +143,37 @@ class ShufflerRound(LiveRound):
         times = (self.assigned_until, self.grace)
         return b"".join(
             (
-                header(Kind.MIXING_ROUND, self.identity),
+                wire.header(Kind.MIXING_ROUND, self.identity),
                 self.binding.encode(),
                 _HEAD.pack(*times, *counts, self.suite),
                 self.noise.encode(),
                 self.shuffler + self.analyzer,
-                pack_integer(self.modulus),
+                wire.pack_integer(self.modulus),
             )
         )
 
     @classmethod
     def decode(cls, message: bytes) -> ShufflerRound:
         """Parse a round description."""
-        with described():
-            binding, rest = Binding.first(body(message, Kind.MIXING_ROUND))
-            fields, rest = head(_HEAD, rest, "description")
+        with wire.described():
+            binding, rest = Binding.first(wire.body(message, Kind.MIXING_ROUND))
+            fields, rest = wire.head(_HEAD, rest, "description")
             until, grace, slots, minimum, size, messages, metrics, number = fields
             suite = suite_numbered(number)
             noise, rest = SharedNoise.first(rest)
-            keys = front(rest, 2 * suite.public_size, "list of keys")
-            shuffler, analyzer = records(keys, suite.public_size, 2, "list of keys")
-            modulus = last_modulus(rest[len(keys) :])
-            about = (messages, suite, identity_of(message), metrics, noise, until, grace, modulus)
+            keys = wire.front(rest, 2 * suite.public_size, "list of keys")
+            shuffler, analyzer = wire.records(keys, suite.public_size, 2, "list of keys")
+            modulus = wire.last_modulus(rest[len(keys) :])
+            about = (
+                messages,
+                suite,
+                wire.identity_of(message),
+                metrics,
+                noise,
+                until,
+                grace,
+                modulus,
+            )
             return cls(binding, slots, minimum, size, shuffler, analyzer, *about)
 
     def offer(self) -> Offer:
@@ -210,7 +204,7 @@ class ShufflerRound(LiveRound):
     @property
     def report_size(self) -> int:
         """Bytes of one client's report on the wire."""
-        return HEADER_SIZE + self.suite.overhead + self.messages * self.encrypted_size
+        return wire.HEADER_SIZE + self.suite.overhead + self.messages * self.encrypted_size
 
 
 def wrap(
@@ -245,7 +239,7 @@ def wrap(
     shuffler, analyzer = announced.recipients
     info = _inner_info(announced.context)
     inner = b"".join([analyzer.encrypt(source(ID_SIZE) + message, info) for message in messages])
-    return header(Kind.WRAPPED, announced.identity) + shuffler.encrypt(
+    return wire.header(Kind.WRAPPED, announced.identity) + shuffler.encrypt(
         inner, _outer_info(announced.context)
     )
 
@@ -354,13 +348,13 @@ class Shuffler(_ShuffleParty):
         """Decrypt the outer layer of one report and keep its messages; a repetition is ignored."""
         with self._lock:
             keys = self._open_keys()
-            data = body(message, Kind.WRAPPED, self.round.identity)
+            data = wire.body(message, Kind.WRAPPED, self.round.identity)
             digest = hashlib.sha256(data).digest()
             if digest in self._taken:
                 return
             if self.full:
                 raise Refusal(f"round is full: it accepts {self.round.slots} reports")
-            expect_size("report", data, self.round.report_size - HEADER_SIZE)
+            expect_size("report", data, self.round.report_size - wire.HEADER_SIZE)
             inner = keys.encryption.decrypt(data, _outer_info(self.round.context))
             self._keep(digest, inner)
 
@@ -386,24 +380,24 @@ class Shuffler(_ShuffleParty):
             if self._keys is not None:
                 reports = [digest + b"".join(self._taken[digest]) for digest in sorted(self._taken)]
                 parts.append(
-                    _vault(self.round, self._keys, writes=True).encrypt(b"", packed(reports))
+                    _vault(self.round, self._keys, writes=True).encrypt(b"", wire.packed(reports))
                 )
-            return packed(parts)
+            return wire.packed(parts)
 
     @classmethod
     def restore(cls, saved: bytes, store: Records) -> Self:
         """Restore a saved shuffler, as far as its record agrees."""
-        description, *encrypted = unpacked(saved)
+        description, *encrypted = wire.unpacked(saved)
         shuffler = cls(ShufflerRound.decode(description), store)
         if shuffler._keys is not None:
             vault = _vault(shuffler.round, shuffler._keys, writes=False)
             for content in [vault.decrypt(b"", part) for part in encrypted]:
-                for report in unpacked(content) if content else ():
+                for report in wire.unpacked(content) if content else ():
                     shuffler._keep(report[:_DIGEST_SIZE], report[_DIGEST_SIZE:])
         return shuffler
 
     def _keep(self, digest: bytes, inner: bytes) -> None:
-        encrypted = records(
+        encrypted = wire.records(
             inner, self.round.encrypted_size, self.round.messages, "decrypted report"
         )
         seen = {hashlib.sha256(item).digest()[:_SEEN_SIZE] for item in encrypted}
@@ -421,7 +415,7 @@ class Shuffler(_ShuffleParty):
         secrets.SystemRandom().shuffle(batch)
         content = _BATCH_HEAD.pack(len(self._taken)) + b"".join(batch)
         line = _line(self.round, self._open_keys(), starts=True)
-        return line.encrypt(header(Kind.BATCH, self.round.identity), content)
+        return line.encrypt(wire.header(Kind.BATCH, self.round.identity), content)
 
 
 @dataclass(frozen=True)
@@ -458,7 +452,7 @@ class Analyzer(_ShuffleParty):
         """Accept the shuffler's batch; a repetition is accepted, another batch is rejected."""
         with self._lock:
             keys = self._open_keys()
-            data = body(message, Kind.BATCH, self.round.identity)
+            data = wire.body(message, Kind.BATCH, self.round.identity)
             if self._batch and self._batch != data:
                 raise Refusal("batch differs from the earlier one of this round: must be the same")
             self._read(keys, data)
@@ -476,37 +470,37 @@ class Analyzer(_ShuffleParty):
             entry = self._state.read()
             if entry.phase is not RoundPhase.ANSWERED:
                 raise Refusal("round is not released: there are no messages")
-            counts, rest = head(_VIEW_HEAD, entry.content, "record")
+            counts, rest = wire.head(_VIEW_HEAD, entry.content, "record")
             reports, unopened, repeated = counts
             size, spoilt = self.round.size, unopened + repeated
             count = reports * self.round.messages - spoilt
-            messages = tuple(records(rest, size, count, "record"))
+            messages = tuple(wire.records(rest, size, count, "record"))
             return ShuffledView(messages, reports, spoilt, repeated)
 
     def save(self) -> bytes:
         """The description and the batch, encrypted as received."""
         with self._lock:
-            return packed([self.round.encode(), self._batch])
+            return wire.packed([self.round.encode(), self._batch])
 
     @classmethod
     def restore(cls, saved: bytes, store: Records) -> Self:
         """Restore a saved analyzer, as far as its record agrees."""
-        description, *batches = unpacked(saved)
+        description, *batches = wire.unpacked(saved)
         analyzer = cls(ShufflerRound.decode(description), store)
         for batch in batches:
             if batch and analyzer._keys is not None:
-                analyzer.take(header(Kind.BATCH, analyzer.round.identity) + batch)
+                analyzer.take(wire.header(Kind.BATCH, analyzer.round.identity) + batch)
         return analyzer
 
     def _read(self, keys: ServerKeys, data: bytes) -> tuple[int, list[bytes]]:
         """The number of reports in a batch, and its messages, still encrypted."""
         line = _line(self.round, keys, starts=False)
-        content = line.decrypt(header(Kind.BATCH, self.round.identity), data)
-        (reports,), rest = head(_BATCH_HEAD, content, "batch")
+        content = line.decrypt(wire.header(Kind.BATCH, self.round.identity), data)
+        (reports,), rest = wire.head(_BATCH_HEAD, content, "batch")
         most = self.round.slots
         expect(reports <= most, "number of reports of the batch", reports, f"at most {most}")
         size, count = self.round.encrypted_size, reports * self.round.messages
-        return reports, records(rest, size, count, "batch")
+        return reports, wire.records(rest, size, count, "batch")
 
     def _answer(self) -> bytes:
         keys = self._open_keys()

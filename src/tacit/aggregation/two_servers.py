@@ -21,7 +21,7 @@ from enum import IntEnum
 from fractions import Fraction
 from functools import cached_property
 
-from tacit.aggregation import masks
+from tacit.aggregation import masks, wire
 from tacit.aggregation.agreement import KEY_SIZE
 from tacit.aggregation.announcements import (
     WHOLE_NOISE,
@@ -43,27 +43,7 @@ from tacit.aggregation.interface import (
     uniform,
 )
 from tacit.aggregation.verified import COMMITMENT_SIZE, Proofs, TableProofs
-from tacit.aggregation.wire import (
-    HEADER_SIZE,
-    SIZE_LIMIT,
-    Kind,
-    body,
-    check_length,
-    check_modulus,
-    check_numbers,
-    described,
-    first_fraction,
-    front,
-    head,
-    header,
-    identity_of,
-    last_modulus,
-    number_size,
-    pack_fraction,
-    pack_integer,
-    pack_numbers,
-    records,
-)
+from tacit.aggregation.wire import Kind
 from tacit.errors import TacitError, require
 from tacit.signatures import Signed, verify
 from tacit.terms import Offer, Pinned
@@ -108,8 +88,8 @@ class TwoServerRound(LiveRound):
 
     def __post_init__(self) -> None:
         check_counts(self.slots, self.minimum)
-        check_modulus(self.modulus)
-        check_length(self.length, self.modulus)
+        wire.check_modulus(self.modulus)
+        wire.check_length(self.length, self.modulus)
         self.check_times()
         positive = self.scale is None or 0 < self.scale < 1 << 1000
         require(positive, "scale", self.scale, "above 0 and below 2^1000")
@@ -135,9 +115,12 @@ class TwoServerRound(LiveRound):
         wanted = proofs.modulus
         require(self.modulus == wanted, "modulus of a verified round", self.modulus, f"{wanted}")
         require(self.scale, "scale of a verified round", self.scale, "that of the servers' noise")
-        small = proofs.part_size(0) < SIZE_LIMIT
+        small = proofs.part_size(0) < wire.SIZE_LIMIT
         require(
-            small, "length", self.length, f"smaller: a report has fewer than {SIZE_LIMIT} bytes"
+            small,
+            "length",
+            self.length,
+            f"smaller: a report has fewer than {wire.SIZE_LIMIT} bytes",
         )
 
     def encode(self) -> bytes:
@@ -145,41 +128,50 @@ class TwoServerRound(LiveRound):
         counts = (self.slots, self.minimum, self.length)
         kind = Kind.VERIFIED_ROUND if self.commitment else Kind.TWO_SERVER_ROUND
         return (
-            header(kind, self.identity)
+            wire.header(kind, self.identity)
             + self.binding.encode()
             + self.commitment
             + _HEAD.pack(self.assigned_until, self.grace, *counts, self.suite)
             + self.collector
             + b"".join(self.servers)
             + self._encoded_noise()
-            + pack_integer(self.modulus)
+            + wire.pack_integer(self.modulus)
         )
 
     def _encoded_noise(self) -> bytes:
         """The servers' noise scale; or 00, followed by the clients' noise."""
         if self.scale is None:
             return b"\x00" + self.shared.encode()
-        return pack_fraction(self.scale)
+        return wire.pack_fraction(self.scale)
 
     @classmethod
     def decode(cls, message: bytes) -> TwoServerRound:
         """Parse a round description."""
-        with described():
+        with wire.described():
             verified = isinstance(message, bytes) and message[3:4] == _VERIFIED
             kind = Kind.VERIFIED_ROUND if verified else Kind.TWO_SERVER_ROUND
-            binding, rest = Binding.first(body(message, kind))
+            binding, rest = Binding.first(wire.body(message, kind))
             size = COMMITMENT_SIZE if verified else 0
-            commitment, rest = front(rest, size, "description"), rest[size:]
-            fields, rest = head(_HEAD, rest, "description")
+            commitment, rest = wire.front(rest, size, "description"), rest[size:]
+            fields, rest = wire.head(_HEAD, rest, "description")
             until, grace, slots, minimum, length, number = fields
             suite = suite_numbered(number)
             sizes = (suite.key_size, suite.public_size, suite.public_size)
-            keys, rest = front(rest, sum(sizes), "list of keys"), rest[sum(sizes) :]
+            keys, rest = wire.front(rest, sum(sizes), "list of keys"), rest[sum(sizes) :]
             collector, both = keys[: sizes[0]], keys[sizes[0] :]
-            first, second = records(both, sizes[1], 2, "list of servers")
+            first, second = wire.records(both, sizes[1], 2, "list of servers")
             scale, shared, rest = _first_noise(rest)
-            servers, modulus = (first, second), last_modulus(rest)
-            about = (length, scale, until, grace, suite, identity_of(message), commitment, shared)
+            servers, modulus = (first, second), wire.last_modulus(rest)
+            about = (
+                length,
+                scale,
+                until,
+                grace,
+                suite,
+                wire.identity_of(message),
+                commitment,
+                shared,
+            )
             return cls(binding, slots, minimum, modulus, servers, collector, *about)
 
     def offer(self) -> Offer:
@@ -218,7 +210,7 @@ class TwoServerRound(LiveRound):
     @property
     def seeded(self) -> bool:
         """Whether the share for server 0 is a seed, because that is shorter."""
-        return self.length * number_size(self.modulus) > masks.SEED_SIZE
+        return self.length * wire.number_size(self.modulus) > masks.SEED_SIZE
 
     def share_size(self, role: int) -> int:
         """Bytes of one report share on the wire."""
@@ -227,8 +219,8 @@ class TwoServerRound(LiveRound):
         elif role == 0 and self.seeded:
             part = masks.SEED_SIZE
         else:
-            part = self.length * number_size(self.modulus)
-        return HEADER_SIZE + SHARE_FRONT + self.suite.overhead + LINK_SIZE + part
+            part = self.length * wire.number_size(self.modulus)
+        return wire.HEADER_SIZE + SHARE_FRONT + self.suite.overhead + LINK_SIZE + part
 
     def line(self, role: int) -> bytes:
         """A server's public key for the server-to-server channel."""
@@ -240,7 +232,7 @@ def _first_noise(data: bytes) -> tuple[Fraction | None, SharedNoise, bytes]:
     if data[:1] == b"\x00":
         shared, rest = SharedNoise.first(data[1:])
         return None, shared, rest
-    scale, rest = first_fraction(data, "scale")
+    scale, rest = wire.first_fraction(data, "scale")
     return scale, WHOLE_NOISE, rest
 
 
@@ -259,8 +251,8 @@ def read_outcome(
 
     UNKNOWN is not signed and proves nothing.
     """
-    data = body(message, Kind.OUTCOME, announced.identity)
-    role, number = front(data, 2, "outcome")
+    data = wire.body(message, Kind.OUTCOME, announced.identity)
+    role, number = wire.front(data, 2, "outcome")
     known = role < len(pinned.keys) and number in tuple(RoundOutcome)
     expect(known, "outcome", f"{number} of server {role}", "1, 2 or 3, of a party of the terms")
     said = RoundOutcome(number)
@@ -301,7 +293,7 @@ class ReportSlot:
     @classmethod
     def decode(cls, data: bytes) -> ReportSlot:
         """Parse a slot."""
-        (only,) = records(data, SLOT.size, 1, "slot")
+        (only,) = wire.records(data, SLOT.size, 1, "slot")
         return cls(*SLOT.unpack(only))
 
 
@@ -361,7 +353,7 @@ def encrypt_shares(
     for role, recipient in enumerate(announced.recipients):
         content = words[role] + word_digest(words[1 - role]) + parts[role]
         encrypted = recipient.encrypt(content, share_info(announced.context, role, slot.number))
-        front_ = header(Kind.HALF, announced.identity) + bytes((role,)) + slot.encode()
+        front_ = wire.header(Kind.HALF, announced.identity) + bytes((role,)) + slot.encode()
         shares.append(front_ + encrypted)
     return shares[0], shares[1]
 
@@ -374,16 +366,16 @@ def _parts(announced: TwoServerRound, numbers: list[int], source: Source) -> tup
         first = masks.expand(sent, modulus, length)
     else:
         first = uniform(modulus, length, source)
-        sent = pack_numbers(first, modulus)
+        sent = wire.pack_numbers(first, modulus)
     second = [(number - part) % modulus for number, part in zip(numbers, first, strict=True)]
-    return sent, pack_numbers(second, modulus)
+    return sent, wire.pack_numbers(second, modulus)
 
 
 def _checked(
     announced: TwoServerRound, values: Sequence[int], bounds: tuple[int, int]
 ) -> list[int]:
     """Validate a client's values: within bounds where servers add the noise, else any residues."""
-    numbers = check_numbers(values, announced.modulus, announced.length)
+    numbers = wire.check_numbers(values, announced.modulus, announced.length)
     low, high = bounds
     hidden = announced.scale is None or all(low <= value <= high for value in values)
     rule = f"numbers from {low} to {high}. Encode answers as levels"

@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 from tacit.algorithms.problems import (
     DEFAULT_DELTA,
-    ENVIRONMENT,
-    PRIVACY,
+    Checked,
     Constants,
     Problem,
     Start,
-    check_counts,
     group,
     option,
-    settle,
 )
 from tacit.errors import TacitError, one_of, positive, probability
 from tacit.trust import TrustModel
@@ -45,7 +42,7 @@ def _listed(numbers: Iterable[float]) -> str:
 
 
 @dataclass(frozen=True)
-class ArmsPrivacy:
+class ArmsPrivacy(Checked):
     """The requested guarantee of arms, its trust model and the losses that it tolerates.
 
     Parameters
@@ -97,17 +94,16 @@ class ArmsPrivacy:
         )
         if self.delta is not None:
             probability("delta", self.delta, "leave delta out for a pure guarantee", zero=True)
-        check_counts(self, scale=1, participations=1, min_batch_size=2)
+        self._check_counts(scale=1, participations=1, min_batch_size=2)
         probability("dropout", self.dropout, "a fraction of each batch, such as 0.1", zero=True)
         probability("corrupt", self.corrupt, "a fraction of each batch, such as 0.1", zero=True)
         one_of("trust", self.trust, TRUSTS)
-        if self.through is not None:
-            one_of("through", self.through, get_args(Through))
-            if self.trust != TrustModel.TWO_SERVERS:
-                raise TacitError(
-                    f"through is {self.through!r}, but trust is {self.trust!r}: use trust "
-                    "two-servers, or leave through out"
-                )
+        self._check_words()
+        if self.through is not None and self.trust != TrustModel.TWO_SERVERS:
+            raise TacitError(
+                f"through is {self.through!r}, but trust is {self.trust!r}: use trust two-servers, "
+                "or leave through out"
+            )
 
     @property
     def target(self) -> ApproximateDP:
@@ -161,7 +157,7 @@ class ArmsPrivacy:
 
 
 @dataclass(frozen=True)
-class ArmsEnvironment:
+class ArmsEnvironment(Checked):
     """The simulated rewards of arms: their distribution and their means, random or given.
 
     Examples
@@ -180,11 +176,11 @@ class ArmsEnvironment:
     )
 
     def __post_init__(self) -> None:
-        one_of("rewards", self.rewards, get_args(Rewards))
+        self._check_words()
         for name, means in (("means", self.means), ("guardrail_means", self.guardrail_means)):
             if means is None:
                 continue
-            settle(self, name, tuple(means))
+            self._settle(name, tuple(means))
             if len(means) < 2 or not all(0 <= mean <= 1 for mean in means):
                 raise TacitError(
                     f"{name} is {_listed(means)}: must be two or more numbers in [0, 1], such "
@@ -289,8 +285,8 @@ class ArmsProblem(Problem):
     )
     guardrail_better: Better = option("lower", "Better values of the guardrail: lower or higher.")
     guardrail_margin: float = option(0.0, "How much worse than the control the guardrail may be.")
-    privacy: ArmsPrivacy = group(ArmsPrivacy, PRIVACY)
-    environment: ArmsEnvironment = group(ArmsEnvironment, ENVIRONMENT)
+    privacy: ArmsPrivacy = group(ArmsPrivacy)
+    environment: ArmsEnvironment = group(ArmsEnvironment)
     binary: bool = False
     control: int = 0  # index of the control
     learner_seed: int = 0
@@ -299,8 +295,8 @@ class ArmsProblem(Problem):
 
     def __post_init__(self) -> None:
         if self.environment.means is not None:
-            settle(self, "arms", len(self.environment.means))
-        check_counts(self, arms=2, horizon=1)
+            self._settle("arms", len(self.environment.means))
+        self._check_counts(arms=2, horizon=1, rounds=1)
         if self.horizon < self.arms:
             raise TacitError(
                 f"horizon is {self.horizon}: must be at least the {self.arms} arms. Use fewer "
@@ -308,18 +304,14 @@ class ArmsProblem(Problem):
             )
         if not 1 < self.growth < float("inf"):
             raise TacitError(f"growth is {self.growth:g}: must be greater than 1, such as 4")
-        if self.rounds is not None:
-            check_counts(self, rounds=1)
         remedy = "the probability that the best option is dropped, such as 0.1"
         probability("failure_probability", self.failure_probability, remedy)
         remedy = "the control's share of all participants, such as 0.2"
         probability("control_share", self.control_share, remedy, zero=True)
-        one_of("constants", self.constants, get_args(Constants))
-        one_of("index", self.index, get_args(Index))
+        self._check_words()
         self._check_guardrail()
 
     def _check_guardrail(self) -> None:
-        one_of("guardrail_better", self.guardrail_better, get_args(Better))
         remedy = "how much worse than the control is tolerated, such as 0.01"
         probability("guardrail_margin", self.guardrail_margin, remedy, zero=True)
         means = self.environment.guardrail_means
@@ -397,11 +389,7 @@ class ArmsProblem(Problem):
                 "neither"
             )
         return replace(
-            self,
-            binary=world.binary,
-            learner_seed=seed,
-            labels=world.names,
-            table=world.features,
+            self, binary=world.binary, learner_seed=seed, labels=world.names, table=world.features
         )
 
     def record(self, outcome: RunOutcome) -> dict[str, Any]:

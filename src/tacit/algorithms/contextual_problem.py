@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from tacit.algorithms.problems import (
-    DEFAULT_DELTA,
-    ENVIRONMENT,
-    PRIVACY,
-    Problem,
-    Start,
-    check_counts,
-    group,
-    option,
-)
+from tacit.algorithms.problems import DEFAULT_DELTA, Checked, Problem, Start, group, option
 from tacit.contextual.feature_maps import FeatureMap
 from tacit.errors import TacitError, one_of, positive, probability
 from tacit.trust import TrustModel
@@ -40,7 +31,7 @@ REAL_LEVELS = 16  # of rewards that are not bits
 
 
 @dataclass(frozen=True)
-class ContextualPrivacy:
+class ContextualPrivacy(Checked):
     """The requested guarantee of a contextual experiment; each participant comes once.
 
     Examples
@@ -81,19 +72,18 @@ class ContextualPrivacy:
 
 
 @dataclass(frozen=True)
-class ContextualEnvironment:
+class ContextualEnvironment(Checked):
     """The simulated contexts and rewards."""
 
     contexts: Contexts = option(
-        "random",
-        "Simulated contexts: random features, dummies with interactions, or segments.",
+        "random", "Simulated contexts: random features, dummies with interactions, or segments."
     )
     dimension: int = option(8, "Number of features.")
     segments: int = option(20, "Number of segments, with segments.")
 
     def __post_init__(self) -> None:
-        one_of("contexts", self.contexts, get_args(Contexts))
-        check_counts(self, dimension=2, segments=2)
+        self._check_words()
+        self._check_counts(dimension=2, segments=2)
 
     def world(self, options: int, rng: np.random.Generator) -> World:
         """A random instance."""
@@ -168,8 +158,8 @@ class ContextualProblem(Problem):
     evaluation: float = option(
         0.0, "Share of participants who get one option for everybody, to measure the gain."
     )
-    privacy: ContextualPrivacy = group(ContextualPrivacy, PRIVACY)
-    environment: ContextualEnvironment = group(ContextualEnvironment, ENVIRONMENT)
+    privacy: ContextualPrivacy = group(ContextualPrivacy)
+    environment: ContextualEnvironment = group(ContextualEnvironment)
     features: FeatureMap | None = None
     binary: bool = True
     levels: int | None = None
@@ -182,11 +172,8 @@ class ContextualProblem(Problem):
     labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_counts(self, arms=2, horizon=1, smallest=1)
-        if self.statistic is not None:
-            one_of("statistic", self.statistic, get_args(StatisticKind))
-        if self.first_round is not None:
-            check_counts(self, first_round=1)
+        self._check_counts(arms=2, horizon=1, smallest=1, first_round=1)
+        self._check_words()
         if self.growth is not None and not 1 < self.growth < float("inf"):
             raise TacitError(f"growth is {self.growth:g}: must be above 1, such as 1.5")
         remedy = "the share of participants who get one option for everybody, such as 0.05"

@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 from tacit.algorithms.problems import (
     DEFAULT_DELTA,
-    ENVIRONMENT,
-    PRIVACY,
+    Checked,
     Constants,
     Noise,
     Problem,
     Start,
-    check_counts,
     group,
     option,
 )
-from tacit.errors import TacitError, one_of, positive, probability
+from tacit.errors import TacitError, positive, probability
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +28,7 @@ Reports = Literal["parameters", "actions"]
 
 
 @dataclass(frozen=True)
-class LinearPrivacy:
+class LinearPrivacy(Checked):
     """The requested guarantee of a linear bandit, and the reports that it protects.
 
     Parameters
@@ -62,10 +60,8 @@ class LinearPrivacy:
     def __post_init__(self) -> None:
         positive("epsilon", self.epsilon, "for no privacy use dpe or pe")
         probability("delta", self.delta, "use delta 0 for a pure guarantee", zero=True)
-        check_counts(self, participations=1)
-        one_of("noise", self.noise, get_args(Noise))
-        if self.reports is not None:
-            one_of("reports", self.reports, get_args(Reports))
+        self._check_counts(participations=1)
+        self._check_words()
         positive("norm", self.norm, "the parameter's largest length, such as 1")
 
     @property
@@ -80,7 +76,7 @@ class LinearPrivacy:
 
 
 @dataclass(frozen=True)
-class LinearEnvironment:
+class LinearEnvironment(Checked):
     """The simulated action set: random actions, or a covering of the ball."""
 
     dimension: int = option(20, "Dimension of actions.")
@@ -90,7 +86,7 @@ class LinearEnvironment:
     )
 
     def __post_init__(self) -> None:
-        check_counts(self, dimension=2, actions=2)
+        self._check_counts(dimension=2, actions=2)
 
 
 @dataclass(frozen=True)
@@ -143,16 +139,14 @@ class LinearProblem(Problem):
     fixed_clients: int | None = option(
         None, "Clients of every phase; by default as many as send no more numbers than dpe."
     )
-    privacy: LinearPrivacy = group(LinearPrivacy, PRIVACY)
-    environment: LinearEnvironment = group(LinearEnvironment, ENVIRONMENT)
+    privacy: LinearPrivacy = group(LinearPrivacy)
+    environment: LinearEnvironment = group(LinearEnvironment)
     distributed: bool = True
     table: Any = None
 
     def __post_init__(self) -> None:
-        check_counts(self, horizon=1)
-        one_of("constants", self.constants, get_args(Constants))
-        if self.population is not None:
-            check_counts(self, population=1)
+        self._check_counts(horizon=1, population=1)
+        self._check_words()
         if self.privacy.reports == "parameters" and not self.fits:
             raise TacitError(
                 "reports is parameters; they need delta > 0 and tight constants: change these, or "

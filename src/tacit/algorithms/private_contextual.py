@@ -11,11 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tacit import assumptions
-from tacit.algorithms.contextual_problem import (
-    CONTEXTUAL_TRUSTS,
-    ContextualProblem,
-    StatisticKind,
-)
+from tacit.algorithms.contextual_problem import CONTEXTUAL_TRUSTS, ContextualProblem, StatisticKind
 from tacit.algorithms.lazy_imports import (
     experiment,
     factories,
@@ -135,11 +131,7 @@ def trust_cost(
 def _table_bits(cells: int) -> int:
     """Bits of a shuffled table in a round of 10,000."""
     made = statistic_sums.table_sum(
-        10_000,
-        segments=cells,
-        options=1,
-        trust=TrustModel.SHUFFLER,
-        target=privacy.PureDP(1.0),
+        10_000, segments=cells, options=1, trust=TrustModel.SHUFFLER, target=privacy.PureDP(1.0)
     )
     return int(made.bits_per_participant)
 
@@ -174,13 +166,8 @@ def compose(
         make = statistic_sums.table_sum
         how |= {"segments": features.segments, "options": len(features.options)}
     else:
-        how |= {
-            "dimension": features.dimension,
-            "resolution": features.resolution,
-            "levels": problem.precision,
-        }
-        if problem.scaled:
-            make = statistic_sums.scaled_moment_sum
+        how["size"] = [features.dimension, features.resolution, problem.precision]
+        how |= {"scaled": True} if problem.scaled else {}
     if problem.missing or problem.dishonest:
         how |= {"missing": problem.missing, "dishonest": problem.dishonest}
     fewest = LEAST_FIRST if trust.shares_noise and problem.smallest == 1 else 1

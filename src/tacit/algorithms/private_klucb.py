@@ -89,11 +89,7 @@ def sums(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
             return factories.local_laplace, privacy.smallest, how
         case TrustModel.SHUFFLER if not privacy.delta:
             privacy.reject_losses("certificates are for complete groups only")
-            return (
-                factories.pure_shuffle,
-                privacy.min_batch_size,
-                {"target": privacy.pure},
-            )
+            return (factories.pure_shuffle, privacy.min_batch_size, {"target": privacy.pure})
         case TrustModel.SHUFFLER:
             how = how | {"target": privacy.target} | privacy.losses | privacy.fixed
             return factories.shuffled_tight, privacy.min_batch_size, how

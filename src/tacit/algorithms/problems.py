@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from itertools import chain
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
-from tacit.errors import TacitError, did_you_mean, integer
+from tacit.errors import TacitError, did_you_mean, integer, one_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +26,6 @@ Constants = Literal["tight", "paper"]
 Noise = Literal["discrete-gaussian", "skellam"]
 DEFAULT_DELTA = 1e-6
 MOST = 10**15  # most participants that 64-bit generators can draw
-PROBLEM, PRIVACY, ENVIRONMENT = "Problem", "Privacy", "Environment"  # panels of help
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Option:
     @property
     def simulated(self) -> bool:
         """Whether it describes only random instances, and not an environment that is given."""
-        return self.panel == ENVIRONMENT
+        return self.panel == "Environment"
 
 
 def option(default: Any, text: str) -> Any:
@@ -73,9 +73,51 @@ def option(default: Any, text: str) -> Any:
     return field(default=default, metadata={"help": text})
 
 
-def group(kind: type, panel: str) -> Any:
-    """Declare a field of a problem as a group of options: a dataclass and its panel of the help."""
-    return field(default_factory=kind, metadata={"group": kind, "panel": panel})
+def group(kind: type) -> Any:
+    """Declare a field of a problem as a group of options; its name is that of a panel of the
+    help.
+    """
+    return field(default_factory=kind, metadata={"group": kind})
+
+
+@cache
+def _words(part: Any) -> dict[str, tuple[str, ...]]:
+    """The values of every field that is a choice of words."""
+    found = {}
+    for name, kind in get_type_hints(part).items():
+        for choice in (kind, *get_args(kind)):
+            if get_origin(choice) is Literal:
+                found[name] = get_args(choice)
+    return found
+
+
+class Checked:
+    """Base of problems and their groups: checks that `__post_init__` uses."""
+
+    def _check_words(self) -> None:
+        """Check every field that is a choice of words, if it is given."""
+        kind: Any = type(self)
+        for name, words in _words(kind).items():
+            if self._given(name):
+                one_of(name, getattr(self, name), words)
+
+    def _check_counts(self, **least: int) -> None:
+        """Check integers (1e6 is one), if given, against their least values and an upper limit."""
+        for name, at_least in least.items():
+            if not self._given(name):
+                continue
+            value = integer(name, getattr(self, name), at_least=at_least)
+            if value > MOST:
+                raise TacitError(f"{name} is {value:.4g}: must be at most {MOST:.0e}")
+            self._settle(name, value)
+
+    def _given(self, name: str) -> bool:
+        """Whether a field has a value; None is one unless it is the default."""
+        return (getattr(self, name), getattr(type(self), name)) != (None, None)
+
+    def _settle(self, name: str, value: Any) -> None:
+        """Set a field of a frozen dataclass."""
+        object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True)
@@ -88,7 +130,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Problem:
+class Problem(Checked):
     """Base class of problems. A run sets `learner_seed` for learners that draw random numbers."""
 
     family: ClassVar[str]
@@ -108,10 +150,10 @@ class Problem:
     @classmethod
     def _groups(cls) -> Iterator[tuple[str, type, str]]:
         """Name ("" for the problem itself), class and panel of everything that has options."""
-        yield "", cls, PROBLEM
+        yield "", cls, "Problem"
         for entry in fields(cls):
             if "group" in entry.metadata:
-                yield entry.name, entry.metadata["group"], entry.metadata["panel"]
+                yield entry.name, entry.metadata["group"], entry.name.capitalize()
 
     @classmethod
     def options(cls) -> dict[str, Option]:
@@ -215,17 +257,3 @@ def merged_options(problems: Iterable[type[Problem]]) -> dict[str, Option]:
         only = f" ({', '.join(families)} only)" if len(families) < len(options) else ""
         merged[name] = replace(declared, help=declared.help + only)
     return merged
-
-
-def check_counts(part: Any, **least: int) -> None:
-    """Check integers (1e6 is one) against their least values and an upper limit."""
-    for name, at_least in least.items():
-        value = integer(name, getattr(part, name), at_least=at_least)
-        if value > MOST:
-            raise TacitError(f"{name} is {value:.4g}: must be at most {MOST:.0e}")
-        settle(part, name, value)
-
-
-def settle(part: Any, name: str, value: Any) -> None:
-    """Set a field of a frozen dataclass in its `__post_init__`."""
-    object.__setattr__(part, name, value)

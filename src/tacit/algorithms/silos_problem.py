@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 from tacit.algorithms.problems import (
     DEFAULT_DELTA,
-    ENVIRONMENT,
-    PRIVACY,
+    Checked,
     Constants,
     Noise,
     Problem,
     Start,
-    check_counts,
     group,
     option,
-    settle,
 )
-from tacit.errors import TacitError, integer, one_of, positive, probability
+from tacit.errors import TacitError, integer, positive, probability
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -40,7 +37,7 @@ LARGEST_BUDGET = 10_000  # largest epsilon of a silo
 
 
 @dataclass(frozen=True)
-class SilosPrivacy:
+class SilosPrivacy(Checked):
     """The requested guarantee of participants in silos.
 
     Parameters
@@ -81,7 +78,7 @@ class SilosPrivacy:
     )
 
     def __post_init__(self) -> None:
-        check_counts(self, participations=1, visits=1, visits_per_batch=1, missing=0)
+        self._check_counts(participations=1, visits=1, visits_per_batch=1, missing=0)
         if self.participations > 1 and self.visits * self.visits_per_batch > 1:
             raise TacitError(
                 f"participations is {self.participations}, but visits limit them, too: give one "
@@ -91,7 +88,7 @@ class SilosPrivacy:
             self._settle_budgets()
         positive("epsilon", self.epsilon, "for no privacy use fedlinucb")
         probability("delta", self.delta, "federated algorithms need delta > 0")
-        one_of("noise", self.noise, get_args(Noise))
+        self._check_words()
 
     def _settle_budgets(self) -> None:
         """Check all budgets, make each a pair, and set epsilon and delta to the weakest."""
@@ -101,10 +98,10 @@ class SilosPrivacy:
                 "budgets cover one participation in one silo: leave them out, or leave "
                 "participations and visits out"
             )
-        settle(self, "budgets", pairs)
+        self._settle("budgets", pairs)
         if pairs:
-            settle(self, "epsilon", max(epsilon for epsilon, _ in pairs))
-            settle(self, "delta", max(delta for _, delta in pairs))
+            self._settle("epsilon", max(epsilon for epsilon, _ in pairs))
+            self._settle("delta", max(delta for _, delta in pairs))
 
     @property
     def pairs(self) -> tuple[Budget, ...]:
@@ -127,7 +124,7 @@ class SilosPrivacy:
 
 
 @dataclass(frozen=True)
-class SilosEnvironment:
+class SilosEnvironment(Checked):
     """The simulated silos: ZC24's synthetic instance, or a MSLR-WEB10K file."""
 
     actions: int = option(100, "Actions to choose among.")
@@ -136,10 +133,10 @@ class SilosEnvironment:
     field: Field = option("title", "Features of recorded data: title or body.")
 
     def __post_init__(self) -> None:
-        check_counts(self, actions=1)
+        self._check_counts(actions=1)
         if not self.deviation >= 0:
             raise TacitError(f"deviation is {self.deviation}: must be at least 0")
-        one_of("field", self.field, get_args(Field))
+        self._check_words()
 
     def world(self, silos: int, dimension: int, rng: np.random.Generator) -> World:
         """The synthetic instance, or the recorded one."""
@@ -218,15 +215,15 @@ class SilosProblem(Problem):
     norm: float = option(
         1.0, "Largest length of the parameter; of rewards less 1/2 where one feature is constant."
     )
-    privacy: SilosPrivacy = group(SilosPrivacy, PRIVACY)
-    environment: SilosEnvironment = group(SilosEnvironment, ENVIRONMENT)
+    privacy: SilosPrivacy = group(SilosPrivacy)
+    environment: SilosEnvironment = group(SilosEnvironment)
     constant: float | None = None  # value of the last feature, where an environment declares one
 
     def __post_init__(self) -> None:
         budgets = self.privacy.budgets
         if self.silos is None:
             usual = 100 if self.environment.data is None else 10
-            settle(self, "silos", usual if budgets is None else len(budgets))
+            self._settle("silos", usual if budgets is None else len(budgets))
         if budgets is not None and (len(budgets) != self.silos or not budgets):
             raise TacitError(
                 f"budgets has {len(budgets)} entries: must have one for each of {self.silos} "
@@ -234,19 +231,14 @@ class SilosProblem(Problem):
             )
         if self.failure_probability is None:
             usual_chance = 0.05 if self.mode == "calibrated" else 0.01
-            settle(self, "failure_probability", usual_chance)
-        check_counts(self, silos=1, dimension=2, sync=1)
+            self._settle("failure_probability", usual_chance)
+        self._check_counts(silos=1, dimension=2, sync=1)
         remedy = f"silos synchronise every {self.sync} rounds; use a longer horizon or less sync"
         integer("horizon", self.horizon, at_least=self.sync, remedy=remedy)
-        check_counts(self, horizon=1)
+        self._check_counts(horizon=1)
         probability("failure_probability", self.failure_probability)
-        one_of("constants", self.constants, get_args(Constants))
-        one_of("mode", self.mode, get_args(Mode))
-        one_of("sent", self.sent, get_args(Sent))
-        one_of("bits", self.bits, get_args(PrintedBits))
+        self._check_words()
         positive("norm", self.norm, "the parameter's largest length, such as 1")
-        if self.schedule is not None:
-            one_of("schedule", self.schedule, get_args(Schedule))
 
     @property
     def steps(self) -> int:

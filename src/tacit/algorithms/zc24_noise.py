@@ -191,9 +191,7 @@ def fedlinucb(problem: SilosProblem) -> PrivateSums:
     """No privacy: exact sums."""
     shape = factorize("tree", problem.steps)
     return PrivateSums(
-        PrefixSums(shape, problem.silos, size(problem), sensitivity(problem)),
-        None,
-        None,
+        PrefixSums(shape, problem.silos, size(problem), sensitivity(problem)), None, None
     )
 
 

@@ -11,8 +11,6 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from tacit.cli.guarantee_kinds import (
     GuaranteeKind,
     check_orders,
@@ -20,7 +18,7 @@ from tacit.cli.guarantee_kinds import (
     one_guarantee,
     stated,
 )
-from tacit.cli.options import ConstantsChoice, Json, Whole
+from tacit.cli.options import ConstantsChoice, Json, Whole, option
 from tacit.cli.printing import print_json, show, table
 from tacit.errors import TacitError, integer, positive
 
@@ -60,71 +58,56 @@ WIDTHS = {
     NoiseKind.gaussian: ("sigma", "variance"),
     NoiseKind.binomial: ("trials", "bias"),
 }
-NoiseOption = Annotated[NoiseKind, typer.Option("--noise", help="Kind of noise.")]
+NoiseOption = Annotated[NoiseKind, option("Kind of noise.", "--noise")]
 ParticipationsOption = Annotated[
-    int, typer.Option(help="How often one participant takes part, at most.", **Whole)
+    int, option("How often one participant takes part, at most.", **Whole)
 ]
-VarianceOption = Annotated[
-    float | None, typer.Option(help="Variance of Skellam or Gaussian noise.")
-]
+VarianceOption = Annotated[float | None, option("Variance of Skellam or Gaussian noise.")]
 SigmaOption = Annotated[
-    float | None, typer.Option(help="Standard deviation of discrete or continuous Gaussian noise.")
+    float | None, option("Standard deviation of discrete or continuous Gaussian noise.")
 ]
 SensitivityOption = Annotated[
-    float,
-    typer.Option(
-        help="Largest change of the sum by one participant (an integer for integer noise)."
-    ),
+    float, option("Largest change of the sum by one participant (an integer for integer noise).")
 ]
-EpsilonOption = Annotated[float | None, typer.Option(help="Epsilon of the guarantee.")]
+EpsilonOption = Annotated[float | None, option("Epsilon of the guarantee.")]
 KindOption = Annotated[
-    GuaranteeKind,
-    typer.Option("--as", help="Kind of guarantee: pure, approximate, renyi (RDP) or zcdp."),
+    GuaranteeKind, option("Kind of guarantee: pure, approximate, renyi (RDP) or zcdp.", "--as")
 ]
-OrdersOption = Annotated[
-    str | None,
-    typer.Option(help="With --as renyi: orders, such as 2,4,8."),
-]
-RhoOption = Annotated[float | None, typer.Option(help="With --as zcdp: rho.")]
+OrdersOption = Annotated[str | None, option("With --as renyi: orders, such as 2,4,8.")]
+RhoOption = Annotated[float | None, option("With --as zcdp: rho.")]
 DeltaOption = Annotated[
-    float | None, typer.Option(help="Delta of the guarantee; 0 or none for a pure guarantee.")
+    float | None, option("Delta of the guarantee; 0 or none for a pure guarantee.")
 ]
 
 
 def calibrate(
     noise: NoiseOption,
     epsilon: Annotated[
-        float | None,
-        typer.Option(help="Epsilon of the target; with --as renyi the divergence at --orders."),
+        float | None, option("Epsilon of the target; with --as renyi the divergence at --orders.")
     ] = None,
     sensitivity: SensitivityOption = 1,
-    delta: Annotated[
-        float, typer.Option(help="Delta of the target; 0 for a pure guarantee.")
-    ] = 0.0,
+    delta: Annotated[float, option("Delta of the target; 0 for a pure guarantee.")] = 0.0,
     kind: KindOption = GuaranteeKind.approximate,
     rho: RhoOption = None,
     orders: OrdersOption = None,
     participations: ParticipationsOption = 1,
     users: Annotated[
-        float | None,
-        typer.Option(help="Number of participants who add shares of the noise."),
+        float | None, option("Number of participants who add shares of the noise.")
     ] = None,
     bits: Annotated[
         int | None,
-        typer.Option(
-            help="Binomial: noise bits per participant; the least bias is found.", **Whole
-        ),
+        option("Binomial: noise bits per participant; the least bias is found.", **Whole),
     ] = None,
     bias: Annotated[
-        float | None, typer.Option(help="Binomial: bias of a noise bit; the least number is found.")
+        float | None, option("Binomial: bias of a noise bit; the least number is found.")
     ] = None,
-    dimension: Annotated[int, typer.Option(help="Number of coordinates of the sum.", **Whole)] = 1,
+    dimension: Annotated[int, option("Number of coordinates of the sum.", **Whole)] = 1,
     norm: Annotated[
-        NormChoice, typer.Option(help="Norm in which sensitivity bounds a vector.")
+        NormChoice, option("Norm in which sensitivity bounds a vector.")
     ] = NormChoice.linf,
     constants: Annotated[
         ConstantsChoice,
-        typer.Option(help="Exact calibration, or the papers' closed form with its true guarantee."),
+        option("Exact calibration, or the papers' closed form with its true guarantee."),
     ] = ConstantsChoice.tight,
     as_json: Json = False,
 ) -> None:
@@ -176,14 +159,12 @@ def privacy(
     sensitivity: SensitivityOption = 1,
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
-    scale: Annotated[float | None, typer.Option(help="Scale of discrete Laplace noise.")] = None,
+    scale: Annotated[float | None, option("Scale of discrete Laplace noise.")] = None,
     variance: VarianceOption = None,
     sigma: SigmaOption = None,
-    trials: Annotated[float | None, typer.Option(help="Number of binomial noise bits.")] = None,
-    bias: Annotated[float, typer.Option(help="Bias of a binomial noise bit.")] = FAIR,
-    arriving: Annotated[
-        float, typer.Option(help="Fraction of the noise shares that arrive.")
-    ] = 1.0,
+    trials: Annotated[float | None, option("Number of binomial noise bits.")] = None,
+    bias: Annotated[float, option("Bias of a binomial noise bit.")] = FAIR,
+    arriving: Annotated[float, option("Fraction of the noise shares that arrive.")] = 1.0,
     participations: ParticipationsOption = 1,
     kind: KindOption = GuaranteeKind.approximate,
     orders: OrdersOption = None,
@@ -276,13 +257,11 @@ def compose(
     participations: ParticipationsOption,
     epsilon: Annotated[
         float | None,
-        typer.Option(
-            help="Epsilon of one participation; with --as renyi the divergence at --orders."
-        ),
+        option("Epsilon of one participation; with --as renyi the divergence at --orders."),
     ] = None,
-    delta: Annotated[float | None, typer.Option(help="Delta of the total.")] = None,
+    delta: Annotated[float | None, option("Delta of the total.")] = None,
     batch_delta: Annotated[
-        float, typer.Option(help="Delta of one participation; 0 for a pure guarantee.")
+        float, option("Delta of one participation; 0 for a pure guarantee.")
     ] = 0.0,
     kind: KindOption = GuaranteeKind.approximate,
     rho: RhoOption = None,
@@ -313,11 +292,9 @@ def compose(
 
 
 def amplify(
-    epsilon0: Annotated[float, typer.Option(help="Epsilon of one participant's message.")],
-    users: Annotated[
-        float, typer.Option(help="Number of participants whose messages are shuffled.")
-    ],
-    delta: Annotated[float, typer.Option(help="Delta of the shuffled view.")],
+    epsilon0: Annotated[float, option("Epsilon of one participant's message.")],
+    users: Annotated[float, option("Number of participants whose messages are shuffled.")],
+    delta: Annotated[float, option("Delta of the shuffled view.")],
     as_json: Json = False,
 ) -> None:
     """Compute amplification by shuffling, for any local randomizer and for randomized response.

@@ -6,8 +6,6 @@ from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated, Any
 
-import typer
-
 from tacit.cli.accounting import (
     SHOWN,
     NoiseKind,
@@ -18,22 +16,20 @@ from tacit.cli.accounting import (
     whole,
 )
 from tacit.cli.live_audit import LiveAuditOptions, audit_live
-from tacit.cli.options import Json, grouped
+from tacit.cli.options import Json, grouped, option
 from tacit.cli.printing import show
 from tacit.errors import TacitError, integer, positive
 
 SamplesOption = Annotated[
-    float | None,
-    typer.Option(help="Samples for each of two neighbouring inputs (with --noise)."),
+    float | None, option("Samples for each of two neighbouring inputs (with --noise).")
 ]
 
 SecondsOption = Annotated[
-    float | None, typer.Option(help="Approximate duration (with --algorithm or --live).")
+    float | None, option("Approximate duration (with --algorithm or --live).")
 ]
 
 FalsePositiveOption = Annotated[
-    float | None,
-    typer.Option(help="False positive rate: how often an honest device may be reported."),
+    float | None, option("False positive rate: how often an honest device may be reported.")
 ]
 
 
@@ -50,34 +46,26 @@ class Through(StrEnum):
 def audit(
     deployed: LiveAuditOptions,
     noise: Annotated[
-        NoiseKind | None, typer.Option("--noise", help="Kind of noise, to audit calibrated noise.")
+        NoiseKind | None, option("Kind of noise, to audit calibrated noise.", "--noise")
     ] = None,
     algorithm: Annotated[
-        str | None,
-        typer.Option(help="Named algorithm, to audit it from devices to released sums."),
+        str | None, option("Named algorithm, to audit it from devices to released sums.")
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Claimed epsilon.")] = None,
+    epsilon: Annotated[float | None, option("Claimed epsilon.")] = None,
     sensitivity: SensitivityOption = 1,
-    delta: Annotated[
-        float | None, typer.Option(help="Claimed delta; 0 for a pure guarantee.")
-    ] = None,
-    trust: Annotated[
-        str | None, typer.Option(help="Trust model, of algorithms that have a choice.")
-    ] = None,
+    delta: Annotated[float | None, option("Claimed delta; 0 for a pure guarantee.")] = None,
+    trust: Annotated[str | None, option("Trust model, of algorithms that have a choice.")] = None,
     noise_factor: Annotated[
         float,
-        typer.Option(
-            help="Factor of the drawn noise, not of the stated one; 0.5 shows that the audit "
+        option(
+            "Factor of the drawn noise, not of the stated one; 0.5 shows that the audit "
             "detects too little noise."
         ),
     ] = 1.0,
     reuse_noise: Annotated[
-        bool,
-        typer.Option("--reuse-noise", help="Draw the noise once for all participants and rounds."),
+        bool, option("Draw the noise once for all participants and rounds.", "--reuse-noise")
     ] = False,
-    through: Annotated[
-        Through | None, typer.Option(help="Run rounds through a real intermediary.")
-    ] = None,
+    through: Annotated[Through | None, option("Run rounds through a real intermediary.")] = None,
     samples: SamplesOption = None,
     seconds: SecondsOption = None,
     false_positive_rate: FalsePositiveOption = None,

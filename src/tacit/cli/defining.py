@@ -9,52 +9,42 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from tacit.cli.operating import needs_live, print_lines, write_new
-from tacit.cli.options import Json, Whole, interactive
+from tacit.cli.options import Json, Whole, argument, interactive, option
 from tacit.cli.printing import print_json, sentence
 from tacit.errors import TacitError, one_of
 from tacit.trust import DEPLOYABLE, TrustModel
 
-File = Annotated[Path, typer.Argument(help="Definition file, TOML or YAML.")]
+File = Annotated[Path, argument("Definition file, TOML or YAML.")]
 
 
 def new(
     file: File,
-    question: Annotated[str, typer.Option(help="The question that participants read.")] = "",
-    option: Annotated[list[str] | None, typer.Option(help="Name of an option; repeatable.")] = None,
+    question: Annotated[str, option("The question that participants read.")] = "",
+    option: Annotated[list[str] | None, option("Name of an option; repeatable.")] = None,
     options_file: Annotated[
-        Path | None, typer.Option(help="CSV beside the definition: column option, and features.")
+        Path | None, option("CSV beside the definition: column option, and features.")
     ] = None,
-    meaning: Annotated[str, typer.Option(help="What a device reports, in words.")] = "",
-    epsilon: Annotated[str, typer.Option(help="Privacy parameter, such as 1 or 1/2.")] = "1",
-    participants: Annotated[int, typer.Option(help="Number of participants.", **Whole)] = 20_000,
-    window: Annotated[
-        str, typer.Option(help="How long a device watches before it reports.")
-    ] = "1 day",
-    joining: Annotated[str, typer.Option(help="How long a round can be joined.")] = "6 hours",
-    margin: Annotated[str, typer.Option(help="Time for reports to arrive.")] = "1 hour",
-    days: Annotated[int, typer.Option(help="Duration in days, from today.", **Whole)] = 30,
-    trust: Annotated[str, typer.Option(help=f"Trust model: {', '.join(DEPLOYABLE)}.")] = DEPLOYABLE[
-        0
-    ].value,
+    meaning: Annotated[str, option("What a device reports, in words.")] = "",
+    epsilon: Annotated[str, option("Privacy parameter, such as 1 or 1/2.")] = "1",
+    participants: Annotated[int, option("Number of participants.", **Whole)] = 20_000,
+    window: Annotated[str, option("How long a device watches before it reports.")] = "1 day",
+    joining: Annotated[str, option("How long a round can be joined.")] = "6 hours",
+    margin: Annotated[str, option("Time for reports to arrive.")] = "1 hour",
+    days: Annotated[int, option("Duration in days, from today.", **Whole)] = 30,
+    trust: Annotated[str, option(f"Trust model: {', '.join(DEPLOYABLE)}.")] = DEPLOYABLE[0].value,
     algorithm: Annotated[
-        str | None, typer.Option(help="How options are chosen: see tacit algorithms.")
+        str | None, option("How options are chosen: see tacit algorithms.")
     ] = None,
     context: Annotated[
         list[str] | None,
-        typer.Option(
-            help='Field that devices choose by: "device: phone, desktop" or "age: 18 to 90"; '
-            "repeatable."
+        option(
+            'Field that devices choose by: "device: phone, desktop" or "age: 18 to 90"; repeatable.'
         ),
     ] = None,
-    helper: Annotated[
-        Path | None, typer.Option(help="The card.toml from the helper's operator.")
-    ] = None,
+    helper: Annotated[Path | None, option("The card.toml from the helper's operator.")] = None,
     issuer: Annotated[
-        Path | None,
-        typer.Option(help="The card.toml of who signs invitations; without it anyone may join."),
+        Path | None, option("The card.toml of who signs invitations; without it anyone may join.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -142,8 +132,8 @@ _LEFT_OUT = (
 
 def check(
     file: File,
-    forecast: Annotated[bool, typer.Option(help="Also simulate the experiment.")] = True,
-    runs: Annotated[int, typer.Option(help="Number of simulated experiments.", **Whole)] = 20,
+    forecast: Annotated[bool, option("Also simulate the experiment.")] = True,
+    runs: Annotated[int, option("Number of simulated experiments.", **Whole)] = 20,
     as_json: Json = False,
 ) -> None:
     """Check a definition and explain it: guarantee, who sees what, duration, forecast.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli.operating import needs_live
-from tacit.cli.options import CommandGroup, Json, Whole
+from tacit.cli.options import CommandGroup, Json, Whole, option
 from tacit.cli.printing import print_json, sentence, table
 from tacit.errors import TacitError, integer, one_of
 from tacit.trust import DEPLOYABLE, TrustModel
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 LEAST, MOST = 500, 1_000_000
 
-People = Annotated[int, typer.Option(help="Approximate number of participants.", **Whole)]
-Out = Annotated[Path, typer.Option(help="Directory for the report.")]
-Seed = Annotated[int, typer.Option(help="Seed of the simulated participants.", **Whole)]
-Keep = Annotated[bool, typer.Option("--keep", help="Keep serving after the report, until ^C.")]
+People = Annotated[int, option("Approximate number of participants.", **Whole)]
+Out = Annotated[Path, option("Directory for the report.")]
+Seed = Annotated[int, option("Seed of the simulated participants.", **Whole)]
+Keep = Annotated[bool, option("Keep serving after the report, until ^C.", "--keep")]
 
 
 def demo(
@@ -36,11 +36,9 @@ def demo(
     out: Out = Path("demo-output"),
     seed: Seed = 1,
     keep: Keep = False,
-    trust: Annotated[str, typer.Option(help=f"Trust model: {', '.join(DEPLOYABLE)}.")] = DEPLOYABLE[
-        0
-    ].value,
+    trust: Annotated[str, option(f"Trust model: {', '.join(DEPLOYABLE)}.")] = DEPLOYABLE[0].value,
     proofs: Annotated[
-        bool, typer.Option("--proofs", help="Let reports prove that they are possible answers.")
+        bool, option("Let reports prove that they are possible answers.", "--proofs")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -196,7 +194,7 @@ def _summary(shown: DemoProgress) -> str:
 
 
 def noise(
-    out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("demo-output"),
+    out: Annotated[Path, option("Directory for the pictures.")] = Path("demo-output"),
     as_json: Json = False,
 ) -> None:
     """Compare the trust models at the same guarantee: noise and regret, as tables and pictures."""
@@ -239,12 +237,10 @@ def noise(
 
 
 def silos(
-    patients: Annotated[
-        int, typer.Option(help="Patients of each of the four hospitals.", **Whole)
-    ] = 2000,
-    pace: Annotated[int, typer.Option(help="Milliseconds per patient.", **Whole)] = 40,
-    out: Annotated[Path, typer.Option(help="Directory for the report.")] = Path("demo-output"),
-    seed: Annotated[int, typer.Option(help="Seed of the generated patients.", **Whole)] = 1,
+    patients: Annotated[int, option("Patients of each of the four hospitals.", **Whole)] = 2000,
+    pace: Annotated[int, option("Milliseconds per patient.", **Whole)] = 40,
+    out: Annotated[Path, option("Directory for the report.")] = Path("demo-output"),
+    seed: Annotated[int, option("Seed of the generated patients.", **Whole)] = 1,
     as_json: Json = False,
 ) -> None:
     """Let four hospitals learn one policy: an agent each, over NVIDIA FLARE processes of this

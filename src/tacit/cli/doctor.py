@@ -9,23 +9,20 @@ from typing import Annotated
 import typer
 
 from tacit.cli.operating import needs_live
-from tacit.cli.options import Json
+from tacit.cli.options import Json, argument, option
 from tacit.cli.printing import print_json, sentence, table
 from tacit.errors import TacitError
 
 
 def doctor(
     url: Annotated[
-        list[str], typer.Argument(help="URL of a party; the other one is found through its terms.")
+        list[str], argument("URL of a party; the other one is found through its terms.")
     ],
     pin: Annotated[
-        list[str] | None,
-        typer.Option(help="A key or fingerprint from an operator; repeatable."),
+        list[str] | None, option("A key or fingerprint from an operator; repeatable.")
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="Your own party.toml: check its files, too.")
-    ] = None,
-    metrics_public: Annotated[bool, typer.Option(help="Public metrics are intended.")] = False,
+    config: Annotated[Path | None, option("Your own party.toml: check its files, too.")] = None,
+    metrics_public: Annotated[bool, option("Public metrics are intended.")] = False,
     as_json: Json = False,
 ) -> None:
     """Check a deployment from outside: reachability, TLS, headers, admin routes, terms and keys.

@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from tacit.cli.options import (
     Address,
     AxisChoice,
@@ -24,8 +22,10 @@ from tacit.cli.options import (
     SizeChoice,
     Whole,
     Workers,
+    argument,
     grouped,
     interactive,
+    option,
 )
 from tacit.cli.printing import count_of, no_more, print_json, sentence, table
 
@@ -37,37 +37,32 @@ if TYPE_CHECKING:
 class PlanOptions:
     """Problem, guarantee and simulation of a plan."""
 
-    options: Annotated[int, typer.Option(help="Number of options to choose among.", **Whole)] = 2
+    options: Annotated[int, option("Number of options to choose among.", **Whole)] = 2
     baseline: Annotated[
-        float | None, typer.Option(help="Success probability of the options today; default ½.")
+        float | None, option("Success probability of the options today; default ½.")
     ] = None
     lift: Annotated[
-        float | None, typer.Option(help="Relative improvement by the best option: 0.1 for 10%.")
+        float | None, option("Relative improvement by the best option: 0.1 for 10%.")
     ] = None
     gap: Annotated[
-        float | None, typer.Option(help="The improvement as a difference of success probabilities.")
+        float | None, option("The improvement as a difference of success probabilities.")
     ] = None
     epsilon: Epsilon = 1.0
     delta: Delta = None
-    participations: Annotated[
-        int, typer.Option(help="Maximum participations of one person.", **Whole)
-    ] = 1
-    dropout: Annotated[float, typer.Option(help="Share of participants who may drop out.")] = 0.0
+    participations: Annotated[int, option("Maximum participations of one person.", **Whole)] = 1
+    dropout: Annotated[float, option("Share of participants who may drop out.")] = 0.0
     poisoned: Annotated[
-        float,
-        typer.Option(help="Share of corrupted participants: print their influence."),
+        float, option("Share of corrupted participants: print their influence.")
     ] = 0.0
-    rounds: Annotated[int | None, typer.Option(help="Maximum number of rounds.", **Whole)] = None
-    per_day: Annotated[int | None, typer.Option(help="Participants per day.", **Whole)] = None
+    rounds: Annotated[int | None, option("Maximum number of rounds.", **Whole)] = None
+    per_day: Annotated[int | None, option("Participants per day.", **Whole)] = None
     horizon: Annotated[
-        int | None,
-        typer.Option(help="Number of people to serve: print the regret.", **Whole),
+        int | None, option("Number of people to serve: print the regret.", **Whole)
     ] = None
     control_share: Annotated[
-        float | None,
-        typer.Option(help="Minimum share of the control, and of options not shown worse."),
+        float | None, option("Minimum share of the control, and of options not shown worse.")
     ] = None
-    runs: Annotated[int, typer.Option(help="Simulated runs per row.", **Whole)] = 60
+    runs: Annotated[int, option("Simulated runs per row.", **Whole)] = 60
     seed: Seed = 0
 
 
@@ -75,7 +70,7 @@ class PlanOptions:
 def plan(
     asked: PlanOptions,
     algorithms: Annotated[
-        str, typer.Option(help="Comma-separated algorithms instead of the trust models.")
+        str, option("Comma-separated algorithms instead of the trust models.")
     ] = "",
     out: Out = None,
     as_json: Json = False,
@@ -179,27 +174,19 @@ def lied(result: Plan, poisoned: float) -> None:
 def reproduce(
     figure: Annotated[
         str,
-        typer.Argument(
-            help="cz23-fig1 ... cz23-fig5, tkms21, lzj22-fig2, zc24-fig2, zc24-fig3, zc24-super, "
+        argument(
+            "cz23-fig1 ... cz23-fig5, tkms21, lzj22-fig2, zc24-fig2, zc24-fig3, zc24-super, "
             "zc24-budgets."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Directory for the picture and the tables.")] = Path(
-        "figures"
-    ),
-    runs: Annotated[
-        int | None, typer.Option(help="Number of runs; default as in the paper.", **Whole)
-    ] = None,
+    out: Annotated[Path, option("Directory for the picture and the tables.")] = Path("figures"),
+    runs: Annotated[int | None, option("Number of runs; default as in the paper.", **Whole)] = None,
     axis: Annotated[
-        AxisChoice,
-        typer.Option(help="CZ23: the paper's epsilon, or the same (epsilon, delta) for all."),
+        AxisChoice, option("CZ23: the paper's epsilon, or the same (epsilon, delta) for all.")
     ] = AxisChoice.paper,
-    data: Annotated[
-        Path | None, typer.Option(help="MSLR-WEB10K fold file, for figures that need it.")
-    ] = None,
+    data: Annotated[Path | None, option("MSLR-WEB10K fold file, for figures that need it.")] = None,
     size: Annotated[
-        SizeChoice,
-        typer.Option(help="The paper's size, or a small one with few runs for a first look."),
+        SizeChoice, option("The paper's size, or a small one with few runs for a first look.")
     ] = SizeChoice.paper,
     workers: Workers = None,
     engine: Engine = "local",
@@ -231,8 +218,8 @@ def reproduce(
 
 
 def attack(
-    out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("attack-output"),
-    games: Annotated[int, typer.Option(help="Number of attack games.", **Whole)] = 1000,
+    out: Annotated[Path, option("Directory for the pictures.")] = Path("attack-output"),
+    games: Annotated[int, option("Number of attack games.", **Whole)] = 1000,
     runs: Runs = 5,
     seed: Seed = 0,
     as_json: Json = False,

@@ -14,14 +14,7 @@ from tacit.rounding import no_less, up
 
 if TYPE_CHECKING:
     from tacit.noise import NoiseDistribution
-    from tacit.privacy import (
-        ApproximateDP,
-        ConcentratedDP,
-        Gaussian,
-        Guarantee,
-        PureDP,
-        RenyiDP,
-    )
+    from tacit.privacy import ApproximateDP, ConcentratedDP, Gaussian, Guarantee, PureDP, RenyiDP
 
 
 class GuaranteeKind(StrEnum):
@@ -55,11 +48,7 @@ def read_orders(text: str | None) -> tuple[float, ...]:
 
 
 def one_guarantee(
-    kind: GuaranteeKind,
-    epsilon: float | None,
-    delta: float,
-    rho: float | None,
-    orders: str | None,
+    kind: GuaranteeKind, epsilon: float | None, delta: float, rho: float | None, orders: str | None
 ) -> PureDP | ApproximateDP | RenyiDP | ConcentratedDP:
     """The guarantee that options describe; options of other kinds are rejected."""
     from tacit.privacy import ApproximateDP, ConcentratedDP, PureDP, RenyiDP
@@ -68,7 +57,9 @@ def one_guarantee(
     zcdp = kind is GuaranteeKind.zcdp
     if zcdp == (rho is None) or zcdp == (epsilon is not None):
         wanted, vain = ("--rho", "--epsilon") if zcdp else ("--epsilon", "--rho")
-        raise TacitError(f"--as {kind.value} needs {wanted}: give it, and leave {vain} out")
+        raise TacitError(
+            f"{wanted}, not {vain}, states the guarantee of --as {kind.value}: give it"
+        )
     if delta and kind is not GuaranteeKind.approximate:
         raise TacitError(f"delta is {delta:g}, but --as {kind.value} has none: leave it out")
     if rho is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tacit.cli.operating import TokenFile, Url, guarded, listening, needs_live, operated
-from tacit.cli.options import Whole
+from tacit.cli.options import Whole, option
 from tacit.cli.printing import sentence, show
 from tacit.errors import TacitError, one_of
 from tacit.trust import DEPLOYABLE, TrustModel
@@ -39,27 +39,20 @@ class LiveAuditOptions:
     """The deployed party, and the audit's own one."""
 
     live: Annotated[
-        bool, typer.Option("--live", help="Audit a deployed party, with an experiment of its own.")
+        bool, option("Audit a deployed party, with an experiment of its own.", "--live")
     ] = False
     config: Annotated[
-        Path | None,
-        typer.Option(help="Live: party.toml of the audited coordinator or helper."),
+        Path | None, option("Live: party.toml of the audited coordinator or helper.")
     ] = None
     url: Url = None
     token_file: TokenFile = None
-    proofs: Annotated[
-        bool, typer.Option("--proofs", help="Live: two servers with range proofs.")
-    ] = False
-    releases: Annotated[
-        int | None, typer.Option(help="Live: number of released sums; 200.", **Whole)
-    ] = None
+    proofs: Annotated[bool, option("Live: two servers with range proofs.", "--proofs")] = False
+    releases: Annotated[int | None, option("Live: number of released sums; 200.", **Whole)] = None
     listen: Annotated[
-        str | None,
-        typer.Option(help="Live: host:port of the audit's own server; on this machine."),
+        str | None, option("Live: host:port of the audit's own server; on this machine.")
     ] = None
     address: Annotated[
-        str | None,
-        typer.Option(help="Live: URL at which the coordinator reaches that server."),
+        str | None, option("Live: URL at which the coordinator reaches that server.")
     ] = None
 
     @property

@@ -28,8 +28,7 @@ Config = Annotated[
     Path | None, typer.Option(help="The coordinator's party.toml, for its address and admin token.")
 ]
 Url = Annotated[
-    str | None,
-    typer.Option(help="The party's URL; the admin token comes from TACIT_ADMIN_TOKEN."),
+    str | None, typer.Option(help="The party's URL; the admin token comes from TACIT_ADMIN_TOKEN.")
 ]
 TokenFile = Annotated[Path | None, typer.Option(help="File with the admin token, mode 600.")]
 Which = Annotated[

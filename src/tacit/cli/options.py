@@ -63,6 +63,16 @@ def whole(text: str) -> int:
     raise typer.BadParameter(f"{text!r} is not a whole number, such as 1000 or 1e6")
 
 
+def option(text: str, *names: str, **more: Any) -> Any:
+    """An option of a command, with its help."""
+    return typer.Option(*names, help=text, **more)
+
+
+def argument(text: str, **more: Any) -> Any:
+    """An argument of a command, with its help."""
+    return typer.Argument(help=text, **more)
+
+
 Whole: dict[str, Any] = {"parser": whole, "metavar": "N"}
 MOST_SILOS = 100_000
 
@@ -106,36 +116,30 @@ def budgets(text: str) -> tuple[float | tuple[float, float], ...]:
     return tuple(found)
 
 
-Algorithm = Annotated[str, typer.Option(help="Name of the algorithm; see: tacit algorithms.")]
-Epsilon = Annotated[float, typer.Option(help="Epsilon of the guarantee.")]
-Delta = Annotated[
-    float | None, typer.Option(help="Delta of the guarantee; leave it out for a pure one.")
-]
-Runs = Annotated[int, typer.Option(help="Number of runs.", **Whole)]
-Seed = Annotated[int, typer.Option(help="First seed; run r has seed + r.", **Whole)]
+Algorithm = Annotated[str, option("Name of the algorithm; see: tacit algorithms.")]
+Epsilon = Annotated[float, option("Epsilon of the guarantee.")]
+Delta = Annotated[float | None, option("Delta of the guarantee; leave it out for a pure one.")]
+Runs = Annotated[int, option("Number of runs.", **Whole)]
+Seed = Annotated[int, option("First seed; run r has seed + r.", **Whole)]
 Workers = Annotated[
-    int | None,
-    typer.Option(help="Processes; all cores by default, 0 for this process.", **Whole),
+    int | None, option("Processes; all cores by default, 0 for this process.", **Whole)
 ]
-Engine = Annotated[str, typer.Option(help="local: processes on this machine; ray: a Ray cluster.")]
+Engine = Annotated[str, option("local: processes on this machine; ray: a Ray cluster.")]
 Address = Annotated[
-    str | None,
-    typer.Option(help="Address of the Ray cluster; auto: this machine's, local: a new one."),
+    str | None, option("Address of the Ray cluster; auto: this machine's, local: a new one.")
 ]
-Out = Annotated[Path | None, typer.Option(help="Directory for tables, pictures and the log.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+Out = Annotated[Path | None, option("Directory for tables, pictures and the log.")]
+Json = Annotated[bool, option("Print one JSON object instead of a table.", "--json")]
 Replay = Annotated[
     Path | None,
-    typer.Option(
-        help="Your own CSV instead of random instances: a column per option, or a log; of silos a "
+    option(
+        "Your own CSV instead of random instances: a column per option, or a log; of silos a "
         "TOML file that declares their tables."
     ),
 ]
-Resume = Annotated[
-    bool, typer.Option(help="Keep the finished runs of the log in --out, and run the rest.")
-]
-Clip = Annotated[bool, typer.Option(help="Clip recorded rewards to [0, 1] and count them.")]
-Resample = Annotated[bool, typer.Option(help="Sample recorded participants with replacement.")]
+Resume = Annotated[bool, option("Keep the finished runs of the log in --out, and run the rest.")]
+Clip = Annotated[bool, option("Clip recorded rewards to [0, 1] and count them.")]
+Resample = Annotated[bool, option("Sample recorded participants with replacement.")]
 ARGUMENTS = "tacit.arguments"
 ARMS_ONLY = {"replay", "clip", "resample", "user_by_user", "until_decided", "poisoned"}
 ALSO = {"contextual": {"replay", "clip", "poisoned"}, "federated": {"replay"}}  # other families
@@ -162,8 +166,8 @@ def problem_options(without: Collection[str]) -> Iterator[inspect.Parameter]:
         if name in without:
             continue
         kind, how = KINDS.get(declared.value_type, (str, {}))
-        option = typer.Option(help=declared.help, rich_help_panel=declared.panel, **how)
-        annotation = Annotated[kind | None, option]  # type: ignore[valid-type]
+        said = option(declared.help, rich_help_panel=declared.panel, **how)
+        annotation = Annotated[kind | None, said]  # type: ignore[valid-type]
         keyword = inspect.Parameter.KEYWORD_ONLY
         yield inspect.Parameter(name, keyword, default=None, annotation=annotation)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from tacit.cli.operating import (
     Url,
     agreed,
@@ -19,7 +17,7 @@ from tacit.cli.operating import (
     say_keys,
     write_new,
 )
-from tacit.cli.options import Json, Whole
+from tacit.cli.options import Json, Whole, argument, option
 from tacit.cli.printing import print_json, sentence
 from tacit.cli.serving import ServerRole
 from tacit.errors import TacitError
@@ -36,8 +34,7 @@ if TYPE_CHECKING:
 
 def show(
     source: Annotated[
-        str,
-        typer.Argument(help="URL of a party (with /experiments/… if it has several), or a file."),
+        str, argument("URL of a party (with /experiments/… if it has several), or a file.")
     ],
     as_json: Json = False,
 ) -> None:
@@ -89,15 +86,14 @@ def _guarantee(terms: Terms) -> Guarantee | None:
 
 def sign(
     source: Annotated[
-        str,
-        typer.Argument(help="URL of the coordinator (with /experiments/… if it has several)."),
+        str, argument("URL of the coordinator (with /experiments/… if it has several).")
     ],
-    config: Annotated[Path, typer.Option(help="The helper's party.toml.")] = Path("party.toml"),
+    config: Annotated[Path, option("The helper's party.toml.")] = Path("party.toml"),
     url: Annotated[
-        str | None, typer.Option(help="URL of the helper, if it differs from where it listens.")
+        str | None, option("URL of the helper, if it differs from where it listens.")
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Sign without asking; the terms were read before.")
+        bool, option("Sign without asking; the terms were read before.", "--yes")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -191,13 +187,11 @@ def _say_terms(published: Published) -> None:
 
 
 def found(
-    role: Annotated[ServerRole, typer.Argument(help="Which of the two servers.")],
-    directory: Annotated[Path, typer.Argument(help="New directory for its files.")],
-    address: Annotated[
-        str | None, typer.Option(help="Public URL, which the terms name: https://…")
-    ] = None,
+    role: Annotated[ServerRole, argument("Which of the two servers.")],
+    directory: Annotated[Path, argument("New directory for its files.")],
+    address: Annotated[str | None, option("Public URL, which the terms name: https://…")] = None,
     listen: Annotated[
-        str | None, typer.Option(help="host:port to listen on; behind a proxy a local one.")
+        str | None, option("host:port to listen on; behind a proxy a local one.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -246,7 +240,7 @@ def _say_card(card: Card, directory: Path) -> None:
 
 
 def rotate(
-    config: Annotated[Path, typer.Option(help="The party's party.toml.")] = Path("party.toml"),
+    config: Annotated[Path, option("The party's party.toml.")] = Path("party.toml"),
     as_json: Json = False,
 ) -> None:
     """Replace the long-term key of a party; the old key is kept for running experiments.
@@ -266,18 +260,17 @@ def rotate(
 
 
 def make(
-    count: Annotated[int, typer.Argument(help="Number of invitations.", **Whole)],
+    count: Annotated[int, argument("Number of invitations.", **Whole)],
     config: Annotated[
-        Path,
-        typer.Option(help="The party.toml whose key the terms name as issuer; also another's."),
+        Path, option("The party.toml whose key the terms name as issuer; also another's.")
     ] = Path("party.toml"),
     experiment: Annotated[
-        str | None, typer.Option(help="First digits of the digest; optional if there is only one.")
+        str | None, option("First digits of the digest; optional if there is only one.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="New file for them, one per line.")] = None,
+    out: Annotated[Path | None, option("New file for them, one per line.")] = None,
     url: Url = None,
     issuer: Annotated[
-        Path | None, typer.Option(help="Directory of an issuer's key; --config is not read then.")
+        Path | None, option("Directory of an issuer's key; --config is not read then.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -320,7 +313,7 @@ def make(
 
 
 def issue(
-    directory: Annotated[Path, typer.Argument(help="New directory for the key and its card.")],
+    directory: Annotated[Path, argument("New directory for the key and its card.")],
     as_json: Json = False,
 ) -> None:
     """Create the key of an issuer, who signs invitations and runs no server.

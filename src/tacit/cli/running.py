@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from tacit.cli.defining import File
 from tacit.cli.operating import (
     Chosen,
@@ -26,7 +24,7 @@ from tacit.cli.operating import (
     say_keys,
     write_new,
 )
-from tacit.cli.options import Json, grouped
+from tacit.cli.options import Json, argument, grouped, option
 from tacit.cli.printing import print_json, sentence, table
 from tacit.errors import TacitError
 
@@ -40,7 +38,7 @@ def create(
     url: Url = None,
     token_file: TokenFile = None,
     app: Annotated[
-        Path | None, typer.Option(help="New JSON file of pins for an app: address and keys.")
+        Path | None, option("New JSON file of pins for an app: address and keys.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -312,9 +310,7 @@ def resume(which: Chosen, as_json: Json = False) -> None:
 @grouped
 def stop(
     which: Chosen,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Stop without asking for confirmation.")
-    ] = False,
+    yes: Annotated[bool, option("Stop without asking for confirmation.", "--yes")] = False,
     as_json: Json = False,
 ) -> None:
     """End an experiment for good; rounds in progress are finished."""
@@ -336,8 +332,7 @@ def _change(name: str, which: Chosen, as_json: bool) -> None:
 @grouped
 def export(
     file: Annotated[
-        Path,
-        typer.Argument(help="New file: .json for everything, .csv for every round and option."),
+        Path, argument("New file: .json for everything, .csv for every round and option.")
     ],
     which: Chosen,
     as_json: Json = False,

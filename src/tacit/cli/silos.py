@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli.operating import agreed, needs_live, print_lines, refuse_old
-from tacit.cli.options import CommandGroup, Json
+from tacit.cli.options import CommandGroup, Json, argument, option
 from tacit.cli.printing import print_json, sentence, show
 from tacit.errors import InvalidFile, TacitError
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tacit.silos.evaluation import EvaluationRequest
     from tacit.silos.federation import FederationTerms
 
-SiloFile = Annotated[Path, typer.Argument(help="The silo's silo.toml.")]
-FederationFile = Annotated[Path, typer.Argument(help="The coordinator's federation.toml.")]
+SiloFile = Annotated[Path, argument("The silo's silo.toml.")]
+FederationFile = Annotated[Path, argument("The coordinator's federation.toml.")]
 SILO_FILE, FEDERATION_FILE = Path("silo.toml"), Path("federation.toml")
 
 
@@ -28,11 +28,11 @@ SILO_FILE, FEDERATION_FILE = Path("silo.toml"), Path("federation.toml")
 
 
 def new_silo(
-    directory: Annotated[Path, typer.Argument(help="New directory of the silo.")],
-    name: Annotated[str | None, typer.Option(help="Name in the terms; the directory's.")] = None,
-    port: Annotated[int, typer.Option(help="Port of the agent, on this machine only.")] = 8710,
+    directory: Annotated[Path, argument("New directory of the silo.")],
+    name: Annotated[str | None, option("Name in the terms; the directory's.")] = None,
+    port: Annotated[int, option("Port of the agent, on this machine only.")] = 8710,
     like: Annotated[
-        Path | None, typer.Option(help="federation.toml whose columns and actions to declare.")
+        Path | None, option("federation.toml whose columns and actions to declare.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -57,10 +57,8 @@ def new_silo(
 
 def check_silo(
     path: SiloFile = SILO_FILE,
-    sign: Annotated[
-        bool, typer.Option("--sign", help="Sign the terms after they were read.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Sign without asking.")] = False,
+    sign: Annotated[bool, option("Sign the terms after they were read.", "--sign")] = False,
+    yes: Annotated[bool, option("Sign without asking.", "--yes")] = False,
     as_json: Json = False,
 ) -> None:
     """Read the terms: what leaves the silo, under which guarantee, and what absences do.
@@ -135,7 +133,7 @@ def silo_status(path: SiloFile = SILO_FILE, as_json: Json = False) -> None:
 
 def export_policy(
     path: SiloFile = SILO_FILE,
-    out: Annotated[Path, typer.Option(help="File to write.")] = Path("policy.json"),
+    out: Annotated[Path, option("File to write.")] = Path("policy.json"),
     as_json: Json = False,
 ) -> None:
     """Export the newest policy as JSON; `tacit.silos.exported.load_policy` reads it."""
@@ -148,12 +146,10 @@ def export_policy(
 
 
 def replay_log(
-    log: Annotated[Path, typer.Argument(help="CSV or Parquet file of logged decisions.")],
-    path: Annotated[Path, typer.Option("--silo", help="The silo's silo.toml.")] = SILO_FILE,
-    floor: Annotated[
-        float, typer.Option(help="Declared lower bound on all propensities of the log.")
-    ] = 0.05,
-    seed: Annotated[int, typer.Option(help="Seed of accepting rows.")] = 1,
+    log: Annotated[Path, argument("CSV or Parquet file of logged decisions.")],
+    path: Annotated[Path, option("The silo's silo.toml.", "--silo")] = SILO_FILE,
+    floor: Annotated[float, option("Declared lower bound on all propensities of the log.")] = 0.05,
+    seed: Annotated[int, option("Seed of accepting rows.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Replay a log by rejection through the running agent: the federation decides, and learns
@@ -185,8 +181,7 @@ def replay_log(
 
 
 def new_federation(
-    directory: Annotated[Path, typer.Argument(help="New directory of the coordinator.")],
-    as_json: Json = False,
+    directory: Annotated[Path, argument("New directory of the coordinator.")], as_json: Json = False
 ) -> None:
     """Make a federation: its definition to edit, and the coordinator's long-term key."""
     with needs_live():
@@ -201,7 +196,7 @@ def new_federation(
 
 def make_terms(
     path: FederationFile = FEDERATION_FILE,
-    card: Annotated[list[Path] | None, typer.Option(help="A silo's card.toml.")] = None,
+    card: Annotated[list[Path] | None, option("A silo's card.toml.")] = None,
     as_json: Json = False,
 ) -> None:
     """Write the terms of a federation and sign them as its coordinator; silos sign next."""
@@ -225,7 +220,7 @@ def make_terms(
 def join_signatures(
     path: FederationFile = FEDERATION_FILE,
     signed_file: Annotated[
-        list[Path] | None, typer.Option("--signed", help="A silo's copy of the signed terms.")
+        list[Path] | None, option("A silo's copy of the signed terms.", "--signed")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -251,8 +246,8 @@ def join_signatures(
 
 def rehearse(
     path: FederationFile = FEDERATION_FILE,
-    silo: Annotated[list[Path] | None, typer.Option(help="silo.toml of a running agent.")] = None,
-    rows: Annotated[int | None, typer.Option(help="Rows to release now; all by default.")] = None,
+    silo: Annotated[list[Path] | None, option("silo.toml of a running agent.")] = None,
+    rows: Annotated[int | None, option("Rows to release now; all by default.")] = None,
     as_json: Json = False,
 ) -> None:
     """Run the coordinator against agents on this machine, without an engine: to try things out.
@@ -291,9 +286,9 @@ def rehearse(
 
 
 def make_job(
-    directory: Annotated[Path, typer.Argument(help="New directory of the job.")],
+    directory: Annotated[Path, argument("New directory of the job.")],
     path: Annotated[
-        Path, typer.Option("--federation", help="The coordinator's federation.toml.")
+        Path, option("The coordinator's federation.toml.", "--federation")
     ] = FEDERATION_FILE,
     as_json: Json = False,
 ) -> None:
@@ -308,20 +303,19 @@ def make_job(
 
 
 def request_evaluation(
-    policy: Annotated[Path, typer.Argument(help="The exported policy to evaluate.")],
+    policy: Annotated[Path, argument("The exported policy to evaluate.")],
     path: Annotated[
-        Path, typer.Option("--federation", help="The coordinator's federation.toml.")
+        Path, option("The coordinator's federation.toml.", "--federation")
     ] = FEDERATION_FILE,
-    estimator: Annotated[str, typer.Option(help="clipped-ips or doubly-robust.")] = "clipped-ips",
-    clip: Annotated[float, typer.Option(help="Largest importance weight.")] = 10.0,
-    capacity: Annotated[int, typer.Option(help="Most records of a silo that count.")] = 10_000,
-    epsilon: Annotated[str, typer.Option(help="Cost of the evaluation.")] = "1/2",
-    delta: Annotated[str, typer.Option(help="Cost of the evaluation.")] = "1/1000000",
+    estimator: Annotated[str, option("clipped-ips or doubly-robust.")] = "clipped-ips",
+    clip: Annotated[float, option("Largest importance weight.")] = 10.0,
+    capacity: Annotated[int, option("Most records of a silo that count.")] = 10_000,
+    epsilon: Annotated[str, option("Cost of the evaluation.")] = "1/2",
+    delta: Annotated[str, option("Cost of the evaluation.")] = "1/1000000",
     replay: Annotated[
-        Path | None,
-        typer.Option(help="Simulate it on the held-out rows of these tables; no silo is asked."),
+        Path | None, option("Simulate it on the held-out rows of these tables; no silo is asked.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of simulated noise.")] = 1,
+    seed: Annotated[int, option("Seed of simulated noise.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Request a private evaluation of a policy on the silos' recorded data, or print its result.

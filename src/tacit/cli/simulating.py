@@ -24,6 +24,7 @@ from tacit.cli.options import (
     Seed,
     asks,
     interactive,
+    option,
     said,
     warnings,
 )
@@ -44,13 +45,13 @@ def simulate(
     runs: Runs = 20,
     seed: Seed = 0,
     user_by_user: Annotated[
-        bool, typer.Option(help="Simulate every participant, instead of all at once (slow).")
+        bool, option("Simulate every participant, instead of all at once (slow).")
     ] = False,
     until_decided: Annotated[
-        bool, typer.Option(help="Stop each run once an option is shown to be the best.")
+        bool, option("Stop each run once an option is shown to be the best.")
     ] = False,
     poisoned: Annotated[
-        float, typer.Option(help="Fraction of participants who report against the best option.")
+        float, option("Fraction of participants who report against the best option.")
     ] = 0.0,
     out: Out = None,
     resume: Resume = False,
@@ -95,11 +96,11 @@ def simulate(
 @asks
 def compare(
     algorithms: Annotated[
-        str, typer.Option(help="Names, comma-separated; see: tacit algorithms.")
+        str, option("Names, comma-separated; see: tacit algorithms.")
     ] = "private-med,private-klucb,dist-dp-se,cdp-se,split-dp-se,vb-sdp-ae,ldp-se",
     runs: Runs = 20,
     seed: Seed = 0,
-    out: Annotated[Path, typer.Option(help="Directory for the picture and the table.")] = Path(
+    out: Annotated[Path, option("Directory for the picture and the table.")] = Path(
         "compare-output"
     ),
     resume: Resume = False,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.options import Address, Engine, Json, Workers
+from tacit.cli.options import Address, Engine, Json, Workers, argument, option
 from tacit.cli.printing import print_json, sentence, table
 from tacit.cli.simulating import stopped
 
@@ -27,24 +27,21 @@ MOST_FAILURES = 5
 
 
 def sweep(
-    study: Annotated[Path, typer.Argument(help="Study file in TOML.")],
+    study: Annotated[Path, argument("Study file in TOML.")],
     out: Annotated[
-        Path | None,
-        typer.Option(help="Directory of results; by default the study's name, beside it."),
+        Path | None, option("Directory of results; by default the study's name, beside it.")
     ] = None,
     workers: Workers = None,
     engine: Engine = "local",
     address: Address = None,
     file_format: Annotated[
         str,
-        typer.Option(
-            "--format",
-            help="Results file: parquet, jsonl, or auto (parquet if pyarrow is installed).",
+        option(
+            "Results file: parquet, jsonl, or auto (parquet if pyarrow is installed).", "--format"
         ),
     ] = "auto",
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Print the number of cells and the estimated time only."),
+        bool, option("Print the number of cells and the estimated time only.", "--dry-run")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -74,10 +71,8 @@ def sweep(
 
 
 def report(
-    study: Annotated[Path, typer.Argument(help="Directory of a sweep.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Directory of the report; the sweep's by default.")
-    ] = None,
+    study: Annotated[Path, argument("Directory of a sweep.")],
+    out: Annotated[Path | None, option("Directory of the report; the sweep's by default.")] = None,
     as_json: Json = False,
 ) -> None:
     """Report on a sweep: one self-contained HTML page, and tables as CSV.

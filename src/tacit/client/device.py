@@ -42,6 +42,7 @@ from tacit.client.exchange import (
     text_of,
     unhex,
 )
+from tacit.client.invitations import without_secret
 from tacit.client.ledger import Ledger
 from tacit.client.levels import Value, levels_of
 from tacit.client.pins import Pins
@@ -364,7 +365,9 @@ class DeviceCore:
             return
         headers = [("Content-Type", "application/octet-stream")]
         if running.invitation:
-            headers.append(("Tacit-Invitation", running.invitation))
+            helped = post.role == running.pinned.terms.helper
+            shown = running.invitation if helped else without_secret(running.invitation)
+            headers.append(("Tacit-Invitation", shown))
         url = f"{_round_url(running, post)}/reports/{running.slot.number}"
         reply = yield Request("PUT", url, post.encrypted, tuple(headers))
         if 200 <= reply.status < 300:
@@ -484,7 +487,8 @@ def _check_willing(known: Known, invitation: str | None) -> None:
 
 
 def _asking(terms: Terms, nonce: bytes, invitation: str | None) -> Request:
-    asked = {"nonce": nonce.hex()} | ({"invitation": invitation} if invitation else {})
+    shown = {"invitation": without_secret(invitation)} if invitation else {}
+    asked = {"nonce": nonce.hex()} | shown
     return Request(
         "POST",
         f"{coordinator_of(terms).rstrip('/')}/experiments/{terms.digest.hex()}/places",

@@ -223,8 +223,9 @@ class Ledger(Budget):
         entry = self._only("SELECT withdrawn, until FROM lineages WHERE id = ?", lineage)
         if entry["withdrawn"]:
             raise Refusal("the participant has left the experiment. Call agree() to join it again")
-        found = self._all("SELECT slot FROM rounds WHERE identity = ?", identity)
-        if entry["until"] > now or slot.encode() in [row["slot"] for row in found]:
+        found = self._all("SELECT slot, lineage FROM rounds WHERE identity = ?", identity)
+        same = [row["slot"] for row in found if row["lineage"] == lineage]
+        if entry["until"] > now or slot.encode() in same:
             return True
         if found:
             raise Refusal(

@@ -5,12 +5,7 @@ from tacit.environments.context_logs import ContextLog, read_context_log
 from tacit.environments.contextual import ContextFunction, ContextualWorld, SegmentContexts
 from tacit.environments.contract import Environment, instance_means
 from tacit.environments.guarded import Guarded
-from tacit.environments.recorded import (
-    OutOfData,
-    Recorded,
-    RecordedRun,
-    check_horizon,
-)
+from tacit.environments.recorded import OutOfData, Recorded, RecordedRun, check_horizon
 from tacit.environments.replay import Replay, read_mslr
 from tacit.environments.silos import OwnSilos
 from tacit.environments.synthetic import Bernoulli, Beta, ClippedGaussian

@@ -32,6 +32,7 @@ ROLES = {
     "propensity": ("propensity", "probability", "pscore"),
 }
 EXPECTED = "Give a CSV file with one column of rewards per option."
+LOG_COLUMNS = "Name the columns of a log participant, option and reward."
 TWO_OPTIONS = "must have two or more options"
 
 
@@ -63,6 +64,8 @@ class Sheet:
             found = "empty" if empty(cells[row]) else shown(cells[row])
             comma = is_number(str(cells[row]).replace(",", ".")) and "," in str(cells[row])
             remedy = "Write decimals with a point." if comma else "Correct it, or delete the row."
+            if may_end and row == 0 and not comma:  # a log under other names
+                remedy = f"Of a table every column is an option. {LOG_COLUMNS}"
             raise self.fault(row, f"{name!r} is {found}: must be a number", remedy)
         return values
 
@@ -220,7 +223,7 @@ def read_sheet(path: Path) -> Sheet:
 def read_lines(path: Path) -> tuple[str, list[tuple[int, list[str]]]]:
     """The name of a CSV file for error messages, and its lines with their numbers.
 
-    Commas separate columns, or semicolons if the first line has these alone.
+    Commas separate columns, or semicolons or tabs if the first line has these alone.
     """
     try:
         data = path.read_bytes()
@@ -238,9 +241,10 @@ def read_lines(path: Path) -> tuple[str, list[tuple[int, list[str]]]]:
             "Save the data as CSV in UTF-8."
         )
     lines = _split(path.name, text, ",")
-    if lines and len(lines[0][1]) == 1 and ";" in lines[0][1][0]:
-        source = f"{path.name} (separated by semicolons)"
-        return source, _split(source, text, ";")
+    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
+        if lines and len(lines[0][1]) == 1 and separator in lines[0][1][0]:
+            source = f"{path.name} (separated by {name})"
+            return source, _split(source, text, separator)
     return path.name, lines
 
 
@@ -260,8 +264,8 @@ def has_names(source: str, first: Sequence[str]) -> bool:
     """Whether the first line is a header; rejects lines that could be header or data."""
     if len(first) < 2:
         raise TacitError(
-            f"{source} line 1 has {len(first)} column(s): {TWO_OPTIONS}, separated by commas or "
-            "semicolons."
+            f"{source} line 1 has {len(first)} column(s): {TWO_OPTIONS}, separated by commas, "
+            "semicolons or tabs."
         )
     named = [cell for cell in first if cell and not is_number(cell)]
     numbers = [as_number(cell) for cell in first if cell and cell not in named]

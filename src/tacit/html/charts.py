@@ -60,11 +60,7 @@ class Axis:
 
     @classmethod
     def around(
-        cls,
-        title: str,
-        values: Iterable[float],
-        room: float = 0.06,
-        places: Iterable[float] = (),
+        cls, title: str, values: Iterable[float], room: float = 0.06, places: Iterable[float] = ()
     ) -> Axis:
         """A logarithmic axis around positive values, with a margin."""
         logs = [math.log10(value) for value in values if value > LOWEST] or [0.0]

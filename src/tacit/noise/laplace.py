@@ -63,9 +63,7 @@ class DiscreteLaplace(NoiseDistribution):
 
     def __post_init__(self) -> None:
         positive(
-            "scale",
-            self.scale,
-            "for sensitivity s and privacy epsilon the scale is s / epsilon",
+            "scale", self.scale, "for sensitivity s and privacy epsilon the scale is s / epsilon"
         )
         object.__setattr__(self, "scale", plain(self.scale))
 

@@ -231,10 +231,7 @@ ARMS: dict[str, tuple[str, Line]] = {
     "shuffle-dp-se": ("CZ23 Thm 3", lambda t, c, g: cz23_theorem_1(t, g, c["epsilon"])),
     "cdp-se": ("CZ23 Thm 5", lambda t, c, g: cz23_theorem_1(t, g, c["epsilon"])),
     "dp-se": ("CZ23 Table 1, central", lambda t, c, g: cz23_theorem_1(t, g, c["epsilon"])),
-    "dist-rdp-se": (
-        "CZ23 Thm 2",
-        lambda t, c, g: cz23_theorem_2(t, g, c["epsilon"], c["scale"]),
-    ),
+    "dist-rdp-se": ("CZ23 Thm 2", lambda t, c, g: cz23_theorem_2(t, g, c["epsilon"], c["scale"])),
     "dist-cdp-se": ("CZ23 Thm 4", lambda t, c, g: cz23_theorem_4(t, g, c["epsilon"])),
     "ldp-se": ("CZ23 Thm 6", lambda t, c, g: cz23_theorem_6(t, g, c["epsilon"])),
     "sdp-ae": (

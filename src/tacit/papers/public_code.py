@@ -102,10 +102,7 @@ def regret_per_round(kind: Kind, setting: PublicSetting, seed: int) -> float:
             total = [total[0] + below[0], total[1] + below[1]]
         sums[level] = (total[0], total[1])
         noise = sigma * rng.standard_normal((d, d))
-        nodes[level] = (
-            total[0] + (noise + noise.T) / 2,
-            total[1] + sigma * rng.standard_normal(d),
-        )
+        nodes[level] = (total[0] + (noise + noise.T) / 2, total[1] + sigma * rng.standard_normal(d))
         counted = [nodes[bit] for bit in range(setting.depth) if batch >> bit & 1]
         gram = np.sum([one for one, _ in counted], axis=0)
         bias = np.sum([one for _, one in counted], axis=0)

@@ -42,13 +42,7 @@ from tacit.privacy.loss import PrivacyLoss, privacy_loss, renyi_divergence
 from tacit.privacy.renyi import ORDERS
 from tacit.privacy.shuffling import Clones, RandomizedResponse
 from tacit.privacy.silos import SilosDP
-from tacit.privacy.status import (
-    Guaranteed,
-    KnownPerRound,
-    NonPrivate,
-    PrivacyStatus,
-    status_of,
-)
+from tacit.privacy.status import Guaranteed, KnownPerRound, NonPrivate, PrivacyStatus, status_of
 from tacit.privacy.threat_model import ONE_CURIOUS, ThreatModel, dropout_loss, guaranteed_reports
 from tacit.privacy.vectors import VectorGuarantee, l2_guarantee, linf_loss, skellam_renyi
 

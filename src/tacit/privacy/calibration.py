@@ -213,11 +213,7 @@ def calibrate(
     if count is not None and count > 1:
         _check_shared(target)
     if isinstance(target, ApproximateDP):
-        positive(
-            "epsilon",
-            target.epsilon,
-            "a guarantee needs epsilon > 0",
-        )
+        positive("epsilon", target.epsilon, "a guarantee needs epsilon > 0")
         if target.epsilon < LEAST_EPSILON:
             raise TacitError(
                 f"epsilon is {target.epsilon:g}; below {LEAST_EPSILON:g} it is 0 for all that can "
@@ -559,8 +555,7 @@ def _least_bias(problem: _Problem, trials: int) -> float:
     variance = problem.start**2 * (problem.dimension if problem.norm == "linf" else 1)
     guess = (1 - math.sqrt(max(0.0, 1 - 4 * min(0.25, variance / trials)))) / 2
     return min(
-        0.5,
-        least_root(lambda p: problem.excess(Binomial(trials, min(p, 0.5))), max(guess, 1e-12)),
+        0.5, least_root(lambda p: problem.excess(Binomial(trials, min(p, 0.5))), max(guess, 1e-12))
     )
 
 

@@ -311,11 +311,7 @@ class ComposedParticipations:
     @property
     def accounting(self) -> Accounting:
         """The accounting method that gives `best`."""
-        ways = {
-            self.exact: Method.LOSS,
-            self.renyi: Method.RENYI,
-            self.advanced: Method.ADVANCED,
-        }
+        ways = {self.exact: Method.LOSS, self.renyi: Method.RENYI, self.advanced: Method.ADVANCED}
         return Accounting(ways[self.best], self.participations)
 
 

@@ -89,11 +89,7 @@ def renyi_of(
 
 
 def concentrated_of(
-    distribution: Noise,
-    sensitivity: float = 1,
-    *,
-    participations: int = 1,
-    apart: float = 0.0,
+    distribution: Noise, sensitivity: float = 1, *, participations: int = 1, apart: float = 0.0
 ) -> ConcentratedDP:
     """The zCDP guarantee of adding this noise to a sum; parameters as in `renyi_of`.
 

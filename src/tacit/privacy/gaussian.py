@@ -109,11 +109,7 @@ class GaussianLoss:
 
     def __post_init__(self) -> None:
         positive("sigma", self.sigma)
-        positive(
-            "sensitivity",
-            self.sensitivity,
-            "it is the l2 sensitivity of the query",
-        )
+        positive("sensitivity", self.sensitivity, "it is the l2 sensitivity of the query")
 
     @property
     def pure(self) -> float:

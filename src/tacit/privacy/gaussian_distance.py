@@ -55,11 +55,7 @@ class NearlyGaussianLoss:
     shares: int = 1
 
     def __post_init__(self) -> None:
-        positive(
-            "sensitivity",
-            self.sensitivity,
-            "it is the l2 sensitivity of the integers",
-        )
+        positive("sensitivity", self.sensitivity, "it is the l2 sensitivity of the integers")
         integer("coordinates", self.coordinates, at_least=1)
 
     @property

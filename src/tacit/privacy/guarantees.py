@@ -375,11 +375,7 @@ class PureDP(Guarantee):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive(
-            "epsilon",
-            self.epsilon,
-            "a guarantee needs epsilon > 0",
-        )
+        positive("epsilon", self.epsilon, "a guarantee needs epsilon > 0")
 
     @property
     def short(self) -> str:
@@ -488,11 +484,7 @@ class ApproximateDP(Guarantee):
             or not 0 <= self.epsilon < math.inf
         ):
             raise TacitError(f"epsilon is {self.epsilon}: must be a finite number of at least 0")
-        probability(
-            "delta",
-            self.delta,
-            "for a pure guarantee use PureDP(epsilon), or --delta 0",
-        )
+        probability("delta", self.delta, "for a pure guarantee use PureDP(epsilon), or --delta 0")
 
     @property
     def short(self) -> str:
@@ -689,12 +681,7 @@ class ConcentratedDP(Guarantee):
     def epsilon_at(self, delta: float) -> float:
         """CZ23 Lemma 10, over real orders; inf at δ = 0."""
         level = float(
-            probability(
-                "delta",
-                delta,
-                "a concentrated guarantee implies no pure one",
-                zero=True,
-            )
+            probability("delta", delta, "a concentrated guarantee implies no pure one", zero=True)
         )
         return (
             math.inf

@@ -168,10 +168,7 @@ def privacy_loss(
     True
     """
     shift = integer(
-        "sensitivity",
-        sensitivity,
-        at_least=1,
-        remedy="it is the sensitivity of the integer sum",
+        "sensitivity", sensitivity, at_least=1, remedy="it is the sensitivity of the integer sum"
     )
     signs = (1,) if distribution.symmetric else (1, -1)
     if not distribution.largest_shift_is_worst and shift > MOST_SHIFTS:

@@ -27,13 +27,7 @@ import numpy as np
 from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove
 from tacit.errors import TacitError
 from tacit.noise import NoiseDistribution
-from tacit.noise.goodness_of_fit import (
-    dependent_lag,
-    is_pseudo_random,
-    p_value,
-    scores,
-    seeded,
-)
+from tacit.noise.goodness_of_fit import dependent_lag, is_pseudo_random, p_value, scores, seeded
 from tacit.noise.table import entries
 from tacit.privacy import ApproximateDP, ComposedLoss, Guarantee, PrivacyLoss, PureDP, View
 from tacit.privacy.loss import Direction

@@ -159,12 +159,7 @@ def factorize(kind: Kind, steps: int, importance: tuple[float, ...] = ()) -> Fac
     - `optimal`: the columns of `right` have the same norm, and Σ `importance`[k] · variance of sum
       k is minimal.
     """
-    count = integer(
-        "steps",
-        steps,
-        at_least=1,
-        remedy="use a horizon of at least one batch",
-    )
+    count = integer("steps", steps, at_least=1, remedy="use a horizon of at least one batch")
     if kind == "square-root":
         coefficients = np.cumprod(np.append(1.0, 1 - 0.5 / np.arange(1, count)))
         lags = np.subtract.outer(np.arange(count), np.arange(count))

@@ -20,17 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import TacitError, integer
-from tacit.noise import (
-    Binomial,
-    DiscreteLaplace,
-    NoiseDistribution,
-    Table,
-    modular_pmf,
-)
+from tacit.noise import Binomial, DiscreteLaplace, NoiseDistribution, Table
 from tacit.noise.table import convolution_power
 from tacit.privacy import ONE_CURIOUS, ApproximateDP, PureDP, ThreatModel, View, derived
 from tacit.privacy.accounting import in_distinct_rounds
 from tacit.protocols.contract import random_level
+from tacit.protocols.sums import modular_sum
 from tacit.protocols.vector_noise import (
     bare,
     binomial_noise,
@@ -313,9 +308,7 @@ class SecureVector(LevelProtocol):
 
     def view_distribution(self, total: int, reports: int) -> Table:
         """The sum of the levels and all shares of one coordinate, modulo m."""
-        spectrum = np.fft.rfft(modular_pmf(self.share, self.modulus)) ** reports
-        probabilities = np.roll(np.fft.irfft(spectrum, self.modulus), total).clip(min=0.0)
-        return Table.of(0, probabilities / probabilities.sum())
+        return modular_sum(self.share, self.modulus, reports, total)
 
     def _opened(self, sums: Integers, reports: int) -> Aggregate:
         """The sums reduced modulo m as on the device path, with the wrap-around flag."""

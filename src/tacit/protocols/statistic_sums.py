@@ -525,30 +525,23 @@ def moment_sum(
     participants: int,
     weight: float = 2.0,
     *,
-    dimension: int,
-    resolution: int,
-    levels: int,
-    trust: str,
-    target: Target | None,
-) -> StatisticSum:
-    """The protocol of a round of moments."""
-    statistic = MomentStatistic(dimension, resolution, levels, weight)
-    return statistic_sum(participants, statistic, trust, target)
-
-
-def scaled_moment_sum(
-    participants: int,
-    weight: float = 2.0,  # noqa: ARG001  (that of the statistic)
-    *,
-    dimension: int,
-    resolution: int,
-    levels: int,
+    size: Sequence[int],
     trust: str,
     target: Target | None,
     missing: float = 0,
     dishonest: float = 0,
+    scaled: bool = False,
 ) -> StatisticSum:
-    """The protocol of a round of moments whose noise has one width; see `table_sum`."""
-    statistic = ScaledMomentStatistic(dimension, resolution, levels)
+    """The protocol of a round of moments; see `table_sum`.
+
+    `size` is dimension, resolution and levels. The noise of `scaled` moments has one width, and no
+    weight.
+    """
+    dimension, resolution, levels = size
+    statistic = (
+        ScaledMomentStatistic(dimension, resolution, levels)
+        if scaled
+        else MomentStatistic(dimension, resolution, levels, weight)
+    )
     threat = ThreatModel(missing, dishonest)
     return statistic_sum(participants, statistic, trust, target, threat)

@@ -119,11 +119,12 @@ class ModularSum(SumProtocol):
         spare = (self.modulus - self.top - 1) // 2
         return value - self.modulus if value > self.modulus - 1 - spare else value
 
-    def _shifted(self, distribution: NoiseDistribution, copies: int, total: int) -> Table:
-        """The distribution of `total` plus `copies` independent draws, modulo m."""
-        spectrum = np.fft.rfft(modular_pmf(distribution, self.modulus)) ** copies
-        probabilities = np.roll(np.fft.irfft(spectrum, self.modulus), total).clip(min=0.0)
-        return Table.of(0, probabilities / probabilities.sum())
+
+def modular_sum(distribution: NoiseDistribution, modulus: int, copies: int, total: int) -> Table:
+    """The distribution of `total` plus `copies` independent draws, modulo m."""
+    spectrum = np.fft.rfft(modular_pmf(distribution, modulus)) ** copies
+    probabilities = np.roll(np.fft.irfft(spectrum, modulus), total).clip(min=0.0)
+    return Table.of(0, probabilities / probabilities.sum())
 
 
 class SecureSum(ModularSum):
@@ -202,7 +203,7 @@ class SecureSum(ModularSum):
 
     def view_distribution(self, total: int, reports: int) -> Table:
         """The sum of the levels and all shares, modulo m."""
-        return self._shifted(self.share, reports, total)
+        return modular_sum(self.share, self.modulus, reports, total)
 
     def renyi(self, orders: Iterable[float] = SHOWN) -> RenyiDP:
         """The guarantee as Rényi divergences of the same noise, against the same adversary."""
@@ -252,11 +253,11 @@ class ServedSum(ModularSum):
 
     def view_distribution(self, total: int, reports: int) -> Table:  # noqa: ARG002
         """One server's noise: with two servers, the other one subtracts its own."""
-        return self._shifted(self.distribution, 1, total)
+        return modular_sum(self.distribution, self.modulus, 1, total)
 
     def released_distribution(self, total: int, reports: int) -> Table:  # noqa: ARG002
         """The sum with all servers' noise."""
-        return self._shifted(self.distribution, self.servers, total)
+        return modular_sum(self.distribution, self.modulus, self.servers, total)
 
 
 class Central(ServedSum):
@@ -386,11 +387,11 @@ class Local(ModularSum):
 
     def view_distribution(self, total: int, reports: int) -> Table:  # noqa: ARG002
         """One message of a participant at this level."""
-        return self._shifted(self.distribution, 1, total)
+        return modular_sum(self.distribution, self.modulus, 1, total)
 
     def released_distribution(self, total: int, reports: int) -> Table:
         """The sum of all messages, modulo m."""
-        return self._shifted(self.distribution, reports, total)
+        return modular_sum(self.distribution, self.modulus, reports, total)
 
 
 def centred(distribution: NoiseDistribution) -> NoiseDistribution:

@@ -41,13 +41,7 @@ from tacit.privacy.guarantees import state_arithmetic
 from tacit.protocols.continuous import Laplace
 from tacit.protocols.contract import Protocol, random_level
 from tacit.protocols.vector_noise import bare, each_time, gaussian_noise, gaussian_ratio
-from tacit.types import (
-    Aggregate,
-    Estimate,
-    Floats,
-    Reports,
-    VectorError,
-)
+from tacit.types import Aggregate, Estimate, Floats, Reports, VectorError
 
 FINE = 1024  # grid steps over [-B, B] on which a trusted server adds integer noise
 REAL_BITS = 64

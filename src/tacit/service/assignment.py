@@ -195,7 +195,7 @@ class SlotAssigner:
         terms = self._terms
         if terms.admission != "invitation":
             return b""
-        return invitations.check(ticket.invitation, self._lineage, terms.issuer)
+        return invitations.check_shown(ticket.invitation, self._lineage, terms.issuer)
 
     def _draw(self, ticket: Ticket, invitation: bytes) -> _Slot | Elsewhere | None:
         """Assign a new slot and spend the invitation; None if no slot is free."""

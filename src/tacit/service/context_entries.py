@@ -127,7 +127,11 @@ def usual_statistic(found: Mapping[str, Any]) -> str:
     """The statistic by default: tables up to 80 cells, else moments; empty without contexts."""
     if not found["context_fields"]:
         return ""
-    cells = cells_of(fields_of(found["context_fields"]), len(found["options"]))
+    return _smaller(cells_of(fields_of(found["context_fields"]), len(found["options"])))
+
+
+def _smaller(cells: int | None) -> str:
+    """The statistic with less noise, for so many cells; None with numbers."""
     return TABLE if cells is not None and cells <= MOST_CELLS else MOMENTS
 
 
@@ -190,15 +194,10 @@ def why(fields: Sequence[Field], options: int, name: str) -> str:
     cells = cells_of(fields, options)
     if cells is None:
         return "the context has numbers"
-    if name == usual_statistic_of(cells):
+    if name == _smaller(cells):
         many = "at most" if cells <= MOST_CELLS else "more than"
         return f"{cells} cells of context and option are {many} {MOST_CELLS}"
     return f"the definition asks for it; {cells} cells of context and option"
-
-
-def usual_statistic_of(cells: int) -> str:
-    """The statistic by default for categories."""
-    return TABLE if cells <= MOST_CELLS else MOMENTS
 
 
 def moment_terms(

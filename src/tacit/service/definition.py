@@ -197,8 +197,7 @@ class Definition(DefinitionEntries):
             )
             chosen.keep_control(self.control, 0.0)
             if self.guardrail:
-                margin = float(self.guardrail_margin / (self.high - self.low))
-                chosen.guard(self.guardrail, self.guardrail_better, margin)
+                chosen.guard(*self._guarded().values())
             return chosen
         ends, options = self.participants is not None, lookup(self.algorithm).options
         given: dict[str, Any] = {

@@ -302,7 +302,7 @@ class _Batch:
         way = self.engine.codec(experiment.open(_numbered(experiment, row)), terms)
         try:
             return analyzed(way, view)
-        except Refusal as reason:
+        except TacitError as reason:
             LOG.warning("round %s is aborted: %s", row.identity.hex(), reason)
             return None
 

@@ -33,6 +33,16 @@ def as_double(number: float | Fraction) -> float:
         return math.inf if number > 0 else -math.inf
 
 
+def finite_number(name: str, value: object) -> float:
+    """A number as a finite double; others are rejected."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TacitError(f"{name} is {value!r}: must be a number")
+    number = as_double(value)
+    if not math.isfinite(number):
+        raise TacitError(f"{name} is {number}: must be a finite number")
+    return number
+
+
 @dataclass(frozen=True)
 class ContextColumn:
     """One column of a context, with declared bounds.
@@ -91,11 +101,7 @@ class ContextColumn:
             if not isinstance(value, (bool, int)) or value not in (0, 1):
                 raise TacitError(f"{self.name} is {value!r}: must be true or false")
             return [1.0 if value else -1.0]
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise TacitError(f"{self.name} is {value!r}: must be a number")
-        number = as_double(value)
-        if not math.isfinite(number):
-            raise TacitError(f"{self.name} is {number}: must be a finite number")
+        number = finite_number(self.name, value)
         low, high = float(self.low), float(self.high)
         return [2 * (min(max(number, low), high) - low) / (high - low) - 1]
 
@@ -165,7 +171,7 @@ class ContextSpec:
         rows[:, -1] = 1 / math.sqrt(count)
         return rows
 
-    def scaled(self, context: Mapping[str, Any]) -> Floats:
+    def scaled(self, context: object) -> Floats:
         """The scaled values of a context; a missing or an unknown column is rejected."""
         if not isinstance(context, Mapping):
             raise TacitError(f"context is {type(context).__name__}: must be an object of columns")
@@ -190,8 +196,6 @@ class ContextSpec:
                     "for each action"
                 )
             return table
-        if not isinstance(context, Mapping):
-            raise TacitError(f"context is {type(context).__name__}: must be an object of columns")
         return np.asarray(self.tables(self.scaled(context)[None])[0])
 
     def tables(self, scaled: Floats) -> Floats:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -48,6 +49,9 @@ CREATE TABLE evaluations (
     message BLOB NOT NULL
 );
 """
+
+
+_DECISION = "id, step, features, actions, proposed, taken, reward, row"
 
 
 @dataclass(frozen=True)
@@ -142,15 +146,16 @@ class SiloDatabase:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
+    def _all(self, statement: str, *values: Any) -> list[Any]:
+        with self._lock:
+            return self._connection.execute(statement, values).fetchall()
+
     # Policies
 
     def policy(self) -> tuple[int, bytes] | None:
         """The newest policy and its step; None before the first."""
-        with self._lock:
-            found = self._connection.execute(
-                "SELECT step, content FROM policies ORDER BY step DESC LIMIT 1"
-            ).fetchone()
-        return None if found is None else (found[0], found[1])
+        found = self._all("SELECT step, content FROM policies ORDER BY step DESC LIMIT 1")
+        return found[0] if found else None
 
     def add_policy(self, step: int, content: bytes) -> None:
         """Store a new policy."""
@@ -160,11 +165,7 @@ class SiloDatabase:
 
     def made(self, step: int) -> int:
         """How many decisions were made under the policy of a step."""
-        with self._lock:
-            found = self._connection.execute(
-                "SELECT COUNT(*) FROM decisions WHERE step = ?", (step,)
-            ).fetchone()
-        return int(found[0])
+        return int(self._all("SELECT COUNT(*) FROM decisions WHERE step = ?", step)[0][0])
 
     def add_decision(self, decision: StoredDecision) -> None:
         """Store a new decision."""
@@ -176,13 +177,8 @@ class SiloDatabase:
 
     def decision(self, identity: str) -> StoredDecision | None:
         """A decision; None if there is none of this identity."""
-        with self._lock:
-            found = self._connection.execute(
-                "SELECT id, step, features, actions, proposed, taken, reward, row FROM decisions "
-                "WHERE id = ?",
-                (identity,),
-            ).fetchone()
-        return None if found is None else _decision(found)
+        found = self._all(f"SELECT {_DECISION} FROM decisions WHERE id = ?", identity)
+        return _decision(found[0]) if found else None
 
     def set_outcome(self, identity: str, taken: int, reward: float) -> None:
         """Store what was done and earned."""
@@ -194,29 +190,23 @@ class SiloDatabase:
 
     def waiting(self, limit: int) -> list[StoredDecision]:
         """The records that have entered no row, in the order in which outcomes became known."""
-        found = self._connection.execute(
-            "SELECT id, step, features, actions, proposed, taken, reward, row FROM decisions "
-            "WHERE row IS NULL AND known IS NOT NULL ORDER BY known LIMIT ?",
-            (limit,),
+        found = self._all(
+            f"SELECT {_DECISION} FROM decisions WHERE row IS NULL AND known IS NOT NULL "
+            "ORDER BY known LIMIT ?",
+            limit,
         )
         return [_decision(one) for one in found]
 
     def counts(self) -> dict[str, int]:
         """Decisions, known outcomes and records in rows; they stay inside the silo."""
-        with self._lock:
-            found = self._connection.execute(
-                "SELECT COUNT(*), COUNT(known), COUNT(row) FROM decisions"
-            ).fetchone()
-        return {"decisions": found[0], "outcomes": found[1], "synchronised": found[2]}
+        (found,) = self._all("SELECT COUNT(*), COUNT(known), COUNT(row) FROM decisions")
+        return dict(zip(("decisions", "outcomes", "synchronised"), found, strict=True))
 
     # Rows
 
     def rows(self) -> list[CommittedRow]:
         """All committed rows, by step."""
-        with self._lock:
-            found = self._connection.execute(
-                "SELECT step, vector, message, survivors FROM rows ORDER BY step"
-            ).fetchall()
+        found = self._all("SELECT step, vector, message, survivors FROM rows ORDER BY step")
         return [CommittedRow(one[0], np.frombuffer(one[1]), one[2], one[3]) for one in found]
 
     def add_row(self, row: CommittedRow, records: list[str]) -> None:
@@ -236,10 +226,8 @@ class SiloDatabase:
                 "UPDATE rows SET survivors = ? WHERE step = ? AND survivors IS NULL",
                 (survivors, step),
             )
-            found = self._connection.execute(
-                "SELECT survivors FROM rows WHERE step = ?", (step,)
-            ).fetchone()
-        return bytes(found[0])
+            ((found,),) = self._all("SELECT survivors FROM rows WHERE step = ?", step)
+        return bytes(found)
 
     # Evaluations
 
@@ -248,11 +236,8 @@ class SiloDatabase:
 
         The message of one that was rejected is empty.
         """
-        with self._lock:
-            found = self._connection.execute(
-                "SELECT number, question, message FROM evaluations ORDER BY number"
-            ).fetchall()
-        return {one[0]: (one[1], one[2]) for one in found}
+        found = self._all("SELECT number, question, message FROM evaluations ORDER BY number")
+        return {number: (question, message) for number, question, message in found}
 
     def add_evaluation(self, number: int, question: bytes, message: bytes) -> None:
         """Store an evaluation; with a message it is charged from now on."""
@@ -263,9 +248,6 @@ class SiloDatabase:
         )
 
 
-def _decision(
-    found: tuple[str, int, bytes, int, int, int | None, float | None, int | None],
-) -> StoredDecision:
-    identity, step, features, actions, proposed, taken, reward, row = found
-    table = np.frombuffer(features).reshape(actions, -1)
-    return StoredDecision(identity, step, table, proposed, taken, reward, row)
+def _decision(found: tuple[Any, ...]) -> StoredDecision:
+    identity, step, features, actions, *more = found
+    return StoredDecision(identity, step, np.frombuffer(features).reshape(actions, -1), *more)

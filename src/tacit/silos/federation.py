@@ -34,9 +34,9 @@ from tacit.protocols.prefix_messages import MODULUS_BITS
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.rounding import no_more
 from tacit.signatures import KEY_SIZE, Signed, fingerprint, public_key, sign, verify
-from tacit.silos.context import ContextSpec, as_double
+from tacit.silos.context import ContextSpec, as_double, finite_number
 from tacit.terms import MASKING_SUITE, Aggregation, Offer, canonical, check_text, parsed
-from tacit.terms.canonical import plain, read
+from tacit.terms.canonical import invalid_terms, plain, read
 from tacit.trust import TrustModel
 
 VERSION = 1
@@ -86,11 +86,7 @@ class RewardSpec:
 
     def reward(self, outcome: float) -> float:
         """The reward of an outcome."""
-        if isinstance(outcome, bool) or not isinstance(outcome, (int, float)):
-            raise TacitError(f"outcome is {outcome!r}: must be a number")
-        number = as_double(outcome)
-        if not math.isfinite(number):
-            raise TacitError(f"outcome is {number}: must be a finite number")
+        number = finite_number("outcome", outcome)
         worst, best = float(self.worst), float(self.best)
         return min(max((number - worst) / (best - worst), 0.0), 1.0)
 
@@ -221,11 +217,8 @@ class FederationTerms:
         document = parsed(data)
         version = document.get("version") if isinstance(document, Mapping) else None
         require(version == VERSION, "version of the terms", repr(version), f"{VERSION}", Refusal)
-        try:
+        with invalid_terms():
             terms: FederationTerms = read(cls, document)
-        except (KeyError, TypeError, AttributeError, ValueError) as problem:
-            reason = str(problem) if isinstance(problem, TacitError) else repr(problem)
-            raise Refusal(f"terms are invalid: {reason}") from None
         if terms.encode() != data:
             raise Refusal("terms have fields that this version does not define: update the older")
         return terms

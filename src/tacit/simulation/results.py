@@ -242,11 +242,7 @@ class Result(Tabular):
         found = Counter(record.get("winner") for record in self.runs).most_common(1)[0]
         if found[0] is None:
             return {}
-        return {
-            "winner": found[0],
-            "winner_runs": found[1],
-            "estimates": self.runs[0]["estimates"],
-        }
+        return {"winner": found[0], "winner_runs": found[1], "estimates": self.runs[0]["estimates"]}
 
     def rows(self) -> Iterator[Record]:
         """Yield one row per run: configuration, algorithm, seed and every column but the curves."""

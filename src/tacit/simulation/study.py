@@ -338,9 +338,7 @@ def recorded(entry: Algorithm, problem: Problem, world: World | None) -> dict[st
 
 @overload
 def compare(
-    names: Iterable[ArmsAlgorithm],
-    environment: World | None = None,
-    **options: Unpack[ArmsOptions],
+    names: Iterable[ArmsAlgorithm], environment: World | None = None, **options: Unpack[ArmsOptions]
 ) -> Results: ...
 @overload
 def compare(

@@ -214,10 +214,7 @@ def _run(swept: Swept, left: list[int], way: ExecutionConfig, store: StudyStore 
     total, done = swept.study.cells, len(swept.rows)
     task = Bundles(swept.study, tuple(swept.study.bundles(left)))
     answers = _answers(task, way)
-    with (
-        bar(swept.study.name, total, done, way.progress, lines=True) as advance,
-        closing(answers),
-    ):
+    with bar(swept.study.name, total, done, way.progress, lines=True) as advance, closing(answers):
         for number, bundle in answers:
             failed = isinstance(bundle, Failure)
             found = [(cell, bundle) for cell in task.cells[number]] if failed else bundle

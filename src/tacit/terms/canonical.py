@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import date
 from fractions import Fraction
@@ -37,6 +38,16 @@ def canonical(document: object) -> bytes:
             f"a text of the terms contains half of a surrogate pair at {problem.start}: must be "
             "valid Unicode. Type the text again."
         ) from None
+
+
+@contextmanager
+def invalid_terms() -> Iterator[None]:
+    """Convert the errors of a document with missing or invalid fields into `Refusal`."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, ValueError) as problem:
+        reason = str(problem) if isinstance(problem, TacitError) else repr(problem)
+        raise Refusal(f"terms are invalid: {reason}") from None
 
 
 def parsed(data: bytes) -> Any:

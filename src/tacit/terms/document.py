@@ -38,7 +38,7 @@ from tacit.assumptions import (
 from tacit.errors import Refusal, TacitError, require
 from tacit.signatures import KEY_SIZE
 from tacit.terms.accounting import SLACK, gaussian_delta, skellam_delta, vector_delta
-from tacit.terms.canonical import canonical, parsed, plain, read
+from tacit.terms.canonical import canonical, invalid_terms, parsed, plain, read
 from tacit.terms.context import TABLE_SENSITIVITY, ContextTerms, MomentTerms, read_context
 from tacit.terms.models import HPKE_SUITES, KINDS, LEADING, MASKING_SUITE, NOISES, ROLES, VIEWS
 from tacit.terms.parts import (
@@ -46,6 +46,7 @@ from tacit.terms.parts import (
     CERTIFIED_POLYA,
     DISCRETE_GAUSSIAN,
     DISCRETE_LAPLACE,
+    MOST_SHARED,
     RANDOMIZED_RESPONSE,
     REHEARSED,
     SEMI_HONEST,
@@ -248,7 +249,7 @@ class Terms:
         """Decode and check terms; reject other documents and contradictions."""
         document = parsed(data)
         _check_version(document)
-        try:
+        with invalid_terms():
             answer, noise = document["answer"], document["noise"]
             low, high = answer["range"]
             fields = {
@@ -261,9 +262,6 @@ class Terms:
             }
             terms: Terms = read(cls, fields)
             _check_assumptions(document["assumptions"], terms.document()["assumptions"])
-        except (KeyError, TypeError, AttributeError, ValueError) as problem:
-            reason = str(problem) if isinstance(problem, TacitError) else repr(problem)
-            raise Refusal(f"terms are invalid: {reason}") from None
         if terms.document() != document:
             raise Refusal(
                 f"terms have fields or values that version {VERSION} does not define: must be "
@@ -514,6 +512,10 @@ def _check_noise(terms: Terms) -> None:
     rule = f"{' or '.join(allowed)} with trust {terms.trust.value} and noise by {noise.by}"
     known = rehearsed or noise.distribution in allowed
     require(known, "noise.distribution", noise.distribution, rule)
+    shared = terms.trust.shares_noise
+    most = MOST_SHARED.get(noise.distribution, noise.least) if shared else noise.least
+    rule = f"at most {most} where devices share it. Use fewer levels or a larger epsilon"
+    require(noise.least <= most, "noise.minimum", noise.least, rule)
     certified = noise.distribution == CERTIFIED_POLYA
     pure = certified or (exact and (noise.by == "servers" or terms.trust is TrustModel.LOCAL))
     rule = f"0 where servers add the noise, with trust local and with {CERTIFIED_POLYA} noise"

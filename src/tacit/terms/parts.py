@@ -35,6 +35,9 @@ variance of Skellam noise, σ of discrete Gaussian noise, the variance of all no
 and the scale of the noise that certified Pólya shares add up to (`tacit.sampling.certificates`).
 """
 
+MOST_SHARED = {DISCRETE_LAPLACE: 1 << 20, SKELLAM: 1 << 31, DISCRETE_GAUSSIAN: 1 << 64}
+"""Largest parameters of noise that devices share: the time to draw a share grows with it."""
+
 REHEARSED = "rehearsed"
 """In place of a distribution: terms of rehearsals in one process, whose noise is not verified.
 

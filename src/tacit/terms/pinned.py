@@ -232,7 +232,11 @@ class Pinned:
             "dishonest reports"
         )
         _require(1 <= offer.divisor <= honest, "share divisor", offer.divisor, rule)
-        match self.terms.distribution(offer.chosen):
+        distribution = self.terms.distribution(offer.chosen)
+        most = parts.MOST_SHARED.get(distribution, offer.total)
+        rule = f"at most {most}, or a device would draw its share of {distribution} noise for hours"
+        _require(offer.total <= most, "total noise", offer.total, rule)
+        match distribution:
             case parts.BINOMIAL:
                 self._check_bits(offer, offer.divisor, offer.total)
             case parts.CERTIFIED_POLYA:
