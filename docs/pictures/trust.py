@@ -115,22 +115,26 @@ def draw(picture: Picture, path: Path) -> None:
     mpl.rcParams["svg.fonttype"] = "none"
     rows = len({node.y for node in picture.nodes}) > 1
     figure, (axes, below) = plt.subplots(
-        2, 1, figsize=(6.4, 4.6 if rows else 3.4), height_ratios=(5, 4), layout="constrained"
+        2,
+        1,
+        figsize=(5.4, 5.0 if rows else 3.6),
+        height_ratios=(4, 4) if rows else (3, 4),
+        layout="constrained",
     )
     for one in (axes, below):
         one.set_axis_off()
-        one.set_xlim(-0.03, 1.03)
+        one.set_xlim(-0.04, 1.04)
         one.set_ylim(0, 1)
-    wide, reach = (0.12, 56) if len({node.x for node in picture.nodes}) < 4 else (0.095, 44)
+    wide, reach = (0.13, 54) if len({node.x for node in picture.nodes}) < 4 else (0.1, 36)
     for start, end in picture.arrows:
         a, b = picture.nodes[start], picture.nodes[end]
         arrow = FancyArrowPatch(
             (a.x, a.y),
             (b.x, b.y),
             arrowstyle="-|>",
-            mutation_scale=16,
+            mutation_scale=12,
             shrinkA=reach,
-            shrinkB=reach + 4,
+            shrinkB=reach + 1,
         )
         axes.add_patch(arrow)
     half = 0.21 if rows else 0.36
@@ -155,13 +159,13 @@ def draw(picture: Picture, path: Path) -> None:
             weight="bold",
             fontsize=12,
         )
-        axes.text(node.x, node.y - 0.3 * half, node.sees, ha="center", va="center", fontsize=9.5)
+        axes.text(node.x, node.y - 0.3 * half, node.sees, ha="center", va="center", fontsize=9)
     stated = picture.guarantee
     words = [f"{stated.short} towards {stated.view.text()}, if"]
     assumed = {TRUST_OF_VIEW[stated.view], *stated.assumptions}
     words += [f"• {one.text()}" for one in sorted(assumed, key=Assumption.sort_key)]
-    lines = [line for word in words for line in textwrap.wrap(word, 82, subsequent_indent="  ")]
-    below.text(0, 1, "\n".join(lines), va="top", fontsize=9)
+    lines = [line for word in words for line in textwrap.wrap(word, 62, subsequent_indent="  ")]
+    below.text(0, 1, "\n".join(lines), va="top", fontsize=10.5)
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
 

@@ -27,6 +27,7 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from tests.mutants.catalogue import EQUIVALENT, TARGETS, Target
@@ -55,8 +56,8 @@ def mutants(targets: Iterable[Target]) -> Iterator[Mutant]:
     """All of them; a target that no longer exists, or that nothing can be done to, is an error."""
     seen: dict[str, int] = {}
     for target in targets:
-        text = (PACKAGE / target.path).read_text(encoding="utf-8")
-        function = find(ast.parse(text), target)
+        text, tree = parsed(target.path)
+        function = find(tree, target)
         ways = [list(variants(function, rewrite)) for rewrite in target.how]
         made = [(label, node) for way in ways for label, node in way if target.takes(label)]
         if not made or not all(ways):
@@ -74,6 +75,13 @@ def mutants(targets: Iterable[Target]) -> Iterator[Mutant]:
             compile(ast.Module([node], []), target.path, "exec")
             first = first_line(function)
             yield Mutant(numbered, target.path, target.function, first, source, target.tests)
+
+
+@cache
+def parsed(path: str) -> tuple[str, ast.Module]:
+    """A module of the package, as text and as a tree; variants are made of copies."""
+    text = (PACKAGE / path).read_text(encoding="utf-8")
+    return text, ast.parse(text)
 
 
 def find(tree: ast.AST, target: Target) -> ast.stmt:

@@ -304,6 +304,8 @@ def test_terms_are_pinned_only_with_both_signatures_under_the_pinned_keys() -> N
     ):
         with pytest.raises(Refusal):
             Pinned(shown, signatures, keys)
+    with pytest.raises(Refusal, match=r"signatures is 1: must be 2.*tacit terms cosign"):
+        Pinned(shown, good[:1], shown.keys)
 
 
 def test_a_coordinator_that_names_its_own_key_as_the_helpers_is_refused() -> None:
