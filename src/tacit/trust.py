@@ -81,8 +81,12 @@ DEPLOYABLE = (
 )
 """Trust models that the live service serves (`tacit.service.trust_models`)."""
 
-DEPLOYABLE_WITH_CONTEXTS = (TrustModel.TWO_SERVERS, TrustModel.SECURE_AGGREGATION)
-"""Trust models under which it serves contextual experiments."""
+DEPLOYABLE_WITH_CONTEXTS = (
+    TrustModel.TWO_SERVERS,
+    TrustModel.SECURE_AGGREGATION,
+    TrustModel.LOCAL,
+)
+"""Trust models under which it serves contextual experiments; the local model small tables only."""
 
 
 class Neighbours(Enum):

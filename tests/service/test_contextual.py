@@ -111,7 +111,10 @@ def test_terms_without_contexts_have_no_field_for_them() -> None:
         ({"context_fields": ("device: phone, phone",)}, "twice"),
         ({"context_fields": ("a: x, y", "a: u, v")}, "two fields alike"),
         ({"context_fields": ("a: " + ", ".join(map(str, range(41))),)}, "82 cells"),
-        ({"trust": "local"}, r"simulated only: at epsilon 1 the noise .* of 1.9 √n"),
+        (
+            {"trust": "local", "context_fields": ("a: " + ", ".join(map(str, range(13))),)},
+            r"at most 24 cells .*: at epsilon 1 the noise .* of 1.9 √n",
+        ),
         ({"levels": 4}, "1 with contextual.fields"),
         ({"participations": 2}, "1 with contextual.fields"),
         ({"guardrail": "complaints"}, "evaluation slice measures the guardrail"),
@@ -129,7 +132,7 @@ def test_invalid_definitions_are_rejected(changed: dict[str, Any], said: str) ->
 @pytest.mark.parametrize(
     ("trust", "fields", "said"),
     [
-        ("local", FIELDS, "a cell holds n/8 of them"),
+        ("local", (*FIELDS, "hour: 0, 1, 2, 3"), "a cell holds n/32 of them"),
         ("local", ("age: 18 to 90",), r"a standard deviation of 9 √n"),
         ("shuffler", FIELDS, r"would send [\d,]+ bits"),
         ("shuffler", ("age: 18 to 90",), r"would send [\d,]+ bits"),

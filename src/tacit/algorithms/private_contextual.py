@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from tacit.protocols.statistic_sums import StatisticSum
 
 SMALL_CELLS = 24  # of context and option, up to which shuffler and local model serve tables
-GROWTH: dict[str, float] = {"tables": 1.4, "moments": 1.5}
+GROWTH: dict[str, float] = {"tables": 1.4, "moments": 2.0}
 FIRST_TABLE = 8.0  # participants of the first round per cell, in standard deviations of its noise
-FIRST_MOMENTS = 6.6  # participants of the first round per √d³, in standard deviations
+FIRST_MOMENTS = 8.4  # participants of the first round per √d³, in standard deviations
 LEAST_FIRST = 64
 OPTIONS = (
     "arms",

@@ -17,10 +17,21 @@ from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
-from tacit.protocols.statistic_sums import SecureStatistic, StatisticSum, TwoServerStatistic
+from tacit.protocols.statistic_sums import (
+    SecureStatistic,
+    StatisticSum,
+    TwoServerStatistic,
+    UnaryStatistic,
+)
 from tacit.protocols.sums import Local, SecureSum, TwoServers
 from tacit.terms import Noise, Terms
-from tacit.terms.parts import BINOMIAL, CERTIFIED_POLYA, RANDOMIZED_RESPONSE
+from tacit.terms.context import TABLE_SENSITIVITY
+from tacit.terms.parts import (
+    BINOMIAL,
+    CERTIFIED_POLYA,
+    RANDOMIZED_RESPONSE,
+    UNARY_ENCODING,
+)
 
 _BITS = 2  # the stated minimum of noise bits is their variance divided by this
 
@@ -70,6 +81,11 @@ def _(protocol: Local) -> Noise:
 @stated_noise.register
 def _(protocol: RandomizedBits) -> Noise:
     return Noise(1 / protocol.epsilon, "devices", RANDOMIZED_RESPONSE)
+
+
+@stated_noise.register
+def _(protocol: UnaryStatistic) -> Noise:
+    return Noise(TABLE_SENSITIVITY / protocol.epsilon, "devices", UNARY_ENCODING)
 
 
 @stated_noise.register

@@ -170,22 +170,28 @@ def statistic(name: str, info: ValidationInfo) -> str:
 
 
 def _check_trust(found: Mapping[str, Any], name: str, fields: tuple[Field, ...]) -> None:
-    """Reject trust models that no live round of contexts has, with what they would cost."""
+    """Reject trust models that no live round of this statistic has, with what they would cost."""
     trust = TrustModel(found.get("trust", LIVE[0]))
-    if trust in LIVE:
+    if trust in LIVE and trust is not TrustModel.LOCAL:
         return
-    from tacit.algorithms.private_contextual import trust_cost
+    from tacit.algorithms.private_contextual import SMALL_CELLS, trust_cost
 
-    table = name == TABLE and cells_of(fields, 1) is not None
+    cells = cells_of(fields, len(found["options"]))
+    table = name == TABLE and cells is not None
+    if trust is TrustModel.LOCAL and table and cells is not None and cells <= SMALL_CELLS:
+        return
     features = (
         ContextTerms(fields).features(found["options"])
         if table
         else _scaled(fields, found["options"], found["interactions"])
     )
     cost = trust_cost(trust, "tables" if table else "moments", features, epsilon=1.0)
+    served = f"which serves tables of at most {SMALL_CELLS} cells of context and option"
+    if trust not in LIVE:
+        served = "under which contexts are simulated only"
+    others = [one for one in LIVE if one is not trust]
     raise RuleViolation(
-        f"trust is {shown(trust.value)}, under which contexts are simulated only: at epsilon 1 "
-        f"{cost}. Use {' or '.join(LIVE)}"
+        f"trust is {shown(trust.value)}, {served}: at epsilon 1 {cost}. Use {' or '.join(others)}"
     )
 
 

@@ -326,10 +326,10 @@ def _contexts(definition: Definition) -> Iterator[str]:
         )
         yield "Mean answers are taken to be linear in the features; intervals assume it."
     else:
-        yield (
-            f"Devices choose by {names} and report tables: {reason}, so noise of scale "
-            f"{definition.scale} in every cell is pure."
-        )
+        noise = f"noise of scale {definition.scale} in every cell"
+        if definition.trust_model is TrustModel.LOCAL:
+            noise = "unary encoding, which randomizes every cell,"
+        yield f"Devices choose by {names} and report tables: {reason}, so {noise} is pure."
     if context.evaluation:
         yield (
             f"{float(context.evaluation):.0%} of people get an option at random, the evaluation "

@@ -51,6 +51,7 @@ from tacit.terms.parts import (
     REHEARSED,
     SEMI_HONEST,
     SKELLAM,
+    UNARY_ENCODING,
     Aggregation,
     Answer,
     Noise,
@@ -298,9 +299,14 @@ class Terms:
         return 0, self.answer.levels
 
     def distribution(self, chosen: bool) -> str:
-        """The distribution of a round's noise: discrete Laplace where rounds assign options."""
-        listed = chosen or self.context is None
-        return self.noise.distribution if listed else DISCRETE_LAPLACE
+        """The distribution of a round's noise.
+
+        Under terms with a context, rounds that assign options have discrete Laplace noise, or
+        randomized response in the local model.
+        """
+        if chosen or self.context is None:
+            return self.noise.distribution
+        return RANDOMIZED_RESPONSE if self.trust is TrustModel.LOCAL else DISCRETE_LAPLACE
 
     def parameter(self, chosen: bool) -> Fraction:
         """The parameter of a round's noise.
@@ -490,8 +496,12 @@ def _check_context(terms: Terms) -> None:
     terms.context.check(terms.options, terms.answer.levels)
     kind, by = terms.kind, terms.noise.by
     two = terms.trust is TrustModel.TWO_SERVERS and by == "servers"
-    rule = "two-servers or verified with noise by servers, or masking, where devices choose"
-    served = two or kind == "masking"
+    rule = (
+        "two-servers or verified with noise by servers, masking, or local with a table, where "
+        "devices choose"
+    )
+    local = terms.trust is TrustModel.LOCAL and terms.context.exact
+    served = two or local or kind == "masking"
     require(served, "kind of rounds", f"{kind} with noise by {by}", rule)
     provable = terms.context.exact or not terms.proofs
     require(provable, "proofs", terms.proofs, "0 with moments: only tables have proofs")
@@ -507,7 +517,9 @@ def _check_noise(terms: Terms) -> None:
     exact = terms.context is None or terms.context.exact
     allowed = NOISES[terms.trust, noise.by]
     if terms.context is not None:  # the noise whose sensitivity to a statistic is verified
-        allowed = (DISCRETE_LAPLACE,) if exact else (DISCRETE_GAUSSIAN,)
+        local = terms.trust is TrustModel.LOCAL
+        table = UNARY_ENCODING if local else DISCRETE_LAPLACE
+        allowed = (table,) if exact else (DISCRETE_GAUSSIAN,)
     rehearsed = noise.distribution == REHEARSED and noise.by == "devices"
     rule = f"{' or '.join(allowed)} with trust {terms.trust.value} and noise by {noise.by}"
     known = rehearsed or noise.distribution in allowed
@@ -525,7 +537,8 @@ def _check_noise(terms: Terms) -> None:
         require(terms.answer.levels == 1, "levels", terms.answer.levels, rule)
     if noise.distribution in _BOUNDED_BY_DELTA:
         _check_delta(terms)
-    laplace = noise.distribution in (DISCRETE_LAPLACE, RANDOMIZED_RESPONSE, CERTIFIED_POLYA)
+    pure_noise = (DISCRETE_LAPLACE, RANDOMIZED_RESPONSE, UNARY_ENCODING, CERTIFIED_POLYA)
+    laplace = noise.distribution in pure_noise
     moved = terms.answer.levels * metrics if terms.context is None else TABLE_SENSITIVITY
     wanted = Fraction(moved * promise.participations) / promise.epsilon
     rule = (

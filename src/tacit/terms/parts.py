@@ -16,6 +16,7 @@ from tacit.terms.canonical import LARGEST, read_fraction
 
 DISCRETE_LAPLACE = "discrete-laplace"
 RANDOMIZED_RESPONSE = "randomized-response"
+UNARY_ENCODING = "unary-encoding"
 SKELLAM = "skellam"
 DISCRETE_GAUSSIAN = "discrete-gaussian"
 BINOMIAL = "binomial"
@@ -23,6 +24,7 @@ CERTIFIED_POLYA = "certified-polya"
 DISTRIBUTIONS = (
     DISCRETE_LAPLACE,
     RANDOMIZED_RESPONSE,
+    UNARY_ENCODING,
     SKELLAM,
     DISCRETE_GAUSSIAN,
     BINOMIAL,
@@ -30,9 +32,10 @@ DISTRIBUTIONS = (
 )
 """Distributions of noise that are verified against ε and δ, and what their parameter is.
 
-The parameter is the scale of discrete Laplace noise, 1/ε of one bit of randomized response, the
-variance of Skellam noise, σ of discrete Gaussian noise, the variance of all noise bits together,
-and the scale of the noise that certified Pólya shares add up to (`tacit.sampling.certificates`).
+The parameter is the scale of discrete Laplace noise, 1/ε of one bit of randomized response, 2/ε
+of the cells of a table in unary encoding, the variance of Skellam noise, σ of discrete Gaussian
+noise, the variance of all noise bits together, and the scale of the noise that certified Pólya
+shares add up to (`tacit.sampling.certificates`).
 """
 
 MOST_SHARED = {DISCRETE_LAPLACE: 1 << 20, SKELLAM: 1 << 31, DISCRETE_GAUSSIAN: 1 << 64}

@@ -146,6 +146,9 @@ def _chosen(found: Visibility, terms: Terms) -> Visibility:
         replace(own, sees=sees, never=never),
         *(replace(other, never=f"{never}, or the sums") for other in others),
     )
+    if terms.trust is TrustModel.LOCAL:
+        device = f"{_CHOSEN} {_CELL}, {_RANDOMIZED}"
+        return replace(found, device=device, sights=(replace(own, sees=_ALONE, never=never),))
     written = _MOMENTS if isinstance(terms.context, MomentTerms) else _CELL
     sent = _MASKED if devices else _SPLIT
     if terms.proofs:
@@ -165,6 +168,8 @@ _MASKED = (
     "adds its share of the noise to each number, and hides the result under masks that cancel out "
     "in the sum of a round."
 )
+_RANDOMIZED = f"randomizes every cell, encrypts them, and sends them {_FIXED}."
+_ALONE = "each report with all of its cells randomized"
 _PROVEN = (
     "Each splits its answer in two, with a proof that it is a possible one, encrypts the shares, "
     f"and sends them {_FIXED}."

@@ -26,6 +26,7 @@ from tacit.terms.parts import (
     RANDOMIZED_RESPONSE,
     REHEARSED,
     SKELLAM,
+    UNARY_ENCODING,
     Aggregation,
     Promise,
 )
@@ -270,6 +271,13 @@ def _noise(terms: Terms) -> str:
         power = 1 / noise.least
         shown = power if power.denominator == 1 else f"({power})"
         return f"{noise.distribution}, which flips at least one answer in 1 + e^{shown}"
+    if noise.distribution == UNARY_ENCODING:
+        shown = 2 / noise.least
+        told = shown if shown.denominator == 1 else f"({shown})"
+        return (
+            f"{noise.distribution}: a fair coin for your cell, and each other cell is one with a "
+            f"chance of at least 1 in 1 + e^{told}"
+        )
     return f"{noise.distribution} noise of {_PARAMETERS[noise.distribution]} {noise.least} or more"
 
 

@@ -9,20 +9,24 @@ noise through these few shares only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 
 from tacit.bandits.contextual.device_choices import LinearChoice
-from tacit.bandits.contextual.moment_fit import Moments
-from tacit.contextual.feature_maps import Category, FeatureMap, code_size
+from tacit.bandits.contextual.moment_fit import Moments, SecondSpan
+from tacit.contextual.feature_maps import BoundedNumber, Category, FeatureMap, code_size
 from tacit.types import Floats
 
 CONTEXTS = 64  # public contexts of the sample
 DRAWS = 192  # of the policy in each
 TOWARDS_EQUAL = 0.5  # weight of equal shares
 SAMPLING = 0.05  # variance of an entry of x xᵀ between participants
+RANK = 1e-6  # relative singular value below which a direction of x xᵀ is not spanned
+WIDEST = 600  # products or points of the span, up to which it is computed
 SUM = 1e4  # weight of the condition that shares add up to 1
 
 
@@ -40,6 +44,40 @@ def public_features(features: FeatureMap) -> Floats:
             codes[:, start] = np.linspace(-1.0, 1.0, CONTEXTS)[order]
         start += one.size
     return np.array([features.exact(code) for code in codes.tolist()])
+
+
+@lru_cache(maxsize=32)
+def second_span(features: FeatureMap) -> SecondSpan:
+    """The span of x xᵀ, from contexts that differ from one of them in at most two fields.
+
+    Features are linear in the code, and products of codes involve two fields. Large maps have all
+    symmetric matrices instead.
+    """
+    values = [
+        one.extremes() + ([[0.0]] if isinstance(one, BoundedNumber) else [])
+        for one in features.fields
+    ]
+    start = [part[0] for part in values]
+    contexts = [start]
+    for i, j in combinations_with_replacement(range(len(values)), 2):
+        for one, other in product(values[i], values[j]):
+            changed = list(start)
+            changed[i], changed[j] = one, other
+            contexts.append(changed)
+    codes = [[1.0, *(number for part in parts for number in part)] for parts in contexts]
+    points = np.array([vector for code in codes for vector in features.exact(code)])
+    rows, columns = np.triu_indices(features.dimension)
+    double = np.where(rows == columns, 1.0, math.sqrt(2))
+    squares = points[:, rows] * points[:, columns] * double
+    if min(squares.shape) > WIDEST:
+        return SecondSpan(None)
+    _, sizes, vectors = np.linalg.svd(squares, full_matrices=False)
+    kept = vectors[sizes > RANK * sizes[0]] / double
+    if len(kept) == len(rows):
+        return SecondSpan(None)
+    basis = np.zeros((len(kept), features.dimension, features.dimension))
+    basis[:, rows, columns] = basis[:, columns, rows] = kept
+    return SecondSpan(basis)
 
 
 def policy_shapes(points: Floats, choice: LinearChoice) -> Floats:

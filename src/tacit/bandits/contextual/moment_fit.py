@@ -6,6 +6,8 @@ u and of V times θ. An estimate weights the rounds: Σ M (u - Vθ) = 0. A round
 direction of eigenvalue l of its own V is l / (R² l + ν), so that rounds in which noise exceeds the
 signal hardly count. Weights are those of the round's expected V (`expected_moments`), which takes
 no noise for signal; weights from V pooled over rounds would spoil the first, small rounds.
+Dummies and interactions leave entries of V that are always 0, or equal: V is projected onto the
+span of x xᵀ over all contexts and options (`SecondSpan`), which drops the noise outside of it.
 
 The covariance is calibrated on average. It decides what is explored, and is no confidence set:
 `tacit.bandits.contextual.confidence` has those.
@@ -65,32 +67,58 @@ class LinearFit:
     each
         Expected Σ x xᵀ per participant of the last round.
     noise
-        Variance of the noise in a coordinate of the last round's u - Vθ.
+        Covariance of the noise in the last round's u - Vθ.
     """
 
     mean: Floats
     covariance: Floats
     each: Floats
-    noise: float
+    noise: Floats
 
     def after(self, people: float) -> Floats:
         """The covariance as if this many more participants of one round were known."""
         if not people:
             return self.covariance
         seen = self.each * people
-        size = np.eye(len(self.mean))
-        inner = VARIANCE * seen + (self.noise + 1e-9) * size
+        inner = VARIANCE * seen + self.noise + 1e-9 * np.eye(len(self.mean))
         known = seen @ np.linalg.solve(inner, seen)
         return np.asarray(np.linalg.inv(np.linalg.inv(self.covariance) + known))
+
+
+@dataclass(frozen=True, eq=False)
+class SecondSpan:
+    """The linear span of x xᵀ over all contexts and options; noise outside of it is dropped.
+
+    Parameters
+    ----------
+    basis
+        Symmetric matrices that are orthonormal as vectors, matrices × d × d; None for a basis of
+        all of them.
+    """
+
+    basis: Floats | None
+
+    def projected(self, second: Floats) -> Floats:
+        """The matrices of the span that are nearest to symmetric ones."""
+        if self.basis is None:
+            return second
+        along = np.einsum("bij,rij->rb", self.basis, second)
+        return np.asarray(np.einsum("rb,bij->rij", along, self.basis))
+
+    def spread(self, square: Floats) -> Floats:
+        """The covariance of Nθ with E[θθᵀ] = `square`, N of unit variance along the basis."""
+        if self.basis is None:
+            return np.asarray((np.trace(square) * np.eye(len(square)) + square) / 2)
+        return np.asarray((self.basis @ square @ self.basis).sum(axis=0))
 
 
 def prior(dimension: int) -> LinearFit:
     """The fit before any round."""
     size = np.eye(dimension)
-    return LinearFit(np.zeros(dimension), size / PRECISION, size / dimension, 0.0)
+    return LinearFit(np.zeros(dimension), size / PRECISION, size / dimension, 0 * size)
 
 
-def fitted(moments: Moments, expected: Floats, start: LinearFit) -> LinearFit:
+def fitted(moments: Moments, expected: Floats, start: LinearFit, span: SecondSpan) -> LinearFit:
     """The weighted fit of all rounds.
 
     Parameters
@@ -101,6 +129,8 @@ def fitted(moments: Moments, expected: Floats, start: LinearFit) -> LinearFit:
         The expected Σ x xᵀ of every round, from its policy; that of exact moments is their own.
     start
         The fit of the rounds before.
+    span
+        Where second moments are; `moments` are projected onto it.
 
     Returns
     -------
@@ -109,9 +139,10 @@ def fitted(moments: Moments, expected: Floats, start: LinearFit) -> LinearFit:
     d, people = moments.dimension, moments.people
     size, fit = np.eye(d), start
     for _ in range(PASSES):
-        length = float(fit.mean @ fit.mean) * (1 + 2 / d) + float(np.trace(fit.covariance)) / 2
-        noise = moments.first_noise + moments.second_noise * length
-        inner = VARIANCE * expected + (noise[:, None, None] + 1e-9) * size
+        square = np.outer(fit.mean, fit.mean) + fit.covariance
+        noise = moments.first_noise[:, None, None] * size
+        noise = noise + 2 * moments.second_noise[:, None, None] * span.spread(square)
+        inner = VARIANCE * expected + noise + 1e-9 * size
         weights = np.linalg.solve(inner, expected)
         weights = (weights + weights.transpose(0, 2, 1)) / 2
         held = np.einsum("rij,rjk->ik", weights, moments.second)
@@ -123,7 +154,7 @@ def fitted(moments: Moments, expected: Floats, start: LinearFit) -> LinearFit:
         mean = np.linalg.solve(held + ridge, total)
         known = np.einsum("rij,rjk->ik", weights, expected)
         covariance = np.linalg.inv((known + known.T) / 2 + ridge)
-        fit = LinearFit(mean, covariance, expected[-1] / people[-1], float(noise[-1]))
+        fit = LinearFit(mean, covariance, expected[-1] / people[-1], noise[-1])
     return fit
 
 

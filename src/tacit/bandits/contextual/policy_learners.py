@@ -3,7 +3,8 @@
 Every round publishes a policy, which devices follow with randomness of their own. Its covariance
 shrinks within the round, as if the data of the round's earlier parts were known: part j of J is
 followed by a random Jth of the devices. Sizes of rounds are fixed in advance. The first round draws
-from the prior.
+from the prior; the last one of a linear model takes the leading option, as nobody uses what it
+explores.
 
 A part of every round, the evaluation slice, is assigned at random to one option for everybody, each
 option equally often. Its arm summary is that of an experiment without contexts, with anytime-valid
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice, product
 from typing import Any
 
@@ -29,6 +30,7 @@ from tacit.bandits.contextual.expected_moments import (
     expected_second,
     policy_shapes,
     public_features,
+    second_span,
 )
 from tacit.bandits.contextual.gains import (
     GainTally,
@@ -108,6 +110,7 @@ class PolicyLearner(Learner):
         self.exploration = float(probability("exploration", exploration, remedy, zero=True))
         self.sizes = growing(self.horizon, self.first, self.growth)
         self._step = 0
+        self._last = False  # whether the planned round is the last: nobody uses what it explores
         self._paused: list[int] = []
         self._value: PolicyValue | None = None  # of the policy round beside the pending slices
         self._waiting: list[SliceValue] = []  # slices that were released before their policy round
@@ -170,6 +173,7 @@ class PolicyLearner(Learner):
         """The round of the published policy, and beside it one per option in the slice."""
         left = self.horizon - self.played
         people = min(self.sizes[self._step], left) if self._step < len(self.sizes) else left
+        self._last = people == left
         self._value, self._waiting = None, []
         each = int(people * self.evaluation / self.arms)
         compared = [k for k in range(self.arms) if k not in self._paused]
@@ -312,6 +316,8 @@ class LinearThompson(PolicyLearner):
         d = self.map.dimension
         if not len(self._moments.people):
             roots = np.eye(d)[None] * FIRST
+        elif self._last:
+            roots = np.zeros((1, d, d))
         else:
             ahead = [people * part / PARTS for part in range(PARTS)]
             roots = np.array([moment_fit.root_of(self.fit.after(more)) for more in ahead])
@@ -343,7 +349,9 @@ class LinearThompson(PolicyLearner):
         expected = self._moments.second
         if noisy:
             expected = expected_second(self._shapes, self._moments)
-        self.fit = moment_fit.fitted(self._moments, expected, self.fit)
+        span = second_span(self.map)
+        seen = replace(self._moments, second=span.projected(self._moments.second))
+        self.fit = moment_fit.fitted(seen, expected, self.fit, span)
         if self._constant is None:
             return None
         reward = float(self._constant @ total[:d]) + people / 2
@@ -388,7 +396,7 @@ class LinearThompson(PolicyLearner):
             "mean": fit.mean.tolist(),
             "covariance": fit.covariance.tolist(),
             "each": fit.each.tolist(),
-            "noise": fit.noise,
+            "noise": fit.noise.tolist(),
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
@@ -408,7 +416,7 @@ class LinearThompson(PolicyLearner):
             np.array(state["mean"]),
             np.array(state["covariance"]),
             np.array(state["each"]),
-            state["noise"],
+            np.array(state["noise"]),
         )
 
 

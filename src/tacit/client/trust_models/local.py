@@ -6,15 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
 from tacit.aggregation.local import ROLE, LocalRound, encrypt_report
+from tacit.client.choices import numbers_of
 from tacit.client.entries import Running
 from tacit.client.trust_models.contract import Reporter
-from tacit.sampling.draws import draw_laplace, flip_response
+from tacit.sampling.draws import HALF, draw_laplace, flip_response
 from tacit.terms import Pinned
-from tacit.terms.parts import RANDOMIZED_RESPONSE
+from tacit.terms.parts import DISCRETE_LAPLACE, RANDOMIZED_RESPONSE, UNARY_ENCODING
 
 
 class LocalReporter(Reporter):
-    """Flips bits by randomized response, or adds discrete Laplace noise to levels; exactly.
+    """Adds discrete Laplace noise to levels, or randomizes a bit or the cells of a table; exactly.
 
     The ledger stores the encrypted report before anything is sent, so noise is drawn once per
     participation: a resend has the same bytes.
@@ -28,9 +29,10 @@ class LocalReporter(Reporter):
         pinned = running.pinned
         announced = self.announced(pinned, running.announcement)
         assert isinstance(announced, LocalRound)
-        draw = _response if pinned.terms.noise.distribution == RANDOMIZED_RESPONSE else _laplace
-        noise = [draw(announced.noise.total) for _ in running.levels]  # before levels are read
-        numbers = [add(level) for add, level in zip(noise, running.levels, strict=True)]
+        draw = _DRAWS[pinned.terms.distribution(announced.binding.chosen)]
+        noise = [draw(announced.noise.total) for _ in range(announced.length)]  # before any level
+        exact = numbers_of(pinned.terms, announced.binding, running.levels)
+        numbers = [add(number) for add, number in zip(noise, exact, strict=True)]
         return {ROLE: encrypt_report(pinned, running.announcement, running.slot, numbers)}
 
     def refunds(self, pinned: Pinned, announcement: bytes, outcomes: Sequence[bytes]) -> bool:  # noqa: ARG002
@@ -44,7 +46,23 @@ def _response(parameter: Fraction) -> Callable[[int], int]:
     return lambda level: level ^ flip
 
 
+def _unary(parameter: Fraction) -> Callable[[int], int]:
+    """Optimized unary encoding of one cell of a table, at ε = 2/parameter.
+
+    The participant's cell is a fair coin, every other one is 1 with probability 1 / (1 + e^ε).
+    """
+    other, own = int(flip_response(2 / parameter)), int(HALF.flip())
+    return lambda cell: own if cell else other
+
+
 def _laplace(scale: Fraction) -> Callable[[int], int]:
     """Discrete Laplace noise of this scale."""
     noise = draw_laplace(scale.numerator, scale.denominator)
     return lambda level: level + noise
+
+
+_DRAWS = {
+    RANDOMIZED_RESPONSE: _response,
+    UNARY_ENCODING: _unary,
+    DISCRETE_LAPLACE: _laplace,
+}

@@ -24,6 +24,7 @@ from tacit.noise.table import convolution_power
 from tacit.protocols.contract import Protocol
 from tacit.protocols.joint import JointSums
 from tacit.protocols.randomized_bits import RandomizedBits
+from tacit.protocols.statistic_sums import UnaryStatistic
 from tacit.protocols.sums import Local
 from tacit.records import Records
 from tacit.rounds.codecs import Residues
@@ -40,7 +41,7 @@ from tacit.service.trust_models.contract import (
     ServedRound,
 )
 from tacit.terms import Terms
-from tacit.terms.parts import RANDOMIZED_RESPONSE
+from tacit.terms.parts import DISCRETE_LAPLACE, UNARY_ENCODING
 
 CLAMPED = 40  # a number is clamped with a probability below 2^-40
 
@@ -59,7 +60,7 @@ class LocalCoordinator(CoordinatorEngine):
         """Sums of noisy levels; rejects a protocol whose noise is not that of the terms."""
         check_stated(protocol, terms)
         part = protocol.part if isinstance(protocol, JointSums) else protocol
-        assert isinstance(part, Local | RandomizedBits)
+        assert isinstance(part, Local | RandomizedBits | UnaryStatistic)
         return Residues(protocol, part.modulus)
 
     @staticmethod
@@ -72,27 +73,32 @@ class LocalCoordinator(CoordinatorEngine):
     def released_noise(
         terms: Terms, announced: LiveRound, reports: int, factor: Fraction = Fraction(1)
     ) -> ReleasedNoise:
-        """The number of flipped bits, or the discrete Laplace noise of all devices."""
+        """The number of randomized bits, or the discrete Laplace noise of all devices."""
         assert isinstance(announced, LocalRound)
-        total = announced.noise.total * factor
-        if terms.noise.distribution != RANDOMIZED_RESPONSE:
+        total, name = announced.noise.total * factor, terms.distribution(announced.binding.chosen)
+        if name == DISCRETE_LAPLACE:
             noise = Table.of(*convolution_power(DiscreteLaplace(total), reports))
             return ReleasedNoise(noise, terms.answer.levels)
-        flipped = 1 / (1 + math.exp(1 / total))
-        return ReleasedNoise(Binomial(reports, flipped), 1 - 2 * flipped, reports * flipped)
+        unary = name == UNARY_ENCODING
+        flipped = 1 / (1 + math.exp((2 if unary else 1) / total))
+        unit = (0.5 if unary else 1 - flipped) - flipped
+        return ReleasedNoise(Binomial(reports, flipped), unit, reports * flipped)
 
     def describe(self, plan: RoundPlan, link: HelperLink | None) -> LocalRound:  # noqa: ARG002
         """Describe a round with a key of its own."""
         terms, about = self.context.terms, self.context.terms.answer
         way, suite = self.codec(plan.protocol, terms), suite_named(terms.suite)
+        chosen = isinstance(plan.protocol, UnaryStatistic)
         return LocalRound(
-            Binding(terms.digest, plan.option, about.levels, about.window, plan.closes),
+            Binding(
+                terms.digest, plan.option, about.levels, about.window, plan.closes, plan.policy
+            ),
             plan.slots,
             max(way.protocol.minimum, terms.aggregation.minimum_batch_size),
             prepare_local(self.context.records, plan.identity, suite),
-            _room(terms),
-            len(about.metrics),
-            SharedNoise(1, terms.noise.scale),
+            _room(terms, chosen),
+            terms.numbers(chosen),
+            SharedNoise(1, terms.parameter(chosen)),
             plan.assigned_until,
             plan.grace,
             suite,
@@ -148,8 +154,8 @@ class LocalCoordinator(CoordinatorEngine):
             ) from None
 
 
-def _room(terms: Terms) -> int:
-    """Distance of a noisy number from the range of levels at most; 0 for randomized response."""
-    if terms.noise.distribution == RANDOMIZED_RESPONSE:
+def _room(terms: Terms, chosen: bool) -> int:
+    """Distance of a noisy number from the range of levels at most; 0 for randomized bits."""
+    if terms.distribution(chosen) != DISCRETE_LAPLACE:
         return 0
     return math.ceil(terms.noise.scale * CLAMPED)
