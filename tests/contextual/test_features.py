@@ -26,7 +26,7 @@ from tacit.contextual import (
     TablePolicy,
     TableReport,
 )
-from tacit.contextual.feature_maps import check_length, interactions
+from tacit.contextual.feature_maps import check_length, interactions, table_map
 from tacit.contextual.policies import ONE, shares_of
 from tacit.environments.contextual import Codes
 from tacit.errors import TacitError
@@ -228,6 +228,14 @@ def test_numbers_beyond_their_bounds_are_clipped() -> None:
         (lambda: FeatureMap(FIELDS, ("a",), MAP.matrices), "one finite matrix for each of 1"),
         (lambda: FeatureMap(FIELDS, ("a",), (((2.0, 0, 0, 0),),)), "up to 2 long: must be at most"),
         (lambda: FeatureMap(FIELDS, ("a",), (((math.nan, 0, 0, 0),),)), "one finite matrix"),
+        (
+            lambda: FeatureMap(FIELDS * 2, ("a",), (((0.5, *[0] * 6),),)),
+            "must have different names",
+        ),
+        (lambda: table_map(FIELDS, [f"{n}" for n in range(1001)]), "must be at most 1000"),
+        (lambda: FeatureMap(FIELDS, ("a",), (((0.5, 0, 0, 0),),), 0), "resolution is 0"),
+        (lambda: FeatureMap(FIELDS, ("a",), (((0.5, 0, 0, 0),),), 1 << 21), "at most 1048576"),
+        (lambda: MAP.rounded((1.01, *[0.0] * (MAP.dimension - 1))), "must be at most 1"),
         (lambda: Category("x", ("only",)), "two or more different"),
         (lambda: BoundedNumber("x", 2, 1), "increasing order"),
         (lambda: LinearPolicy((0.0, 0.0), (((1.0,),),)), "must be 2 by 2 matrices"),

@@ -1366,7 +1366,7 @@ TARGETS: tuple[Target, ...] = (
         "_check_noise",
         (
             swap("TABLE_SENSITIVITY", "1"),
-            swap("(DISCRETE_LAPLACE,)", "allowed"),
+            swap("(table,)", "allowed"),
             swap("(DISCRETE_GAUSSIAN,)", "allowed"),
         ),
         (*CHOSEN, *LIVE_MOMENTS),
@@ -1509,7 +1509,7 @@ TARGETS: tuple[Target, ...] = (
         ("terms.grace <=", "terms.no_show <="),
     ),
     Target("terms/document.py", "_check_model", (checks,), DOCUMENT),
-    Target("terms/document.py", "_check_noise", (checks, limits), DOCUMENT),
+    Target("terms/document.py", "_check_noise", (checks, limits), (*DOCUMENT, *STATED_NOISE)),
     Target(
         "terms/document.py",
         "smallest_shuffler_delta",
@@ -1909,6 +1909,8 @@ EQUIVALENT: dict[str, str] = {
     "sampling/draws.py: draw_gaussian: 2 -> 3": (
         "the first 2 bounds where inversion is used; both ways draw the same distribution"
     ),
+    "contextual/feature_maps.py: BoundedNumber.code: min(max(float(value), self.low), self.high) "
+    "-> float(value)": "the scaled number is clipped to [-1, 1] again",
     "terms/accounting.py: gaussian_delta: 2 * apart -> apart": (
         "the divergence at a negative ε bounds δ, too: it is returned instead of 1"
     ),

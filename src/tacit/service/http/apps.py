@@ -46,7 +46,6 @@ from tacit.service.http.helper_client import HttpLink
 from tacit.service.http.metrics import CONTENT_TYPE, Gauges, Metrics
 from tacit.service.http.middleware import LIMITS_SCOPE, Front
 from tacit.service.http.pages import add_pages
-from tacit.service.http.places import PlaceRoute
 from tacit.service.http.problems import ProblemDocument, responses
 from tacit.service.http.shutdown import Shutdown
 from tacit.service.http.stages import AnswerSizes, add_stages
@@ -176,7 +175,7 @@ def _fronted(
     service: Service,
     check: CallCheck | None = None,
     answer: AnswerSizes | None = None,
-    places: PlaceRoute | None = None,
+    places: reports.PlaceRoute | None = None,
 ) -> Front:
     app.openapi = cache(partial(_document, app))  # type: ignore[method-assign]
 
@@ -349,12 +348,12 @@ def _admin(service: Service) -> dict[str, Any]:
 # The coordinator
 
 
-def _add_places(app: FastAPI, service: Service, coordinator: Coordinator) -> PlaceRoute:
+def _add_places(app: FastAPI, service: Service, coordinator: Coordinator) -> reports.PlaceRoute:
     slot = models.AssignedSlot | models.NotAsked
     how = DEVICES | {"responses": responses(403, 404, 409)}
-    put = PlaceRoute(coordinator, service.writer, app)
+    put = reports.PlaceRoute(coordinator, service.writer, app)
 
-    @app.post(PlaceRoute.path, response_model=slot, **how)
+    @app.post(reports.PlaceRoute.path, response_model=slot, **how)
     async def place(digest: Digest, asked: models.TicketRequest) -> JSONResponse:
         """A slot in a round, or the best option so far if no slot is free."""
         return await put.join(digest, asked)

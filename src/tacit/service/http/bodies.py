@@ -124,10 +124,11 @@ class BodyRules:
     async def expected(self, scope: Scope, headers: Headers) -> ExpectedBody:
         """The body to read; raise `TacitError` for a request that is rejected without it."""
         method, path = scope["method"], scope["path"]
-        if method == "PUT" and (size := await self._report(scope)) is not None:
-            return ExpectedBody(size, exact=True)
-        if self._answer is not None and (stage := await self._answer(scope, headers)) is not None:
-            return stage
+        if method == "PUT":
+            if (size := await self._report(scope)) is not None:
+                return ExpectedBody(size, exact=True)
+            if self._answer is not None and (stage := await self._answer(scope, headers)):
+                return stage
         if method == "POST" and self._check is not None and _CALLS.fullmatch(path):
             return await self._call(scope, self._check, headers)
         if method == "POST" and _ADMIN.fullmatch(path):

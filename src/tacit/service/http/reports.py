@@ -1,8 +1,9 @@
-"""ASGI route for reports: a device sends an encrypted report share for its slot in a round.
+"""ASGI routes of every participant's requests: join a round, send an encrypted report share.
 
-It uses plain ASGI without pydantic models, because every participant sends this request. The body
-must have exactly the size of the round's shares; the middleware reads no other. The share
-is checked without the database, written by group commit, and acknowledged after the commit.
+They use plain ASGI without the layers of the application. A well-formed request to join is
+answered here; the application states what is wrong with any other. The body of a report must have
+exactly the size of the round's shares; the middleware reads no other. The share is checked without
+the database, written by group commit, and acknowledged after the commit.
 """
 
 from __future__ import annotations
@@ -12,17 +13,24 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tacit.errors import TacitError
+from tacit.errors import Refusal, TacitError
+from tacit.service.assignment import Ticket
+from tacit.service.coordinator import Coordinator
+from tacit.service.http.bodies import replayed
+from tacit.service.http.models import TicketRequest
 from tacit.service.http.problems import rejected
 from tacit.service.http.writer import GroupWriter
 from tacit.service.party import ServerParty
 
 PATH = "/rounds/{identity}/reports/{place}"
 _PATH = re.compile("/rounds/(?P<identity>[^/]+)/reports/(?P<place>[^/]+)")
+_PLACES = re.compile("/experiments/([0-9a-f]{64})/places")
+_JSON = (b"content-type", b"application/json")
 _IDENTITY = re.compile("[0-9a-f]{32}")
 _SLOT = re.compile("0|[1-9][0-9]{0,9}")
 _INVITATION = b"tacit-invitation"
@@ -102,6 +110,44 @@ class ReportRoute:
         found = self._asked[identity]
         await asyncio.wait([found])
         found.result()
+
+
+class PlaceRoute:
+    """POST of a ticket; other requests go to `others`."""
+
+    path = "/experiments/{digest}/places"
+
+    def __init__(self, coordinator: Coordinator, writer: GroupWriter, others: ASGIApp) -> None:
+        self._commit, self._writer, self._others = coordinator.join, writer, others
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request; errors are answered by the middleware."""
+        answer: ASGIApp = self._others
+        where = _PLACES.fullmatch(scope["path"])
+        if where is not None and _JSON in scope["headers"]:
+            body = (await receive())["body"]  # complete: the middleware has read it
+            receive = replayed(body, receive)
+            try:
+                asked = TicketRequest.model_validate_json(body)
+            except ValidationError:
+                pass
+            else:
+                scope["route"] = self
+                answer = await self.join(where[1], asked)
+        await answer(scope, receive, send)
+
+    async def join(self, digest: str, asked: TicketRequest) -> JSONResponse:
+        """A slot, or the best option so far, after the group commit that contains it."""
+        ticket = Ticket(bytes.fromhex(digest), bytes.fromhex(asked.nonce), asked.invitation)
+        answer = await self._writer(self._commit, ticket)
+        if isinstance(answer, Refusal):
+            raise answer
+        said: dict[str, Any] = {"asked": answer.slot is not None, "option": answer.option or None}
+        if answer.announcement:
+            said["announcement"] = answer.announcement.hex()
+        if answer.slot is not None:
+            said |= {"place": answer.slot.number, "token": answer.slot.token.hex()}
+        return JSONResponse(said)
 
 
 def operation(errors: dict[str, Any]) -> dict[str, Any]:

@@ -133,9 +133,9 @@ class AnswerSizes:
         self._coordinator = coordinator
 
     async def __call__(self, scope: Scope, headers: Headers) -> ExpectedBody | None:
-        """The body to read; None for other paths."""
+        """The body of a PUT to read; None for other paths."""
         where = _PATH.fullmatch(scope["path"])
-        if scope["method"] != "PUT" or where is None:
+        if where is None:
             return None
         about = (self._coordinator, bytes.fromhex(where["identity"]), slot_of(headers))
         served = await run_in_threadpool(staged, *about)
