@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.algorithms.registry import lookup
+from tacit.bandits.contextual.device_choices import LinearChoice
 from tacit.bandits.contextual.expected_moments import second_span
 from tacit.contextual.feature_maps import FeatureMap
 from tacit.environments.contextual import ContextualWorld
@@ -51,3 +52,19 @@ def test_the_noise_that_is_left_has_the_stated_covariance(kind: str) -> None:
     stated = span.spread(np.outer(theta, theta))
     error = np.sqrt((np.outer(np.diag(stated), np.diag(stated)) + stated**2) / draws)
     assert (np.abs(found - stated) < 6 * error + 1e-12).all()
+
+
+def test_only_the_last_round_takes_the_leading_option_without_drawing() -> None:
+    entry = lookup("private-contextual")
+    problem = entry.ask({"contexts": "interactions", "horizon": 6000})
+    start = problem.start(3, None)
+    experiment = entry.build(problem.fitted(start.world, 3))
+    drawn = []
+    while rounds := experiment.propose():
+        for round_ in rounds:
+            assert isinstance(round_.assignment, LinearChoice)
+            drawn.append(bool(np.any(round_.assignment.roots)))
+            protocol = experiment.mechanism.open(round_)
+            played = start.world.play(round_, protocol, start.rng)
+            experiment.observe(round_, protocol.simulate(played.load, start.noise))
+    assert drawn == [True] * (len(drawn) - 1) + [False]

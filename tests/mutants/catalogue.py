@@ -1366,7 +1366,7 @@ TARGETS: tuple[Target, ...] = (
         "_check_noise",
         (
             swap("TABLE_SENSITIVITY", "1"),
-            swap("(table,)", "allowed"),
+            swap("(DISCRETE_LAPLACE,)", "allowed"),
             swap("(DISCRETE_GAUSSIAN,)", "allowed"),
         ),
         (*CHOSEN, *LIVE_MOMENTS),

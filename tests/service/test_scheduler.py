@@ -11,13 +11,11 @@ import pytest
 from tests.service.deployed import definition_of, deployed
 from tests.service.pairs import Pair, sqlite_pair
 
-from tacit.aggregation import SumView
-from tacit.aggregation.collecting import Collector
 from tacit.errors import TacitError
 from tacit.experiment import Experiment
-from tacit.service import coordinator, round_scheduler
+from tacit.service import answers, coordinator, round_scheduler
 from tacit.service.store import ExperimentRow, Stage
-from tacit.service.trust_models import two_servers
+from tacit.terms import Terms
 
 
 @pytest.fixture
@@ -78,12 +76,14 @@ def test_a_round_that_cannot_be_learned_from_delays_no_other_experiment(
 ) -> None:
     first, second = (pair.begin(question=question) for question in ("Which first?", "And then?"))
     pair.step(1)
-    too_many = SumView((0,), 1 << 30)
+    moment = answers.moment
 
-    def view(collector: Collector) -> SumView | None:
-        return too_many if collector.round.binding.terms == first else None
+    def rejected(now: int, terms: Terms, *more: Any) -> Any:
+        if terms.digest == first:
+            raise TacitError("nothing can be learned from this round")
+        return moment(now, terms, *more)
 
-    monkeypatch.setattr(two_servers, "_view", view)
+    monkeypatch.setattr(answers, "moment", rejected)
     pair.clock.now += 200
     pair.step(3)
     stages = {

@@ -517,9 +517,8 @@ def _check_noise(terms: Terms) -> None:
     exact = terms.context is None or terms.context.exact
     allowed = NOISES[terms.trust, noise.by]
     if terms.context is not None:  # the noise whose sensitivity to a statistic is verified
-        local = terms.trust is TrustModel.LOCAL
-        table = UNARY_ENCODING if local else DISCRETE_LAPLACE
-        allowed = (table,) if exact else (DISCRETE_GAUSSIAN,)
+        allowed = (DISCRETE_LAPLACE,) if exact else (DISCRETE_GAUSSIAN,)
+        allowed = (UNARY_ENCODING,) if terms.trust is TrustModel.LOCAL else allowed
     rehearsed = noise.distribution == REHEARSED and noise.by == "devices"
     rule = f"{' or '.join(allowed)} with trust {terms.trust.value} and noise by {noise.by}"
     known = rehearsed or noise.distribution in allowed
@@ -537,8 +536,12 @@ def _check_noise(terms: Terms) -> None:
         require(terms.answer.levels == 1, "levels", terms.answer.levels, rule)
     if noise.distribution in _BOUNDED_BY_DELTA:
         _check_delta(terms)
-    pure_noise = (DISCRETE_LAPLACE, RANDOMIZED_RESPONSE, UNARY_ENCODING, CERTIFIED_POLYA)
-    laplace = noise.distribution in pure_noise
+    laplace = noise.distribution in (
+        DISCRETE_LAPLACE,
+        RANDOMIZED_RESPONSE,
+        UNARY_ENCODING,
+        CERTIFIED_POLYA,
+    )
     moved = terms.answer.levels * metrics if terms.context is None else TABLE_SENSITIVITY
     wanted = Fraction(moved * promise.participations) / promise.epsilon
     rule = (
