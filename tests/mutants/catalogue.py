@@ -1598,7 +1598,7 @@ TARGETS: tuple[Target, ...] = (
             swap("metrics", "1"),
             sides,
         ),
-        (*LIVE_MOMENTS, *WORDS),
+        (*CHOSEN, *LIVE_MOMENTS, *WORDS),
     ),
     Target(
         "terms/accounting.py",

@@ -28,8 +28,10 @@ from tacit.terms import (
     Terms,
     cosign,
 )
+from tacit.terms.accounting import least_epsilon, pair_delta
 from tacit.terms.context import MomentTerms
 from tacit.terms.parts import DISCRETE_GAUSSIAN, SKELLAM
+from tacit.terms.words import outsiders
 from tacit.trust import TrustModel
 
 KEYS = tuple(Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in (1, 2))
@@ -171,6 +173,12 @@ def test_the_slice_beside_moments_has_noise_for_all_levels_of_all_metrics() -> N
     assert held.check(replace(assigned, scale=Fraction(12))) == Fraction(1, 2)
     with pytest.raises(Refusal, match="must be at least 12, the minimum of the terms"):
         held.check(replace(assigned, scale=Fraction(1199, 100)))
+
+
+def test_outsiders_of_the_slice_are_told_the_composition_of_its_metrics() -> None:
+    each = least_epsilon(lambda at: pair_delta(Fraction(12), 3, at), Fraction(1, 2 * 10**6))
+    (said,) = outsiders(with_moments())
+    assert f"({2 * each:g}, 1/1000000)-DP" in said
 
 
 def test_a_table_that_is_too_large_is_rejected() -> None:
