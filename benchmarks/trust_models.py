@@ -58,6 +58,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 FIRST = "two-servers"  # to which the others are compared
 BATCH = 100  # minimum batch size
+JOINING = {"secure-aggregation": 25}  # seconds; its stages begin at the deadline, never before
 _NUMBERS = count(1)  # of experiments: the same terms would be the same experiment
 AT_ONCE = 24  # devices that join and report at the same time
 LOOKS = 2.0  # seconds between looks whether rounds are over
@@ -101,7 +102,7 @@ def defined(model: str, helper: tuple[str, bytes] | None) -> Definition:
         "epsilon": 4,
         "min_batch_size": BATCH,
         "dropout": 0,
-        **short_experiment(helper, joining=600, margin=2, grace=300),
+        **short_experiment(helper, joining=JOINING.get(model, 600), margin=2, grace=300),
     }
     return Definition.of(**given | MODELS[model])
 
@@ -126,6 +127,11 @@ async def played(there: Operated, addresses: dict[int, str], pinned: Pinned, peo
         stages: list[asyncio.Task[None]] = []
         enough = False
 
+        async def after_deadline(running: Running) -> None:
+            closes = participants.rounds[running.identity].binding.closes
+            await asyncio.sleep(closes - time.time())
+            await participants.answer_stages(running)
+
         async def come() -> None:
             nonlocal enough
             while not enough and time.monotonic() < end:
@@ -135,7 +141,7 @@ async def played(there: Operated, addresses: dict[int, str], pinned: Pinned, peo
                     await asyncio.sleep(0.1)
                     continue
                 await participants.report(running)
-                stages.append(asyncio.create_task(participants.answer_stages(running)))
+                stages.append(asyncio.create_task(after_deadline(running)))
 
         await asyncio.gather(*(come() for _ in range(AT_ONCE)))
         digest = pinned.terms.digest.hex()
@@ -178,6 +184,20 @@ def served(members: Sequence[Any], token: str, model: str, people: int) -> Measu
 
 
 # Cryptography alone
+
+
+class Clock:
+    """The system clock, moved ahead to deadlines."""
+
+    ahead = 0.0
+
+    def __call__(self) -> float:
+        """Seconds since 1970."""
+        return time.time() + self.ahead
+
+    def reach(self, moment: int) -> None:
+        """Move to this time, if it is not over."""
+        self.ahead += max(0.0, moment - self())
 
 
 class DirectLink:
@@ -228,8 +248,9 @@ def bare(directory: Path, model: str, people: int) -> Measured:
     stores = [Store(f"sqlite:///{directory}/{n}-{time.monotonic_ns()}.db") for n in range(2)]
     for store in stores:
         store.migrate()
-    coordinator = Coordinator(keys[0], stores[0], MemoryRecords())
-    helper = Helper(keys[1], stores[1], MemoryRecords())
+    clock = Clock()
+    coordinator = Coordinator(keys[0], stores[0], MemoryRecords(), clock=clock)
+    helper = Helper(keys[1], stores[1], MemoryRecords(), clock=clock)
     digest = coordinator.create(terms, told.experiment(), told.timing)
     link: Any = None
     if helped:
@@ -239,7 +260,7 @@ def bare(directory: Path, model: str, people: int) -> Measured:
     try:
         with clocked() as spent:
             while found.people < people:
-                _batch(coordinator, helper, link, terms, found)
+                _batch((coordinator, helper), link, clock, terms, found)
         found.computed["parties"] = spent["parties"]
     finally:
         for store in stores:
@@ -248,9 +269,10 @@ def bare(directory: Path, model: str, people: int) -> Measured:
 
 
 def _batch(
-    coordinator: Coordinator, helper: Helper, link: Any, terms: Terms, found: Measured
+    parties: tuple[Coordinator, Helper], link: Any, clock: Clock, terms: Terms, found: Measured
 ) -> None:
     """The open rounds from the first slot to the release."""
+    coordinator, helper = parties
 
     def step(times: int) -> None:
         for _ in range(times):
@@ -279,16 +301,17 @@ def _batch(
         step(2)
         if not any(row.assigned for row in coordinator.rounds(*LIVE)):
             break
+        for row in coordinator.rounds(Stage.CLOSING):
+            clock.reach(row.closes)
         for running in devices:
-            _answer(coordinator, running, making, found)
+            _answer(coordinator, making.stages(running, "http://c", clock()), running, found)
     else:
         raise TimeoutError(f"rounds of {terms.question!r} did not end")
     found.people += len(asked)
 
 
-def _answer(coordinator: Coordinator, running: Running, making: Any, found: Measured) -> None:
+def _answer(coordinator: Coordinator, talk: Any, running: Running, found: Measured) -> None:
     """One device's stages; its own work is timed."""
-    talk = making.stages(running, "http://c", time.time())
     reply: Reply | None = None
     try:
         while True:
