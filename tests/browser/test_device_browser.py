@@ -263,6 +263,7 @@ def test_the_network_carries_encrypted_bytes_and_public_data_only(
 # Tabs, reloads, networks
 
 
+@pytest.mark.extended
 def test_two_tabs_send_every_half_once(context: BrowserContext, hosts: World) -> None:
     for _ in range(3):
         parties = hosts.start(terms(question=f"Which one of {_}?"))

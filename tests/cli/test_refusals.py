@@ -257,6 +257,7 @@ def test_another_configuration_is_not_gone_on_with(command: Command, here: Path)
     assert again["runs"] == first["runs"]
 
 
+@pytest.mark.extended
 def test_without_matplotlib_the_table_comes_anyway(tmp_path: Path) -> None:
     hook = "import sys\nsys.modules['matplotlib'] = None\n"
     (tmp_path / "sitecustomize.py").write_text(hook, encoding="utf-8")

@@ -28,6 +28,7 @@ def study(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.extended
 def test_a_sweep_and_its_report_in_two_commands(command: Command, study: Path) -> None:
     code, out, err = command("sweep", study, "--workers", 0)
     assert (code, err) == (0, "")

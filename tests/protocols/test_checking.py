@@ -219,7 +219,7 @@ def test_what_the_devices_do_is_part_of_the_check() -> None:
 def test_the_view_of_a_released_sum_is_the_released_sum() -> None:
     protocol = TwoDistributions(20, 1, DiscreteLaplace(1), PureDP(1.0))
     with pytest.raises(
-        TacitError, match="view_distribution and released_distribution of TwoLaws differ"
+        TacitError, match="view_distribution and released_distribution of TwoDistributions differ"
     ):
         sample(protocol, 5_000)
 

@@ -37,6 +37,7 @@ from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, Verified
+from tacit.sampling import draws
 from tacit.types import Integers
 
 APPROXIMATE = ApproximateDP(1.0, 1e-5)
@@ -177,9 +178,9 @@ FAULTS: dict[str, tuple[Callable[[int], Callable[[NoiseDistribution], int]], str
     "doubled": (lambda _: lambda distribution: _doubled(distribution), "another distribution"),
     "seeded": (lambda _: whole(battery.seeded), "seeded"),
     "one for all": (lambda _: whole(battery.Reused()), "used twice between people"),
-    "one for all metrics": (lambda draws: Replayed(draws, NUMBERS), "used twice between numbers"),
+    "one for all metrics": (lambda each: Replayed(each, NUMBERS), "used twice between numbers"),
     "one for all rounds": (
-        lambda draws: Replayed(draws * NUMBERS, STEPS),
+        lambda each: Replayed(each * NUMBERS, STEPS),
         "used twice between steps",
     ),
 }
@@ -199,6 +200,11 @@ def test_broken_noise_is_noticed_in_every_protocol(
     make, seen = FAULTS[fault]
     mutant = make(2 if name in ("two servers", "verified") else 1)
     monkeypatch.setattr(NoiseDistribution, "draw", lambda distribution: mutant(distribution))
+    monkeypatch.setattr(  # which certified shares are drawn by
+        draws,
+        "draw_laplace_share",
+        lambda scale, shares: mutant(DiscreteLaplace(float(scale)).share(shares)),
+    )
     if seen != "seeded":  # which takes thousands of draws
         monkeypatch.setattr(battery, "check_source", lambda *_: None)
     assert seen in problems(PATHS[name])

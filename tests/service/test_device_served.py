@@ -222,6 +222,7 @@ def test_a_round_that_is_weaker_than_the_terms_is_rejected_over_http(both: Threa
     both.coordinator.stop(digest)
 
 
+@pytest.mark.extended
 def test_a_flag_is_evaluated_tracked_and_reported_over_http(both: Threads, ledger: Ledger) -> None:
     digest = begin(both, "Is it a flag?")
     with Device(ledger, pins(both)) as device:
@@ -234,6 +235,7 @@ def test_a_flag_is_evaluated_tracked_and_reported_over_http(both: Threads, ledge
         api.clear_providers()
 
 
+@pytest.mark.extended
 def test_the_programs_of_the_page_about_devices_run(
     both: Threads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -154,7 +154,7 @@ def test_every_metric_through_a_shuffler_has_noise_of_its_own(
         levels: list[int] = []
         sent: list[list[bytes]] = []
 
-        def noted(_round: ShufflerRound, level: int) -> list[int]:
+        def noted(_round: ShufflerRound, level: int, _proven: object) -> list[int]:
             levels.append(level)
             return [level]
 
@@ -206,6 +206,8 @@ def test_every_local_number_has_noise_of_its_own(
 ) -> None:
     with opened(tmp_path, "local", levels=4) as (one, slot):
         running = running_of(one, slot, 0)
+        three = replace(described(local.LocalReporter(), one, slot), length=3)
+        monkeypatch.setattr(local.LocalReporter, "announced", lambda *_: three)
         sent: list[list[int]] = []
 
         def kept(_pinned: Any, _announcement: bytes, _slot: Any, numbers: list[int]) -> bytes:

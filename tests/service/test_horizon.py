@@ -114,6 +114,7 @@ def test_a_stopped_experiment_says_so(pair: Pair) -> None:
     assert pair.coordinator.status(digest)["ended"] == "stopped-by-hand"
 
 
+@pytest.mark.extended
 def test_a_later_last_day_continues_an_experiment_whose_days_have_passed(pair: Pair) -> None:
     day = date.fromtimestamp(START)
     digest = pair.begin(experiment_of(1500), last_day=day)
@@ -154,6 +155,7 @@ def extended(pair: Pair, digest: bytes, participants: int | None) -> bytes:
     return after
 
 
+@pytest.mark.extended
 def test_more_participants_continue_an_experiment_whose_participants_have_reported(
     pair: Pair,
 ) -> None:

@@ -78,6 +78,7 @@ def test_nothing_of_a_round_and_of_its_people_is_kept_when_it_is_over(tmp_path: 
         assert not servers() & over(pair, digest)
 
 
+@pytest.mark.extended
 def test_a_server_that_a_late_request_brought_back_is_dropped_again(tmp_path: Path) -> None:
     with sqlite_pair(tmp_path) as pair:
         digest = pair.begin()

@@ -491,6 +491,7 @@ def test_an_invitation_that_found_no_slot_is_not_spent(pair: Pair) -> None:
     assert pair.join(digest, invitation=invitation).slot is not None
 
 
+@pytest.mark.extended
 def test_successor_terms_add_and_remove_options_and_open_rounds_finish(quiet: Pair) -> None:
     digest = quiet.begin()
     quiet.step(2)

@@ -49,6 +49,7 @@ def test_what_was_acknowledged_survives_a_kill_and_an_end(tmp_path: Path) -> Non
         assert both.processes[0].end(signal.SIGINT) == 0
 
 
+@pytest.mark.extended
 def test_no_secret_address_or_id_is_logged_counted_or_repeated(tmp_path: Path) -> None:
     """With every limit and error on the way, at the most talkative level."""
     told = {"TACIT_LOG_LEVEL": "debug", "TACIT_LIMITS_ADDRESS_HEADER": "X-Real-IP"}

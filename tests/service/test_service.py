@@ -117,6 +117,7 @@ def test_health_is_told_by_both(both: Threads) -> None:
         assert "tacit_rounds" in both.get(role, "/metrics").text
 
 
+@pytest.mark.extended
 def test_a_quiet_connection_outlives_the_time_in_which_clients_use_it_again(both: Threads) -> None:
     kept_for = httpx.Limits(max_connections=1).keepalive_expiry
     assert kept_for == 5.0  # httpx's own

@@ -87,6 +87,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 @posix
+@pytest.mark.extended
 def test_a_killed_sweep_leaves_no_process_behind(tmp_path: Path) -> None:
     with napping(tmp_path, 600.0) as process:
         process.kill()

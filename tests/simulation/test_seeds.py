@@ -84,6 +84,7 @@ def test_processes_give_the_same_records_bit_for_bit(
     assert [record["seed"] for record in together.records] == list(range(5))
 
 
+@pytest.mark.extended
 def test_a_pool_is_used_when_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seeding, "WORTH_A_POOL", 0.0)
     assert (

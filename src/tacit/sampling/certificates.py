@@ -1,10 +1,10 @@
 """The committed table of certificates for pure DP shuffle batches.
 
 A certificate bounds the likelihood ratio of the server's view of one batch: the number of ones
-among the shuffled bits. It holds for **exactly** the number of users it names. If some of them drop
-out, the number of bits itself is visible, and only a certificate for the number that arrived
-applies. `python -m tacit.papers.certificates --check` proves every row again; this module proves
-nothing.
+among the shuffled bits. It is proven for the number of users it names. It also covers a larger
+batch with the same shares: further reports add ones that do not depend on one's own bit. It does
+not cover a smaller batch. `python -m tacit.papers.certificates --check` proves every row again;
+this module proves nothing.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class Certificate:
                 "privacy."
             )
         return (
-            f"{proven} If fewer messages arrive, the number of bits itself is seen and this "
-            "certificate says nothing."
+            f"{proven} Further messages do not change that. If fewer arrive, the number of bits "
+            "itself is seen and this certificate does not apply."
         )
 
 

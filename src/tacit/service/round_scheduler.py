@@ -268,14 +268,17 @@ class _Batch:
             by_identity = sorted(
                 self.ended, key=lambda one: one[0].identity
             )  # as reports lock them
+            proposed = {one.number: one for one in experiment.propose()}
             mine = []
             for closing, view in by_identity:
-                estimate = self._estimated(experiment, closing, view)
+                if closing.number not in proposed:  # another process has ended it
+                    continue
+                estimate = self._estimated(experiment, proposed[closing.number], closing, view)
                 stage = Stage.REFUSED if estimate is None else Stage.OPENED
                 if ended := party.finish(transaction, closing, stage):  # not by another process
                     mine.append((ended, None if estimate is None else view, estimate))
             for row, view, estimate in sorted(mine, key=lambda one: one[0].number):
-                round_ = _numbered(experiment, row)
+                round_ = proposed[row.number]
                 reports, total = 0, None
                 if view is None or estimate is None:
                     experiment.skip(round_, 0)  # only released reports use up the horizon
@@ -290,7 +293,7 @@ class _Batch:
         return SOON
 
     def _estimated(
-        self, experiment: Experiment, row: RoundRow, view: ReleasedView | None
+        self, experiment: Experiment, round_: Round, row: RoundRow, view: ReleasedView | None
     ) -> Estimate | None:
         """The estimate from a released view; None without one, or if the view is useless.
 
@@ -299,7 +302,7 @@ class _Batch:
         if view is None:
             return None
         terms = self.party.pinned(self.digest).terms
-        way = self.engine.codec(experiment.open(_numbered(experiment, row)), terms)
+        way = self.engine.codec(experiment.open(round_), terms)
         try:
             return analyzed(way, view)
         except TacitError as reason:
