@@ -117,6 +117,12 @@ class MaskingReports(PendingReports):
         shares = FRONT_SIZE + NONCE_SIZE + TAG_SIZE + evidence_size(degree)
         return max(self.round.masked_size, shares)
 
+    @property
+    def messages_sent(self) -> int:
+        """Stages that this process has ended; 0 before the first and once the round is over."""
+        progress = self._progress
+        return 0 if progress is None else len(progress.sent)
+
     def check_answer(self, slot: ReportSlot, message: bytes) -> CheckedShare:
         """Validate the frame of a stage message without I/O; the caller stores it.
 

@@ -33,7 +33,6 @@ class Driver:
         self._hurry = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tacit-driver", daemon=True)
-        self.steps = 0  # done so far: who waits for a change looks again after each
 
     def start(self) -> None:
         """Start the thread."""
@@ -73,7 +72,6 @@ class Driver:
                 wait = backoff(failures)
                 self._failed()
                 _log(problem, wait)
-            self.steps += 1
             taken = time.monotonic() - started
             share = SHARE * (time.thread_time() - computed)
             rest = min(max(SHORTEST, share), LONGEST) if not failures else wait

@@ -31,8 +31,8 @@ from tacit.service.http.writer import GroupWriter
 from tacit.service.trust_models.contract import StagedRound
 
 HELD = 8.0  # seconds that a question waits for its message
-LOOKS = 0.1  # seconds between looks whether the coordinator did a step
-PATIENCE = 10  # looks after which the message is looked up without a step, done by another process
+LOOKS = 0.1  # seconds between looks whether this process has ended a stage
+PATIENCE = 10  # looks after which the message is looked up anyway: another process may have
 MOST_HELD = 2  # questions of one slot: the device may have lost the connection of the first
 SLOT_HEADER = "tacit-slot"
 _PATH = re.compile("/rounds/(?P<identity>[0-9a-f]{32})/messages")
@@ -80,11 +80,11 @@ def add_stages(app: FastAPI, coordinator: Coordinator, writer: GroupWriter, driv
         """The next message of a round with stages for one device."""
         name, whom = bytes.fromhex(identity), bytes.fromhex(address)
         slot, seen = slot_of({SLOT_HEADER.encode(): named.encode()}), -1
-        await run_in_threadpool(staged, coordinator, name, slot)
+        served = await run_in_threadpool(staged, coordinator, name, slot)
         with holding(name, slot):
             for look in range(int(HELD / LOOKS)):
-                if driver.steps != seen or look % PATIENCE == 0:
-                    seen = driver.steps
+                if served.messages_sent != seen or look % PATIENCE == 0:
+                    seen = served.messages_sent
                     asked = await run_in_threadpool(coordinator.next_message, name, whom, after)
                     if asked:
                         return Response(asked, media_type=_OCTETS)

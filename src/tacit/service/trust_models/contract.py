@@ -158,6 +158,10 @@ class StagedRound(ServedRound, Protocol):
     def largest_answer(self) -> int:
         """Bytes of a stage message at most."""
 
+    @property
+    def messages_sent(self) -> int:
+        """Stages that this process has ended: a device's next message needs one more."""
+
     def check_answer(self, slot: ReportSlot, message: bytes) -> CheckedShare:
         """Validate a device's stage message without I/O; the caller stores it."""
 
