@@ -91,8 +91,8 @@ class Certificate:
                 "privacy."
             )
         return (
-            f"{proven} Further messages do not change that. If fewer arrive, the number of bits "
-            "itself is seen and this certificate does not apply."
+            f"{proven} Further messages do not change that. If fewer messages arrive, the number "
+            "of bits itself is seen and this certificate does not apply."
         )
 
 
