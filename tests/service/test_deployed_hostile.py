@@ -24,6 +24,7 @@ from tests.service.fronted import MODELS, Fronted, fronted, small
 
 from tacit.aggregation import ReportSlot
 from tacit.aggregation.masking_rounds import SLOWEST_STAGE, MaskingReports
+from tacit.aggregation.wire import Kind, header
 from tacit.client.entries import Running
 from tacit.client.trust_models import reporter
 from tacit.client.trust_models.masking import MaskingReporter, _answer
@@ -320,6 +321,20 @@ def test_stage_messages_of_strangers_and_of_the_past_change_nothing(masked: Scen
     assert said(masked, first, sent) in OVER
 
 
+def test_stage_messages_before_the_deadline_take_no_slot_of_others(masked: Scene) -> None:
+    """Each stored message counted as a report: a ninth of the devices closed a round for all."""
+    first = masked.guests[0]
+    same = [g for g in masked.guests if g.running.identity == first.running.identity]
+    kinds = (Kind.SHARES, Kind.CHECKED, Kind.MASKED, Kind.ACCUSED, Kind.KEYS, Kind.SEEDS)
+    for guest in same[: len(same) // len(kinds) + 1]:
+        for kind in kinds:
+            early = header(kind, first.running.identity) + bytes(200)
+            assert said(masked, guest, early) in REJECTED
+    assert masked.stored() == 0
+    masked.one.step(3)
+    masked.all_released()
+
+
 def test_strangers_hold_no_question_and_a_slot_only_few(masked: Scene) -> None:
     """Held questions count as connections in use: without a limit they kept everybody else out."""
     guest = masked.guests[0]
@@ -369,7 +384,7 @@ def test_a_device_reveals_for_one_set_of_survivors(masked: Scene) -> None:
     older.advance(table, one.clock.now)
     older.advance(table, one.clock.now + SLOWEST_STAGE + 1)  # the late one has dropped out
     address = session_of(masked, witness).client.address
-    fewer = older.next_message(address, 3)
+    fewer = older.next_message(address, 3, table, one.clock.now)
     assert said(masked, late, answers[late.running.slot, late.running.identity]) == 204
     one.step(2)
     everybody = asked(masked, witness, 3)

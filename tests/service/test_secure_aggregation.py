@@ -326,3 +326,57 @@ def test_answers_need_a_slot_and_are_stored_once(single: Single) -> None:
     with pytest.raises(Refusal):
         party.next_message(identity, os.urandom(32), 0)
     assert other.answer()
+
+
+def test_every_process_of_a_coordinator_gives_out_stage_messages(single: Single) -> None:
+    """One process leads; devices reach any of them, and are no dropouts with the others."""
+    digest = single.begin()
+    phones = single.devices(digest, lambda _: 1)
+    leader = single.coordinator
+    single.restart()
+    follower = single.coordinator
+    for phone in phones:
+        phone.join()
+    single.clock.now += 200
+    for _ in range(12):
+        round_scheduler.step(leader, None)
+        single.coordinator = follower
+        phones = [phone for phone in phones if phone.answer()]
+        if not leader.rounds(Stage.OPEN, Stage.CLOSING):
+            break
+    assert sum(reports for _, reports, _ in released(single)) > 0
+    assert not leader.rounds(Stage.REFUSED)
+
+
+def exchanged(phone: Phone, said: bytes, most: int = 100) -> int:
+    """The requests of a device to a coordinator that always has this message for it."""
+    talk = phone.reporter.stages(phone.running, "http://c", phone.single.clock.now)
+    try:
+        request, count = next(talk), 1
+        while count < most:
+            reply = Reply(200, said) if request.method == "GET" else Reply(204)
+            request, count = talk.send(reply), count + 1
+    except StopIteration as done:
+        assert not done.value, "the device has left the round"
+        return count
+    return count
+
+
+def test_a_device_answers_a_round_neither_without_end_nor_after_its_grace(single: Single) -> None:
+    """Round keys live for the grace of the terms: masks may not be asked for later."""
+    digest = single.begin()
+    phones = single.devices(digest, lambda _: 1)
+    for phone in phones:
+        phone.join()
+    single.clock.now += 200
+    single.step()
+    first, second = phones[:2]
+    session = first.reporter._sessions[first.running.identity, first.running.slot.number]
+    setup = single.coordinator.next_message(first.round.identity, session.client.address, 0)
+    assert exchanged(first, setup) < 20, "the same message again and again"
+    assert not first.reporter._sessions
+    single.clock.now = second.round.binding.closes + second.round.grace
+    with pytest.raises(StopIteration) as ended:
+        next(second.reporter.stages(second.running, "http://c", single.clock.now))
+    assert not ended.value.value
+    assert not second.reporter._sessions, "keys and numbers are forgotten"

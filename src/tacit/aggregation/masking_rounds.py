@@ -106,7 +106,7 @@ class MaskingReports(PendingReports):
         expect_size("report", message, self.report_size)
         slot, join = ReportSlot.decode(message[: SLOT.size]), message[SLOT.size :]
         body(join, Kind.JOIN, self.round.identity)
-        if now >= self.round.binding.closes or len(self.entry().content) > KEY_SIZE:
+        if now >= self.round.binding.closes or self._begun(self.entry()):
             raise ClosedRound("round is closed or past its deadline: nobody can join it")
         return self._vault().checked(slot, self.round.slots, join)
 
@@ -126,12 +126,15 @@ class MaskingReports(PendingReports):
     def check_answer(self, slot: ReportSlot, message: bytes) -> CheckedShare:
         """Validate the frame of a stage message without I/O; the caller stores it.
 
-        Its content is verified by the stage. Each slot has one message of each kind.
+        Its content is verified by the stage. Each slot has one message of each kind, and none
+        before the first stage has ended: until then, stored messages are counted as reports.
         """
         kind = _ANSWERS.get(message[3:4])
         if kind is None:
             raise Refusal("message is no answer of a client")
         body(message, kind, self.round.identity)
+        if not self._begun(self.entry()):
+            raise Refusal("message is too early: stages begin at the deadline of the round")
         vault = self._vault()
         vault.check_slot(slot, self.round.slots)
         name = vault.name(b"answer " + bytes((kind,)) + slot.encode())
@@ -159,18 +162,25 @@ class MaskingReports(PendingReports):
                 return self._over()
             return RoundPhase.OPEN
 
-    def next_message(self, address: bytes, after: int) -> bytes:
+    def next_message(
+        self, address: bytes, after: int, table: Mapping[bytes, bytes], now: float
+    ) -> bytes:
         """The server's message number `after` for a client; empty until it exists.
 
-        A stage may concern only some clients; the others are asked again in a later one. Raises
-        `ClosedRound` for an address that did not join, and once the round is over.
+        Another process may have ended stages: then the messages follow from the record and the
+        `table`. A stage may concern only some clients; the others are asked again in a later one.
+        Raises `ClosedRound` for an address that did not join, and once the round is over.
         """
         with self._lock:
-            if self.entry().phase is not RoundPhase.OPEN:
-                raise ClosedRound(str(ended(self.entry().phase)))
-            if self._progress is None or not self._progress.sent:
+            entry = self.entry()
+            if entry.phase is not RoundPhase.OPEN:
+                raise ClosedRound(str(ended(entry.phase)))
+            if not self._begun(entry):
                 return b""
-            mine = [sent[address] for sent in self._progress.sent if address in sent]
+            progress = self._progress
+            if progress is None or progress.entry != entry:
+                progress = self._synchronized(table, now)
+            mine = [sent[address] for sent in progress.sent if address in sent]
             if not mine:
                 raise ClosedRound("client did not join this round")
             return mine[after] if after < len(mine) else b""
@@ -187,6 +197,11 @@ class MaskingReports(PendingReports):
         """Sign the outcome of a round that is over, and keep it on record; idempotent."""
         said = masking_outcome(self.round, self._records, key)
         return keep_outcome(self._records, role, self.round.identity, said)
+
+    @staticmethod
+    def _begun(entry: RoundEntry) -> bool:
+        """Whether the first stage of a round has ended, in any process."""
+        return len(entry.content) > KEY_SIZE
 
     def _over(self) -> RoundPhase:
         self._progress = None

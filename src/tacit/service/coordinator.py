@@ -41,6 +41,7 @@ from tacit.service.party import (
     exact_noise,
     unknown_round,
 )
+from tacit.service.pending import PendingShares
 from tacit.service.store import LIVE, ExperimentRow, Registered, State, Store, Transaction
 from tacit.service.timing import Timing
 from tacit.service.trust_models import COORDINATORS, coordinator_engine
@@ -156,7 +157,8 @@ class Coordinator(ServerParty):
     def next_message(self, identity: bytes, address: bytes, after: int) -> bytes:
         """The message number `after` of a round for one device; empty until it exists."""
         try:
-            return self.staged(identity).next_message(address, after)
+            table = PendingShares(self.store, identity)
+            return self.staged(identity).next_message(address, after, table, self._clock())
         except ClosedRound as reason:
             raise Gone(str(reason)) from None
 

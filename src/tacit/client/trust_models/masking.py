@@ -29,6 +29,7 @@ PAUSE = 0.5
 
 _SLOT = "Tacit-Slot"
 _FAILURES = 20  # consecutive failed requests until the device has dropped out
+_MESSAGES = 7  # of a round, at most: SETUP, INBOX, PAIRS, LEFT, PROOF, REQUEST, PROOF
 _REFUSED = Reply(409)
 
 
@@ -39,6 +40,7 @@ class _Session:
     client: MaskingClient
     numbers: list[int]
     closes: int
+    expires: int
     after: int = 0
     asks: float = 0.0
     failures: int = 0
@@ -60,13 +62,18 @@ class MaskingReporter(Reporter):
         client = MaskingClient(pinned, running.announcement)
         exact = numbers_of(pinned.terms, announced.binding, running.levels)
         numbers = [number + share(pinned.terms, announced) for number in exact]
-        self._sessions[_key(running)] = _Session(client, numbers, announced.binding.closes)
+        closes = announced.binding.closes
+        session = _Session(client, numbers, closes, closes + announced.grace)
+        self._sessions[_key(running)] = session
         return {pinned.terms.leader: running.slot.encode() + client.join()}
 
     def stages(self, running: Running, url: str, now: float) -> Talk[bool]:
-        """Answer all messages that the server has; False once this device is out of the round."""
+        """Answer all messages that the server has; False once this device is out of the round.
+
+        It is out after the grace of the round, too, and after as many messages as a round has.
+        """
         session = self._sessions.get(_key(running))
-        while session is not None:
+        while session is not None and now < session.expires and session.after < _MESSAGES:
             address = session.client.address.hex()
             named = ((_SLOT, running.slot.encode().hex()),)
             reply = yield Request("GET", f"{url}/messages/{address}/{session.after}", b"", named)

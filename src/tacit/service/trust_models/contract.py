@@ -9,7 +9,7 @@ decides what is released, the store holds pending reports. Any process may creat
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Protocol, runtime_checkable
@@ -165,10 +165,13 @@ class StagedRound(ServedRound, Protocol):
     def check_answer(self, slot: ReportSlot, message: bytes) -> CheckedShare:
         """Validate a device's stage message without I/O; the caller stores it."""
 
-    def next_message(self, address: bytes, after: int) -> bytes:
+    def next_message(
+        self, address: bytes, after: int, table: Mapping[bytes, bytes], now: float
+    ) -> bytes:
         """The party's message number `after` for a device; empty until it exists.
 
-        Raises `ClosedRound` for a device that is no longer asked, and once the round is over.
+        `table` holds the stored messages, in case another process has ended the stage. Raises
+        `ClosedRound` for a device that is no longer asked, and once the round is over.
         """
 
 
