@@ -334,6 +334,16 @@ export async function joining(tacit, { terms, accepts }) {
   });
 }
 
+/** The stage after joining under servers that give these replies by the last part of the path, or the field of the refusal. */
+export async function joined(tacit, { address, digest, pinned, start, replies, accepts }) {
+  const { memoryStorage } = await import("../../clients/js/memory.js");
+  const fetch = async (url) => new Response(JSON.stringify(replies[new URL(url).pathname.split("/").at(-1)]));
+  return Promise.all(accepts.map(async (accept) => {
+    const device = await tacit.Device.open(address, digest, { pinned, accept, storage: memoryStorage(), fetch, now: () => start });
+    return device.join().then(({ stage }) => stage, ({ field }) => field);
+  }));
+}
+
 /** Invitations as the coordinator is shown them. */
 export async function shownInvitations(tacit, { invitations }) {
   const { withoutSecret } = await tacit.hpke();

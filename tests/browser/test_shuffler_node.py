@@ -151,6 +151,31 @@ def test_open_admission_needs_the_participant_s_word() -> None:
     assert node("joining", asked) == [cost] * 3
 
 
+@pytest.mark.parametrize("state", ["running", "stopped", "finished", "anything"])
+def test_no_state_that_a_coordinator_claims_replaces_the_participant_s_word(
+    pair: Pair, state: str
+) -> None:
+    """States are not signed: one that had ended made the device join without asking its user."""
+    digest = began(pair)
+    one = everybody(pair, digest)[0]
+    assert one.slot is not None
+    pinned = pair.coordinator.pinned(digest)
+    signed = [signature.hex() for signature in pinned.signatures]
+    terms = {"terms": pinned.terms.encode().decode(), "signatures": signed, "state": state}
+    place = {"option": one.option, "asked": True, "announcement": one.announcement.hex()}
+    slot = {"place": one.slot.number, "token": one.slot.token.hex()}
+    analyzer, shuffler = (key.hex() for key in pinned.keys)
+    given = {
+        "address": "https://coordinator.example",
+        "digest": digest.hex(),
+        "pinned": {"coordinator": analyzer, "helper": shuffler},
+        "start": pair.clock.now * 1000,
+        "replies": {"terms": terms, "places": place | slot},
+        "accepts": [{}, {"obedientCoordinator": False}, {"obedientCoordinator": True}],
+    }
+    assert node("joined", given) == ["admission", "admission", "waiting"]
+
+
 @pytest.mark.extended
 def test_a_report_is_charged_with_its_delta_which_python_takes_over(stage: staging.Stage) -> None:
     stage.begin_with("shuffler", participations=3)
