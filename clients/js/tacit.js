@@ -490,7 +490,7 @@ export class Device {
     const vain = roundsOf(entry).filter((round) => !round.outcome || /refused|unknown/.test(round.outcome));
     must(new Set(vain.map((round) => round.identity)).size < 3, "refused", "three rounds were aborted: this device joins no more");
     must(invitation ? /^[ -~]+$/.test(invitation) : terms.admission === "open", "invitation", "an invitation is needed to take part");
-    const cost = model.cost(terms, parse(terms.noise.scale), this.#accept); // whatever state a coordinator claims
+    const cost = model.cost(terms, parse(terms.noise.scale), this.#accept);
     try {
       checkRoom(await this.#storage.read(), entry, cost, deltaOf(terms.guarantee));
     } catch (problem) {
