@@ -1,4 +1,4 @@
-"""Every named algorithm's printed numbers against slow arithmetic of its own noise.
+"""Every printed number, of named algorithms and of live terms, against slow arithmetic.
 
     python -m tests.verify [--only NAME] [--quick] [--workers N]
 
@@ -7,7 +7,8 @@ rounds are built as the algorithm would, their shares' parameters are taken, and
 printed for the *run* is computed from the distribution of the adversary's view, with exactly as
 many missing and dishonest participants as the printed assumptions allow (per group, where they say
 group). More than is printed anywhere fails. `slack` is how much of the printed number is truly
-used, at least and at most: of δ, or of ε where δ is 0.
+used, at least and at most: of δ, or of ε where δ is 0. Rows of terms are about the weakest live
+terms and rounds that devices accept (`live`, `moments`).
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ from typing import Any
 
 import mpmath as mp
 from tests.verify import arithmetic as slow
-from tests.verify import neighbours
+from tests.verify import live, moments, neighbours
 
 from tacit.algorithms.registry import Algorithm, algorithms
 from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove
 from tacit.errors import TacitError
+from tacit.terms import MomentTerms
 from tacit.types import Arm, Round
 
 NEVER_OVER = 1 + 1e-9
@@ -358,30 +360,48 @@ def verify(name: str, options: dict[str, Any], quick: bool) -> Row:
     return row
 
 
+def verify_terms(setting: live.Setting) -> Row:
+    """The weakest terms and rounds of a live experiment."""
+    row, started = Row(), time.process_time()
+    found = moments if isinstance(setting.context, MomentTerms) else live
+    try:
+        for part, about in found.used(setting):
+            row.add(part, about)
+    except TacitError:
+        row.beyond += 1
+    row.seconds = time.process_time() - started
+    return row
+
+
+def jobs(only: str, quick: bool) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+    """The rows of the table, each with the calls that fill it."""
+    for name, entry in algorithms().items():
+        if only in name and "epsilon" in entry.options:
+            yield name, [(verify, name, one, quick) for one in settings(entry, quick)]
+    stated: dict[str, list[tuple[Any, ...]]] = {}
+    for setting in (*live.settings(quick), *moments.settings(quick)):
+        about = "moments" if isinstance(setting.context, MomentTerms) else setting.trust.value
+        stated.setdefault(f"terms {about}", []).append((verify_terms, setting))
+    yield from ((name, calls) for name, calls in stated.items() if only in name)
+
+
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m tests.verify", description=__doc__)
-    parser.add_argument("--only", default="", help="algorithms whose name contains this")
+    parser.add_argument("--only", default="", help="rows whose name contains this")
     parser.add_argument("--quick", action="store_true", help="fewer values of everything")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
     asked = parser.parse_args()
     print(
-        f"{'algorithm':20}{'checked':>8}{'refused':>8}{'beyond':>7}"
+        f"{'algorithm':25}{'checked':>8}{'refused':>8}{'beyond':>7}"
         f"{'slack: of ε or δ used':>24}{'CPU s':>7}  verdict",
         flush=True,
     )
     held = True
-    named = {
-        name: entry
-        for name, entry in algorithms().items()
-        if asked.only in name and "epsilon" in entry.options
-    }
     with ProcessPoolExecutor(asked.workers) as pool:
         waiting = {
-            name: [
-                pool.submit(verify, name, one, asked.quick) for one in settings(entry, asked.quick)
-            ]
-            for name, entry in named.items()
+            name: [pool.submit(*call) for call in calls]
+            for name, calls in jobs(asked.only, asked.quick)
         }
         for name, parts in waiting.items():
             row = Row()
@@ -389,7 +409,7 @@ def main() -> int:
                 row.join(part.result())
             share = f"{row.least:.4f} to {row.most:.6f}" if row.checked else ""
             print(
-                f"{name:20}{row.checked:8}{row.refused:8}{row.beyond:7}{share:>24}"
+                f"{name:25}{row.checked:8}{row.refused:8}{row.beyond:7}{share:>24}"
                 f"{row.seconds:7.0f}  {row.verdict}",
                 flush=True,
             )

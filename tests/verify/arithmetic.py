@@ -55,6 +55,7 @@ def _falling(first: Any, ratio: Any) -> list[Any]:
     return weights
 
 
+DIGITS, FINE = 700, 256  # bits after the point, of terms of a series and of what they are made of
 WIDE = 600.0  # standard deviations above which tables are made by interpolation
 NODES, REACH = 48, 13.5  # of the interpolation, and how many standard deviations it covers
 
@@ -69,14 +70,20 @@ def width(shift: int, deviation: float) -> int:
     return max((w for w in range(1, shift + 1) if shift % w == 0 and w <= most), default=1)
 
 
-def smooth(log_mass: Callable[[Any], Any], middle: int, deviation: float, w: int) -> Distribution:
+def smooth(
+    log_mass: Callable[[Any], Any], middle: int, deviation: float, w: int, symmetric: bool = True
+) -> Distribution:
     """The distribution of ⌊(X - middle)/w⌋ from log P(x), which is nearly a parabola: interpolated
     at 48
     points in 80-bit numbers, and summed over w integers by Gauss and the Euler-Maclaurin formula.
     """
     half = REACH * deviation
     angles = [mp.pi * (2 * k + 1) / (2 * NODES) for k in range(NODES)]
-    values = [log_mass(middle + half * mp.cos(angle)) for angle in angles]
+    values = [log_mass(middle + half * mp.cos(angle)) for angle in angles[: NODES // 2]]
+    if symmetric:
+        values += values[::-1]
+    else:
+        values += [log_mass(middle + half * mp.cos(angle)) for angle in angles[NODES // 2 :]]
     fit = np.array(
         [
             np.longdouble(mp.nstr(mp.fdot(values, [mp.cos(j * a) for a in angles]) * 2 / NODES, 25))
@@ -146,15 +153,19 @@ def skellam(variance: Any, w: int = 1) -> Distribution:
 
 def _log_bessel(order: Any, v: Any) -> Any:
     """ln e^{-v} I_order(v) by Hankel's series, whose terms grow only after about 2v of them; they
-    cancel down to e^{-order²/2v}, hence the digits.
+    cancel down to e^{-order²/2v}, hence the digits: integers in units of 2^-DIGITS, and all of them
+    so small in the end that what was rounded off, below 2^-500, is far below the sum.
     """
-    with mp.workprec(PRECISION + 700):
-        term, total, k = mp.mpf(1), mp.mpf(1), 0
-        while abs(term) > mp.mpf(2) ** -(PRECISION + 300):
-            k += 1
-            term *= -(4 * order**2 - (2 * k - 1) ** 2) / (8 * k * v)
-            total += term
-        return mp.log(total) - mp.log(2 * mp.pi * v) / 2
+    square, eight = (int(mp.floor(value * mp.mpf(2) ** FINE)) for value in (4 * order**2, 8 * v))
+    term = total = 1 << DIGITS
+    k = 0
+    while term:
+        k += 1
+        term = term * (((2 * k - 1) ** 2 << FINE) - square) // (k * eight)
+        if term == -1:  # rounded towards -∞, for ever
+            break
+        total += term
+    return mp.log(mp.mpf(total)) - DIGITS * mp.log(2) - mp.log(2 * mp.pi * v) / 2
 
 
 @lru_cache(maxsize=64)
@@ -170,7 +181,7 @@ def binomial(trials: int, p: Fraction, w: int = 1) -> Distribution:
 
     deviation = math.sqrt(trials * float(p * (1 - p)))
     if deviation > WIDE:
-        return smooth(log_mass, mode, deviation, w)
+        return smooth(log_mass, mode, deviation, w, symmetric=False)
     top = mp.exp(log_mass(mode))
     right = _falling(top, lambda k: odds * (trials - mode - k + 1) / (mode + k))
     left = _falling(top, lambda k: (mode - k + 1) / odds / (trials - mode + k))[1:]
@@ -192,12 +203,14 @@ def polya_difference(r: Fraction, rate: Fraction) -> Distribution:
 @lru_cache(maxsize=64)
 def largest_loss(distribution: Distribution, shift: int) -> Any:
     """The largest |ln P(k)/P(k + shift)| where both are resolved."""
-    found = mp.mpf(0)
+    large, small = 1, 1
     for place, mass in enumerate(distribution.masses):
         other = distribution(distribution.first + place + shift)
         if min(mass, other) > TINY:
-            found = max(found, abs(mp.log(mp.mpf(mass) / other)))
-    return found
+            above, below = max(mass, other), min(mass, other)
+            if above * small > large * below:
+                large, small = above, below
+    return mp.log(mp.mpf(large) / small)
 
 
 @lru_cache(maxsize=64)
