@@ -117,6 +117,16 @@ SLICES = ("tests/protocols/test_slice_guarantees.py",)
 STATISTIC_GUARANTEES = ("tests/protocols/test_statistic_guarantees.py",)
 WORDS = ("tests/terms/test_words.py",)
 LEARNERS = ("tests/bandits/test_every_learner.py",)
+ACCEPTANCE = ("tests/service/test_acceptance.py",)
+ANY_DEVICE = ("tests/service/test_device.py",)
+INVITED = ("tests/service/test_issuers.py", "tests/service/test_device.py")
+ISSUERS = ("tests/service/test_issuers.py",)
+LOCAL_TABLES = ("tests/service/test_contextual_local.py",)
+CERTIFIED = ("tests/service/test_algorithms_deployed.py",)
+WEAKEST = ("tests/verify/test_live.py",)
+LINEAR = ("tests/algorithms/test_lzj22.py",)
+CONTEXTUAL = ("tests/contextual/test_experiments.py",)
+EXPERIMENT = ("tests/test_experiment.py",)
 
 TARGETS: tuple[Target, ...] = (
     # coins and draws of noise
@@ -1878,6 +1888,254 @@ TARGETS: tuple[Target, ...] = (
         "Guard._worse",
         (swap("sure * self._setting(self.rail.level).share(option)", "sure"),),
         ("tests/bandits/test_guardrail.py",),
+    ),
+    # what a device asks before it joins, sends and is refunded
+    Target("client/device.py", "DeviceCore._nothing_left", (checks,), (*ACCEPTANCE, *DEVICE)),
+    Target("client/device.py", "_check_willing", (checks, limits), (*DEVICE, *ANY_DEVICE)),
+    Target("client/device.py", "_slot", (checks,), DEVICE),
+    Target("client/device.py", "_option", (checks,), DEVICE),
+    Target(
+        "client/device.py",
+        "DeviceCore._taken",
+        (swap("pinned.terms.delta_cost", "0"), swap("chosen.levels", "(0,)")),
+        (*DEVICE, *ANY_DEVICE, *LIVE_CONTEXTS),
+    ),
+    Target(
+        "client/device.py",
+        "DeviceCore._send",
+        (swap("without_secret(running.invitation)", "running.invitation"),),
+        INVITED,
+    ),
+    Target(
+        "client/device.py",
+        "_asking",
+        (swap("without_secret(invitation)", "invitation"),),
+        INVITED,
+    ),
+    Target(
+        "client/device.py",
+        "DeviceCore._final",
+        (swap("role == post.role", "True"), swap("said is not RoundOutcome.UNKNOWN", "True")),
+        (*DEVICE, *ANY_DEVICE),
+    ),
+    Target(
+        "client/device.py",
+        "DeviceCore._ask",
+        (swap("RoundOutcome.RELEASED in said", "False"), swap("refund", "True")),
+        (*DEVICE, *ANY_DEVICE),
+    ),
+    Target("client/acceptance.py", "Acceptance.check", (checks,), ACCEPTANCE),
+    Target("client/ledger.py", "Ledger._joined", (checks,), LEDGER),
+    Target("client/ledger.py", "Ledger.join", (checks,), LEDGER, ("_check_delta",)),
+    Target("client/ledger.py", "Ledger.end", (swap("refund", "True"),), LEDGER),
+    Target(
+        "client/budget.py",
+        "Budget._exported",
+        (
+            swap("bool(row['charged']) or row['outcome'] is None", "bool(row['charged'])"),
+            swap("row['outcome'] == ParticipationOutcome.ABORTED", "True"),
+        ),
+        LEDGER,
+    ),
+    Target("client/budget.py", "_lesser", (swap("min", "max"),), LEDGER),
+    Target(
+        "client/budget.py",
+        "Budget._united",
+        (swap("min(epsilons)", "max(epsilons)"), swap("(lineage, *others)", "(lineage,)")),
+        LEDGER,
+    ),
+    Target("service/invitations.py", "_checked", (swap("lineage + number", "number"),), ISSUERS),
+    Target("service/invitations.py", "_checked", (checks,), ISSUERS),
+    Target(
+        "service/invitations.py", "check", (swap("number_of(secret)", "secret"),), (*ISSUERS, *DESK)
+    ),
+    Target(
+        "service/assignment.py",
+        "SlotAssigner._draw",
+        (swap("self._transaction.spend(invitation, name)", "True"),),
+        (*DESK, *ISSUERS),
+    ),
+    # unary encoding and certified shares, live
+    Target(
+        "client/trust_models/local.py",
+        "_unary",
+        (
+            swap("int(flip_response(2 / parameter))", "0"),
+            swap("2 / parameter", "4 / parameter"),
+            swap("int(HALF.flip())", "1"),
+            swap("own if cell else other", "other if cell else own"),
+        ),
+        LOCAL_TABLES,
+    ),
+    Target(
+        "client/trust_models/local.py",
+        "_response",
+        (swap("level ^ flip", "level"), swap("1 / parameter", "2 / parameter")),
+        LIVE_LOCAL,
+    ),
+    Target(
+        "client/trust_models/local.py",
+        "LocalReporter.encode",
+        (
+            swap("announced.noise.total", "announced.noise.total / 2"),
+            swap("pinned.terms.distribution(announced.binding.chosen)", "RANDOMIZED_RESPONSE"),
+        ),
+        (*LIVE_LOCAL, *LOCAL_TABLES),
+    ),
+    Target(
+        "client/trust_models/shuffler.py",
+        "randomized",
+        (swap("draw_certified_ones(proven)(level)", "level"),),
+        CERTIFIED,
+    ),
+    Target(
+        "client/trust_models/shuffler.py",
+        "ShufflerReporter.encode",
+        (
+            swap("terms.noise.distribution == CERTIFIED_POLYA", "False"),
+            swap("announced.noise.divisor", "1"),
+            swap("terms.each[0]", "terms.promise.epsilon"),
+        ),
+        CERTIFIED,
+    ),
+    Target(
+        "terms/pinned.py",
+        "Pinned._check_certified",
+        (checks, swap("self.terms.each[0]", "self.terms.promise.epsilon")),
+        (*CERTIFIED, *WEAKEST),
+    ),
+    # assumptions dropped, scopes swapped
+    Target(
+        "terms/document.py",
+        "Terms._trusted",
+        (
+            swap("HonestServers(1, of=2)", "HonestServers(2, of=2)"),
+            swap("PinnedKeys()", "BoundedAdversary()"),
+            swap("HonestDevice()", "PinnedKeys()"),
+            swap("Scope.ROUND", "Scope.GROUP"),
+            swap("1 - about.missing_fraction", "about.missing_fraction"),
+            swap("about.dishonest_count", "0"),
+            swap("about.dishonest_fraction", "0 * about.dishonest_fraction"),
+            swap("self.promise.participations > 1", "False"),
+            swap("NonColludingShuffler()", "BoundedAdversary()"),
+            swap("SemiHonestServer()", "BoundedAdversary()"),
+            swap("HonestServers(2, of=2)", "HonestServers(1, of=2)"),
+        ),
+        (*DOCUMENT, *STATED_NOISE),
+    ),
+    Target(
+        "terms/document.py",
+        "Terms.assumptions",
+        (swap("secret", "PublicMembership()"), swap("PublicMembership()", "secret")),
+        (*DOCUMENT, *CHOSEN),
+    ),
+    Target(
+        "terms/document.py", "smallest_masking_delta", (swap("participations", "1"),), DOCUMENT
+    ),
+    Target(
+        "terms/document.py",
+        "Terms.aggregation_delta",
+        (
+            swap("smallest_masking_delta(self.promise.participations)", "Fraction(0)"),
+            swap("smallest_shuffler_delta(self)", "Fraction(0)"),
+        ),
+        (*DOCUMENT, *WEAKEST),
+    ),
+    Target(
+        "terms/document.py",
+        "moments_delta",
+        (swap("report.squared_sensitivity", "report.squared_sensitivity / 2"),),
+        WEAKEST,
+    ),
+    Target(
+        "privacy/threat_model.py",
+        "ThreatModel.assumptions",
+        (swap("self.dishonest(scope)", "self.dishonest()"),),
+        (*ASSUMED, *EVERY, *LINEAR),
+    ),
+    Target(
+        "algorithms/lzj22.py",
+        "status",
+        (
+            swap("privacy.KnownPerRound(target)", "privacy.NonPrivate()"),
+            swap("scope.ROUND", "scope.GROUP"),
+            swap("scope.GROUP", "scope.ROUND"),
+            swap("privacy.in_distinct_rounds(target)", "()"),
+            swap("privacy.ThreatModel().assumptions(whom)", "()"),
+        ),
+        LINEAR,
+    ),
+    Target(
+        "algorithms/private_contextual.py",
+        "stated",
+        (
+            swap("protects", "assumptions.PublicMembership()"),
+            swap("assumptions.PublicMembership()", "protects"),
+        ),
+        (*SLICES, *STATISTIC_GUARANTEES, *CONTEXTUAL),
+    ),
+    Target(
+        "protocols/integer_vectors.py",
+        "SecureVector.__init__",
+        (
+            swap("threat.assumptions()", "()"),
+            swap("in_distinct_rounds(target)", "()"),
+            swap("threat.honest(self.participants)", "self.participants"),
+            swap("each_time(target)", "target"),
+        ),
+        (*EVERY, *VECTORS),
+    ),
+    Target(
+        "protocols/l2_sums.py",
+        "BallSum.__init__",
+        (swap("in_distinct_rounds(target)", "()"),),
+        (*EVERY, *BALLS),
+    ),
+    Target(
+        "protocols/joint.py",
+        "JointSums.__init__",
+        (swap("MetricsPerParticipation(metrics)", "MetricsPerParticipation(1)"),),
+        ("tests/protocols/test_joint.py",),
+    ),
+    Target(
+        "privacy/joint_guarantees.py",
+        "compose",
+        (swap("_alike_and_pure(items)", "True"),),
+        (*GUARANTEES, *ASSUMED),
+    ),
+    # release gates
+    Target("protocols/mechanism.py", "PerRound.__post_init__", (checks,), MECHANISM),
+    Target(
+        "protocols/mechanism.py",
+        "PerRound.__post_init__",
+        (swap("isinstance(self.privacy, Guaranteed)", "False"),),
+        MECHANISM,
+    ),
+    Target("protocols/mechanism.py", "PerRound._check_target", (checks,), MECHANISM),
+    Target("protocols/mechanism.py", "PerRound.restore", (checks,), MECHANISM),
+    Target("protocols/mechanism.py", "Releases.__post_init__", (checks,), MECHANISM),
+    Target(
+        "protocols/mechanism.py",
+        "PerRound._check_small_round",
+        (swap("isinstance(self.privacy, NonPrivate) and earned is not None", "False"),),
+        MECHANISM,
+    ),
+    Target("experiment.py", "Experiment.__post_init__", (checks,), EXPERIMENT),
+    Target("experiment.py", "Experiment.open", (checks,), EXPERIMENT),
+    Target("experiment.py", "Experiment.observe", (checks,), EXPERIMENT),
+    Target("experiment.py", "Experiment.from_dict", (checks,), EXPERIMENT),
+    Target("experiment.py", "_check_secret", (checks,), EXPERIMENT),
+    Target(
+        "aggregation/interface.py",
+        "check_minimum",
+        (limits, checks),
+        (*SHUFFLER, *MASKING),
+    ),
+    Target(
+        "aggregation/announcements.py",
+        "SharedNoise.__post_init__",
+        (checks,),
+        (*SHUFFLER, *COORDINATOR, *DEVICE_SHARES),
     ),
 )
 

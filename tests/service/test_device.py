@@ -32,6 +32,7 @@ from tacit.aggregation import Collector
 from tacit.client import AsyncDevice, Device, Ledger, Offline, Pins, Unagreed
 from tacit.client.device import MOST_ABORTED, UNASKED
 from tacit.client.exchange import Reply
+from tacit.client.invitations import encoded, without_secret
 from tacit.errors import Refusal, TacitError
 from tacit.signatures import public_key
 from tacit.terms import Answer, Noise, Promise, in_words
@@ -758,7 +759,7 @@ def test_a_device_that_meets_the_successor_first_pins_it_like_any_terms() -> Non
 # Invitations
 
 
-def test_the_invitation_goes_to_the_coordinator_and_to_both_servers() -> None:
+def test_the_invitation_goes_to_both_servers_and_its_secret_to_the_helper_only() -> None:
     parties = Parties(terms(admission="invitation", issuer=public_key(KEYS[3])))
     parties.open()
     device = parties.device()
@@ -767,12 +768,19 @@ def test_the_invitation_goes_to_the_coordinator_and_to_both_servers() -> None:
     with pytest.raises(Refusal, match="ASCII"):
         device.join(parties.experiment, "nö\n")
     assert all(seen.method == "GET" for seen in parties.trace)
-    device.join(parties.experiment, "ticket-1")
+    ticket = encoded(bytes(range(80)))
+    shown = without_secret(ticket)
+    assert shown != ticket
+    device.join(parties.experiment, ticket)
     device.wait_and_report()
     places = [body for body in parties.bodies if body.startswith(b"{")]
-    assert [json.loads(body)["invitation"] for body in places] == ["ticket-1"]
-    headers = [dict(seen.headers) for seen in parties.trace if seen.method == "PUT"]
-    assert [header["tacit-invitation"] for header in headers] == ["ticket-1"] * 2
+    assert [json.loads(body)["invitation"] for body in places] == [shown]
+    said = {
+        httpx.URL(seen.url).host: dict(seen.headers)["tacit-invitation"]
+        for seen in parties.trace
+        if seen.method == "PUT"
+    }
+    assert said == {"coordinator.test": shown, "helper.test": ticket}
 
 
 # What a network sees

@@ -35,7 +35,7 @@ from tacit.algorithms.registry import Algorithm, algorithms
 from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove
 from tacit.errors import TacitError
 from tacit.terms import MomentTerms
-from tacit.types import Arm, Round
+from tacit.types import Arm, Fit, Round
 
 NEVER_OVER = 1 + 1e-9
 SIZES = (2, 3, 19, 64, 65, 1000, 100_000, 1_000_000)
@@ -109,7 +109,10 @@ def seen(protocol: Any, stated: Any) -> Seen:
         return Seen(nothing, 1, times, epsilon)
     if name == "CentralLaplace":
         return Seen(nothing, 1, times, mp.mpf(protocol.precision) / protocol.noise.scale)
-    alone = {"Central", "Local", "TwoServers", "Verified"}
+    alone = {"Central", "Local", "TwoServers", "Verified", "CentralVectors", "LocalVectors"}
+    if hasattr(protocol, "radius"):
+        adding = 1 if name in ("CentralBall", "LocalBall") else honest
+        return ball(protocol, adding, times)
     share = getattr(protocol, "share", None) or getattr(protocol, "device", None)
     if share is None and hasattr(protocol, "noise_bits"):
         from tacit.noise import Binomial
@@ -125,6 +128,17 @@ def seen(protocol: Any, stated: Any) -> Seen:
     w = slow.width(shift, deviation) if coarse and deviation > slow.WIDE else 1
     distribution, rate = summed(share, adding, w)
     return Seen(distribution, shift // w, copies, None if rate is None else rate * shift)
+
+
+def ball(protocol: Any, adding: int, times: int) -> Seen:
+    """Opposite vectors along an axis: as many steps of the grid as it has, in each participation;
+    the noise is wide, and nearly Gaussian.
+    """
+    deviation = math.sqrt(float(protocol.distribution.variance) * adding)
+    if deviation < SMOOTH:
+        raise TacitError("noise in a ball that is not wide: convolve it")
+    moved = protocol.steps / (1 + 1e-11)
+    return Seen(nothing, 1, 1, gaussian=math.sqrt(times) * moved / deviation)
 
 
 def statistic_sum(protocol: Any, honest: int) -> Seen:
@@ -310,6 +324,14 @@ def protocols(entry: Algorithm, options: dict[str, Any], quick: bool) -> Iterato
         released = [round_ for round_ in experiment.propose() if round_.released]
         first = experiment.open(released[0]) if released else None  # a batch may exceed the horizon
         yield first, stated_for(mechanism, first)
+        if entry.family == "linear" and released:
+            for round_ in phases(released[0], quick):
+                try:
+                    protocol = mechanism.open(round_)
+                except TacitError:
+                    yield None, None
+                else:
+                    yield protocol, stated_for(mechanism, protocol)
         if entry.family == "arms" and hasattr(mechanism, "make"):
             for size in SIZES[:5] if quick else SIZES:
                 try:
@@ -319,6 +341,24 @@ def protocols(entry: Algorithm, options: dict[str, Any], quick: bool) -> Iterato
                     yield None, None
                 else:
                     yield protocol, stated_for(mechanism, protocol)
+
+
+def phases(first: Round, quick: bool) -> Iterator[Round]:
+    """Later phases of a linear bandit, like its first: larger ones, and one of fitted parameters
+    where clients report vectors.
+    """
+    design: Any = first.assignment
+    for size in (40,) if quick else (40, 100_000):
+        plays = (size,) * len(design.plays)
+        people = sum(plays) if design.each else size
+        yield replace(first, participants=people, assignment=replace(design, plays=plays))
+    if not design.each:
+        d = 5
+        solve = tuple(tuple(float(i == j) for i in range(d)) for j in range(d))
+        about = (design.support, design.plays, design.length)
+        yield replace(
+            first, participants=1000, assignment=Fit(*about, solve=solve, centre=(0.0,) * d)
+        )
 
 
 def stated_for(mechanism: Any, protocol: Any) -> Any:
