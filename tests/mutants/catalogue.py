@@ -2029,9 +2029,7 @@ TARGETS: tuple[Target, ...] = (
         (swap("secret", "PublicMembership()"), swap("PublicMembership()", "secret")),
         (*DOCUMENT, *CHOSEN),
     ),
-    Target(
-        "terms/document.py", "smallest_masking_delta", (swap("participations", "1"),), DOCUMENT
-    ),
+    Target("terms/document.py", "smallest_masking_delta", (swap("participations", "1"),), DOCUMENT),
     Target(
         "terms/document.py",
         "Terms.aggregation_delta",
