@@ -118,6 +118,7 @@ STATISTIC_GUARANTEES = ("tests/protocols/test_statistic_guarantees.py",)
 WORDS = ("tests/terms/test_words.py",)
 LEARNERS = ("tests/bandits/test_every_learner.py",)
 ACCEPTANCE = ("tests/service/test_acceptance.py",)
+JOINED = ("tests/service/test_local.py::test_a_device_joins_only_under_an_accepted_trust_model",)
 ANY_DEVICE = ("tests/service/test_device.py",)
 INVITED = ("tests/service/test_issuers.py", "tests/service/test_device.py")
 ISSUERS = ("tests/service/test_issuers.py",)
@@ -1890,7 +1891,7 @@ TARGETS: tuple[Target, ...] = (
         ("tests/bandits/test_guardrail.py",),
     ),
     # what a device asks before it joins, sends and is refunded
-    Target("client/device.py", "DeviceCore._nothing_left", (checks,), (*ACCEPTANCE, *DEVICE)),
+    Target("client/device.py", "DeviceCore._nothing_left", (checks,), (*JOINED, *ANY_DEVICE)),
     Target("client/device.py", "_check_willing", (checks, limits), (*DEVICE, *ANY_DEVICE)),
     Target("client/device.py", "_slot", (checks,), DEVICE),
     Target("client/device.py", "_option", (checks,), DEVICE),
