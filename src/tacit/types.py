@@ -105,6 +105,17 @@ class Fit(Design):
 
     The vector is `solve` times the average rewards, minus `centre`, scaled down to norm `radius`
     where its norm is larger.
+
+    Parameters
+    ----------
+    support, plays, length, each
+        As in `Design`.
+    solve : tuple of tuples of float
+        The matrix that maps average rewards to the fitted parameter.
+    centre : tuple of float
+        The vector that is subtracted from the parameter.
+    radius : float
+        The largest norm of a report.
     """
 
     solve: tuple[tuple[float, ...], ...] = ()
@@ -321,6 +332,17 @@ class VectorError:
 
     `proxies` are sub-Gaussian variance proxies: ln E[e^{t·error}] <= t²·proxy/2 for |t| <= reach.
     `stated` are the standard deviations in the papers' confidence widths.
+
+    Parameters
+    ----------
+    participants : int or array of int
+        The number of participants; an array if coordinates differ.
+    proxies : array
+        Sub-Gaussian variance proxies of the coordinates.
+    reaches : array
+        The largest |t| at which each proxy is valid.
+    stated : array
+        Standard deviations of the coordinates' noise, as in the papers' widths.
     """
 
     participants: int | Integers
@@ -335,6 +357,15 @@ class Aggregate:
 
     `wrapped` says whether the value is misread (wrapped around the modulus). Only a simulation,
     which knows the true sum, can set it.
+
+    Parameters
+    ----------
+    values : tuple
+        The released numbers, one per coordinate.
+    reports : int
+        The number of reports in the aggregate.
+    wrapped : bool
+        Whether the value is known to be misread.
     """
 
     values: tuple[Any, ...]

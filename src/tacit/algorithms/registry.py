@@ -82,7 +82,29 @@ class GuaranteeForm:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One named algorithm: its source, trust models, guarantee, problem and options."""
+    """One named algorithm: its source, trust models, guarantee, problem and options.
+
+    Parameters
+    ----------
+    name : str
+        The name in `simulate` and on the command line.
+    paper : str
+        The paper that it is from.
+    trusts : tuple of TrustModel
+        The trust models under which it runs.
+    form : GuaranteeForm
+        The form of its guarantee.
+    problem : type of Problem
+        The class of its problems.
+    build : callable
+        Builds the experiment of a problem.
+    options : tuple of str
+        The options that it has.
+    defaults : mapping
+        Default values that differ from the problem's.
+    cautions : mapping
+        Options, and the warning that each of them needs.
+    """
 
     name: str
     paper: str

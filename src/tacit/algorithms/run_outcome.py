@@ -19,7 +19,37 @@ MOST_LISTED = 50  # options
 
 @dataclass
 class RunOutcome:
-    """Outcome of a run so far: cumulative regret, piecewise linear in time, and communication."""
+    """Outcome of a run so far: cumulative regret, piecewise linear in time, and communication.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment that is run.
+    gaps : array or None
+        The suboptimality gaps of the arms; None if unknown.
+    checkpoints : tuple of int
+        The steps at which regret is recorded.
+    means : array, optional
+        The true mean rewards of the arms.
+    single : (float, float), optional
+        Regret per participant of the best single option, and of uniform choice.
+    released : int
+        The number of released rounds.
+    rounds : int
+        The number of rounds.
+    wrapped : int
+        The number of sums misread modulo m.
+    earned : dict
+        The guarantees of the released rounds, as keys.
+    participants : int
+        The number of participants of released rounds.
+    reals : int
+        The number of numbers that they reported.
+    bits : float
+        The number of bits that they sent.
+    notes : Counter
+        Sums of the environment's notes.
+    """
 
     experiment: Experiment
     gaps: Floats | None
@@ -40,7 +70,17 @@ class RunOutcome:
     _known: bool = True
 
     def add(self, played: Played, protocol: Protocol | None, *, wrapped: bool) -> None:
-        """Add one round."""
+        """Add one round.
+
+        Parameters
+        ----------
+        played : Played
+            The round's time, regret and notes.
+        protocol : Protocol or None
+            The protocol of a released round.
+        wrapped : bool
+            Whether the released sum was misread modulo m.
+        """
         self._time.append(self._time[-1][-1] + played.time)
         if played.regret is None:
             self._known = False

@@ -216,6 +216,20 @@ class DeviceCore:
     ) -> Talk[Slot]:
         """Talk of `Device.join` and `Device.choose`: return the current assignment, or join a
         round.
+
+        Parameters
+        ----------
+        experiment : bytes or str
+            The digest of the experiment's terms, as bytes or hexadecimal digits.
+        invitation : str, optional
+            The invitation, where the experiment admits by invitation.
+        context : Context, optional
+            The participant's own context, which stays on the device.
+
+        Returns
+        -------
+        Talk of Slot
+            Requests to send, and finally the assignment.
         """
         digest = _digest(experiment)
         known = self.ledger.known(digest)

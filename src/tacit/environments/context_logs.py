@@ -59,6 +59,12 @@ class ContextLog(ContextualWorld):
         The probability with which each option was assigned.
     participations : int
         Largest number of rows of one participant.
+    clipped : int
+        The number of rewards that were clipped to [0, 1].
+    matrices : tuple
+        The options' interaction matrices; by default those of all fields and options.
+    features : FeatureMap, optional
+        The feature map of the learner; set by `mapped`.
     """
 
     fields: Fields

@@ -98,7 +98,22 @@ class ContextualWorld(World):
     def rewards(
         self, codes: Floats, options: npt.NDArray[np.intp], rng: np.random.Generator
     ) -> Floats:
-        """The rewards in [0, 1] of participants who get these options."""
+        """The rewards in [0, 1] of participants who get these options.
+
+        Parameters
+        ----------
+        codes : array
+            Codes of the participants' contexts, one row each.
+        options : array of int
+            The option that each participant gets.
+        rng : numpy.random.Generator
+            The source of randomness.
+
+        Returns
+        -------
+        array
+            One reward in [0, 1] per participant.
+        """
 
     @abstractmethod
     def mapped(self, features: FeatureMap) -> Self:
@@ -347,6 +362,14 @@ class SegmentContexts(ContextualWorld):
         Mean rewards, segments × options.
     shares : array
         The share of each segment among participants.
+    names : tuple of str
+        The options' names; by default option 1, option 2, ….
+    fields : tuple of Category
+        The context; by default one category, `segment`.
+    features : FeatureMap, optional
+        The feature map of the learner; set by `mapped`.
+    binary : bool
+        Whether rewards are 0 or 1.
 
     Examples
     --------
@@ -431,6 +454,10 @@ class ContextFunction(ContextualWorld):
         `mean(context, option)` returns the true mean reward; without it, regret is unknown.
     binary : bool
         Whether all rewards are 0 or 1.
+    matrices : tuple
+        The options' interaction matrices; by default those of all fields and options.
+    features : FeatureMap, optional
+        The feature map of the learner; set by `mapped`.
 
     Examples
     --------

@@ -79,7 +79,22 @@ class World(ABC):
 
     @abstractmethod
     def play(self, round_: Round, protocol: Any, rng: np.random.Generator) -> Played:
-        """Play a round for `protocol.simulate`; `protocol` is None if the round is not released."""
+        """Play a round for `protocol.simulate`.
+
+        Parameters
+        ----------
+        round_ : Round
+            The round, with its assignment and number of participants.
+        protocol : Protocol or None
+            The round's protocol; None if the round is not released.
+        rng : numpy.random.Generator
+            The source of randomness.
+
+        Returns
+        -------
+        Played
+            Input of `protocol.simulate`, the time and the regret of the round.
+        """
 
     def fresh(self, rng: np.random.Generator) -> World:  # noqa: ARG002
         """The same world at the start of a run."""
@@ -288,6 +303,20 @@ def level_table(
     """Levels and their probabilities, the most likely last.
 
     A multinomial sampler divides by the remaining probability, which must not be rounding error.
+
+    Parameters
+    ----------
+    environment : ContinuousEnvironment
+        The distribution of rewards.
+    arm : int
+        The arm's number, from 0.
+    precision : int
+        The number of levels above 0.
+
+    Returns
+    -------
+    levels, probabilities : arrays
+        The levels of non-negligible probability, and their probabilities.
     """
     grid = np.arange(precision + 1) / precision
     below, above = environment.shortfall(arm, grid), environment.excess(arm, grid)
@@ -330,6 +359,22 @@ def instance_means(name: str, arms: int, seed: int) -> Floats:
     (`rare`), as click rates are. NumPy's legacy generator reproduces the authors' instances: seed r
     gives the r-th of them.
 
+    Parameters
+    ----------
+    name : str
+        `easy`, `hard` or `rare`.
+    arms : int
+        The number of arms.
+    seed : int
+        The seed of the instance.
+
+    Returns
+    -------
+    array
+        One mean reward per arm.
+
+    Examples
+    --------
     >>> instance_means("easy", 3, seed=0).round(3)
     array([0.524, 0.608, 0.551])
     """

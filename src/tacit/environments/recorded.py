@@ -39,6 +39,25 @@ class Recorded(Environment):
     propensity divided by its own. This rejection sampling makes the accepted participants of each
     option representative of all.
 
+    Parameters
+    ----------
+    columns : tuple of arrays
+        The recorded rewards of each option.
+    names : tuple of str
+        The options' names.
+    propensities : tuple of arrays, optional
+        The probability with which the option of each row was assigned.
+    participations : int
+        The largest number of rows of one participant.
+    log : bool
+        Whether a run ends with its rows; a table must be long enough instead.
+    shuffle : bool
+        Whether each run uses rows in a random order, or as recorded.
+    clipped : int
+        The number of rewards that were clipped to [0, 1].
+
+    Examples
+    --------
     >>> table = Recorded((np.array([0.0, 1.0, 1.0]), np.array([0.5, 0.5])), ("A", "B"))
     >>> table.rows, table.horizon, table.means.round(2).tolist()
     (5, 2, [0.67, 0.5])

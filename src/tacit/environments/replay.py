@@ -43,6 +43,21 @@ def option_names(count: int) -> tuple[str, ...]:
 class Replay(Environment):
     """Rewards sampled with replacement from each arm's recorded ones.
 
+    Parameters
+    ----------
+    values : tuple of arrays
+        The values that each arm's reward takes.
+    weights : tuple of arrays
+        Their probabilities.
+    clipped : int
+        The number of rewards that were clipped to [0, 1].
+    names : tuple of str
+        The options' names.
+    rows : int
+        The number of recorded rewards of all options.
+
+    Examples
+    --------
     >>> replay = Replay.of([[0, 1, 1, 1], [0.5, 0.5]])
     >>> replay.means, replay.binary
     (array([0.75, 0.5 ]), False)
@@ -75,6 +90,20 @@ class Replay(Environment):
         """An environment from one list of rewards per arm, with default names unless given.
 
         With `clip`, rewards outside [0, 1] are clipped and counted; otherwise they are rejected.
+
+        Parameters
+        ----------
+        columns : sequence of arrays
+            The rewards of each arm.
+        clip : bool
+            Whether to clip and count rewards outside [0, 1] instead of rejecting them.
+        names : sequence of str
+            The options' names; by default option 1, option 2, ….
+
+        Returns
+        -------
+        Replay
+            The environment.
         """
         if len(columns) < 2:
             raise TacitError(
@@ -167,7 +196,22 @@ def check_enough(path: Path, found: int, what: str, wanted: int, parts: str) -> 
 
 
 def read_mslr(path: Path, arms: int = 50, seed: int = 0) -> Replay:
-    """MSLR-WEB10K as a bandit: K-means clusters of features are arms, labels / 4 are rewards."""
+    """MSLR-WEB10K as a bandit: K-means clusters of features are arms, labels / 4 are rewards.
+
+    Parameters
+    ----------
+    path : Path
+        A file of the data set in LETOR format.
+    arms : int
+        The number of clusters.
+    seed : int
+        The seed of the clustering.
+
+    Returns
+    -------
+    Replay
+        One arm per cluster that is not empty.
+    """
     from scipy.cluster.vq import kmeans2  # slow to import
 
     check_fold(path)

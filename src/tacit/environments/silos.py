@@ -54,7 +54,22 @@ class Silos(World):
         """The features of one step: silos × actions × dimension."""
 
     def earned(self, chosen: Floats, means: Floats | None, rng: np.random.Generator) -> Floats:  # noqa: ARG002
-        """The rewards of actions with these features and means, before clipping."""
+        """The rewards of actions with these features and means, before clipping.
+
+        Parameters
+        ----------
+        chosen : array
+            Features of the chosen actions, one row per silo.
+        means : array or None
+            Mean rewards of these actions; None if unknown.
+        rng : numpy.random.Generator
+            The source of randomness.
+
+        Returns
+        -------
+        array
+            One reward per silo.
+        """
         assert means is not None
         return self.rewards(means, rng)
 

@@ -585,6 +585,20 @@ def tail_bounds(distribution: NoiseDistribution, t: int, sign: int) -> tuple[flo
 
     Uses a grid of 2,000 points per standard deviation (see `chord_sums`). The relative gap is about
     10^-7; the cost is constant.
+
+    Parameters
+    ----------
+    distribution : NoiseDistribution
+        A log-concave distribution.
+    t : int
+        The start of the tail, beyond the mean.
+    sign : int
+        1 for the upper tail, -1 for the lower one.
+
+    Returns
+    -------
+    low, high : float
+        The two bounds.
     """
     step = max(1, int(distribution.std // 2000))
     end = sign * distribution.support[(sign + 1) // 2]
@@ -601,6 +615,20 @@ def tail_bounds(distribution: NoiseDistribution, t: int, sign: int) -> tuple[flo
 def grid(first: int, last: int, step: int) -> Integers:
     """Points from `first` to `last`, `step` apart, and one point outside each end; the last block
     may be shorter.
+
+    Parameters
+    ----------
+    first : int
+        The first inner point.
+    last : int
+        The last inner point.
+    step : int
+        The distance of neighbouring points.
+
+    Returns
+    -------
+    array of int
+        The points, in increasing order.
     """
     inner = np.arange(first, last + step, step, dtype=np.int64).clip(max=max(last, first + 1))
     return np.concatenate([[first - step], inner, [inner[-1] + step]])
@@ -637,6 +665,21 @@ def chord_sums(points: Integers, log_p: Floats) -> tuple[Floats, Floats]:
 
 
 def refuse_power(distribution: NoiseDistribution, times: Number, remedy: str) -> TacitError:
-    """The error for a convolution power that does not exist."""
+    """The error for a convolution power that does not exist.
+
+    Parameters
+    ----------
+    distribution : NoiseDistribution
+        The distribution.
+    times : Number
+        The requested power.
+    remedy : str
+        What the user can do instead.
+
+    Returns
+    -------
+    TacitError
+        The error, to be raised by the caller.
+    """
     positive("share fraction", times)
     return TacitError(f"{distribution!r} has no convolution power {Fraction(times)}: {remedy}")

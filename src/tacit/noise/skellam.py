@@ -102,6 +102,22 @@ def skellam_renyi(variance: float, l2: float, dimension: int, order: int) -> flo
 
     Δ₁ is at most √d Δ₂, and at most Δ₂² because movements are integers. In one dimension both are
     Δ₂.
+
+    Parameters
+    ----------
+    variance : float
+        The variance v of the noise in each coordinate.
+    l2 : float
+        The l2 sensitivity Δ₂.
+    dimension : int
+        The number d of coordinates.
+    order : int
+        The Rényi order α > 1.
+
+    Returns
+    -------
+    float
+        An upper bound on the divergence.
     """
     l1 = min(math.sqrt(dimension) * l2, l2 * l2) if dimension > 1 else l2
     correction = min(

@@ -29,6 +29,17 @@ PRECISE_FROM = 1e-290  # below, doubles and their products lose digits
 class Table(NoiseDistribution):
     """P[X = start + i] = probabilities[i].
 
+    Parameters
+    ----------
+    start : int
+        The smallest value of the noise.
+    probabilities : array
+        The probabilities of start, start + 1, ….
+    concave : bool
+        Whether the distribution is log-concave.
+
+    Examples
+    --------
     >>> two_dice = convolve(Table.of(1, np.full(6, 1 / 6)), Table.of(1, np.full(6, 1 / 6)))
     >>> two_dice.start, round(float(two_dice.pmf(7)), 6)
     (2, 0.166667)

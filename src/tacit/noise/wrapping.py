@@ -23,6 +23,22 @@ def wrap_probability(distribution: NoiseDistribution, largest_sum: int, modulus:
     s. For a unimodal distribution with its mode within τ of 0, the maximum is at an end of the
     range. For a mode further out the result is P[|noise| > τ], an upper bound.
 
+    Parameters
+    ----------
+    distribution : NoiseDistribution
+        The distribution of the noise.
+    largest_sum : int
+        The largest true sum.
+    modulus : int
+        The modulus m, above `largest_sum`.
+
+    Returns
+    -------
+    float
+        The probability, or an upper bound on it.
+
+    Examples
+    --------
     >>> from tacit.noise import DiscreteLaplace
     >>> round(wrap_probability(DiscreteLaplace(1), 10, 31), 6)
     1.2e-05

@@ -124,6 +124,25 @@ def earned(
     """Return the achieved guarantee: the least ε at the target's δ and participations.
 
     Rounds that one participant may join must be given the same `order`.
+
+    Parameters
+    ----------
+    distribution : NoiseDistribution
+        Distribution of the noise that is certain to be present.
+    sensitivity : int
+        The most that one participation changes the protected sum.
+    target : PureDP or ApproximateDP
+        The wanted guarantee, with its δ, participations, view and assumptions.
+    apart : float
+        Bound, at every point, on the absolute log ratio between the actual noise and
+        `distribution`.
+    order : float, optional
+        Rényi order for several participations.
+
+    Returns
+    -------
+    PureDP or ApproximateDP
+        The achieved guarantee, of the target's class.
     """
     epsilon = epsilon_of(distribution, sensitivity, target, apart, order)
     ways = (*accounting(distribution, target, order), *in_distinct_rounds(target))
@@ -288,7 +307,24 @@ def _at_order(loss: PrivacyLoss, order: float, target: ApproximateDP, apart: flo
 def best_order(
     distribution: NoiseDistribution, sensitivity: int, target: ApproximateDP, apart: float = 0
 ) -> float:
-    """The Rényi order at which this noise has the least ε for the target's participations."""
+    """The Rényi order at which this noise has the least ε for the target's participations.
+
+    Parameters
+    ----------
+    distribution : NoiseDistribution
+        The noise that is certain to be present.
+    sensitivity : int
+        The most that one participation changes the sum.
+    target : ApproximateDP
+        The wanted guarantee, with its δ and participations.
+    apart : float
+        Bound on the absolute log ratio between the actual noise and `distribution`.
+
+    Returns
+    -------
+    float
+        One of the orders in `ORDERS`.
+    """
     inner = target.delta * math.exp(-apart) / target.participations
     loss = resolved_loss(distribution, sensitivity, inner)
     return min(ORDERS, key=lambda order: _at_order(loss, order, target, apart))

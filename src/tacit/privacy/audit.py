@@ -30,6 +30,21 @@ class Audit:
     """The result of an audit: ε is at least `epsilon` with the stated confidence.
 
     The refuting event is {output >= threshold} if `above`, else {output <= threshold}.
+
+    Parameters
+    ----------
+    epsilon : float
+        The lower confidence limit of ε.
+    confidence : float
+        The confidence level of that limit.
+    samples : int
+        The number of outputs per input on which it is based.
+    threshold : float
+        The threshold of the refuting event.
+    above : bool
+        Whether the event is {output >= threshold}.
+    swapped : bool
+        Whether the event is the more likely one for the second input.
     """
 
     epsilon: float

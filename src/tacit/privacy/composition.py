@@ -267,6 +267,20 @@ def advanced_composition(
     """Advanced composition: ε' = ε √(2k ln(1/δ')) + kε(e^ε - 1), δ_total = kδ + δ'.
 
     Dwork, Rothblum & Vadhan 2010; the papers' method (CZ23 App. I).
+
+    Parameters
+    ----------
+    guarantee : PureDP or ApproximateDP
+        The guarantee of one participation.
+    times : int
+        The number k of participations.
+    slack : float
+        δ', the part of δ that pays for composing.
+
+    Returns
+    -------
+    ApproximateDP
+        The composed guarantee; never worse in ε than adding up.
     """
     count = integer("times", times, at_least=1)
     extra = float(
@@ -295,6 +309,19 @@ class ComposedParticipations:
     """The ε at δ of one participant in at most `participations` rounds, by each accounting method.
 
     `best` is the least of them.
+
+    Parameters
+    ----------
+    participations : int
+        The largest number of rounds of one participant.
+    delta : float
+        The δ of all rounds together.
+    exact : float
+        ε by composition of privacy loss distributions.
+    renyi : float or None
+        ε by Rényi divergences; None where they are unknown.
+    advanced : float or None
+        ε by advanced composition; None where it does not apply.
     """
 
     participations: int

@@ -91,7 +91,23 @@ def renyi_of(
 def concentrated_of(
     distribution: Noise, sensitivity: float = 1, *, participations: int = 1, apart: float = 0.0
 ) -> ConcentratedDP:
-    """The zCDP guarantee of adding this noise to a sum; parameters as in `renyi_of`.
+    """The zCDP guarantee of adding this noise to a sum.
+
+    Parameters
+    ----------
+    distribution : NoiseDistribution or Gaussian
+        Distribution of the noise that is certain to be present.
+    sensitivity : float
+        The most that one participation changes the sum.
+    participations : int
+        The largest number of rounds of one participant.
+    apart : float
+        Bound on the absolute log ratio between the actual noise and `distribution`.
+
+    Returns
+    -------
+    ConcentratedDP
+        The guarantee of all participations together.
 
     Raises
     ------

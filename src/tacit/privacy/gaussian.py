@@ -90,7 +90,22 @@ class Gaussian:
         return self.sigma * rng.standard_normal(size)
 
     def sample_sum(self, rng: np.random.Generator, count: int, size: tuple[int, ...]) -> Any:
-        """Sums of `count` values each."""
+        """Sums of `count` values each.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The source of randomness.
+        count : int
+            The number of values in each sum.
+        size : tuple of int
+            The shape of the result.
+
+        Returns
+        -------
+        array
+            Pseudorandom sums.
+        """
         return self.sigma * math.sqrt(count) * rng.standard_normal(size)
 
 

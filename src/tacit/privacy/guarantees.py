@@ -580,7 +580,24 @@ class RenyiDP(Guarantee):
         neighbours: Neighbours = Neighbours.REPLACE_ONE,
         view: View = View.OPENED_SUM,
     ) -> RenyiDP:
-        """Evaluate a curve, given as a function, at these orders."""
+        """Evaluate a curve, given as a function, at these orders.
+
+        Parameters
+        ----------
+        curve : callable
+            Returns the divergence at an order.
+        orders : iterable of float
+            The orders, each > 1.
+        neighbours : Neighbours
+            The neighbouring relation.
+        view : View
+            The adversary's view.
+
+        Returns
+        -------
+        RenyiDP
+            The guarantee at these orders.
+        """
         return cls(
             tuple((order, curve(order)) for order in orders), neighbours=neighbours, view=view
         )

@@ -94,6 +94,17 @@ class PrivacyLoss:
 
     `pure` is inf if the loss is unbounded.
 
+    Parameters
+    ----------
+    directions : tuple of Direction
+        The loss distribution of each direction.
+    pure : float
+        The largest possible loss; inf if unbounded.
+    renyi_source : tuple of NoiseDistribution and int, optional
+        Noise and shift, from which Rényi divergences are computed.
+
+    Examples
+    --------
     >>> from tacit.noise import DiscreteLaplace
     >>> loss = privacy_loss(DiscreteLaplace(2), sensitivity=1)
     >>> loss.pure, round(loss.delta(0.25), 6)
@@ -288,6 +299,20 @@ def renyi_divergence(distribution: NoiseDistribution, shift: int, order: float) 
 
     Exact up to rounding; inf where Q vanishes on P's support or the sum diverges. Cost grows with
     the standard deviation and the shift.
+
+    Parameters
+    ----------
+    distribution : NoiseDistribution
+        The distribution of X.
+    shift : int
+        The distance of the two distributions.
+    order : float
+        The Rényi order α > 1.
+
+    Returns
+    -------
+    float
+        The divergence, in nats.
     """
     if not 1 < order < math.inf:
         raise TacitError(f"the Rényi order is {order}: must be greater than 1, and finite")

@@ -18,6 +18,25 @@ from tacit.privacy.guarantees import ApproximateDP, Guarantee, state_arithmetic
 class SilosDP(ApproximateDP):
     """The largest ε and the largest δ of all silos, with each silo's own (ε, δ) in `budgets`.
 
+    Parameters
+    ----------
+    epsilon : float
+        The largest ε of all silos.
+    delta : float
+        The largest δ of all silos.
+    neighbours : Neighbours
+        The neighbouring relation.
+    view : View
+        The adversary's view.
+    participations : int
+        How often a participant takes part, at most.
+    assumptions : frozenset of Assumption
+        The assumptions of the guarantee.
+    budgets : tuple of (float, float)
+        Each silo's own (ε, δ); empty if they are not stated.
+
+    Examples
+    --------
     >>> weakest([ApproximateDP(0.5, 1e-6), ApproximateDP(2.0, 1e-7)]).short
     '(2, 1e-06)-DP'
     """

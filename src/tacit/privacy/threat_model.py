@@ -80,6 +80,22 @@ class ThreatModel:
 def guaranteed_reports(users: int, dropout: Number = 0, corrupt: Number = 0) -> int:
     """The number of honest reports that is certain: ⌈(1 - dropout - corrupt) · users⌉.
 
+    Parameters
+    ----------
+    users : int
+        The number of invited participants.
+    dropout : Number
+        The largest fraction that drops out.
+    corrupt : Number
+        The largest fraction that is corrupted.
+
+    Returns
+    -------
+    int
+        The number of honest reports.
+
+    Examples
+    --------
     >>> guaranteed_reports(64, dropout=0.1)
     58
     """
@@ -120,6 +136,22 @@ def dropout_loss(
 ) -> PrivacyLoss:
     """The exact privacy loss when only this fraction of the shares of `distribution` arrives.
 
+    Parameters
+    ----------
+    distribution : NoiseDistribution
+        The noise of all shares together.
+    arriving : Number
+        The fraction of the shares that arrive, in (0, 1].
+    sensitivity : int
+        The most that one participant changes the sum.
+
+    Returns
+    -------
+    PrivacyLoss
+        The privacy loss of the remaining noise.
+
+    Examples
+    --------
     Noise calibrated for ε = 1:
 
     >>> from tacit.noise import DiscreteLaplace

@@ -34,7 +34,17 @@ ORDERS = (1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 28, 34, 40, 50,
 
 @dataclass(frozen=True)
 class VectorGuarantee:
-    """(epsilon, delta)-DP of a noisy vector sum, with its derivation."""
+    """(epsilon, delta)-DP of a noisy vector sum, with its derivation.
+
+    Parameters
+    ----------
+    epsilon : float
+        ε of the vector sum.
+    delta : float
+        δ of the vector sum.
+    derivation : str
+        The theorem or computation that gives ε, for readers.
+    """
 
     epsilon: float
     delta: float
@@ -55,6 +65,20 @@ def linf_loss(distribution: NoiseDistribution, bound: int, dimension: int) -> Co
     Several coordinates: the joint pair is the product of independent pairs, and domination carries
     over to products (Zhu, Dong & Wang 2022, Theorem 10). A Pólya difference with r < 1 is not
     log-concave but symmetric and decreasing, for which `privacy_loss` proves the same.
+
+    Parameters
+    ----------
+    distribution : NoiseDistribution
+        The noise of one coordinate.
+    bound : int
+        The most that one participant changes a coordinate.
+    dimension : int
+        The number of coordinates.
+
+    Returns
+    -------
+    ComposedLoss
+        The privacy loss of all coordinates together.
     """
     if not distribution.largest_shift_is_worst:
         raise TacitError(
@@ -81,6 +105,24 @@ def l2_guarantee(
     change. With `at_once=False` coordinates are released one after another and later changes may
     depend on earlier releases; the worst change fixed in advance is then not the worst, so changes
     are not enumerated.
+
+    Parameters
+    ----------
+    distribution : NoiseDistribution or Gaussian
+        The noise of one coordinate.
+    bound : float
+        The l2 sensitivity.
+    dimension : int
+        The number of coordinates.
+    delta : float
+        The δ of the guarantee.
+    at_once : bool
+        Whether all coordinates are released together.
+
+    Returns
+    -------
+    VectorGuarantee
+        ε, δ and the derivation.
     """
     norm = float(positive("bound", bound, "it is the l2 sensitivity of the vector"))
     size = integer("dimension", dimension, at_least=1)

@@ -364,7 +364,22 @@ def random_level(scaled: Fraction) -> int:
 
 
 def round_levels(rewards: Floats, precision: int, rng: np.random.Generator) -> Integers:
-    """The codec for many rewards at once, for simulation."""
+    """The codec for many rewards at once, for simulation.
+
+    Parameters
+    ----------
+    rewards : array
+        Rewards in [0, 1].
+    precision : int
+        The number of levels above 0: a report is a multiple of 1/precision.
+    rng : numpy.random.Generator
+        The source of randomness.
+
+    Returns
+    -------
+    array of int
+        One level from 0 to `precision` per reward, with mean reward × precision.
+    """
     if len(rewards) and not (float(np.min(rewards)) >= 0 and float(np.max(rewards)) <= 1):
         raise TacitError(
             "a reward lies outside [0, 1]: rescale or clip rewards before they are reported"

@@ -200,6 +200,21 @@ class Trial:
 
     Every seed draws a new instance, unless a world is given. The arm summary takes longer than many
     a run, so only the run of the seed `first` records it.
+
+    Parameters
+    ----------
+    algorithm : str
+        The algorithm's name.
+    problem : Problem
+        The problem with its options.
+    world : World, optional
+        The environment of all runs; by default a new instance per seed.
+    conditions : RunConditions
+        Dropout, poisoning, stopping rule and the like.
+    checkpoints : tuple of int, optional
+        The steps at which regret is recorded; by default spread over the horizon.
+    first : int, optional
+        The seed whose run records the arm summary.
     """
 
     algorithm: str

@@ -33,6 +33,17 @@ WORTH_A_POOL = 4.0  # seconds of work left; two workers start in 1.4 s: 2.8 s is
 class Runs:
     """Finished records, elapsed seconds, whether an interrupt occurred, and the number of runs
     requested.
+
+    Parameters
+    ----------
+    records : list of dict
+        The records of finished runs.
+    seconds : float
+        The elapsed time.
+    interrupted : bool
+        Whether an interrupt ended the runs early.
+    asked : int
+        The number of runs requested.
     """
 
     records: list[Record]

@@ -20,6 +20,10 @@ class DPSE(Elimination):
 
     Parameters
     ----------
+    arms : int
+        The number of arms.
+    horizon : int
+        The number of participants of the whole run.
     epsilon
         The ε of the protocol's guarantee.
     failure_probability

@@ -31,6 +31,10 @@ class Managed(Learner):
 
     Parameters
     ----------
+    arms : int
+        The number of options.
+    horizon : int
+        The number of participants of the whole run.
     learner
         The name of the inner learner's class, as in `tacit.names`.
     options
@@ -81,7 +85,20 @@ class Managed(Learner):
     def hold(
         self, control: int | None, share: float, least: int = 1, explore: bool = False
     ) -> None:
-        """Set the control and its minimum share, from the next rounds on."""
+        """Set the control and its minimum share, from the next rounds on.
+
+        Parameters
+        ----------
+        control : int or None
+            The option that can be neither paused nor removed, if any.
+        share : float
+            The control's minimum share of all participants.
+        least : int
+            The minimum size of rounds that are added to fill a share.
+        explore : bool
+            Whether the other options get a minimum share, too, until they are shown to be
+            worse.
+        """
         remedy = "the part of all participants that the control gets, such as 0.1"
         probability("share", share, remedy, zero=True)
         if share and control is None:

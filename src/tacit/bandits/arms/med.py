@@ -39,6 +39,10 @@ class PrivateMED(Learner):
 
     Parameters
     ----------
+    arms : int
+        The number of arms.
+    horizon : int
+        The number of participants of the whole run.
     first
         Participants of an arm's first batch: enough that noise alone rarely makes the best arm look
         hopeless.

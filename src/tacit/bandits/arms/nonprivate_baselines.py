@@ -81,6 +81,17 @@ class IndexLearner(Learner):
 class UCB1(IndexLearner):
     """Mean plus √(2 ln t / n).
 
+    Parameters
+    ----------
+    arms : int
+        The number of arms.
+    horizon : int
+        The number of participants of the whole run.
+    lazy : Number
+        A batch has this fraction of the chosen arm's participants so far; 0 for one by one.
+
+    Examples
+    --------
     >>> [round_.arm for round_ in UCB1(arms=3, horizon=100).propose()]
     [0, 1, 2]
     """
@@ -97,6 +108,17 @@ class UCB1(IndexLearner):
 class KLUCB(IndexLearner):
     """The largest mean q with n · kl(mean, q) <= ln t.
 
+    Parameters
+    ----------
+    arms : int
+        The number of arms.
+    horizon : int
+        The number of participants of the whole run.
+    lazy : Number
+        A batch has this fraction of the chosen arm's participants so far; 0 for one by one.
+
+    Examples
+    --------
     >>> [round_.arm for round_ in KLUCB(arms=3, horizon=100).propose()]
     [0, 1, 2]
     """
@@ -134,6 +156,19 @@ class Thompson(IndexLearner):
     grew with its own arm would starve the others. `seed` makes a run reproducible; the generator's
     state is serialised.
 
+    Parameters
+    ----------
+    arms : int
+        The number of arms.
+    horizon : int
+        The number of participants of the whole run.
+    lazy : Number
+        The fraction of all participants so far that the next batches divide; 0 for one by one.
+    seed : int
+        The seed of the posterior samples.
+
+    Examples
+    --------
     >>> Thompson(arms=3, horizon=100, seed=7).propose()[0].participants
     1
     """
@@ -177,6 +212,19 @@ class Thompson(IndexLearner):
 class SuccessiveElimination(Elimination):
     """Plays every active arm in turn; drops arms two radii √(ln(4Kn²/p) / 2n) below the best mean.
 
+    Parameters
+    ----------
+    arms : int
+        The number of arms.
+    horizon : int
+        The number of participants of the whole run.
+    failure_probability : Number
+        The probability p with which the best arm may be dropped.
+    lazy : Number
+        A batch has this fraction of an active arm's participants so far; 0 for one by one.
+
+    Examples
+    --------
     >>> [round_.participants for round_ in SuccessiveElimination(3, 100).propose()]
     [1, 1, 1]
     """

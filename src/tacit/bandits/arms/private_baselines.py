@@ -73,6 +73,19 @@ class AdaPKLUCB(LastBatch):
     m its private mean plus α ln t/(ε n), clipped to [0, 1]. `alpha` is 3.1 in the paper's
     experiments.
 
+    Parameters
+    ----------
+    arms : int
+        The number of arms.
+    horizon : int
+        The number of participants of the whole run.
+    epsilon : Number
+        The ε of the protocol's guarantee.
+    alpha : Number
+        The exploration parameter α; the analysis is for α > 3.
+
+    Examples
+    --------
     >>> [round_.participants for round_ in AdaPKLUCB(3, 100, epsilon=1.0).propose()]
     [1, 1, 1]
 
@@ -101,6 +114,21 @@ class LazyDPTS(LastBatch):
     but never released. As in `Thompson`, lazy · t participants are divided at once, by up to 100
     samples.
 
+    Parameters
+    ----------
+    arms : int
+        The number of arms.
+    horizon : int
+        The number of participants of the whole run.
+    epsilon : Number
+        The ε of the protocol's guarantee.
+    lazy : Number
+        The fraction of all participants so far that is divided at once; 0 for one by one.
+    seed : int
+        The seed of the posterior samples.
+
+    Examples
+    --------
     >>> [round_.participants for round_ in LazyDPTS(3, 100, epsilon=1.0).propose()]
     [1, 1, 1]
 

@@ -22,6 +22,8 @@ class Restarts(Learner):
 
     Parameters
     ----------
+    arms : int
+        The number of arms.
     horizon
         The latest step at which the driver stops; the inner learners do not use it.
     learner
