@@ -94,8 +94,8 @@ class Remark(Assumption):
     is as true of several such releases together: numbers are not.
     """
 
-    needed: ClassVar[bool] = False
-    descriptive: ClassVar[bool] = True
+    needed = False
+    descriptive = True
     warns: ClassVar[bool] = False
     repeats: ClassVar[bool] = False
 
@@ -125,7 +125,7 @@ class DishonestAtMost(Assumption):
     6
     """
 
-    identifier: ClassVar[str] = "dishonest-at-most"
+    identifier = "dishonest-at-most"
     scope: Scope
     count: int = 0
     fraction: Fraction = Fraction(0)
@@ -176,7 +176,7 @@ class DishonestAtMost(Assumption):
 class ReleasedOnlyAbove(Assumption):
     """A batch is released only if at least ⌈fraction·n⌉ of its n reports arrive."""
 
-    identifier: ClassVar[str] = "released-only-above"
+    identifier = "released-only-above"
     fraction: Fraction = Fraction(1)
 
     def __post_init__(self) -> None:
@@ -198,7 +198,7 @@ class ReleasedOnlyAbove(Assumption):
 class CompleteGroups(Assumption):
     """A group is released only if every member reports."""
 
-    identifier: ClassVar[str] = "complete-groups"
+    identifier = "complete-groups"
     clause = "a group is released only if all of its members report"
 
 
@@ -206,7 +206,7 @@ class CompleteGroups(Assumption):
 class HonestServers(Assumption):
     """At least `count` of `of` servers follow the protocol and keep their secrets."""
 
-    identifier: ClassVar[str] = "honest-servers"
+    identifier = "honest-servers"
     count: int = 1
     of: int = 2
 
@@ -231,7 +231,7 @@ class HonestServers(Assumption):
 class SemiHonestServer(Assumption):
     """The aggregator follows the protocol: it releases the sum of a round and nothing else."""
 
-    identifier: ClassVar[str] = "semi-honest-server"
+    identifier = "semi-honest-server"
     clause = "the aggregator follows the protocol and releases nothing but the sum"
 
 
@@ -239,7 +239,7 @@ class SemiHonestServer(Assumption):
 class TrustedServer(Assumption):
     """The trusted server of the central model sees every answer and adds the noise."""
 
-    identifier: ClassVar[str] = "trusted-server"
+    identifier = "trusted-server"
     clause = "the server is trusted with every answer and adds the noise"
 
 
@@ -247,7 +247,7 @@ class TrustedServer(Assumption):
 class TrustedSilo(Assumption):
     """The silos that a participant visits see the participant's records and collude with nobody."""
 
-    identifier: ClassVar[str] = "trusted-silo"
+    identifier = "trusted-silo"
     clause = "the silos that a participant visits are trusted with the participant's data"
 
 
@@ -255,7 +255,7 @@ class TrustedSilo(Assumption):
 class NonColludingShuffler(Assumption):
     """The shuffler permutes messages and does not collude with the analyzer."""
 
-    identifier: ClassVar[str] = "non-colluding-shuffler"
+    identifier = "non-colluding-shuffler"
     clause = "the shuffler permutes the messages and does not collude with the analyzer"
 
 
@@ -263,7 +263,7 @@ class NonColludingShuffler(Assumption):
 class HonestDevice(Assumption):
     """The participant's device runs honest code; in the local model no other party is trusted."""
 
-    identifier: ClassVar[str] = "honest-device"
+    identifier = "honest-device"
     clause = "no server is trusted, only the code on the participant's own device"
 
 
@@ -271,7 +271,7 @@ class HonestDevice(Assumption):
 class PinnedKeys(Assumption):
     """Devices get the servers' keys and their own code from a source that is neither server."""
 
-    identifier: ClassVar[str] = "pinned-keys"
+    identifier = "pinned-keys"
     clause = (
         "devices have both servers' keys pinned from a source that is neither server and run "
         "code (page included) served by neither; a server that supplies keys or code must be "
@@ -283,7 +283,7 @@ class PinnedKeys(Assumption):
 class BoundedAdversary(Assumption):
     """The guarantee is computational: the adversary cannot break the cryptography."""
 
-    identifier: ClassVar[str] = "bounded-adversary"
+    identifier = "bounded-adversary"
     clause = "the adversary is computationally bounded"
 
 
@@ -293,7 +293,7 @@ class DistinctRounds(Assumption):
     those of independent releases.
     """
 
-    identifier: ClassVar[str] = "distinct-rounds"
+    identifier = "distinct-rounds"
     clause = "all participations of a participant are in different rounds"
 
 
@@ -301,9 +301,9 @@ class DistinctRounds(Assumption):
 class MetricsPerParticipation(Assumption):
     """Each participation reports at most `count` numbers, which the guarantee covers together."""
 
-    identifier: ClassVar[str] = "metrics-per-participation"
+    identifier = "metrics-per-participation"
     clause = "a participation reports at most {count} metrics, all of them covered together"
-    needed: ClassVar[bool] = False  # it says how much is covered: `Guarantee.metrics` compares it
+    needed = False  # it says how much is covered: `Guarantee.metrics` compares it
     count: int
 
     def __post_init__(self) -> None:
@@ -328,7 +328,7 @@ class VisitsAtMost(Assumption):
     Spread `ANYWHERE`, `visits` bounds the total instead.
     """
 
-    identifier: ClassVar[str] = "visits-at-most"
+    identifier = "visits-at-most"
     batches: int = 1
     visits: int = 1
     spread: Spread = Spread.PER_BATCH
@@ -374,8 +374,8 @@ class Secret(StrEnum):
 class Protects(Assumption):
     """The secret in which neighbouring data sets differ."""
 
-    identifier: ClassVar[str] = "protects"
-    descriptive: ClassVar[bool] = True
+    identifier = "protects"
+    descriptive = True
     secret: Secret
 
     def text(self) -> str:
@@ -395,7 +395,7 @@ class Protects(Assumption):
 class PublicMembership(Assumption):
     """Who takes part in which round, and the rounds' sizes, are public and depend on no data."""
 
-    identifier: ClassVar[str] = "public-membership"
+    identifier = "public-membership"
     clause = "who takes part in which round, and the size of rounds, does not depend on data"
 
 
@@ -403,8 +403,8 @@ class PublicMembership(Assumption):
 class PrivateMessages(Assumption):
     """Each message by itself is (epsilon, delta)-DP."""
 
-    identifier: ClassVar[str] = "private-messages"
-    descriptive: ClassVar[bool] = True
+    identifier = "private-messages"
+    descriptive = True
     epsilon: float
     delta: float = 0.0
 
@@ -417,8 +417,8 @@ class PrivateMessages(Assumption):
 class LocallyPrivateMessages(Assumption):
     """Each message is epsilon-DP to an adversary who sees it alone, before it is shuffled."""
 
-    identifier: ClassVar[str] = "locally-private-messages"
-    descriptive: ClassVar[bool] = True
+    identifier = "locally-private-messages"
+    descriptive = True
     epsilon: float
     clause = "each message is ({epsilon!r}, 0)-DP to an adversary who sees it unshuffled"
 
@@ -438,7 +438,7 @@ class Method(StrEnum):
 class Accounting(Assumption):
     """All rounds of one participant are composed by the same method (Rényi: at the same order)."""
 
-    identifier: ClassVar[str] = "accounting"
+    identifier = "accounting"
     method: Method
     participations: int
     order: Fraction = Fraction(0)  # of a Rényi divergence
@@ -463,7 +463,7 @@ class Accounting(Assumption):
 class JointPrivacy(Assumption):
     """Joint DP: a participant's own recommendations are not part of the adversary's view."""
 
-    identifier: ClassVar[str] = "joint-privacy"
+    identifier = "joint-privacy"
     clause = (
         "joint privacy: it bounds what all other participants together learn; what a "
         "participant is given may depend on that participant's own features"
@@ -483,7 +483,7 @@ class Derivation(StrEnum):
 class DerivedBy(Remark):
     """How a guarantee over many releases was derived."""
 
-    identifier: ClassVar[str] = "derived-by"
+    identifier = "derived-by"
     derivation: Derivation
     releases: int
 
@@ -509,7 +509,7 @@ class OwnRecords(Remark):
     delta)-DP.
     """
 
-    identifier: ClassVar[str] = "own-records"
+    identifier = "own-records"
     records: int
     epsilon: float
     delta: float
@@ -528,8 +528,8 @@ class OwnRecords(Remark):
 class RangeProofs(Remark):
     """Reports out of range are dropped without being seen, if both servers are honest."""
 
-    identifier: ClassVar[str] = "range-proofs"
-    repeats: ClassVar[bool] = True
+    identifier = "range-proofs"
+    repeats = True
     clause = (
         "a report out of range is dropped, unseen, as long as both servers are honest: a "
         "malicious server can spoil the sum, but not the privacy"
@@ -540,7 +540,7 @@ class RangeProofs(Remark):
 class TowardsOutsiders(Remark):
     """Adversaries who control neither server see both servers' noise: (epsilon, delta)-DP."""
 
-    identifier: ClassVar[str] = "towards-outsiders"
+    identifier = "towards-outsiders"
     epsilon: float
     delta: float
 
@@ -556,7 +556,7 @@ class TowardsOutsiders(Remark):
 class AskedFor(Remark):
     """The requested ε and δ, where the noise printed in a paper gives others."""
 
-    identifier: ClassVar[str] = "asked-for"
+    identifier = "asked-for"
     epsilon: float
     delta: float = 0.0
     clause = "asked for: ({epsilon:g}, {delta:g})-DP"
@@ -570,8 +570,8 @@ class Declared(Remark):
     `participants`; 0 if unchecked.
     """
 
-    identifier: ClassVar[str] = "declared-by-author"
-    warns: ClassVar[bool] = True
+    identifier = "declared-by-author"
+    warns = True
     draws: int = 0
     participants: int = 0
 
@@ -593,8 +593,8 @@ class Declared(Remark):
 class Poisoned(Remark):
     """In this run more participants are corrupted than the guarantee assumes."""
 
-    identifier: ClassVar[str] = "poisoned"
-    warns: ClassVar[bool] = True
+    identifier = "poisoned"
+    warns = True
     fraction: Fraction
 
     def text(self) -> str:
@@ -618,8 +618,8 @@ class Source(StrEnum):
 class ParticipantsFrom(Remark):
     """Participants are recorded; each occurs at most `occurrences` times, 0 for no limit."""
 
-    identifier: ClassVar[str] = "participants-from"
-    warns: ClassVar[bool] = True
+    identifier = "participants-from"
+    warns = True
     source: Source
     occurrences: int = 1
 

@@ -108,10 +108,6 @@ class Environment(World):
     ----------
     binary
         Whether all rewards are 0 or 1.
-    metrics
-        How many numbers each participant reports.
-    names
-        The options' names; empty if none are given.
     features
         The options' features, one row each, in which means are linear; None without any.
 

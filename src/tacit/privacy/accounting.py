@@ -76,8 +76,11 @@ def checked_target(
     sensitivity : int
         The most that one participation changes the protected sum.
     target : PureDP or ApproximateDP
+        The wanted guarantee, with its δ and participations.
     view : View
+        The adversary's view.
     *assumptions : Assumption
+        What the guarantee needs besides.
     apart : float
         Bound, at every point, on the absolute log ratio between the actual noise and
         `distribution`: sums of shares of a distribution that is not divisible.
@@ -127,17 +130,8 @@ def earned(
 
     Parameters
     ----------
-    distribution : NoiseDistribution
-        Distribution of the noise that is certain to be present.
-    sensitivity : int
-        The most that one participation changes the protected sum.
-    target : PureDP or ApproximateDP
-        The wanted guarantee, with its δ, participations, view and assumptions.
-    apart : float
-        Bound, at every point, on the absolute log ratio between the actual noise and
-        `distribution`.
-    order : float, optional
-        Rényi order for several participations.
+    distribution, sensitivity, target, apart, order
+        As in `checked_target`.
 
     Returns
     -------
@@ -311,14 +305,8 @@ def best_order(
 
     Parameters
     ----------
-    distribution : NoiseDistribution
-        The noise that is certain to be present.
-    sensitivity : int
-        The most that one participation changes the sum.
-    target : ApproximateDP
-        The wanted guarantee, with its δ and participations.
-    apart : float
-        Bound on the absolute log ratio between the actual noise and `distribution`.
+    distribution, sensitivity, target, apart
+        As in `checked_target`.
 
     Returns
     -------

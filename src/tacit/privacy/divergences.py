@@ -95,14 +95,8 @@ def concentrated_of(
 
     Parameters
     ----------
-    distribution : NoiseDistribution or Gaussian
-        Distribution of the noise that is certain to be present.
-    sensitivity : float
-        The most that one participation changes the sum.
-    participations : int
-        The largest number of rounds of one participant.
-    apart : float
-        Bound on the absolute log ratio between the actual noise and `distribution`.
+    distribution, sensitivity, participations, apart
+        As in `renyi_of`.
 
     Returns
     -------

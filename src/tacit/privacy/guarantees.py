@@ -347,14 +347,8 @@ class PureDP(Guarantee):
     ----------
     epsilon : float
         ε > 0.
-    neighbours : Neighbours
-        The neighbouring relation.
-    view : View
-        The adversary's view.
-    participations : int
-        How often a participant takes part, at most.
-    assumptions : frozenset of Assumption
-        The assumptions of the guarantee.
+    neighbours, view, participations, assumptions
+        As in `Guarantee`.
 
     Raises
     ------
@@ -451,14 +445,8 @@ class ApproximateDP(Guarantee):
         ε >= 0, finite.
     delta : float
         0 < δ < 1.
-    neighbours : Neighbours
-        The neighbouring relation.
-    view : View
-        The adversary's view.
-    participations : int
-        How often a participant takes part, at most.
-    assumptions : frozenset of Assumption
-        The assumptions of the guarantee.
+    neighbours, view, participations, assumptions
+        As in `Guarantee`.
 
     Raises
     ------
@@ -541,14 +529,8 @@ class RenyiDP(Guarantee):
     ----------
     curve : tuple of (float, float)
         Pairs (α, ε(α)) with finite α > 1 and ε(α) >= 0.
-    neighbours : Neighbours
-        The neighbouring relation.
-    view : View
-        The adversary's view.
-    participations : int
-        How often a participant takes part, at most.
-    assumptions : frozenset of Assumption
-        The assumptions of the guarantee.
+    neighbours, view, participations, assumptions
+        As in `Guarantee`.
 
     Examples
     --------
@@ -653,14 +635,8 @@ class ConcentratedDP(Guarantee):
     ----------
     rho : float
         ρ > 0.
-    neighbours : Neighbours
-        The neighbouring relation.
-    view : View
-        The adversary's view.
-    participations : int
-        How often a participant takes part, at most.
-    assumptions : frozenset of Assumption
-        The assumptions of the guarantee.
+    neighbours, view, participations, assumptions
+        As in `Guarantee`.
 
     Examples
     --------

@@ -24,14 +24,8 @@ class SilosDP(ApproximateDP):
         The largest ε of all silos.
     delta : float
         The largest δ of all silos.
-    neighbours : Neighbours
-        The neighbouring relation.
-    view : View
-        The adversary's view.
-    participations : int
-        How often a participant takes part, at most.
-    assumptions : frozenset of Assumption
-        The assumptions of the guarantee.
+    neighbours, view, participations, assumptions
+        As in `Guarantee`.
     budgets : tuple of (float, float)
         Each silo's own (ε, δ); empty if they are not stated.
 

@@ -20,10 +20,8 @@ class DPSE(Elimination):
 
     Parameters
     ----------
-    arms : int
-        The number of arms.
-    horizon : int
-        The number of participants of the whole run.
+    arms, horizon
+        As in `Learner`.
     epsilon
         The ε of the protocol's guarantee.
     failure_probability

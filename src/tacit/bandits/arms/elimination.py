@@ -171,10 +171,8 @@ class ForgettingElimination(Elimination):
 
     Parameters
     ----------
-    arms : int
-        The number of arms.
-    horizon : int
-        The number of participants of the whole run.
+    arms, horizon
+        As in `Learner`.
     growth
         The factor between rounds: 2 in the paper's text, 4 in its figures.
     failure_probability
@@ -245,10 +243,8 @@ class CumulativeElimination(Elimination):
 
     Parameters
     ----------
-    arms : int
-        The number of arms.
-    horizon : int
-        The number of participants of the whole run.
+    arms, horizon
+        As in `Learner`.
     batch
         Participants per arm and round (⌈σ²⌉ for SDP-AE), or None for doubling batches (VB-SDP-AE).
     failure_probability

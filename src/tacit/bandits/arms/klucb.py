@@ -38,10 +38,8 @@ class PrivateKLUCB(Learner):
 
     Parameters
     ----------
-    arms : int
-        The number of arms.
-    horizon : int
-        The number of participants of the whole run.
+    arms, horizon
+        As in `Learner`.
     noise_variance
         The variance v of the noise in a batch's sum, as the protocol states it (2/ε² for pure DP).
         It only sets batch sizes.

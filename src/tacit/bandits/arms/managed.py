@@ -31,10 +31,8 @@ class Managed(Learner):
 
     Parameters
     ----------
-    arms : int
-        The number of options.
-    horizon : int
-        The number of participants of the whole run.
+    arms, horizon
+        As in `Learner`.
     learner
         The name of the inner learner's class, as in `tacit.names`.
     options

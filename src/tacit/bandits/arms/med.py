@@ -39,10 +39,8 @@ class PrivateMED(Learner):
 
     Parameters
     ----------
-    arms : int
-        The number of arms.
-    horizon : int
-        The number of participants of the whole run.
+    arms, horizon
+        As in `Learner`.
     first
         Participants of an arm's first batch: enough that noise alone rarely makes the best arm look
         hopeless.

@@ -36,7 +36,15 @@ def check_lazy(lazy: Number) -> None:
 
 
 class IndexLearner(Learner):
-    """Tries every arm once, then always the arm with the largest index."""
+    """Tries every arm once, then always the arm with the largest index.
+
+    Parameters
+    ----------
+    arms, horizon
+        As in `Learner`.
+    lazy : Number
+        A batch has this fraction of the chosen arm's participants so far; 0 for one by one.
+    """
 
     def __init__(self, arms: int, horizon: int, lazy: Number = 0.01) -> None:
         super().__init__(arms, horizon)
@@ -83,12 +91,8 @@ class UCB1(IndexLearner):
 
     Parameters
     ----------
-    arms : int
-        The number of arms.
-    horizon : int
-        The number of participants of the whole run.
-    lazy : Number
-        A batch has this fraction of the chosen arm's participants so far; 0 for one by one.
+    arms, horizon, lazy
+        As in `IndexLearner`.
 
     Examples
     --------
@@ -110,12 +114,8 @@ class KLUCB(IndexLearner):
 
     Parameters
     ----------
-    arms : int
-        The number of arms.
-    horizon : int
-        The number of participants of the whole run.
-    lazy : Number
-        A batch has this fraction of the chosen arm's participants so far; 0 for one by one.
+    arms, horizon, lazy
+        As in `IndexLearner`.
 
     Examples
     --------
@@ -158,10 +158,8 @@ class Thompson(IndexLearner):
 
     Parameters
     ----------
-    arms : int
-        The number of arms.
-    horizon : int
-        The number of participants of the whole run.
+    arms, horizon
+        As in `Learner`.
     lazy : Number
         The fraction of all participants so far that the next batches divide; 0 for one by one.
     seed : int
@@ -214,10 +212,8 @@ class SuccessiveElimination(Elimination):
 
     Parameters
     ----------
-    arms : int
-        The number of arms.
-    horizon : int
-        The number of participants of the whole run.
+    arms, horizon
+        As in `Learner`.
     failure_probability : Number
         The probability p with which the best arm may be dropped.
     lazy : Number

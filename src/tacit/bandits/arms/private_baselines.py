@@ -75,10 +75,8 @@ class AdaPKLUCB(LastBatch):
 
     Parameters
     ----------
-    arms : int
-        The number of arms.
-    horizon : int
-        The number of participants of the whole run.
+    arms, horizon
+        As in `Learner`.
     epsilon : Number
         The ε of the protocol's guarantee.
     alpha : Number
@@ -116,10 +114,8 @@ class LazyDPTS(LastBatch):
 
     Parameters
     ----------
-    arms : int
-        The number of arms.
-    horizon : int
-        The number of participants of the whole run.
+    arms, horizon
+        As in `Learner`.
     epsilon : Number
         The ε of the protocol's guarantee.
     lazy : Number
