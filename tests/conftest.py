@@ -6,14 +6,16 @@ and `make test-extended`, `slow` ones only by `make test-all`. CONTRIBUTING.md s
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 # One thread of linear algebra for each process, set before NumPy is loaded: the tests' own
@@ -68,6 +70,24 @@ def stretched_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(keyfiles, "_stretched", stretched)
         yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """No doctests below this directory: looking for them imports and searches every file."""
+    found = yield
+    return [one for one in found if not isinstance(one, DoctestModule)]
+
+
+def pytest_sessionstart() -> None:
+    """Collect garbage rarely: modules and test items stay until the end."""
+    gc.set_threshold(50_000, 20, 20)
+
+
+def pytest_collection_finish() -> None:
+    """Leave everything that collection made out of later garbage collections."""
+    gc.collect()
+    gc.freeze()
 
 
 # the marker of tests that a run may leave out, and the command that runs them
