@@ -59,7 +59,7 @@ def _ideal(values: list[list[int]], modulus: int, gone: Dropouts) -> tuple[int, 
 
 
 @settings(deadline=None, max_examples=30)
-@given(rounds(most=200))
+@given(rounds(most=80))
 def test_masking_gives_the_exact_sum_or_refuses(
     case: tuple[list[list[int]], int, Neighbourhood, Dropouts],
 ) -> None:

@@ -133,8 +133,8 @@ def sent_by_all(value: int, people: int) -> list[dict[bytes, int]]:
 def test_each_of_two_servers_sees_a_uniform_number_whatever_the_value(
     value: int, assert_uniform: Uniform
 ) -> None:
-    for seen in sent_by_all(value, 800):
-        assert len(seen) == 800
+    for seen in sent_by_all(value, 400):
+        assert len(seen) == 400
         assert_uniform([number // CELL for number in seen.values()], MODULUS)
 
 

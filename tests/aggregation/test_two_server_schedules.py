@@ -249,10 +249,10 @@ class Schedule:
         return "opened"
 
 
-@pytest.mark.parametrize("start", extended_after(1, range(0, 2000, 250)))
+@pytest.mark.parametrize("start", extended_after(1, range(0, 2000, 100)))
 def test_two_thousand_random_schedules_give_one_exact_answer_or_a_refusal(start: int) -> None:
-    ends = [Schedule(seed).check() for seed in range(start, start + 250)]
-    assert min(ends.count("opened"), ends.count("refused")) > 37
+    ends = [Schedule(seed).check() for seed in range(start, start + 100)]
+    assert min(ends.count("opened"), ends.count("refused")) > 15
 
 
 @pytest.mark.parametrize("start", extended_after(1, range(0, 600, 100)))

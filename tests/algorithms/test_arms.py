@@ -192,12 +192,15 @@ def promises() -> list[tuple[str, ArmsProblem]]:
     return [case for case in cases if case[0] not in REFERENCES]
 
 
-@pytest.mark.parametrize("case", range(len(promises())), ids=lambda i: f"{promises()[i][0]}-{i}")
+PROMISES = promises()
+
+
+@pytest.mark.parametrize("case", range(len(PROMISES)), ids=lambda i: f"{PROMISES[i][0]}-{i}")
 def test_every_batch_keeps_what_the_algorithm_promises(case: int) -> None:
     """Exactly, from the distribution of the noise that the fewest reports add; for binary and for
     real rewards.
     """
-    name, problem = promises()[case]
+    name, problem = PROMISES[case]
     for binary in (True, False):
         if problem.constants == "paper" and name in BINARY_ON_PAPER and not binary:
             continue
@@ -398,7 +401,7 @@ def test_only_learners_that_need_the_horizon_are_started_anew(
 
 def test_not_knowing_the_horizon_costs_private_learners_nothing() -> None:
     for name in ("private-klucb", "private-med", "dist-dp-se"):
-        asked: dict[str, Any] = {"arms": 4, "horizon": 10**6, "runs": 5}
+        asked: dict[str, Any] = {"arms": 4, "horizon": 10**6, "runs": 2}
         told, free = (simulate(name, **asked, anytime=anytime) for anytime in (False, True))
         assert free.regret_mean == told.regret_mean
 
@@ -406,7 +409,7 @@ def test_not_knowing_the_horizon_costs_private_learners_nothing() -> None:
 def test_periods_that_square_cost_at_most_four_times() -> None:
     """Periods that double cost ever more; here the third period has just begun."""
     promise = {"epsilon": 0.9, "delta": 1e-3, "constants": "paper"}
-    asked: dict[str, Any] = {"means": (0.3, 0.5, 0.7), "runs": 5, **promise}
+    asked: dict[str, Any] = {"means": (0.3, 0.5, 0.7), "runs": 2, **promise}
     told, free = (
         simulate("vb-sdp-ae", **asked, horizon=4 * 10**6, anytime=anytime)
         for anytime in (False, True)

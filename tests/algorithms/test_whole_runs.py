@@ -5,6 +5,7 @@ that the server sees.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from tacit.environments import Environment
 from tacit.experiment import Experiment
 from tacit.privacy import audit
 from tacit.protocols.contract import SumProtocol, round_levels
-from tacit.types import Aggregate, Arm, Levels, Round
+from tacit.types import Aggregate, Levels
 
 Floats = npt.NDArray[np.float64]
 
@@ -51,6 +52,12 @@ class Transcript:
     released: list[int]
 
 
+def release(protocol: SumProtocol, data: Floats, rng: np.random.Generator) -> Aggregate:
+    """The sum of these rewards, as users and servers make it."""
+    levels = round_levels(data, protocol.precision, rng)
+    return protocol.combine_batch(protocol.randomize_batch(levels, rng), rng)
+
+
 def play(experiment: Experiment, rewards: Floats, rng: np.random.Generator) -> Transcript:
     world = Recorded(rewards, experiment.learner.arms)
     seen = Transcript([], [])
@@ -63,23 +70,22 @@ def play(experiment: Experiment, rewards: Floats, rng: np.random.Generator) -> T
                 continue
             protocol = experiment.open(round_)
             assert isinstance(protocol, SumProtocol)
-            released: Aggregate = protocol.combine_batch(
-                protocol.randomize_batch(round_levels(data, protocol.precision, rng), rng), rng
-            )
+            released = release(protocol, data, rng)
             seen.released.append(released.value)
             experiment.observe(round_, protocol.analyze(released))
     assert world.next == len(rewards)
     return seen
 
 
-def affected(experiment: Experiment, transcript: Transcript) -> float:
+def affected(experiment: Experiment, rng: np.random.Generator) -> Callable[[Floats], float]:
     """The estimate of the batch that the changed user, the first one, is in: the likelihood ratio
-    of the transcript rises with it.
+    of the transcript rises with it, and nothing later changes it.
     """
-    users = transcript.decisions[0][1]
-    protocol = experiment.mechanism.open(Round(0, users, Arm(0)))
+    first = experiment.propose()[0]
+    protocol = experiment.open(first)
     assert isinstance(protocol, SumProtocol)
-    return protocol._sum(Aggregate((transcript.released[0],), users))
+    users = first.participants
+    return lambda rewards: protocol._sum(release(protocol, rewards[:users], rng))
 
 
 def afterwards(transcript: Transcript) -> float:
@@ -106,15 +112,14 @@ def attack(
     problem = problem_for(name, **size, epsilon=built_for, binary=True, **changes)
     rng = np.random.default_rng(11)
 
+    def whole(rewards: Floats) -> float:
+        return afterwards(play(built(name, problem), rewards, rng))
+
+    output = whole if statistic == "afterwards" else affected(built(name, problem), rng)
+    whole(ZERO)  # every run ends
+
     def mechanism(rewards: Floats, count: int) -> Floats:
-        outputs = []
-        for _ in range(count):
-            experiment = built(name, problem)
-            seen = play(experiment, rewards, rng)
-            outputs.append(
-                affected(experiment, seen) if statistic == "affected" else afterwards(seen)
-            )
-        return np.array(outputs)
+        return np.array([output(rewards) for _ in range(count)])
 
     delta = problem.privacy.delta or 0.0
     found = audit(mechanism, ZERO, ONE, samples, delta=delta)

@@ -45,13 +45,9 @@ def ways(protocol: Any) -> tuple[str, ...]:
     return FITS[type(getattr(protocol, "part", protocol))][0]
 
 
-PAIRINGS = [(name, way) for name, example in EXAMPLES.items() for way in ways(example.build())]
-MISFITS = [
-    (name, way)
-    for name, example in EXAMPLES.items()
-    for way in RUNS
-    if way not in ways(example.build())
-]
+WAYS = {name: ways(example.build()) for name, example in EXAMPLES.items()}
+PAIRINGS = [(name, way) for name in EXAMPLES for way in WAYS[name]]
+MISFITS = [(name, way) for name in EXAMPLES for way in RUNS if way not in WAYS[name]]
 EACH = pytest.mark.parametrize(("name", "through"), PAIRINGS)
 
 

@@ -158,9 +158,9 @@ def test_sizes_are_the_same_for_every_level_and_metric() -> None:
 
 
 def test_sending_times_of_zeros_and_ones_have_one_distribution() -> None:
-    """200 devices with randomness of their own; false-alarm rate 1e-6."""
+    """120 devices with randomness of their own; false-alarm rate 1e-6."""
     times: dict[int, list[float]] = {0: [], 1: []}
-    for number in range(200):
+    for number in range(120):
         parties = Parties()
         parties.open()
         device = parties.device(seed=number)

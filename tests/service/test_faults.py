@@ -263,7 +263,7 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(tmp_path: Path) -> None
 
 def survive(pair: Pair, fate: Fate, rng: random.Random, deadly: bool) -> None:
     """Steps that are killed, again and again, until they get through."""
-    for _ in range(15 if deadly else 0):
+    for _ in range(8 if deadly else 0):
         mortal(pair, fate)
         fate.sentence(rng.randrange(1, 15), rng.random() < 0.5)
         with suppress(Killed):
