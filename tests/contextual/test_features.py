@@ -63,7 +63,6 @@ def test_tables_are_those_of_the_vectors() -> None:
     report = TableReport(features.segments, len(features.options))
     for person in table["people"]:
         assert features.segment(person["context"]) == person["segment"]
-        assert features.context_of(person["segment"]) == person["context"]
         assert policy.choose(person["segment"], person["drawn"]) == person["option"]
         chosen = (person["segment"], person["option"], person["success"])
         assert report.cell(*chosen) == person["cell"]

@@ -308,16 +308,6 @@ class FeatureMap:
             place = place * one.size + one.place(context[one.name])
         return place
 
-    def context_of(self, segment: int) -> dict[str, str]:
-        """The context of a segment."""
-        found: dict[str, str] = {}
-        rest = segment
-        for one in reversed(self.fields):
-            if isinstance(one, Category):
-                rest, place = divmod(rest, one.size)
-                found[one.name] = one.values[place]
-        return dict(reversed(found.items()))
-
     def to_dict(self) -> dict[str, Any]:
         """The map as plain data, which JSON keeps exactly."""
         return {

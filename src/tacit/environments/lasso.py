@@ -10,14 +10,11 @@ from tacit.errors import as_fraction
 Floats = npt.NDArray[np.float64]
 
 
-def lasso(
-    features: Floats,
-    labels: Floats,
-    penalty: float,
-    *,
-    sweeps: int = 1000,
-    tolerance: float = 1e-10,
-) -> Floats:
+SWEEPS = 1000  # over all coordinates, at most
+TOLERANCE = 1e-10  # change of a coordinate in one sweep at which the descent ends
+
+
+def lasso(features: Floats, labels: Floats, penalty: float) -> Floats:
     """The w that minimises ‖features · w - labels‖² / 2n + penalty · ‖w‖₁, without intercept.
 
     >>> x = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
@@ -28,7 +25,7 @@ def lasso(
     n, d = features.shape
     gram, target = features.T @ features / n, features.T @ labels / n
     w = np.zeros(d)
-    for _ in range(sweeps):
+    for _ in range(SWEEPS):
         largest = 0.0
         for j in range(d):
             if gram[j, j] <= 0:
@@ -37,6 +34,6 @@ def lasso(
             new = float(np.sign(rest) * max(abs(rest) - level, 0.0) / gram[j, j])
             largest = max(largest, abs(new - w[j]))
             w[j] = new
-        if largest <= tolerance:
+        if largest <= TOLERANCE:
             break
     return w
