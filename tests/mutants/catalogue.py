@@ -747,7 +747,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "protocols/randomized_bits.py",
         "RandomizedBits.randomize",
-        (swap("self.lie()", "False"),),
+        (swap("self.flip()", "False"),),
         LAW_OF_SUMS,
     ),
     # counts and checks of protocols
@@ -1729,14 +1729,14 @@ TARGETS: tuple[Target, ...] = (
         "protocols/statistic_sums.py",
         "UnaryStatistic.randomize",
         (
-            swap("int(self._lies())", "0"),
+            swap("int(self._flip())", "0"),
             swap("int(HALF.flip())", "1"),
         ),
         (*LAW_OF_SUMS, *STATISTICS),
     ),
     Target(
         "protocols/statistic_sums.py",
-        "UnaryStatistic._lies",
+        "UnaryStatistic._flip",
         (swap("self.epsilon", "2 * self.epsilon"),),
         (*LAW_OF_SUMS, *STATISTICS),
     ),

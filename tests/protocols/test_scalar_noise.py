@@ -260,7 +260,7 @@ def test_randomized_bits_lie_with_the_stated_probability(epsilon: float) -> None
     assert not problems_of_bits(epsilon)
 
 
-LIE = RandomizedBits.lie
+FLIP = RandomizedBits.flip
 
 
 class Twice:
@@ -272,7 +272,7 @@ class Twice:
     def __call__(self, protocol: RandomizedBits) -> bool:
         told, self.kept = self.kept, None
         if told is None:
-            told = self.kept = LIE(protocol)
+            told = self.kept = FLIP(protocol)
         return told
 
 
@@ -280,8 +280,8 @@ class Twice:
     ("broken", "seen"),
     [
         (lambda: lambda _: False, "another probability"),
-        (lambda: lambda protocol: LIE(protocol) and LIE(protocol), "another probability"),
-        (lambda: lambda protocol: LIE(protocol) or LIE(protocol), "another probability"),
+        (lambda: lambda protocol: FLIP(protocol) and FLIP(protocol), "another probability"),
+        (lambda: lambda protocol: FLIP(protocol) or FLIP(protocol), "another probability"),
         (Twice, "used twice"),
     ],
     ids=["missing", "fewer", "more", "reused"],
@@ -290,5 +290,5 @@ def test_broken_lies_are_noticed(
     broken: Callable[[], Any], seen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutant = broken()
-    monkeypatch.setattr(RandomizedBits, "lie", lambda protocol: mutant(protocol))
+    monkeypatch.setattr(RandomizedBits, "flip", lambda protocol: mutant(protocol))
     assert seen in problems_of_bits(1.0)

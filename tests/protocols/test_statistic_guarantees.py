@@ -90,7 +90,7 @@ def test_local_tables_are_as_private_as_randomized_response(epsilon: float) -> N
     protocol: Any = table_sum(
         100, segments=2, options=1, trust=TrustModel.LOCAL, target=PureDP(epsilon)
     )
-    chances = np.full((4, 4), protocol.lie)
+    chances = np.full((4, 4), protocol.flip_probability)
     np.fill_diagonal(chances, 0.5)
     messages = np.array(list(itertools.product((0, 1), repeat=4)))
     likely = np.prod(np.where(messages[None], chances[:, None], 1 - chances[:, None]), axis=2)

@@ -169,7 +169,7 @@ def test_what_tables_give_towards_outsiders_is_exact() -> None:
 def test_unary_encoding_is_purely_private() -> None:
     """The exact ratio of all messages of three cells between any two participants."""
     protocol = UnaryStatistic(10, TableStatistic(1, 2), PureDP(1.3))
-    size, lie = protocol.coordinates, protocol.lie
+    size, lie = protocol.coordinates, protocol.flip_probability
 
     def chance(message: tuple[int, ...], cell: int) -> float:
         ones = [0.5 if place == cell else lie for place in range(size)]

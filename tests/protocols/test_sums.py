@@ -113,7 +113,7 @@ def test_estimates_are_unbiased_with_the_stated_variance_and_distribution(name: 
                 > ALARM
             )
         elif isinstance(noise, RandomizedResponseError):
-            ones = (off + truth) / noise.stretch + reports * noise.lie
+            ones = (off + truth) / noise.stretch + reports * noise.flip_probability
             distribution = protocol.released_distribution(truth, reports)
             assert chi_square(np.round(ones).astype(np.int64), distribution) > ALARM
         elif isinstance(noise, GroupedShares):

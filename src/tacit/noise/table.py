@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import Number, TacitError, integer, positive
+from tacit.noise.binomial import Binomial
 from tacit.noise.distribution import LOG_TINY, ROUNDING, Floats, NoiseDistribution, refuse_power
 
 DIRECT_LIMIT = 200_000_000  # multiplications; about 0.2 s
@@ -219,6 +220,19 @@ def modular_pmf(distribution: NoiseDistribution, modulus: int) -> Floats:
     start, p = entries(distribution)
     result: Floats = np.bincount((start + np.arange(len(p))) % m, weights=p, minlength=m)  # type: ignore[assignment]
     return result
+
+
+def sum_of_bits(*parts: tuple[int, float]) -> Table:
+    """The number of ones among independent bits, `count` with probability `bias` for each part.
+
+    >>> sum_of_bits((1, 0.5), (2, 0.5)).probabilities.tolist()
+    [0.125, 0.375, 0.375, 0.125]
+    """
+    found = np.ones(1)
+    for count, bias in parts:
+        if count:
+            found = product(found, Binomial(count, bias).pmf(np.arange(count + 1)))
+    return Table.of(0, found / found.sum())
 
 
 def product(p: Floats, q: Floats) -> Floats:

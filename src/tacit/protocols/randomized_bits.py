@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import TacitError, integer
-from tacit.noise import Binomial, Table
+from tacit.noise import Table
 from tacit.noise.chernoff import widest
 from tacit.noise.serialize import register
-from tacit.noise.table import product
+from tacit.noise.table import sum_of_bits
 from tacit.privacy import PureDP, View, derived
 from tacit.privacy.accounting import about
 from tacit.privacy.calibration import LARGEST_EPSILON
@@ -45,8 +45,8 @@ class RandomizedResponseError:
     mean = 0.0
 
     @cached_property
-    def lie(self) -> float:
-        """The probability that a bit is flipped."""
+    def flip_probability(self) -> float:
+        """The probability that a bit is flipped: 1 / (1 + e^ε)."""
         rare = math.exp(-float(self.epsilon))
         return rare / (1 + rare)
 
@@ -66,9 +66,9 @@ class RandomizedResponseError:
         `reports`.
         """
         scaled = np.asarray(s, dtype=float) * self.stretch
-        rare = math.log1p(-self.lie) - float(self.epsilon)
-        both = [np.logaddexp(math.log1p(-self.lie), rare + u) - self.lie * u
-                for u in (scaled, -scaled)]  # fmt: skip
+        flip, kept = self.flip_probability, math.log1p(-self.flip_probability)
+        rare = kept - float(self.epsilon)
+        both = [np.logaddexp(kept, rare + u) - flip * u for u in (scaled, -scaled)]
         return np.asarray(self.reports * np.maximum(*both))
 
     def bound(self, p: float) -> float:
@@ -95,7 +95,7 @@ class RandomizedBits(SumProtocol):
                 "no meaningful privacy: use a smaller epsilon"
             )
         self.guarantee = derived(about(target.epsilon, target, View.MESSAGE), HALF)
-        self._lies = RandomizedResponseError(self.participants, self.epsilon)
+        self._flips = RandomizedResponseError(self.participants, self.epsilon)
 
     def error(self, reports: int) -> ErrorDistribution:
         """The error of all random flips."""
@@ -103,25 +103,25 @@ class RandomizedBits(SumProtocol):
 
     @property
     def reach(self) -> tuple[float, float]:
-        """A sent bit counts rescaled, whatever it is."""
-        lie, stretch = self._lies.lie, self._lies.stretch
-        return -lie * stretch, (1 - lie) * stretch
+        """The debiased values of a zero and of a one: a poisoned report is one of the two."""
+        flip, stretch = self._flips.flip_probability, self._flips.stretch
+        return -flip * stretch, (1 - flip) * stretch
 
     def randomize(self, x: float) -> int:
         """The bit, flipped with probability 1 / (1 + e^ε); the flip is drawn before the bit is
         read.
         """
-        lie = self.lie()
-        return self.encode(x) ^ lie
+        flip = self.flip()
+        return self.encode(x) ^ flip
 
-    def lie(self) -> bool:
+    def flip(self) -> bool:
         """True with probability exactly 1 / (1 + e^ε)."""
         return flip_response(self.epsilon)
 
     def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
         """The bits that all participants send."""
-        told: Integers = levels ^ (rng.random(len(levels)) < self._lies.lie)
-        return told
+        sent: Integers = levels ^ (rng.random(len(levels)) < self._flips.flip_probability)
+        return sent
 
     def combine(self, messages: Any) -> Aggregate:
         """The number of ones sent."""
@@ -130,21 +130,20 @@ class RandomizedBits(SumProtocol):
 
     def view_distribution(self, total: int, reports: int) -> Table:  # noqa: ARG002
         """One message of a participant with this bit."""
-        one = 1 - self._lies.lie if total else self._lies.lie
+        flip = self._flips.flip_probability
+        one = 1 - flip if total else flip
         return Table.of(0, np.array([1 - one, one]))
 
     def released_distribution(self, total: int, reports: int) -> Table:
         """The number of ones among all messages."""
-        lie, told = self._lies.lie, np.ones(1)
-        for count, bias in ((total, 1 - lie), (reports - total, lie)):
-            if count:
-                told = product(told, Binomial(count, bias).pmf(np.arange(count + 1)))
-        return Table.of(0, told / told.sum())
+        flip = self._flips.flip_probability
+        return sum_of_bits((total, 1 - flip), (reports - total, flip))
 
     def _open(self, total: int, reports: int, rng: np.random.Generator) -> Aggregate:
-        lie = self._lies.lie
-        ones = rng.binomial(total, 1 - lie) + rng.binomial(reports - total, lie)
+        flip = self._flips.flip_probability
+        ones = rng.binomial(total, 1 - flip) + rng.binomial(reports - total, flip)
         return Aggregate((int(ones),), reports)
 
     def _sum(self, released: Aggregate) -> float:
-        return float((released.value - released.reports * self._lies.lie) * self._lies.stretch)
+        flips = self._flips
+        return float((released.value - released.reports * flips.flip_probability) * flips.stretch)

@@ -27,8 +27,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tacit.errors import TacitError, integer
-from tacit.noise import Binomial, Chance, NoiseDistribution, Table
-from tacit.noise.table import product
+from tacit.noise import NoiseDistribution, Table
+from tacit.noise.table import sum_of_bits
 from tacit.privacy import PureDP, Target, ThreatModel, View, derived
 from tacit.protocols.contract import Protocol
 from tacit.protocols.split_and_mix import mixed
@@ -42,12 +42,12 @@ from tacit.protocols.sums import TWO_SERVERS
 from tacit.protocols.vector_noise import bare
 from tacit.protocols.vectors import noise_proxy
 from tacit.sampling.coins import additive_shares
+from tacit.sampling.draws import HALF, flip_response
 from tacit.trust import SHUFFLE_SECURITY, TrustModel, split_shares
-from tacit.types import Aggregate, Estimate, Floats, Integers, VectorError
+from tacit.types import Aggregate, Estimate, Integers, VectorError
 
 ROOM = 40.0  # standard deviations of noise that the modulus leaves room for
 WIDEST = 62  # bits of a modulus, so that simulations can use 64-bit integers
-HALF = Chance(Fraction(1, 2))
 NOBODY_MISSING = ThreatModel()
 
 
@@ -393,7 +393,7 @@ class UnaryStatistic(StatisticSum):
     def _prepare(self) -> None:
         self.epsilon = Fraction(self.target.epsilon)
         rare = math.exp(-float(self.epsilon))
-        self.lie = rare / (1 + rare)
+        self.flip_probability = rare / (1 + rare)
         self.guarantee = derived(bare(self.target, View.MESSAGE), HALF)
 
     def noise(self, reports: int) -> tuple[NoiseDistribution, ...]:  # noqa: ARG002
@@ -402,53 +402,48 @@ class UnaryStatistic(StatisticSum):
 
     def randomize(self, x: Any) -> list[int]:
         """One bit per cell; all bits are drawn before the cell is read."""
-        others = [int(self._lies()) for _ in range(self.coordinates)]
+        others = [int(self._flip()) for _ in range(self.coordinates)]
         own = int(HALF.flip())
         return [
             own if one else other
             for one, other in zip(self.statistic.encode(x), others, strict=True)
         ]
 
-    def _lies(self) -> bool:
-        """True with probability exactly 1 / (1 + e^ε), as in `randomized_bits`."""
-        while not HALF.flip():
-            if Chance(Fraction(1), self.epsilon).flip():
-                return True
-        return False
+    def _flip(self) -> bool:
+        """True with probability exactly 1 / (1 + e^ε)."""
+        return flip_response(self.epsilon)
 
     def analyze(self, released: Aggregate) -> Estimate:
         """The debiased number of reports in each cell."""
         self.check_reports(released.reports)
         ones = np.array(released.values, dtype=float)
-        total = (ones - released.reports * self.lie) / (0.5 - self.lie)
+        total = (ones - released.reports * self.flip_probability) / (0.5 - self.flip_probability)
         return Estimate(total, self.error(released.reports), self.guarantee_id, released.wrapped)
 
     def error(self, reports: int) -> VectorError:
         """Stretched bits are independent and sub-Gaussian; the spread is that of empty cells."""
-        stretch = 1 / (0.5 - self.lie)
+        stretch = 1 / (0.5 - self.flip_probability)
         proxy = np.full(self.coordinates, stretch**2 / (4 * reports))
-        std = stretch * math.sqrt(self.lie * (1 - self.lie) / reports)
+        std = stretch * math.sqrt(self.flip_probability * (1 - self.flip_probability) / reports)
         reach = np.full(self.coordinates, math.inf)
         return VectorError(reports, proxy, reach, np.full(self.coordinates, std))
 
     def simulate(self, load: StatisticTotals, rng: np.random.Generator) -> Estimate:
         """The number of ones in every cell."""
         self.check_reports(load.reports)
-        ones = rng.binomial(load.sums, 0.5) + rng.binomial(load.reports - load.sums, self.lie)
+        ones = rng.binomial(load.sums, 0.5) + rng.binomial(
+            load.reports - load.sums, self.flip_probability
+        )
         return self.analyze(Aggregate(tuple(ones.tolist()), load.reports))
 
     def view_distribution(self, total: int, reports: int) -> Table:  # noqa: ARG002
         """The first bit of a participant who is (1) or is not (0) in its cell."""
-        one = 0.5 if total else self.lie
+        one = 0.5 if total else self.flip_probability
         return Table.of(0, np.array([1 - one, one]))
 
     def released_distribution(self, total: int, reports: int) -> Table:
         """The number of ones for the first cell."""
-        told: Floats = np.ones(1)
-        for count, bias in ((total, 0.5), (reports - total, self.lie)):
-            if count:
-                told = product(told, Binomial(count, bias).pmf(np.arange(count + 1)))
-        return Table.of(0, told / told.sum())
+        return sum_of_bits((total, 0.5), (reports - total, self.flip_probability))
 
 
 def _drawn(noise: Sequence[NoiseDistribution]) -> list[int]:

@@ -371,8 +371,8 @@ def weakened(protocol: Protocol, factor: float, reuse: bool) -> Protocol:
     elif isinstance(protocol, RandomizedBits):  # half the noise means twice the ε
         twin.epsilon = Fraction(twin.epsilon) / Fraction(max(factor, 1e-3))
         if reuse:
-            kept = twin.lie()
-            twin.lie = lambda: kept
+            kept = twin.flip()
+            twin.flip = lambda: kept
     elif isinstance(protocol, SeparateSums):
         twin.parts = [weakened(part, factor, reuse) for part in protocol.parts]
     return twin  # type: ignore[no-any-return]
