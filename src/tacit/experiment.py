@@ -439,7 +439,7 @@ class Experiment:
         """
         chance = float(probability("level", level, "how sure intervals are to be, such as 0.95"))
         control = 0 if self.control is None else self._place(self.control)
-        rows = self.learner.standings(self.options, chance, control)
+        rows = self.learner.summaries(self.options, chance, control)
         if self._guard is not None:
             rows = [self._guard.beside(row, k, chance) for k, row in enumerate(rows)]
         why = self.paused

@@ -339,7 +339,7 @@ def test_goes_on_when_nothing_is_ever_opened(name: str, example: Example) -> Non
             learner.skip(round_, round_.time)
     assert learner.played == learner.horizon
     assert learner.best() in (learner.active or (None,))
-    assert all(row.mean is None for row in learner.standings(names_of(learner)))
+    assert all(row.mean is None for row in learner.summaries(names_of(learner)))
 
 
 @ALL
@@ -383,7 +383,7 @@ def test_people_who_are_served_count_as_played(name: str, example: Example) -> N
     learner.served(0, 0)
     assert learner.played == 700
     assert learner.propose() == rounds
-    rows = learner.standings(names_of(learner))
+    rows = learner.summaries(names_of(learner))
     assert all(row.participants == 0 for row in rows)  # they were not asked
     before = written(learner)
     for option, count, message in (
@@ -414,7 +414,7 @@ def test_people_who_are_served_count_as_played(name: str, example: Example) -> N
 def test_standings_are_probabilities_and_intervals(name: str, example: Example) -> None:
     learner = make(name, example)
     play_in(learner, example.world, np.random.default_rng(7))
-    rows = learner.standings(names_of(learner), 0.9)
+    rows = learner.summaries(names_of(learner), 0.9)
     assert [row.option for row in rows] == names_of(learner)
     if not rows:
         assert learner.best() is None
@@ -425,7 +425,7 @@ def test_standings_are_probabilities_and_intervals(name: str, example: Example) 
         assert lowest <= row.low <= row.high <= 1
         assert 0 <= row.best <= 1
         assert row.mean is None or row.low <= min(max(row.mean, lowest), 1) <= row.high
-    wider = learner.standings(names_of(learner), 0.999)
+    wider = learner.summaries(names_of(learner), 0.999)
     assert all(b.low <= a.low and a.high <= b.high for a, b in zip(rows, wider, strict=True))
 
 

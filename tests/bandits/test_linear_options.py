@@ -32,7 +32,7 @@ def run(
             protocol = two_servers_laplace(round_.participants, PureDP(1.0), binary=True)
             played = world.play(round_, protocol, rng)
             learner.observe(round_, protocol.simulate(played.load, rng))
-        rows = learner.standings(NAMES)
+        rows = learner.summaries(NAMES)
         held = all(row.low <= mean <= row.high for row, mean in zip(rows, world.means, strict=True))
         seen.append((held, learner.decided()))
     return seen
@@ -59,7 +59,7 @@ def test_the_option_that_is_left_is_decided() -> None:
     seen = run(world, learner, np.random.default_rng(0))
     best = int(world.means.argmax())
     assert seen[-1] == (True, best)
-    decisions = [row.decision for row in learner.standings(NAMES)]
+    decisions = [row.decision for row in learner.summaries(NAMES)]
     assert decisions.count("best") == 1
     assert decisions[best] == "best"
     assert learner.decided(level=0.99) is None  # options were dropped at 95%
@@ -81,7 +81,7 @@ def test_a_restored_learner_goes_on_in_the_middle_of_a_phase() -> None:
     assert json.dumps(again.to_dict(), allow_nan=False) == text
     one, two = (run(world, each, np.random.default_rng(7)) for each in (learner, again))
     assert one == two
-    assert learner.standings(NAMES) == again.standings(NAMES)
+    assert learner.summaries(NAMES) == again.summaries(NAMES)
 
 
 def test_rounds_that_are_aborted_are_proposed_again_and_nothing_else() -> None:
@@ -98,7 +98,7 @@ def test_rounds_that_are_aborted_are_proposed_again_and_nothing_else() -> None:
     assert (again.arm, again.participants) == (rounds[0].arm, rounds[0].participants)
     assert again.number != rounds[0].number
     assert learner.best() in range(40)
-    assert all(row.mean is None for row in learner.standings(NAMES))  # no phase is complete
+    assert all(row.mean is None for row in learner.summaries(NAMES))  # no phase is complete
 
 
 def test_the_last_phase_takes_those_who_are_left() -> None:

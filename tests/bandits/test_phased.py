@@ -317,7 +317,7 @@ def test_dropped_actions_stand_where_they_stood(kind: type[PhasedElimination]) -
     for seed in range(20):
         learner = kind(np.eye(3), 20_000)
         drive(learner, theta, np.random.default_rng(seed))
-        rows = learner.standings(("a", "b", "c"), 0.9999)
+        rows = learner.summaries(("a", "b", "c"), 0.9999)
         dropped += 2 not in learner.active
         for row, mean in zip(rows, theta, strict=True):
             assert row.mean is not None

@@ -15,7 +15,7 @@ from tests.bandits.harness import Distribution, Environment, estimate, exact, fa
 from tests.tables import extended_after
 
 from tacit.bandits import ForgettingElimination, NoiseTail
-from tacit.bandits.arm_summaries import Known, best_of, standings
+from tacit.bandits.arm_summaries import Known, best_of, summaries
 from tacit.bandits.confidence_sequences import Tally
 from tacit.noise import DiscreteLaplace
 from tacit.types import Arm, ErrorDistribution, Estimate, Round
@@ -85,7 +85,7 @@ def test_an_option_that_is_known_exactly_is_compared_like_a_number(spread: float
 
 
 def test_an_option_that_nobody_tried_may_be_best() -> None:
-    rows = standings([(100, 0.5, 0.05), (0, None, math.inf)], ("tried", "new"), 0.95)
+    rows = summaries([(100, 0.5, 0.05), (0, None, math.inf)], ("tried", "new"), 0.95)
     assert (rows[1].mean, rows[1].low, rows[1].high, rows[1].participants) == (None, 0.0, 1.0, 0)
     assert rows[0].best == pytest.approx(rows[1].best)
     assert rows[0].low == pytest.approx(0.5 - 1.96 * 0.05, abs=1e-4)
@@ -93,7 +93,7 @@ def test_an_option_that_nobody_tried_may_be_best() -> None:
 
 def test_intervals_stay_within_the_rewards_even_if_means_do_not() -> None:
     for mean, lowest in itertools.product((-0.7, 0.01, 0.99, 1.7), (0.0, -1.0, -0.2)):
-        (row,) = standings([(10, mean, 0.2)], ("only",), 0.95, lowest)
+        (row,) = summaries([(10, mean, 0.2)], ("only",), 0.95, lowest)
         assert lowest <= row.low <= row.high <= (1.0 if lowest == 0 else -lowest)
         assert row.mean == mean
 
@@ -120,7 +120,7 @@ def test_intervals_hold_the_truth_at_about_the_nominal_rate(
                 estimate(Round(number, size, Arm(0)), world, DISTRIBUTIONS[distribution], rng)
             )
         known = [(tally.participants, tally.mean, tally.spread)]
-        (row,) = standings(known, ("only",), level)
+        (row,) = summaries(known, ("only",), level)
         held += row.low <= mean <= row.high
     assert binom.ppf(1e-6, runs, level - 0.02) <= held <= binom.isf(1e-6, runs, level + 0.02)
 
@@ -132,7 +132,7 @@ def test_intervals_of_other_rewards_are_too_wide_rather_than_too_narrow() -> Non
     for _ in range(1_000):
         tally = Tally(300, 300)
         tally.add(estimate(Round(0, 300, Arm(0)), world, laplace(1.0), rng))
-        (row,) = standings([(300, tally.mean, tally.spread)], ("only",), 0.9)
+        (row,) = summaries([(300, tally.mean, tally.spread)], ("only",), 0.9)
         held += row.low <= 0.4 <= row.high
     assert held >= binom.ppf(1e-6, 1_000, 0.95)
 
@@ -161,7 +161,7 @@ def test_all_batches_count_for_standings_also_of_a_learner_that_forgets() -> Non
             n = round_.participants
             told = Estimate(n * (0.4, 0.6)[round_.arm], ErrorDistribution(n, 1, None))
             learner.observe(round_, told)
-    rows = learner.standings(("a", "b"))
+    rows = learner.summaries(("a", "b"))
     assert [row.participants for row in rows] == [84, 84]
     assert [row.mean for row in rows] == pytest.approx([0.4, 0.6])
     assert rows[1].best > 0.95

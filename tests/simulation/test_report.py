@@ -146,7 +146,7 @@ def test_failed_runs_are_listed_with_their_seed_and_error(tmp_path: Path) -> Non
     study = study_of({"algorithms": ["ucb1"], "problems": {"arms": 3, "horizon": 50}, "seeds": 2})
     with stored(tmp_path, header(study.name, study.identity()), 2) as store:
         store.add(0, study(0))
-        store.finish([{**study.told(1), "error": "ValueError: <b>", "trace": ""}])
+        store.finish([{**study.description(1), "error": "ValueError: <b>", "trace": ""}])
     write_report(tmp_path)
     text, _ = read(tmp_path / "report.html")
     assert "1 run failed" in text

@@ -2,7 +2,7 @@
 
 `answers` uses the confidence sequences of `tacit.bandits.confidence_sequences`. All intervals, all
 lifts against the control and the decision are anytime-valid at the stated level. The probability to
-be best assumes independent normal means and is approximate. `standings` has normal-approximation
+be best assumes independent normal means and is approximate. `summaries` has normal-approximation
 intervals too, for learners whose options share one parameter.
 """
 
@@ -29,7 +29,7 @@ CELLS = 24  # grid cells for splitting the level between an option and the contr
 Known = tuple[int, float | None, float]  # participants, mean, standard deviation of the mean
 
 
-def standings(
+def summaries(
     known: Sequence[Known], names: Sequence[str], level: float, lowest: float = 0.0
 ) -> list[ArmSummary]:
     """One summary per option by normal approximation; rewards lie in [lowest, 1].
@@ -37,7 +37,7 @@ def standings(
     A negative `lowest` means rewards in [lowest, -lowest].
 
     >>> seen = [(1000, 0.42, 0.02), (1000, 0.61, 0.02)]
-    >>> [(row.option, row.mean, round(row.best, 6)) for row in standings(seen, ["a", "b"], 0.95)]
+    >>> [(row.option, row.mean, round(row.best, 6)) for row in summaries(seen, ["a", "b"], 0.95)]
     [('a', 0.42, 0.0), ('b', 0.61, 1.0)]
     """
     highest = 1.0 if lowest == 0 else -lowest

@@ -282,7 +282,7 @@ class Learner(ABC):
             raise TacitError(f"option is {option}: must be 0 to {self.arms - 1}")
         self.played += integer("count", count, at_least=0)
 
-    def standings(
+    def summaries(
         self, names: Sequence[str], level: float = 0.95, control: int = 0
     ) -> list[ArmSummary]:
         """The summary of each option.

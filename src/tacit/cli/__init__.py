@@ -184,8 +184,8 @@ def _asked(context: Any) -> str:
 
 def _fail(message: str, code: int = 2, problems: tuple[str, ...] = ()) -> NoReturn:
     """Print the message, a line for each of several problems, and exit."""
-    told = f"{message}: {problems[0]}" if len(problems) == 1 else message
-    spoken = ARGUMENT.sub(r"(--\1)", harmless(" ".join(told.split())))
+    joined = f"{message}: {problems[0]}" if len(problems) == 1 else message
+    spoken = ARGUMENT.sub(r"(--\1)", harmless(" ".join(joined.split())))
     print(f"tacit: {spoken}", file=sys.stderr)
     for problem in problems if len(problems) > 1 else ():
         print(f"  {harmless(problem)}", file=sys.stderr)

@@ -152,8 +152,8 @@ def check(
         entries = {
             place: _plain(getattr(defined, name)) for place, name in definition.ENTRIES.items()
         }
-        told = None if found is None else {**vars(found), "words": list(found.sentences())}
-        record = {"definition": entries, "words": words, "warnings": doubts, "forecast": told}
+        predicted = None if found is None else {**vars(found), "words": list(found.sentences())}
+        record = {"definition": entries, "words": words, "warnings": doubts, "forecast": predicted}
         print_json(record | {"guarantee": None if promise is None else promise.to_dict()})
         return
     for heading, lines in words.items():

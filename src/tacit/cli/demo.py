@@ -263,7 +263,7 @@ def silos(
         partial.write_text(report.page(shown), encoding="utf-8")
     result = shown.result
     if as_json:
-        told = {
+        record = {
             "shared": result.shared,
             "own": list(result.own),
             "at_home": [list(pair) for pair in result.at_home],
@@ -272,7 +272,7 @@ def silos(
             "seconds": shown.seconds,
             "report": str(page),
         }
-        print_json(told)
+        print_json(record)
         return
     sentence("result", report.answer(shown))
     rows: list[list[Any]] = [

@@ -104,16 +104,16 @@ def _parties(
     from tacit.service.demo.children import free_port
     from tacit.terms import ROLES
 
-    told = None if asked.config is None else load(asked.config)
+    config = None if asked.config is None else load(asked.config)
     helped = len(ROLES[trust]) > 1
     listen = asked.listen or f"127.0.0.1:{free_port()}"
     directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tacit-audit-")))
-    if told is not None and told.role == "helper":
+    if config is not None and config.role == "helper":
         if not helped:
             raise TacitError(f"trust is {trust.value}, which has no helper: audit the coordinator")
-        mine = KeyedParty.of(told, guarded(asked.url) if asked.url else listening(told))
+        mine = KeyedParty.of(config, guarded(asked.url) if asked.url else listening(config))
         own = stack.enter_context(counterpart("coordinator", directory, listen, asked.address))
-        return told.role, own.operated, mine
+        return config.role, own.operated, mine
     party = operated(asked.config, asked.url, asked.token_file)
     if not party.token:
         raise TacitError(

@@ -79,8 +79,8 @@ def operated(config: Path | None, url: str | None, token_file: Path | None) -> O
     with needs_live():
         from tacit.service.admin import Operated
     if config is not None:
-        told = configured(config, "coordinator")
-        return Operated(guarded(url) if url else listening(told), told.admin_token)
+        settings = configured(config, "coordinator")
+        return Operated(guarded(url) if url else listening(settings), settings.admin_token)
     token = os.environ.get("TACIT_ADMIN_TOKEN", "")
     if token_file is not None:
         token = _secret(token_file)
@@ -113,15 +113,17 @@ def configured(config: Path, role: str) -> PartyConfig:
     """Load the configuration of a party of this role."""
     with needs_live():
         from tacit.service.config import load
-    told = load(config)
-    if told.role != role:
-        raise TacitError(f"{config} configures a {told.role}: give the party.toml of the {role}")
-    return told
+    settings = load(config)
+    if settings.role != role:
+        raise TacitError(
+            f"{config} configures a {settings.role}: give the party.toml of the {role}"
+        )
+    return settings
 
 
-def listening(told: PartyConfig) -> str:
+def listening(settings: PartyConfig) -> str:
     """The address at which a process of this machine reaches the party."""
-    host, port = told.listen
+    host, port = settings.listen
     near = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{near}:{port}"
 

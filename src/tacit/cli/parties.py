@@ -105,22 +105,22 @@ def sign(
         from tacit.records import RecordDirectory
         from tacit.service.admin import Operated, Published
         from tacit.terms import approve_successor, check_live, cosign
-    told = configured(config, "helper")
+    settings = configured(config, "helper")
     published = _published(source)
     terms = published.terms
     check_live(terms)
-    key = told.key_for(terms)
-    if terms.parties[1].address != told.address:
+    key = settings.key_for(terms)
+    if terms.parties[1].address != settings.address:
         raise TacitError(
             f"the terms name the helper at {terms.parties[1].address}, but {config} has address "
-            f"{told.address}: correct one of the two"
+            f"{settings.address}: correct one of the two"
         )
     if not as_json:
         _say_terms(published)
     if not (yes or agreed("Sign these terms?")):
         raise TacitError("the terms were not signed: answer yes, or give --yes")
     coordinator = Operated(_base(source))
-    helper = Operated(guarded(url) if url else listening(told), told.admin_token)
+    helper = Operated(guarded(url) if url else listening(settings), settings.admin_token)
     signature = cosign(terms, key)
     both = (published.signatures[0], signature)
     Published(terms, both).check()
@@ -131,8 +131,8 @@ def sign(
     where = f"/experiments/{digest}/cosignature"
     if before:
         old = helper.terms(before).terms
-        mine = told.key_for(old)
-        records = RecordDirectory(told.records, used=True)
+        mine = settings.key_for(old)
+        records = RecordDirectory(settings.records, used=True)
         approval = approve_successor(old, terms, mine, records)
         coordinator.post(where, brought | {"approval": approval.hex()})
         helper.post("/experiments", taken | {"approvals": coordinator.approvals(before)})
@@ -282,8 +282,8 @@ def make(
         from tacit.service import invitations, issuers
         from tacit.service.admin import Operated
         from tacit.service.config import load
-    told = load(config) if issuer is None else None
-    own = listening(told) if told is not None and told.role == "coordinator" else None
+    settings = load(config) if issuer is None else None
+    own = listening(settings) if settings is not None and settings.role == "coordinator" else None
     if url is None and own is None:
         raise TacitError(
             f"{issuer or config} is not the coordinator's: give the coordinator's address with "
@@ -296,8 +296,8 @@ def make(
             "admission to this experiment is open, without invitations: define one with "
             'people.admission = "invitation"'
         )
-    if told is not None:
-        secret = told.issuer_key(terms)
+    if settings is not None:
+        secret = settings.issuer_key(terms)
     else:
         assert issuer is not None
         secret = issuers.issuer_secret(issuer, terms.issuer)

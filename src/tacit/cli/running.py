@@ -84,8 +84,8 @@ def create(
     if before:
         return
     for helper in helpers:
-        told = f"the operator of the helper at {helper.address} reads the terms and signs:"
-        sentence("next", told)
+        request = f"the operator of the helper at {helper.address} reads the terms and signs:"
+        sentence("next", request)
         print(f"  {command}")
 
 
@@ -238,7 +238,7 @@ def _say_estimates(said: dict[str, Any]) -> None:
         "guard": lambda row: _between(row["guardrail_low"], row["guardrail_high"]),
         "decision": lambda row: "paused" if row["paused"] else row["decision"],
     }
-    rows = [[told(row) for told in columns.values()] for row in said["options"]]
+    rows = [[cell(row) for cell in columns.values()] for row in said["options"]]
     kept = [k for k in range(len(columns)) if any(row[k] is not None for row in rows)]
     heads = list(columns)
     title = "arm summary" if said["contexts"] is None else "one option for everybody (slice)"

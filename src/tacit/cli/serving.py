@@ -33,9 +33,10 @@ def serve(
     with needs_live():
         from tacit.service.config import load
         from tacit.service.http import serve as service
-    told = load(config)
-    if told.role != role.value:
+    settings = load(config)
+    if settings.role != role.value:
         raise TacitError(
-            f"{config} configures a {told.role}: run tacit serve {told.role} --config {config}"
+            f"{config} configures a {settings.role}: run tacit serve {settings.role} "
+            f"--config {config}"
         )
-    service.serve(told)
+    service.serve(settings)

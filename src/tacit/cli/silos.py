@@ -70,31 +70,31 @@ def check_silo(
         from tacit.silos import config
         from tacit.silos.explanations import evaluations_of, explain, facts
         from tacit.silos.federation import read_federation, sign_federation, write_federation
-    told = config.read_entries(config.SiloConfig, path)
-    file = path.parent / told.terms
+    settings = config.read_entries(config.SiloConfig, path)
+    file = path.parent / settings.terms
     if not file.exists():
-        key = config.load_key(path, told)
-        told.context  # noqa: B018  (rejects declarations that contradict each other)
-        card = config.write_card(path.parent, told, key)
+        key = config.load_key(path, settings)
+        settings.context  # noqa: B018  (rejects declarations that contradict each other)
+        card = config.write_card(path.parent, settings, key)
         show({"silo": card.name, "terms": "none yet", "key": card.key}, str(path), as_json)
         return
     terms, signed = read_federation(file.read_text(encoding="utf-8"))
-    found = config.differences(told, terms)
+    found = config.differences(settings, terms)
     if found:
         raise InvalidFile(str(file), found)
-    number = terms.number(told.name)
-    besides = told.evaluations
+    number = terms.number(settings.name)
+    besides = settings.evaluations
     if as_json:
         costs = None if besides is None else {k: str(v) for k, v in dict(besides).items()}
         print_json(facts(terms, number) | {"signed": sorted(signed), "evaluations": costs})
     else:
         print_lines([*explain(terms, number), evaluations_of(besides)])
         sentence("signed by", ", ".join(sorted(signed)) or "nobody yet")
-    if not sign or told.name in signed:
+    if not sign or settings.name in signed:
         return
     if not (yes or agreed("Sign these terms?")):
         raise TacitError("the terms are not signed: read them, then give --sign --yes")
-    signed[told.name] = sign_federation(terms, config.load_key(path, told))
+    signed[settings.name] = sign_federation(terms, config.load_key(path, settings))
     file.write_text(write_federation(terms, signed), encoding="utf-8")
     if not as_json:
         sentence("signed", f"{file}; send it to the coordinator")
@@ -105,12 +105,13 @@ def serve_silo(path: SiloFile = SILO_FILE) -> None:
     with needs_live():
         from tacit.silos import config
         from tacit.silos.http import agent_app, bind_agent, serve_agent
-    told = config.read_entries(config.SiloConfig, path)
-    tokens = [told.token(path.parent, name) for name in config.TOKENS]
+    settings = config.read_entries(config.SiloConfig, path)
+    tokens = [settings.token(path.parent, name) for name in config.TOKENS]
     app = agent_app(config.open_agent(path), *tokens)
-    bound = bind_agent(told.host, told.port)
+    bound = bind_agent(settings.host, settings.port)
     typer.echo(
-        f"the agent of {told.name} listens at {told.host}:{told.port}; ^C stops it", err=True
+        f"the agent of {settings.name} listens at {settings.host}:{settings.port}; ^C stops it",
+        err=True,
     )
     serve_agent(app, bound)
 
@@ -163,9 +164,9 @@ def replay_log(
         from tacit.silos import config
         from tacit.silos.application import AgentClient
         from tacit.silos.recorded import read_recorded, replay
-    told = config.read_entries(config.SiloConfig, path)
-    table = read_recorded(log, told.context, told.reward)
-    client = AgentClient(told.port, path.parent / config.TOKENS[0], told.host)
+    settings = config.read_entries(config.SiloConfig, path)
+    table = read_recorded(log, settings.context, settings.reward)
+    client = AgentClient(settings.port, path.parent / config.TOKENS[0], settings.host)
 
     def decide(context: Any) -> tuple[str, str]:
         made = client.decide(context)
@@ -204,11 +205,11 @@ def make_terms(
         from tacit.signatures import public_key
         from tacit.silos import config
         from tacit.silos.federation import sign_federation, write_federation
-    told = config.read_entries(config.FederationConfig, path)
+    settings = config.read_entries(config.FederationConfig, path)
     cards = [config.read_entries(config.SiloCard, one) for one in card or ()]
-    key = config.load_key(path, told)
-    terms = told.make_terms(public_key(key), tuple(one.party() for one in cards))
-    file = path.parent / told.terms
+    key = config.load_key(path, settings)
+    terms = settings.make_terms(public_key(key), tuple(one.party() for one in cards))
+    file = path.parent / settings.terms
     refuse_old(file)
     signed = {"coordinator": sign_federation(terms, key)}
     file.write_text(write_federation(terms, signed), encoding="utf-8")
@@ -228,8 +229,8 @@ def join_signatures(
     with needs_live():
         from tacit.silos import config
         from tacit.silos.federation import pin_federation, read_federation, write_federation
-    told = config.read_entries(config.FederationConfig, path)
-    file = path.parent / told.terms
+    settings = config.read_entries(config.FederationConfig, path)
+    file = path.parent / settings.terms
     terms, signed = read_federation(file.read_text(encoding="utf-8"))
     for one in signed_file or ():
         other, more = read_federation(one.read_text(encoding="utf-8"))
@@ -265,17 +266,17 @@ def rehearse(
     for one in silo or ():
         agent = config.read_entries(config.SiloConfig, one)
         relays[agent.name] = AgentRelay.of(agent.port, one.parent / config.TOKENS[1], agent.host)
-    told = config.read_entries(config.FederationConfig, path)
-    pinned = config.load_terms(path, told)
+    settings = config.read_entries(config.FederationConfig, path)
+    pinned = config.load_terms(path, settings)
     absent = [one.name for one in pinned.terms.silos if one.name not in relays]
     if absent:
         raise TacitError(f"--silo lacks {', '.join(absent)}: give the silo.toml of every silo")
     reached = {name: lambda relay=relay: relay for name, relay in relays.items()}
     coordinator = FederationCoordinator(
         pinned,
-        config.load_key(path, told),
+        config.load_key(path, settings),
         InProcessExchange(reached),
-        RecordDirectory(path.parent / told.records),
+        RecordDirectory(path.parent / settings.records),
     )
     coordinator.run(rows)
     failed = evaluate_pending(coordinator, path)

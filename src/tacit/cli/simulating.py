@@ -178,7 +178,7 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
             rows += paused(summary.get("paused_runs", {}), len(result.runs))
         title = f"{result.algorithm}, {count_of('run', len(result.runs), result.done.asked)}"
         table(title, None, rows)
-        standings(summary.get("estimates", []))
+        print_estimates(summary.get("estimates", []))
         answered(summary)
         if result.configuration.get("guardrail"):
             guardrail(summary.get("estimates", []), result.configuration)
@@ -288,7 +288,7 @@ NO_INTERVALS = (
 )
 
 
-def standings(rows: list[dict[str, Any]]) -> None:
+def print_estimates(rows: list[dict[str, Any]]) -> None:
     """Print the arm summary at the end of the first run, best option first."""
     if not rows:
         return

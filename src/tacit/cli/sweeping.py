@@ -158,7 +158,7 @@ def _summary(where: Path) -> list[dict[str, Any]]:
 
 def _print_summary(rows: list[dict[str, Any]], cells: int, done: int) -> None:
     """Print a table for each problem and environment."""
-    told = f"{done:,} of {cells:,} cells" if done < cells else f"{cells:,} cells"
+    counted = f"{done:,} of {cells:,} cells" if done < cells else f"{cells:,} cells"
     shown = rows[:MOST_ROWS]
     settings = dict.fromkeys((row["problem"], row["environment"]) for row in shown)
     for setting in settings:
@@ -175,12 +175,12 @@ def _print_summary(rows: list[dict[str, Any]], cells: int, done: int) -> None:
             ]
             for row in same
         ]
-        title = "; ".join(part for part in setting if part not in ("default", "–")) or told
+        title = "; ".join(part for part in setting if part not in ("default", "–")) or counted
         heads = ["algorithm", "asked for", "guarantee", "regret", "± s.e.", "bits each", "runs"]
         table(title, heads, body)
     if len(rows) > MOST_ROWS:
         sentence("note", f"first {MOST_ROWS} of {len(rows)} configurations; the report has all")
-    sentence("done", told)
+    sentence("done", counted)
 
 
 def _failed(failures: list[dict[str, Any]]) -> None:

@@ -280,8 +280,8 @@ def gaussian_mu(direction: Direction, dropped: float, apart: float = 0) -> float
     """
     if apart >= 1 or direction.infinite * math.exp(apart) > dropped:
         return math.inf
-    told = direction.losses > -2 * apart
-    masses, losses = direction.masses[told], direction.losses[told]
+    kept = direction.losses > -2 * apart
+    masses, losses = direction.masses[kept], direction.losses[kept]
     true = (np.cumsum(masses) + direction.infinite) * math.exp(apart) * (1 + ROUNDING)
     false = np.cumsum(masses * np.exp(-losses)) * math.exp(-apart) * (1 - ROUNDING)
     left = ((true - dropped) / (1 - dropped)).clip(0.0, 1.0)

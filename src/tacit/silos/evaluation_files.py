@@ -25,11 +25,11 @@ def evaluate_pending(coordinator: FederationCoordinator, definition: Path) -> li
     for request in (one for one in requests if not result_of(one).exists()):
         try:
             asked = EvaluationRequest.decode(request.read_bytes())
-            told = coordinator.evaluate(asked).to_dict()
+            answer = coordinator.evaluate(asked).to_dict()
         except SiloAbsent as problem:
             failed.append(f"{request.name}: {problem}. The logs of the silos say why")
             continue
         except TacitError as problem:
-            told = {"problem": str(problem)}
-        result_of(request).write_text(json.dumps(told), encoding="utf-8")
+            answer = {"problem": str(problem)}
+        result_of(request).write_text(json.dumps(answer), encoding="utf-8")
     return failed

@@ -85,16 +85,20 @@ def read_replay(path: Path) -> SiloReplay:
     TacitError
         If the file or a table is not as declared; the message names field or row.
     """
-    told = read_entries(ReplayFile, path)
-    if len(told.logs) < 2:
-        raise TacitError(f"logs of {path} has {len(told.logs)} tables: must have one for each silo")
-    tables = [read_recorded(path.parent / log, told.context, told.reward) for log in told.logs]
-    cuts = [round(len(table) * (1 - told.held_out)) for table in tables]
+    declared = read_entries(ReplayFile, path)
+    if len(declared.logs) < 2:
+        raise TacitError(
+            f"logs of {path} has {len(declared.logs)} tables: must have one for each silo"
+        )
+    tables = [
+        read_recorded(path.parent / log, declared.context, declared.reward) for log in declared.logs
+    ]
+    cuts = [round(len(table) * (1 - declared.held_out)) for table in tables]
     pairs = list(zip(tables, cuts, strict=True))
     learned = tuple(table.part(0, cut) for table, cut in pairs)
     held_out = tuple(table.part(cut, len(table)) for table, cut in pairs)
-    clipped = sum(told.reward.outside(one) for table in learned for one in table.outcomes)
-    return SiloReplay(told.context, learned, held_out, float(told.floor), clipped)
+    clipped = sum(declared.reward.outside(one) for table in learned for one in table.outcomes)
+    return SiloReplay(declared.context, learned, held_out, float(declared.floor), clipped)
 
 
 def _log(context: ContextSpec, table: RecordedTable) -> SiloLog:

@@ -114,7 +114,7 @@ class Study:
         place, step = divmod(cell, self.seeds)
         return self.configurations[place], self.first_seed + step
 
-    def told(self, cell: int) -> dict[str, Any]:
+    def description(self, cell: int) -> dict[str, Any]:
         """Description of a cell, sufficient to run it alone."""
         where, seed = self.at(cell)
         return {"cell": cell, "algorithm": where.label, **where.axes, "seed": seed}
@@ -157,7 +157,7 @@ class Study:
             f"asked_{name}" if name in kept else name: value for name, value in where.named.items()
         }
         return json.dumps(
-            _plain({**self.told(cell), **named, **kept}), ensure_ascii=False, allow_nan=False
+            _plain({**self.description(cell), **named, **kept}), ensure_ascii=False, allow_nan=False
         )
 
     def identity(self) -> dict[str, Any]:

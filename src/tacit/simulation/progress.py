@@ -47,14 +47,14 @@ def bar(
 
 
 def _lines(label: str, total: int, before: int) -> Callable[[int], None]:
-    start, done, told = time.monotonic(), before, time.monotonic()
+    start, done, last = time.monotonic(), before, time.monotonic()
 
     def advance(runs: int) -> None:
-        nonlocal done, told
+        nonlocal done, last
         done += runs
         now = time.monotonic()
-        if now - told >= BETWEEN_LINES:
-            told = now
+        if now - last >= BETWEEN_LINES:
+            last = now
             left = (now - start) / (done - before) * (total - done)
             said = f"{label}: {done:,} of {total:,} cells, about {duration(left)} left"
             print(said, file=sys.stderr, flush=True)

@@ -173,14 +173,14 @@ def _title(setting: tuple[str, str, str], settings: Sequence[tuple[str, str, str
     """The title of a setting: the parts that differ between settings, or all parts of a
     single one.
     """
-    told = [
+    differing = [
         part
         for place, part in enumerate(setting)
         if _named(part)
         and (place or not _named(setting[1]))  # a problem implies its family
         and (len(settings) == 1 or len({other[place] for other in settings}) > 1)
     ]
-    return "; ".join(told) or "Regret"
+    return "; ".join(differing) or "Regret"
 
 
 def _shared(settings: Sequence[tuple[str, str, str]]) -> list[str]:

@@ -220,8 +220,8 @@ def _run(swept: Swept, left: list[int], way: ExecutionConfig, store: StudyStore 
             found = [(cell, bundle) for cell in task.cells[number]] if failed else bundle
             for cell, answer in found:
                 if isinstance(answer, Failure):
-                    told = {**swept.study.told(cell), "error": answer.reason}
-                    swept.failures.append({**told, "trace": answer.trace})
+                    failed_cell = {**swept.study.description(cell), "error": answer.reason}
+                    swept.failures.append({**failed_cell, "trace": answer.trace})
                 else:
                     swept.rows[cell] = answer
                     if store is not None:
@@ -283,7 +283,7 @@ def estimate(
         probes += 1
         seconds.setdefault(study.configurations[place].label, []).append(took)
         if isinstance(answer, Failure):
-            failures.append({**study.told(cell), "error": answer.reason})
+            failures.append({**study.description(cell), "error": answer.reason})
     known = [took for listed in seconds.values() for took in listed]
     overall = sum(known) / len(known)
     means = {label: sum(listed) / len(listed) for label, listed in seconds.items()}

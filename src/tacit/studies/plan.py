@@ -507,9 +507,9 @@ def _by_trust(served: dict[str, Cost], expected: Expected) -> str:
     for name, count in decided.items():
         if name in ("central", "local") and name != first and count and ours:
             ratio = count / ours
-            told = "as many" if 0.8 < ratio < 1.25 else f"{ratio:,.1f} times as many"
+            compared = "as many" if 0.8 < ratio < 1.25 else f"{ratio:,.1f} times as many"
             with_ = "a trusted server" if name == "central" else "local privacy"
-            parts.append(f"With {with_} it takes {told}.")
+            parts.append(f"With {with_} it takes {compared}.")
     return " ".join(parts)
 
 

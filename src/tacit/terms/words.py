@@ -273,10 +273,10 @@ def _noise(terms: Terms) -> str:
         return f"{noise.distribution}, which flips at least one answer in 1 + e^{shown}"
     if noise.distribution == UNARY_ENCODING:
         shown = 2 / noise.least
-        told = shown if shown.denominator == 1 else f"({shown})"
+        exponent = shown if shown.denominator == 1 else f"({shown})"
         return (
             f"{noise.distribution}: a fair coin for your cell, and each other cell is one with a "
-            f"chance of at least 1 in 1 + e^{told}"
+            f"chance of at least 1 in 1 + e^{exponent}"
         )
     return f"{noise.distribution} noise of {_PARAMETERS[noise.distribution]} {noise.least} or more"
 

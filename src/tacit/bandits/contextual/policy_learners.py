@@ -210,11 +210,11 @@ class PolicyLearner(Learner):
         pairs = zip(self.map.options, self._gains, strict=True)
         return [SingleOptionGain(name, *one.interval(failure)) for name, one in pairs if one.people]
 
-    def standings(
+    def summaries(
         self, names: Sequence[str], level: float = 0.95, control: int = 0
     ) -> list[ArmSummary]:
         """The summary of each option in the evaluation slice; empty without one."""
-        return super().standings(names, level, control) if self.evaluation else []
+        return super().summaries(names, level, control) if self.evaluation else []
 
     def _answer(
         self,

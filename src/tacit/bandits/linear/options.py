@@ -217,7 +217,7 @@ class OptionElimination(SingleElimination):
         sure = self.failure_probability <= self._left(level) * (1 + 1e-9)
         return int(self._active[0]) if sure and len(self._active) == 1 else None
 
-    def standings(
+    def summaries(
         self, names: Sequence[str], level: float = 0.95, control: int = 0
     ) -> list[ArmSummary]:
         """Anytime-valid intervals of all options from the common parameter, and the decisions."""

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.assumptions import Secret
-from tacit.bandits.arm_summaries import standings
+from tacit.bandits.arm_summaries import summaries
 from tacit.bandits.contract import Learner, Plan
 from tacit.bandits.linear import own_fits
 from tacit.bandits.linear.design import (
@@ -186,7 +186,7 @@ class PhasedElimination(Learner):
         self._phases[self._active] += 1
         self._active = self._active[self._evidence.surviving(self.actions[self._active])]
 
-    def standings(
+    def summaries(
         self,
         names: Sequence[str],
         level: float = 0.95,
@@ -200,7 +200,7 @@ class PhasedElimination(Learner):
         means, spreads = self._evidence.means(self.actions, self._phases)
         rows = zip(self._asked.tolist(), means.tolist(), spreads.tolist(), strict=True)
         known = [(n, mean if math.isfinite(s) else None, s) for n, mean, s in rows]
-        return standings(known, names, level, lowest=-self.bound)
+        return summaries(known, names, level, lowest=-self.bound)
 
     def _state(self) -> dict[str, Any]:
         return {

@@ -79,10 +79,10 @@ def _set_up(folder: Path) -> tuple[Path, list[FlareSite]]:
 
 def _sign(folder: Path, definition: Path, count: int, pace: int) -> FederationTerms:
     """Make the terms, and let everybody sign them."""
-    told = config.read_entries(config.FederationConfig, definition)
-    key = config.load_key(definition, told)
+    settings = config.read_entries(config.FederationConfig, definition)
+    key = config.load_key(definition, settings)
     cards = [config.read_entries(config.SiloCard, folder / n / "card.toml") for n in HOSPITALS]
-    made = told.make_terms(public_key(key), tuple(card.party() for card in cards))
+    made = settings.make_terms(public_key(key), tuple(card.party() for card in cards))
     starts = int(time.time()) + AHEAD
     fields = {**vars(made), "question": QUESTION, "schedule": schedule(count, starts, pace)}
     terms = FederationTerms(**{n: fields[n] for n in FederationTerms.__dataclass_fields__})
@@ -195,8 +195,8 @@ def play(seed: int, count: int, pace: int, watch: Watch) -> DemoFederation:
 
 def _reopened(definition: Path) -> FederationCoordinator:
     """The coordinator as its records have it."""
-    told = config.read_entries(config.FederationConfig, definition)
-    records = RecordDirectory(definition.parent / told.records, used=True)
-    key = config.load_key(definition, told)
-    pinned = config.load_terms(definition, told)
+    settings = config.read_entries(config.FederationConfig, definition)
+    records = RecordDirectory(definition.parent / settings.records, used=True)
+    key = config.load_key(definition, settings)
+    pinned = config.load_terms(definition, settings)
     return FederationCoordinator(pinned, key, InProcessExchange({}), records)
