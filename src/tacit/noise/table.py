@@ -225,7 +225,7 @@ def modular_pmf(distribution: NoiseDistribution, modulus: int) -> Floats:
 def sum_of_bits(*parts: tuple[int, float]) -> Table:
     """The number of ones among independent bits, `count` with probability `bias` for each part.
 
-    >>> sum_of_bits((1, 0.5), (2, 0.5)).probabilities.tolist()
+    >>> sum_of_bits((1, 0.5), (2, 0.5)).probabilities.round(3).tolist()
     [0.125, 0.375, 0.375, 0.125]
     """
     found = np.ones(1)
