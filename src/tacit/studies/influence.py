@@ -58,7 +58,7 @@ class ContextualInfluence:
 
 
 def contextual_influence(
-    entry: Algorithm, given: dict[str, Any], liars: float, how: RunConfig
+    entry: Algorithm, given: dict[str, Any], poisoned: float, how: RunConfig
 ) -> ContextualInfluence:
     """Simulate a contextual algorithm without and with corrupted participants.
 
@@ -70,7 +70,7 @@ def contextual_influence(
     assert problem.features is not None
     weight = 1.0 if statistic == "tables" else math.sqrt(problem.features.dimension)
     honest = simulate(entry, **given, **vars(how))
-    false = simulate(entry, **given, **vars(replace(how, poisoned=liars)))
+    false = simulate(entry, **given, **vars(replace(how, poisoned=poisoned)))
     singles = [run["single_regret"] for run in honest.runs]
     single = None if None in singles else sum(singles) / len(singles)
     about = (given.get("trust") or entry.name, statistic, weight)
@@ -81,7 +81,7 @@ def reached(
     trust: str,
     reach: tuple[float, float],
     means: Sequence[float],
-    liars: float,
+    poisoned: float,
     participants: int | None,
 ) -> Influence:
     """The influence on a protocol of this reach, among options of these means.
@@ -98,12 +98,12 @@ def reached(
     people = max(1, math.ceil(part * (participants or 0))) if known or any_number else None
     if any_number:
         return Influence(trust, None, None, part, people)
-    lie, shift = max(high, 1 - low), liars * max(high - other, best - low)
+    lie, shift = max(high, 1 - low), poisoned * max(high - other, best - low)
     return Influence(trust, lie, shift, part, people)
 
 
 def influence(
-    entry: Algorithm, given: dict[str, Any], liars: float, participants: int | None
+    entry: Algorithm, given: dict[str, Any], poisoned: float, participants: int | None
 ) -> list[Influence]:
     """One row for an arms algorithm, and one with verified reports where they are available."""
     ways = {given.get("trust") or entry.name: given}
@@ -114,13 +114,13 @@ def influence(
         _, experiment = tried(entry, entry.ask(options), RunConfig(), None)
         protocol = experiment.open(experiment.propose()[0])
         if isinstance(protocol, SumProtocol):
-            row = reached(trust, protocol.reach, options["means"], liars, participants)
+            row = reached(trust, protocol.reach, options["means"], poisoned, participants)
             found.append(row)
     return found
 
 
 def right_winners(
-    algorithm: str, liars: Sequence[float], how: RunConfig, **options: Any
+    algorithm: str, poisoned: Sequence[float], how: RunConfig, **options: Any
 ) -> dict[str, list[float]]:
     """Fraction of simulated experiments over two servers that find the best option.
 
@@ -131,7 +131,7 @@ def right_winners(
         asked = options | {"trust": "two-servers", "through": through}
         _, experiment = tried(entry, entry.ask(asked), how, None)
         best = experiment.options[means.index(max(means))]
-        runs = [simulate(entry, **asked, **vars(replace(how, poisoned=part))) for part in liars]
+        runs = [simulate(entry, **asked, **vars(replace(how, poisoned=part))) for part in poisoned]
         found[through] = [_part_of(best, result) for result in runs]
     return found
 
@@ -141,7 +141,9 @@ def _part_of(best: str, result: Result) -> float:
     return found.count(best) / len(found)
 
 
-def draw(found: dict[str, list[float]], liars: Sequence[float], turning: float, path: Path) -> Path:
+def draw(
+    found: dict[str, list[float]], poisoned: Sequence[float], turning: float, path: Path
+) -> Path:
     """Plot how often the best option is found against the fraction of corrupted participants.
 
     From `turning` on, false answers in range suffice to make another option look best.
@@ -151,9 +153,9 @@ def draw(found: dict[str, list[float]], liars: Sequence[float], turning: float, 
     figure, axes = pictures.axes()
     for index, (through, right) in enumerate(found.items()):
         drawn = pictures.style(index) | {"markevery": 1}
-        axes.plot([100 * part for part in liars], right, label=WAYS[through], **drawn)
+        axes.plot([100 * part for part in poisoned], right, label=WAYS[through], **drawn)
     axes.set_xscale("log")
-    axes.set_xticks([100 * part for part in liars], [f"{100 * part:g}" for part in liars])
+    axes.set_xticks([100 * part for part in poisoned], [f"{100 * part:g}" for part in poisoned])
     axes.minorticks_off()
     label = "false answers in range suffice from here on"
     axes.axvline(100 * turning, label=label, **pictures.BOUND)
