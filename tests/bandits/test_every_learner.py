@@ -188,10 +188,13 @@ def test_every_learner_has_an_example() -> None:
     assert all(named(name_of(kind), Learner) is kind for kind in LEARNERS.values())
 
 
+HORIZONS = {"FederatedLinUCB": 5_000, "PrivateLinUCB": 5_000}  # which are slow
+
+
 @EACH
 def test_uses_up_its_horizon_and_beats_chance(name: str, example: Example) -> None:
     for world, answers in example.worlds.items():
-        learner = make(name, example, horizon=20_000)
+        learner = make(name, example, horizon=HORIZONS.get(name, 20_000))
         regret = play_in(learner, answers, np.random.default_rng(1))
         assert learner.played == learner.horizon, world
         assert learner.finished
