@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from tests.service.deployed import Deployed, definition_of, deployed
+from tests.service.deployed import KEYS, Deployed, definition_of, deployed
 
 from tacit.aggregation.announcements import SharedNoise
 from tacit.aggregation.masking import MaskingRound
@@ -26,6 +26,7 @@ from tacit.client.entries import Running
 from tacit.client.trust_models import local, masking, shuffler
 from tacit.client.trust_models.contract import Reporter
 from tacit.errors import Refusal
+from tacit.sampling.certificates import PureShuffleParameters, lookup
 from tacit.sampling.draws import ones
 from tacit.service.assignment import Assigned
 
@@ -167,6 +168,36 @@ def test_every_metric_through_a_shuffler_has_noise_of_its_own(
         shuffler.ShufflerReporter().encode(replace(running, levels=(1, 0)))
         assert levels == [1, 0]
         assert sent == [[bytes([1]), bytes([BIT])]], "labelled by metric"
+
+
+def test_certified_shares_are_those_of_one_metric_in_one_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not those of the ε of all rounds together, nor of another number of users."""
+    about: dict[str, Any] = {"admission": "invitation", "issuer": KEYS[2], "epsilon": Fraction(2)}
+    how = {"algorithm": "shuffle-dp-se", "participations": 2, **about}
+    with opened(tmp_path, "shuffler", **how) as (one, slot):
+        running = running_of(one, slot, 0)
+        found = described(shuffler.ShufflerReporter(), one, slot)
+        asked: list[PureShuffleParameters] = []
+        sent: list[list[bytes]] = []
+
+        def noted(proven: PureShuffleParameters) -> Callable[[int], int]:
+            asked.append(proven)
+            return lambda level: 5 + level
+
+        def kept(_pinned: Any, _announcement: bytes, messages: list[bytes]) -> bytes:
+            sent.append(messages)
+            return b""
+
+        monkeypatch.setattr(shuffler, "draw_certified_ones", noted)
+        monkeypatch.setattr(shuffler, "wrap", kept)
+        shuffler.ShufflerReporter().encode(replace(running, levels=(1, 0)))
+    proven = lookup(found.noise.divisor, Fraction(1)).certificate.parameters
+    assert proven.users > 1
+    assert asked == [proven, proven], "drawn for every metric"
+    bits = [message[-1] % BIT for message in sent[0]]
+    assert [sum(bits[: proven.bits]), sum(bits[proven.bits :])] == [6, 5]
 
 
 def test_messages_through_a_shuffler_are_no_wider_than_their_numbers(

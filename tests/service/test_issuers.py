@@ -94,6 +94,7 @@ def test_a_coordinator_cannot_use_the_invitations_of_those_who_ask_it(tmp_path: 
         for device in guests:
             device.run_due()
             assert [share.sent is not None for share in device.status()[0].shares] == [True]
+            assert device.ledger.spent_delta == one.pinned.terms.delta_cost > 0
 
 
 @pytest.mark.parametrize("trust", SHARED)

@@ -102,6 +102,8 @@ def seen(protocol: Any, stated: Any) -> Seen:
         return Seen(nothing, 1, times, max(group_losses(protocol, stated)))
     if name == "SplitAndMix":
         return seen(protocol.inner, stated)
+    if name == "JointSums":  # its part is made for as many participations as there are numbers
+        return seen(protocol.part, stated)
     if hasattr(protocol, "statistic"):
         return statistic_sum(protocol, honest)
     if name == "RandomizedBits":
@@ -281,6 +283,8 @@ def settings(entry: Algorithm, quick: bool) -> Iterator[dict[str, Any]]:
         {"trust": "shuffler"},
         {"trust": "shuffler", "delta": 1e-6},
         {"trust": "two-servers"},
+        {"trust": "two-servers", "through": "verified"},
+        *guarded(),
         {"min_batch_size": 2},  # so that small rounds are released, too
         {"min_batch_size": 2, "trust": "shuffler"},
         *returning(),
@@ -294,6 +298,16 @@ def settings(entry: Algorithm, quick: bool) -> Iterator[dict[str, Any]]:
         options = {"epsilon": epsilon, **more}
         if set(options) <= set(entry.options):
             yield options
+
+
+def guarded() -> Iterator[dict[str, Any]]:
+    """Two metrics of each participant, under every trust model."""
+    about: dict[str, Any] = {"means": (0.4, 0.5), "control_share": 0.2, "guardrail": "errors"}
+    about |= {"guardrail_means": (0.1, 0.1)}
+    yield about | {"dropout": 0.1, "corrupt": 0.1, "participations": 2}
+    for trust in ("central", "local", "shuffler", "two-servers"):
+        yield about | {"trust": trust}
+    yield about | {"trust": "shuffler", "delta": 1e-6}
 
 
 def returning() -> Iterator[dict[str, Any]]:

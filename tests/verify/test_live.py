@@ -35,7 +35,7 @@ SETTINGS = [
     Setting(MASKED, "discrete-gaussian", delta=DELTA, levels=4, **TOLERATED),
     Setting(SHUFFLED, "discrete-laplace", delta=DELTA, metrics=2, **TOLERATED | {"slots": 28}),
     Setting(SHUFFLED, "binomial", delta=DELTA, **TOLERATED),
-    Setting(SHUFFLED, "certified-polya", epsilon=Fraction(2), slots=9, dishonest=2),
+    Setting(SHUFFLED, "certified-polya", epsilon=Fraction(2), metrics=2, slots=9, dishonest=2),
 ]
 
 
