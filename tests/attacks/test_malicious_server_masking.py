@@ -174,6 +174,21 @@ def test_at_most_the_spare_neighbours_may_be_said_to_have_left() -> None:
         assert (answer is not None) == (count <= K - T)
 
 
+def test_after_an_agreement_nothing_is_revealed_for_other_survivors() -> None:
+    """Neither shares of masking keys of those who stayed, nor own seeds of those who left."""
+    gone, *stayed = NEIGHBOURS
+    session = masked_session()
+    victim = session.clients[VICTIM]
+    victim.agree({client.address for client in session.clients} - {session.clients[gone].address})
+    for lie in (left(session, [stayed[0]]), left(session, [gone, stayed[0]]), left(session, [])):
+        with pytest.raises(Refusal, match="has another fate than in the agreed survivors"):
+            victim.reveal(lie)
+    for remaining, leaving in ((NEIGHBOURS, []), ([gone, *stayed[1:]], [stayed[0]])):
+        with pytest.raises(Refusal, match="has another fate than in the agreed survivors"):
+            victim.reveal(request(session, VICTIM, remaining, leaving))
+    assert told(session, left(session, [gone])) is not None
+
+
 def test_without_the_proof_the_seeds_of_those_who_may_leave_would_be_collected() -> None:
     session = masked_session()
     seeds = dict(session.clients[VICTIM]._pairs)

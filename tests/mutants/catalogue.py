@@ -1338,7 +1338,7 @@ TARGETS: tuple[Target, ...] = (
         "aggregation/verified.py",
         "TableProofs.prepared",
         (swap("tag", "bytes(16)"), swap("self.context", "b''")),
-        TABLE_PROOFS,
+        VDAF,
     ),
     Target(
         "aggregation/verified.py",
@@ -1413,7 +1413,7 @@ TARGETS: tuple[Target, ...] = (
             swap("math.sqrt(square)", "1.0"),
             swap("wide < 1", "False"),
         ),
-        LIVE_MOMENTS,
+        (*STATED_NOISE, *LIVE_MOMENTS),
     ),
     Target("terms/pinned.py", "Pinned._check_noise", (checks,), TERMS),
     Target("terms/pinned.py", "Pinned._check_least", (checks, limits), TERMS),
@@ -1421,7 +1421,7 @@ TARGETS: tuple[Target, ...] = (
         "terms/pinned.py",
         "Pinned._check_shares",
         (checks, limits, signs),
-        (*TERMS, *STATED_NOISE, *MASKED_CONTEXTS),
+        (*TERMS, *STATED_NOISE, *MASKED_CONTEXTS, *CERTIFIED),
     ),
     Target(
         "terms/pinned.py",
@@ -1512,7 +1512,7 @@ TARGETS: tuple[Target, ...] = (
         ),
         STATED_NOISE,
     ),
-    Target("terms/pinned.py", "check_successor", (checks, limits), DOCUMENT),
+    Target("terms/pinned.py", "check_successor", (checks, limits), (*DOCUMENT, *CHOSEN)),
     Target("terms/document.py", "_check_version", (checks,), DOCUMENT),
     Target("terms/document.py", "_check_assumptions", (checks,), DOCUMENT),
     Target(
@@ -2142,6 +2142,9 @@ TARGETS: tuple[Target, ...] = (
 )
 
 EQUIVALENT: dict[str, str] = {
+    "protocols/prefix_delivery.py: Shuffled.adding: sums.alone -> False": (
+        "only noise that is no integer suffices alone there, and nothing adds up shares of it"
+    ),
     "aggregation/masking_client.py: MaskingClient._guilty: root != self._roots[number] -> False": (
         "a parcel that an honest sender signed opens under the root that it signed, so that its "
         "key stays unknown whatever root the server told"

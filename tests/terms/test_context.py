@@ -26,6 +26,7 @@ from tacit.terms import (
     Pinned,
     Promise,
     Terms,
+    check_successor,
     cosign,
 )
 from tacit.terms.accounting import least_epsilon, pair_delta
@@ -75,6 +76,14 @@ def test_a_report_has_a_cell_for_every_combination_of_values() -> None:
     assert both.numbers(options=2) == 2 * 2 * 3 * 2
     assert both.report(2) == TableReport(segments=6, options=2)
     assert both.features(("old", "new")).segments == 6
+
+
+def test_successors_where_devices_choose_have_the_same_options() -> None:
+    """A report has a cell for every option: participants agreed to so many."""
+    same = replace(TERMS, predecessor=TERMS.digest, question="Which one?")
+    check_successor(TERMS, same)
+    with pytest.raises(Refusal, match="options of successor terms"):
+        check_successor(TERMS, replace(same, options=("old", "newest")))
 
 
 def test_a_round_in_which_devices_choose_costs_epsilon() -> None:

@@ -51,7 +51,7 @@ from tacit.terms import (
     check_live,
     check_successor,
 )
-from tacit.terms.document import smallest_masking_delta, smallest_shuffler_delta
+from tacit.terms.document import MOST_NO_SHOW, smallest_masking_delta, smallest_shuffler_delta
 from tacit.trust import SHUFFLE_SECURITY, TrustModel, View
 
 EVERY = [(path, value) for path, values in MUTATIONS.items() for value in values]
@@ -168,7 +168,8 @@ def test_a_rejected_field_is_named_with_its_rule(path: Any, value: Any, words: s
 
 
 def test_the_longest_grace_and_the_least_noise_are_accepted() -> None:
-    made = terms(grace=LONGEST_GRACE, noise=Noise(Fraction(60), minimum=Fraction(48)))
+    noise = Noise(Fraction(60), minimum=Fraction(48))
+    made = terms(grace=LONGEST_GRACE, no_show=MOST_NO_SHOW, noise=noise)
     assert Terms.decode(made.encode()) == made
     assert json.loads(made.encode())["noise"]["minimum"] == [48, 1]
     third = terms(noise=Noise(Fraction(145, 3)))
@@ -179,6 +180,9 @@ def test_the_longest_grace_and_the_least_noise_are_accepted() -> None:
         terms(noise=Noise(Fraction(2**53)))
     assert terms(noise=Noise(Fraction(2**53), minimum=Fraction(48))).noise.least == 48
     assert terms(noise=Noise(Fraction(2**53 - 1))).noise.least == 2**53 - 1
+    assert masked(noise=Noise(Fraction(2**20), "devices")).noise.least == 2**20
+    with pytest.raises(TacitError, match="at most 1048576 where devices share it"):
+        masked(noise=Noise(Fraction(2**20) + 1, "devices"))
 
 
 @pytest.mark.parametrize("name", ["anything-at-all", "laplace", "Gauss!", "", 1, None, ["x"]])

@@ -96,6 +96,9 @@ def test_sums_that_a_device_does_not_compute_are_worth_nothing() -> None:
     assert skellam_delta(Fraction(9), MOST_TERMS, Fraction(1)) == 1.0
     assert gaussian_delta(Fraction(3), MOST_TERMS, Fraction(1)) == 1.0
     assert binomial_delta(36, Fraction(1, 2), MOST_TERMS, Fraction(1)) == 1.0
+    narrow, little = Fraction(99, 100), Fraction(1, 100)
+    assert vector_delta(narrow, little, 1, little) == 1.0, "the bound is proven from σ = 1 on"
+    assert vector_delta(Fraction(1), little, 1, little) < 1
 
 
 def test_vectors_are_charged_the_distance_of_every_coordinate_from_a_gaussian() -> None:
@@ -105,6 +108,16 @@ def test_vectors_are_charged_the_distance_of_every_coordinate_from_a_gaussian() 
     apart = np.abs(drawn / drawn.sum() - rounded).sum() / 2
     one, two = (vector_delta(Fraction(2), Fraction(1), many, Fraction(1)) for many in (1, 2))
     assert two - one >= (1 + math.e) * apart
+
+
+def test_shares_of_vectors_are_charged_their_distance_from_one_draw_in_every_coordinate() -> None:
+    sigma, square, coordinates, shares = Fraction(40), Fraction(2500), 3, 1600  # shares of σ = 1
+    psi = Fraction(coordinates * sum_divergence(1.0, shares))
+    assert Fraction(1, 10**4) < psi < Fraction(1, 100)
+    alone = vector_delta(sigma, square, coordinates, 2 - 2 * psi)
+    found = vector_delta(sigma, square, coordinates, Fraction(2), shares)
+    assert found == pytest.approx(math.exp(psi) * alone, rel=1e-12)
+    assert found > vector_delta(sigma, square, coordinates, Fraction(2)) * (1 + psi)
 
 
 def under(distribution: str, parameter: Fraction, **changes: Any) -> Terms:

@@ -8,8 +8,15 @@ import pytest
 
 pytest.importorskip("Crypto", reason="verified sums need pycryptodome: pip install '.[verified]'")
 
+from tacit.aggregation.verified import TableProofs
 from tacit.errors import Refusal, TacitError
-from tacit.vdaf import HISTOGRAM_RANDOM_SIZE, Prio3Histogram, histogram_bits, prio3_histogram
+from tacit.vdaf import (
+    HISTOGRAM_RANDOM_SIZE,
+    PUBLIC_SIZE,
+    Prio3Histogram,
+    histogram_bits,
+    prio3_histogram,
+)
 from tacit.vdaf.field import FIELD128
 
 CONTEXT = bytes(range(32))
@@ -116,6 +123,28 @@ def test_a_report_does_not_verify_under_another_nonce_or_context() -> None:
     assert verdict(prio3, public, shares, rng.randbytes(16), key) is None
     elsewhere = prio3.shard(b"elsewhere", 3, nonce, rng.randbytes(HISTOGRAM_RANDOM_SIZE))
     assert verdict(prio3, elsewhere[0], elsewhere[1], nonce, key) is None
+
+
+def test_an_aggregator_counts_no_report_of_other_joint_randomness_than_its_own() -> None:
+    prio3, nonce = prio3_histogram(4), bytes(16)
+    public, shares = prio3.shard(CONTEXT, 1, nonce, bytes(HISTOGRAM_RANDOM_SIZE))
+    asked = prio3.question(bytes(32), CONTEXT, nonce)
+    own = prio3.verify_init(asked, CONTEXT, nonce, 0, public, shares[0])
+    assert prio3.verify_next(own, own.seed) == own.outputs
+    with pytest.raises(Refusal, match="joint randomness of the histogram report differs"):
+        prio3.verify_next(own, bytes(len(own.seed)))
+
+
+def test_proofs_of_tables_are_asked_under_the_tag_of_their_report() -> None:
+    """The query is another one for every report: nobody can prove for one that was seen before."""
+    prio3, rng = prio3_histogram(4), random.Random(5)
+    tag, key = rng.randbytes(16), rng.randbytes(32)
+    proofs = TableProofs(4, CONTEXT)
+    for role, part in enumerate(proofs.shards([0, 1, 0, 0], tag, rng.randbytes)):
+        asked = prio3.question(key, CONTEXT, tag)
+        about = (asked, CONTEXT, tag, role, part[:PUBLIC_SIZE], part[PUBLIC_SIZE:])
+        made = prio3.verify_init(*about)
+        assert proofs.prepared(key, role, tag, part) == (made.outputs, made.share + made.seed)
 
 
 @pytest.mark.parametrize("wrong", ["public share", "input share"])

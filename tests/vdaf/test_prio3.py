@@ -38,6 +38,13 @@ def verdict(prio3: Prio3, shares: tuple[bytes, bytes], key: bytes, nonce: bytes)
         return None
 
 
+def test_shares_are_made_of_as_many_random_bytes_as_they_need() -> None:
+    """With fewer, a proof would be made from less randomness, or from none."""
+    for size in (0, RANDOM_SIZE - 1, RANDOM_SIZE + 1):
+        with pytest.raises(TacitError, match=f"number of random bytes is {size}: must be"):
+            prio3_count().shard(CONTEXT, 1, bytes(16), bytes(size))
+
+
 def forged(circuit: Circuit, elements: list[int], rng: random.Random) -> list[int]:
     """Elements that are no bits, with the proof that an honest prover would make of them."""
     seeds = [rng.randrange(MODULUS) for _ in range(circuit.wires)]
