@@ -71,6 +71,7 @@ def noise(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     if isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) not in (
         "part",
         "walk",
+        "self._walk",
     ):
         given = ", ".join(ast.unparse(part) for part in (node.func.value, *node.args))
         yield "seeded noise", _expression(f"_mutant_seeded({given})")

@@ -30,7 +30,7 @@ from tacit.terms import (
     cosign,
 )
 from tacit.terms.accounting import least_epsilon, pair_delta
-from tacit.terms.context import MomentTerms
+from tacit.terms.context import MOST_CELLS, MomentTerms, NumberField
 from tacit.terms.parts import DISCRETE_GAUSSIAN, SKELLAM
 from tacit.terms.words import outsiders
 from tacit.trust import TrustModel
@@ -76,6 +76,21 @@ def test_a_report_has_a_cell_for_every_combination_of_values() -> None:
     assert both.numbers(options=2) == 2 * 2 * 3 * 2
     assert both.report(2) == TableReport(segments=6, options=2)
     assert both.features(("old", "new")).segments == 6
+
+
+def test_tables_have_categories_only_and_as_many_cells_as_allowed() -> None:
+    values = tuple(f"v{number}" for number in range(MOST_CELLS // 4))
+    fields = (CONTEXT.fields[0], ContextField("place", values))
+    assert replace(TERMS, context=ContextTerms(fields)).numbers(chosen=True) == 2 * MOST_CELLS
+    more = (fields[0], ContextField("place", (*values, "other")))
+    part: Any = 0.25
+    for context, words in (
+        (ContextTerms(more), "number of cells of context and option"),
+        (ContextTerms((NumberField("age", Fraction(1), Fraction(9)),)), "absent with a table"),
+        (replace(CONTEXT, evaluation=part), r"context\.evaluation is 0\.25: must be a Fraction"),
+    ):
+        with pytest.raises(TacitError, match=words):
+            replace(TERMS, context=context)
 
 
 def test_successors_where_devices_choose_have_the_same_options() -> None:
