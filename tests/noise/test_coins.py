@@ -462,3 +462,22 @@ def test_wide_distributions_are_drawn_in_parts() -> None:
     distribution = Binomial(10**9, 0.3)
     assert len(distribution._parts) == 13
     assert abs(distribution.draw() - distribution.mean) < 10 * distribution.std
+
+
+@pytest.mark.parametrize("rest", [Fraction(1, 2), Fraction(1, 97)])
+def test_thresholds_of_a_long_walk_are_exact_and_cheap(
+    monkeypatch: pytest.MonkeyPatch, rest: Fraction
+) -> None:
+    """A share of wide noise took a minute: each step beyond the cache computed an exponential."""
+    walk = PolyaWalk(rest, Chance(Fraction(7, 8), Fraction(1, 1 << 17)))
+    exponentials: list[int] = []
+    monkeypatch.setattr(coins, "exp_bounds", lambda *about: exponentials.append(0) or about)
+    places = (0, 1, 2, 1000, walking.MOST_THRESHOLDS, 10**7)
+    found = [walk._threshold(x) for x in places]
+    assert not exponentials
+    monkeypatch.undo()
+    for x, (low, high) in zip(places, found, strict=True):
+        least, most = walk._restart(x).bounds(4 * coins.WORD)
+        assert low << 3 * coins.WORD <= least
+        assert most <= high << 3 * coins.WORD
+        assert high - low <= 2

@@ -6,8 +6,8 @@ The round ends as the terms say, the experiment goes on, and no secret outlives 
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.service.deployed import KEYS, Deployed, definition_of, deployed
@@ -23,7 +23,7 @@ from tacit.errors import Refusal, TacitError
 from tacit.service.assignment import Assigned
 from tacit.service.store import Stage
 from tacit.service.trust_models.shuffler import RECEIVED
-from tacit.terms.parts import MOST_SHARED
+from tacit.terms.parts import DISCRETE_LAPLACE, most_shared
 
 INVITED = {"admission": "invitation", "issuer": KEYS[2]}
 
@@ -93,16 +93,25 @@ def test_a_coordinator_that_claims_a_batch_too_early_gets_one_and_no_key_stays(
         assert sum(row.reports or 0 for row in one.coordinator.rounds(Stage.OPENED)) == len(asked)
 
 
-@pytest.mark.parametrize("algorithm", ["private-med", "dist-rdp-se"])
+@pytest.mark.parametrize("algorithm", ["private-med", "dist-rdp-se", "private-contextual"])
 def test_no_round_and_no_terms_have_noise_that_a_device_draws_for_hours(
     tmp_path: Path, algorithm: str
 ) -> None:
-    """Shares of Laplace and Skellam noise: the device hung, with its ledger locked."""
-    with deployed(definition_of("secure-aggregation", algorithm=algorithm), tmp_path) as one:
+    """Shares of Laplace and Skellam noise: the device hung, with its ledger locked.
+
+    A table has a share of Laplace noise for each of its cells.
+    """
+    about: dict[str, Any] = {"algorithm": algorithm}
+    if algorithm == "private-contextual":
+        about |= {"context_fields": ("device: phone, desktop",)}
+    with deployed(definition_of("secure-aggregation", **about), tmp_path) as one:
         one.step(2)
         row, terms = one.coordinator.rounds(Stage.OPEN)[0], one.pinned.terms
         announced = reporter(terms).announced(one.pinned, row.announcement)
-        most = Fraction(MOST_SHARED[terms.noise.distribution])
+        most = most_shared(terms.noise.distribution, announced.offer().metrics)
+        assert most is not None
+        if terms.noise.distribution == DISCRETE_LAPLACE:
+            assert most * terms.numbers(terms.context is not None) == 1 << 20
         one.pinned.check(replace(announced.offer(), total=most))
         for wide in (most + 1, most * 2**900):
             with pytest.raises(Refusal, match="total noise of the round"):

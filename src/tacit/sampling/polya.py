@@ -32,6 +32,7 @@ class PolyaWalk:
         self._beta = beta
         self._rest = rest
         self._go = beta.bounds(WORD)
+        self._first = Chance(beta.factor * (1 - rest), beta.rate).bounds(2 * WORD)
         self._again: list[tuple[int, int]] = []
         self._lock = Lock()
 
@@ -65,11 +66,16 @@ class PolyaWalk:
                 x = x + 1 if step else 0
 
     def _threshold(self, x: int) -> tuple[int, int]:
-        """The bounds for a restart at x, cached up to `MOST_THRESHOLDS`."""
+        """The bounds for a restart at x, cached up to `MOST_THRESHOLDS`.
+
+        They are those at 0, divided by x+1 and rounded outward.
+        """
+        (low, high), parts = self._first, (x + 1) << WORD
+        found = low // parts, -(-high // parts)
         with self._lock:  # two threads must not append the same step twice
             if x == len(self._again) < MOST_THRESHOLDS:
-                self._again.append(self._restart(x).bounds(WORD))
-        return self._again[x] if x < len(self._again) else self._restart(x).bounds(WORD)
+                self._again.append(found)
+        return found
 
     def _settle(self, digits: int, x: int) -> bool | None:
         """Resolves a step that 64 digits leave open, with more digits: continue (True), restart

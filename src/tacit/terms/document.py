@@ -46,7 +46,6 @@ from tacit.terms.parts import (
     CERTIFIED_POLYA,
     DISCRETE_GAUSSIAN,
     DISCRETE_LAPLACE,
-    MOST_SHARED,
     RANDOMIZED_RESPONSE,
     REHEARSED,
     SEMI_HONEST,
@@ -61,6 +60,7 @@ from tacit.terms.parts import (
     check_names,
     check_text,
     check_whole,
+    most_shared,
 )
 from tacit.trust import MASKING_SECURITY, SHUFFLE_SECURITY, TrustModel, View
 
@@ -523,10 +523,10 @@ def _check_noise(terms: Terms) -> None:
     rule = f"{' or '.join(allowed)} with trust {terms.trust.value} and noise by {noise.by}"
     known = rehearsed or noise.distribution in allowed
     require(known, "noise.distribution", noise.distribution, rule)
-    shared = terms.trust.shares_noise
-    most = MOST_SHARED.get(noise.distribution, noise.least) if shared else noise.least
+    most = most_shared(noise.distribution, terms.numbers(chosen=terms.context is not None))
     rule = f"at most {most} where devices share it. Use fewer levels or a larger epsilon"
-    require(noise.least <= most, "noise.minimum", noise.least, rule)
+    drawn = not terms.trust.shares_noise or most is None or noise.least <= most
+    require(drawn, "noise.minimum", noise.least, rule)
     certified = noise.distribution == CERTIFIED_POLYA
     pure = certified or (exact and (noise.by == "servers" or terms.trust is TrustModel.LOCAL))
     rule = f"0 where servers add the noise, with trust local and with {CERTIFIED_POLYA} noise"

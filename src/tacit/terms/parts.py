@@ -38,8 +38,20 @@ noise, the variance of all noise bits together, and the scale of the noise that 
 shares add up to (`tacit.sampling.certificates`).
 """
 
-MOST_SHARED = {DISCRETE_LAPLACE: 1 << 20, SKELLAM: 1 << 31, DISCRETE_GAUSSIAN: 1 << 64}
-"""Largest parameters of noise that devices share: the time to draw a share grows with it."""
+_MOST_SHARED = {DISCRETE_LAPLACE: 1 << 20, SKELLAM: 1 << 31, DISCRETE_GAUSSIAN: 1 << 64}
+
+
+def most_shared(distribution: str, numbers: int) -> Fraction | None:
+    """Largest parameter of noise that devices share; None for any.
+
+    The time to draw a share grows with it, for discrete Laplace noise proportionally: there all
+    `numbers` of a report together have a limit.
+    """
+    most = _MOST_SHARED.get(distribution)
+    if most is None:
+        return None
+    return Fraction(most, numbers if distribution == DISCRETE_LAPLACE else 1)
+
 
 REHEARSED = "rehearsed"
 """In place of a distribution: terms of rehearsals in one process, whose noise is not verified.

@@ -233,9 +233,9 @@ class Pinned:
         )
         _require(1 <= offer.divisor <= honest, "share divisor", offer.divisor, rule)
         distribution = self.terms.distribution(offer.chosen)
-        most = parts.MOST_SHARED.get(distribution, offer.total)
+        most = parts.most_shared(distribution, offer.metrics)
         rule = f"at most {most}, or a device would draw its share of {distribution} noise for hours"
-        _require(offer.total <= most, "total noise", offer.total, rule)
+        _require(most is None or offer.total <= most, "total noise", offer.total, rule)
         match distribution:
             case parts.BINOMIAL:
                 self._check_bits(offer, offer.divisor, offer.total)
