@@ -85,9 +85,10 @@ class NoiseTest:
     def power(self, actual: Sequence[NoiseDistribution]) -> float:
         """A lower bound on the probability to reject numbers of these distributions.
 
-        It is exact for the better one of `SPREAD` and `MEAN`; the others can only add to it.
+        It is exact for the best one of `SPREAD`, `MEAN` and disjoint pairs of `REPETITION`; the
+        others can only add to it.
         """
-        found = []
+        found = [_pairs(actual).at_least(self._most_ties)]
         for fault, stated in ((Fault.SPREAD, self._spread), (Fault.MEAN, self._sum)):
             tables = [
                 _moved(one, centre, fault is Fault.SPREAD)
@@ -101,7 +102,14 @@ class NoiseTest:
     @property
     def detects_repetition(self) -> bool:
         """Whether numbers that are each released twice in a row are rejected with certainty."""
-        return 2 * self._ties[0].at_least(len(self.distributions) // 2) < self._each
+        return self._most_ties <= len(self.distributions) // 2
+
+    @cached_property
+    def _most_ties(self) -> int:
+        """The equal pairs from which on `REPETITION` rejects, among those from the first number."""
+        counts = range(len(self.distributions) // 2 + 1)
+        few = (count for count in counts if 2 * self._ties[0].at_least(count) < self._each)
+        return next(few, len(counts))
 
     @property
     def _each(self) -> float:
@@ -126,12 +134,7 @@ class NoiseTest:
     @cached_property
     def _ties(self) -> tuple[_Sum, _Sum]:
         """The number of equal pairs among disjoint neighbours, from the first or second number."""
-        chances = [
-            np.array([1 - chance, chance])
-            for chance in map(_equal, self.distributions, self.distributions[1:])
-        ]
-        even, odd = (_Sum.of((0, one) for one in chances[first::2]) for first in (0, 1))
-        return even, odd
+        return _pairs(self.distributions), _pairs(self.distributions[1:])
 
     def _repeated(self, observed: Integers) -> float:
         same = observed[:-1] == observed[1:]
@@ -197,6 +200,12 @@ class _Sum:
         low = int(np.searchsorted(self._below, rate / 2)) - 1
         high = len(self.masses) - int(np.searchsorted(self._above[::-1], rate / 2)) + 1
         return self.start + low, self.start + int(high) - 1
+
+
+def _pairs(distributions: Sequence[NoiseDistribution]) -> _Sum:
+    """The number of equal pairs among the first two numbers, the next two and so on."""
+    chances = map(_equal, distributions[::2], distributions[1::2])
+    return _Sum.of((0, np.array([1 - chance, chance])) for chance in chances)
 
 
 def _two_sided(stated: _Sum, value: int) -> float:

@@ -19,8 +19,8 @@ from tacit.aggregation.local import (
     local_outcome,
     prepare_local,
 )
-from tacit.noise import Binomial, DiscreteLaplace, Table
-from tacit.noise.table import convolution_power
+from tacit.noise import Binomial
+from tacit.noise.parameters import sum_of_shares
 from tacit.protocols.contract import Protocol
 from tacit.protocols.joint import JointSums
 from tacit.protocols.randomized_bits import RandomizedBits
@@ -77,7 +77,7 @@ class LocalCoordinator(CoordinatorEngine):
         assert isinstance(announced, LocalRound)
         total, name = announced.noise.total * factor, terms.distribution(announced.binding.chosen)
         if name == DISCRETE_LAPLACE:
-            noise = Table.of(*convolution_power(DiscreteLaplace(total), reports))
+            noise = sum_of_shares(name, total, 1, reports)
             return ReleasedNoise(noise, terms.answer.levels)
         unary = name == UNARY_ENCODING
         flipped = 1 / (1 + math.exp((2 if unary else 1) / total))
