@@ -33,3 +33,11 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with pytest.raises(TacitError, match=r"listen is 127.0.0.1:\d+, which is not available"):
         listening(told.config)
     told.bound.close()
+
+
+def test_a_party_that_is_still_starting_holds_its_port(tmp_path: Path) -> None:
+    told = member(tmp_path, "helper")
+    assert told.bound is not None
+    told.bound.close()
+    with listening(told.config), pytest.raises(TacitError, match="which is not available"):
+        listening(told.config)

@@ -79,13 +79,17 @@ def create_server(app: Front) -> uvicorn.Server:
 
 
 def listening(config: PartyConfig) -> socket.socket:
-    """The bound socket of this configuration."""
+    """The listening socket of this configuration.
+
+    It listens at once: two sockets that only bind may share a port until one of them listens.
+    """
     host, port = config.listen
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
+        bound.listen(BACKLOG)
     except OSError as problem:
         bound.close()
         raise TacitError(
