@@ -139,27 +139,41 @@ def test_an_invited_person_takes_part_from_a_browser(page: Page, both: Threads) 
     assert {one["taken"] for one in told} == {2}
 
 
-def test_the_page_of_the_documentation_runs(page: Page, both: Threads) -> None:
+def documented(text: str, caption: str) -> str:
+    """The program of the page under this caption."""
+    (program,) = re.findall(rf":caption: {caption}\n(.*?)```", text, re.S)
+    return str(program)
+
+
+def test_the_page_of_the_documentation_runs_under_its_headers(page: Page, both: Threads) -> None:
     text = (ROOT / "docs" / "how-to" / "browser.md").read_text(encoding="utf-8")
-    (program,) = re.findall(r"<script type=\"module\">\n(.*?)</script>", text, re.S)
+    (document,) = re.findall(r"```html\n(.*?)```", text, re.S)
+    (policy,) = re.findall(r"Content-Security-Policy: (.*)", text)
     digest = begin(both, "Does the page work?", Timing(joining=8, margin=4, grace=60))
     said = {
-        "./tacit.js": "/tacit.js",
         "https://coordinator.example": both.urls[0],
+        "https://helper.example": both.urls[1],
         "COORDINATOR_KEY": both.keys[0].hex(),
         "HELPER_KEY": both.keys[1].hex(),
         "EXPERIMENT": digest.hex(),
     }
+    program = documented(text, "take-part.js")
     for blank, filled in said.items():
-        assert blank in program
-        program = program.replace(blank, filled)
+        assert blank in program + policy
+        program, policy = program.replace(blank, filled), policy.replace(blank, filled)
+
+    header = "http-equiv=Content-Security-Policy"
+    policy = policy.replace("; frame-ancestors 'none'", "")  # which is for headers alone
+    own = {"/": f'<meta {header} content="{policy}">{document}', "/take-part.js": program}
+
+    def answer(method: str, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, Any]:
+        return (200, own[path].encode()) if path in own else static(method, path, body, headers)
+
     lines: list[str] = []
     page.on("console", lambda line: lines.append(line.text))
-    page.add_script_tag(content=program, type="module")
-    for _ in range(100):
-        page.wait_for_timeout(100)
-        if any(line.startswith("sent") for line in lines):
-            break
+    with serving(answer) as site:
+        page.goto(site)
+        page.wait_for_event("console", lambda line: line.text.startswith("sent"), timeout=20_000)
     assert lines[0] == "Does the page work? 1"
     assert any(line.startswith("waiting") for line in lines)
     assert any(line.startswith("sent") for line in lines)

@@ -426,6 +426,10 @@ def test_a_party_is_made_with_secrets_that_only_its_owner_reads(
         assert stat.S_IMODE((directory / name).stat().st_mode) & 0o077 == 0
     before = {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
     assert "never overwritten" in refused(command(*words))
+    wrong = refused(
+        command("experiment", "new", tmp_path / "one.toml", "--helper", directory / "party.toml")
+    )
+    assert "party.toml has no key: must be a party's card. Name the card.toml" in wrong
     assert before == {p.name: p.read_bytes() for p in directory.iterdir() if p.is_file()}
     assert "https://helper.example" in refused(
         command("party", "new", "helper", tmp_path / "other", "--address", "helper")

@@ -74,7 +74,10 @@ class Operated:
         listed = "; ".join(
             f"{one['digest'][:12]} ({one['state']}: {one['question']})" for one in known.values()
         )
-        remedy = f"give the first digits of one digest (in a URL after /experiments/): {listed}"
+        remedy = (
+            "give the first digits of one digest at the end of the command (in a URL after "
+            f"/experiments/): {listed}"
+        )
         if name is None:
             raise TacitError(f"{self.url} has {len(known)} experiments: {remedy}")
         raise TacitError(

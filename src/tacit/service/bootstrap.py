@@ -163,8 +163,13 @@ def read_card(path: Path) -> Card:
         raise TacitError(f"{path} is not readable ({problem.strerror}): name a card.toml") from None
     except UnicodeDecodeError:
         raise TacitError(f"{path} is not a party's card (no text): request it again") from None
-    except (ValueError, LookupError) as problem:
-        raise TacitError(f"{path} is not a party's card ({problem!r}): request it again") from None
+    except KeyError as missing:
+        raise TacitError(
+            f"{path} has no {missing.args[0]}: must be a party's card. Name the card.toml that "
+            "`tacit party new` wrote beside its party.toml"
+        ) from None
+    except ValueError as problem:
+        raise TacitError(f"{path} is not a party's card ({problem}): request it again") from None
     if not same:
         raise TacitError(
             f"the fingerprint in {path} differs from that of its key: request the card again"
