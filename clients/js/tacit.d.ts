@@ -101,7 +101,7 @@ export interface Half {
   party: Party["role"];
   address: string;
   bytes: number;
-  /** SHA-256 of the sealed bytes. */
+  /** SHA-256 of the encrypted bytes. */
   digest: string;
   acknowledged: boolean;
   /** Why the server will never take it; null if it did not say so. */

@@ -106,7 +106,7 @@ def _check_sent(page: Page, stage: Stage, requests: list[Request]) -> None:
     )
     sizes = {len(one.post_data_buffer or b"") for one in puts}
     shown = page.inner_text("[data-bytes=coordinator]"), page.inner_text("[data-bytes=helper]")
-    assert {f"{size} sealed bytes" for size in sizes} == set(shown)
+    assert {f"{size} encrypted bytes" for size in sizes} == set(shown)
     (place,) = [json.loads(one.post_data or "") for one in requests if one.method == "POST"]
     assert list(place) == ["nonce"]
     for one in requests:

@@ -45,7 +45,7 @@ def test_somebody_takes_part_with_noise_from_the_browser(
         "all => all.map((one) => one.dataset.lane)"
     ) == [receiver]
     size = len(puts[0].post_data_buffer or b"")
-    assert page.inner_text(f"[data-bytes={receiver}]") == f"{size:,} sealed bytes"
+    assert page.inner_text(f"[data-bytes={receiver}]") == f"{size:,} encrypted bytes"
     assert "ε = 1 of 1" in page.inner_text("#spent")
     page.goto(stage.page)
     drawn = page.inner_text("#parties")

@@ -194,6 +194,7 @@ def test_the_receipt_says_exactly_what_left_for_whom() -> None:
     assert [half.size for half in receipt.shares] == [len(body) for body in sent]
     assert (receipt.cost, receipt.charged, receipt.outcome) == (Fraction(1, 2), True, None)
     assert any(receipt.shares[0].digest in sentence for sentence in receipt.in_words())
+    assert all("tried once: was taken. Alone" in told for told in receipt.in_words()[1:-1])
 
 
 def test_who_is_not_asked_gets_an_option_and_reports_nothing() -> None:

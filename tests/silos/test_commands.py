@@ -227,6 +227,8 @@ def test_what_is_missing_is_named_with_its_remedy(
     (path.parent / "terms.json").unlink()
     with pytest.raises(TacitError, match="is missing: put the terms there"):
         commands.silo_status(path)
+    with pytest.raises(TacitError, match="is missing: there is nothing to sign. Copy"):
+        commands.check_silo(path, sign=True)
 
 
 def test_check_says_what_evaluations_may_cost_besides(

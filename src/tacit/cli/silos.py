@@ -72,6 +72,10 @@ def check_silo(
         from tacit.silos.federation import read_federation, sign_federation, write_federation
     settings = config.read_entries(config.SiloConfig, path)
     file = path.parent / settings.terms
+    if sign and not file.exists():
+        raise TacitError(
+            f"{file} is missing: there is nothing to sign. Copy the coordinator's terms.json there"
+        )
     if not file.exists():
         key = config.load_key(path, settings)
         settings.context  # noqa: B018  (rejects declarations that contradict each other)

@@ -252,6 +252,19 @@ class Sent:
     rejected: str | None
 
 
+ENDINGS: dict[str | None, str] = {
+    None: "the round is not over yet",
+    ParticipationOutcome.RELEASED: "the round's sum was released",
+    ParticipationOutcome.ABORTED: "the round was aborted",
+    ParticipationOutcome.UNKNOWN: "how the round ended is unknown",
+    ParticipationOutcome.MISSED: "the deadline passed before anything was sent",
+    ParticipationOutcome.WITHDRAWN: "you withdrew",
+    ParticipationOutcome.STOPPED: "this device stopped it",
+    ParticipationOutcome.ELSEWHERE: "another device of yours took part",
+}
+"""How a participation ended, for its participant."""
+
+
 @dataclass(frozen=True)
 class Receipt:
     """Receipt of one participation: what it was about, and exactly which bytes left the device.
@@ -299,12 +312,14 @@ class Receipt:
         told = [f"For “{self.question}” you were given: {self.option}."]
         for share in self.shares:
             fate = "was taken" if share.sent else share.rejected or "has not been taken yet"
+            times = "once" if share.attempts == 1 else f"{share.attempts} times"
+            alone = " Alone they say nothing about your answer." if len(self.shares) > 1 else ""
             told.append(
-                f"{share.size} sealed bytes, SHA-256 {share.digest}, went to {share.address} "
-                f"({share.attempts} attempts): {fate}. Alone they say nothing about your answer."
+                f"{share.size} encrypted bytes, SHA-256 {share.digest}, went to {share.address}, "
+                f"tried {times}: {fate}.{alone}"
             )
         if not self.shares:
             told.append("Nothing about your answer has left this device.")
         both = f"{self.cost} of ε" + (f" and {self.delta} of δ" if self.delta else "")
         spent = both if self.charged else "nothing"
-        return [*told, f"It costs {spent}; the round is {self.outcome or 'not over yet'}."]
+        return [*told, f"It costs {spent}; {ENDINGS[self.outcome]}."]

@@ -441,7 +441,7 @@ def warnings(definition: Definition, today: date) -> Iterator[str]:
     elif parts.hostname in LOOPBACK:
         yield (
             f"helper.address is {definition.helper_address}: on one machine one operator has both "
-            "report shares. Use it for demonstrations only."
+            "servers. Use it for demonstrations only."
         )
 
 

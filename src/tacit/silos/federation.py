@@ -174,7 +174,8 @@ class FederationTerms:
         names, keys = [s.name for s in self.silos], [s.key for s in self.silos]
         fewest = 3 if self.algorithm == "secagg-fedlinucb" else 2
         rule = (
-            f"{fewest} or more with {self.algorithm}: of two masked numbers one reveals the other"
+            f"{fewest} or more with {self.algorithm}: of two masked numbers one reveals "
+            "the other. Give another --card"
         )
         require(len(self.silos) >= fewest, "number of silos", len(self.silos), rule)
         require(len(set(names)) == len(names), "silos", ", ".join(names), "distinct names")

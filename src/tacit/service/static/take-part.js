@@ -72,7 +72,7 @@ function receipt({ stage, sent, charge }) {
     const role = lane.dataset.lane;
     const half = sent.find((one) => one.party === role);
     lane.dataset.state = !half ? "" : half.acknowledged ? "taken" : "going";
-    document.querySelector(`[data-bytes=${role}]`).textContent = half ? `${half.bytes.toLocaleString()} sealed bytes` : "nothing yet";
+    document.querySelector(`[data-bytes=${role}]`).textContent = half ? `${half.bytes.toLocaleString()} encrypted bytes` : "nothing yet";
     const fate = !half ? "–" : half.acknowledged ? "It has arrived." : half.refused ? `Not taken: ${half.refused}.` : "On its way; it is sent again until it arrives.";
     const node = document.querySelector(`[data-fate=${role}]`);
     node.textContent = half ? `${fate} SHA-256 ${half.digest.slice(0, 16)}…` : fate;
