@@ -36,11 +36,11 @@ def draw(directory: Path) -> None:
 
 
 def crop(whole: Path, part: Path) -> None:
-    """The three answers of the experimenter's page and its first picture, without the margins."""
+    """The three answers of the experimenter's page, without the margins."""
     with Image.open(whole) as page:
         wide, high = page.size
         left = wide // 5
-        page.crop((left, 0, wide - left, min(high, round(0.98 * (wide - 2 * left))))).save(part)
+        page.crop((left, 0, wide - left, min(high, round(0.89 * (wide - 2 * left))))).save(part)
 
 
 if __name__ == "__main__":

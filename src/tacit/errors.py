@@ -152,7 +152,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     >>> did_you_mean("epsilom", ["delta", "epsilon"])
     '; did you mean epsilon?'
     """
-    near = difflib.get_close_matches(word, list(known), n=1)
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.7)
     return f"; did you mean {near[0]}?" if near else ""
 
 

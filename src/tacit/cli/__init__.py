@@ -168,11 +168,24 @@ def main() -> None:
         message = error.format_message().replace("Value error, ", "").rstrip(". ")
         if not message:  # a group without a command has printed its help
             raise SystemExit(2) from None
+        message += _rejected(error.__cause__)
         end = "" if message.endswith("?") else "."
         _fail(f"{message}{end} Try: tacit{_asked(error.ctx)} --help")
     sys.stdout.flush()
     if isinstance(code, int) and code:
         raise SystemExit(code)
+
+
+def _rejected(cause: BaseException | None) -> str:
+    """The value that pydantic rejected, which Typer leaves out of its message."""
+    try:
+        from pydantic import ValidationError
+    except ImportError:  # an older Typer, which names the value itself
+        return ""
+    if not isinstance(cause, ValidationError):
+        return ""
+    (first, *_) = cause.errors()
+    return "" if first["type"] == "value_error" else f", not {first['input']!r}"
 
 
 def _asked(context: Any) -> str:

@@ -410,7 +410,8 @@ def _width(noise: NoiseKind, said: dict[str, float | None]) -> dict[str, float]:
     given = {name: value for name in needed if (value := said[name]) is not None}
     if len(given) != 1:
         wanted = " or ".join(f"--{name}" for name in needed)
-        raise TacitError(f"{noise.value} noise needs exactly one of {wanted}")
+        one = "one of " if len(needed) > 1 else ""
+        raise TacitError(f"{noise.value} noise needs {one}{wanted}: give it with a number")
     return given
 
 
