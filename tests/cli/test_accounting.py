@@ -225,7 +225,7 @@ BAD: list[tuple[str, tuple[object, ...]]] = [
     ("epsilon is nan", ("privacy", "--noise", "gaussian", "--sigma", 1, "--epsilon", "nan")),
     ("epsilon is -1", ("privacy", "--noise", "gaussian", "--sigma", 1, "--epsilon", -1)),
     ("sigma is -1", ("privacy", "--noise", "gaussian", "--sigma", -1, "--epsilon", 1)),
-    ("exactly one of --variance", ("privacy", "--noise", "skellam", "--epsilon", 1)),
+    ("skellam noise needs --variance: give", ("privacy", "--noise", "skellam", "--epsilon", 1)),
     ("variance is 0", ("privacy", "--noise", "skellam", "--variance", 0, "--epsilon", 1)),
     (
         "variance is -4",

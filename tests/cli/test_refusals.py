@@ -54,7 +54,7 @@ BAD = {
     # names
     "simulate --algorithm private-med --dimension 3": "has no option --dimension; it has --arms",
     "plan --baseline 20% --lift 0.1": "not '20%'",
-    "plan --baseline 0.2": "there is neither lift nor gap",
+    "plan --baseline 0.2": "lift and gap are missing",
     "privacy --noise discrete-laplace --delta 0": "discrete-laplace noise needs --scale: give",
     "conjure": "conjure",
     "simulat --algorithm ucb1": "simulat",

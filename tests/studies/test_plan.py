@@ -71,7 +71,7 @@ def test_people_who_come_again_share_one_promise() -> None:
         ({"gap": 0.0}, "[Hh]ow much better the best option is"),
         ({"gap": 0.1, "epsilon": 0.0}, "epsilon is 0"),
         ({"gap": 0.1, "algorithm": "private-klucbs"}, "did you mean private-klucb"),
-        ({}, "there is neither lift nor gap: must be one"),
+        ({}, "lift and gap are missing: must be one"),
         ({"gap": 0.1, "lift": 0.1, "baseline": 0.1}, "lift is 0.1 and gap is 0.1: must be one"),
         ({"lift": 0.1}, "Give the baseline"),
         ({"lift": 5.0, "baseline": 0.5}, "best option has mean 3"),

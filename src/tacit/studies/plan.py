@@ -120,10 +120,11 @@ class Expected:
         if arms > MOST_OPTIONS:
             raise TacitError(f"options is {arms:,}: must be at most {MOST_OPTIONS}.")
         if (self.lift is None) == (self.gap is None):
-            given = "is neither lift nor gap" if self.lift is None else "are both lift and gap"
+            both = f"lift is {self.lift} and gap is {self.gap}"
+            given = "lift and gap are missing" if self.lift is None else both
             raise TacitError(
-                f"there {given}: must be one of them. Say how much better the best option is, "
-                "such as --lift 0.2 for 20%."
+                f"{given}: must be one of them. Say how much better the best option is, such as "
+                "--lift 0.2 for 20%."
             )
         if self.gap is not None:
             remedy = "how much better the best option is, in success probability, such as 0.05"
