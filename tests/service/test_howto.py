@@ -35,7 +35,8 @@ def page_of(name: str, ports: dict[str, int]) -> str:
 
 def commands(page: str) -> list[list[str]]:
     """The commands of tacit on a page, in its order."""
-    return [shlex.split(line, comments=True)[1:] for line in re.findall(r"^\$ (tacit .*)$", page, re.M)]
+    lines = re.findall(r"^\$ (tacit .*)$", page, re.M)
+    return [shlex.split(line, comments=True)[1:] for line in lines]
 
 
 @contextmanager

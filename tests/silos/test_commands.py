@@ -227,7 +227,7 @@ def test_what_is_missing_is_named_with_its_remedy(
     (path.parent / "terms.json").unlink()
     with pytest.raises(TacitError, match="is missing: put the terms there"):
         commands.silo_status(path)
-    with pytest.raises(TacitError, match="is missing: there is nothing to sign. Copy"):
+    with pytest.raises(TacitError, match=r"is missing: there is nothing to sign\. Copy"):
         commands.check_silo(path, sign=True)
 
 
