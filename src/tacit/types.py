@@ -153,6 +153,10 @@ class Visitors(Protocol):
     """Simulated participants with a context, as policies and statistics use them."""
 
     @property
+    def codes(self) -> Floats:
+        """The code of each participant's context."""
+
+    @property
     def features(self) -> npt.NDArray[np.float32]:
         """Features on the grid of their map: participants × options × dimensions."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from tacit.algorithms.problems import DEFAULT_DELTA, Checked, Problem, Start, group, option
+from tacit.contextual.corners import MOST_CORNERS, corner_count, squared_lengths
 from tacit.contextual.feature_maps import FeatureMap
 from tacit.errors import TacitError, one_of, positive, probability
 from tacit.trust import TrustModel
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from tacit.environments.contract import World
     from tacit.privacy import ApproximateDP, PureDP
 
-StatisticKind = Literal["tables", "moments"]
+StatisticKind = Literal["tables", "corners", "moments"]
 Contexts = Literal["random", "interactions", "segments"]
 CONTEXTUAL_TRUSTS = (
     TrustModel.TWO_SERVERS,
@@ -27,6 +28,7 @@ CONTEXTUAL_TRUSTS = (
     TrustModel.LOCAL,
 )
 MOST_CELLS = 80  # of context and option, up to which tables are the default
+CLEARLY = 0.5  # of the noise of moments, up to which corners are the default
 REAL_LEVELS = 16  # of rewards that are not bits
 
 
@@ -56,6 +58,8 @@ class ContextualPrivacy(Checked):
         """The guarantee to meet with this statistic."""
         from tacit.privacy import ApproximateDP, PureDP
 
+        if statistic == "corners":
+            return PureDP(self.epsilon)  # implies every delta
         if statistic == "tables":
             if self.delta:
                 raise TacitError(
@@ -102,9 +106,9 @@ class ContextualProblem(Problem):
     ----------
     arms, horizon : int
         Number of options and of participants.
-    statistic : {"tables", "moments"}, optional
+    statistic : {"tables", "corners", "moments"}, optional
         What devices report; by default tables for categories with up to 80 cells of context and
-        option, else moments.
+        option, else corners if they have at most half of the noise of moments.
     first_round, growth
         Participants of the first round, and the factor between rounds.
     evaluation : float
@@ -146,8 +150,8 @@ class ContextualProblem(Problem):
     arms: int = option(5, "Number of options.")
     statistic: StatisticKind | None = option(
         None,
-        "What devices report: tables or moments; by default tables up to "
-        f"{MOST_CELLS} cells of context and option.",
+        "What devices report: tables, corners or moments; by default tables up to "
+        f"{MOST_CELLS} cells of context and option, else the one of the others with less noise.",
     )
     first_round: int | None = option(
         None, "Participants of the first round; by default enough to see through the noise."
@@ -202,11 +206,24 @@ class ContextualProblem(Problem):
             )
         if self.statistic is not None:
             return self.statistic, "asked for"
-        if not cells:
-            return "moments", "the context has numbers"
-        if cells <= MOST_CELLS:
+        if 0 < cells <= MOST_CELLS:
             return "tables", f"{cells} cells of context and option, at most {MOST_CELLS}"
-        return "moments", f"{cells} cells of context and option, more than {MOST_CELLS}"
+        many = f"{cells} cells of context and option, more than {MOST_CELLS}"
+        return self._less_noisy(features, many if cells else "the context has numbers")
+
+    def _less_noisy(self, features: FeatureMap, why: str) -> tuple[StatisticKind, str]:
+        """Corners or moments, by the variance of the noise in x (y - ½), which needs no data."""
+        if corner_count(features) > MOST_CORNERS:
+            return "moments", why
+        from tacit.protocols.statistics import CornerStatistic, MomentStatistic
+
+        corners = CornerStatistic.of(features)
+        moments = MomentStatistic(features.dimension, features.resolution, self.precision)
+        cell = corners.noise(self.privacy.target("corners"))[0].variance
+        entry = moments.noise(self.privacy.target("moments"))[0].variance * moments.units[0] ** 2
+        part = float(cell / 2 * squared_lengths(features) / features.dimension / entry)
+        kind: StatisticKind = "corners" if part <= CLEARLY else "moments"
+        return kind, f"{why}; corners have {part:.2g} times the noise of moments"
 
     def start(self, seed: int, world: World | None) -> Start:
         """One generator for the instance, one for participants, one for noise."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tacit import experiment as experiment
     from tacit import privacy as privacy
     from tacit.algorithms import zc24_noise as zc24_noise
+    from tacit.bandits.contextual import corner_learner as corner_learner
     from tacit.bandits.contextual import federated as federated
     from tacit.bandits.contextual import moments as moments
     from tacit.bandits.contextual import policy_learners as policy_learners
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 else:
     bandits, experiment, privacy = map(Lazy, ("tacit.bandits", "tacit.experiment", "tacit.privacy"))
     zc24_noise = Lazy("tacit.algorithms.zc24_noise")
+    corner_learner = Lazy("tacit.bandits.contextual.corner_learner")
     federated = Lazy("tacit.bandits.contextual.federated")
     moments = Lazy("tacit.bandits.contextual.moments")
     policy_learners = Lazy("tacit.bandits.contextual.policy_learners")

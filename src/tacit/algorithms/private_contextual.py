@@ -1,8 +1,9 @@
 """Private contextual bandits: devices choose by a published policy; not from the papers.
 
-`private-contextual` releases one noisy sum of statistics per round under every trust model, tables
-or moments. `contextual-thompson` is the same learner without noise. Each participant comes once.
-The guarantee is towards replacing a participant's context, potential rewards and choices.
+`private-contextual` releases one noisy sum of statistics per round under every trust model:
+tables, corners or moments. `contextual-thompson` is the same learner without noise. Each
+participant comes once. The guarantee is towards replacing a participant's context, potential
+rewards and choices.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tacit import assumptions
 from tacit.algorithms.contextual_problem import CONTEXTUAL_TRUSTS, ContextualProblem, StatisticKind
 from tacit.algorithms.lazy_imports import (
+    corner_learner,
     experiment,
     factories,
     mechanism,
@@ -24,6 +26,7 @@ from tacit.algorithms.lazy_imports import (
 )
 from tacit.algorithms.problems import DEFAULT_DELTA
 from tacit.algorithms.registry import algorithm
+from tacit.contextual.corners import corner_count
 from tacit.errors import TacitError
 from tacit.names import name_of
 from tacit.trust import TrustModel
@@ -39,8 +42,9 @@ if TYPE_CHECKING:
     from tacit.protocols.statistic_sums import StatisticSum
 
 SMALL_CELLS = 24  # of context and option, up to which shuffler and local model serve tables
-GROWTH: dict[str, float] = {"tables": 1.4, "moments": 2.0}
+GROWTH: dict[StatisticKind, float] = {"tables": 1.4, "corners": 2.0, "moments": 2.0}
 FIRST_TABLE = 8.0  # participants of the first round per cell, in standard deviations of its noise
+FIRST_CORNERS = 15.0  # the same per corner
 FIRST_MOMENTS = 8.4  # participants of the first round per √d³, in standard deviations
 LEAST_FIRST = 64
 OPTIONS = (
@@ -60,12 +64,12 @@ OPTIONS = (
     "private-contextual",
     paper="tacit",
     trust=CONTEXTUAL_TRUSTS,
-    guarantee="(ε, 0)-DP with tables, (ε, δ)-DP with moments",
+    guarantee="(ε, 0)-DP with tables and corners, (ε, δ)-DP with moments",
     problem=ContextualProblem,
     options=(*OPTIONS, "epsilon", "delta", "trust"),
 )
 def private_contextual(problem: ContextualProblem) -> Experiment:
-    """Tables or moments under the requested trust model."""
+    """Tables, corners or moments under the requested trust model."""
     statistic, _ = problem.chosen()
     target = problem.privacy.target(statistic)
     check_cost(problem, statistic)
@@ -81,8 +85,10 @@ def private_contextual(problem: ContextualProblem) -> Experiment:
     options=OPTIONS,
 )
 def contextual_thompson(problem: ContextualProblem) -> Experiment:
-    """The same rounds without noise."""
-    return compose(problem, problem.chosen()[0], None)
+    """The same rounds without noise; exact moments need no corners."""
+    statistic = problem.chosen()[0]
+    corners = statistic == "corners" and problem.statistic is None
+    return compose(problem, "moments" if corners else statistic, None)
 
 
 def check_cost(problem: ContextualProblem, statistic: StatisticKind) -> None:
@@ -95,19 +101,26 @@ def check_cost(problem: ContextualProblem, statistic: StatisticKind) -> None:
     cost = trust_cost(trust, statistic, features, problem.privacy.epsilon)
     if statistic == "moments":
         raise TacitError(f"trust is {trust}: must be another for moments: {cost}. {remedy}")
-    cells = features.segments * len(features.options)
+    cells = _cells(statistic, features)
     if cells > SMALL_CELLS:
+        what = "corners" if statistic == "corners" else "cells of context and option"
         raise TacitError(
-            f"trust is {trust} with {cells} cells of context and option: must be at most "
-            f"{SMALL_CELLS}: {cost}. {remedy}"
+            f"trust is {trust} with {cells} {what}: must be at most {SMALL_CELLS}: {cost}. {remedy}"
         )
+
+
+def _cells(statistic: StatisticKind, features: FeatureMap) -> int:
+    """Pairs of cells of a histogram, for success and failure."""
+    if statistic == "corners":
+        return corner_count(features)
+    return features.segments * len(features.options)
 
 
 def trust_cost(
     trust: TrustModel, statistic: StatisticKind, features: FeatureMap, epsilon: float
 ) -> str:
     """What the shuffler or the local model costs with a statistic, as a clause."""
-    cells = features.segments * len(features.options)
+    cells = _cells(statistic, features)
     if trust is TrustModel.SHUFFLER:
         moments = statistic == "moments"
         bits = _moment_bits(features.dimension) if moments else _table_bits(cells)
@@ -165,6 +178,9 @@ def compose(
     if statistic == "tables":
         make = statistic_sums.table_sum
         how |= {"segments": features.segments, "options": len(features.options)}
+    elif statistic == "corners":
+        make = statistic_sums.corner_sum
+        how["features"] = features.to_dict()
     else:
         how["size"] = [features.dimension, features.resolution, problem.precision]
         how |= {"scaled": True} if problem.scaled else {}
@@ -180,8 +196,9 @@ def compose(
     small = make(max(smallest, 2), **how)
     status = stated(small.guarantee)
     policies = mechanism.PerRound(make, how, status, smallest)
-    kinds: dict[str, type[PolicyLearner]] = {
+    kinds: dict[StatisticKind, type[PolicyLearner]] = {
         "tables": policy_learners.TableThompson,
+        "corners": corner_learner.CornerThompson,
         "moments": policy_learners.LinearThompson,
     }
     more = {"exploration": problem.exploration} if statistic == "tables" else {}
@@ -253,6 +270,7 @@ def first_round(problem: ContextualProblem, statistic: StatisticKind, small: Sta
     if statistic == "moments":
         usual = FIRST_MOMENTS * max(std, 1.0) * features.dimension**1.5
     else:
-        usual = FIRST_TABLE * max(std, 1.0) * features.segments * len(features.options)
+        each = FIRST_CORNERS if statistic == "corners" else FIRST_TABLE
+        usual = each * max(std, 1.0) * _cells(statistic, features)
     least = max(LEAST_FIRST, problem.smallest)
     return int(max(least, min(math.ceil(usual), problem.horizon // 10)))

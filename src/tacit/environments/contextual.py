@@ -208,7 +208,7 @@ class RoundTotals:
             counted = np.bincount(levels, minlength=precision + 1)
             self.levels = counted if not len(self.levels) else self.levels + counted
         elif self.protocol is not None:
-            self.sums = self.sums + self.protocol.statistic.total(people, options, levels)
+            self.sums = self.sums + self.protocol.statistic.total(people, options, levels, rng)
 
     def played(self) -> Played:
         """The load of the protocol, and the regret."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -26,6 +26,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit.contextual.feature_maps import FeatureMap
 from tacit.errors import TacitError, integer
 from tacit.noise import NoiseDistribution, Table
 from tacit.noise.table import sum_of_bits
@@ -33,6 +34,7 @@ from tacit.privacy import PureDP, Target, ThreatModel, View, derived
 from tacit.protocols.contract import Protocol
 from tacit.protocols.split_and_mix import mixed
 from tacit.protocols.statistics import (
+    CornerStatistic,
     MomentStatistic,
     ScaledMomentStatistic,
     Statistic,
@@ -514,6 +516,21 @@ def table_sum(
     """The protocol of a round of tables; parts of participants may be missing or dishonest."""
     statistic, threat = TableStatistic(segments, options), ThreatModel(missing, dishonest)
     return statistic_sum(participants, statistic, trust, target, threat)
+
+
+def corner_sum(
+    participants: int,
+    weight: float = 1.0,  # noqa: ARG001  (corners have none)
+    *,
+    features: Mapping[str, Any],
+    trust: str,
+    target: Target | None,
+    missing: float = 0,
+    dishonest: float = 0,
+) -> StatisticSum:
+    """The protocol of a round of corners of a feature map (`FeatureMap.to_dict`)."""
+    statistic = CornerStatistic.of(FeatureMap.from_dict(features))
+    return statistic_sum(participants, statistic, trust, target, ThreatModel(missing, dishonest))
 
 
 def moment_sum(

@@ -2,11 +2,12 @@
 
 Each participant reports one integer vector. A `TableStatistic` is one-hot: a replaced participant
 takes one from a cell and adds one to another, so that discrete Laplace noise of scale 2/ε in every
-cell is (ε, 0)-DP. A `MomentStatistic` holds x (y - ½) and the upper triangle of x xᵀ as integers on
-a grid. Its sensitivity is that of both together (`centred_sensitivity`), in coordinates where
-off-diagonal entries count √2 times and x (y - ½) counts `weight` times. Discrete Gaussian noise is
-accounted for by its distance from a Gaussian (`tacit.privacy.gaussian_distance`). Features are on
-the grid already, so that no rounding adds to the sensitivity.
+cell is (ε, 0)-DP. So is a `CornerStatistic`. A `MomentStatistic` holds x (y - ½) and the upper
+triangle of x xᵀ as integers on a grid. Its sensitivity is that of both together
+(`centred_sensitivity`), in coordinates where off-diagonal entries count √2 times and x (y - ½)
+counts `weight` times. Discrete Gaussian noise is accounted for by its distance from a Gaussian
+(`tacit.privacy.gaussian_distance`). Features are on the grid already, so that no rounding adds to
+the sensitivity.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.assumptions import TowardsOutsiders
+from tacit.contextual.corners import STATES, layout
+from tacit.contextual.feature_maps import FeatureMap
 from tacit.contextual.statistics import (
     DIAGONAL,
     OTHER,
@@ -96,9 +99,13 @@ class Statistic(ABC):
 
     @abstractmethod
     def total(
-        self, visitors: Visitors, options: npt.NDArray[np.intp], levels: Integers
+        self,
+        visitors: Visitors,
+        options: npt.NDArray[np.intp],
+        levels: Integers,
+        rng: np.random.Generator,
     ) -> Integers:
-        """The sum of simulated participants' reports, exactly."""
+        """The sum of simulated participants' reports, exactly; their own coins are from `rng`."""
 
     @property
     @abstractmethod
@@ -158,11 +165,60 @@ class TableStatistic(Statistic):
         return 1
 
     def total(
-        self, visitors: Visitors, options: npt.NDArray[np.intp], levels: Integers
+        self,
+        visitors: Visitors,
+        options: npt.NDArray[np.intp],
+        levels: Integers,
+        rng: np.random.Generator,  # noqa: ARG002
     ) -> Integers:
         """The number of participants in every cell."""
         cells = (visitors.segments * self.options + options) * 2 + levels
         return np.bincount(cells, minlength=self.size).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class CornerStatistic(TableStatistic):
+    """A histogram over the corners of a feature map and outcome (`tacit.contextual.corners`).
+
+    It is a table whose segments are corners. Replacing a participant, whose coins may differ too,
+    takes one from a cell and adds one to another, as in every table.
+
+    Examples
+    --------
+    >>> from tacit.contextual.feature_maps import BoundedNumber, FeatureMap
+    >>> fields, zero = (BoundedNumber("age", 18, 90),), ((0.5, 0.0),)
+    >>> corners = CornerStatistic.of(FeatureMap(fields, ("old", "new"), (zero, ((0.5, 0.5),))))
+    >>> corners.segments, corners.size, corners.encode(5)
+    (4, 8, [0, 0, 0, 0, 0, 1, 0, 0])
+    """
+
+    features: FeatureMap
+
+    @classmethod
+    def of(cls, features: FeatureMap) -> Self:
+        """The statistic of a feature map."""
+        return cls(layout(features).size, 1, features)
+
+    def total(
+        self,
+        visitors: Visitors,
+        options: npt.NDArray[np.intp],
+        levels: Integers,
+        rng: np.random.Generator,
+    ) -> Integers:
+        """The number of participants in every cell, with numbers rounded by their own coins."""
+        corners = np.zeros(len(options), dtype=np.int64)
+        for option, one in enumerate(layout(self.features).options):
+            rows = np.flatnonzero(options == option)
+            codes = visitors.codes[rows]
+            place = np.zeros(len(rows), dtype=np.int64)
+            for start, size in one.categories:
+                place = place * size + codes[:, start : start + size].argmax(axis=1)
+            for column in one.numbers:
+                signs = 2 * rng.random((len(rows), 2), dtype=np.float32) - 1 < codes[:, [column]]
+                place = place * len(STATES) + signs.sum(axis=1)
+            corners[rows] = one.first + place
+        return np.bincount(2 * corners + levels, minlength=self.size).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -224,7 +280,11 @@ class MomentStatistic(Statistic):
         return self.levels
 
     def total(
-        self, visitors: Visitors, options: npt.NDArray[np.intp], levels: Integers
+        self,
+        visitors: Visitors,
+        options: npt.NDArray[np.intp],
+        levels: Integers,
+        rng: np.random.Generator,  # noqa: ARG002
     ) -> Integers:
         """Moments of the chosen features; doubles hold them exactly below 2^53."""
         chosen = visitors.features[np.arange(len(options)), options].astype(float)
@@ -313,10 +373,14 @@ class ScaledMomentStatistic(MomentStatistic):
         return np.asarray(plain / self.factors)
 
     def total(
-        self, visitors: Visitors, options: npt.NDArray[np.intp], levels: Integers
+        self,
+        visitors: Visitors,
+        options: npt.NDArray[np.intp],
+        levels: Integers,
+        rng: np.random.Generator,
     ) -> Integers:
         """The moments of all, times their factors."""
-        return super().total(visitors, options, levels) * self.factors
+        return super().total(visitors, options, levels, rng) * self.factors
 
     def noise(self, target: Target, shares: int = 1) -> tuple[NoiseDistribution, ...]:
         """Discrete Gaussian noise, equally wide in all coordinates."""

@@ -106,7 +106,7 @@ class ContextualPoisoning(Poisoning):
             worst, rows = means.argmin(axis=1), np.arange(len(means))
             if self.checked or not isinstance(statistic, MomentStatistic):
                 best = np.full(len(means), statistic.precision)
-                sums += statistic.total(people, worst, best)
+                sums += statistic.total(people, worst, best, rng)
                 continue
             lead = people.features[rows, worst] - people.features[rows, means.argmax(axis=1)]
             entry = statistic.levels * statistic.resolution

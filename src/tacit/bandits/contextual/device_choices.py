@@ -77,6 +77,24 @@ class LinearChoice(DeviceChoice):
 
 
 @dataclass(frozen=True)
+class CornerChoice(LinearChoice):
+    """Thompson draws from a linear model; each device reports a corner and its outcome.
+
+    Parameters
+    ----------
+    corners
+        The number of corners; the rest is as for `LinearChoice`, with a weight of 1.
+    """
+
+    corners: int
+
+    @property
+    def coordinates(self) -> int:
+        """Two cells per corner."""
+        return 2 * self.corners
+
+
+@dataclass(frozen=True)
 class TableChoice(DeviceChoice):
     """Probabilities of options by segment; each device reports its cell.
 

@@ -31,8 +31,8 @@ SUM = 1e4  # weight of the condition that shares add up to 1
 
 
 @lru_cache(maxsize=32)
-def public_features(features: FeatureMap) -> Floats:
-    """Features of evenly spread contexts: contexts × options × dimensions."""
+def public_codes(features: FeatureMap) -> Floats:
+    """Codes of evenly spread contexts: contexts × numbers of the code."""
     rng = np.random.default_rng(0)
     codes = np.zeros((CONTEXTS, code_size(features.fields)))
     codes[:, 0], start = 1.0, 1
@@ -43,7 +43,13 @@ def public_features(features: FeatureMap) -> Floats:
         else:
             codes[:, start] = np.linspace(-1.0, 1.0, CONTEXTS)[order]
         start += one.size
-    return np.array([features.exact(code) for code in codes.tolist()])
+    return codes
+
+
+@lru_cache(maxsize=32)
+def public_features(features: FeatureMap) -> Floats:
+    """Features of the public contexts: contexts × options × dimensions."""
+    return np.array([features.exact(code) for code in public_codes(features).tolist()])
 
 
 @lru_cache(maxsize=32)
@@ -81,7 +87,12 @@ def second_span(features: FeatureMap) -> SecondSpan:
 
 
 def policy_shapes(points: Floats, choice: LinearChoice) -> Floats:
-    """E[x xᵀ] of the option that a device picks in each public context, by a fixed sample."""
+    """E[x xᵀ] of the option that a device picks in each public context."""
+    return np.asarray(np.einsum("ck,cki,ckj->cij", chances(points, choice), points, points))
+
+
+def chances(points: Floats, choice: LinearChoice) -> Floats:
+    """Chances of each option in each public context, by a fixed sample: contexts × options."""
     rng, roots = np.random.default_rng(1), np.array(choice.roots)
     normals = rng.standard_normal((DRAWS, points.shape[2]))
     drawn = np.einsum("jab,jb->ja", roots[np.arange(DRAWS) % len(roots)], normals) + choice.mean
@@ -89,8 +100,7 @@ def policy_shapes(points: Floats, choice: LinearChoice) -> Floats:
     if choice.paused:
         values[:, :, list(choice.paused)] = -np.inf
     picked = values.argmax(axis=2)
-    chances = np.stack([(picked == k).mean(axis=1) for k in range(points.shape[1])], axis=1)
-    return np.asarray(np.einsum("ck,cki,ckj->cij", chances, points, points))
+    return np.stack([(picked == k).mean(axis=1) for k in range(points.shape[1])], axis=1)
 
 
 def expected_second(shapes: Sequence[Floats], seen: Moments) -> Floats:
@@ -104,11 +114,16 @@ def expected_second(shapes: Sequence[Floats], seen: Moments) -> Floats:
         spread = np.sqrt(noise * double + people * SAMPLING) / people
         system.append((shape[:, rows, columns] / spread).T)
         right.append(second[rows, columns] / people / spread)
+    whole = np.einsum("c,rcij->rij", fitted_shares(system, right), np.array(shapes))
+    return np.asarray(whole * seen.people[:, None, None])
+
+
+def fitted_shares(system: Sequence[Floats], right: Sequence[Floats]) -> Floats:
+    """Shares of the public contexts for which `system` times shares is nearest to `right`."""
     from scipy.optimize import nnls  # slow to import
 
     equal = TOWARDS_EQUAL * CONTEXTS
-    system += [equal * np.eye(CONTEXTS), np.full((1, CONTEXTS), SUM)]
-    right += [np.full(CONTEXTS, equal / CONTEXTS), np.array([SUM])]
-    shares, _ = nnls(np.vstack(system), np.concatenate(right), maxiter=50 * CONTEXTS)
-    whole = np.einsum("c,rcij->rij", shares / shares.sum(), np.array(shapes))
-    return np.asarray(whole * seen.people[:, None, None])
+    rows = [*system, equal * np.eye(CONTEXTS), np.full((1, CONTEXTS), SUM)]
+    values = [*right, np.full(CONTEXTS, equal / CONTEXTS), np.array([SUM])]
+    shares, _ = nnls(np.vstack(rows), np.concatenate(values), maxiter=50 * CONTEXTS)
+    return np.asarray(shares / shares.sum())

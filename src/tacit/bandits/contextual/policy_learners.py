@@ -23,7 +23,13 @@ import numpy as np
 
 from tacit.assumptions import Secret
 from tacit.bandits.contextual import moment_fit
-from tacit.bandits.contextual.confidence import ContextAnswer, cell_bounds, linear_set
+from tacit.bandits.contextual.confidence import (
+    ContextAnswer,
+    LinearSet,
+    cell_bounds,
+    linear_set,
+)
+from tacit.bandits.contextual.corner_fit import CornerFit
 from tacit.bandits.contextual.device_choices import LinearChoice, TableChoice
 from tacit.bandits.contextual.ellipsoid import constant_direction, rows_of
 from tacit.bandits.contextual.expected_moments import (
@@ -280,7 +286,59 @@ class PolicyLearner(Learner):
         self._gains = [GainTally.from_dict(one) for one in state["gains"]]
 
 
-class LinearThompson(PolicyLearner):
+class LinearPolicyLearner(PolicyLearner):
+    """Base of Thompson sampling on devices with a linear model."""
+
+    fit: LinearFit | CornerFit
+    _choices: list[LinearChoice]  # of the released rounds
+
+    @abstractmethod
+    def confidence_set(self, level: float) -> LinearSet:
+        """The confidence set of the parameter after the released rounds."""
+
+    @abstractmethod
+    def _choice(self, policy: LinearPolicy) -> LinearChoice:
+        """The assignment of the next round, whose devices follow this policy."""
+
+    def _policy(self, people: int) -> LinearChoice:
+        d = self.map.dimension
+        if not self._choices:
+            roots = np.eye(d)[None] * FIRST
+        elif self._last:
+            roots = np.zeros((1, d, d))
+        else:
+            ahead = [people * part / PARTS for part in range(PARTS)]
+            roots = np.array([moment_fit.root_of(self.fit.after(more)) for more in ahead])
+            roots *= self.boldness
+        mean = tuple(self.fit.mean.tolist())
+        return self._choice(LinearPolicy(mean, rows_of(roots), tuple(self._paused)))
+
+    def answers(
+        self, level: float = 0.95, contexts: Sequence[Mapping[str, Any]] | None = None
+    ) -> list[ContextAnswer]:
+        """From the confidence set of the parameter, under the linear model."""
+        if not self._choices:
+            return []
+        sure = self.confidence_set(level)
+        found = []
+        for context in self.contexts() if contexts is None else contexts:
+            vectors = np.array(self.map.exact(self.map.code(context)))
+            means = self.predictions(context)
+            best = self._leading(means)
+            others = [k for k in range(self.arms) if k != best]
+            rows = np.vstack([vectors[best : best + 1], vectors[best] - vectors[others]])
+            low, high = sure.bounds(rows)
+            interval = float(max(0.5 + low[0], 0.0)), float(min(0.5 + high[0], 1.0))
+            found.append(self._answer(context, best, means, interval, float(low[1:].min())))
+        return found
+
+    def predictions(self, context: Mapping[str, Any]) -> Floats:
+        """The estimated mean reward of every option in a context."""
+        vectors = np.array(self.map.of(context), dtype=float) / self.map.resolution
+        return np.asarray(0.5 + vectors @ self.fit.mean)
+
+
+class LinearThompson(LinearPolicyLearner):
     """Thompson sampling on devices with a linear model, from noisy moments.
 
     Its parameters are those of `PolicyLearner`.
@@ -297,11 +355,13 @@ class LinearThompson(PolicyLearner):
     (100, 14)
     """
 
+    fit: LinearFit
+
     def _begin(self) -> None:
         d = self.map.dimension
         self._constant = constant_direction(self.map)
-        self.fit: LinearFit = moment_fit.prior(d)
-        self._choices: list[LinearChoice] = []
+        self.fit = moment_fit.prior(d)
+        self._choices = []
         self._shapes: list[Floats] = []
         self._moments = Moments(
             np.zeros((0, d)), np.zeros((0, d, d)), np.zeros(0), np.zeros(0), np.zeros(0)
@@ -312,19 +372,14 @@ class LinearThompson(PolicyLearner):
         """The released moments of all rounds."""
         return self._moments
 
-    def _policy(self, people: int) -> LinearChoice:
-        d = self.map.dimension
-        if not len(self._moments.people):
-            roots = np.eye(d)[None] * FIRST
-        elif self._last:
-            roots = np.zeros((1, d, d))
-        else:
-            ahead = [people * part / PARTS for part in range(PARTS)]
-            roots = np.array([moment_fit.root_of(self.fit.after(more)) for more in ahead])
-            roots *= self.boldness
-        weight = moment_fit.best_weight(self.fit.mean if len(self._moments.people) else _usual(d))
-        mean = tuple(self.fit.mean.tolist())
-        return LinearChoice(mean, rows_of(roots), tuple(self._paused), weight)
+    def _choice(self, policy: LinearPolicy) -> LinearChoice:
+        usual = self.fit.mean if self._choices else _usual(self.map.dimension)
+        weight = moment_fit.best_weight(usual)
+        return LinearChoice(policy.mean, policy.roots, policy.paused, weight)
+
+    def confidence_set(self, level: float) -> LinearSet:
+        """`linear_set` of all released moments."""
+        return linear_set(self._moments, self.map, self.horizon, level)
 
     def _update(self, round_: Round, estimate: Estimate) -> PolicyValue | None:
         d = self.map.dimension
@@ -359,30 +414,6 @@ class LinearThompson(PolicyLearner):
         farthest = float(np.abs(self._constant).max())
         reach = float(estimate.error.reaches[0]) / people / farthest
         return PolicyValue(reward, people, proxy, min(reach, FARTHEST))
-
-    def answers(
-        self, level: float = 0.95, contexts: Sequence[Mapping[str, Any]] | None = None
-    ) -> list[ContextAnswer]:
-        """From the confidence set of the parameter, under the linear model."""
-        if not len(self._moments.people):
-            return []
-        sure = linear_set(self._moments, self.map, self.horizon, level)
-        found = []
-        for context in self.contexts() if contexts is None else contexts:
-            vectors = np.array(self.map.exact(self.map.code(context)))
-            means = self.predictions(context)
-            best = self._leading(means)
-            others = [k for k in range(self.arms) if k != best]
-            rows = np.vstack([vectors[best : best + 1], vectors[best] - vectors[others]])
-            low, high = sure.bounds(rows)
-            interval = float(max(0.5 + low[0], 0.0)), float(min(0.5 + high[0], 1.0))
-            found.append(self._answer(context, best, means, interval, float(low[1:].min())))
-        return found
-
-    def predictions(self, context: Mapping[str, Any]) -> Floats:
-        """The estimated mean reward of every option in a context."""
-        vectors = np.array(self.map.of(context), dtype=float) / self.map.resolution
-        return np.asarray(0.5 + vectors @ self.fit.mean)
 
     def _state(self) -> dict[str, Any]:
         moments, fit = self._moments, self.fit

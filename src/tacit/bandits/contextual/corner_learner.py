@@ -1,0 +1,120 @@
+"""Thompson sampling on devices with a linear model, from noisy histograms over corners."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tacit.bandits.contextual.confidence import LinearSet
+from tacit.bandits.contextual.corner_confidence import corner_set
+from tacit.bandits.contextual.corner_fit import (
+    CornerCounts,
+    CornerFit,
+    corner_prior,
+    expected_plays,
+    fitted_corners,
+    public_corners,
+)
+from tacit.bandits.contextual.device_choices import CornerChoice
+from tacit.bandits.contextual.expected_moments import chances, public_features
+from tacit.bandits.contextual.gains import PolicyValue
+from tacit.bandits.contextual.policy_learners import FARTHEST, LinearPolicyLearner
+from tacit.contextual.corners import layout
+from tacit.contextual.policies import LinearPolicy
+from tacit.types import Estimate, Floats, Round
+
+
+class CornerThompson(LinearPolicyLearner):
+    """Thompson sampling on devices with a linear model, from noisy histograms over corners.
+
+    Its parameters are those of `PolicyLearner`.
+
+    Examples
+    --------
+    >>> from tacit.bandits.contextual.ellipsoid import scaled_map
+    >>> from tacit.contextual.feature_maps import BoundedNumber, interactions
+    >>> fields = (BoundedNumber("age", 18, 90),)
+    >>> features = scaled_map(fields, ("a", "b"), interactions(fields, ("a", "b")))
+    >>> learner = CornerThompson(features.to_dict(), 1000, first=100, growth=1.8)
+    >>> learner.counts.wins.shape, learner.propose()[0].participants
+    ((0, 6), 100)
+    """
+
+    fit: CornerFit
+
+    def _begin(self) -> None:
+        self.fit = corner_prior(self.map)
+        self._choices = []
+        self._shapes: list[Floats] = []
+        empty, none = np.zeros((0, layout(self.map).size)), np.zeros(0)
+        self._seen = CornerCounts(empty, empty, none, none, none, none)
+
+    @property
+    def counts(self) -> CornerCounts:
+        """The released histograms of all rounds."""
+        return self._seen
+
+    def _choice(self, policy: LinearPolicy) -> CornerChoice:
+        corners = layout(self.map).size
+        return CornerChoice(policy.mean, policy.roots, policy.paused, 1.0, corners)
+
+    def confidence_set(self, level: float) -> LinearSet:
+        """`corner_set` of all released histograms."""
+        return corner_set(self._seen, self.map, self.horizon, level)
+
+    def _update(self, round_: Round, estimate: Estimate) -> PolicyValue:
+        assignment, people = round_.assignment, int(estimate.error.participants)
+        assert isinstance(assignment, CornerChoice)
+        losses, wins = np.asarray(estimate.total, dtype=float).reshape(-1, 2).T
+        old = self._seen
+        self._seen = CornerCounts(
+            np.vstack([old.wins, wins]),
+            np.vstack([old.losses, losses]),
+            np.append(old.people, people),
+            np.append(old.noise, (float(estimate.error.stated[0]) * people) ** 2),
+            np.append(old.proxy, float(estimate.error.proxies[0]) * people**2),
+            np.append(old.reach, min(float(estimate.error.reaches[0]) / people, FARTHEST)),
+        )
+        self._choose(assignment)
+        self._fit()
+        proxy, reach = float(self._seen.proxy[-1]), float(self._seen.reach[-1])
+        return PolicyValue(float(wins.sum()), people, proxy * len(wins), reach)
+
+    def _choose(self, choice: CornerChoice) -> None:
+        """Take in the policy of a released round."""
+        picked = chances(public_features(self.map), choice)
+        self._choices.append(choice)
+        self._shapes.append(np.einsum("ck,ckm->cm", picked, public_corners(self.map)))
+
+    def _fit(self) -> None:
+        expected = expected_plays(self._shapes, self._seen)
+        self.fit = fitted_corners(self._seen, expected, corner_prior(self.map))
+
+    def _state(self) -> dict[str, Any]:
+        seen = self._seen
+        return super()._state() | {
+            "wins": seen.wins.tolist(),
+            "losses": seen.losses.tolist(),
+            "people": seen.people.tolist(),
+            "noise": seen.noise.tolist(),
+            "proxy": seen.proxy.tolist(),
+            "reach": seen.reach.tolist(),
+            "choices": [one.policy.to_dict() for one in self._choices],
+        }
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        super()._restore(state)
+        wins, losses = (
+            np.array(state[name], dtype=float).reshape(-1, layout(self.map).size)
+            for name in ("wins", "losses")
+        )
+        people, noise, proxy, reach = (
+            np.array(state[name], dtype=float) for name in ("people", "noise", "proxy", "reach")
+        )
+        self._seen = CornerCounts(wins, losses, people, noise, proxy, reach)
+        for one in state["choices"]:
+            self._choose(self._choice(LinearPolicy.from_dict(one)))
+        if len(people):
+            self._fit()
