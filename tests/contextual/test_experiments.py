@@ -12,9 +12,13 @@ from tests.tables import extended_but_every
 
 from tacit.algorithms import lookup
 from tacit.assumptions import Protects, PublicMembership, Secret
-from tacit.bandits.contextual.confidence import cell_bounds, linear_set
+from tacit.bandits.contextual.confidence import cell_bounds
 from tacit.bandits.contextual.ellipsoid import scaled_map
-from tacit.bandits.contextual.policy_learners import LinearThompson, PolicyLearner, TableThompson
+from tacit.bandits.contextual.policy_learners import (
+    LinearPolicyLearner,
+    PolicyLearner,
+    TableThompson,
+)
 from tacit.contextual import BoundedNumber, Category
 from tacit.environments import ContextFunction, SegmentContexts, read_context_log
 from tacit.environments.contextual import ContextualWorld, random_linear
@@ -25,6 +29,7 @@ from tacit.simulation import compare, simulate
 from tacit.simulation.driver import run
 
 SMALL: dict[str, Any] = {"arms": 3, "dimension": 4, "horizon": 6000}
+CORNERS: dict[str, Any] = {"arms": 4, "dimension": 6, "contexts": "interactions", "horizon": 6000}
 SEGMENTS: dict[str, Any] = {"arms": 2, "contexts": "segments", "segments": 4, "horizon": 6000}
 
 
@@ -47,6 +52,11 @@ def finished(seed: int = 1, **options: Any) -> tuple[Experiment, Any, Any]:
         ("central", SMALL, View.SERVER_OUTPUT),
         ("two-servers", SMALL, View.OTHER_SERVER),
         ("secure-aggregation", SMALL, View.OPENED_SUM),
+        ("central", CORNERS, View.SERVER_OUTPUT),
+        ("two-servers", CORNERS, View.OTHER_SERVER),
+        ("secure-aggregation", CORNERS, View.OPENED_SUM),
+        ("shuffler", CORNERS, View.SHUFFLED),
+        ("local", CORNERS, View.MESSAGE),
         ("central", SEGMENTS, View.SERVER_OUTPUT),
         ("two-servers", SEGMENTS, View.OTHER_SERVER),
         ("secure-aggregation", SEGMENTS, View.OPENED_SUM),
@@ -65,8 +75,8 @@ def test_every_trust_model_runs_under_one_guarantee(
     assert promised.view is view
     assert promised.participations == 1
     assert {Protects(Secret.CONTEXT_AND_REWARDS), PublicMembership()} <= promised.assumptions
-    kinds = {"segments": PureDP if trust != "shuffler" else ApproximateDP}
-    assert isinstance(promised, kinds.get(options.get("contexts", ""), ApproximateDP))
+    pure = "contexts" in options and trust != "shuffler"
+    assert isinstance(promised, PureDP if pure else ApproximateDP)
     for round_ in experiment.propose():
         protocol = experiment.open(round_)
         assert protocol.guarantee is not None
@@ -118,17 +128,18 @@ def test_the_statistic_follows_from_the_size_of_the_context() -> None:
 
     assert chosen(contexts="segments", segments=20, arms=4)[0] == "tables"
     assert chosen(contexts="segments", segments=21, arms=4) == (
-        "moments",
-        "84 cells of context and option, more than 80",
+        "corners",
+        "84 cells of context and option, more than 80; corners have 0.2 times the noise of moments",
     )
-    assert chosen() == ("moments", "the context has numbers")
+    assert chosen()[0] == "moments"
+    assert chosen()[1].startswith("the context has numbers; corners have ")
     assert chosen(contexts="segments", segments=2, arms=2, statistic="moments")[1] == "asked for"
 
 
 def test_policies_beat_the_best_single_option() -> None:
     """Two segments with opposite best options; regret over 12 seeds, far from the single one."""
     world = SegmentContexts(np.array([[0.3, 0.6], [0.6, 0.3]]), np.array([0.5, 0.5]))
-    for statistic in ("tables", "moments"):
+    for statistic in ("tables", "corners", "moments"):
         result = simulate(
             "private-contextual",
             world,
@@ -170,8 +181,8 @@ def missed(seed: int, **options: Any) -> bool:
             protocol = experiment.open(round_)
             played = world.play(round_, protocol, start.rng)
             experiment.observe(round_, protocol.simulate(played.load, start.noise))
-        if isinstance(learner, LinearThompson):
-            sure = linear_set(learner.moments, learner.map, learner.horizon, 0.95)
+        if isinstance(learner, LinearPolicyLearner):
+            sure = learner.confidence_set(0.95)
             vectors = np.array([learner.map.exact(code) for code in codes.tolist()])
             d = learner.map.dimension
             apart = (vectors[:, 1:] - vectors[:, :1]).reshape(-1, d)

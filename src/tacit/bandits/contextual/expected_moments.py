@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import combinations_with_replacement, product
 
 import numpy as np
+from scipy.special import gammainccinv
 
 from tacit.bandits.contextual.device_choices import LinearChoice
 from tacit.bandits.contextual.moment_fit import Moments, SecondSpan
@@ -22,7 +23,8 @@ from tacit.contextual.feature_maps import BoundedNumber, Category, FeatureMap, c
 from tacit.types import Floats
 
 CONTEXTS = 64  # public contexts of the sample
-DRAWS = 192  # of the policy in each
+DIRECTIONS = 384  # of the drawn parameter in each
+TAILS = np.array([1, 0.9, 0.7, 0.5, 0.3, 0.15, 0.06, 0.02, 5e-3, 1e-3, 2e-4, 0])  # of its length
 TOWARDS_EQUAL = 0.5  # weight of equal shares
 SAMPLING = 0.05  # variance of an entry of x xᵀ between participants
 RANK = 1e-6  # relative singular value below which a direction of x xᵀ is not spanned
@@ -92,15 +94,34 @@ def policy_shapes(points: Floats, choice: LinearChoice) -> Floats:
 
 
 def chances(points: Floats, choice: LinearChoice) -> Floats:
-    """Chances of each option in each public context, by a fixed sample: contexts × options."""
-    rng, roots = np.random.default_rng(1), np.array(choice.roots)
-    normals = rng.standard_normal((DRAWS, points.shape[2]))
-    drawn = np.einsum("jab,jb->ja", roots[np.arange(DRAWS) % len(roots)], normals) + choice.mean
-    values = np.einsum("ckd,jd->cjk", points, drawn)
+    """Chances of each option in each public context: contexts × options.
+
+    By a fixed sample of directions of the drawn parameter, with quadrature over its length, so that
+    options that one device in 10,000 picks are not taken for options that none picks.
+    """
+    d, roots = points.shape[2], np.array(choice.roots)
+    half = np.random.default_rng(1).standard_normal((DIRECTIONS // 2, d))
+    half /= np.linalg.norm(half, axis=1, keepdims=True)
+    directions = np.stack([half, -half], axis=1).reshape(DIRECTIONS // 2, 2, d)
+    parts = roots[np.arange(DIRECTIONS // 2) % len(roots)]
+    moved = np.einsum("jab,jsb->jsa", parts, directions).reshape(DIRECTIONS, d)
+    values = (points @ np.array(choice.mean))[:, None, :]
+    slopes = np.einsum("ckd,jd->cjk", points, moved, optimize=True)
     if choice.paused:
         values[:, :, list(choice.paused)] = -np.inf
-    picked = values.argmax(axis=2)
-    return np.stack([(picked == k).mean(axis=1) for k in range(points.shape[1])], axis=1)
+    found = np.zeros(points.shape[:2])
+    for length, weight in zip(*_lengths(d), strict=True):
+        picked = (values + length * slopes).argmax(axis=2)
+        for k in range(points.shape[1]):
+            found[:, k] += weight * (picked == k).mean(axis=1)
+    return found
+
+
+@lru_cache(maxsize=32)
+def _lengths(dimension: int) -> tuple[Floats, Floats]:
+    """Lengths of a standard normal vector, and their probabilities."""
+    middle = (TAILS[1:] + TAILS[:-1]) / 2
+    return np.sqrt(2 * gammainccinv(dimension / 2, middle)), TAILS[:-1] - TAILS[1:]
 
 
 def expected_second(shapes: Sequence[Floats], seen: Moments) -> Floats:
