@@ -5,7 +5,7 @@ Targets, at (1, 10^-6) over two servers with 8 features and 5 options: at
 most 2.0 times linear Thompson at 10^6 participants and 2.5 times at 10^5; tables of 20 x 4 at
 (1, 0): at most 1.5 times Beta-Thompson; less regret than the best single option from 20,000
 participants on, where that loses at least 0.03 per participant; 10^6 simulated participants in
-under 2 s of one core. `python benchmarks/contextual.py [--seeds 50] [--first 0]`.
+under 2 s of one core. `python benchmarks/contextual.py [--seeds 50] [--first 0] [--only NAME]`.
 
 References are computed here, by code of their own: they refresh their model after every
 participant up to 500, then every 0.2 %.
@@ -14,6 +14,7 @@ participant up to 500, then every 0.2 %.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable, Iterable
 from fractions import Fraction
@@ -35,6 +36,7 @@ Floats = npt.NDArray[np.float64]
 MARKS = (20_000, 100_000, 1_000_000)
 HARD = 0.03  # regret per participant of the best single option, from which it must be beaten
 REFRESH = 0.002
+BLOCK = 2048  # participants of the reference that are drawn ahead
 
 
 def next_batch(done: int) -> int:
@@ -44,33 +46,50 @@ def next_batch(done: int) -> int:
 
 
 def linear_thompson(world: ContextualWorld, rng: np.random.Generator) -> list[float]:
-    """Regret at the marks of Thompson sampling with a linear model, without noise."""
+    """Regret at the marks of Thompson sampling with a linear model, without noise.
+
+    Participants, with the normal draws of their decisions, are drawn ahead in blocks.
+    """
     assert world.features is not None
+    assert world.binary
     features = world.features
     d = features.dimension
     gram, bias, done, regret, found = np.eye(d), np.zeros(d), 0, 0.0, list[float]()
+    people = drawn_ahead(world, 0, rng)
+    first = 0
     while done < MARKS[-1]:
         size = next_batch(done)
-        people = Codes(world.codes(size, rng), features)
-        x = people.features / np.float32(features.resolution)
+        if first + size > len(people[0]):
+            people, first = drawn_ahead(world, max(size, BLOCK), rng), 0
+        x, means, normal, uniform = (part[first : first + size] for part in people)
+        first += size
         inverse = np.linalg.inv(gram)
-        values, vectors = np.linalg.eigh((inverse + inverse.T) / 2)
-        root = (vectors * np.sqrt(values / 4)).T.astype(np.float32)
-        drawn = (inverse @ bias).astype(np.float32) + rng.standard_normal(
-            (size, d), dtype=np.float32
-        ) @ root
+        root = np.linalg.cholesky((inverse + inverse.T) / 8).astype(np.float32)
+        drawn = normal @ root.T + (inverse @ bias).astype(np.float32)
         options = np.einsum("nkd,nd->nk", x, drawn).argmax(axis=1)
-        means = world.expected(people.codes)
-        assert means is not None
         each = np.arange(size)
-        regret += float((means.max(axis=1) - means[each, options]).sum())
+        own = means[each, options]
+        regret += float((means.max(axis=1) - own).sum())
         chosen = x[each, options].astype(float)
-        bias += (world.rewards(people.codes, options, rng) - 0.5) @ chosen
+        bias += ((uniform < own) - 0.5) @ chosen
         gram += chosen.T @ chosen
         done += size
         if done in MARKS:
             found.append(regret)
     return found
+
+
+def drawn_ahead(
+    world: ContextualWorld, count: int, rng: np.random.Generator
+) -> tuple[npt.NDArray[Any], ...]:
+    """Features and means of that many participants, a normal vector and a uniform number each."""
+    assert world.features is not None
+    people = Codes(world.codes(count, rng), world.features)
+    means = world.expected(people.codes)
+    assert means is not None
+    x = people.features / np.float32(world.features.resolution)
+    normal = rng.standard_normal((count, world.features.dimension), dtype=np.float32)
+    return x, means, normal, rng.random(count)
 
 
 def beta_thompson(world: SegmentContexts, rng: np.random.Generator) -> list[float]:
@@ -120,6 +139,8 @@ def ratios(
         base.append(reference(world, np.random.default_rng([seed, 1])))
         assert world.single is not None
         single.append(world.single[0])
+        shown = (" ".join(f"{x:.0f}" for x in part[-1]) for part in (private, plain, base))
+        print(f"{label}, seed {seed}: {', '.join(shown)}", file=sys.stderr, flush=True)
     mine, quiet, theirs = (np.array(part) for part in (private, plain, base))
     rows: list[Row] = []
     for column, mark in enumerate(MARKS[1:], start=1):
@@ -196,19 +217,24 @@ def costs() -> list[Row]:
     return rows
 
 
-def rows(seeds: range) -> list[Row]:
-    """All ratios and costs."""
-    return [
-        *ratios("tables 20 x 4", seeds, beta_thompson, contexts="segments", segments=20, arms=4),
-        *ratios("random features", seeds, linear_thompson, contexts="random"),
-        *ratios("interactions", seeds, linear_thompson, contexts="interactions"),
-        *costs(),
-    ]
+def rows(seeds: range, only: str = "") -> list[Row]:
+    """All ratios and costs, or those of one kind of instances."""
+    segments = {"contexts": "segments", "segments": 20, "arms": 4}
+    kinds: dict[str, Callable[[], list[Row]]] = {
+        "tables": lambda: ratios("tables 20 x 4", seeds, beta_thompson, **segments),
+        "random": lambda: ratios("random features", seeds, linear_thompson, contexts="random"),
+        "interactions": lambda: ratios(
+            "interactions", seeds, linear_thompson, contexts="interactions"
+        ),
+        "costs": costs,
+    }
+    return [row for name, found in kinds.items() if only in ("", name) for row in found()]
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--only", choices=("tables", "random", "interactions", "costs"), default="")
     given = parser.parse_args()
-    emit(rows(range(given.first, given.first + given.seeds)))
+    emit(rows(range(given.first, given.first + given.seeds), given.only))

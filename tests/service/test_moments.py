@@ -268,7 +268,9 @@ def test_devices_have_the_features_and_moments_of_the_simulation() -> None:
         assert chosen.levels[:-1] == tuple(simulated[options[-1]].astype(int))
         assert [tuple(vector) for vector in simulated.astype(int)] == features.of(one)
         total += numbers_of(terms, binding, (*chosen.levels[:-1], levels[-1]))
-    simulated_total = protocol.statistic.total(codes, np.array(options), np.array(levels))
+    simulated_total = protocol.statistic.total(
+        codes, np.array(options), np.array(levels), np.random.default_rng(0)
+    )
     assert total.tolist() == simulated_total.tolist()
 
 
@@ -290,7 +292,7 @@ def test_published_policies_are_thompson_draws_of_0_7_standard_deviations() -> N
     assert isinstance(learner, LinearThompson)
     rng = np.random.default_rng(4)
     people = Codes(np.array([[1.0, 1.0, 0.0, 0.5]] * 200), learner.map)
-    total = protocol.statistic.total(people, rng.integers(0, 2, 200), rng.integers(0, 2, 200))
+    total = protocol.statistic.total(people, rng.integers(0, 2, 200), rng.integers(0, 2, 200), rng)
     experiment.observe(round_, protocol.simulate(StatisticTotals(total, 200), rng))
     for other in experiment.propose():
         if isinstance(other.assignment, LinearChoice):
