@@ -129,7 +129,8 @@ def test_the_statistic_follows_from_the_size_of_the_context() -> None:
     assert chosen(contexts="segments", segments=20, arms=4)[0] == "tables"
     assert chosen(contexts="segments", segments=21, arms=4) == (
         "corners",
-        "84 cells of context and option, more than 80; corners have 0.2 times the noise of moments",
+        "84 cells of context and option, more than 80; corners have 0.19 times the noise of "
+        "moments",
     )
     assert chosen()[0] == "moments"
     assert chosen()[1].startswith("the context has numbers; corners have ")

@@ -151,7 +151,7 @@ class ContextualProblem(Problem):
     statistic: StatisticKind | None = option(
         None,
         "What devices report: tables, corners or moments; by default tables up to "
-        f"{MOST_CELLS} cells of context and option, else the one of the others with less noise.",
+        f"{MOST_CELLS} cells of context and option, else the less noisy.",
     )
     first_round: int | None = option(
         None, "Participants of the first round; by default enough to see through the noise."
