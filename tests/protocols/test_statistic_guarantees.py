@@ -13,11 +13,14 @@ import pytest
 from scipy.stats import norm
 
 from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove
+from tacit.contextual.feature_maps import BoundedNumber, FeatureMap
 from tacit.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from tacit.privacy import ApproximateDP, Guarantee, PureDP
-from tacit.protocols.statistic_sums import moment_sum, table_sum
+from tacit.protocols.statistic_sums import corner_sum, moment_sum, table_sum
 from tacit.trust import TrustModel
 
+FIELDS = (BoundedNumber("age", 18, 90),)
+FEATURES = FeatureMap(FIELDS, ("old", "new"), (((0.5, 0.0),), ((0.5, 0.4),)))
 SERVED = (TrustModel.CENTRAL, TrustModel.TWO_SERVERS)
 SIZES = (64, 10_000)
 
@@ -40,11 +43,18 @@ def unknown(protocol: Any) -> list[NoiseDistribution]:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("trust", [*SERVED, TrustModel.SECURE_AGGREGATION, TrustModel.SHUFFLER])
 @pytest.mark.parametrize("epsilon", [0.3, 2.0])
-def test_a_replaced_cell_of_a_table_costs_epsilon(
-    epsilon: float, trust: TrustModel, size: int
+@pytest.mark.parametrize("corners", [False, True])
+def test_a_replaced_cell_of_a_table_or_of_corners_costs_epsilon(
+    corners: bool, epsilon: float, trust: TrustModel, size: int
 ) -> None:
     """One cell loses a participant and another gains one: the losses of both add up."""
-    protocol = table_sum(size, segments=3, options=2, trust=trust, target=PureDP(epsilon))
+    target = PureDP(epsilon)
+    protocol = (
+        corner_sum(size, features=FEATURES.to_dict(), trust=trust, target=target)
+        if corners
+        else table_sum(size, segments=3, options=2, trust=trust, target=target)
+    )
+    assert protocol.coordinates == (8 if corners else 12)
     assert isinstance(protocol.guarantee, (PureDP, ApproximateDP))
     assert protocol.guarantee.epsilon == epsilon
     for noise in unknown(protocol):

@@ -17,7 +17,7 @@ from tests.samples import follows
 from tacit.assumptions import TowardsOutsiders
 from tacit.bandits.contextual.ellipsoid import scaled_map
 from tacit.bandits.contextual.moments import centred_sensitivity as proved
-from tacit.contextual.feature_maps import BoundedNumber, Category, interactions
+from tacit.contextual.feature_maps import BoundedNumber, Category, FeatureMap, interactions
 from tacit.errors import TacitError
 from tacit.noise import DiscreteGaussian, NoiseDistribution
 from tacit.privacy import ApproximateDP, PureDP
@@ -31,7 +31,12 @@ from tacit.protocols.statistic_sums import (
     moment_sum,
     table_sum,
 )
-from tacit.protocols.statistics import MomentStatistic, TableStatistic, centred_sensitivity
+from tacit.protocols.statistics import (
+    CornerStatistic,
+    MomentStatistic,
+    TableStatistic,
+    centred_sensitivity,
+)
 from tacit.trust import TrustModel, split_shares
 
 TARGET = ApproximateDP(1.0, 1e-6)
@@ -184,8 +189,15 @@ def test_unary_encoding_is_purely_private() -> None:
     assert worst == pytest.approx(math.exp(1.3))
 
 
+DEVICE = (Category("device", ("phone", "desktop")),)
+CORNER = CornerStatistic.of(FeatureMap(DEVICE, ("only",), (((0.5, 0.0, 0.0),),)))
+
+
 @pytest.mark.parametrize("fault", ["none", "missing", "halved", "reused"])
-def test_faulty_server_noise_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("statistic", [TableStatistic(1, 1), CORNER], ids=["table", "corner"])
+def test_faulty_server_noise_is_noticed(
+    statistic: TableStatistic, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first released sum of 3,000 rounds against its stated distribution; unseeded, so the
     sound case fails with probability 1e-9.
     """
@@ -204,7 +216,7 @@ def test_faulty_server_noise_is_noticed(fault: str, monkeypatch: pytest.MonkeyPa
         return found
 
     monkeypatch.setattr(statistic_sums, "_drawn", drawn)
-    protocol = TwoServerStatistic(1, TableStatistic(1, 1), PureDP(0.5))
+    protocol = TwoServerStatistic(1, statistic, PureDP(0.5))
     half = protocol.modulus // 2
     seen = []
     for _ in range(3000):

@@ -157,7 +157,7 @@ class ContextualProblem(Problem):
         None, "Participants of the first round; by default enough to see through the noise."
     )
     growth: float | None = option(
-        None, "Factor between the sizes of rounds; 1.4 for tables, 2 for moments."
+        None, "Factor between the sizes of rounds; 1.4 for tables, 1.5 for corners, 2 for moments."
     )
     evaluation: float = option(
         0.0, "Share of participants who get one option for everybody, to measure the gain."

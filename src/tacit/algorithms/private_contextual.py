@@ -42,11 +42,12 @@ if TYPE_CHECKING:
     from tacit.protocols.statistic_sums import StatisticSum
 
 SMALL_CELLS = 24  # of context and option, up to which shuffler and local model serve tables
-GROWTH: dict[StatisticKind, float] = {"tables": 1.4, "corners": 2.0, "moments": 2.0}
+GROWTH: dict[StatisticKind, float] = {"tables": 1.4, "corners": 1.5, "moments": 2.0}
 FIRST_TABLE = 8.0  # participants of the first round per cell, in standard deviations of its noise
 FIRST_CORNERS = 15.0  # the same per corner
 FIRST_MOMENTS = 8.4  # participants of the first round per √d³, in standard deviations
 LEAST_FIRST = 64
+BOLDNESS_CORNERS = 0.85  # standard deviations of draws; with less, wrong leads may stay
 OPTIONS = (
     "arms",
     "horizon",
@@ -201,7 +202,11 @@ def compose(
         "corners": corner_learner.CornerThompson,
         "moments": policy_learners.LinearThompson,
     }
-    more = {"exploration": problem.exploration} if statistic == "tables" else {}
+    more: dict[str, float] = {}
+    if statistic == "tables":
+        more["exploration"] = problem.exploration
+    elif statistic == "corners":
+        more["boldness"] = BOLDNESS_CORNERS
     learner = kinds[statistic](
         features.to_dict(),
         problem.horizon,

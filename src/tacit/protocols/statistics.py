@@ -187,7 +187,7 @@ class CornerStatistic(TableStatistic):
     --------
     >>> from tacit.contextual.feature_maps import BoundedNumber, FeatureMap
     >>> fields, zero = (BoundedNumber("age", 18, 90),), ((0.5, 0.0),)
-    >>> corners = CornerStatistic.of(FeatureMap(fields, ("old", "new"), (zero, ((0.5, 0.5),))))
+    >>> corners = CornerStatistic.of(FeatureMap(fields, ("old", "new"), (zero, ((0.5, 0.4),))))
     >>> corners.segments, corners.size, corners.encode(5)
     (4, 8, [0, 0, 0, 0, 0, 1, 0, 0])
     """

@@ -235,6 +235,6 @@ def fitted_corners(seen: CornerCounts, expected: Floats, start: CornerFit) -> Co
         if lowest < PRECISION:  # noise made the matrix indefinite
             ridge = ridge + (PRECISION - lowest) * size
         mean = np.linalg.solve(held + ridge, np.einsum("rgda,rga->d", weights, first))
-        covariance = np.linalg.inv(known + ridge)
+        covariance = np.asarray(np.linalg.inv(known + ridge))
     each = expected[-1] / seen.people[-1]
     return CornerFit(mean, covariance, each, float(seen.noise[-1]), shapes)

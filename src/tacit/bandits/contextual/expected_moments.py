@@ -102,18 +102,21 @@ def chances(points: Floats, choice: LinearChoice) -> Floats:
     d, roots = points.shape[2], np.array(choice.roots)
     half = np.random.default_rng(1).standard_normal((DIRECTIONS // 2, d))
     half /= np.linalg.norm(half, axis=1, keepdims=True)
-    directions = np.stack([half, -half], axis=1).reshape(DIRECTIONS // 2, 2, d)
     parts = roots[np.arange(DIRECTIONS // 2) % len(roots)]
-    moved = np.einsum("jab,jsb->jsa", parts, directions).reshape(DIRECTIONS, d)
-    values = (points @ np.array(choice.mean))[:, None, :]
-    slopes = np.einsum("ckd,jd->cjk", points, moved, optimize=True)
-    if choice.paused:
-        values[:, :, list(choice.paused)] = -np.inf
+    moved = np.einsum("jab,jb->ja", parts, half)
+    means = points @ np.array(choice.mean)
+    slopes = np.einsum("ckd,jd->kcj", points, np.vstack([moved, -moved]), optimize=True)
     found = np.zeros(points.shape[:2])
+    offered = [k for k in range(points.shape[1]) if k not in choice.paused]
     for length, weight in zip(*_lengths(d), strict=True):
-        picked = (values + length * slopes).argmax(axis=2)
-        for k in range(points.shape[1]):
-            found[:, k] += weight * (picked == k).mean(axis=1)
+        top = np.full(slopes.shape[1:], -np.inf)
+        picked = np.zeros(slopes.shape[1:], dtype=np.int16)
+        for place, k in enumerate(offered):
+            value = means[:, k, None] + length * slopes[k]
+            np.copyto(picked, place, where=value > top)
+            np.maximum(top, value, out=top)
+        for place, k in enumerate(offered):
+            found[:, k] += weight * (picked == place).mean(axis=1)
     return found
 
 
