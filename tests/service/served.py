@@ -175,7 +175,7 @@ def kept(party: ServerParty) -> int:
     """How many reports wait in a party's database."""
     with party.store.begin() as transaction:
         count = sql.select(sql.func.count()).select_from(store.shares)
-        return int(transaction.connection.execute(count).scalar_one())
+        return int(transaction.connection.rows(count)[0][0])
 
 
 @dataclass(frozen=True)

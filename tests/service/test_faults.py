@@ -368,4 +368,4 @@ def test_a_list_that_comes_late_leaves_nothing_behind(
         mine.take(listing, pair.helper.now)  # and dies before it learns that the round is over
     for store in pair.stores:
         with store.read() as transaction:
-            assert not transaction.connection.execute(sql.select(shares)).all()
+            assert not transaction.connection.rows(sql.select(shares))

@@ -32,7 +32,7 @@ def rows(pair: Pair) -> int:
         with own.begin() as transaction:
             for table in (store.shares, store.joins, store.slot_shards, store.spent):
                 count = sql.select(sql.func.count()).select_from(table)
-                found += int(transaction.connection.execute(count).scalar_one())
+                found += int(transaction.connection.rows(count)[0][0])
     return found
 
 

@@ -5,25 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
-import sqlalchemy as sql
-
-from tacit.service.store import LIVE, ShareRow, Store, shares
-
-AT_ONCE = 200  # report shares per query when a round closes
+from tacit.service.store import AT_ONCE, LIVE, ShareRow, Store
 
 
 class PendingShares(MutableMapping[bytes, bytes]):
     """The pending report shares of one round, as the aggregator's mapping."""
 
     def __init__(self, store: Store, identity: bytes) -> None:
-        self._store = store
-        self._identity = identity
-        self._mine = shares.c.round == identity
+        self._store, self._identity = store, identity
 
     def __getitem__(self, name: bytes) -> bytes:
-        query = sql.select(shares.c.content).where(self._mine, shares.c.name == name)
         with self._store.read() as transaction:
-            found: bytes | None = transaction.connection.execute(query).scalar()
+            found = transaction.share(self._identity, name)
         if found is None:
             raise KeyError(name)
         return found
@@ -33,8 +26,7 @@ class PendingShares(MutableMapping[bytes, bytes]):
 
     def __delitem__(self, name: bytes) -> None:
         with self._store.begin() as transaction:
-            mine = sql.delete(shares).where(self._mine, shares.c.name == name)
-            transaction.connection.execute(mine)
+            transaction.delete_shares(self._identity, name)
 
     def __iter__(self) -> Iterator[bytes]:
         return iter([name for name, _ in self.items()])
@@ -45,12 +37,10 @@ class PendingShares(MutableMapping[bytes, bytes]):
 
     def items(self) -> Any:
         """All names and contents in the order of names, read in chunks to bound memory."""
-        query = sql.select(shares.c.name, shares.c.content).order_by(shares.c.name).limit(AT_ONCE)
         last, part = b"", None
         while part is None or len(part) == AT_ONCE:
             with self._store.read() as transaction:
-                after = query.where(self._mine, shares.c.name > last)
-                part = transaction.connection.execute(after).all()
+                part = transaction.shares_after(self._identity, last)
             yield from part
             last = part[-1][0] if part else last
 
@@ -71,4 +61,4 @@ class PendingShares(MutableMapping[bytes, bytes]):
     def clear(self) -> None:
         """Delete all pending report shares of the round."""
         with self._store.begin() as transaction:
-            transaction.connection.execute(sql.delete(shares).where(self._mine))
+            transaction.delete_shares(self._identity)

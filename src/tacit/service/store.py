@@ -7,28 +7,22 @@ rolling back the database cannot release a round twice, because the key files de
 (`tacit.records`). The number of rows grows with the number of rounds. Rows of participants are
 deleted with their round, except spent invitations.
 
-A `Transaction` reads and writes typed values. No other module but `pending` contains SQL.
+A `Transaction` reads and writes typed values. No other module contains statements.
 """
 
 from __future__ import annotations
 
-from collections.abc import (
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cache, lru_cache
+from itertools import starmap
+from operator import itemgetter
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import sqlalchemy as sql
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import SQLAlchemyError
 
 from tacit.service import database
 from tacit.service.errors import Unknown
@@ -37,7 +31,6 @@ from tacit.service.slot_shards import ShardRow, shards_of
 from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import Terms
 
-Value = TypeVar("Value")
 Key = TypeVar("Key", bytes, int)
 
 
@@ -61,6 +54,7 @@ class Stage(StrEnum):
     REFUSED = "refused"
 
 
+AT_ONCE = 200  # report shares per query when a round closes
 LIVE = (Stage.OPEN, Stage.CLOSING)  # stages in which a round has pending reports
 UNFINISHED = (Stage.PREPARING, *LIVE)
 
@@ -215,98 +209,172 @@ _OPEN = _ROUNDS.add_columns(
     .scalar_subquery()
     .label("shards")
 )
-_HEADS = sql.select(*(experiments.c[field.name] for field in fields(ExperimentHead)))
-_COUNT_SLOTS = sql.update(slot_shards).where(
-    slot_shards.c.round == sql.bindparam("of"), slot_shards.c.shard == sql.bindparam("number")
+
+
+# Statements are built once: building one takes as long as executing it.
+
+
+def _listed(name: str) -> sql.BindParameter[Any]:
+    return sql.bindparam(name, expanding=True)
+
+
+def _of(column: sql.Column[Any]) -> sql.ColumnElement[bool]:
+    """Condition that a column is the value of its name."""
+    return column == sql.bindparam(column.name)
+
+
+@cache
+def _selected(table: sql.Table, *names: str) -> sql.Select[Any]:
+    """All columns of the rows with these values."""
+    return sql.select(table).where(*(_of(table.c[name]) for name in names))
+
+
+@cache
+def _deleted(table: sql.Table, *names: str) -> sql.Delete:
+    """Delete the rows with these values."""
+    return sql.delete(table).where(*(_of(table.c[name]) for name in names))
+
+
+@cache
+def _updated(table: sql.Table, names: tuple[str, ...], changed: tuple[str, ...]) -> sql.Update:
+    """Change these columns, to values `new_…`, of the rows that have these values."""
+    mine = sql.update(table).where(*(_of(table.c[name]) for name in names))
+    return mine.values({name: sql.bindparam(f"new_{name}") for name in changed})
+
+
+@cache
+def _insertion(table: sql.Table, dialect: str) -> sql.Insert:
+    """Insert rows whose key does not exist yet."""
+    insert = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
+    return insert.on_conflict_do_nothing()
+
+
+_LINEAGE = rounds.c.terms.in_(sql.select(terms.c.digest).where(_of(terms.c.lineage)))
+"""Condition that selects the rounds under any terms of an experiment."""
+_ANY_TERMS = sql.select(terms.c.digest).limit(1)
+_ALL_TERMS = sql.select(terms).order_by(terms.c.digest)
+_SAME_LINEAGE = sql.select(terms).where(
+    terms.c.lineage == sql.select(terms.c.lineage).where(_of(terms.c.digest)).scalar_subquery()
 )
-
-
-# Statements of reports and joins are built once: building one takes as long as executing it.
-_IDENTITIES: sql.BindParameter[Any] = sql.bindparam("identities", expanding=True)
-_NUMBERS: sql.BindParameter[Any] = sql.bindparam("numbers", expanding=True)
-_NAMES: sql.BindParameter[Any] = sql.bindparam("names", expanding=True)
+_HEADS = sql.select(*(experiments.c[field.name] for field in fields(ExperimentHead)))
+_HEAD = _HEADS.where(_of(experiments.c.lineage))
+_LOCKED = _selected(experiments, "lineage").with_for_update()
+_ROUND = _ROUNDS.where(_of(rounds.c.identity))
+_ROUNDS_IN = _ROUNDS.where(rounds.c.stage.in_(_listed("stages"))).order_by(rounds.c.number)
+_ROUNDS_OF = _ROUNDS.where(_LINEAGE).order_by(rounds.c.number)
+_IS_UNFINISHED = (
+    sql.select(rounds.c.identity).where(_LINEAGE, rounds.c.stage.in_(_listed("stages"))).limit(1)
+)
+_STAGE_COUNTS = sql.select(rounds.c.stage, sql.func.count()).group_by(rounds.c.stage)
+_FINAL_COUNT = (
+    sql.update(rounds).where(_of(rounds.c.identity)).values(assigned=rounds.c.assigned + _in_shards)
+)
 _STAGES = (
     sql.select(rounds.c.identity, rounds.c.stage)
-    .where(rounds.c.identity.in_(_IDENTITIES))
+    .where(rounds.c.identity.in_(_listed("identities")))
     .order_by(rounds.c.identity)
     .with_for_update(read=True)
 )
-_HEAD = _HEADS.where(experiments.c.lineage == sql.bindparam("lineage"))
+_STORED = sql.select(shares).where(
+    shares.c.round.in_(_listed("identities")), shares.c.name.in_(_listed("names"))
+)
+_SHARE_COUNT = sql.select(sql.func.count()).select_from(shares).where(_of(shares.c.round))
+_SHARES_AFTER = (
+    sql.select(shares.c.name, shares.c.content)
+    .where(_of(shares.c.round), shares.c.name > sql.bindparam("last"))
+    .order_by(shares.c.name)
+    .limit(AT_ONCE)
+)
 _ASSIGNING = (
     _OPEN.where(
-        rounds.c.terms == sql.bindparam("digest"),
+        _of(rounds.c.terms),
         rounds.c.stage == Stage.OPEN,
         rounds.c.assigned_until >= sql.bindparam("now"),
     )
     .order_by(rounds.c.identity)
     .with_for_update(read=True, of=rounds)
 )
+_LATEST_POLICY = (
+    sql.select(rounds.c.announcement)
+    .where(_of(rounds.c.terms), rounds.c.arm == NO_ARM, rounds.c.stage != Stage.PREPARING)
+    .order_by(rounds.c.number.desc())
+    .limit(1)
+)
 _SHARDS = (
     sql.select(slot_shards)
-    .where(slot_shards.c.round.in_(_IDENTITIES), slot_shards.c.shard.in_(_NUMBERS))
+    .where(
+        slot_shards.c.round.in_(_listed("identities")),
+        slot_shards.c.shard.in_(_listed("numbers")),
+    )
     .order_by(slot_shards.c.round, slot_shards.c.shard)
     .with_for_update()
 )
-_HELD = sql.select(joins).where(joins.c.round.in_(_IDENTITIES), joins.c.name.in_(_NAMES))
-_JOIN = sql.insert(joins).returning(joins.c.slot)  # returning: all rows in one statement
-
-
-@cache
-def _insertion(table: sql.Table, dialect: str) -> sql.Executable:
-    """Insert rows whose key does not exist yet; return the keys inserted."""
-    insert = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
-    return insert.on_conflict_do_nothing().returning(*table.primary_key)
+_HELD = sql.select(joins).where(
+    joins.c.round.in_(_listed("identities")), joins.c.name.in_(_listed("names"))
+)
+_JOIN = sql.insert(joins)
+_COUNT_SERVED = (
+    sql.update(served)
+    .where(_of(served.c.lineage), _of(served.c.option))
+    .values(
+        waiting=served.c.waiting + sql.bindparam("count"),
+        total=served.c.total + sql.bindparam("count"),
+    )
+)
+_SERVED = sql.select(
+    *(sql.func.coalesce(sql.func.sum(c), 0) for c in (served.c.total, served.c.waiting))
+).where(_of(served.c.lineage))
+_PROBE = sql.text("UPDATE alembic_version SET version_num = version_num")
+_LEASES = (
+    sql.select(leases)
+    .where(leases.c.name.in_(_listed("names")))
+    .order_by(leases.c.name)
+    .with_for_update()
+)
 
 
 class Transaction:
     """Typed reads and writes within one transaction."""
 
-    def __init__(self, connection: sql.Connection) -> None:
+    def __init__(self, connection: database.Connection) -> None:
         self.connection = connection
 
-    def _all(self, statement: sql.Executable, **values: Any) -> Sequence[Any]:
-        return self.connection.execute(statement, values).all()
-
-    def _values(
-        self, kind: Callable[..., Value], statement: sql.Executable, **values: Any
-    ) -> list[Value]:
-        return [kind(*row) for row in self.connection.execute(statement, values)]
-
-    def _one(self, kind: Callable[..., Value], statement: sql.Executable, digest: bytes) -> Value:
-        for found in self._values(kind, statement):
-            return found
-        raise unknown_experiment(digest)
-
-    def _insert_new(self, table: sql.Table, *rows: Mapping[str, Any]) -> set[tuple[Any, ...]]:
-        """Insert the rows whose key does not exist yet, in one statement; the keys inserted.
+    def _insert_new(self, table: sql.Table, *rows: Mapping[str, Any]) -> bool:
+        """Insert the rows whose key does not exist yet; whether all rows were inserted.
 
         Rows are inserted in key order, so that concurrent inserts do not deadlock.
         """
-        keys = [column.name for column in table.primary_key]
-        entries = sorted(rows, key=lambda row: [row[key] for key in keys])
-        if not entries:
-            return set()
-        new = _insertion(table, self.connection.dialect.name)
-        return {tuple(row) for row in self.connection.execute(new, entries)}
+        if not rows:
+            return True
+        keys = itemgetter(*(column.name for column in table.primary_key))
+        new = _insertion(table, self.connection.dialect)
+        return self.connection.change(new, *sorted(rows, key=keys)) == len(rows)
+
+    def _update(self, table: sql.Table, mine: Mapping[str, Any], changed: Mapping[str, Any]) -> int:
+        """Change columns of the rows with these values; the number of rows."""
+        statement = _updated(table, tuple(mine), tuple(changed))
+        new = {f"new_{name}": value for name, value in changed.items()}
+        return self.connection.change(statement, {**mine, **new})
 
     # Terms
 
     def has_terms(self) -> bool:
         """Whether any terms are known."""
-        return bool(self._all(sql.select(terms.c.digest).limit(1)))
+        return bool(self.connection.rows(_ANY_TERMS))
 
     def all_terms(self) -> list[Registered]:
         """All known terms, in the order of their digests."""
-        return self._values(_registered, sql.select(terms).order_by(terms.c.digest))
+        return [_registered(*row) for row in self.connection.rows(_ALL_TERMS)]
 
     def terms(self, digest: bytes) -> Registered:
         """The terms with this digest."""
-        return self._one(_registered, sql.select(terms).where(terms.c.digest == digest), digest)
+        for row in self.connection.rows(_selected(terms, "digest"), digest=digest):
+            return _registered(*row)
+        raise unknown_experiment(digest)
 
     def lineage(self, digest: bytes) -> list[Registered]:
         """All terms of the experiment that these terms belong to."""
-        mine = sql.select(terms.c.lineage).where(terms.c.digest == digest).scalar_subquery()
-        return self._values(_registered, sql.select(terms).where(terms.c.lineage == mine))
+        return [_registered(*row) for row in self.connection.rows(_SAME_LINEAGE, digest=digest)]
 
     def save_terms(
         self,
@@ -319,33 +387,32 @@ class Transaction:
         lineage = self.terms(new.predecessor).lineage if new.predecessor else new.digest
         signed, approved = b"".join(signatures), b"".join(approvals)
         values = (new.digest, lineage, new.encode(), signed, approved, participants)
-        row = dict(zip(_TERMS_ROW, values, strict=True))
-        self._insert_new(terms, row)
+        self._insert_new(terms, dict(zip(_TERMS_ROW, values, strict=True)))
         if participants is not None and not signatures:
-            mine = terms.c.digest == new.digest, terms.c.signatures == b""
-            self.connection.execute(
-                sql.update(terms).where(*mine).values(participants=participants)
-            )
+            mine = {"digest": new.digest, "signatures": b""}
+            self._update(terms, mine, {"participants": participants})
         if signatures:
-            known = sql.update(terms).where(terms.c.digest == new.digest)
-            self.connection.execute(known.values(signatures=signed, approvals=approved))
+            given = {"signatures": signed, "approvals": approved}
+            self._update(terms, {"digest": new.digest}, given)
 
     # Experiments
 
     def heads(self) -> list[ExperimentHead]:
         """All experiments, without their learners."""
-        return self._values(ExperimentHead, _HEADS)
+        return [_head(*row) for row in self.connection.rows(_HEADS)]
 
     def head(self, lineage: bytes) -> ExperimentHead:
         """An experiment, without its learner."""
-        for found in self._values(ExperimentHead, _HEAD, lineage=lineage):
-            return found
+        for row in self.connection.rows(_HEAD, lineage=lineage):
+            return _head(*row)
         raise unknown_experiment(lineage)
 
     def experiment(self, lineage: bytes, *, lock: bool = False) -> ExperimentRow:
         """An experiment; with `lock`, locked until the transaction ends."""
-        query = sql.select(experiments).where(experiments.c.lineage == lineage)
-        return self._one(ExperimentRow, query.with_for_update() if lock else query, lineage)
+        query = _LOCKED if lock else _selected(experiments, "lineage")
+        for row in self.connection.rows(query, lineage=lineage):
+            return _experiment(*row)
+        raise unknown_experiment(lineage)
 
     def add_experiment(self, row: ExperimentRow) -> None:
         """Store a new experiment; a known one stays as it is."""
@@ -354,35 +421,31 @@ class Transaction:
     def replace_experiment(self, old: ExperimentRow, new: ExperimentRow) -> None:
         """Store the columns in which `new` differs; the caller holds the lock."""
         if changed := _changed(old, new):
-            mine = experiments.c.lineage == old.lineage
-            self.connection.execute(sql.update(experiments).where(mine).values(**changed))
+            self._update(experiments, {"lineage": old.lineage}, changed)
 
     # Rounds
 
     def round(self, identity: bytes) -> RoundRow | None:
         """The round with this identity, if known."""
-        query = _ROUNDS.where(rounds.c.identity == identity)
-        return next(iter(self._values(RoundRow, query)), None)
+        found = self.connection.rows(_ROUND, identity=identity)
+        return _round(*found[0]) if found else None
 
     def rounds_in(self, stages: Collection[Stage]) -> list[RoundRow]:
         """All rounds in these stages, in the order of their numbers."""
-        query = _ROUNDS.where(rounds.c.stage.in_(stages)).order_by(rounds.c.number)
-        return self._values(RoundRow, query)
+        return [_round(*row) for row in self.connection.rows(_ROUNDS_IN, stages=list(stages))]
 
     def rounds_of(self, lineage: bytes) -> list[RoundRow]:
         """All rounds under any terms of an experiment, in the order of their numbers."""
-        query = _ROUNDS.where(_of(lineage)).order_by(rounds.c.number)
-        return self._values(RoundRow, query)
+        return [_round(*row) for row in self.connection.rows(_ROUNDS_OF, lineage=lineage)]
 
     def has_unfinished(self, lineage: bytes) -> bool:
         """Whether a round of the experiment is not over."""
-        mine = _of(lineage), rounds.c.stage.in_(UNFINISHED)
-        return bool(self._all(sql.select(rounds.c.identity).where(*mine).limit(1)))
+        stages = list(UNFINISHED)
+        return bool(self.connection.rows(_IS_UNFINISHED, lineage=lineage, stages=stages))
 
     def count_stages(self) -> dict[str, int]:
         """The number of rounds in each stage."""
-        stage = rounds.c.stage
-        return dict(self._all(sql.select(stage, sql.func.count()).group_by(stage)))
+        return dict(self.connection.rows(_STAGE_COUNTS))
 
     def add_rounds(self, new: Iterable[RoundRow]) -> None:
         """Store new rounds; known ones stay as they are."""
@@ -393,64 +456,68 @@ class Transaction:
 
         A round that opens gets its slots. Returns whether this call did it.
         """
-        mine = (
-            rounds.c.identity == old.identity,
-            rounds.c.stage == old.stage,
-            rounds.c.announcement == old.announcement,
-        )
-        update = sql.update(rounds).where(*mine).values(**_changed(old, new))
-        if self.connection.execute(update).rowcount != 1:
+        mine = {name: getattr(old, name) for name in ("identity", "stage", "announcement")}
+        if self._update(rounds, mine, _changed(old, new)) != 1:
             return False
         if new.stage is Stage.OPEN and old.stage is not Stage.OPEN:
-            most = 1 if self.connection.dialect.name == "sqlite" else MOST_SHARDS
+            most = 1 if self.connection.dialect == "sqlite" else MOST_SHARDS
             self._insert_new(slot_shards, *map(vars, shards_of(new.identity, new.slots, most)))
         return True
 
     def delete_pending(self, identity: bytes) -> None:
         """Delete the report shares, tickets and slot shards of a round."""
-        mine = sql.update(rounds).where(rounds.c.identity == identity)
-        self.connection.execute(mine.values(assigned=rounds.c.assigned + _in_shards))
+        self.connection.change(_FINAL_COUNT, {"identity": identity})
         for table in (shares, joins, slot_shards):
-            self.connection.execute(sql.delete(table).where(table.c.round == identity))
+            self.connection.change(_deleted(table, "round"), {"round": identity})
 
     # Reports
 
     def lock_stages(self, identities: Iterable[bytes]) -> dict[bytes, Stage]:
         """Stages of rounds, locked so that none closes before this transaction ends."""
-        return dict(self._all(_STAGES, identities=padded(sorted(identities))))
+        found = self.connection.rows(_STAGES, identities=padded(sorted(identities)))
+        return {identity: Stage(stage) for identity, stage in found}
 
     def keep_shares(self, new: Sequence[ShareRow]) -> dict[tuple[bytes, bytes], bytes]:
         """Store report shares under free names; the stored contents by round and name."""
         stored = {(row.round, row.name): row.content for row in new}
-        added = self._insert_new(shares, *map(vars, new))
-        unsure = list(stored.keys() - added if len(stored) == len(new) else stored)
-        if unsure:  # stored before, or twice in this group
-            mine, names = ({key[part] for key in unsure} for part in (0, 1))
-            query = sql.select(shares).where(
-                shares.c.round.in_(padded(mine)), shares.c.name.in_(padded(names))
-            )
-            found = {(row.round, row.name): row.content for row in self._values(ShareRow, query)}
-            stored |= {key: found.get(key, b"") for key in unsure}
-        return stored
+        if self._insert_new(shares, *map(vars, new)):
+            return stored
+        mine, names = ({key[part] for key in stored} for part in (0, 1))
+        found = self.connection.rows(_STORED, identities=padded(mine), names=padded(names))
+        contents = {(identity, name): content for identity, name, content in found}
+        return {key: contents.get(key, b"") for key in stored}
+
+    def share(self, identity: bytes, name: bytes) -> bytes | None:
+        """The content of a pending report share."""
+        mine = _selected(shares, "round", "name")
+        found = self.connection.rows(mine, round=identity, name=name)
+        return bytes(found[0][2]) if found else None
+
+    def shares_after(self, identity: bytes, last: bytes) -> list[tuple[bytes, bytes]]:
+        """The next names and contents of pending report shares, `AT_ONCE` at most."""
+        return self.connection.rows(_SHARES_AFTER, round=identity, last=last)
+
+    def delete_shares(self, identity: bytes, name: bytes | None = None) -> None:
+        """Delete the pending report share of this name, or all of a round."""
+        mine = {"round": identity} if name is None else {"round": identity, "name": name}
+        self.connection.change(_deleted(shares, *mine), mine)
 
     def count_shares(self, identity: bytes) -> int:
         """The number of pending report shares of a round."""
-        query = sql.select(sql.func.count()).select_from(shares).where(shares.c.round == identity)
-        return int(self.connection.execute(query).scalar_one())
+        return int(self.connection.rows(_SHARE_COUNT, round=identity)[0][0])
 
     def spend(self, invitation: bytes, name: bytes) -> bool:
         """Spend an invitation for this name; False if it is spent for another name."""
         added = self._insert_new(spent, {"invitation": invitation, "name": name})
-        return bool(added) or self._spent_for(invitation) == name
+        return added or self._spent_for(invitation) == name
 
     def is_spent(self, invitation: bytes) -> bool:
         """Whether an invitation has been spent."""
         return self._spent_for(invitation) is not None
 
     def _spent_for(self, invitation: bytes) -> bytes | None:
-        query = sql.select(spent.c.name).where(spent.c.invitation == invitation)
-        found: bytes | None = self.connection.execute(query).scalar()
-        return found
+        found = self.connection.rows(_selected(spent, "invitation"), invitation=invitation)
+        return bytes(found[0][1]) if found else None
 
     # Slots
 
@@ -459,20 +526,14 @@ class Transaction:
 
         They are locked so that none closes before this transaction ends.
         """
-        found = self._all(_ASSIGNING, digest=digest, now=now)
-        return [(RoundRow(*row), shards) for *row, shards in found]
+        found = self.connection.rows(_ASSIGNING, terms=digest, now=now)
+        return [(_round(*row), shards) for *row, shards in found]
 
     def latest_policy(self, digest: bytes) -> bytes:
         """The announcement of the latest round under these terms in which devices choose; empty
         before the first.
         """
-        mine = (
-            rounds.c.terms == digest,
-            rounds.c.arm == NO_ARM,
-            rounds.c.stage != Stage.PREPARING,
-        )
-        query = sql.select(rounds.c.announcement).where(*mine).order_by(rounds.c.number.desc())
-        found = self._all(query.limit(1))
+        found = self.connection.rows(_LATEST_POLICY, terms=digest)
         return bytes(found[0][0]) if found else b""
 
     def lock_shards(self, wanted: Mapping[bytes, Collection[int]]) -> list[ShardRow]:
@@ -483,18 +544,20 @@ class Transaction:
         if not wanted:
             return []
         numbers = sorted(set().union(*wanted.values()))
-        found = self._values(
-            ShardRow, _SHARDS, identities=padded(sorted(wanted)), numbers=padded(numbers)
+        found = self.connection.rows(
+            _SHARDS, identities=padded(sorted(wanted)), numbers=padded(numbers)
         )
-        return [row for row in found if row.shard in wanted[row.round]]
+        return [row for row in starmap(ShardRow, found) if row.shard in wanted[row.round]]
 
     def held_slots(
         self, names: Mapping[bytes, Collection[bytes]]
     ) -> dict[tuple[bytes, bytes], int]:
         """The slots by round and name, of those that these names hold in their rounds."""
         everyone = [name for mine in names.values() for name in mine]
-        found = self._all(_HELD, identities=padded(sorted(names)), names=padded(everyone))
-        return {(row.round, row.name): row.slot for row in found}
+        found = self.connection.rows(
+            _HELD, identities=padded(sorted(names)), names=padded(everyone)
+        )
+        return {(identity, name): slot for identity, name, slot in found}
 
     def assign_slots(
         self, new: Mapping[tuple[bytes, bytes], int], changed: Iterable[ShardRow]
@@ -504,25 +567,27 @@ class Transaction:
             {"round": identity, "name": name, "slot": slot}
             for (identity, name), slot in new.items()
         ]
-        self.connection.execute(_JOIN, rows)
+        self.connection.change(_JOIN, *rows)
         counters = [
-            {"of": row.round, "number": row.shard, "assigned": row.assigned} for row in changed
+            {"round": row.round, "shard": row.shard, "new_assigned": row.assigned}
+            for row in changed
         ]
-        self.connection.execute(_COUNT_SLOTS, counters)
+        self.connection.change(_updated(slot_shards, ("round", "shard"), ("assigned",)), *counters)
 
     def count_served(self, lineage: bytes, option: int, count: int) -> None:
         """Count requests that found no slot and got this option."""
         self._insert_new(served, dict(zip(_SERVED_ROW, (lineage, option, 0, 0), strict=True)))
-        mine = sql.update(served).where(served.c.lineage == lineage, served.c.option == option)
-        counted = mine.values(waiting=served.c.waiting + count, total=served.c.total + count)
-        self.connection.execute(counted)
+        counted = {"lineage": lineage, "option": option, "count": count}
+        self.connection.change(_COUNT_SERVED, counted)
 
     def served(self, lineage: bytes) -> tuple[int, int]:
         """Requests that found no slot: in total, and since rounds were last planned."""
-        sums = (sql.func.coalesce(sql.func.sum(c), 0) for c in (served.c.total, served.c.waiting))
-        query = sql.select(*sums).where(served.c.lineage == lineage)
-        total, waiting = self.connection.execute(query).one()
+        ((total, waiting),) = self.connection.rows(_SERVED, lineage=lineage)
         return int(total), int(waiting)
+
+    def settle_served(self, lineage: bytes) -> None:
+        """Add the requests since rounds were last planned to the public count."""
+        self._update(served, {"lineage": lineage}, {"waiting": 0})
 
     def hold_leases(
         self, names: Collection[bytes], holder: bytes, now: int, until: int
@@ -530,21 +595,17 @@ class Transaction:
         """Take these leases where they are free, expired or already held; those held now."""
         rows = [{"name": name, "holder": holder, "until": until} for name in names]
         self._insert_new(leases, *rows)
-        mine = leases.c.name.in_(padded(sorted(names)))
-        found = sql.select(leases).where(mine).order_by(leases.c.name).with_for_update()
-        held = {row.name for row in self._all(found) if row.holder == holder or row.until <= now}
-        taken = sql.update(leases).where(leases.c.name.in_(padded(sorted(held))))
-        self.connection.execute(taken.values(holder=holder, until=until))
+        found = self.connection.rows(_LEASES, names=padded(sorted(names)))
+        held = {name for name, owner, end in found if owner == holder or end <= now}
+        mine = {"new_holder": holder, "new_until": until}
+        taken = [{"name": name} | mine for name in sorted(held)]
+        if taken:
+            self.connection.change(_updated(leases, ("name",), ("holder", "until")), *taken)
         return held
 
     def release_leases(self, holder: bytes) -> None:
         """Delete the leases of a process."""
-        self.connection.execute(sql.delete(leases).where(leases.c.holder == holder))
-
-    def settle_served(self, lineage: bytes) -> None:
-        """Add the requests since rounds were last planned to the public count."""
-        mine = served.c.lineage == lineage
-        self.connection.execute(sql.update(served).where(mine).values(waiting=0))
+        self.connection.change(_deleted(leases, "holder"), {"holder": holder})
 
 
 def unknown_experiment(digest: bytes) -> Unknown:
@@ -567,6 +628,18 @@ def _registered(
     return Registered(_decoded(document), signed, approved, lineage, participants)
 
 
+def _head(lineage: bytes, digest: bytes, state: str, leader: int) -> ExperimentHead:
+    return ExperimentHead(lineage, digest, State(state), leader)
+
+
+def _experiment(lineage: bytes, digest: bytes, state: str, *others: Any) -> ExperimentRow:
+    return ExperimentRow(lineage, digest, State(state), *others)
+
+
+def _round(identity: bytes, terms: bytes, stage: str, *others: Any) -> RoundRow:
+    return RoundRow(identity, terms, Stage(stage), *others)
+
+
 def _cut(data: bytes) -> tuple[bytes, ...]:
     return tuple(data[at : at + SIGNATURE_SIZE] for at in range(0, len(data), SIGNATURE_SIZE))
 
@@ -576,18 +649,12 @@ def _changed(old: ExperimentRow | RoundRow, new: ExperimentRow | RoundRow) -> di
     return {name: value for name, value in vars(new).items() if value != before[name]}
 
 
-def _of(lineage: bytes) -> sql.ColumnElement[bool]:
-    """Condition that selects the rounds under any terms of an experiment."""
-    return rounds.c.terms.in_(sql.select(terms.c.digest).where(terms.c.lineage == lineage))
-
-
 class Store:
     """The database of one party; several processes may share it."""
 
     def __init__(self, url: str) -> None:
         self.engine = database.connect(url)
         self.dialect = self.engine.dialect.name
-        self._reader = database.reader(self.engine)
 
     def __repr__(self) -> str:
         return f"Store({self.dialect})"
@@ -595,20 +662,14 @@ class Store:
     @contextmanager
     def begin(self) -> Iterator[Transaction]:
         """One durable write transaction."""
-        try:
-            with self.engine.begin() as connection:
-                yield Transaction(connection)
-        except SQLAlchemyError as problem:
-            raise database.unavailable(problem) from None
+        with database.transaction(self.engine) as connection:
+            yield Transaction(connection)
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
         """One read-only transaction on a consistent snapshot; it blocks no writer."""
-        try:
-            with self._reader.connect() as connection, connection.begin():
-                yield Transaction(connection)
-        except SQLAlchemyError as problem:
-            raise database.unavailable(problem) from None
+        with database.transaction(self.engine, reading=True) as connection:
+            yield Transaction(connection)
 
     def migrate(self) -> None:
         """Upgrade the tables to this version's schema, if needed."""
@@ -620,9 +681,7 @@ class Store:
         SQLite may write that row without new disk space, so its directory is probed, too.
         """
         with self.begin() as transaction:
-            transaction.connection.exec_driver_sql(
-                "UPDATE alembic_version SET version_num = version_num"
-            )
+            transaction.connection.change(_PROBE, {})
         database.probe_directory(self.engine)
 
     def used(self) -> bool:
