@@ -9,15 +9,16 @@ per second much.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import statistics
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,13 +26,16 @@ from urllib.parse import urlsplit
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from lines import Line
 from machine import Row
+from tacit.aggregation import ReportSlot
 from tacit.aggregation.aggregator import Aggregator
 from tacit.aggregation.collecting import Collector
 from tacit.aggregation.local import LocalServer
 from tacit.aggregation.masking_rounds import MaskingReports
 from tacit.aggregation.shuffler import Analyzer
 from tacit.aggregation.shuffler_reports import ShufflerReports
+from tacit.client.choices import zero_report
 from tacit.client.entries import Running
 from tacit.client.exchange import Reply, Request
 from tacit.client.trust_models import reporter
@@ -40,7 +44,6 @@ from tacit.records import MemoryRecords
 from tacit.service import definition_files, round_scheduler
 from tacit.service.admin import Operated, publish, short_experiment
 from tacit.service.assignment import Assigned, Ticket
-from tacit.service.audit.participants import Participants
 from tacit.service.coordinator import Coordinator
 from tacit.service.definition import Definition
 from tacit.service.helper import Helper
@@ -60,8 +63,9 @@ FIRST = "two-servers"  # to which the others are compared
 BATCH = 100  # minimum batch size
 JOINING = {"secure-aggregation": 25}  # seconds; its stages begin at the deadline, never before
 _NUMBERS = count(1)  # of experiments: the same terms would be the same experiment
-AT_ONCE = 24  # devices that join and report at the same time
+AT_ONCE = 64  # devices that join and report at the same time
 LOOKS = 2.0  # seconds between looks whether rounds are over
+SOON = 0.3  # seconds between looks whether rounds are open
 LONGEST = 300.0  # seconds of one experiment
 WORK: tuple[tuple[type, str], ...] = (
     (Aggregator, "check"),
@@ -110,56 +114,98 @@ def defined(model: str, helper: tuple[str, bytes] | None) -> Definition:
 # The service
 
 
-async def played(there: Operated, addresses: dict[int, str], pinned: Pinned, people: int) -> Any:
-    """So many people and a full batch of rounds; the messages and bytes of devices."""
-    counted = {"messages": 0, "bytes": 0}
+class Generator:
+    """Devices of one experiment: they join, then send their reports, `at_once` at a time.
 
-    async def counting(request: httpx.Request) -> None:
-        if request.method == "PUT" or "/messages/" in request.url.path:
-            counted["messages"] += 1
-            counted["bytes"] += int(request.headers.get("content-length", "0"))
+    Reports are made between these two phases, so that both parties, not the devices, limit the
+    rate. Stages of secure aggregation follow at the deadline, as devices ask for them.
+    """
 
-    hooks = {"request": [counting]}
-    end = time.monotonic() + LONGEST
-    lines = httpx.Limits(max_connections=None)  # every device of a round with stages holds one
-    async with httpx.AsyncClient(timeout=60.0, limits=lines, event_hooks=hooks) as http:
-        participants = Participants(pinned, addresses, http)
-        stages: list[asyncio.Task[None]] = []
-        enough = False
+    def __init__(self, there: Operated, members: Sequence[Any], pinned: Pinned) -> None:
+        self._there, self._members, self._pinned = there, members, pinned
+        self._reporter = reporter(pinned.terms)
+        self.reported, self.messages, self.sent_bytes = 0, 0, 0
 
-        async def after_deadline(running: Running) -> None:
-            closes = participants.rounds[running.identity].binding.closes
-            await asyncio.sleep(closes - time.time())
-            await participants.answer_stages(running)
-
-        async def come() -> None:
-            nonlocal enough
-            while not enough and time.monotonic() < end:
-                running = await participants.join()
-                if running is None:  # rounds close early only when they are full
-                    enough = participants.reported >= people
-                    await asyncio.sleep(0.1)
+    async def run(self, people: int, at_once: int) -> None:
+        """So many people, in full batches of rounds, until their rounds are over."""
+        end, limits = time.monotonic() + LONGEST, httpx.Limits(max_connections=None)
+        lines = [[await Line.to(one) for one in self._members] for _ in range(at_once)]
+        async with httpx.AsyncClient(timeout=60.0, limits=limits) as http:
+            while self.reported < people and time.monotonic() < end:
+                free = [0] * (await self._slots(http, Stage.OPEN, less="given"))
+                if not free:
+                    await asyncio.sleep(SOON)
                     continue
-                await participants.report(running)
-                stages.append(asyncio.create_task(after_deadline(running)))
+                joined: list[Running] = []
+                await asyncio.gather(*(self._join(own[0], free, joined) for own in lines))
+                made = [(running, self._reporter.encode(running)) for running in joined]
+                await asyncio.gather(*(self._report(own, made) for own in lines))
+                await asyncio.gather(*(self._answer_stages(http, running) for running in joined))
+            while time.monotonic() < end and await self._slots(http, *LIVE):
+                await asyncio.sleep(LOOKS)
+        for line in chain.from_iterable(lines):
+            line.close()
 
-        await asyncio.gather(*(come() for _ in range(AT_ONCE)))
-        digest = pinned.terms.digest.hex()
-        headers = {"Authorization": f"Bearer {there.token}"}
-        while time.monotonic() < end:
-            url = f"{there.url}/experiments/{digest}/status"
-            rounds = (await http.get(url, headers=headers)).json()["rounds"]
-            if not any(one["stage"] in LIVE and one["given"] == one["places"] for one in rounds):
-                break
-            await asyncio.sleep(LOOKS)  # each look computes estimates
-        for task in stages:
-            task.cancel()
-        await asyncio.gather(*stages, return_exceptions=True)
-    return participants.reported, counted["messages"], counted["bytes"]
+    async def _slots(self, http: httpx.AsyncClient, *stages: Stage, less: str = "") -> int:
+        """Slots of full rounds in these stages; or those that are free."""
+        url = f"{self._there.url}/experiments/{self._pinned.terms.digest.hex()}/status"
+        said = await http.get(url, headers={"Authorization": f"Bearer {self._there.token}"})
+        rounds = [one for one in said.json()["rounds"] if one["stage"] in stages]
+        if less:
+            return sum(one["places"] - one[less] for one in rounds)
+        return sum(one["places"] for one in rounds if one["given"] == one["places"])
+
+    async def _join(self, line: Line, free: list[int], joined: list[Running]) -> None:
+        path = f"/experiments/{self._pinned.terms.digest.hex()}/places"
+        while free:
+            free.pop()
+            asked = json.dumps({"nonce": os.urandom(16).hex()}).encode()
+            said = json.loads((await line.ask("POST", path, "json", asked))[1])
+            if not said["asked"]:
+                continue
+            announcement = bytes.fromhex(said["announcement"])
+            announced = self._reporter.announced(self._pinned, announcement)
+            slot = ReportSlot(said["place"], bytes.fromhex(said["token"]))
+            joined.append(zero_report(self._pinned, announcement, announced, slot, time.time()))
+
+    async def _report(self, own: list[Line], made: list[tuple[Running, Any]]) -> None:
+        while made:
+            running, contents = made.pop()
+            path = f"/rounds/{running.identity.hex()}/reports/{running.slot.number}"
+            for role, content in contents.items():
+                line = own[0 if role == self._pinned.terms.leader else 1]
+                status, said = await line.ask("PUT", path, "octet-stream", content)
+                if status != 204:
+                    raise SystemExit(f"a report got {status}: {said!r}")
+                self._count(content)
+            self.reported += 1
+
+    async def _answer_stages(self, http: httpx.AsyncClient, running: Running) -> None:
+        url = f"{self._there.url}/rounds/{running.identity.hex()}"
+        due = self._reporter.stage_due(running)
+        while due is not None:
+            await asyncio.sleep(max(0.0, due - time.time()))
+            talk, reply = self._reporter.stages(running, url, time.time()), None
+            with suppress(StopIteration):
+                while True:
+                    asked = next(talk) if reply is None else talk.send(reply)
+                    headers = dict(asked.headers)
+                    said = await http.request(
+                        asked.method, asked.url, content=asked.content, headers=headers
+                    )
+                    reply = Reply(said.status_code, said.content)
+                    self._count(asked.content)
+            due = self._reporter.stage_due(running)
+
+    def _count(self, content: bytes) -> None:
+        self.messages += 1
+        self.sent_bytes += len(content)
 
 
-def served(members: Sequence[Any], token: str, model: str, people: int) -> Measured:
-    """One experiment at running parties; `members` have url, key, role and computed()."""
+def served(
+    members: Sequence[Any], token: str, model: str, people: int, at_once: int = AT_ONCE
+) -> Measured:
+    """One experiment at running parties; `members` have url, port, key, role and computed()."""
     coordinator, *helpers = members
     there = Operated(coordinator.url, token)
     helper = (helpers[0].url, public_key(helpers[0].key)) if helpers else None
@@ -167,15 +213,12 @@ def served(members: Sequence[Any], token: str, model: str, people: int) -> Measu
     digest = publish(there, definition_files.write(defined(model, helper)), signer)
     said = there.terms(digest)
     pinned = Pinned(said.terms, said.signatures, said.terms.keys)
-    addresses = {said.terms.leader: coordinator.url}
-    if said.terms.helper is not None:
-        addresses[said.terms.helper] = helpers[0].url
+    generator = Generator(there, members, pinned)
     before = {one.role: one.computed() for one in members}
     own, started, found = time.process_time(), time.perf_counter(), Measured()
-    found.people, found.messages, found.sent_bytes = asyncio.run(
-        played(there, addresses, pinned, people)
-    )
-    found.seconds = time.perf_counter() - started
+    asyncio.run(generator.run(people, at_once))
+    found.people, found.messages = generator.reported, generator.messages
+    found.sent_bytes, found.seconds = generator.sent_bytes, time.perf_counter() - started
     for one in members:
         found.computed[one.role] = one.computed() - before[one.role]
     found.computed["device"] = time.process_time() - own

@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,14 @@ class Scene:
             assert set(self.send(guest)) == {204}
         released = self.finish()
         assert sum(released.values()) == len(self.guests)
+
+
+class Copied(dict[bytes, bytes]):
+    """The stored messages of a round, as they were."""
+
+    def without(self, known: Collection[bytes]) -> list[tuple[bytes, bytes]]:
+        """Those that are not known."""
+        return [(name, content) for name, content in self.items() if name not in known]
 
 
 @pytest.fixture(params=MODELS)
@@ -377,7 +385,7 @@ def test_a_device_reveals_for_one_set_of_survivors(masked: Scene) -> None:
             assert said(masked, guest, answers[guest.running.slot, guest.running.identity]) == 204
     identity = witness.running.identity
     shutil.copytree(one.directory / "keys0", one.directory / "older")
-    table = dict(PendingShares(one.stores[0], identity).items())
+    table = Copied(PendingShares(one.stores[0], identity).items())
     row = one.coordinator.round(identity)
     older = MaskingReports(one.pinned, row.announcement, RecordDirectory(one.directory / "older"))
     older.advance(table, one.clock.now)

@@ -10,8 +10,9 @@ dropped out. The record decides each stage once, so the server may stop at any p
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -62,6 +63,13 @@ _ANSWERS = {
     )
 }
 _TOKENS = b"tacit masking slots v1"
+
+
+class StoredMessages(Protocol):
+    """The stored messages of a round, still encrypted under its secret."""
+
+    def without(self, known: Collection[bytes]) -> Iterable[tuple[bytes, bytes]]:
+        """Names and contents of those whose name is not known."""
 
 
 @dataclass
@@ -140,7 +148,7 @@ class MaskingReports(PendingReports):
         name = vault.name(b"answer " + bytes((kind,)) + slot.encode())
         return CheckedShare(name, vault.wrap(name, message), message, slot.number)
 
-    def advance(self, table: Mapping[bytes, bytes], now: float) -> RoundPhase:
+    def advance(self, table: StoredMessages, now: float) -> RoundPhase:
         """Take stored messages and end every stage that is complete or too old."""
         with self._lock:
             if self.entry().phase is not RoundPhase.OPEN:
@@ -162,9 +170,7 @@ class MaskingReports(PendingReports):
                 return self._over()
             return RoundPhase.OPEN
 
-    def next_message(
-        self, address: bytes, after: int, table: Mapping[bytes, bytes], now: float
-    ) -> bytes:
+    def next_message(self, address: bytes, after: int, table: StoredMessages, now: float) -> bytes:
         """The server's message number `after` for a client; empty until it exists.
 
         Another process may have ended stages: then the messages follow from the record and the
@@ -217,7 +223,7 @@ class MaskingReports(PendingReports):
         asked = len(progress.sent[-1]) if progress.sent else 0
         return progress.server.answered >= asked or now - progress.began >= self.stage_seconds
 
-    def _synchronized(self, table: Mapping[bytes, bytes], now: float) -> _Progress:
+    def _synchronized(self, table: StoredMessages, now: float) -> _Progress:
         """The server with all stored messages, and all messages that it has sent."""
         vault, entry, progress = self._vault(), self.entry(), self._progress
         if progress is None or progress.entry != entry:
@@ -248,12 +254,11 @@ class MaskingReports(PendingReports):
 
 
 def _unwrapped(
-    vault: PendingVault, table: Mapping[bytes, bytes], known: Iterable[bytes] = ()
+    vault: PendingVault, table: StoredMessages, known: Collection[bytes] = ()
 ) -> Iterable[tuple[bytes, bytes]]:
     """Stored messages by name, without those known."""
-    for name, wrapped in table.items():
-        if name not in known:
-            try:
-                yield name, vault.unwrap(name, wrapped)
-            except Refusal:
-                continue
+    for name, wrapped in table.without(known):
+        try:
+            yield name, vault.unwrap(name, wrapped)
+        except Refusal:
+            continue

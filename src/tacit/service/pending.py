@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Collection, Iterator, MutableMapping
 from typing import Any
 
 from tacit.service.store import AT_ONCE, LIVE, ShareRow, Store
@@ -16,10 +16,7 @@ class PendingShares(MutableMapping[bytes, bytes]):
 
     def __getitem__(self, name: bytes) -> bytes:
         with self._store.read() as transaction:
-            found = transaction.share(self._identity, name)
-        if found is None:
-            raise KeyError(name)
-        return found
+            return transaction.shares_named(self._identity, [name])[name]
 
     def __setitem__(self, name: bytes, content: bytes) -> None:
         self.setdefault(name, content)
@@ -43,6 +40,16 @@ class PendingShares(MutableMapping[bytes, bytes]):
                 part = transaction.shares_after(self._identity, last)
             yield from part
             last = part[-1][0] if part else last
+
+    def without(self, known: Collection[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """Names and contents of those that are not known, read in chunks; no others are read."""
+        with self._store.read() as transaction:
+            names = sorted(transaction.share_names(self._identity).difference(known))
+        for first in range(0, len(names), AT_ONCE):
+            part = names[first : first + AT_ONCE]
+            with self._store.read() as transaction:
+                found = transaction.shares_named(self._identity, part)
+            yield from sorted(found.items())
 
     def setdefault(self, name: bytes, content: bytes = b"") -> bytes:
         """Insert unless present, atomically across processes, and return the stored content.

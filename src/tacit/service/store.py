@@ -279,6 +279,7 @@ _STORED = sql.select(shares).where(
     shares.c.round.in_(_listed("identities")), shares.c.name.in_(_listed("names"))
 )
 _SHARE_COUNT = sql.select(sql.func.count()).select_from(shares).where(_of(shares.c.round))
+_SHARE_NAMES = sql.select(shares.c.name).where(_of(shares.c.round))
 _SHARES_AFTER = (
     sql.select(shares.c.name, shares.c.content)
     .where(_of(shares.c.round), shares.c.name > sql.bindparam("last"))
@@ -487,11 +488,14 @@ class Transaction:
         contents = {(identity, name): content for identity, name, content in found}
         return {key: contents.get(key, b"") for key in stored}
 
-    def share(self, identity: bytes, name: bytes) -> bytes | None:
-        """The content of a pending report share."""
-        mine = _selected(shares, "round", "name")
-        found = self.connection.rows(mine, round=identity, name=name)
-        return bytes(found[0][2]) if found else None
+    def share_names(self, identity: bytes) -> set[bytes]:
+        """The names of the pending report shares of a round."""
+        return {name for (name,) in self.connection.rows(_SHARE_NAMES, round=identity)}
+
+    def shares_named(self, identity: bytes, names: Collection[bytes]) -> dict[bytes, bytes]:
+        """The contents of pending report shares by name, of those that exist."""
+        found = self.connection.rows(_STORED, identities=[identity], names=padded(names))
+        return {name: content for _, name, content in found}
 
     def shares_after(self, identity: bytes, last: bytes) -> list[tuple[bytes, bytes]]:
         """The next names and contents of pending report shares, `AT_ONCE` at most."""

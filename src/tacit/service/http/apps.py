@@ -48,7 +48,7 @@ from tacit.service.http.middleware import LIMITS_SCOPE, Front
 from tacit.service.http.pages import add_pages
 from tacit.service.http.problems import ProblemDocument, responses
 from tacit.service.http.shutdown import Shutdown
-from tacit.service.http.stages import AnswerSizes, add_stages
+from tacit.service.http.stages import StageRoute, add_stages
 from tacit.service.http.writer import GroupWriter
 from tacit.service.leases import Leads, Leases, holder_of
 from tacit.service.party import ServerParty
@@ -132,9 +132,10 @@ def coordinator_app(coordinator: Coordinator, config: PartyConfig, link: HttpLin
     app = _application("coordinator", service)
     places = _add_places(app, service, coordinator)
     _add_experiments(app, service, coordinator)
-    add_stages(app, coordinator, service.writer, service.driver)
+    stages = StageRoute(coordinator, service.writer, service.driver, app)
+    add_stages(app, stages)
     add_pages(app, coordinator, config, service.shutdown)
-    return _fronted(app, service, answer=AnswerSizes(coordinator), places=places)
+    return _fronted(app, service, stages=stages, places=places)
 
 
 def helper_app(helper: Helper, config: PartyConfig) -> Front:
@@ -174,7 +175,7 @@ def _fronted(
     app: FastAPI,
     service: Service,
     check: CallCheck | None = None,
-    answer: AnswerSizes | None = None,
+    stages: StageRoute | None = None,
     places: reports.PlaceRoute | None = None,
 ) -> Front:
     app.openapi = cache(partial(_document, app))  # type: ignore[method-assign]
@@ -184,10 +185,12 @@ def _fronted(
         return JSONResponse(app.openapi())
 
     config, put = service.config, app.state.reports
+    answer = None if stages is None else stages.size
     bodies = BodyRules(config.limits, put.size, _bearer_check(config.admin_token), check, answer)
     limits = config.limits.of(config.address, config.listen)
     front = Front(app, limits, config.cors_origins, service.metrics, bodies)
-    front.frequent = {"PUT": put, "POST": places or app}
+    put.others = stages or app
+    front.frequent = {"PUT": put, "POST": places or app, "GET": stages or app}
     front.shutdown = service.shutdown
     return front
 

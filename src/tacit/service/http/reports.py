@@ -56,7 +56,7 @@ class ReportRoute:
         kept: Callable[[bytes], None],
         others: ASGIApp,
     ) -> None:
-        self._others = others
+        self.others = others
         self._party, self._writer, self._kept = party, writer, kept
         self._commit = party.keep
         self._asked: dict[bytes, asyncio.Future[Any]] = {}
@@ -65,7 +65,7 @@ class ReportRoute:
         """Handle one report share."""
         where = scope.get(REPORT_SCOPE)
         if where is None:
-            await self._others(scope, receive, send)
+            await self.others(scope, receive, send)
             return
         message = await receive()  # complete: the middleware has read it
         answer: Response = Response(status_code=204)

@@ -11,19 +11,21 @@ import asyncio
 import hmac
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import FastAPI, Header, Path, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
-from starlette.types import Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tacit.aggregation.interface import ClosedRound
 from tacit.aggregation.two_servers import ReportSlot
 from tacit.errors import Refusal, Unavailable
 from tacit.service.coordinator import Coordinator
-from tacit.service.errors import Forbidden
+from tacit.service.errors import Forbidden, Gone
 from tacit.service.http.bodies import ExpectedBody, Headers
 from tacit.service.http.driver import Driver
 from tacit.service.http.problems import responses
@@ -34,22 +36,136 @@ HELD = 8.0  # seconds that a question waits for its message
 LOOKS = 0.1  # seconds between looks whether this process has ended a stage
 PATIENCE = 10  # looks after which the message is looked up anyway: another process may have
 MOST_HELD = 2  # questions of one slot: the device may have lost the connection of the first
-SLOT_HEADER = "tacit-slot"
-_PATH = re.compile("/rounds/(?P<identity>[0-9a-f]{32})/messages")
+_HEADER = b"tacit-slot"
+_SLOT = re.compile(b"[0-9a-f]{40}")
+_PATH = re.compile("/rounds/([0-9a-f]{32})/messages")
+_QUESTION = re.compile("/rounds/([0-9a-f]{32})/messages/([0-9a-f]{64})/([0-9]|1[0-6])")
 _OCTETS = "application/octet-stream"
 
 Identity = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="name of a round")]
 Address = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="public key of the device")]
 After = Annotated[int, Path(ge=0, le=16, description="messages that the device has answered")]
 
+Found = TypeVar("Found")
+
+
+class Template(NamedTuple):
+    """The path of a route, as metrics name it."""
+
+    path: str
+
+
+MESSAGE = Template("/rounds/{identity}/messages/{address}/{after}")
+ANSWER = Template("/rounds/{identity}/messages")
 SlotName = Annotated[
     str,
     Header(alias="Tacit-Slot", pattern="^[0-9a-f]{40}$", description="slot number and its token"),
 ]
 
 
-def add_stages(app: FastAPI, coordinator: Coordinator, writer: GroupWriter, driver: Driver) -> None:
-    """Add the two routes."""
+class StageRoute:
+    """GET of a device's next message and PUT of its answer; other requests go to `others`.
+
+    Well-formed requests are answered here, without the layers of the application.
+    """
+
+    def __init__(
+        self, coordinator: Coordinator, writer: GroupWriter, driver: Driver, others: ASGIApp
+    ) -> None:
+        self._coordinator, self._writer, self._driver = coordinator, writer, driver
+        self._others = others
+        self._held = Counter[tuple[bytes, int]]()
+        self._watches: dict[bytes, asyncio.Task[None]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request; errors are answered by the middleware."""
+        answer: ASGIApp = self._others
+        named = next((value for name, value in scope["headers"] if name == _HEADER), b"")
+        if _SLOT.fullmatch(named):
+            slot = ReportSlot.decode(bytes.fromhex(named.decode()))
+            if where := _QUESTION.fullmatch(scope["path"]):
+                scope["route"] = MESSAGE
+                name, address = bytes.fromhex(where[1]), bytes.fromhex(where[2])
+                answer = await self.message(name, address, int(where[3]), slot)
+            elif where := _PATH.fullmatch(scope["path"]):
+                scope["route"] = ANSWER
+                body = (await receive())["body"]  # complete: the middleware has read it
+                answer = await self.answer(bytes.fromhex(where[1]), slot, body)
+        await answer(scope, receive, send)
+
+    async def message(
+        self, identity: bytes, address: bytes, after: int, slot: ReportSlot
+    ) -> Response:
+        """The next message for a device; 204 if there is none in `HELD` seconds."""
+        served = await self._quickly(identity, partial(staged, self._coordinator, identity, slot))
+        look = partial(self._coordinator.next_message, identity, address, after)
+        with self._holding((identity, slot.number)):
+            clock = asyncio.get_running_loop().time
+            end = clock() + HELD
+            while clock() < end:
+                seen = served.messages_sent
+                if asked := await run_in_threadpool(look):  # may rebuild the round
+                    return Response(asked, media_type=_OCTETS)
+                if served.messages_sent == seen:
+                    await self._stage_ended(identity, served, end - clock())
+        return Response(status_code=204)
+
+    async def answer(self, identity: bytes, slot: ReportSlot, body: bytes) -> Response:
+        """Keep a device's answer to the last message that it was sent."""
+        waiting = self._coordinator.answer(identity, slot, body)
+        refusal = await self._writer(self._coordinator.keep, waiting)
+        if refusal is not None:
+            raise refusal
+        self._driver.poke(hurry=True)
+        return Response(status_code=204)
+
+    async def size(self, scope: Scope, headers: Headers) -> ExpectedBody | None:
+        """The body of an answer, known only for a valid slot; None for other paths."""
+        where = _PATH.fullmatch(scope["path"])
+        if where is None:
+            return None
+        identity = bytes.fromhex(where[1])
+        about = partial(staged, self._coordinator, identity, slot_of(headers))
+        return ExpectedBody((await self._quickly(identity, about)).largest_answer)
+
+    async def _quickly(self, identity: bytes, work: Callable[[], Found]) -> Found:
+        """The result of work that needs the database only if the round is not loaded."""
+        return work() if self._coordinator.at_hand(identity) else await run_in_threadpool(work)
+
+    @contextmanager
+    def _holding(self, whose: tuple[bytes, int]) -> Iterator[None]:
+        """Count a question of this slot."""
+        if self._held[whose] >= MOST_HELD:
+            raise Unavailable(f"slot {whose[1]} holds {MOST_HELD} questions: retry later")
+        self._held[whose] += 1
+        try:
+            yield
+        finally:
+            self._held[whose] -= 1
+            if not self._held[whose]:
+                del self._held[whose]
+
+    async def _stage_ended(self, identity: bytes, served: StagedRound, seconds: float) -> None:
+        """Wait until a stage may have ended; all questions of a round share one watch."""
+        watch = self._watches.get(identity)
+        if watch is None:
+            watch = asyncio.ensure_future(self._watch(identity, served))
+            self._watches[identity] = watch
+        await asyncio.wait([watch], timeout=seconds)
+
+    async def _watch(self, identity: bytes, served: StagedRound) -> None:
+        seen = served.messages_sent
+        try:
+            for _ in range(PATIENCE):
+                await asyncio.sleep(LOOKS)
+                if served.messages_sent != seen:
+                    return
+        finally:
+            del self._watches[identity]
+
+
+def add_stages(app: FastAPI, route: StageRoute) -> None:
+    """Add the two operations, which state what is wrong with malformed requests."""
     content = {_OCTETS: {"schema": {"type": "string"}}}
     found = {"description": "the next message for this device", "content": content}
     none = {"description": "no message yet: ask again"}
@@ -58,38 +174,13 @@ def add_stages(app: FastAPI, coordinator: Coordinator, writer: GroupWriter, driv
         "responses": {**responses(403, 404, 410), 200: found, 204: none},
     }
 
-    held = Counter[tuple[bytes, int]]()
-
-    @contextmanager
-    def holding(name: bytes, slot: ReportSlot) -> Iterator[None]:
-        whose = (name, slot.number)
-        if held[whose] >= MOST_HELD:
-            raise Unavailable(f"slot {slot.number} holds {MOST_HELD} questions: retry later")
-        held[whose] += 1
-        try:
-            yield
-        finally:
-            held[whose] -= 1
-            if not held[whose]:
-                del held[whose]
-
-    @app.get("/rounds/{identity}/messages/{address}/{after}", response_class=Response, **how)
+    @app.get(MESSAGE.path, response_class=Response, **how)
     async def message(
         identity: Identity, address: Address, after: After, named: SlotName
     ) -> Response:
         """The next message of a round with stages for one device."""
-        name, whom = bytes.fromhex(identity), bytes.fromhex(address)
-        slot, seen = slot_of({SLOT_HEADER.encode(): named.encode()}), -1
-        served = await run_in_threadpool(staged, coordinator, name, slot)
-        with holding(name, slot):
-            for look in range(int(HELD / LOOKS)):
-                if served.messages_sent != seen or look % PATIENCE == 0:
-                    seen = served.messages_sent
-                    asked = await run_in_threadpool(coordinator.next_message, name, whom, after)
-                    if asked:
-                        return Response(asked, media_type=_OCTETS)
-                await asyncio.sleep(LOOKS)
-        return Response(status_code=204)
+        slot = slot_of({_HEADER: named.encode()})
+        return await route.message(bytes.fromhex(identity), bytes.fromhex(address), after, slot)
 
     sent: dict[str, Any] = {
         "tags": ["devices"],
@@ -97,46 +188,28 @@ def add_stages(app: FastAPI, coordinator: Coordinator, writer: GroupWriter, driv
         "openapi_extra": {"requestBody": {"required": True, "content": content}},
     }
 
-    @app.put("/rounds/{identity}/messages", status_code=204, response_class=Response, **sent)
+    @app.put(ANSWER.path, status_code=204, response_class=Response, **sent)
     async def answer(identity: Identity, named: SlotName, request: Request) -> Response:
         """A device's answer to the last message that it was sent."""
-        slot = slot_of({SLOT_HEADER.encode(): named.encode()})
-        waiting = coordinator.answer(bytes.fromhex(identity), slot, await request.body())
-        refusal = await writer(coordinator.keep, waiting)
-        if refusal is not None:
-            raise refusal
-        driver.poke(hurry=True)
-        return Response(status_code=204)
+        slot = slot_of({_HEADER: named.encode()})
+        return await route.answer(bytes.fromhex(identity), slot, await request.body())
 
 
 def slot_of(headers: Headers) -> ReportSlot:
     """The slot and token in the header of an answer."""
     try:
-        return ReportSlot.decode(bytes.fromhex(headers.get(SLOT_HEADER.encode(), b"").decode()))
+        return ReportSlot.decode(bytes.fromhex(headers.get(_HEADER, b"").decode()))
     except (ValueError, UnicodeDecodeError):
-        raise Refusal(f"header {SLOT_HEADER} must have a slot and its token in hex") from None
+        raise Refusal("header tacit-slot must have a slot and its token in hex") from None
 
 
 def staged(coordinator: Coordinator, identity: bytes, slot: ReportSlot) -> StagedRound:
     """A round with stages; raises `Forbidden` unless the token is that of the slot."""
     served = coordinator.staged(identity)
-    (own,) = served.slots([slot.number])
+    try:
+        (own,) = served.slots([slot.number])
+    except ClosedRound as reason:
+        raise Gone(str(reason)) from None
     if not hmac.compare_digest(own.token, slot.token):
         raise Forbidden(f"slot {slot.number} has another token")
     return served
-
-
-class AnswerSizes:
-    """The size of an answer at most; known only for a valid slot of a round with stages."""
-
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
-
-    async def __call__(self, scope: Scope, headers: Headers) -> ExpectedBody | None:
-        """The body of a PUT to read; None for other paths."""
-        where = _PATH.fullmatch(scope["path"])
-        if where is None:
-            return None
-        about = (self._coordinator, bytes.fromhex(where["identity"]), slot_of(headers))
-        served = await run_in_threadpool(staged, *about)
-        return ExpectedBody(served.largest_answer)

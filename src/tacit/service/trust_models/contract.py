@@ -9,7 +9,7 @@ decides what is released, the store holds pending reports. Any process may creat
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Protocol, runtime_checkable
@@ -20,6 +20,7 @@ from tacit.aggregation import ReportSlot, ShuffledView, SumView
 from tacit.aggregation.aggregator_context import Draw
 from tacit.aggregation.announcements import LiveRound
 from tacit.aggregation.interface import CheckedShare
+from tacit.aggregation.masking_rounds import StoredMessages
 from tacit.errors import TacitError
 from tacit.noise import NoiseDistribution
 from tacit.protocols.contract import Protocol as PrivacyProtocol
@@ -165,9 +166,7 @@ class StagedRound(ServedRound, Protocol):
     def check_answer(self, slot: ReportSlot, message: bytes) -> CheckedShare:
         """Validate a device's stage message without I/O; the caller stores it."""
 
-    def next_message(
-        self, address: bytes, after: int, table: Mapping[bytes, bytes], now: float
-    ) -> bytes:
+    def next_message(self, address: bytes, after: int, table: StoredMessages, now: float) -> bytes:
         """The party's message number `after` for a device; empty until it exists.
 
         `table` holds the stored messages, in case another process has ended the stage. Raises
