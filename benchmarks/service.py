@@ -564,6 +564,7 @@ def main() -> None:
     words.add_argument("--processes", type=int, default=0, help="so many per party, this alone")
     words.add_argument("--trust", nargs="*", choices=tuple(MODELS), help="these alone, or all")
     words.add_argument("--people", type=int, default=200, help="per trust model, with --trust")
+    words.add_argument("--batch", type=int, default=100, help="smallest round, with --trust")
     words.add_argument("--runs", type=int, default=5, help="per trust model, with --trust")
     words.add_argument("--lines", type=int, default=0, help="connections, with --processes")
     said = words.parse_args()
@@ -572,7 +573,7 @@ def main() -> None:
         directory = Path(name)
         if said.trust is not None:
             models = said.trust or tuple(MODELS)
-            emit(by_trust(directory, started, TOKEN, models, said.people, said.runs))
+            emit(by_trust(directory, started, TOKEN, models, said.people, said.runs, said.batch))
             return
         if said.processes:
             urls = stack.enter_context(postgresql(directory))

@@ -44,10 +44,11 @@ from tacit.records import MemoryRecords
 from tacit.service import definition_files, round_scheduler
 from tacit.service.admin import Operated, publish, short_experiment
 from tacit.service.assignment import Assigned, Ticket
+from tacit.service.config import load
 from tacit.service.coordinator import Coordinator
 from tacit.service.definition import Definition
 from tacit.service.helper import Helper
-from tacit.service.store import LIVE, Stage, Store
+from tacit.service.store import LIVE, RoundRow, Stage, Store
 from tacit.service.trust_models.contract import decoded
 from tacit.signatures import public_key
 from tacit.terms import Pinned, Terms, cosign, in_order
@@ -60,12 +61,10 @@ MODELS: dict[str, dict[str, Any]] = {
     "secure-aggregation": {"trust": "secure-aggregation"},
 }
 FIRST = "two-servers"  # to which the others are compared
-BATCH = 100  # minimum batch size
 JOINING = {"secure-aggregation": 25}  # seconds; its stages begin at the deadline, never before
 _NUMBERS = count(1)  # of experiments: the same terms would be the same experiment
 AT_ONCE = 64  # devices that join and report at the same time
-LOOKS = 2.0  # seconds between looks whether rounds are over
-SOON = 0.3  # seconds between looks whether rounds are open
+SOON = 0.3  # seconds between looks whether rounds are open, or over
 LONGEST = 300.0  # seconds of one experiment
 WORK: tuple[tuple[type, str], ...] = (
     (Aggregator, "check"),
@@ -97,14 +96,14 @@ class Measured:
     sent_bytes: int = 0
 
 
-def defined(model: str, helper: tuple[str, bytes] | None) -> Definition:
-    """Two options, one answer of yes or no, rounds of about `BATCH`."""
+def defined(model: str, helper: tuple[str, bytes] | None, batch: int) -> Definition:
+    """Two options, one answer of yes or no, rounds of at least `batch`."""
     given = {
         "question": f"What does {model} cost, time {next(_NUMBERS)}?",
         "options": ("plain", "friendly"),
         "meaning": "always 0",
         "epsilon": 4,
-        "min_batch_size": BATCH,
+        "min_batch_size": batch,
         "dropout": 0,
         **short_experiment(helper, joining=JOINING.get(model, 600), margin=2, grace=300),
     }
@@ -115,7 +114,7 @@ def defined(model: str, helper: tuple[str, bytes] | None) -> Definition:
 
 
 class Generator:
-    """Devices of one experiment: they join, then send their reports, `at_once` at a time.
+    """Devices of one experiment: they join, then send their reports, `AT_ONCE` at a time.
 
     Reports are made between these two phases, so that both parties, not the devices, limit the
     rate. Stages of secure aggregation follow at the deadline, as devices ask for them.
@@ -123,17 +122,18 @@ class Generator:
 
     def __init__(self, there: Operated, members: Sequence[Any], pinned: Pinned) -> None:
         self._there, self._members, self._pinned = there, members, pinned
+        self._store = Store(load(members[0].directory / members[0].file).database)
         self._reporter = reporter(pinned.terms)
         self.reported, self.messages, self.sent_bytes = 0, 0, 0
 
-    async def run(self, people: int, at_once: int) -> None:
+    async def run(self, people: int) -> None:
         """So many people, in full batches of rounds, until their rounds are over."""
         end, limits = time.monotonic() + LONGEST, httpx.Limits(max_connections=None)
-        lines = [[await Line.to(one) for one in self._members] for _ in range(at_once)]
+        lines = [[await Line.to(one) for one in self._members] for _ in range(AT_ONCE)]
         async with httpx.AsyncClient(timeout=60.0, limits=limits) as http:
             while self.reported < people and time.monotonic() < end:
-                free = [0] * (await self._slots(http, Stage.OPEN, less="given"))
-                if not free:
+                free = [0] * sum(row.slots - row.assigned for row in self._rounds(Stage.OPEN))
+                if not free or self._rounds(Stage.PREPARING):
                     await asyncio.sleep(SOON)
                     continue
                 joined: list[Running] = []
@@ -141,19 +141,17 @@ class Generator:
                 made = [(running, self._reporter.encode(running)) for running in joined]
                 await asyncio.gather(*(self._report(own, made) for own in lines))
                 await asyncio.gather(*(self._answer_stages(http, running) for running in joined))
-            while time.monotonic() < end and await self._slots(http, *LIVE):
-                await asyncio.sleep(LOOKS)
+            while time.monotonic() < end and any(row.assigned for row in self._rounds(*LIVE)):
+                await asyncio.sleep(SOON)
         for line in chain.from_iterable(lines):
             line.close()
+        self._store.close()
 
-    async def _slots(self, http: httpx.AsyncClient, *stages: Stage, less: str = "") -> int:
-        """Slots of full rounds in these stages; or those that are free."""
-        url = f"{self._there.url}/experiments/{self._pinned.terms.digest.hex()}/status"
-        said = await http.get(url, headers={"Authorization": f"Bearer {self._there.token}"})
-        rounds = [one for one in said.json()["rounds"] if one["stage"] in stages]
-        if less:
-            return sum(one["places"] - one[less] for one in rounds)
-        return sum(one["places"] for one in rounds if one["given"] == one["places"])
+    def _rounds(self, *stages: Stage) -> list[RoundRow]:
+        """The rounds of the experiment, read from the database: the party is not asked."""
+        with self._store.read() as transaction:
+            rows = transaction.rounds_in(stages)
+        return [row for row in rows if row.terms == self._pinned.terms.digest]
 
     async def _join(self, line: Line, free: list[int], joined: list[Running]) -> None:
         path = f"/experiments/{self._pinned.terms.digest.hex()}/places"
@@ -202,21 +200,19 @@ class Generator:
         self.sent_bytes += len(content)
 
 
-def served(
-    members: Sequence[Any], token: str, model: str, people: int, at_once: int = AT_ONCE
-) -> Measured:
-    """One experiment at running parties; `members` have url, port, key, role and computed()."""
+def served(members: Sequence[Any], token: str, model: str, people: int, batch: int) -> Measured:
+    """One experiment at running parties; `members` are those of `service.py`."""
     coordinator, *helpers = members
     there = Operated(coordinator.url, token)
     helper = (helpers[0].url, public_key(helpers[0].key)) if helpers else None
     signer = (Operated(helpers[0].url, token), helpers[0].key) if helpers else None
-    digest = publish(there, definition_files.write(defined(model, helper)), signer)
+    digest = publish(there, definition_files.write(defined(model, helper, batch)), signer)
     said = there.terms(digest)
     pinned = Pinned(said.terms, said.signatures, said.terms.keys)
     generator = Generator(there, members, pinned)
     before = {one.role: one.computed() for one in members}
     own, started, found = time.process_time(), time.perf_counter(), Measured()
-    asyncio.run(generator.run(people, at_once))
+    asyncio.run(generator.run(people))
     found.people, found.messages = generator.reported, generator.messages
     found.sent_bytes, found.seconds = generator.sent_bytes, time.perf_counter() - started
     for one in members:
@@ -281,12 +277,12 @@ def clocked() -> Iterator[dict[str, float]]:
             setattr(kind, name, function)
 
 
-def bare(directory: Path, model: str, people: int) -> Measured:
+def bare(directory: Path, model: str, people: int, batch: int) -> Measured:
     """The cryptography of parties and devices in memory, for the same rounds."""
     keys = [Ed25519PrivateKey.generate() for _ in range(2)]
     helped = MODELS[model]["trust"] in ("two-servers", "shuffler")
     addresses = ("http://127.0.0.1:1", "http://127.0.0.1:2")
-    told = defined(model, (addresses[1], public_key(keys[1])) if helped else None)
+    told = defined(model, (addresses[1], public_key(keys[1])) if helped else None, batch)
     terms, found = told.terms(addresses[0], public_key(keys[0])), Measured()
     stores = [Store(f"sqlite:///{directory}/{n}-{time.monotonic_ns()}.db") for n in range(2)]
     for store in stores:
@@ -437,6 +433,7 @@ def measured(
     models: Sequence[str],
     people: int,
     runs: int,
+    batch: int,
 ) -> list[Row]:
     """All rows: parties are started once per trust model, with an experiment per run."""
     rows: list[Row] = []
@@ -446,10 +443,11 @@ def measured(
         (place := directory / model).mkdir()
         with ExitStack() as stack:
             there = members(place, stack, roles)
-            served(there, token, model, 1)  # warm
+            served(there, token, model, 1, batch)  # warm
             found = []
             for number in range(1, runs + 1):
-                found.append((served(there, token, model, people), bare(place, model, people)))
+                live = served(there, token, model, people, batch)
+                found.append((live, bare(place, model, people, batch)))
                 print(f"{model}: run {number} of {runs}", file=sys.stderr)
         rows += rows_of(model, found)
     return rows + compared(rows)

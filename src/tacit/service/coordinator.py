@@ -17,6 +17,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.aggregation.interface import ClosedRound
+from tacit.aggregation.masking_rounds import MaskingReports
 from tacit.aggregation.two_servers import ReportSlot
 from tacit.bandits.arms.managed import Managed
 from tacit.errors import Refusal, TacitError
@@ -45,7 +46,7 @@ from tacit.service.pending import PendingShares
 from tacit.service.store import LIVE, ExperimentRow, Registered, State, Store, Transaction
 from tacit.service.timing import Timing
 from tacit.service.trust_models import COORDINATORS, coordinator_engine
-from tacit.service.trust_models.contract import CoordinatorEngine, Noise, StagedRound
+from tacit.service.trust_models.contract import CoordinatorEngine, Noise
 from tacit.signatures import Signed, verify
 from tacit.terms import Pinned, Terms, approve_successor, cosign
 
@@ -147,10 +148,10 @@ class Coordinator(ServerParty):
 
     # Rounds with stages
 
-    def staged(self, identity: bytes) -> StagedRound:
+    def staged(self, identity: bytes) -> MaskingReports:
         """An announced, live round whose devices answer in stages."""
         served = self.server(identity)
-        if not isinstance(served, StagedRound):
+        if not isinstance(served, MaskingReports):
             raise unknown_round(identity)
         return served
 

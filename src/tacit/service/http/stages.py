@@ -22,6 +22,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tacit.aggregation.interface import ClosedRound
+from tacit.aggregation.masking_rounds import MaskingReports
 from tacit.aggregation.two_servers import ReportSlot
 from tacit.errors import Refusal, Unavailable
 from tacit.service.coordinator import Coordinator
@@ -30,7 +31,6 @@ from tacit.service.http.bodies import ExpectedBody, Headers
 from tacit.service.http.driver import Driver
 from tacit.service.http.problems import responses
 from tacit.service.http.writer import GroupWriter
-from tacit.service.trust_models.contract import StagedRound
 
 HELD = 8.0  # seconds that a question waits for its message
 LOOKS = 0.1  # seconds between looks whether this process has ended a stage
@@ -145,7 +145,7 @@ class StageRoute:
             if not self._held[whose]:
                 del self._held[whose]
 
-    async def _stage_ended(self, identity: bytes, served: StagedRound, seconds: float) -> None:
+    async def _stage_ended(self, identity: bytes, served: MaskingReports, seconds: float) -> None:
         """Wait until a stage may have ended; all questions of a round share one watch."""
         watch = self._watches.get(identity)
         if watch is None:
@@ -153,7 +153,7 @@ class StageRoute:
             self._watches[identity] = watch
         await asyncio.wait([watch], timeout=seconds)
 
-    async def _watch(self, identity: bytes, served: StagedRound) -> None:
+    async def _watch(self, identity: bytes, served: MaskingReports) -> None:
         seen = served.messages_sent
         try:
             for _ in range(PATIENCE):
@@ -203,7 +203,7 @@ def slot_of(headers: Headers) -> ReportSlot:
         raise Refusal("header tacit-slot must have a slot and its token in hex") from None
 
 
-def staged(coordinator: Coordinator, identity: bytes, slot: ReportSlot) -> StagedRound:
+def staged(coordinator: Coordinator, identity: bytes, slot: ReportSlot) -> MaskingReports:
     """A round with stages; raises `Forbidden` unless the token is that of the slot."""
     served = coordinator.staged(identity)
     try:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -20,7 +20,6 @@ from tacit.aggregation import ReportSlot, ShuffledView, SumView
 from tacit.aggregation.aggregator_context import Draw
 from tacit.aggregation.announcements import LiveRound
 from tacit.aggregation.interface import CheckedShare
-from tacit.aggregation.masking_rounds import StoredMessages
 from tacit.errors import TacitError
 from tacit.noise import NoiseDistribution
 from tacit.protocols.contract import Protocol as PrivacyProtocol
@@ -149,29 +148,6 @@ class ServedRound(Protocol):
 
     def same(self, waiting: CheckedShare, there: bytes) -> bool:
         """Whether the stored entry `there` is this report."""
-
-
-@runtime_checkable
-class StagedRound(ServedRound, Protocol):
-    """A round whose devices exchange further messages with the party after it has closed."""
-
-    @property
-    def largest_answer(self) -> int:
-        """Bytes of a stage message at most."""
-
-    @property
-    def messages_sent(self) -> int:
-        """Stages that this process has ended: a device's next message needs one more."""
-
-    def check_answer(self, slot: ReportSlot, message: bytes) -> CheckedShare:
-        """Validate a device's stage message without I/O; the caller stores it."""
-
-    def next_message(self, address: bytes, after: int, table: StoredMessages, now: float) -> bytes:
-        """The party's message number `after` for a device; empty until it exists.
-
-        `table` holds the stored messages, in case another process has ended the stage. Raises
-        `ClosedRound` for a device that is no longer asked, and once the round is over.
-        """
 
 
 class RoundEngine(ABC):
