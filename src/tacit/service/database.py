@@ -50,16 +50,16 @@ def connect(url: str) -> sql.Engine:
     return engine
 
 
+_DIALECTS: dict[str, sql.Dialect] = {}
+
+
 class Connection:
     """The driver's cursor within one transaction."""
 
     def __init__(self, cursor: Any, dialect: sql.Dialect) -> None:
-        self._cursor, self._dialect = cursor, dialect
-
-    @property
-    def dialect(self) -> str:
-        """The name of the database's dialect."""
-        return self._dialect.name
+        self._cursor, self.dialect = cursor, dialect.name
+        # of this name the first, so that all databases share compiled statements
+        self._dialect = _DIALECTS.setdefault(dialect.name, dialect)
 
     def rows(self, statement: sql.ClauseElement, **values: Any) -> list[Any]:
         """The rows of a statement; values that are lists are those of its IN conditions."""
@@ -88,9 +88,9 @@ def transaction(engine: sql.Engine, *, reading: bool = False) -> Iterator[Connec
     try:
         with closing(engine.raw_connection()) as line:  # returned to the pool, rolled back
             try:
-                with _isolated(line.driver_connection, engine.dialect.name, reading):
-                    yield Connection(line.cursor(), _dialect(engine.dialect))
-                    line.commit()
+                _begin(line.driver_connection, engine.dialect.name, reading=reading)
+                yield Connection(line.cursor(), engine.dialect)
+                line.commit()
             except failures:
                 line.invalidate()
                 raise
@@ -98,17 +98,14 @@ def transaction(engine: sql.Engine, *, reading: bool = False) -> Iterator[Connec
         raise unavailable(problem) from None
 
 
-@contextmanager
-def _isolated(line: Any, dialect: str, reading: bool) -> Iterator[None]:
-    """Begin: writers of SQLite take the lock at once, readers of PostgreSQL see one snapshot."""
+def _begin(line: Any, dialect: str, *, reading: bool) -> None:
+    """Writers of SQLite take the lock at once, readers of PostgreSQL see one snapshot."""
     if dialect == "sqlite":
         line.execute("BEGIN" if reading else "BEGIN IMMEDIATE")
-        yield
         return
     import psycopg
 
     line.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ if reading else None
-    yield
 
 
 class _Compiled(NamedTuple):
@@ -143,14 +140,6 @@ def _compiled(
 
 def _plain(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value
-
-
-_DIALECTS: dict[str, sql.Dialect] = {}
-
-
-def _dialect(own: sql.Dialect) -> sql.Dialect:
-    """The first dialect of this name, so that all databases share compiled statements."""
-    return _DIALECTS.setdefault(own.name, own)
 
 
 def migrate(engine: sql.Engine) -> None:

@@ -365,7 +365,7 @@ class Transaction:
 
     def all_terms(self) -> list[Registered]:
         """All known terms, in the order of their digests."""
-        return [_registered(*row) for row in self.connection.rows(_ALL_TERMS)]
+        return list(starmap(_registered, self.connection.rows(_ALL_TERMS)))
 
     def terms(self, digest: bytes) -> Registered:
         """The terms with this digest."""
@@ -375,7 +375,7 @@ class Transaction:
 
     def lineage(self, digest: bytes) -> list[Registered]:
         """All terms of the experiment that these terms belong to."""
-        return [_registered(*row) for row in self.connection.rows(_SAME_LINEAGE, digest=digest)]
+        return list(starmap(_registered, self.connection.rows(_SAME_LINEAGE, digest=digest)))
 
     def save_terms(
         self,
@@ -400,7 +400,7 @@ class Transaction:
 
     def heads(self) -> list[ExperimentHead]:
         """All experiments, without their learners."""
-        return [_head(*row) for row in self.connection.rows(_HEADS)]
+        return list(starmap(_head, self.connection.rows(_HEADS)))
 
     def head(self, lineage: bytes) -> ExperimentHead:
         """An experiment, without its learner."""
@@ -433,11 +433,11 @@ class Transaction:
 
     def rounds_in(self, stages: Collection[Stage]) -> list[RoundRow]:
         """All rounds in these stages, in the order of their numbers."""
-        return [_round(*row) for row in self.connection.rows(_ROUNDS_IN, stages=list(stages))]
+        return list(starmap(_round, self.connection.rows(_ROUNDS_IN, stages=list(stages))))
 
     def rounds_of(self, lineage: bytes) -> list[RoundRow]:
         """All rounds under any terms of an experiment, in the order of their numbers."""
-        return [_round(*row) for row in self.connection.rows(_ROUNDS_OF, lineage=lineage)]
+        return list(starmap(_round, self.connection.rows(_ROUNDS_OF, lineage=lineage)))
 
     def has_unfinished(self, lineage: bytes) -> bool:
         """Whether a round of the experiment is not over."""
