@@ -188,11 +188,14 @@ class Generator:
                 while True:
                     asked = next(talk) if reply is None else talk.send(reply)
                     headers = dict(asked.headers)
-                    said = await http.request(
-                        asked.method, asked.url, content=asked.content, headers=headers
-                    )
-                    reply = Reply(said.status_code, said.content)
                     self._count(asked.content)
+                    try:
+                        said = await http.request(
+                            asked.method, asked.url, content=asked.content, headers=headers
+                        )
+                        reply = Reply(said.status_code, said.content)
+                    except httpx.HTTPError:
+                        reply = Reply(0)  # asked again
             due = self._reporter.stage_due(running)
 
     def _count(self, content: bytes) -> None:
