@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tacit.assumptions import Protects, PublicMembership, Secret
 from tacit.contextual.policies import ONE, TablePolicy
 from tacit.contextual.statistics import TableReport
 from tacit.errors import Refusal, TacitError
@@ -30,7 +31,7 @@ from tacit.terms import (
     cosign,
 )
 from tacit.terms.accounting import least_epsilon, pair_delta
-from tacit.terms.context import MOST_CELLS, MomentTerms, NumberField
+from tacit.terms.context import MOST_CELLS, MOST_CONTEXTS, MomentTerms, NumberField
 from tacit.terms.parts import DISCRETE_GAUSSIAN, SKELLAM
 from tacit.terms.words import outsiders
 from tacit.trust import TrustModel
@@ -76,6 +77,12 @@ def test_a_report_has_a_cell_for_every_combination_of_values() -> None:
     assert both.numbers(options=2) == 2 * 2 * 3 * 2
     assert both.report(2) == TableReport(segments=6, options=2)
     assert both.features(("old", "new")).segments == 6
+
+
+def test_terms_with_a_context_state_what_is_secret_and_what_is_not() -> None:
+    """The context and the answers are, that somebody takes part is not."""
+    added = TERMS.assumptions - replace(TERMS, context=None).assumptions
+    assert added == {Protects(Secret.CONTEXT_AND_REWARDS), PublicMembership()}
 
 
 def test_tables_have_categories_only_and_as_many_cells_as_allowed() -> None:
@@ -185,6 +192,21 @@ def with_moments() -> Terms:
     )
 
 
+def test_moments_of_more_contexts_than_devices_try_are_rejected() -> None:
+    terms = with_moments()
+    many = ContextField("a", tuple(f"v{number}" for number in range(MOST_CONTEXTS + 1)))
+    for changes, words in (
+        ({"fields": (many,)}, f"number of extreme contexts is {MOST_CONTEXTS + 1}: must be at"),
+        ({"matrices": (((1 << 10, 0, 0),) * 33,) * 2}, "number of features is 33: must be at most"),
+        ({"resolution": 2}, "levels is 3: must be at most 2, the resolution of features"),
+        ({"resolution": 0}, r"context\.resolution is 0: must be a whole number"),
+        ({"resolution": 64.5}, r"context\.resolution is 64\.5: must be a whole number"),
+    ):
+        context: Any = terms.context
+        with pytest.raises(TacitError, match=words):
+            replace(terms, context=replace(context, **changes))
+
+
 def test_moments_have_no_proofs() -> None:
     with pytest.raises(TacitError, match="proofs is 1: must be 0 with moments"):
         replace(with_moments(), proofs=1)
@@ -203,9 +225,3 @@ def test_outsiders_of_the_slice_are_told_the_composition_of_its_metrics() -> Non
     each = least_epsilon(lambda at: pair_delta(Fraction(12), 3, at), Fraction(1, 2 * 10**6))
     (said,) = outsiders(with_moments())
     assert f"({2 * each:g}, 1/1000000)-DP" in said
-
-
-def test_a_table_that_is_too_large_is_rejected() -> None:
-    many = ContextField("a", tuple(f"v{n}" for n in range(257)))
-    with pytest.raises(TacitError, match="number of cells of context and option is 514"):
-        replace(TERMS, context=ContextTerms((many,)))
