@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import date
 from fractions import Fraction
@@ -194,7 +195,14 @@ def with_moments() -> Terms:
 
 def test_moments_of_more_contexts_than_devices_try_are_rejected() -> None:
     terms = with_moments()
-    many = ContextField("a", tuple(f"v{number}" for number in range(MOST_CONTEXTS + 1)))
+    values = tuple(f"v{number}" for number in range(MOST_CONTEXTS + 1))
+    side = math.isqrt(MOST_CONTEXTS)
+    fields = tuple(ContextField(name, values[:side]) for name in "ab")
+    wide = ((1 << 19, *(0,) * 2 * side),)
+    for accepted in ({"fields": fields, "matrices": (wide, wide)}, {"resolution": 3}):
+        known: Any = terms.context
+        assert replace(terms, context=replace(known, **accepted))
+    many = ContextField("a", values)
     for changes, words in (
         ({"fields": (many,)}, f"number of extreme contexts is {MOST_CONTEXTS + 1}: must be at"),
         ({"matrices": (((1 << 10, 0, 0),) * 33,) * 2}, "number of features is 33: must be at most"),
