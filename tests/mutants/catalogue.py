@@ -2148,6 +2148,8 @@ TARGETS: tuple[Target, ...] = (
 )
 
 EQUIVALENT: dict[str, str] = {
+    "terms/context.py: MomentTerms._check_statistic: abs(number) <= LARGEST_ENTRY -> "
+    "abs(number) < LARGEST_ENTRY": "features are shorter than 1, so no two differ by 2",
     "protocols/prefix_delivery.py: Shuffled.adding: sums.alone -> False": (
         "only noise that is no integer suffices alone there, and nothing adds up shares of it"
     ),

@@ -16,7 +16,13 @@ from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove
 from tacit.contextual.feature_maps import BoundedNumber, FeatureMap
 from tacit.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from tacit.privacy import ApproximateDP, Guarantee, PureDP
+from tacit.privacy.gaussian_distance import GroupedGaussianLoss
 from tacit.protocols.statistic_sums import corner_sum, moment_sum, table_sum
+from tacit.protocols.statistics import (
+    MomentStatistic,
+    ScaledMomentStatistic,
+    centred_sensitivity,
+)
 from tacit.trust import TrustModel
 
 FIELDS = (BoundedNumber("age", 18, 90),)
@@ -109,3 +115,32 @@ def test_local_tables_are_as_private_as_randomized_response(epsilon: float) -> N
     drawn = np.array([protocol.randomize(1) for _ in range(4000)])
     deviation = np.abs(drawn.mean(axis=0) - chances[1]) / np.sqrt(chances[1] * (1 - chances[1]))
     assert deviation.max() * math.sqrt(4000) < 6.5  # false positives below 4e-10
+
+
+@pytest.mark.parametrize("dimension", [1, 3])
+def test_the_distance_of_every_coordinate_and_share_is_charged(dimension: int) -> None:
+    noise = [DiscreteGaussian(sigma) for sigma in (40.0, 50.0, 60.0)]
+    counts = (dimension, dimension, dimension * (dimension - 1) // 2)
+    plain = MomentStatistic(dimension, resolution=8)
+    groups = zip(noise, plain.scales, counts, strict=True)
+    charged = tuple(group for group in groups if group[2])
+    assert plain.loss(noise, 5) == GroupedGaussianLoss(charged, centred_sensitivity(2.0), 5)
+    scaled = ScaledMomentStatistic(dimension, resolution=8).loss(noise, 5)
+    assert (scaled.groups, scaled.shares) == (((noise[0], 1.0, sum(counts)),), 5)
+
+
+def test_noise_of_moments_is_made_of_as_many_shares_as_are_certain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their sum is no discrete Gaussian: it is charged its distance from one."""
+    asked: list[int] = []
+    made = MomentStatistic.noise
+
+    def noted(self: MomentStatistic, target: Any, shares: int = 1) -> Any:
+        asked.append(shares)
+        return made(self, target, shares)
+
+    monkeypatch.setattr(MomentStatistic, "noise", noted)
+    about: dict[str, Any] = {"size": (2, 64, 1), "target": ApproximateDP(1.0, 1e-6)}
+    moment_sum(100, trust=TrustModel.SECURE_AGGREGATION, missing=0.2, dishonest=0.1, **about)
+    assert asked == [70]

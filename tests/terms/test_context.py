@@ -229,6 +229,23 @@ def test_the_slice_beside_moments_has_noise_for_all_levels_of_all_metrics() -> N
         held.check(replace(assigned, scale=Fraction(1199, 100)))
 
 
+@pytest.mark.parametrize(
+    ("delta", "sigma", "said"),
+    [
+        (Fraction(1, 10), 276_940_261, "(0.226, 1/10)-DP"),  # that of moments, not 0.0563 of slices
+        (Fraction(3, 10), 160_000_000, "(0.0169, 3/10)-DP"),  # slices need no ε at all
+    ],
+)
+def test_outsiders_are_told_the_larger_epsilon_of_both_kinds_of_rounds(
+    delta: Fraction, sigma: int, said: str
+) -> None:
+    """Found: a search for the least ε of slices did not end well where it is 0."""
+    noise = Noise(Fraction(sigma), distribution=DISCRETE_GAUSSIAN)
+    promise, answer = Promise(Fraction(1, 2), delta), Answer("stars", levels=3)
+    terms = replace(with_moments(), answer=answer, promise=promise, noise=noise)
+    assert said in outsiders(terms)[0]
+
+
 def test_outsiders_of_the_slice_are_told_the_composition_of_its_metrics() -> None:
     each = least_epsilon(lambda at: pair_delta(Fraction(12), 3, at), Fraction(1, 2 * 10**6))
     (said,) = outsiders(with_moments())

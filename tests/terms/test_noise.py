@@ -14,7 +14,14 @@ from tests.terms.examples import KEYS, masked, offer, pinned, shared, terms
 
 from tacit.assumptions import DistinctRounds
 from tacit.errors import Refusal, TacitError
-from tacit.noise import Binomial, DiscreteGaussian, NoiseDistribution, Skellam, sum_divergence
+from tacit.noise import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseDistribution,
+    Skellam,
+    sum_divergence,
+)
 from tacit.privacy.loss import privacy_loss
 from tacit.signatures import public_key
 from tacit.terms import Answer, Noise, Offer, Party, Promise, Terms
@@ -23,6 +30,8 @@ from tacit.terms.accounting import (
     _divergence,
     binomial_delta,
     gaussian_delta,
+    least_epsilon,
+    pair_delta,
     skellam_delta,
     vector_delta,
 )
@@ -118,6 +127,25 @@ def test_shares_of_vectors_are_charged_their_distance_from_one_draw_in_every_coo
     found = vector_delta(sigma, square, coordinates, Fraction(2), shares)
     assert found == pytest.approx(math.exp(psi) * alone, rel=1e-12)
     assert found > vector_delta(sigma, square, coordinates, Fraction(2)) * (1 + psi)
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1, 1), (3, 2), (50, 20)])
+def test_two_laplace_draws_have_the_delta_of_their_sum(scale: int, shift: int) -> None:
+    own = privacy_loss(DiscreteLaplace(scale).power(2), shift)
+    for epsilon in (Fraction(1, 10), Fraction(1, 3)):
+        found = pair_delta(Fraction(scale), shift, epsilon)
+        assert found == pytest.approx(own.delta(float(epsilon)), rel=1e-9)
+
+
+@pytest.mark.parametrize("rate", [0.3, 7.0, 500.0, 20_000.0])
+def test_the_least_epsilon_suffices_and_nothing_less_of_three_digits(rate: float) -> None:
+    delta = Fraction(1, 10**6)
+    found = least_epsilon(lambda at: math.exp(-rate * float(at)), delta)
+    digit = 10.0 ** (math.floor(math.log10(found)) - 2)
+    exact = math.log(1e6) / rate
+    assert exact <= found < exact + digit * 1.01
+    assert least_epsilon(lambda at: math.exp(-float(at) / 5), delta) == math.inf, "above 64"
+    assert least_epsilon(lambda _: 1e-7, delta) == 0
 
 
 def under(distribution: str, parameter: Fraction, **changes: Any) -> Terms:

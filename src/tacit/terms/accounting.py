@@ -153,11 +153,14 @@ def pair_delta(scale: Fraction, shift: int, epsilon: Fraction) -> float:
 def least_epsilon(delta_at: Callable[[Fraction], float], delta: Fraction) -> float:
     """The least ε with this δ, by bisection, rounded up to three digits; infinite above 64.
 
-    The search doubles ε first: a computed δ may grow again at very large ε.
+    The search doubles ε first: a computed δ may grow again at very large ε. It is 0 if the noise
+    has this δ without any ε.
 
     >>> least_epsilon(lambda epsilon: pair_delta(Fraction(1), 1, epsilon), Fraction(1, 10**6))
     0.914
     """
+    if delta_at(Fraction(0)) <= delta:
+        return 0.0
     low, high = 0.0, 2.0**-10
     while delta_at(Fraction(high)) > delta:
         low, high = high, 2 * high
