@@ -74,7 +74,7 @@ def victims_number(server: MaskingServer, victim: MaskingClient) -> int:
 def test_the_masking_server_sees_a_uniform_number_whatever_the_value(
     value: int, assert_uniform: Uniform
 ) -> None:
-    assert_uniform([victims_number(*masked_by_victim(value)) for _ in range(240)], MODULUS)
+    assert_uniform([victims_number(*masked_by_victim(value)) for _ in range(160)], MODULUS)
 
 
 def test_one_honest_neighbour_is_enough_to_hide_a_number(
@@ -84,7 +84,7 @@ def test_one_honest_neighbour_is_enough_to_hide_a_number(
     neighbour: still uniform.
     """
     with_one, with_none = [], []
-    for _ in range(240):
+    for _ in range(160):
         server, victim = masked_by_victim(5)
         number, context = server._by_address[victim.address].number, server.round.context
         me, seeds = (number, victim._masking_public), {}

@@ -44,7 +44,7 @@ def to_the_end(pair: Pair, digest: bytes) -> None:
 
 def test_an_experiment_without_visitors_never_ends_by_itself(pair: Pair) -> None:
     digest = pair.begin(experiment_of(300))
-    for _ in range(12):
+    for _ in range(6):
         pair.step(2)
         assert rounds_of(pair, digest, "open")
         pair.clock.now += 200
@@ -56,7 +56,7 @@ def test_an_experiment_without_visitors_never_ends_by_itself(pair: Pair) -> None
 
 def test_people_who_take_slots_and_never_report_end_nothing(pair: Pair) -> None:
     """Sybils waste rounds; afterwards the experiment has as many participants as before."""
-    digest = pair.begin(experiment_of(1500))
+    digest = pair.begin(experiment_of(900))
     pair.hold(digest, WORTH.__getitem__)
     before = pair.coordinator._snapshot(digest).experiment.learner.played
     for _ in range(4):
