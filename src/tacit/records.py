@@ -2,7 +2,7 @@
 
 A party keeps here state that must survive a crash but must not be rolled back. Examples are a
 round's key until its answer replaces it, and the one successor of the terms that it signed.
-`replace` returns the record that stands afterwards; only that may be sent. Exclude these records
+`replace` returns the record that is stored afterwards; only that may be sent. Exclude these records
 from backups and volume snapshots.
 """
 
@@ -35,14 +35,14 @@ class Records(Protocol):
         name : bytes
             The name of the record.
         old : bytes or None
-            The expected record, None for no record. If another record stands, it stays.
+            The expected record, None for no record. Another record is left as it is.
         new : bytes
             The record to write.
 
         Returns
         -------
         bytes or None
-            The record that stands afterwards.
+            The record that is stored afterwards.
         """
 
     def probe(self) -> None:
@@ -61,7 +61,7 @@ class MemoryRecords:
         return self._records.get(name)
 
     def replace(self, name: bytes, old: bytes | None, new: bytes) -> bytes | None:
-        """Compare and swap; return the record that stands afterwards."""
+        """Compare and swap; return the record that is stored afterwards."""
         with self._lock:
             if self._records.get(name) == old:
                 self._records[name] = new

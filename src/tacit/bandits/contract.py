@@ -277,7 +277,10 @@ class Learner(ABC):
     def served(self, option: int, count: int) -> None:
         """Count participants who received an option without a report."""
         if not self.arms:
-            raise TacitError("options depend on a context: count them at the silos")
+            raise TacitError(
+                "the learner has no fixed options: they depend on a context. Count the "
+                "participants at the silos."
+            )
         if not 0 <= option < self.arms:
             raise TacitError(f"option is {option}: must be 0 to {self.arms - 1}")
         self.played += integer("count", count, at_least=0)

@@ -180,7 +180,7 @@ class RecordedSilosRun(Silos):
         return self._features(self._rows(self._next))
 
     def serve(self, actor: Any, rng: np.random.Generator) -> None:  # noqa: ARG002
-        """Every silo's next accepted row.
+        """Give the next accepted row of every silo's log to the actor.
 
         Raises
         ------

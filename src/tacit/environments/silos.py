@@ -113,7 +113,7 @@ class Silos(World):
         )
 
     def serve(self, actor: Any, rng: np.random.Generator) -> float | None:
-        """One participant of every silo; the regret of all, None where it is unknown."""
+        """Serve one participant of every silo; return their regret, None where it is unknown."""
         everyone = np.arange(self.silos)
         features = actor.look(self.contexts(rng), bounded=self.bounded)
         chosen = actor.choose(features)

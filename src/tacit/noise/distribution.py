@@ -564,7 +564,7 @@ def plain(value: Number) -> Number:
 
 
 def _level(name: str, p: float) -> float:
-    """A probability that rounds to neither 0 nor 1 in double precision."""
+    """Return a probability as a float; reject one that rounds to 0 or 1."""
     level = float(probability(name, p))
     if level in (0.0, 1.0):
         raise TacitError(

@@ -110,7 +110,7 @@ Returned = TypeVar("Returned")
 
 
 def finished(stages: Generator[None, None, Returned]) -> Returned:
-    """The return value of a generator after all of its stages."""
+    """Run a generator to its end and return its value."""
     while True:
         try:
             next(stages)

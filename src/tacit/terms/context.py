@@ -289,7 +289,7 @@ class MomentTerms(ContextTerms):
 
     @property
     def kept(self) -> int:
-        """The features of the chosen option."""
+        """How many integers `choose` makes known: the features of the chosen option."""
         return self.dimension
 
     def check_policy(self, data: bytes, options: int) -> None:

@@ -137,7 +137,7 @@ class PrivateKLUCB(Learner):
         return self._evidence[arm].to_dict() if self._evidence[arm].users else None
 
     def recall(self, arm: int, memory: Any) -> None:
-        """Continue from another learner's batches as from own ones."""
+        """Take over another learner's batches, as if they were its own."""
         self._evidence[arm] = ArmEvidence.from_dict(memory, forget=FORGET)
 
     def also(self, arm: int, estimate: Estimate) -> None:
