@@ -32,10 +32,7 @@ LISTS = ("Parameters", "Other Parameters", "Attributes")
 
 
 def listed(docstring: str | None) -> set[str]:
-    """The names in the numpydoc sections that list parameters.
-
-    An override without a section of its own has the documentation of the method it overrides.
-    """
+    """The names in the numpydoc sections that list parameters."""
     lines = inspect.cleandoc(docstring or "").splitlines()
     found, inside = set[str](), False
     for line, after in zip(lines, [*lines[1:], ""], strict=True):
@@ -59,10 +56,11 @@ def exported() -> Iterator[Any]:
         )
 
 
-def documented(kind: type, method: str) -> set[str]:
-    """The parameters that a method, or the one it overrides, lists."""
-    inherited = (vars(base).get(method) for base in kind.__mro__)
-    return set().union(*(listed(inspect.getdoc(one)) for one in inherited if one is not None))
+def documented(kind: type, method: str = "") -> set[str]:
+    """The parameters that a class or its method lists, or those that it inherits from."""
+    ours = [base for base in kind.__mro__ if base.__module__.startswith("tacit")]
+    found = [vars(base).get(method) if method else base for base in ours]
+    return set().union(*(listed(one.__doc__) for one in found if one is not None))
 
 
 def callables() -> Iterator[tuple[str, Callable[..., Any], set[str]]]:
@@ -72,7 +70,7 @@ def callables() -> Iterator[tuple[str, Callable[..., Any], set[str]]]:
             yield thing.__qualname__, thing, listed(thing.__doc__)
         if not inspect.isclass(thing) or issubclass(thing, (Enum, BaseException)):
             continue
-        yield thing.__qualname__, thing, listed(thing.__doc__)
+        yield thing.__qualname__, thing, documented(thing)
         for name, method in inspect.getmembers(thing, callable):
             if not name.startswith("_") and getattr(method, "__module__", "").startswith("tacit"):
                 yield f"{thing.__qualname__}.{name}", method, documented(thing, name)

@@ -398,31 +398,11 @@ class NoiseDistribution(ABC):
         return self._beyond(t, 1) if t >= self.mean else max(0.0, 1.0 - self._beyond(-t - 1, -1))
 
     def cdf(self, t: int) -> float:
-        """P[X <= t], by summation.
-
-        Parameters
-        ----------
-        t : int
-            Threshold.
-
-        Returns
-        -------
-        float
-        """
+        """P[X <= t], by summation; as accurate as `tail`."""
         return self._beyond(-t - 1, -1) if t < self.mean else max(0.0, 1.0 - self._beyond(t, 1))
 
     def quantile(self, p: float) -> int:
-        """The least k with P[X <= k] >= p.
-
-        Parameters
-        ----------
-        p : float
-            Probability in (0, 1); beyond 1 - 1e-16 use `tail_quantile`.
-
-        Returns
-        -------
-        int
-        """
+        """The least k with P[X <= k] >= p in (0, 1); beyond 1 - 1e-16 use `tail_quantile`."""
         level = _level("quantile level", p)
         if level >= 0.5:
             return self.tail_quantile(1.0 - level)

@@ -89,13 +89,6 @@ class IndexLearner(Learner):
 class UCB1(IndexLearner):
     """Mean plus √(2 ln t / n).
 
-    Parameters
-    ----------
-    arms, horizon, lazy
-        As in `IndexLearner`.
-
-    Examples
-    --------
     >>> [round_.arm for round_ in UCB1(arms=3, horizon=100).propose()]
     [0, 1, 2]
     """
@@ -112,13 +105,6 @@ class UCB1(IndexLearner):
 class KLUCB(IndexLearner):
     """The largest mean q with n · kl(mean, q) <= ln t.
 
-    Parameters
-    ----------
-    arms, horizon, lazy
-        As in `IndexLearner`.
-
-    Examples
-    --------
     >>> [round_.arm for round_ in KLUCB(arms=3, horizon=100).propose()]
     [0, 1, 2]
     """

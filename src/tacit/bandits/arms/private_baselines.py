@@ -23,7 +23,15 @@ from tacit.types import Arm, Estimate, Round
 
 
 class LastBatch(Learner):
-    """Base of learners that use an arm's last batch only, with a bonus for the noise."""
+    """Base of learners that use an arm's last batch only, with a bonus for the noise.
+
+    Parameters
+    ----------
+    arms, horizon
+        As in `Learner`.
+    epsilon : Number
+        The ε of the protocol's guarantee.
+    """
 
     def __init__(self, arms: int, horizon: int, epsilon: Number) -> None:
         super().__init__(arms, horizon)
@@ -75,10 +83,6 @@ class AdaPKLUCB(LastBatch):
 
     Parameters
     ----------
-    arms, horizon
-        As in `Learner`.
-    epsilon : Number
-        The ε of the protocol's guarantee.
     alpha : Number
         The exploration parameter α; the analysis is for α > 3.
 
@@ -114,10 +118,6 @@ class LazyDPTS(LastBatch):
 
     Parameters
     ----------
-    arms, horizon
-        As in `Learner`.
-    epsilon : Number
-        The ε of the protocol's guarantee.
     lazy : Number
         The fraction of all participants so far that is divided at once; 0 for one by one.
     seed : int
