@@ -104,7 +104,12 @@ def test_options_of_others_are_refused_by_name(name: str) -> None:
     for strange in (others | {"colour"}) - set(entry.options):
         with pytest.raises(TacitError, match=f"{name} has no option --{strange.replace('_', '-')}"):
             entry.ask({strange: 1})
-    recorded = simulate(entry, **entry.describe(small(name)), runs=1)
+
+
+@pytest.mark.parametrize("family", SMALL)
+def test_results_record_every_option_of_their_algorithm(family: str) -> None:
+    entry = next(one for one in algorithms().values() if one.family == family)
+    recorded = simulate(entry, **entry.describe(small(entry.name)), runs=1)
     assert set(recorded.configuration) == {*entry.options, "first_seed"}
 
 
