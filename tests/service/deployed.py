@@ -68,6 +68,7 @@ class Deployed:
     options: dict[str, Any] = field(default_factory=dict)
     running: list[Running] = field(default_factory=list)
     invited: dict[tuple[bytes, int], str | None] = field(default_factory=dict)
+    _described: dict[bytes, Any] = field(default_factory=dict)  # rounds by announcement
 
     def __post_init__(self) -> None:
         names = ("coordinator", "helper") if self.definition.trust in HELPED else ("coordinator",)
@@ -125,9 +126,17 @@ class Deployed:
             return [None] * people
         return [*invitations.make(self.digest, issuer, people)]
 
+    def described(self, assigned: Assigned) -> Any:
+        """The round that was announced, decoded once for all of its participants."""
+        announcement = assigned.announcement
+        if announcement not in self._described:
+            terms = self.pinned.terms
+            engine = self.coordinator.engine_of(terms)
+            self._described[announcement] = decoded(engine, terms, announcement)
+        return self._described[announcement]
+
     def identity(self, assigned: Assigned) -> bytes:
-        engine = self.coordinator.engine_of(self.pinned.terms)
-        return decoded(engine, self.pinned.terms, assigned.announcement).identity
+        return bytes(self.described(assigned).identity)
 
     def report(self, assigned: Assigned, *levels: int) -> Mapping[int, bytes]:
         """The bytes of a device's report, by party."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -219,7 +220,12 @@ def aggregator(party: ServerParty, row: RoundRow) -> Aggregator:
 
 
 def described(assigned: Assigned) -> TwoServerRound:
-    return TwoServerRound.decode(assigned.announcement[: -2 * 64])
+    return _decoded(assigned.announcement)
+
+
+@lru_cache(maxsize=64)
+def _decoded(announcement: bytes) -> TwoServerRound:
+    return TwoServerRound.decode(announcement[: -2 * 64])
 
 
 @contextmanager

@@ -18,10 +18,9 @@ import numpy as np
 import pytest
 from scipy import stats
 from tests.service.deployed import ADDRESSES, KEYS, SECRETS, Deployed, definition_of, deployed
-from tests.service.pairs import Link
+from tests.service.pairs import Link, described
 from tests.service.served import served, wait_for
 
-from tacit.aggregation import TwoServerRound
 from tacit.aggregation.aggregator_context import Draw
 from tacit.aggregation.announcements import Binding, announce, endorse
 from tacit.client import AsyncDevice, Device, Ledger, Pins
@@ -38,7 +37,6 @@ from tacit.service.party import exact_noise
 from tacit.service.store import Stage
 from tacit.service.timing import Timing
 from tacit.service.trust_models.contract import decoded
-from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import BY_POLICY, Pinned, Terms, in_words
 from tacit.terms.pinned import check_successor
 
@@ -50,10 +48,6 @@ Context = dict[str, str]
 def contextual(fields: tuple[str, ...] = FIELDS, **changed: Any) -> Definition:
     given = {"algorithm": "private-contextual", "context_fields": fields}
     return definition_of("two-servers", **given | changed)
-
-
-def described(assigned: Assigned) -> TwoServerRound:
-    return TwoServerRound.decode(assigned.announcement[: -2 * SIGNATURE_SIZE])
 
 
 def somebody(rng: random.Random) -> Context:

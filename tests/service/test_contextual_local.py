@@ -21,7 +21,6 @@ from tacit.errors import Refusal
 from tacit.service.assignment import Assigned
 from tacit.service.definition import Definition
 from tacit.service.store import Stage
-from tacit.service.trust_models.contract import decoded
 from tacit.terms import Noise, Terms, in_words
 from tacit.terms.parts import DISCRETE_LAPLACE, RANDOMIZED_RESPONSE, UNARY_ENCODING
 from tacit.terms.visibility import visibility
@@ -36,8 +35,7 @@ def contextual(**changed: Any) -> Definition:
 
 
 def described(one: Deployed, assigned: Assigned) -> LocalRound:
-    engine = one.coordinator.engine_of(one.pinned.terms)
-    found = decoded(engine, one.pinned.terms, assigned.announcement)
+    found = one.described(assigned)
     assert isinstance(found, LocalRound)
     return found
 

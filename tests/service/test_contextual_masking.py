@@ -27,7 +27,6 @@ from tacit.sampling.draws import draw_gaussian, draw_laplace_share
 from tacit.service.assignment import Assigned
 from tacit.service.definition import Definition
 from tacit.service.store import Stage
-from tacit.service.trust_models.contract import decoded
 from tacit.terms import MomentTerms, Pinned, cosign, in_words
 from tacit.terms.visibility import visibility
 
@@ -41,8 +40,7 @@ def contextual(fields: tuple[str, ...] = TABLE, **changed: Any) -> Definition:
 
 
 def described(one: Deployed, assigned: Assigned) -> MaskingRound:
-    engine = one.coordinator.engine_of(one.pinned.terms)
-    found = decoded(engine, one.pinned.terms, assigned.announcement)
+    found = one.described(assigned)
     assert isinstance(found, MaskingRound)
     return found
 

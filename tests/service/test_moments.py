@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from scipy import stats
 from tests.service.deployed import ADDRESSES, KEYS, SECRETS, Deployed, definition_of, deployed
-from tests.service.pairs import Link
-from tests.service.test_contextual import described, device, forged, policy_slot
+from tests.service.pairs import Link, described
+from tests.service.test_contextual import device, forged, policy_slot
 
 from tacit.aggregation import aggregator
 from tacit.aggregation.aggregator_context import Draw
