@@ -1559,8 +1559,8 @@ TARGETS: tuple[Target, ...] = (
         "service/store.py",
         "Transaction.replace_round",
         (
-            swap("rounds.c.stage == old.stage", "True"),
-            swap("rounds.c.announcement == old.announcement", "True"),
+            swap("('identity', 'stage', 'announcement')", "('identity', 'announcement')"),
+            swap("('identity', 'stage', 'announcement')", "('identity', 'stage')"),
         ),
         SCHEDULER,
     ),
