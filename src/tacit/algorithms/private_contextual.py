@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 
 SMALL_CELLS = 24  # of context and option, up to which shuffler and local model serve tables
 GROWTH: dict[StatisticKind, float] = {"tables": 1.4, "corners": 1.5, "moments": 2.0}
-FIRST_TABLE = 8.0  # participants of the first round per cell, in standard deviations of its noise
-FIRST_CORNERS = 15.0  # the same per corner
+FIRST_CELL = 8.0  # participants of the first round per cell, in standard deviations of its noise
 FIRST_MOMENTS = 8.4  # participants of the first round per √d³, in standard deviations
 LEAST_FIRST = 64
 BOLDNESS_CORNERS = 0.85  # standard deviations of draws; with less, wrong leads may stay
@@ -275,7 +274,6 @@ def first_round(problem: ContextualProblem, statistic: StatisticKind, small: Sta
     if statistic == "moments":
         usual = FIRST_MOMENTS * max(std, 1.0) * features.dimension**1.5
     else:
-        each = FIRST_CORNERS if statistic == "corners" else FIRST_TABLE
-        usual = each * max(std, 1.0) * _cells(statistic, features)
+        usual = FIRST_CELL * max(std, 1.0) * _cells(statistic, features)
     least = max(LEAST_FIRST, problem.smallest)
     return int(max(least, min(math.ceil(usual), problem.horizon // 10)))
