@@ -1799,7 +1799,12 @@ TARGETS: tuple[Target, ...] = (
         (*SHUFFLER, *DEVICE_SHARES),
     ),
     Target("aggregation/local.py", "endorse_local", (checks,), LIVE_LOCAL),
-    Target("service/trust_models/shuffler.py", "ShufflerEngine._signed", (checks,), LIVE_SHUFFLER),
+    Target(
+        "service/trust_models/shuffler.py",
+        "ShufflerEngine._signed",
+        (checks,),
+        (*DEVICE_SHARES, *LIVE_SHUFFLER),
+    ),
     Target("aggregation/masking_server.py", "MaskingServer.endorse", (checks,), COORDINATOR),
     Target("service/party.py", "ServerParty._check_own", (checks,), PARTIES),
     Target("client/trust_models/contract.py", "Reporter.check_terms", (checks,), DEVICE_SHARES),
@@ -2148,6 +2153,9 @@ TARGETS: tuple[Target, ...] = (
 )
 
 EQUIVALENT: dict[str, str] = {
+    "aggregation/two_servers.py: TwoServerRound.offer: self.scale -> None (2)": (
+        "a device looks at shares of noise only where the round states no scale"
+    ),
     "terms/context.py: MomentTerms._check_statistic: abs(number) <= LARGEST_ENTRY -> "
     "abs(number) < LARGEST_ENTRY": "features are shorter than 1, so no two differ by 2",
     "protocols/prefix_delivery.py: Shuffled.adding: sums.alone -> False": (

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from tests.service.deployed import KEYS, Deployed, definition_of, deployed
+from tests.verify.live import Setting
 
 from tacit.aggregation.announcements import SharedNoise
 from tacit.aggregation.masking import MaskingRound
@@ -24,11 +25,13 @@ from tacit.aggregation.shuffler import BIT, ShufflerRound
 from tacit.aggregation.two_servers import RoundOutcome
 from tacit.client.entries import Running
 from tacit.client.trust_models import local, masking, shuffler
+from tacit.client.trust_models import reporter as reporter_of
 from tacit.client.trust_models.contract import Reporter
 from tacit.errors import Refusal
 from tacit.sampling.certificates import PureShuffleParameters, lookup
 from tacit.sampling.draws import ones
 from tacit.service.assignment import Assigned
+from tacit.trust import TrustModel
 
 Noted = list[tuple[Any, ...]]
 
@@ -126,6 +129,21 @@ def test_shuffled_bits_have_the_announced_noise_bits(
             assert set(numbers) <= {0, 1}
             assert sum(numbers) >= level
         assert asked == [(parts - 1, found.noise.total)] * 2
+        both = replace(found, metrics=2, messages=2 * parts)
+        assert both.offer().parts == found.offer().parts == parts, "messages of one metric"
+        fewer = replace(found, noise=SharedNoise(found.slots, found.noise.total))
+        engine: Any = one.coordinator.engine(one.digest)
+        with pytest.raises(Refusal, match="share divisor of the round"):
+            engine._signed(fewer)
+
+
+def test_a_device_takes_part_under_no_view_that_it_cannot_verify() -> None:
+    """Between two servers devices leave the noise to the servers."""
+    shared = Setting(TrustModel.TWO_SERVERS, "discrete-laplace").terms(Fraction(10))
+    with pytest.raises(Refusal, match="view is opened-sum: must be"):
+        reporter_of(shared).check_terms(shared)
+    served = Setting(TrustModel.TWO_SERVERS, "discrete-laplace", "servers").terms(Fraction(10))
+    reporter_of(served).check_terms(served)
 
 
 def test_split_numbers_add_up_to_the_level_and_one_share(
